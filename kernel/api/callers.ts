@@ -1,11 +1,11 @@
 import { defineService } from './plugin.js'
 import type { Caller } from './plugin.js'
 
-/** What is known of a request before it is known who sent it. */
+/** Facts about a request before authentication. */
 export interface Arrival {
   /** Of the socket, or of the client behind a proxy of `api.trust_proxy`. */
   readonly remoteAddress: string
-  /** The credential, in whichever header it came, as Authorization has it. */
+  /** As in the Authorization header, whichever header carried it. */
   readonly authorization: string | undefined
   /** Through a proxy of `api.trust_proxy`, or from a page of another machine: its address gives no rights. */
   readonly indirect: boolean
@@ -22,7 +22,7 @@ export interface Arrival {
   readonly device: string | null
 }
 
-/** What a credential proves. */
+/** The identity that a credential proves. */
 export interface Proof {
   readonly caller: Caller
   /** SHA-256 of the body that was signed along: another body is refused before the handler runs. */
@@ -33,12 +33,12 @@ export interface Proof {
 export interface CallerScheme {
   /** The word in front of the credential in Authorization, e.g. `SVC1`. */
   readonly word: string
-  /** How its bearer tokens begin, e.g. `svc_dev_`. */
+  /** Prefix of its bearer tokens, e.g. `svc_dev_`. */
   readonly bearer: string
   /**
-   * Judges a credential (the text after the word); synchronous, since it runs for each request. Undefined
-   * when it is wrong: that is a 401 which counts against the address. Throws a typed 401 of its own. The
-   * caller of an arrival with a `device` must be that device, with mode `relay`.
+   * Judges a credential (the text after the word) of each request, so synchronously. Undefined for a wrong
+   * one: a 401 that counts against the address. May throw a typed 401. An arrival with a `device` must
+   * resolve to that device, mode `relay`.
    */
   check (arrival: Arrival, credential: string): Proof | undefined
   /** Whether what a caller made or opened still counts; undefined for callers of others. */
@@ -47,9 +47,8 @@ export interface CallerScheme {
   makerOf (callerId: string): string | undefined
 }
 
-/** Further ways to a caller. */
 export interface Callers {
-  /** Returns what takes it away again. Throws when the word or the beginning is taken. */
+  /** Returns a function that unregisters it. Throws for a registered word or prefix. */
   register (scheme: CallerScheme): () => void
   /** Loopback requests that pass this test get no authority from their address. Returns the undo. */
   distrust (test: (arrival: Arrival) => boolean): () => void

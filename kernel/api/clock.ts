@@ -1,4 +1,3 @@
-/** Time as plugins and algorithms see it; tests use a manual one (kernel/testing). */
 export interface Clock {
   /** Wall time, milliseconds since 1970. Only for showing and storing, never for intervals. */
   now (): number
@@ -108,7 +107,6 @@ export class AbortableWaits {
   end (): void { this.#signal.removeEventListener('abort', this.#onAbort) }
 }
 
-/** Passes on the items of the source, and `beat` after each `ms` without one. Pulls one item at a time. */
 export async function * beating<T, B> (
   source: AsyncIterable<T>, clock: Clock, ms: number, beat: B
 ): AsyncGenerator<T | B> {

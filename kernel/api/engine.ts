@@ -1,7 +1,3 @@
-/**
- * The engine interface: what a plugin implements to run models. An engine is a module that is loaded
- * inside a runner process (never in the node), one model per process. See docs/writing-an-engine.md.
- */
 import type { CacheType, MemoryFacts, MemoryTraits } from './memory.js'
 
 export { EventParser } from '../http/server-events.js'
@@ -52,14 +48,14 @@ export interface ModelCard {
   companions: { modelId: string, role: string }[]
   licence: string
   languages: string[]
-  /** How the weights are kept, e.g. `q4`, `fp16`; null when nothing says. */
+  /** Weight format, e.g. `q4`, `fp16`; null when unknown. */
   quantization: string | null
   voices: CardVoice[]
   defaults: Record<string, string | number | boolean>
   support: Record<string, string>
 }
 
-/** What a runner is told to load. `directory` is absolute and read-only to the engine. */
+/** The model for a runner to load; `directory` is absolute and read-only to the engine. */
 export interface ModelSpec {
   card: ModelCard
   directory: string
@@ -75,14 +71,13 @@ export interface ModelSpec {
   options: Record<string, unknown>
 }
 
-/** What the runner process offers to its engine. */
+/** Services of the runner process for its engine. */
 export interface EngineEnv {
-  /** Reports loading progress (layers or parts; any unit, monotonic). */
   progress (loaded: number, total: number): void
   /**
-   * Runs one piece of blocking work. It is announced to the node before it starts, with its size in
-   * engine-defined units, so that a hang is told from slow work: it is overdue after
-   * max(10 s, 10 x the measured time per unit x units). Keep one call under about a second.
+   * Runs one piece of blocking work, after announcing it to the node with its size in engine-defined units:
+   * it is overdue after max(10 s, 10 x the measured time per unit x units). Keep one call under about a
+   * second.
    */
   work<T> (label: string, units: number, call: () => T | Promise<T>): Promise<T>
   log (level: 'info' | 'warn' | 'error', message: string, fields?: Record<string, unknown>): void
@@ -101,11 +96,11 @@ export interface SpanSink {
   span (name: string, category: string, startMs: number, endMs: number, attrs?: SpanAttrs): void
   /** For what happens very often, such as tokens. Ask for it once and keep it: `add` only stores numbers. */
   series (name: string, category: string): SpanSeries
-  /** Begins a part that has spans of its own. It begins now unless `startMs` says when. */
+  /** Opens a child span; it begins now unless `startMs` is given. */
   open (name: string, category: string, startMs?: number): OpenSpan
 }
 
-/** A part that is under way. */
+/** A child span that has not ended. */
 export interface OpenSpan extends SpanSink {
   /** It ends now unless `endMs` says when. */
   end (attrs?: SpanAttrs, endMs?: number): void
@@ -128,7 +123,6 @@ export interface EngineChunk {
   timing?: { timestampSeconds: number, durationSeconds: number }
 }
 
-/** A loaded model. */
 export interface EngineSession {
   /** One real, small inference; the runner calls it once under the warmup deadline. */
   warmup (): Promise<void>
@@ -167,14 +161,13 @@ export interface EngineDecl extends MemoryTraits {
   readonly module: string
   /** Backends it can run on, best first. */
   readonly backends: readonly string[]
-  /** Why it offers no other, told to who declares one that it does not offer. */
+  /** Why it offers no other, for a card that asks for a backend it lacks. */
   readonly backendsWhy?: string
   /** Why a card that names the engine does not run on it; null if it does. */
   readonly refuses?: (card: ModelCard) => string | null
   /** True when it drives an external binary, whose override is `SVC_<ENGINE>_SERVER_BIN`. */
   readonly external?: boolean
   readonly program?: ProgramDecl
-  /** Requests that share the work of one runner, above `max_concurrent`; the option `max_batch` overrides. */
   readonly batch?: number
   /** Most contexts for answers at once: placement plans their number, and a runner admits no more. */
   readonly slots?: { readonly cpu: number, readonly gpu: number }
@@ -199,14 +192,12 @@ export interface EngineDecl extends MemoryTraits {
 export interface ProgramDecl {
   /** Its name in PATH and in a build. */
   readonly name: string
-  /** The name for `svc engine add`. */
   readonly builds: string
   readonly otherwise?: LibraryDecl
 }
 
 /** A library in a package of npm that can do a part of the program's work, in the runner process. */
 export interface LibraryDecl extends MemoryTraits {
-  /** For sentences. */
   readonly name: string
   /** file: URL of the engine module that loads it. */
   readonly module: string

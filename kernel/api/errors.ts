@@ -8,7 +8,6 @@ export class SvcError extends Error {
   readonly details: Record<string, unknown>
   readonly param: string | null
   readonly retryAfterSeconds: number | undefined
-  /** Headers that go with the answer. */
   readonly headers: Record<string, string>
 
   constructor (reason: string, decl: ErrorDecl, message?: string, details: Record<string, unknown> = {}) {
@@ -17,7 +16,7 @@ export class SvcError extends Error {
     this.reason = reason
     this.status = decl.status
     this.retryable = decl.retryable
-    // OpenAI's and Anthropic's clients repeat what has these codes, unless told that it is in vain.
+    // OpenAI's and Anthropic's clients retry these codes, so a final answer must say that a retry is useless.
     this.headers = decl.retryable || ![408, 409].includes(decl.status) && decl.status < 500 ? {}
       : { 'x-should-retry': 'false' }
     this.details = { remedy: decl.remedy, ...details }
@@ -28,7 +27,6 @@ export class SvcError extends Error {
   }
 }
 
-/** The same error with further headers; the given one is not changed, since it may be shared. */
 export function withHeaders (error: SvcError, headers: Record<string, string>): SvcError {
   const { status, retryable, message, reason, details } = error
   const { retryAfterSeconds } = error
@@ -124,7 +122,7 @@ export const kernelErrors = {
 
 export type KernelReason = keyof typeof kernelErrors
 
-/** What the kernel declares of a reason; of `constructor` and the like, as of any other word, nothing. */
+/** The kernel's declaration of a reason; undefined for any other word, `constructor` included. */
 export function kernelErrorDecl (reason: string): ErrorDecl | undefined {
   return Object.hasOwn(kernelErrors, reason) ? kernelErrors[reason as KernelReason] : undefined
 }
@@ -165,7 +163,7 @@ export function diskError (error: unknown, path?: string, bytes?: number): SvcEr
     { path: file, ...bytes === undefined ? {} : { bytes } })
 }
 
-/** Turns anything thrown into an SvcError; the unknown becomes `internal` with nothing of it shown. */
+/** Turns anything thrown into an SvcError; an unknown error becomes `internal`, without its text. */
 export function toSvcError (error: unknown, fallback: KernelReason = 'internal'): SvcError {
   return error instanceof SvcError ? error : diskError(error) ?? kernelError(fallback)
 }

@@ -1,8 +1,6 @@
 import { defineService } from './plugin.js'
 
-/** The key that this node is known by, for what plugins have to sign. Keys are raw: 32 bytes. */
 export interface Identity {
-  /** Ed25519. */
   readonly publicKey: Uint8Array
   /** X25519, static: for handshakes in which the other side knows this node. */
   readonly agreementKey: Uint8Array
@@ -12,7 +10,7 @@ export interface Identity {
   agree (peer: Uint8Array): Uint8Array
   /** Those authorities that the member with this Ed25519 key may give; undefined when it is no member's. */
   vouched (publicKey: Uint8Array, authorities: readonly string[]): readonly string[] | undefined
-  /** What each member's key is known by: base64url SHA-256 of its SPKI, by install id. */
+  /** Fingerprints of the members' keys, by install id: base64url SHA-256 of the SPKI. */
   fingerprints (): ReadonlyMap<string, string>
 }
 export const IdentityService = defineService<Identity>('kernel.identity')

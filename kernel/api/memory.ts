@@ -52,7 +52,6 @@ export interface MemoryFacts {
 type Sized = Pick<ModelCard, 'nLayers' | 'kvHeads' | 'headSize' | 'contextLength' | 'totalBytes' | 'memory' |
   'cacheType'> & { tasks?: readonly string[] }
 
-/** What an engine takes beside the weights. */
 export interface MemoryTraits {
   /** Memory per byte of weights, cache apart, of cards without `memory`; 1.30 when absent. */
   readonly overhead?: number | undefined
@@ -75,7 +74,7 @@ export function contextOf ({ contextLength }: Pick<ModelCard, 'contextLength'>, 
 export interface Cache {
   /** Of one whole context. */
   contextBytes: number
-  /** Whole contexts that are kept at once. */
+  /** Whole contexts that the cache holds. */
   contexts: number
   bytes: number
   /** A copy of what cannot be cut behind a token: windows and states. */
@@ -119,7 +118,6 @@ export interface Part { of: number, parts: number }
 
 /** The terms of what one node must have. Whole bytes, rounded up. */
 export interface Need {
-  /** Weights. */
   shareBytes: number
   /** Keys, values and states. */
   cacheBytes: number

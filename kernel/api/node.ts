@@ -1,9 +1,7 @@
-/** Who this node is. */
 export interface NodeInfo {
   readonly nodeId: string
   readonly installId: string
   readonly name: string
-  /** Absolute path of the home directory. */
   readonly home: string
   readonly version: string
   /** Absolute path of the svc.yaml in use, or null. */

@@ -18,11 +18,10 @@ export interface ServiceRef<T> { readonly id: string, readonly type?: T }
 /** Makes the reference by which one plugin provides a service and others consume it. */
 export function defineService<T> (id: string): ServiceRef<T> { return { id } }
 
-/** Services by the names that a manifest gives them. */
+/** Services by their names in a manifest. */
 export type Refs = Readonly<Record<string, ServiceRef<unknown>>>
 type Instance<R> = R extends ServiceRef<infer T> ? T : never
 
-/** Where a request came from and what it may do. */
 export interface Caller {
   /** Who, for logs and fairness: `local`, `operator`, a token id, a device id. */
   readonly id: string
@@ -118,7 +117,6 @@ export interface VerbDecl {
   readonly args?: string
   readonly options?: readonly (readonly [flags: string, description: string])[]
   readonly examples?: readonly string[]
-  /** True when its argument may be the id of a command: errors of the command line then name the verb. */
   readonly explainsCommands?: boolean
   /** True if it works on local files; the command line then refuses the address of another node. */
   readonly local?: boolean
@@ -129,18 +127,17 @@ export interface VerbDecl {
 export interface CheckDecl { readonly summary: string, readonly load: () => Promise<{ default: unknown }> }
 
 /**
- * Something the steward can look up to answer a question: it reads and never changes anything. `load` is
- * called on first use; the module's default export is a `Tool` (kernel/cli/tool.ts).
+ * Something the steward can look up; it never changes anything. `load` is called on first use; the module's
+ * default export is a `Tool` (kernel/cli/tool.ts).
  */
 export interface ToolDecl {
-  /** What it finds out, in one sentence: a language model chooses by it. */
+  /** One sentence by which a language model chooses the tool. */
   readonly summary: string
   /** Schema of its arguments (type object, additionalProperties false). */
   readonly args: JsonSchema
   readonly load: () => Promise<{ default: unknown }>
 }
 
-/** A part of the web page that a plugin brings: a script for browsers, run in a frame of its own. */
 export interface PanelDecl {
   readonly title: string
   /** The file of the script, an ES module without imports: a URL relative to `import.meta.url`. */
@@ -177,7 +174,7 @@ export interface Manifest {
   readonly conflicts?: Readonly<Record<string, ConflictDecl>>
   readonly capabilities?: Readonly<Record<string, CapabilityDecl>>
   readonly sections?: Readonly<Record<string, SectionDecl>>
-  /** What may be written to `master` sections, and by which word. */
+  /** Commands that write to `master` sections. */
   readonly commands?: Readonly<Record<string, CommandDecl>>
   /** Top-level keys this plugin adds to GET /state, with one line each. */
   readonly state?: Readonly<Record<string, string>>
@@ -189,15 +186,14 @@ export interface Manifest {
   readonly models?: Readonly<Record<string, BundledModelDecl>>
   readonly verbs?: Readonly<Record<string, VerbDecl>>
   readonly checks?: Readonly<Record<string, CheckDecl>>
-  /** What the steward can look up, by tool name (snake_case, unique over all plugins). */
+  /** Lookups for the steward, by tool name (snake_case, unique over all plugins). */
   readonly tools?: Readonly<Record<string, ToolDecl>>
-  /** Panels of the web page, by name. */
   readonly panels?: Readonly<Record<string, PanelDecl>>
   /** Parts of `svc status`; the default export of such a module is a `StatusPart`. */
   readonly status?: Readonly<Record<string, CheckDecl>>
-  /** What it keeps on a machine that is a paired device; such a module's default export is a `DeviceNews`. */
+  /** Data kept on a machine that is a paired device; the module's default export is a `DeviceNews`. */
   readonly deviceNews?: Readonly<Record<string, CheckDecl>>
-  /** Variables the plugin reads that stand for no setting, each with its meaning. */
+  /** Environment variables without a setting, each with its meaning. */
   readonly variables?: Readonly<Record<string, string>>
   /**
    * Settings that each node of `svc dev` has for itself, by dotted path: their values at the first node,
@@ -205,9 +201,9 @@ export interface Manifest {
    */
   readonly devSettings?: Readonly<Record<string, string | null>>
   /**
-   * What `svc up` prints to try it out, a line each. `{url}` is the node's, `{svc}` the program, `{home}` an
-   * option for another home, `{curl}` curl with the authority it needs, `{token}` a header of curl; lines
-   * with that are left out where the node listens on loopback only.
+   * Example lines that `svc up` prints. `{url}` is the node's, `{svc}` the program, `{home}` an option for
+   * another home, `{curl}` curl with the authority it needs, `{token}` a header of curl (such lines are
+   * missing when the node listens on loopback only).
    */
   readonly firstSteps?: readonly string[]
 }
@@ -217,7 +213,7 @@ type Keys<M, K extends string> = Extract<keyof Field<M, K>, string>
 type SchemaAt<D, K extends string, Filled = false> =
   D extends { readonly [P in K]: infer S } ? FromSchema<S, Filled> : unknown
 
-/** What a route handler is given. Schemas have been applied; nothing else is known about the values. */
+/** Input of a route handler: validated by the schemas, and not otherwise checked. */
 export interface RouteRequest<D = unknown> {
   readonly params: SchemaAt<D, 'params'>
   readonly query: SchemaAt<D, 'query', true>
@@ -233,7 +229,7 @@ export interface RouteRequest<D = unknown> {
   readonly arrivedMs?: number | undefined
   /** Aborts when the client goes away, the deadline passes or the node stops. */
   readonly signal: AbortSignal
-  /** Adds to what the audit keeps of the request, where it keeps anything of it. Never a secret. */
+  /** Adds audit details to the request; ignored on routes that are not audited. Never a secret. */
   note (detail: Readonly<Record<string, unknown>>): void
   /** Takes over the response as a stream; the handler's return value is then ignored. */
   open (head: StreamHead): StreamWriter
@@ -250,20 +246,16 @@ export interface ChunkMedia {
   durationSeconds: number
 }
 
-/** What a streaming capability yields: a value of `output_chunk_schema`, and media if it has any. */
+/** A chunk of a streaming capability: a value of `output_chunk_schema`, and media if it has any. */
 export interface CapabilityChunk<T = Record<string, unknown>> { payload: T, media?: ChunkMedia }
 
-/** What a capability handler knows about its call. */
 export interface CapabilityCall<C = unknown> {
   readonly callId: string
   readonly commandId: string
   readonly caller: Caller
   /** Aborts on cancel, disconnect, deadline, session change or shutdown. */
   readonly signal: AbortSignal
-  /**
-   * The client wants a request whose instance was lost to be tried once more elsewhere, and may have it: the
-   * answer is no stream, or not one byte of it was sent before the first chunk.
-   */
+  /** The client allows one retry elsewhere after a lost instance, and no byte of a stream was sent yet. */
   readonly retry: boolean
   /** The caller named this node: another one must not do the work. */
   readonly pinned?: boolean
@@ -271,7 +263,6 @@ export interface CapabilityCall<C = unknown> {
   readonly input: AsyncIterable<C>
   /** Headers to send with the answer, e.g. `x-svc-task-id`; only before the first chunk. */
   setHeader (name: string, value: string): void
-  /** Where the work is noted; undefined while requests are not traced. */
   readonly trace?: Trace | undefined
 }
 
@@ -301,7 +292,6 @@ type Sections<M> = {
   readonly [K in Keys<M, 'sections'>]: Section<SchemaAt<Field<M, 'sections'>[K], 'value'>>
 }
 
-/** What a started plugin works with. Everything made through it is undone in reverse order. */
 export interface Context<M extends Manifest = Manifest> {
   readonly config: SchemaAt<M, 'config', true>
   readonly settings: { readonly [K in Keys<M, 'settings'>]: FromSchema<Field<M, 'settings'>[K], true> }
@@ -351,7 +341,7 @@ type Provided<M> = { [K in keyof Field<M, 'provides'>]: Instance<Field<M, 'provi
 type When<M, K extends keyof Manifest, Name extends string, T> =
   M extends { readonly [P in K]: unknown } ? { readonly [P in Name]: T } : { readonly [P in Name]?: never }
 
-/** What `start` returns: exactly the parts the manifest declares. */
+/** The parts that the manifest declares, and no others. */
 export type Started<M> =
   When<M, 'routes', 'routes', RouteHandlers<M>> &
   When<M, 'capabilities', 'invoke', Invokers<M>> &
@@ -365,10 +355,7 @@ export interface Plugin {
   readonly start: (ctx: Context<never>) => unknown
 }
 
-/**
- * Declares a plugin. The manifest is data (importing the module opens nothing); `start` wires it up and
- * returns at once: slow work goes on as a state of its own.
- */
+/** Declares a plugin. `start` wires it up and returns at once; slow work continues as a state. */
 export function definePlugin<const M extends Manifest> (
   manifest: M, start: (ctx: Context<M>) => Started<M> | Promise<Started<M>>
 ): Plugin {

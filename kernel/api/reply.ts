@@ -1,29 +1,24 @@
-// How a route answers: a stream that it writes itself, or JSON with a status of its own.
+// A route answers with a stream that it writes itself, or with JSON and a status.
 
-/** How a streamed response begins. */
 export interface StreamHead {
   status?: number
   contentType: string
   headers?: Record<string, string>
-  /** How long the reader may take nothing; the server's own limit when absent. */
+  /** Longest pause of the reader, ms; the server's limit when absent. */
   stallMs?: number
 }
 
 /** The one way to write a streamed response: every write waits for the reader. */
 export interface StreamWriter {
-  /**
-   * Resolves when the bytes are accepted, undefined if they are at once; rejects when the reader is gone or
-   * took nothing for too long.
-   */
+  /** Resolves once the bytes are accepted (undefined: at once); rejects when the reader left or stalled. */
   write (bytes: Uint8Array | string): Promise<void> | undefined
-  /** Ends the response cleanly. */
   end (): Promise<void>
   /** Cuts the connection: the client sees an incomplete response, never a clean end. */
   cut (): void
   readonly closed: boolean
 }
 
-/** An answer with a status or headers of its own (a bare value is a 200); JSON without a `content-type`. */
+/** An answer with a status or headers; JSON without a `content-type`. A bare value is a 200. */
 export class Reply {
   readonly status: number
   readonly body: unknown

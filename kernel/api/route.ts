@@ -32,9 +32,9 @@ export interface RouteDecl {
    * such routes are answered in those words, too.
    */
   readonly failure?: (body: ErrorBody, headers: Readonly<Record<string, unknown>>) => object
-  /** The public API that the route is a part of: docs/reference/apis.md tells what each field does. */
+  /** The public API that the route belongs to; docs/reference/apis.md explains its fields. */
   readonly api?: string
-  /** A further header with the id of the request, where that API's clients look for it. */
+  /** A further header for the id of the request, as that API's clients expect it. */
   readonly idHeader?: string
   /** Largest body in bytes; 256 KiB when absent. */
   readonly bodyLimit?: number

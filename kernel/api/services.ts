@@ -11,7 +11,7 @@ import type { Caller, CapabilityCall, CapabilityChunk, Manifest, RouteRequest } 
 /** An engine as declared, with the plugin that owns it and that plugin's options for it. */
 export interface RegisteredEngine { name: string, owner: string, decl: EngineDecl }
 
-/** What the enabled plugins bring along: engines and the models that ship inside packages. */
+/** Engines and packaged models of the enabled plugins. */
 export interface Bundle {
   engine (name: string): RegisteredEngine | undefined
   engines (): RegisteredEngine[]
@@ -22,7 +22,6 @@ export interface Bundle {
 }
 export const BundleService = defineService<Bundle>('kernel.bundle')
 
-/** A command: one open capability call or inference request. */
 export interface Command {
   readonly commandId: string
   readonly caller: Caller
@@ -37,7 +36,6 @@ export interface Commands {
   track (command: Command): () => void
   /** Cancels by command id. False when unknown. Throws `missing_grant` for somebody else's command. */
   cancel (commandId: string, caller: Caller): boolean
-  /** Number of open commands. */
   readonly open: number
 }
 export const CommandService = defineService<Commands>('kernel.commands')
@@ -54,9 +52,8 @@ export interface Session {
 }
 export const SessionService = defineService<Session>('kernel.session')
 
-/** A node as the cluster knows it. */
 export interface NodeView {
-  /** Id of its present start; of its last one when it is gone, its install id when it never was here. */
+  /** Id of its present or last start; its install id before the first one. */
   readonly nodeId: string
   readonly installId: string
   readonly name: string
@@ -68,19 +65,16 @@ export interface NodeView {
   readonly apiUrl: string | null
 }
 
-/** A request to another node's API. */
 export interface MemberRequest {
   readonly method: string
   /** Path and query as on the public API. */
   readonly path: string
   readonly headers?: Readonly<Record<string, string>>
-  /** Sent as JSON. */
   readonly body?: unknown
-  /** In whose name: the other node applies its authorities and no rule of its own. */
+  /** The other node applies this caller's authorities and adds no rule. */
   readonly caller: Caller
   /** Ends the request, also while its answer is being read. */
   readonly signal?: AbortSignal
-  /** Longest wait for the head of the answer. */
   readonly timeoutMs?: number
 }
 
@@ -95,12 +89,10 @@ export interface MemberResponse {
 export interface Channel<T> {
   /** False when there is no link to that install id, or it is congested. */
   send (to: string, message: T): boolean
-  /** Number of nodes it went to. */
   broadcast (message: T): number
   close (): void
 }
 
-/** The other nodes, for plugins. */
 export interface Cluster {
   readonly self: { readonly installId: string, readonly nodeId: string }
   readonly masterInstallId: string | null
@@ -114,7 +106,7 @@ export interface Cluster {
   channel<T> (name: string, receive: (from: string, message: T) => unknown): Channel<T>
   /** Calls `fn` after a link to a node opened or closed. */
   onPeers (fn: (change: { installId: string, up: boolean }) => void): () => void
-  /** A node has just done something of which another one told: it is not missed while its link is open. */
+  /** Marks a node live whose sign another node has forwarded: it counts as live while its link is open. */
   lives (nodeId: string): void
   /** Asks another node's API. Throws `unreachable`. */
   request (installId: string, request: MemberRequest): Promise<MemberResponse>
@@ -129,7 +121,7 @@ export interface EventTap {
 }
 export const EventTapService = defineService<EventTap>('kernel.event-tap')
 
-/** A token as it is kept: never the secret itself. Times are ISO-8601. */
+/** A stored token, without its secret. Times are ISO-8601. */
 export interface TokenRecord {
   id: string
   label: string
@@ -142,12 +134,11 @@ export interface TokenRecord {
   by: string
 }
 
-/** Application tokens of this node. */
 export interface Tokens {
   /**
-   * Makes a token that may do no more than its maker and ends no later: null for as long as the maker's.
-   * The secret is in the answer only. Throws `invalid_request` for an unknown authority or a later end, and
-   * `missing_grant` for an authority that the maker has not.
+   * Makes a token that may do no more than its maker and ends no later; null: when the maker's ends. Only the
+   * answer has the secret. Throws `invalid_request` for an unknown authority or a later end, `missing_grant`
+   * for an authority that the maker lacks.
    */
   create (
     options: { label: string, authorities: string[], expiresAt: string | null, by: Caller }
@@ -170,12 +161,12 @@ export interface ServedFrame {
   error: object | null
 }
 
-/** What a plugin's own route streams through the machinery of capability calls. */
+/** A stream of a plugin's route that runs as a capability call. */
 export interface ServeOptions {
   /** The capability (id@version) whose limit of calls at once this request counts against. */
   as: string
   contentType: string
-  /** What the capability would be given: what it costs is reckoned by it. */
+  /** Payload for the capability; its cost is computed from it. */
   payload?: unknown
   /** Writes a frame; null for nothing. Without it only media bytes are written. */
   frame?: (frame: ServedFrame) => string | Uint8Array | null
@@ -198,7 +189,6 @@ export interface PluginReport { name: string, version: string, summary: string, 
 
 /** A tried address of another node. */
 export interface DialReport {
-  /** host:port. */
   readonly address: string
   /** Whose address it is; null for a hint at which nobody answered yet. */
   readonly installId: string | null
@@ -210,29 +200,27 @@ export interface DialReport {
   readonly nextInMs: number | null
 }
 
-/** A link to another node since it was made. */
+/** A link to another node, with its counters since it opened. */
 export interface LinkReport {
   readonly installId: string
   readonly framesIn: number
   readonly framesOut: number
   readonly bytesIn: number
   readonly bytesOut: number
-  /** Bytes that wait to be sent. */
   readonly buffered: number
   /** Messages of no shape that this node knows, since it started. */
   readonly dropped: number
 }
 
-/** What the kernel says about itself. */
+/** The kernel's diagnostics. */
 export interface Inspection {
   plugins (): PluginReport[]
-  /** Warnings of this boot, one sentence each. */
   warnings (): string[]
   /** The URL clients use, or null before listening. */
   url (): string | null
   openCommands (): number
   openStreams (): number
-  /** Every address at which a member was looked for, and how that goes. */
+  /** Every address that was dialled for a member, with the state of the attempts. */
   dials (): readonly DialReport[]
   /** The links to other nodes: bytes and frames both ways, and what waits to be sent. */
   links (): readonly LinkReport[]
@@ -260,7 +248,7 @@ interface GpuMemory {
   readonly vramUsedBytes: number | null
 }
 
-/** What a node has for running models, as it says itself; null where it has not told. */
+/** A node's report of its resources for models; null for unknown ones. */
 export interface NodeReport {
   readonly view: NodeView
   readonly memory: { readonly ramTotal: Bytes, readonly ramAvailable: Bytes } | null
@@ -280,11 +268,10 @@ export interface NodeResources {
   readonly [key: string]: unknown
 }
 
-/** What this node knows of the cluster. */
 export interface StateReader {
   /** The object that GET /state answers an operator with. */
   read (): Promise<Record<string, unknown>>
-  /** Every node by what it last told, this one first. Its own readings are at most 2 s old. */
+  /** The newest report of every node, this one first. Its own readings are at most 2 s old. */
   nodes (): readonly NodeReport[]
   /**
    * Calls `fn` after a change, once for a burst of them. Readings, such as memory and the progress of
@@ -294,7 +281,6 @@ export interface StateReader {
 }
 export const StateService = defineService<StateReader>('kernel.state')
 
-/** What the cluster looked like earlier; the kernel asks whichever plugin provides it. */
 export interface StateHistory {
   /**
    * The state at an index of the event log, or at a time (ISO-8601), as GET /state?at= answers an operator.
@@ -308,7 +294,7 @@ export const StateHistoryService = defineService<StateHistory>('kernel.state-his
 
 /** The machine this node runs on, asked anew with each call but `lastGpus`. */
 export interface Machine {
-  /** Bytes that nobody uses, cut by the limits of this process's control groups; null where nothing tells. */
+  /** Free bytes, cut by the limits of this process's control groups; null if unknown. */
   freeRam (): Promise<number | null>
   /** Of each of its GPUs; empty if none answers within 5 s. The state shows what was read. */
   freeVram (): Promise<readonly (number | null)[]>
@@ -318,15 +304,11 @@ export interface Machine {
 }
 export const MachineService = defineService<Machine>('kernel.machine')
 
-/** A request that a plugin makes of this node's own API. */
 export interface OwnQuestion {
-  /** Path and query as on the public API. */
   readonly path: string
-  /** GET when absent. */
   readonly method?: 'GET' | 'POST' | 'DELETE'
-  /** Sent as JSON. */
   readonly body?: object
-  /** What the answer is to be, where there is a choice. */
+  /** Accept header, for routes with several media types. */
   readonly accept?: string
   /** In whose name: it is refused whatever its caller is refused. */
   readonly caller: Caller
@@ -336,7 +318,7 @@ export interface OwnQuestion {
 /** The answer: whole, as it would be sent. */
 export interface OwnAnswer { readonly status: number, readonly text: string }
 
-/** The answer while it is made: the signal of its question ends it, and with it the work. */
+/** An answer in progress; aborting the signal of its question ends its work. */
 export interface OwnStream {
   readonly status: number
   readonly headers: IncomingHttpHeaders
@@ -352,9 +334,7 @@ export interface OwnApi {
 }
 export const OwnApiService = defineService<OwnApi>('kernel.own-api')
 
-/** A further port of the public API. */
 export interface Listening {
-  /** Null while nothing listens there. */
   port (): number | null
   close (): void
 }
@@ -362,22 +342,20 @@ export interface Listening {
 /** Further ports of the public API, at the host where the node listens. */
 export interface Listeners {
   /**
-   * Listens as soon as the node does. `rewrite` makes the path that a route has of the one that was asked
-   * for; `failed` is told what keeps the port from being listened to, which a taken one does with EADDRINUSE.
+   * Listens as soon as the node does. `rewrite` maps a requested path to that of a route; `failed` gets the
+   * error of a port that cannot be listened on, such as EADDRINUSE.
    */
   open (options: {
     port: number, rewrite: (path: string) => string, failed: (error: NodeJS.ErrnoException) => void
   }): Listening
   /**
-   * Takes a connection that came through a relay, decrypted: it speaks HTTP/1.1 as one over TCP would.
-   * `device`: whom the handshake authenticated. Nothing of the connection gives rights; each request needs a
-   * credential of that device, and has what its grant leaves to relays.
+   * Serves HTTP/1.1 on a decrypted relay connection. The connection grants no authority: each request needs a
+   * credential of `device`, whom the handshake authenticated, and has what its grant leaves to relays.
    */
   accept (connection: Duplex, from: { device: string }): void
 }
 export const ListenerService = defineService<Listeners>('kernel.listeners')
 
-/** Settings that plugins change while the node runs. */
 export interface ConfigKeeper {
   /**
    * Writes to svc.yaml what is in force already, by dotted path: no restart is needed for it. Throws
@@ -387,7 +365,6 @@ export interface ConfigKeeper {
 }
 export const ConfigService = defineService<ConfigKeeper>('kernel.config')
 
-/** What is declared in this node. */
 export interface Declarations {
   /** The kernel's manifest first, then those of the plugins that are on. */
   readonly manifests: readonly Manifest[]

@@ -1,7 +1,6 @@
 import { defineService } from './plugin.js'
 import type { Caller } from './plugin.js'
 
-/** An amount of something that is paid with. */
 export interface Amount {
   /** As declared: `EUR`. */
   readonly unit: string
@@ -9,22 +8,20 @@ export interface Amount {
   readonly nano: number
 }
 
-/** A call that costs something and is yet to be made. */
 export interface Expense {
-  /** `id@version`. */
   readonly capability: string
   readonly commandId: string
   readonly caller: Caller
   readonly amount: Amount
-  /** Aborts when nobody waits for the call any more. */
+  /** Aborts when the caller has gone. */
   readonly signal: AbortSignal
 }
 
-/** Says what may be spent. The kernel asks whichever plugin provides it. */
+/** Approves expenses. The kernel asks whichever plugin provides it. */
 export interface Spending {
   /**
-   * Resolves when the call may be made, at once or after somebody has approved it. Throws `approval_denied`,
-   * `approval_timeout`, `overloaded`, `plugin_disabled`, and the reason of the signal.
+   * Resolves when the call may be made. Throws `approval_denied`, `approval_timeout`, `overloaded`,
+   * `plugin_disabled`, and the reason of the signal.
    */
   allow (expense: Expense): Promise<void>
 }

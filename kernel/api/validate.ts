@@ -12,7 +12,7 @@ const base = {
   meta: false, validateSchema: false, code: { optimize: false }
 } as const
 
-/** Bodies, payloads, events: nothing is coerced, stripped or filled in. */
+/** For bodies, payloads and events: without coercion, removal or defaults. */
 const strictAjv = withFormats(new Ajv2020({ ...base, coerceTypes: false, allErrors: false }))
 /** Query strings and path parameters arrive as text: numbers, booleans and one-element lists are read. */
 const textAjv = withFormats(new Ajv2020({
@@ -33,13 +33,13 @@ function withFormats (ajv: Ajv2020): Ajv2020 {
   return ajv
 }
 
-/** What a field is refused for, and the values that ask for nothing; null never does. */
+/** The reason for refusing a field, and the values that are allowed, besides null. */
 export interface Refusal { why: string, unless?: readonly unknown[] }
 
 function refuse ({ why, unless = [] }: Refusal, value: unknown): boolean {
   const text = JSON.stringify(value)
   if (value === null || unless.some((harmless) => JSON.stringify(harmless) === text)) return true
-  // Where Ajv looks for them.
+  // Ajv reads the errors from this property.
   refuse.errors = [{ keyword: 'x-refused', message: why, params: {} }]
   return false
 }
@@ -58,10 +58,7 @@ export function compileText (schema: JsonSchema): ValidateFunction {
   return once(compiledText, textAjv, schema)
 }
 
-/**
- * A check that compiles its schema when it is first asked: most routes of a node are never called, and a boot
- * would compile for all of them.
- */
+/** A check that compiles its schema on first use: compiling for every route would slow the boot. */
 export function compileLater (compile: (schema: JsonSchema) => ValidateFunction, schema: JsonSchema):
 ((value: unknown) => boolean) & { errors: ErrorObject[] | null } {
   const check = (value: unknown): boolean => {
@@ -95,7 +92,6 @@ export function schemaChecker (schema: JsonSchema): (value: unknown) => string |
   }
 }
 
-/** Ajv's errors as issues with the field's path, in words. */
 export function issuesOf (errors: readonly ErrorObject[] | null | undefined): Issue[] {
   return (errors ?? []).map((e) => ({ path: pathOf(e), message: sentence(e) }))
 }

@@ -8,7 +8,7 @@ import type { KernelConfig } from '../config/kernel-keys.js'
 import type { Served } from '../http/origin.js'
 import type { IdentitySource, ServerIdentity } from '../http/tls/identity.js'
 
-/** How the API speaks TLS; `current` is what it shows now. */
+/** The TLS state of the API; `current` is the certificate in use. */
 export interface ApiTls { readonly source: IdentitySource, current: ServerIdentity }
 
 export interface ApiTlsOptions {
@@ -47,14 +47,14 @@ function inFiles ({ settings, home, file, now }: ApiTlsOptions): IdentitySource 
 /** The names and addresses that a certificate of our own is for. */
 export function namesOf ({ addresses, allowedHosts }: Served): string[] {
   const names = allowedHosts.flatMap((host) => parseHost(host)?.name ?? [])
-  // Nobody reaches a link-local address without saying by which interface.
+  // A link-local address is useless without its interface.
   const usable = [...addresses].filter((address) => !/^fe[89ab]/i.test(address))
   return [...new Set(['localhost', '127.0.0.1', '::1', ...usable, ...names])]
 }
 
 /**
- * The name by which others are to reach the API: one of `api.allowed_hosts` that the certificate is for, as
- * those of public authorities are for names and not for addresses. Undefined: the address will do.
+ * The host of `api.allowed_hosts` that the certificate names, since certificates of public authorities name
+ * no addresses. Undefined: the address will do.
  */
 export function advertisedName ({ current }: ApiTls, { allowedHosts }: Served): string | undefined {
   return allowedHosts.find((host) => {

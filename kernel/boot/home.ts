@@ -25,10 +25,7 @@ export class HomeError extends Error {
   override readonly name = 'HomeError'
 }
 
-/**
- * Makes a folder and the ones above it. Node's own recursive mkdir never returns where the system answers
- * ENOENT for a folder whose parent is there, as /proc does.
- */
+/** Like a recursive mkdir, which in Node never returns on ENOENT below an existing folder, as in /proc. */
 function makeFolder (path: string): void {
   try {
     mkdirSync(path, { mode: 0o700 })
@@ -156,7 +153,7 @@ export function startTicks (pid: number): string | null {
   return procStat(pid)?.startTicks ?? null
 }
 
-/** A process that nobody has waited for (a zombie, common in containers without an init) is dead. */
+/** A zombie is dead, too: containers without an init leave them. */
 function alive (holder: Holder): boolean {
   try { process.kill(holder.pid, 0) } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ESRCH') return false
@@ -167,8 +164,8 @@ function alive (holder: Holder): boolean {
 }
 
 /**
- * Takes the home for this process. A lock left by a dead process (same pid with another start time counts
- * as dead) is taken over. Throws HomeError naming the pid that holds it. Returns what gives it back.
+ * Locks the home for this process; returns the release. Takes over the lock of a dead process (same pid with
+ * another start time counts as dead). Throws HomeError naming the pid that holds it.
  */
 export function lockHome (home: string): () => void {
   const taken = takeLock(join(home, homeFile.lock))
@@ -178,8 +175,8 @@ export function lockHome (home: string): () => void {
 }
 
 /**
- * Takes a lock file for this process and returns what gives it back; who holds it, where another does. A lock
- * left by a dead process is taken over. Throws HomeError when it cannot be written.
+ * Takes a lock file and returns its release, or its live holder. Takes over the lock of a dead process.
+ * Throws HomeError when it cannot be written.
  */
 export function takeLock (path: string): (() => void) | { pid: number, since: string } {
   const mine: Holder = {
@@ -205,7 +202,7 @@ export function takeLock (path: string): (() => void) | { pid: number, since: st
   throw new HomeError(`cannot take the lock; remove ${path}* if no process of svc runs there`)
 }
 
-/** The lock appears whole or not at all, and only where none is. */
+/** Links the lock into place: it appears whole, and never replaces another. */
 function linked (aside: string, path: string): boolean {
   try {
     linkSync(aside, path)
@@ -236,7 +233,7 @@ function readLock (path: string): string | undefined {
   try { return readFileSync(path, 'utf8') } catch { return undefined }
 }
 
-/** Undefined for what no node writes: then nobody holds it. */
+/** Undefined for text that no node writes: the lock then has no holder. */
 function holderIn (text: string | undefined): Holder | undefined {
   try {
     const holder = JSON.parse(text ?? '') as Holder | null

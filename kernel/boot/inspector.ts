@@ -1,6 +1,6 @@
 /**
- * SIGUSR1 makes Node open its inspector, which runs code for every program of this machine. Each process of
- * the same user may send the signal, also a confined one.
+ * SIGUSR1 makes Node open its inspector, which runs code for every local program. Any process of the same
+ * user may send it, also a confined one.
  */
 
 /** Options of Node for a child that must not open its inspector, from its first moment on. */

@@ -43,7 +43,7 @@ export interface LaunchOptions {
   stop?: AbortSignal
 }
 
-/** How a node ended: one of the two is set. */
+/** The end of a node; one of the two is null. */
 export interface Ending { status: number | null, signal: NodeJS.Signals | null }
 
 /** The address cannot be listened on; `code` is the system's, such as EADDRINUSE. */
@@ -68,8 +68,8 @@ interface NetInternals {
 }
 
 /**
- * Runs a node until it ends of anything but a restart, and says how it ended. Signals that ask this process
- * to stop are passed on. Throws ListenError.
+ * Runs a node through its restarts until its end. Passes on signals that stop this process. Throws
+ * ListenError.
  */
 export async function launch (options: LaunchOptions): Promise<Ending> {
   let child: ChildProcess | undefined
@@ -102,7 +102,7 @@ export async function launch (options: LaunchOptions): Promise<Ending> {
 
 const STOP_SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
 
-/** A node that was told to stop while it restarted has simply stopped. */
+/** A node that is stopped during a restart counts as stopped. */
 function stopped (ending: Ending, signal: NodeJS.Signals | undefined): Ending {
   return ending.status === RESTART_STATUS && signal !== undefined ? { status: null, signal } : ending
 }
@@ -127,10 +127,7 @@ const THREADS = '16'
  */
 const collectors = (): number => Math.min(4, Math.max(1, availableParallelism() - 1))
 
-/**
- * Room for new objects, MiB. V8's own 16 keep 20 MiB more resident and save no time: what a node allocates
- * dies young.
- */
+/** Room for new objects, MiB: V8's 16 keep 20 MiB more resident and save no time. */
 const NEW_SPACE_MIB = 4
 
 function start (options: LaunchOptions, held: Held | undefined, starts: number): ChildProcess {
@@ -144,7 +141,7 @@ function start (options: LaunchOptions, held: Held | undefined, starts: number):
     [launcherEnv.starts]: String(starts)
   }
   const own = options.output === undefined ? 'inherit' : 'pipe'
-  // What this process was started with comes later, and wins.
+  // The flags of this process come later, and win.
   const flags = [
     `--v8-pool-size=${collectors()}`, `--max-semi-space-size=${NEW_SPACE_MIB}`, ...noInspector(),
     ...process.execArgv
@@ -206,7 +203,7 @@ async function bind (wanted: Address): Promise<Held> {
   return { wanted, fd: made.fd, port: name.port!, close: () => { made.close() } }
 }
 
-/** Two sockets may be bound to one port as long as neither listens, so binding alone does not tell. */
+/** Two sockets may bind one port while neither listens, so binding alone proves nothing. */
 function probe (wanted: Address, address: string): Promise<void> {
   return new Promise((resolve, reject) => {
     const server = net.createServer()

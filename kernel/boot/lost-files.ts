@@ -8,9 +8,8 @@ const FILES = [
 ] as const
 
 /**
- * A file that a home has lost and that no start may make anew, or votes that cannot be read, and the remedy;
- * null when it has all.
- * `joining`: the node joins a cluster now, so it needs no list of members.
+ * A file that a home has lost and no start may recreate, or unreadable votes, with the remedy; null if all
+ * are there. `joining`: the node joins a cluster now, so it needs no list of members.
  */
 export function lostFile (home: string, joining = false): { message: string, remedy: string } | null {
   const paths = FILES.map((file) => join(home, file))

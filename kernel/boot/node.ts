@@ -60,14 +60,14 @@ export interface SvcNode {
   readonly nodeId: string
   readonly home: string
   readonly url: string
-  /** What clients may know of its certificate; undefined without TLS. */
+  /** Public facts of its certificate; undefined without TLS. */
   readonly tls: { readonly fingerprint: string, readonly authority: string | null } | undefined
   readonly warnings: readonly string[]
   /** Whether the log goes to stdout as JSON. */
   readonly logsJson: boolean
   /** Whether this start joined a cluster. */
   readonly joined: boolean
-  /** Starts listening. Throws with code EADDRINUSE when the port is taken. */
+  /** Throws with code EADDRINUSE when another program has the port. */
   listen (): Promise<{ url: string }>
   /** Drains, ends what is open, stops plugins and gives the home back. */
   stop (reason: string): Promise<void>
@@ -79,7 +79,7 @@ export interface SvcNode {
   failed (error: unknown): void
 }
 
-/** How long open work may go on after a stop was asked for, in ms. */
+/** Grace period for open work after a stop was requested, ms. */
 const DRAIN_MS = 10_000
 
 /** Boots a node. Throws HomeError, ConfigError or BootError with every problem found. */
@@ -168,7 +168,7 @@ async function boot (options: NodeOptions, release: () => void): Promise<SvcNode
 
 type Emit = (kind: string, payload: Record<string, unknown>) => void
 
-/** What the cluster tells before there is a bus. */
+/** Buffers cluster events until the event bus exists. */
 function createEventQueue (): { emit: Emit, open (to: Emit): void } {
   const held: Parameters<Emit>[] = []
   let emit: Emit = (kind, payload) => { held.push([kind, payload]) }
@@ -240,10 +240,10 @@ function kernelOptions (options: NodeOptions, setup: Setup, made: Made): KernelO
   }
 }
 
-/** How long the list of the machine's addresses is believed, ms. */
+/** Life of the cached list of the machine's addresses, ms. */
 const ADDRESSES_MS = 1000
 
-/** What is served, asked for with every request and therefore kept while it cannot have changed. */
+/** The served names and addresses: asked for with every request, so cached. */
 function servedBy (address: Address, api: KernelConfig['api']): () => Served {
   let last: { host: string, port: number, at: number, served: Served } | undefined
   return () => {
@@ -266,7 +266,7 @@ function servedAt (address: Address, api: KernelConfig['api']): Served {
   }
 }
 
-/** Every address a bind host stands for. */
+/** Every address of a bind host. */
 function addressesOf (host: string): ReadonlySet<string> {
   const other = secondLoopback(host)
   if (other !== undefined) return new Set(['127.0.0.1', other])
@@ -333,7 +333,7 @@ function running (parts: Running): SvcNode {
   }
 }
 
-/** Shows another certificate when it is time; `told` afterwards. Returns what stops that. */
+/** Replaces the certificate before it expires, then runs the callback. Returns a function that stops it. */
 function watchTls ({ tls, kernel, log }: Running, told: () => void): () => void {
   if (tls === undefined) return () => {}
   return watchIdentity({

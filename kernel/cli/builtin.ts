@@ -237,7 +237,7 @@ const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner'>>> = {
 export const builtIn: readonly KnownVerb[] =
   Object.entries(verbs).map(([name, verb]) => ({ name, owner: 'kernel', ...verb }))
 
-/** What each group of verbs is about. */
+/** The subject of each group of verbs. */
 export const groups: Groups = {
   plugin: 'write, install, list and switch plugins',
   config: 'check, read and change svc.yaml',
@@ -247,11 +247,9 @@ export const groups: Groups = {
   token: 'make, list and revoke tokens of this node'
 }
 
-/** A verb as the command line knows it. */
 export interface KnownVerb extends VerbDecl {
   /** One word, or two for a verb in a group: `token create`. */
   readonly name: string
-  /** The plugin that declares it, or `kernel`. */
   readonly owner: string
   /** Leaves options it does not know to the verb, after its arguments. */
   readonly open?: boolean
@@ -259,7 +257,7 @@ export interface KnownVerb extends VerbDecl {
   readonly hidden?: boolean
 }
 
-/** What a group of verbs is about; a group is what two-word verbs share as their first word. */
+/** The subject of each group; the verbs of a group share their first word. */
 export type Groups = Readonly<Record<string, string>>
 
 /** All verbs, built-in ones first. Throws when two have one name, or one is also a group. */

@@ -18,7 +18,7 @@ export interface Check {
   evidence?: Fact['evidence']
 }
 
-/** What a check tells to programs. */
+/** The parts of a check for programs. */
 export type Told = Pick<Check, 'code' | 'about' | 'evidence'>
 
 export const ok = (name: string, message: string, told: Told = {}): Check =>
@@ -28,29 +28,24 @@ export const warn = (name: string, message: string, remedy: string, told: Told =
 export const fail = (name: string, message: string, remedy: string, told: Told = {}): Check =>
   ({ name, result: 'fail', message, remedy, ...told })
 
-/** A check as a tool tells it. */
 export function factOf ({ name, result, message, remedy, code, about = [], evidence = [] }: Check): Fact {
   const text = `${name[0]?.toUpperCase()}${name.slice(1)}: ${message.replace(/\.$/, '')}.`
   return { level: result, code: code ?? name.replace(/\W+/g, '_'), text, about, evidence, remedy }
 }
 
-/** What a plugin's part of `svc doctor` or `svc status` works with. */
+/** Context of a plugin's part of `svc doctor` or `svc status`. */
 export interface CheckContext {
   /** The answer of GET /state. */
   readonly state: State
-  /** What the node answers to a GET; its refusal where it has none, or does not show it to this caller. */
+  /** The answer to a GET, or the refusal that this caller gets. */
   look<T> (path: string): Promise<T | VerbError>
 }
 
-/** The default export of the module of a declared check. */
 export interface Checker { run (ctx: CheckContext): Promise<Check[]> }
 
-/** The default export of the module of a declared part of `svc status`. */
 export interface StatusPart { run (ctx: CheckContext): Promise<StatusLines> }
 
-/** What a plugin adds to `svc status`. */
 export interface StatusLines {
-  /** Fields of the answer with `--json`. */
   json: Record<string, unknown>
   /** Lines above and below the table of the nodes. */
   above: string[]

@@ -27,17 +27,15 @@ export interface Client {
   readonly url: string
   /** Sent as a bearer token with every request. */
   readonly token: string | undefined
-  /** By which connections are made, for sockets that are no requests; undefined: any. Throws CliError. */
+  /** The agent for sockets that are no requests; undefined: any. Throws CliError. */
   agent (): Promise<TrustingAgent | undefined>
-  /** Asks and reads the JSON answer. */
   json<T = unknown> (path: string, ask?: Ask): Promise<T>
-  /** Asks and leaves the body of a good answer to the caller. */
   open (path: string, ask?: Ask): Promise<Answer>
-  /** What Authorization has in a GET of a path, for a WebSocket; undefined where nothing is shown. */
+  /** The Authorization header for a GET of this path, for a WebSocket; undefined without a credential. */
   credential (path: string): Promise<string | undefined>
 }
 
-/** Signs requests as a paired device; `correct` takes a refusal and says whether to try once more. */
+/** Signs requests as a paired device; `correct` takes a refusal and returns whether to retry. */
 export type Signing = Pick<RequestSigner, 'authorization' | 'correct'>
 
 export interface ClientOptions {
@@ -117,7 +115,7 @@ export function createClient (options: ClientOptions): Client {
     async credential (path) {
       if (token !== undefined) return `Bearer ${token}`
       if (signing === undefined) return undefined
-      // A WebSocket is refused without being told why: the plain request corrects id and clock first.
+      // A WebSocket is refused without a reason: the plain request corrects id and clock first.
       await open('/node_id')
       return await signing.authorization('GET', `${base.pathname.replace(/\/$/, '')}${path}`, undefined)
     },
@@ -275,8 +273,8 @@ export function ownHome (home: string, url: string): string | undefined {
 }
 
 /**
- * The operator token of a home, or of the node of its `svc dev` that has this address. Only for an address
- * at which such a node runs now: whoever else listens there gets no token. Undefined when it cannot be read.
+ * The operator token of a home, or of the node of its `svc dev` with this address. Only for an address of
+ * such a running node: no other listener gets the token. Undefined if it cannot be read.
  */
 export function ownToken (home: string, url: string): string | undefined {
   const holder = ownHome(home, url)
@@ -289,10 +287,7 @@ export function ownToken (home: string, url: string): string | undefined {
   }
 }
 
-/**
- * Fingerprint of the node that runs on a home, or on one of its `svc dev`, at an https address; undefined for
- * the addresses of others.
- */
+/** Fingerprint of this home's node, or of a `svc dev` node, at its https address; else undefined. */
 export function ownFingerprint (home: string, url: string): string | undefined {
   const holder = ownHome(home, url)
   return holder === undefined ? undefined : runningAt(holder)?.fingerprint

@@ -9,19 +9,16 @@ import type { Manifest } from '../api/plugin.js'
 import type { Check, CheckContext } from './check.js'
 import type { MemberList, NodeRow } from './cluster-view.js'
 
-/** What the checks of a cluster work with. */
 export interface ClusterChecksInput extends CheckContext {
-  /** Those whose checks are made, too. */
   manifests: readonly Pick<Manifest, 'checks'>[]
   /** Version of the command line that asks; null where none does. */
   version: string | null
 }
 
-/** What was found. */
 export interface ClusterChecks {
   checks: Check[]
   nodes: NodeRow[]
-  /** What could not be looked at, and why, a sentence each. */
+  /** Failed reads, each a sentence with its reason. */
   unknown: string[]
 }
 
@@ -38,7 +35,7 @@ export async function clusterChecks (
   const [ready, list, settings, own] = await Promise.all([
     look('/readyz'),
     look<MemberList>('/cluster/members'),
-    // What only operators see of it is no loss to the others.
+    // Only operators may read it, so a refusal is no finding.
     given<Settings>('/config'),
     contributed<Check[]>(manifests, 'checks', { state, look })
   ])
@@ -73,13 +70,13 @@ function checkReady (answer: unknown): Check {
 
 const RESTART = 'restart_needed'
 
-/** The parts of GET /config that tell whether the settings in force are those of the file. */
+/** The parts of GET /config that show whether the applied settings are those of the file. */
 interface Settings { file: string, restart_needed?: boolean }
 
 /** Whether somebody changed svc.yaml and the node has not been restarted since; the others are not asked. */
 function checkSettings ({ file, restart_needed: changed }: Settings, state: CheckContext['state']): Check[] {
   const { localNodeId: nodeId, nodeIdentities, nodeHealth } = state
-  // A change over the API is told by the node's health.
+  // The node's health reports a change made over the API.
   const told = nodeHealth[nodeId]?.reasons.some(({ code }) => code === RESTART) === true
   if (changed !== true || told) return []
   const name = nodeIdentities[nodeId]?.friendlyName ?? nodeId

@@ -14,7 +14,6 @@ interface Identity {
   friendlyName: string | null, svcVersion: string, apiUrl: string | null, nodeInstallId?: string | null
 }
 
-/** The parts of GET /state that the views join; a lone or an older node may leave some out. */
 export interface State {
   sessionId?: string | null
   masterNodeId: string | null
@@ -27,7 +26,7 @@ export interface State {
     pcpuUsage?: number | null, gpuUsage?: number | null, accelerators?: Gpu[]
   } | null>
   lastSeen?: Record<string, string>
-  /** By install id: the nodes that run no models until an operator lets them again. */
+  /** Nodes that an operator has drained, by install id. */
   drainedNodes?: Record<string, { since: string }>
   topology?: {
     /** Those that are live. */
@@ -67,7 +66,6 @@ export interface NodeRow {
   lostForSeconds: number | null
   memoryTotalBytes: number | null, memoryAvailableBytes: number | null
   accelerators: Gpu[]
-  /** It runs no models until an operator lets it again. */
   drained: boolean
   health: Health, capabilities: string[]
 }
@@ -82,7 +80,6 @@ export async function readMembers (client: Client): Promise<MemberList | null> {
   }
 }
 
-/** Every node that the state or the member list knows, by name. */
 export function joinNodes (state: State, members: MemberList | null): NodeRow[] {
   const shown = new Set(Object.keys(state.nodeIdentities))
   const known = (member: MemberRow): boolean => member.nodeId !== null && shown.has(member.nodeId)
@@ -188,7 +185,6 @@ export async function settledState<T extends State | VerbError> (
   return await read()
 }
 
-/** What is wrong in the cluster as a whole. */
 export function clusterWarnings (state: State, nodes: readonly NodeRow[]): Warning[] {
   const warn = (code: string, message: string, remedy: string): Warning =>
     ({ node: null, code, message, remedy })
@@ -220,7 +216,6 @@ export function clusterWarnings (state: State, nodes: readonly NodeRow[]): Warni
   return found
 }
 
-/** The parts of GET /state that name nodes. */
 export interface NamedNodes {
   localNodeId: string
   nodeIdentities: Record<string, { friendlyName?: string | null, nodeInstallId?: string | null }>

@@ -33,10 +33,7 @@ export async function homeManifests (ctx: Parameters<typeof homePlugins>[0]): Pr
   return (await homePlugins(ctx)).plugins.map(({ manifest }) => manifest)
 }
 
-/**
- * The plugins of a home, and what could not be loaded. Without a svc.yaml they are those that ship, and its
- * reader, which is slow to load, is not needed.
- */
+/** The plugins of a home, and load failures. Without svc.yaml: the bundled ones, without its parser. */
 export async function homePlugins (
   { home, io, plugins }: Pick<VerbContext, 'home' | 'io' | 'plugins'>, configFlag?: string
 ): Promise<Pick<Installation, 'plugins' | 'failures'>> {
@@ -48,7 +45,7 @@ export async function homePlugins (
   return await readInstallation({ home, env: io.env, bundled, configFlag })
 }
 
-/** What of a home could not be loaded, one sentence each. */
+/** Load failures of a home, one sentence each. */
 export function failuresOf ({ failures }: Pick<Installation, 'failures'>): string[] {
   return failures.map(({ name, module, message }) => `plugins.${name}: cannot load ${module}: ${message}`)
 }

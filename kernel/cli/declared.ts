@@ -17,11 +17,8 @@ import type { VerbContext } from './verb.js'
 export interface Declared {
   /** The kernel's manifest and those of the plugins. */
   readonly manifests: readonly Manifest[]
-  /** Settings that are not a plugin's, by top-level key. */
   readonly settings: Readonly<Record<string, JsonSchema>>
-  /** The kernel's own verbs, by name. */
   readonly verbs: Readonly<Record<string, Omit<VerbDecl, 'load'>>>
-  /** The kernel's own routes. */
   readonly routes: readonly RouteDecl[]
   readonly exitCodes: readonly (readonly [status: number, meaning: string])[]
 }
@@ -34,7 +31,7 @@ export function allRoutes (manifests: readonly Manifest[]): OwnedRoute[] {
   return [...own, ...routesOf(manifests)]
 }
 
-/** What the kernel and these plugins declare. */
+/** Declarations of the kernel and these plugins. */
 export function declaredBy (plugins: readonly Manifest[]): Declared {
   const verbs = builtIn.filter((verb) => verb.hidden !== true)
   return {
@@ -46,7 +43,7 @@ export function declaredBy (plugins: readonly Manifest[]): Declared {
   }
 }
 
-/** What the kernel and the plugins of this home declare; those that cannot be loaded are left out. */
+/** Declarations of the kernel and this home's plugins, without those that cannot be loaded. */
 export async function readDeclared (ctx: VerbContext): Promise<Declared> {
   const { plugins } = await installationOf(ctx)
   return declaredBy(plugins.map(({ manifest }) => manifest))

@@ -25,7 +25,6 @@ export interface DevOptions {
 
 export interface DevNodeUp extends UpLine { name: string }
 
-/** A cluster of nodes that are children of this process. */
 export interface DevCluster {
   readonly nodes: readonly DevNode[]
   /** Resolves once all nodes listen. Throws CliError: 1 when one does not start, else as the first says. */
@@ -95,8 +94,8 @@ async function tokenFrom (ctx: VerbContext, client: Client): Promise<string> {
 }
 
 /**
- * Waits until every node names one master and one session and counts all of them as live. Throws CliError: 1
- * when a node ended meanwhile, 4 with what they disagree about when that takes too long.
+ * Waits until every node has the same master, session and live nodes. Throws CliError: 1 when a node ends, 4
+ * with the disagreement when that takes too long.
  */
 export async function agreement (
   ctx: VerbContext, cluster: DevCluster, up: readonly UpLine[]

@@ -21,10 +21,8 @@ export interface DevNodeOptions {
   ports: Ports
   /** Token to join with at the first start; null: the home is a member already, or is to be the first one. */
   token: string | null
-  /** Environment of this process, and the settings that differ for the node. */
   env: NodeJS.ProcessEnv
   settings: DevSettings
-  /** The script of `svc`. */
   script: string
   /** Aborted: the node is asked to stop. */
   stop: AbortSignal
@@ -38,7 +36,6 @@ export interface DevNode {
   readonly ports: Ports
   /** Resolves once it listens; rejects with CliError (1) when it ends before. */
   readonly up: Promise<UpLine>
-  /** Resolves when it has ended for good; a restart is no end. */
   readonly over: Promise<Ending>
   /** Set when it has ended. */
   ending: Ending | undefined
@@ -51,12 +48,9 @@ const ownSettings = new Set([
   'SVC_CLUSTER_HOST', 'SVC_CLUSTER_PORT', 'SVC_CLUSTER_ADVERTISE', 'SVC_CLUSTER_PEERS'
 ])
 
-/** What a development node is told besides the settings of all. */
 export interface DevSettings {
   name: string
-  /** Its port for members. */
   port: number
-  /** Ports of the others. */
   peers?: readonly number[]
   /** Settings of plugins that it has for itself, by dotted path; null is the default. */
   own?: Readonly<Record<string, string | null>>
@@ -73,7 +67,7 @@ export function devEnv (
     ...Object.fromEntries(given.filter(([, value]) => value !== null)),
     SVC_NAME: name,
     SVC_CLUSTER_PORT: String(port),
-    // With other ports than last time nobody would find the others under the addresses they remember.
+    // With other ports, nodes would not find each other at their remembered addresses.
     ...(peers.length === 0 ? {} : { SVC_CLUSTER_PEERS: peers.map((peer) => `127.0.0.1:${peer}`).join(',') }),
     SVC_CLUSTER_DISCOVERY: 'false'
   }

@@ -6,28 +6,28 @@ import type { DeviceFile } from '../signing/device.js'
 import type { Client } from './client.js'
 import type { VerbContext } from './verb.js'
 
-/** What a plugin that keeps something of a cluster on a device of it works with. */
+/** Context of a plugin that stores cluster data on a paired device. */
 export interface DeviceNewsContext {
   readonly home: string
   readonly device: DeviceFile
-  /** What the node answers to a GET of the device. Throws CliError. */
+  /** The node's answer to a GET of the device. Throws CliError. */
   ask<T> (path: string): Promise<T>
 }
 
 /** The default export of the module of declared `deviceNews`. */
 export interface DeviceNews {
-  /** Keeps what it wants to know; returns what is worth a line to somebody who has just paired the device. */
+  /** Stores its data; returns lines for somebody who has just paired the device. */
   run (ctx: DeviceNewsContext): Promise<readonly string[]>
 }
 
 const DAY_MS = 24 * 60 * 60 * 1000
-/** Nobody waits longer for news than this, ms. */
+/** Longest wait for device data, ms. */
 const LIMIT_MS = 5000
 
 /**
- * Has the plugins keep what they want to know of the node that this machine, a device of it, has reached
- * directly: once a day, and when the node has started anew since, as settings may be others then. What comes
- * of it is never the concern of the command that has met the node. Returns lines for somebody who pairs.
+ * Lets the plugins store data of a node that this machine, a device of it, has reached directly: once a day,
+ * and after each start of the node, since settings may differ. Failures never reach the command that met the
+ * node. Returns lines for somebody who pairs.
  */
 export async function deviceNews (
   ctx: Pick<VerbContext, 'home' | 'io' | 'plugins'>, client: Pick<Client, 'json' | 'url'>
@@ -42,7 +42,7 @@ export async function deviceNews (
     try {
       return await ((await load()).default as DeviceNews).run({ home: ctx.home, device, ask })
     } catch (error) {
-      // A node may lack the plugin; one that is gone is asked again the next time.
+      // A node may lack the plugin; one without an answer is retried the next time.
       return error instanceof CliError && error.status !== undefined ? [] : undefined
     }
   }))

@@ -10,7 +10,6 @@ const SKEW_FAIL_SECONDS = 60
 /** The Date header has whole seconds. */
 const SKEW_STEP_SECONDS = 1
 
-/** Master and quorum. Pure, as all here. */
 export function checkMaster (state: State, nodes: readonly NodeRow[]): Check[] {
   const master = nodes.find((node) => node.isMaster)
   const { term, quorum, liveNodes, knownNodes } = state.cluster ??
@@ -58,7 +57,7 @@ export function checkMembers (list: MemberList, nodes: readonly NodeRow[]): Chec
   return [...members, ...strangers(list)]
 }
 
-/** Nodes that give no sign of life, where the members are not shown. */
+/** Silent nodes, if the members are unknown. */
 export function checkLost (nodes: readonly NodeRow[]): Check[] {
   return nodes.filter(({ live }) => !live).map((node) => {
     const since = node.lostForSeconds === null ? 'lost' : `lost for ${showSpan(node.lostForSeconds)}`
@@ -81,7 +80,7 @@ function strangers ({ dials, members }: MemberList): Check[] {
     'of cluster.peers, else look at that machine with `svc doctor`.', { code: 'address_silent' }))
 }
 
-/** Whether other machines can join at all. */
+/** Whether other machines can join. */
 export function checkListener ({ members }: MemberList): Check[] {
   const own = members.find((member) => member.self)
   if (own === undefined || own.addresses.length === 0) return []
@@ -113,7 +112,7 @@ export function checkNames (nodes: readonly NodeRow[]): Check[] {
   })
 }
 
-/** What the nodes say of themselves. */
+/** The health that the nodes report. */
 export function checkHealth (nodes: readonly NodeRow[]): Check[] {
   const live = nodes.filter((node) => node.live)
   const reasons = live.flatMap((node) => node.health.reasons.map((reason): Check => {
@@ -124,10 +123,10 @@ export function checkHealth (nodes: readonly NodeRow[]): Check[] {
   return reasons.length > 0 ? reasons : [ok('health', `${live.length} live nodes report nothing`)]
 }
 
-/** A node's clock against the one of this machine, seconds; positive: ahead. */
+/** Clock of a node minus the clock of this machine, seconds. */
 export interface ClockReading { name: string, aheadSeconds: number }
 
-/** How far the clocks of the nodes are apart. */
+/** Differences between the clocks of the nodes. */
 export function checkClocks (readings: readonly ClockReading[]): Check {
   if (readings.length < 2) return ok('clocks', 'only one node could be asked for its time')
   const sorted = [...readings].sort((a, b) => a.aheadSeconds - b.aheadSeconds)

@@ -50,7 +50,7 @@ export function checkDisk (home: string): Check {
   return judgeDisk(bavail * bsize, blocks * bsize)
 }
 
-/** Whether the ports a node would take are free; for a machine where none runs. */
+/** Whether the ports of a node are free; for a machine without a running node. */
 export async function checkPorts (ports: readonly number[]): Promise<Check> {
   const taken: string[] = []
   for (const port of ports) {

@@ -2,7 +2,7 @@ import type { IncomingHttpHeaders } from 'node:http'
 import { parseJson } from '../api/schema.js'
 import { plain } from './output.js'
 
-/** What each exit status of `svc` means; `svc help exit-codes` prints it. */
+/** Exit statuses of `svc`; `svc help exit-codes` prints them. */
 export const exitCodes = {
   ok: 0,
   failed: 1,
@@ -55,7 +55,6 @@ export function exitCodeFor (status: number, reason?: string): ExitCode {
   return byReason[reason ?? ''] ?? byStatus[status] ?? exitCodes.failed
 }
 
-/** The error object of the node's error body, as far as the command line reads it. */
 export interface ApiError {
   message: string
   /** The HTTP status, or a word of the API that was asked: OpenAI's have their own. */
@@ -87,19 +86,14 @@ export class CliError extends Error {
   }
 }
 
-/** A wrong verb, option or value (exit 2). */
 export function usageError (message: string): CliError { return new CliError(exitCodes.usage, message) }
 
-/** The command was interrupted (exit 130). */
 export function interrupted (): CliError { return new CliError(exitCodes.interrupted, 'interrupted') }
 
 const COMMAND_HEADER = 'x-svc-command-id'
 const COMMAND_ID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
-/**
- * Turns an error object of the API (from a body or from a `failed` frame) into a CliError. The headers of the
- * answer may name the command.
- */
+/** Turns the API's error object (body or `failed` frame) into a CliError; a header may name the command. */
 export function apiFailure (
   status: number, api: ApiError | undefined, text = '', headers: IncomingHttpHeaders = {}
 ): CliError {
@@ -109,8 +103,7 @@ export function apiFailure (
     return new CliError(exitCodeFor(status), words, { status })
   }
   const id = headers[COMMAND_HEADER]
-  // A node that is only busy or starting says all there is to say itself, and a call that never began leaves
-  // no trace.
+  // A busy or starting node explains itself, and a call that never began leaves no trace.
   const odd = status >= 500 && status !== 503 && api.details?.['begun'] !== false &&
     typeof id === 'string' && COMMAND_ID.test(id)
   return new CliError(exitCodeFor(status, api.reason), sentence(status, api),
@@ -129,10 +122,7 @@ function sentence (status: number, api: ApiError): string {
   ].join('\n')
 }
 
-/**
- * The failure that an error object in the middle of an answer tells: exit status 1, since the answer had
- * begun. What the object lacks is left out.
- */
+/** The failure of an error object inside an answer: exit status 1, since the answer had begun. */
 export function failureWithin (error: Record<string, unknown>): CliError {
   const { message, reason, code, details } = error
   const { remedy } = (details ?? {}) as { remedy?: unknown }

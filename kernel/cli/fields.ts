@@ -9,9 +9,9 @@ type Props = Readonly<Record<string, JsonSchema>>
 export function fieldsOf (schema: JsonSchema): Props { return (schema['properties'] ?? {}) as Props }
 
 /**
- * Reads `--name value`, `--name=value` and bare `--name` (a boolean) into a payload, each value by the type
- * its schema gives it. Dashes in a name may stand for underscores; a list field may be given several
- * times. Throws CliError (2) for an unknown field, a missing value and a value of the wrong type.
+ * Reads `--name value`, `--name=value` and bare `--name` (a boolean) into a payload, typed by the schema.
+ * Dashes may replace underscores; list fields may repeat. Throws CliError (2) for an unknown field, a missing
+ * value and a value of the wrong type.
  */
 export function parseFields (words: readonly string[], schema: JsonSchema): Record<string, unknown> {
   const fields = fieldsOf(schema)

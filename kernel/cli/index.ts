@@ -1,4 +1,4 @@
-/** What the verbs of plugins are written with; `svc/cli` outside of this repository. */
+/** The library for plugin verbs; `svc/cli` outside of this repository. */
 export type { Declared } from './declared.js'
 export { isVerbError } from './verb.js'
 export type { Verb, VerbContext, VerbError } from './verb.js'

@@ -62,9 +62,8 @@ export function findPlugin (installation: Installation, name: string): Installat
 }
 
 /**
- * Changes one setting in svc.yaml (undefined removes it) and returns the path of the file. Throws CliError: 1
- * when the text cannot be changed or written, 2 when the setting would be wrong (problems elsewhere in the
- * file do not matter); the file then stays as it was.
+ * Changes one setting in svc.yaml (undefined removes it) and returns the path of the file. Throws CliError
+ * and changes no file: 1 when the text cannot be changed or written, 2 when the setting would be wrong.
  */
 export function changeSetting (
   { home, io }: VerbContext, installation: Installation, key: string, value: unknown
@@ -86,7 +85,7 @@ export function changeSetting (
   return path
 }
 
-/** How a change to svc.yaml takes effect. */
+/** The restart that applies a change of svc.yaml. */
 export function restartHint (ctx: VerbContext): string[] {
   const there = ctx.elsewhere === undefined ? homeOption(ctx.home) : ` --url ${shellWord(ctx.elsewhere)}`
   return [`It takes effect at the next restart of the node: ${programIn(ctx.io.cwd)} restart${there}`]

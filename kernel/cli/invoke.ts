@@ -62,7 +62,7 @@ export async function * invoke (
 
 /**
  * Opens a stream and yields its frames up to and with `completed`. Throws CliError for a refusal, a `failed`
- * or `cancelled` end and a connection that breaks. Leaving the loop early closes it, which cancels.
+ * or `cancelled` end and a broken connection. Leaving the loop closes it, which cancels.
  */
 export async function * stream (
   client: Pick<Client, 'open'>, signal: AbortSignal, body: object

@@ -4,10 +4,9 @@ import { writeWhole } from '../boot/home.js'
 import { readPin } from '../http/tls/pin.js'
 import { CliError, exitCodes } from './errors.js'
 
-/** A node whose key was found good: at this address, HOST:PORT, with this fingerprint (`pinOf`). */
 export interface KnownNode { readonly at: string, readonly fingerprint: string }
 
-/** Where they are kept in a home, one a line: `attic.lan:52415 sha256//…`. */
+/** One node a line: `attic.lan:52415 sha256//…`. */
 export const knownNodesFile = (home: string): string => join(home, 'known-nodes')
 
 /** HOST:PORT of an https URL, as the file has it. */
@@ -15,7 +14,7 @@ export function placeOf ({ hostname, port }: URL): string {
   return `${hostname.toLowerCase()}:${port === '' ? '443' : port}`
 }
 
-/** The known nodes of a home. Throws CliError (1) for a line that cannot be read: it may be thatof any. */
+/** The known nodes of a home. Throws CliError (1) for an unreadable line, which may be any node's. */
 export function readKnownNodes (home: string): KnownNode[] {
   return linesOf(home).map((line, i) => {
     const node = parse(line)
@@ -25,7 +24,7 @@ export function readKnownNodes (home: string): KnownNode[] {
   })
 }
 
-/** Adds a node; the home is made where there is none. */
+/** Adds a node; creates the home if needed. */
 export function addKnownNode (home: string, { at, fingerprint }: KnownNode): void {
   const path = knownNodesFile(home)
   mkdirSync(dirname(path), { recursive: true, mode: 0o700 })

@@ -15,7 +15,7 @@ async function plugins (): Promise<readonly Plugin[]> {
 
 const interrupt = new AbortController()
 process.once('SIGINT', () => { interrupt.abort() })
-// The reader of our output is gone (`svc state | head`): nobody is left to tell anything.
+// The reader of stdout has gone (`svc state | head`), so there is no one to report to.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   process.exit(error.code === 'EPIPE' ? exitCodes.ok : exitCodes.failed)
 })

@@ -9,7 +9,7 @@ const NPM_MS = 10 * 60_000
 const NAME = /^(@[a-z0-9][\w.-]*\/)?[a-z0-9][\w.-]*$/i
 const TAG = /^[a-z][\w.-]*$/i
 
-/** True for a package of the registry: a name, perhaps with a range or a tag; nothing else that npm knows. */
+/** True for a package of the registry: a name, perhaps with a range or tag; false for other sources. */
 export function isPackage (text: string): boolean {
   const at = text.indexOf('@', 1)
   const [name, wanted] = at < 0 ? [text, '*'] : [text.slice(0, at), text.slice(at + 1)]
@@ -17,7 +17,7 @@ export function isPackage (text: string): boolean {
   return semver.validRange(wanted) !== null || TAG.test(wanted)
 }
 
-/** Of no use here; and a registry that is down is told within seconds. */
+/** Skips useless output and work; a registry that is down fails within seconds. */
 const FLAGS = [
   '--ignore-scripts', '--allow-git=none', '--no-audit', '--no-fund', '--no-update-notifier',
   '--loglevel=error', '--fetch-retries=2', '--fetch-retry-mintimeout=500',
@@ -34,7 +34,7 @@ export async function npm (ctx: VerbContext, cwd: string, source: string, args: 
   if (status !== 0) throw ctx.fail(...failure(source, command, text))
 }
 
-/** What npm's code for a failure means; every other one is shown as npm says it. */
+/** Explanations of npm's failure codes; others are shown in npm's words. */
 function failure (source: string, command: string, text: string): [ExitCode, string] {
   const code = /^npm (?:error|ERR!) code (\w+)$/m.exec(text)?.[1] ?? ''
   const said = text.split('\n')
@@ -69,7 +69,7 @@ const UNREACHABLE = RegExp('^(ECONNREFUSED|ECONNRESET|EPIPE|ENOTFOUND|EAI_AGAIN|
 
 const nameOf = (source: string): string => source.split(/(?<=.)@/)[0]!
 
-/** Runs a command to its end; with the signal of the verb it is gone when this throws. */
+/** Runs a command to its end; an abort kills it before this throws. */
 export async function ran (
   command: string, args: string[],
   { cwd, env, limitMs, ctx }: { cwd: string, env: NodeJS.ProcessEnv, limitMs: number, ctx: VerbContext }

@@ -80,10 +80,7 @@ export function canAsk ({ io }: VerbContext): boolean {
   return io.stdin.isTTY === true && io.stderr.isTTY === true
 }
 
-/**
- * Asks for a yes; the end of the input is a no, and so is an empty line unless `yes`. Throws VerbError (130)
- * at Ctrl-C.
- */
+/** Asks for a yes; end of input or an empty line (unless `yes`) is a no. VerbError (130) at Ctrl-C. */
 export async function confirm (
   ctx: VerbContext, question: string, { yes = false } = {}
 ): Promise<boolean> {
@@ -109,7 +106,6 @@ export async function readLine (ctx: VerbContext): Promise<string | undefined> {
   return undefined
 }
 
-/** A member that a credential or a node has admitted. */
 export interface Admitted { readonly installId: string, readonly name: string }
 
 /** Names the members that were admitted by what has ended, with the command that removes each. */

@@ -10,10 +10,9 @@ import type { Manifest } from '../api/plugin.js'
 import type { VerbContext } from './verb.js'
 
 const INCOMING = '.incoming-'
-/** Longest time for a module to tell what it declares, ms. */
+/** Longest time for a module to print its declarations, ms. */
 const DESCRIBE_MS = 30_000
 
-/** A package that was fetched and is not accepted yet. */
 export interface Fetched {
   root: string
   package: string
@@ -24,9 +23,9 @@ export interface Fetched {
 }
 
 /**
- * Fetches a package with all it needs into a folder of its own under `<home>/plugins`, by npm and without
- * running its scripts, and asks its module what it declares, in a process that can write nothing and start
- * nothing. Throws CliError; nothing is left then.
+ * Fetches a package with its dependencies into a new folder under `<home>/plugins`, by npm and without
+ * scripts, and reads its module's declarations in a process that cannot write or start others. Throws
+ * CliError and leaves no files then.
  */
 export async function fetchPackage (ctx: VerbContext, source: string): Promise<Fetched> {
   const folder = packagesFolder(ctx.home)

@@ -1,7 +1,7 @@
 import { addAbortSignal } from 'node:stream'
 import type { VerbContext } from './verb.js'
 
-/** What comes through the pipe; it is read no further once there are more than `most` bytes. */
+/** Reads the pipe, but stops after `most` bytes. */
 export async function readPipe ({ signal, io: { stdin } }: VerbContext, most: number): Promise<Buffer> {
   const parts: Buffer[] = []
   let size = 0

@@ -4,7 +4,6 @@ import { createServer } from 'node:net'
 import { CliError, exitCodes } from './errors.js'
 import type { AddressInfo, Server } from 'node:net'
 
-/** A process that listens on a port. */
 export interface Holder { pid: number, command: string }
 
 /** State of a listening socket in /proc/net/tcp. */
@@ -23,7 +22,6 @@ export function portHolder (port: number): Holder | undefined {
   return process.platform === 'linux' ? fromProc(port) : fromLsof(port)
 }
 
-/** The same in words. */
 export function holderOf (port: number): string {
   const holder = portHolder(port)
   return holder === undefined
@@ -42,8 +40,7 @@ function fromProc (port: number): Holder | undefined {
     const fds = quiet(() => readdirSync(`/proc/${name}/fd`)) ?? []
     if (fds.some((fd) => links.has(quiet(() => readlinkSync(`/proc/${name}/fd/${fd}`)) ?? ''))) {
       const words = (quiet(() => readFileSync(`/proc/${name}/cmdline`, 'utf8')) ?? '').split('\0')
-      const command = words.join(' ').trim()
-      return { pid: Number(name), command }
+      return { pid: Number(name), command: words.join(' ').trim() }
     }
   }
   return undefined
@@ -65,10 +62,7 @@ export interface Ports { api: number, cluster: number }
 
 const HOST = '127.0.0.1'
 
-/**
- * The ports of `count` nodes: base + 2i and base + 2i + 1, or any free ones for 0. Throws CliError (1) naming
- * the first port in use and its holder; nothing stays open.
- */
+/** Ports of `count` nodes: base + 2i and base + 2i + 1, or free ones for 0. Throws CliError (1) if in use. */
 export async function devPorts (count: number, base: number): Promise<Ports[]> {
   const wanted = Array.from({ length: 2 * count }, (_, i) => base === 0 ? 0 : base + i)
   const servers: Server[] = []

@@ -35,9 +35,7 @@ const HELP = 'help'
 
 export interface CliOptions {
   io: Io
-  /** The plugins that ship with svc; called only when their verbs or declarations are needed. */
   plugins: () => Promise<readonly Plugin[]>
-  /** Aborts at Ctrl-C. */
   signal: AbortSignal
 }
 
@@ -48,8 +46,7 @@ export async function runCli (argv: readonly string[], options: CliOptions): Pro
   const err = createProgress(options.io)
   const json = argv.includes('--json')
   try {
-    const words = argv.map((word) => word === '--wait' ? '--wait=' : word)
-    return await execute(words, options)
+    return await execute(argv.map((word) => word === '--wait' ? '--wait=' : word), options)
   } catch (error) {
     if (error instanceof CommanderError) return commanderStatus(error)
     const debug = options.io.env['SVC_DEBUG'] === '1'
@@ -80,8 +77,8 @@ async function execute (argv: string[], options: CliOptions): Promise<number> {
 }
 
 /**
- * The verbs that a command line can mean. Plugins are imported only where the built-in verbs do not have it,
- * those that svc.yaml names only where the bundled ones do not either, and none to print the version.
+ * The verbs that a command line can mean. Loads as few plugins as possible: bundled ones if no built-in verb
+ * fits, those of svc.yaml if no bundled one does.
  */
 async function verbsFor (argv: readonly string[], options: CliOptions): Promise<KnownVerb[]> {
   const words = operands(argv)
@@ -214,7 +211,7 @@ function commanderStatus (error: CommanderError): number {
   return fine ? exitCodes.ok : exitCodes.usage
 }
 
-/** The verb of a plugin that tells what became of the command that failed. */
+/** A plugin's verb that explains the failed command. */
 async function explanation (error: unknown, { plugins }: CliOptions): Promise<string> {
   if (!(error instanceof CliError) || error.commandId === undefined) return ''
   const verbs = (await plugins()).flatMap(({ manifest }) => Object.entries(manifest.verbs ?? {}))
@@ -236,10 +233,10 @@ function report (
   return known?.exitCode ?? exitCodes.failed
 }
 
-/** What a verb works with, and where its client was answered as a device of that node. */
+/** Context of a verb; `metAsDevice`: the address at which its client acted as a device. */
 interface RunContext extends VerbContext { readonly metAsDevice: string | undefined }
 
-/** What a verb works with, from its options and the environment. */
+/** Builds the context of a verb from its options and the environment. */
 export function createContext (
   given: Record<string, unknown>, { io, plugins, signal }: CliOptions
 ): RunContext {
@@ -323,7 +320,7 @@ const columns = (rows: readonly (readonly [left: string | number, right: string]
   return rows.map(([left, right]) => `  ${String(left).padEnd(width)}  ${right}`).join('\n')
 }
 
-/** What `svc help TOPIC` knows beside the verbs. */
+/** Topics of `svc help` beside the verbs. */
 export const helpTopics: Readonly<Record<string, () => string>> = {
   'exit-codes': () => `Exit codes of svc:\n${columns(exitCodeMeanings)}`,
   environment: () => `Environment variables:\n${columns(variables)}`

@@ -8,16 +8,13 @@ const PROMPT = '>>> '
 const MORE = '... '
 const FENCE = '"""'
 
-/** Who is talked to at a prompt. */
+/** The other side of a prompt. */
 export interface Conversation {
-  /** What the first line names. */
+  /** Subject of the first line. */
   readonly about: string
-  /** Commands of its own, by their name without the slash. */
+  /** Further commands, by their name without the slash. */
   readonly commands?: Readonly<Record<string, PromptCommand>>
-  /**
-   * Answers a text; the signal ends this answer only. Resolves to true when it was ended so. A VerbError
-   * that it throws is shown, and the conversation goes on.
-   */
+  /** Answers a text; true if the signal ended this answer. The prompt shows a VerbError and goes on. */
   answer (text: string, signal: AbortSignal): Promise<boolean>
   /** Forgets what was said. */
   forget (): void

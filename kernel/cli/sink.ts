@@ -3,7 +3,6 @@ import { createWriteStream, renameSync, rmSync, statSync } from 'node:fs'
 import type { Out } from './verb.js'
 import { CliError, exitCodes, usageError } from './errors.js'
 
-/** Where media goes. */
 export interface Sink {
   write (bytes: Uint8Array): Promise<void>
   /** All is written: the file gets its name. */
@@ -13,8 +12,8 @@ export interface Sink {
 }
 
 /**
- * A sink for `-o`: a file that appears under its name only when whole, or stdout for `-`. Throws CliError
- * (2) for `-` on a terminal, (1) when the file cannot be written.
+ * A sink for `-o`: a file that appears under its name only when whole, or stdout for `-`. Throws CliError (2)
+ * for `-` on a terminal, (1) when the file cannot be written.
  */
 export function openSink (path: string, out: Out): Sink {
   if (path === '-') {

@@ -4,7 +4,6 @@ import type { Installation } from '../plugins/installation.js'
 import type { Switched } from '../plugins/switch.js'
 import type { VerbContext } from './verb.js'
 
-/** How far a switch of a plugin has come. */
 export interface Effect {
   /** The node of this home does what was asked. */
   inEffect: boolean
@@ -14,15 +13,11 @@ export interface Effect {
   restart: boolean
 }
 
-/** Whether a node runs on this home that reads the svc.yaml in question. */
 export function nodeRuns ({ home, client }: VerbContext, configFlag: unknown): boolean {
   return configFlag === undefined && ownHome(home, client.url) === home
 }
 
-/**
- * Switches a plugin: the node of this home does it where one runs, else the file is changed. Throws CliError,
- * by the answer of the node or as `changeSetting` does; nothing is changed then.
- */
+/** Switches a plugin by this home's running node, else in the file. Throws CliError without any change. */
 export async function switched (
   ctx: VerbContext, installation: Installation, name: string, enabled: boolean, configFlag: unknown
 ): Promise<Effect & { file: string }> {
@@ -40,7 +35,6 @@ export async function turn ({ client }: VerbContext, name: string, enabled: bool
   return { inEffect, why, restart }
 }
 
-/** A row of GET /v1/plugins. */
 export interface AtNode {
   name: string, version: string, summary: string, enabled: boolean, why: string | null
 }
@@ -51,7 +45,7 @@ export async function pluginsAtNode (ctx: VerbContext, configFlag: unknown): Pro
   return (await ctx.client.json<{ plugins: AtNode[] }>('/v1/plugins')).plugins
 }
 
-/** Tells what is still to be done for a switch to take effect. */
+/** Prints the remaining steps of a switch. */
 export function tellEffect (ctx: VerbContext, { inEffect, why, restart }: Effect): void {
   if (inEffect) return
   if (why !== null) ctx.out.line(why)

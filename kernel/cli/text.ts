@@ -43,8 +43,8 @@ export function readSpan (text: string): number | undefined {
 }
 
 /**
- * Reads which moment is meant: a span back from `now` (ms since 1970) such as `10m`, a time, or an index of
- * the event log. Returns it as the API takes it, a time as ISO-8601; null when the text is none of these.
+ * Reads a moment: a span back from `now` (ms since 1970) such as `10m`, a time, or an index of the event log.
+ * Returns it as the API takes it, times as ISO-8601; null for other text.
  */
 export function readMoment (text: string, now: number): string | null {
   if (/^\d{1,15}$/.test(text)) return text
@@ -75,8 +75,8 @@ export const modelInPath = (modelId: string): string => modelId.split('/').map(e
 const SPAN_MS: Readonly<Record<string, number>> = { h: 3_600_000, d: 86_400_000, w: 604_800_000 }
 
 /**
- * Reads when a token ends: a span (`12h`, `90d`, `4w`) from `now` (ms since 1970), or a date. Returns it in
- * ISO-8601, or null when the text is neither or not in the future.
+ * End of a token as ISO-8601: a span (`12h`, `90d`, `4w`) from `now`, ms, or a date; null if not in the
+ * future.
  */
 export function expiryOf (text: string, now: number): string | null {
   const span = /^(\d{1,5})([hdw])$/.exec(text)

@@ -18,41 +18,40 @@ export type Evidence =
 
 /** One thing that a tool found: a sentence that is true without the others. */
 export interface Fact {
-  /** fail: broken now. warn: it hurts, or will. ok: looked at and fine. info: none of these. */
+  /** fail: broken now. warn: it hurts, or will. ok: checked and fine. info: a plain fact. */
   readonly level: 'fail' | 'warn' | 'ok' | 'info'
-  /** What kind of finding it is: `node_lost`, `disk_full`, `runner_failed`, in snake_case. */
+  /** The kind of finding, in snake_case: `node_lost`, `disk_full`, `runner_failed`. */
   readonly code: string
   /** One sentence for people, with names and numbers, that ends in a full stop. */
   readonly text: string
   /** Names of the nodes and ids of the models, instances and requests it is about. */
   readonly about: readonly string[]
   readonly evidence: readonly Evidence[]
-  /** A sentence with the command that mends it, in backticks; null where nothing is to be done. */
+  /** A sentence with the command that repairs it, in backticks; null if there is no repair. */
   readonly remedy: string | null
 }
 
-/** What a tool found, the most telling first. */
+/** The facts of a tool, the most important first. */
 export interface Finding {
   readonly facts: readonly Fact[]
-  /** What could not be looked at, and why, a sentence each. */
+  /** Failed reads, each a sentence with its reason. */
   readonly unknown: readonly string[]
 }
 
-/** What a tool works with. It asks nothing but `look`, so it sees what its caller may see. */
+/** Context of a tool: GETs with the rights of its caller. */
 export interface ToolContext extends Pick<CheckContext, 'look'> {
   /** Wall time, ms since 1970. */
   readonly nowMs: number
-  /** What the kernel and the plugins declare, verbs and routes included. */
   declared (): Promise<Declared>
 }
 
 /** The default export of the module of a declared tool. `args` have been checked by its schema. */
 export interface Tool<A = Record<string, unknown>> {
-  /** Throws nothing for what it may not see or cannot reach: that is told in `unknown`. */
+  /** Failed reads become sentences of `unknown`; it does not throw for them. */
   run (ctx: ToolContext, args: A): Promise<Finding>
 }
 
-/** The answer of a GET as `look` gives it. */
+/** Turns the answer of a GET into the result of `ToolContext.look`. */
 export function lookedAt<T> (status: number, text: string): T | ReturnType<typeof apiFailure> {
   const value = parseJson(text) ?? null
   if (status >= 200 && status < 300) return value as T
@@ -73,17 +72,16 @@ export function quoted (text: string, most = 200): string {
 /** The same without a full stop at its end, to go on after. */
 export const unstopped = (text: string, most = 200): string => quoted(text, most).replace(/\.$/, '')
 
-/** Looks for a tool: what it is not given is told in `unknown`. */
+/** Reads for a tool, and adds failed reads to `unknown`. */
 export interface Reading {
   readonly unknown: string[]
   /**
-   * The answer to a GET; null where there is none. `what` begins the sentence that tells it: "The events". A
-   * refusal for one of the `expected` reasons is told to nobody.
+   * The answer to a GET, or null. `what` begins the sentence about a failure: "The events". A refusal for one
+   * of the `expected` reasons is not reported.
    */
   read<T> (what: string, path: string, ...expected: string[]): Promise<T | null>
 }
 
-/** Looks through a tool's context. */
 export function reading ({ look }: Pick<ToolContext, 'look'>): Reading {
   const unknown: string[] = []
   const tell = (sentence: string): null => {

@@ -8,7 +8,7 @@ import { addKnownNode, knownNodesFile, placeOf, readKnownNodes } from './known-n
 import type { Duplex } from 'node:stream'
 import type { TLSSocket } from 'node:tls'
 
-/** What the other end of a connection showed. */
+/** The TLS identity of the other end. */
 export interface Shown {
   /** Fingerprint of its key. */
   readonly fingerprint: string
@@ -16,13 +16,10 @@ export interface Shown {
   readonly problem: string | null
 }
 
-/** How a node at an https address is believed to be the one that is meant. */
+/** How to verify the node at an https address. */
 export interface TrustOptions {
-  /** Whose `known-nodes` counts. */
   readonly home: string
-  /** Fingerprint of the node that runs on this home, when the address is its own. */
   readonly own?: string | undefined
-  /** `--fingerprint`. */
   readonly given?: string | undefined
   /** Asks whether a fingerprint that nobody knows is the right one; absent: nobody can be asked. */
   readonly ask?: ((question: string) => Promise<boolean>) | undefined
@@ -31,7 +28,6 @@ export interface TrustOptions {
 /** Longest time for a connection and its handshake, ms. */
 const CONNECT_MS = 15_000
 
-/** Connections to one node, each checked before a byte of a request is sent. */
 export class TrustingAgent extends Agent {
   readonly #at: URL
   readonly #options: TrustOptions
@@ -96,8 +92,8 @@ function handshake (socket: TLSSocket): Promise<Shown> {
 }
 
 /**
- * Throws CliError (1) unless the node is the one that is meant: its key is the one that is known, or given;
- * its certificate is good here; or somebody says that the key is right. What becomes known is kept.
+ * Throws CliError (1) unless the node has the known or given key, a certificate that is good here, or the
+ * user's approval. Records an approved key.
  */
 export async function judge (at: URL, shown: Shown, options: TrustOptions): Promise<void> {
   const { home, own, given, ask } = options

@@ -7,11 +7,9 @@ import type { Io } from './output.js'
 import type { Sink } from './sink.js'
 import type { WaitOptions } from './waiting.js'
 
-/** Data for the caller: stdout and nothing else. */
+/** Data for the caller, on stdout only. */
 export interface Out {
-  /** True with `--json`. */
   readonly json: boolean
-  /** True when stdout is a terminal: never write bytes there. */
   readonly terminal: boolean
   line (text: string): void
   /** One JSON value: on one line with `--json`, else indented. */
@@ -21,7 +19,7 @@ export interface Out {
   bytes (bytes: Uint8Array): Promise<void>
 }
 
-/** What goes on, for people: stderr. */
+/** Progress for people, on stderr. */
 export interface Progress {
   line (text: string): void
   /** Replaces the current line on a terminal; elsewhere nothing. */
@@ -43,26 +41,22 @@ export interface Invocation {
   node?: string
 }
 
-/** What a verb works with. */
 export interface VerbContext {
-  /** The node's HTTP API, at the address and with the credential of this run. */
   readonly client: Client
   /** Another client, which trusts as `client` does; without a token it has no credential. */
   clientFor (options: Pick<ClientOptions, 'url' | 'token'> & Partial<Pick<ClientOptions, 'signal'>>): Client
   readonly out: Out
   readonly err: Progress
-  /** Absolute path of the home directory. */
   readonly home: string
   /** The given address, unless it is that of this home's node. */
   readonly elsewhere: string | undefined
   /** Seconds of `--wait[=s]`; undefined when it was not given. */
   readonly wait: number | undefined
-  /** Aborts at Ctrl-C. */
   readonly signal: AbortSignal
   readonly io: Io
   /** The plugins that ship with svc; imported on first use. */
   plugins (): Promise<readonly Plugin[]>
-  /** What the kernel and the plugins of this home declare; no node has to run. */
+  /** Declarations of the kernel and this home's plugins; needs no running node. */
   declared (): Promise<Declared>
   /** Discovers a streaming capability and calls it. Throws CliError for every way it can fail. */
   invoke (call: Invocation): AsyncIterable<Frame>
@@ -70,12 +64,9 @@ export interface VerbContext {
   sink (path: string): Sink
   /** Tries until it works, the time is up or the error is final; `notYet` covers the usual reasons. */
   retry<T> (options: Omit<WaitOptions, 'signal'>, attempt: () => Promise<T>): Promise<T>
-  /**
-   * Has the plugins learn from the node at an address what this machine, which was made a device there, needs
-   * to know. Returns lines about it, for people; never throws.
-   */
+  /** Lets the plugins store data of a node that has paired this machine. Returns lines; never throws. */
   learn (url: string): Promise<string[]>
-  /** True for errors that say the node is starting or busy, and for no answer at all. */
+  /** True for a starting or busy node, and for no answer. */
   notYet (error: CliError): boolean
   /** An error that ends the command with that exit status; throw it. */
   fail (code: ExitCode, message: string): CliError
@@ -90,8 +81,8 @@ export function isVerbError (error: unknown): error is VerbError {
 }
 
 /**
- * The default export of a verb's module. `args` are the arguments in the order declared (a variadic one is
- * spread out), `options` those of the declaration by camelCase name. Returns the exit status, nothing for 0.
+ * Default export of a verb's module. `args` in declared order (a variadic one spread), `options` by camelCase
+ * name. Returns the exit status; undefined is 0.
  */
 export interface Verb {
   run (ctx: VerbContext, args: string[], options: Record<string, unknown>): Promise<number | void>

@@ -12,7 +12,6 @@ export interface WaitOptions {
   /** Longest time to go on trying, seconds. */
   seconds: number
   signal: AbortSignal
-  /** Whether trying again makes sense. */
   again (error: CliError): boolean | Promise<boolean>
   /** Called before each new attempt with what the last one said. */
   onWait? (error: CliError): void
@@ -33,7 +32,7 @@ export async function retryFor<T> (options: WaitOptions, attempt: () => Promise<
   }
 }
 
-/** True for answers that say the node is starting or busy, and for no answer at all. */
+/** True for a starting or busy node, and for no answer. */
 export function notYet (error: CliError): boolean {
   const silent = error.exitCode === exitCodes.unreachable && error.status === undefined
   return silent || error.exitCode === exitCodes.notReady
@@ -43,8 +42,8 @@ export function notYet (error: CliError): boolean {
 const STARTING_SECONDS = 30
 
 /**
- * Tries again while the node starts, and with `--wait` until the model is ready; not once `begun` says that
- * an answer has begun, or that nobody waits for it. Throws the last error.
+ * Retries while the node starts, and with `--wait` until the model is ready, unless `begun`: then an answer
+ * has begun or its reader left. Throws the last error.
  */
 export async function patiently<T> (
   ctx: VerbContext, begun: () => boolean, attempt: () => Promise<T>
@@ -56,12 +55,12 @@ export async function patiently<T> (
   }, attempt)
 }
 
-/** What is answered while what is asked for is not there yet. */
+/** Reasons that mean "not there yet". */
 const ABSENT: readonly unknown[] = ['no_instance', 'capability_not_found']
 
 /**
- * Waiting helps while the node starts: nothing answers (only with --wait), it says "not ready", or the model
- * is not there yet and not everything set to start by itself is ready.
+ * Waiting helps while the node starts: no answer (only with --wait), "not ready", or a missing model while
+ * models that start automatically are not all ready.
  */
 async function worthWaiting (ctx: VerbContext, error: CliError): Promise<boolean> {
   if (error.status === undefined) return ctx.wait !== undefined && ctx.notYet(error)
@@ -70,15 +69,13 @@ async function worthWaiting (ctx: VerbContext, error: CliError): Promise<boolean
   return ctx.wait !== undefined || !await ctx.client.json('/readyz').then(() => true, () => false)
 }
 
-/** How a verb that waits sees time; tests pass their own. */
+/** Clock of a verb that waits; tests pass another. */
 export interface Pace {
-  /** Resolves after `ms`, earlier when the signal aborts. Keeps the process alive meanwhile. */
+  /** Resolves after `ms`, earlier on abort. Keeps the process alive. */
   pause (ms: number, signal: AbortSignal): Promise<void>
-  /** Monotonic milliseconds. */
   mono (): number
 }
 
-/** The time of the machine. */
 export const realPace: Pace = {
   // The clock's own timers would let the process end in the middle of a wait.
   pause: (ms, signal) => sleep(ms, undefined, { signal }).catch(() => {}),
@@ -99,14 +96,14 @@ export function stillness (pace: Pick<Pace, 'mono'>): (shown: string) => boolean
   }
 }
 
-/** How long a stream that broke off is tried again, ms. */
+/** A broken stream is retried for this long, ms. */
 const RETRY_MS = 60_000
 /** It broke off, the node does not answer (yet), or is not ready. */
 const PASSING = [1, 4, 7]
 
 /**
- * Follows a stream of server-sent events until Ctrl-C, and opens it anew after a failure, at the path that
- * `path` then gives. Throws CliError if the node is away for longer than RETRY_MS, or --wait at first.
+ * Follows server-sent events until Ctrl-C, and reopens them after a failure at the path that `path` then
+ * gives. Throws CliError if the node is away for longer than RETRY_MS, or --wait at first.
  */
 export async function followEvents (
   ctx: VerbContext, path: () => string, take: (event: Extract<ServerEvent, { kind: 'event' }>) => void

@@ -35,7 +35,7 @@ interface Digest {
 /** Heartbeats from one digest to the next; a silence takes more. */
 const DIGEST_EVERY = 2
 
-/** The cluster as this node sees it. Nothing runs before `start`. */
+/** The cluster from this node's view. Inactive before `start`. */
 export class ClusterCore {
   readonly dropped: DroppedMessages
   readonly service: Cluster
@@ -55,11 +55,9 @@ export class ClusterCore {
   /** Announces that a node is stopping; repeated on every link that opens after that. */
   readonly #leaving: Channel<null>
   readonly #peerListeners: Listeners<{ installId: string, up: boolean }>
-  /** Install ids of the live nodes when the master last looked. */
   #live: ReadonlySet<string> = new Set()
   /** The session whose document has what this node knows of the members. */
   #introduced: string | undefined
-  /** Why the link to a node closed, while it is closed. */
   readonly #evidence = new Map<string, string>()
   #stopTick: (() => void) | undefined
   #beats = 0
@@ -134,7 +132,6 @@ export class ClusterCore {
     this.control.observe(() => { queueMicrotask(() => { void this.#introduce() }) })
   }
 
-  /** Begins. A node that is alone is its own master when this returns. */
   start (): void {
     const { clock, timing } = this.#options
     this.#driver.start(this.#alone())
@@ -150,7 +147,6 @@ export class ClusterCore {
   /** See ElectionDriver.openStream. */
   openStream (id: string, end: () => void): () => void { return this.#driver.openStream(id, end) }
 
-  /** A link to that node is up. */
   up (peer: LinkPeer): void {
     this.directory.met(peer)
     this.#evidence.delete(peer.installId)
@@ -163,7 +159,7 @@ export class ClusterCore {
     this.#peerListeners.tell({ installId: peer.installId, up: true })
   }
 
-  /** Its last link is gone. */
+  /** The last link to that node closed. */
   down (installId: string, reason: string): void {
     this.#driver.down(installId)
     this.replicas.down(installId)
@@ -198,7 +194,6 @@ export class ClusterCore {
     this.#leaving.broadcast(null)
   }
 
-  /** Gives up the mastership before a stop, so that the others need not wait for its silence. */
   resign (): void { this.#driver.resign() }
 
   stop (): void {
@@ -220,7 +215,7 @@ export class ClusterCore {
       quorum: this.#options.quorum,
       timing: this.#alone() ? { ...timing, grace: 1 } : timing,
       stored: readHardState(path),
-      // Nobody else relies on the vote of a node that is alone: a full disk does not stop it.
+      // No other node depends on the vote of a lone node, so a full disk does not stop it.
       persist: (record) => writeHardState(path, record) || this.#alone(),
       log: this.control,
       clock,
@@ -250,7 +245,7 @@ export class ClusterCore {
     this.session.changed(next)
     if (next === null || next.sid === previous?.sid) return
     if (next.master === this.#options.node.installId) this.#emitSession('SessionChanged', next)
-    // Who follows knows at once whose loss it would have to tell of.
+    // Followers know the live nodes already when they become master and must report losses.
     else this.#noteLive()
     void this.#introduce()
   }
@@ -314,8 +309,8 @@ export class ClusterCore {
   }
 
   /**
-   * The master emits NodeJoined and NodeTimedOut; a new one also those since the last, the loss of that
-   * included. After a suspension links get time to come back.
+   * The master emits NodeJoined and NodeTimedOut; a new one also reports changes since the last, and its
+   * loss. After a suspension links get time to return.
    */
   #noteLive (): void {
     const before = this.#live

@@ -6,10 +6,7 @@ import type { Clock } from '../api/clock.js'
 import type { Logger } from '../api/plugin.js'
 import type { Outcome, Receipt, Refusal } from './election/protocol.js'
 
-/**
- * What a command does, on the master, in one go. It writes through its sections and returns its result.
- * `from`: install id of the node that asked.
- */
+/** Runs a command on the master in one go, writing through its sections. `from`: the asking install id. */
 export type CommandHandler = (args: unknown, from?: string) => unknown
 
 /** A committed command: its log position and its result. */
@@ -18,7 +15,6 @@ export interface CommandAnswer { readonly result: unknown, readonly receipt: Rec
 export interface CommandRouterOptions {
   clock: Clock
   log: Logger
-  /** Enters a command in the cluster. */
   submit: (id: string, payload: unknown) => Promise<Outcome>
   /** Whether too few nodes are in reach for a decision. */
   quorumLost: () => boolean
@@ -26,7 +22,6 @@ export interface CommandRouterOptions {
 
 interface Payload { readonly name: string, readonly args: unknown }
 interface ErrorParts {
-  /** Of what the document refuses. */
   code?: string
   reason: string | undefined
   status: number
@@ -36,26 +31,26 @@ interface ErrorParts {
 }
 type Result = { readonly value: unknown } | { readonly error: ErrorParts }
 
-/** How long one command is tried again under the same id before the caller is told. */
+/** A command is retried under its id for this long, ms. */
 const TRY_MS = 10_000
 /** Pause between two tries, growing: a refusal may come at once. */
 const PAUSE = { minMs: 20, maxMs: 1000 }
-/** These say that nothing is known of the outcome, or that it was not entered: ask again, same id. */
+/** The outcome is unknown, or the command was not entered: ask again with the same id. */
 const AGAIN: ReadonlySet<Refusal> = new Set(['session_changed', 'stale_session', 'no_answer'])
 
 /**
- * Commands of the cluster by name. Any node sends one; the master carries it out once, whatever the number of
- * tries, and its writes reach the document together.
+ * Commands of the cluster by name. Any node sends one; the master runs it once however often it is retried,
+ * and its writes reach the document together.
  */
 export class CommandRouter {
   readonly #handlers = new Map<string, CommandHandler>()
   readonly #options: CommandRouterOptions
-  /** Writes of the command that is being carried out; null while none is. */
+  /** Writes of the running command, or null. */
   #writes: Map<string, unknown> | null = null
 
   constructor (options: CommandRouterOptions) { this.#options = options }
 
-  /** Says what a command does. Returns what takes it back. Throws when the name is taken. */
+  /** Registers a handler; returns a function that unregisters it. Throws for a registered name. */
   handle (name: string, handler: CommandHandler): () => void {
     if (this.#handlers.has(name)) throw new Error(`the command "${name}" has a handler already`)
     this.#handlers.set(name, handler)
@@ -63,8 +58,8 @@ export class CommandRouter {
   }
 
   /**
-   * Runs a command on the master. `id` makes a repeated one the same one. Throws what its handler threw,
-   * `no_master`, `no_quorum`, or `session_changed` when its outcome is not known.
+   * Runs a command on the master; equal `id`s are one command. Throws its handler's error, `no_master`,
+   * `no_quorum`, or `session_changed` for an unknown outcome.
    */
   async run (name: string, args: unknown, id: string = randomUUID()): Promise<CommandAnswer> {
     const { clock } = this.#options
@@ -80,7 +75,6 @@ export class CommandRouter {
     }
   }
 
-  /** Carries out a command: called by the control document, on the master only. Never throws. */
   execute (payload: unknown, from?: string): { writes: { key: string, value: unknown }[], result: unknown } {
     const { name, args } = payload as Payload
     this.#writes = new Map()
@@ -136,7 +130,7 @@ function valueOf (result: Result | undefined): unknown {
   // A handler that returns nothing leaves nothing behind: JSON has no word for it.
   if (!('error' in result)) return result.value
   const { code, reason, status, retryable, message, details } = result.error
-  // What the document itself refuses has a code and no reason.
+  // A refusal by the document has a code and no reason.
   if (reason === undefined) {
     throw kernelError(code === 'control_full' ? 'payload_too_large' : 'internal', message)
   }

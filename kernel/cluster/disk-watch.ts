@@ -9,7 +9,6 @@ export interface DiskWatchOptions {
   everyMs: number
   /** Whether the disk takes a test write. */
   write: (() => Promise<boolean>) | undefined
-  /** Called after each refused one. */
   refused: () => void
 }
 
@@ -31,7 +30,6 @@ export class DiskWatch {
 
   get writes (): boolean { return this.#writes }
 
-  /** Begins. Returns what ends it. */
   start (): () => void {
     const { clock, everyMs } = this.#options
     return clock.every(everyMs, () => { void this.look() })
@@ -41,7 +39,7 @@ export class DiskWatch {
     const { clock, everyMs, write } = this.#options
     if (write === undefined || this.#trying) return
     this.#trying = true
-    // Counted in ticks, since an event loop that stood still says nothing of the disk.
+    // Counted in ticks, since a blocked event loop proves no fault of the disk.
     let ticks = 0
     const stop = clock.every(everyMs / TICKS, () => { if (++ticks % TICKS === 0) this.#judge(false) })
     const writes = await write()

@@ -7,7 +7,7 @@ import type { ElectionOptions, Status } from './election/core.js'
 import type { HardStateRecord, Io, Leader, Log, Message, Outcome } from './election/protocol.js'
 import type { Timing } from './election/timing.js'
 
-/** What the election tells the node around it, each after the step that caused it. */
+/** Events of the election, each emitted after the step that caused it. */
 export type ElectionEvents =
   Pick<Io, 'sessionChanged' | 'becameMaster' | 'storageChanged' | 'staleRefused'>
 
@@ -23,20 +23,16 @@ export interface DriverOptions extends ElectionOptions, Pick<Io, 'persist' | 'ra
 /** Waits for the tick of a node that is alone: more than the steps from follower to master. */
 const STEPS_TO_MASTER = 8
 
-/**
- * Runs the pure election core in real time: one step after the other, messages and effects leave when the
- * step is over.
- */
+/** Runs the election core in real time; messages and effects leave after each step. */
 export class ElectionDriver {
   readonly #core: Election
   readonly #clock: Clock
   readonly #options: DriverOptions
   readonly #tickMs: number
-  /** Who waits for the outcome of a command. */
+  /** Callers that await the outcome of a command. */
   readonly #open = new Map<string, ((outcome: Outcome) => void)[]>()
   /** What to call when an open stream's session ends. */
   readonly #ends = new Map<string, () => void>()
-  /** Streams that were opened while no master was known. */
   readonly #unbound = new Set<string>()
   #outbox: { to: string, message: Message }[] = []
   #effects: (() => void)[] = []
@@ -51,7 +47,6 @@ export class ElectionDriver {
     this.#core = new Election(options, this.#io(), options.log)
   }
 
-  /** Begins. A node that is `alone` is its own master when this returns. */
   start (alone: boolean): void {
     this.#stop = this.#clock.every(this.#tickMs, () => { this.tick() })
     this.#step((core, now) => { core.start(now) })
@@ -65,7 +60,6 @@ export class ElectionDriver {
   stop (): void { this.#stop?.() }
 
   tick (): void { this.#step((core, now) => { core.tick(now) }, true) }
-  /** Sends this node's heartbeat. */
   beat (): void { this.#step((core, now) => { core.beat(now) }, true) }
 
   /** False when the message was ignored. */
@@ -93,8 +87,8 @@ export class ElectionDriver {
   }
 
   /**
-   * A stream belongs to the session of now, or to the next one while no master is known. `end` is called once
-   * if that session ends first. Returns what to call when the stream ended by itself.
+   * Binds a stream to this session, or to the next one without a master. `end` runs once if that session ends
+   * first. Returns the function to call when the stream ends.
    */
   openStream (id: string, end: () => void): () => void {
     this.#ends.set(id, end)

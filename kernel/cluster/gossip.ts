@@ -11,9 +11,9 @@ const COUNTS = [
 type Counts = Record<typeof COUNTS[number], number>
 
 /**
- * The pressure of gossip since the start of this node, the answer of `GET /v1/diagnostics/telemetry`.
- * Readings coalesce with a newer one of their key, and drop from a full queue or for their size. At any time
- * `readingsOffered = readingsCoalesced + readingsDropped + readingsPublished + pendingReadings`.
+ * Counters since the start, the answer of `GET /v1/diagnostics/telemetry`. A newer reading of a key replaces
+ * a waiting one; full queues and large sizes drop readings. At any time `readingsOffered = readingsCoalesced
+ * + readingsDropped + readingsPublished + pendingReadings`.
  */
 export interface GossipCounters extends Readonly<Counts> {
   /** False with SVC_TELEMETRY_DISABLE=1: every count stays 0. */
@@ -40,10 +40,9 @@ const PERIOD_MS = 2000
 
 export const bodySchema = record({
   v: schemaOf<1>({ const: 1 }),
-  /** By key. */
   readings: schemaOf<Readonly<Record<string, unknown>>>({ type: 'object', maxProperties: MAX_READINGS })
 })
-/** What travels between nodes. */
+/** The message between nodes. */
 export type GossipBody = Of<typeof bodySchema>
 
 /** Bytes of a reading as JSON; null when it is no plain JSON, is nested too deeply or is too large. */
@@ -55,7 +54,7 @@ function readingBytes (value: unknown): number | null {
 
 const UNFIT = `is no plain JSON of at most ${MAX_READING_BYTES} bytes`
 
-/** What is wrong with a body from a peer; null when it is as agreed. */
+/** The fault of a peer's body; null without one. */
 function bodyProblem (body: unknown): string | null {
   const wrong = problem(bodySchema, body)
   if (wrong !== null) return wrong
@@ -70,21 +69,19 @@ function bodyProblem (body: unknown): string | null {
 export interface GossipOptions {
   clock: Clock
   log: Logger
-  /** False with SVC_TELEMETRY_DISABLE=1. */
   enabled: boolean
   /** Hands a body to all peers; says how many took it and the bytes sent in all. Throws = failure. */
   publish (body: GossipBody): { peers: number, bytes: number }
   /** Milliseconds between two samples and between two publishes; 2000 when left out. */
   periodMs?: number
-  /** Readings of this machine, by key. */
   sample (): Promise<object>
 }
 
 interface Heard { readonly value: unknown, readonly atMs: number }
 
 /**
- * What members tell each other of themselves now and then: latest wins, and what does not arrive is not sent
- * again. Readings wait here for the next period, at most one of each key.
+ * Readings that members exchange periodically: latest wins, lost ones are not resent. At most one of each key
+ * waits for the next period.
  */
 export class Gossip {
   readonly #options: GossipOptions
@@ -118,8 +115,8 @@ export class Gossip {
   }
 
   /**
-   * A reading to publish at the next period; a newer one of the same key takes its place. Plain JSON of at
-   * most 64 KiB. Throws RangeError naming a key that is not `[a-zA-Z0-9/_.:@-]{1,200}`.
+   * Queues a reading for the next period; replaces a waiting one of its key. Plain JSON of at most 64 KiB.
+   * Throws RangeError for a key that is not `[a-zA-Z0-9/_.:@-]{1,200}`.
    */
   offer (key: string, value: unknown): void {
     const wrong = checkKey(key)
@@ -170,7 +167,6 @@ export class Gossip {
   /** The newest reading of a peer and the monotonic time it came; a peer's `null` means unknown. */
   latest (installId: string, key: string): Heard | undefined { return this.#peers.get(installId)?.get(key) }
 
-  /** Drops all readings of a peer. */
   forget (installId: string): void { this.#peers.delete(installId) }
 
   counters (): GossipCounters {

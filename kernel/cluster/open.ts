@@ -41,11 +41,9 @@ import type { Applicant } from './members/member.js'
 export interface NodeLinksOptions {
   node: NodeInfo
   settings: KernelConfig['cluster']
-  /** Where the API is going to listen. */
+  /** The planned API address. */
   api: { host: string, port: number }
-  /** The API as other machines reach it; null before it listens. */
   apiUrl: () => string | null
-  /** `--join`: a token, or host:port of a member. */
   join: string | undefined
   /** Whether what a caller made still counts. */
   stands: (callerId: string) => boolean
@@ -70,7 +68,7 @@ export class NodeLinks {
   readonly members: Members
   readonly joinTokens: JoinTokens
   readonly gossip: Gossip
-  /** What plugins may do with this node's key. */
+  /** This node's key for plugins. */
   readonly identity: Identity
   readonly #options: NodeLinksOptions
   readonly #key: NodeKey
@@ -91,9 +89,9 @@ export class NodeLinks {
   readonly #startedMs: number
 
   /**
-   * Listens for members and joins where that was asked for. A node that is alone is its own master when this
-   * resolves; others elect after `start`. Throws HomeError, BootError (quorum), what listening throws,
-   * `join_refused` and `unreachable`.
+   * Listens for members, and joins if requested. A lone node is its own master when this resolves; others
+   * elect after `start`. Throws HomeError, BootError (quorum), listener errors, `join_refused` and
+   * `unreachable`.
    */
   static async open (options: NodeLinksOptions): Promise<NodeLinks> {
     const { node } = options
@@ -187,7 +185,7 @@ export class NodeLinks {
 
   dials (): readonly DialReport[] { return this.#links.dials() }
 
-  /** What went over each open link. */
+  /** Traffic of each open link. */
   links (): readonly LinkReport[] {
     return this.#links.peers().map(({ installId, framesIn, framesOut, bytesIn, bytesOut, buffered }) => ({
       installId, framesIn, framesOut, bytesIn, bytesOut, buffered,
@@ -198,7 +196,6 @@ export class NodeLinks {
   get quorum (): string { return String(this.#options.settings.quorum ?? 1) }
   copies (): readonly string[] { return this.#links.copies.list() }
 
-  /** Where other nodes reach the members' listener of this one; empty before it listens. */
   addresses (): readonly string[] { return this.#bound.port === 0 ? [] : this.#self().addresses }
   /** Of the link to a member; null until it was measured. */
   bytesPerSecond (installId: string): number | null { return this.#bandwidth.bytesPerSecond(installId) }
@@ -214,9 +211,8 @@ export class NodeLinks {
   }
 
   /**
-   * Has the members' listener on every address from now on, where svc.yaml does not say where it is to be.
-   * The others are told before this resolves, since a new member goes by what they know. Throws
-   * `loopback_only`.
+   * Opens the members' listener on every address, unless svc.yaml sets one, and announces that before it
+   * resolves, since a new member uses the others' addresses. Throws `loopback_only`.
    */
   async openOutside (): Promise<void> {
     const { settings, log } = this.#options
@@ -268,7 +264,7 @@ export class NodeLinks {
       return false
     }
     const asks = { key: this.#key, self: this.#self(), clock }
-    // The same line may stand in a unit file: it is no error at the second start, when its time is over.
+    // The same line may be in a unit file: a second start after its expiry is no error.
     const known = readJoinToken(to, 0)
     if (this.members.current().clusterId === known.clusterId) {
       if (known.exp > clock.now()) await join({ ...asks, ticket: known, patienceMs: 0 }).catch(unlessRemoved)
@@ -362,7 +358,6 @@ export class NodeLinks {
     return awaitsOthers({ members: this.members, joinTokens: this.joinTokens, installId, join })
   }
 
-  /** This node as others know it, with the addresses of now. */
   #self (): Applicant {
     const { node: { installId, name }, settings } = this.#options
     const addresses = addressesOf(this.#bound, settings.advertise)
@@ -382,13 +377,12 @@ export interface Awaited {
   members: Pick<Members, 'current'>
   joinTokens: Pick<JoinTokens, 'awaitsOthers'>
   installId: string
-  /** `--join`: a token, or host:port of a member. */
   join: string | undefined
 }
 
 /**
- * Whether another machine has to reach the members' listener: a member is there, an open join token invites
- * one, or this node joins one. Throws `invalid_request` for what is no join token.
+ * Whether another machine must reach the members' listener: a member exists, an open join token invites one,
+ * or this node joins. Throws `invalid_request` for an invalid token.
  */
 export function awaitsOthers ({ members, joinTokens, installId, join }: Awaited): boolean {
   const seedsOf = (text: string): readonly string[] =>

@@ -13,7 +13,7 @@ export interface LinkPeer extends LinkedNode {
   readonly rttMs: number | null
 }
 
-/** What the cluster needs of the links; a lone node has none. */
+/** The links as the cluster uses them; a lone node has none. */
 export interface Transport extends Pick<Links, 'send' | 'broadcast' | 'request'> {
   peers (): readonly LinkPeer[]
   drop (installId: string): void
@@ -26,10 +26,10 @@ export interface ClusterOptions {
   random: () => number
   quorum: QuorumSetting
   timing: Timing
-  /** Folder for the hard state and the control document; null keeps both in memory (tests). */
+  /** The links as the cluster uses them; a lone node has none. */
   folder: string | null
   members: Members
-  /** This home has just joined: it knows the members and nothing of what they decided. */
+  /** This home has just joined: it knows the members, not their decisions. */
   joining?: boolean
   /** Whether the disk takes a test write; asked every other heartbeat. */
   diskWrites?: () => Promise<boolean>

@@ -54,7 +54,6 @@ const receipt = {
   properties: { sid: text, term: { type: 'integer' }, seq: { type: 'integer' }, command_id: text }
 } as const
 
-/** Routes of the cluster itself. */
 export const clusterRoutes = {
   joinToken: {
     method: 'POST', url: '/cluster/join-tokens', authority: 'operator',
@@ -127,7 +126,6 @@ export interface ClusterRouteParts { cluster: ClusterCore, network: Network, aut
 
 type Handlers = Record<keyof typeof clusterRoutes, (request: RouteRequest<never>) => unknown>
 
-/** Handlers of the cluster's routes. */
 export function clusterHandlers (parts: ClusterRouteParts): Handlers {
   const { cluster, network } = parts
   cluster.commands.handle('kernel.touch', () => null)

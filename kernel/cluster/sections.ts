@@ -14,10 +14,9 @@ export interface SectionsOptions {
   log: Logger
 }
 
-/** Named parts of the cluster's documents, as plugins use them; nothing else sees the documents. */
+/** Named parts of the cluster's documents, for plugins; the only access to the documents. */
 export interface Sections {
   section<T> (name: string, decl: SectionDecl): Section<T>
-  /** Whether a key of the control document goes on into a new session. */
   carried (key: string): boolean
 }
 
@@ -37,13 +36,9 @@ export function createSections (options: SectionsOptions): Sections {
   }
 }
 
-/** At most so many bad entries of a section are logged, so that no node can fill the log. */
 const TOLD_MAX = 100
 
-/**
- * Checks the entries of a section, what is written here and what other nodes say: they may run another
- * version, or lie, so an entry that does not fit the schema is left out alone.
- */
+/** Checks a section's entries: nodes may run another version, or lie, so an invalid entry is skipped. */
 export class EntryCheck {
   readonly #name: string
   readonly #problem: (value: unknown) => string | null
@@ -146,8 +141,8 @@ function nodeSection<T> (prefix: string, check: EntryCheck, options: SectionsOpt
 }
 
 /**
- * Calls `fn` once after a burst of changes below a prefix, never within the change: what it does may change
- * the documents again. One that throws is logged and harms nobody else.
+ * Calls `fn` once after a burst of changes below a prefix, outside of the change, as it may change documents.
+ * An exception is logged.
  */
 function onPrefix (prefix: string, fn: () => void, log: Logger): (keys: ReadonlySet<string>) => void {
   let waiting = false

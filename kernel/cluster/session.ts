@@ -24,7 +24,6 @@ export class SessionView implements Session {
     this.#self = self
   }
 
-  /** Empty before the first session. */
   get sessionId (): string { return this.#driver.leader?.sid ?? this.#last }
   get term (): number { return this.#driver.leader?.term ?? this.#term }
   get isMaster (): boolean { return this.#driver.isMaster && this.#driver.leader?.master === this.#self }

@@ -11,13 +11,10 @@ declare const type: unique symbol
 
 /** A JSON Schema and the type of what it lets pass. */
 export type Schema<T> = JsonSchema & { readonly [type]: T }
-/** The type of what a schema lets pass. */
 export type Of<S> = S extends Schema<infer T> ? T : never
 
-/** A schema whose type is said rather than derived. */
 export const schemaOf = <T>(schema: JsonSchema): Schema<T> => schema as Schema<T>
 
-/** A text of at least one character. */
 export const text = schemaOf<string>({ type: 'string', not: { const: '' } })
 /** A text of 1 to `most` UTF-16 units. */
 export const name = (most: number): Schema<string> =>
@@ -30,7 +27,6 @@ export const span = schemaOf<number>({ type: 'number', minimum: 0 })
 export const bytes = schemaOf<Uint8Array>({ bytes: true })
 /** Plain JSON as documents take it; may be missing. */
 export const json = schemaOf<unknown>({ json: true })
-/** Whatever it is, it may also be missing. */
 export const anything = schemaOf<unknown>({})
 export const word = <W extends string>(...words: W[]): Schema<W> => schemaOf({ enum: words })
 export const only = <C extends boolean | string>(value: C): Schema<C> => schemaOf({ const: value })
@@ -46,7 +42,7 @@ export const listOf = <T>(items: Schema<T>, more: JsonSchema = {}): Schema<reado
 type Fields = Readonly<Record<string, Schema<unknown>>>
 type Values<F extends Fields> = { readonly [K in keyof F]: Of<F[K]> }
 
-/** An object with these fields. Fields that are unknown here are left alone: another version may add some. */
+/** An object with these fields. Ignores unknown fields, which another version may add. */
 export function record<F extends Fields, O extends Fields = Record<never, never>> (
   fields: F, optional: O = {} as O
 ): Schema<Values<F> & Partial<Values<O>>> {
@@ -56,7 +52,7 @@ export function record<F extends Fields, O extends Fields = Record<never, never>
 
 const isJson = (value: unknown): boolean => checkValue(value) === null
 
-// Written into the compiled check: a keyword that is called gets an object of its own with every value.
+// Inlined into the compiled check: a called keyword allocates an object per value.
 const ajv = new Ajv2020({
   strictTypes: false, strictRequired: false, verbose: true,
   // The schema of schemas takes longer to compile than all of these.
@@ -85,7 +81,6 @@ function validatorOf (schema: JsonSchema): ValidateFunction {
 /** Whether a value from another node is as a schema says. Never throws. */
 export function fits<T> (schema: Schema<T>, value: unknown): value is T { return validatorOf(schema)(value) }
 
-/** A value that is not what it should be; `path` names the field. */
 export class ShapeError extends Error {
   override readonly name = 'ShapeError'
   readonly path: string
@@ -96,7 +91,7 @@ export class ShapeError extends Error {
   }
 }
 
-/** What is wrong with a value, in a sentence; null when it is as the schema says. */
+/** The fault of a value, in a sentence; null when it fits the schema. */
 export function problem (schema: JsonSchema, value: unknown): string | null {
   const validate = validatorOf(schema)
   return validate(value) ? null : problemOf(validate.errors![0]!).message
@@ -147,7 +142,6 @@ export function shaped<T> (act: () => T, refuse: (error: ShapeError) => Error): 
   }
 }
 
-/** invalid_request that names the field. */
 export function invalidField (error: ShapeError): SvcError {
   const { path, message } = error
   return kernelError('invalid_request', message, { param: path, issues: [{ path, message }] })

@@ -16,35 +16,33 @@ import type { ConfigOwner, Known } from './known.js'
 import type { Path, Tree } from './paths.js'
 import type { ResolvedConfig } from './resolve.js'
 
-/** A change as a client asks for it: values by dotted path, null to remove. */
 export interface ConfigChange {
-  /** Of the file that it is meant for; whichever there is when absent. */
+  /** Revision of the file to change; any when absent. */
   revision?: string
   set: Record<string, unknown>
 }
 
-/** What was written; `undo` puts the text back as it was, unless it has changed once more. */
+/** The written revision; `undo` restores the text unless it has changed since. */
 export interface Saved { revision: string, undo (): void }
 
 export interface ConfigApi {
   /**
-   * The settings in force with their origins and schemas, those that have no value, and the revision of the
-   * file as it is now; whether the file says anything else than when the node started.
+   * Applied settings with origins and schemas, settings without a value, the file's revision, and whether the
+   * file differs from the one at the start.
    */
   read (): {
     revision: string, file: string, entries: unknown[], unset: unknown[], restart_needed: boolean
   }
   /**
-   * Changes svc.yaml and nothing else. Throws `config_changed` when the file is not of the given revision any
-   * more, `invalid_request` when the result would be wrong, `missing_grant` when the caller may not change
-   * that or would grant more than it has itself (nothing is written).
+   * Changes svc.yaml only. Throws and writes nothing: `config_changed` when the file has another revision,
+   * `invalid_request` for a wrong result, `missing_grant` when the caller may not change that or would grant
+   * more than it has.
    */
   write (change: ConfigChange, caller: Caller): Saved
-  /** What the file says at a path. */
   value (path: Path): unknown
-  /** What is at and below these paths is in force from now on, as the file and `config` have it. */
+  /** Marks the values at and below these paths as applied, as the file and `config` have them. */
   took (paths: readonly string[], config: ResolvedConfig): void
-  /** What plugins declare that were not there when the node started. */
+  /** Adds declarations of plugins that came after the start. */
   know (owners: readonly ConfigOwner[], authorities: readonly string[]): void
   /** Whether the file says anything that is not in force. */
   pending (): boolean
@@ -55,18 +53,14 @@ export interface ConfigApi {
 }
 
 export interface ConfigApiOptions {
-  /** svc.yaml in use, or where it would be made. */
   path: string
   config: ResolvedConfig
-  /** What the file said when the node started, parsed. */
   written: unknown
   owners: readonly ConfigOwner[]
   authorities: readonly string[]
-  /** The node's environment, for `${env.NAME}`. */
   env: Env
 }
 
-/** Reading and changing svc.yaml over the API. */
 export function createConfigApi (options: ConfigApiOptions): ConfigApi {
   const text = (): string => existsSync(options.path) ? readFileSync(options.path, 'utf8') : ''
   const saved = (): unknown => readConfigText(text(), null).value
@@ -129,9 +123,9 @@ function refused (issues: { path: string, message: string }[]): Error {
 }
 
 /**
- * Throws `invalid_request` for a change over HTTP of what is marked `x-local`, and for one that brings a
- * reference to the environment, which would show what it holds. Compares what the texts say, so that no way
- * of writing a path makes a difference.
+ * Throws `invalid_request` for a change over HTTP of an `x-local` setting, and for a new reference to the
+ * environment, which would show its value. Compares parsed contents, so the spelling of a path does not
+ * matter.
  */
 function refuseOutOfReach (before: unknown, after: unknown, known: Known): void {
   for (const path of changedPaths(before, after)) {
@@ -157,10 +151,7 @@ function * changedPaths (before: unknown, after: unknown, path: Path = []): Gene
   }
 }
 
-/**
- * Whether a caller may change svc.yaml from one content to another. Throws `missing_grant` for settings of
- * plugins without `plugin:manage`, and for granting what the caller has not.
- */
+/** Throws `missing_grant` for settings of plugins without `plugin:manage`, and for excessive grants. */
 function authorizeChange (before: unknown, after: unknown, caller: Caller): void {
   const changed = (path: Path): boolean => !isDeepStrictEqual(getIn(before, path), getIn(after, path))
   if (changed(['plugins'])) requireAuthority(caller, 'plugin:manage')
@@ -172,7 +163,6 @@ function authorizeChange (before: unknown, after: unknown, caller: Caller): void
   }
 }
 
-/** What needs no token in a file. */
 function localIn (file: unknown): readonly unknown[] {
   const value = getIn(file, parsePath('access.local')!)
   return Array.isArray(value) ? value : kernelKeys.access.properties.local.default

@@ -12,7 +12,6 @@ import type { Path, Tree } from './paths.js'
 import type { Problem } from './problems.js'
 import type { Position, RawConfig } from './text.js'
 
-/** Settings on their way from the file to the resolved configuration. */
 export interface Draft {
   readonly raw: RawConfig
   readonly known: Known
@@ -27,7 +26,7 @@ export interface Draft {
   readonly warnings: Problem[]
 }
 
-/** Lays the environment and the flags over the file. Nothing is checked against a schema yet. */
+/** Lays the environment and the flags over the file, without a check against schemas. */
 export function makeDraft (
   raw: RawConfig, known: Known, env: Env, flags: Readonly<Record<string, unknown>>
 ): Draft {
@@ -50,10 +49,7 @@ export function makeDraft (
   return draft
 }
 
-/**
- * Moves what stands at another accepted place to the setting's own path; two different values are a
- * problem.
- */
+/** Moves a value at another accepted place to the setting's path; two different values are a problem. */
 function moveAlias (draft: Draft, own: Path, place: Path): void {
   const value = getIn(draft.tree, place)
   if (value === undefined) return
@@ -118,7 +114,7 @@ function lay (draft: Draft, overlay: Overlay): void {
       `${twin.source} and ${overlay.source} set it to different values; keep one of them`))
     return
   }
-  // Where a scalar of the file is in the way the overlay has no place; the file's own problem is reported.
+  // A scalar of the file blocks the overlay; the file's own problem is reported.
   if (setIn(draft.tree, overlay.path, overlay.value)) draft.overlays.unshift(overlay)
 }
 
@@ -127,7 +123,7 @@ export function overlayOf (draft: Draft, path: Path): Overlay | undefined {
   return draft.overlays.find((one) => isUnder(path, one.path))
 }
 
-/** Where the file has the setting: its own path, or the other place it was moved from. */
+/** The place of a setting in the file: its own path, or the one it was moved from. */
 export function placeInFile (draft: Draft, path: Path): Path {
   for (const { own, place } of draft.moved.values()) {
     if (isUnder(path, own)) return [...place, ...path.slice(own.length)]
@@ -143,10 +139,7 @@ function nearestPosition (raw: RawConfig, path: Path): Position | undefined {
   }
 }
 
-/**
- * A problem at a path (the setting's own, or the place it is written at), located where the value came
- * from.
- */
+/** A problem at a path (the setting's or where it is written), located at the origin of the value. */
 export function problemAt (draft: Draft, path: Path, message: string, more: Partial<Problem> = {}): Problem {
   const overlay = overlayOf(draft, path)
   const place = draft.raw.position(path) === undefined ? placeInFile(draft, path) : path

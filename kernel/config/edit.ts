@@ -10,14 +10,14 @@ import type { Env } from './env.js'
 import type { Problem } from './problems.js'
 import type { ResolveInput } from './resolve.js'
 
-/** What is wrong with a change, by dotted path; `report` says it with what was expected. */
+/** A fault of a change, by dotted path; `report` adds the expectation. */
 export interface ChangeIssue { path: string, message: string, report: string }
 
 /**
- * svc.yaml's text after changes (undefined removes a setting), or why they cannot be made: a path without a
- * place in it, or a wrong value. The rest of the text stays, `${env.NAME}` and comments too. Only what the
- * changes bring counts: a file may have problems already, such as a variable that only the node has. `allow`
- * is told both contents before a value is checked, and throws what is refused.
+ * The text of svc.yaml after changes (undefined removes a setting), or why they fail: an impossible path or a
+ * wrong value. Other text stays, `${env.NAME}` and comments too. Only faults of the changes count: a file may
+ * have others, such as a variable that only the node has. `allow` gets both contents first and throws a
+ * refusal.
  */
 export function changeFile (
   path: string, before: string, changes: readonly (readonly [path: string, value: unknown])[],
@@ -48,9 +48,9 @@ const withoutSettings = (env: Env): Env =>
 const reportOf = (problem: Problem): string => formatProblems([{ ...problem, line: null, column: null }])
 
 /**
- * Returns the text of svc.yaml with the setting at a dotted path changed; `undefined` removes it. Comments
- * and the rest of the text stay as they are wherever that is possible. Throws ConfigError when the text is
- * not valid YAML, the path is not a path, or something else than a map is in its way.
+ * The text of svc.yaml with the setting at a dotted path changed; `undefined` removes it. Comments and other
+ * text stay if possible. Throws ConfigError for invalid YAML, a bad path, and a path through something else
+ * than a map.
  */
 export function setInFile (text: string, path: string, value: unknown): string {
   const keys = parsePath(path)

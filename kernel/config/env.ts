@@ -7,7 +7,6 @@ import { describe, parseTyped, show } from './values.js'
 import type { Path } from './paths.js'
 import type { Problem } from './problems.js'
 
-/** Environment variables, as in `process.env`. */
 export type Env = Readonly<Record<string, string | undefined>>
 
 /** Variables that mean something else than a setting, besides those that plugins declare. */
@@ -15,7 +14,7 @@ const specials = [
   'SVC_HOME', 'SVC_CONFIG', 'SVC_URL', 'SVC_TOKEN', 'SVC_TELEMETRY_DISABLE', 'SVC_DEBUG', 'SVC_NO_LAUNCHER',
   'SVC_JOIN'
 ]
-/** Engine binaries, what tests and benches use, and what svc's own processes tell each other. */
+/** Engine binaries, variables of tests and benches, and those between svc's own processes. */
 const specialForms = /^SVC_(.+_SERVER_BIN|TEST_.+|BENCH_.+|LAUNCHER_.+|LISTEN_FD|RUNNER_MARK)$/
 
 /** The variable that overrides the setting at a path: `SVC_PLUGINS_RUNNERS_THREADS`. */
@@ -23,7 +22,6 @@ export function envName (path: Path): string {
   return 'SVC_' + path.join('_').toUpperCase().replace(/[^A-Z0-9]/g, '_')
 }
 
-/** A value given outside the file. */
 export interface Overlay {
   readonly path: Path
   readonly value: unknown
@@ -34,7 +32,7 @@ export interface Overlay {
 
 interface Target { readonly path: Path, readonly schema: JsonSchema }
 
-/** Reads the `SVC_*` variables that override settings. Variables nobody knows are warnings. */
+/** Reads the `SVC_*` variables that override settings; unknown ones are warnings. */
 export function readEnv (
   known: Known, env: Env
 ): { overlays: Overlay[], problems: Problem[], warnings: Problem[] } {
@@ -94,16 +92,13 @@ function unknownVariable (name: string, names: readonly string[]): Problem {
 
 const reference = /\$\{env\.([A-Za-z_][A-Za-z0-9_]*)\}/g
 
-/** What became of a text with references to the environment. */
+/** The result of expanding a text. */
 export type Expanded =
   | { readonly kind: 'plain' }
   | { readonly kind: 'value', readonly text: string, readonly whole: boolean }
   | { readonly kind: 'problem', readonly message: string }
 
-/**
- * Puts the values of `${env.NAME}` into a text. `whole` says that the text was one reference and nothing
- * else. What a variable holds is never expanded again.
- */
+/** Replaces `${env.NAME}` in a text, once; `whole`: the text was one reference and nothing more. */
 export function expandEnv (text: string, env: Env): Expanded {
   const names = [...text.matchAll(reference)].map((match) => match[1] ?? '')
   const malformed = text.replace(reference, '').includes('${env.')
@@ -118,5 +113,5 @@ export function expandEnv (text: string, env: Env): Expanded {
   return { kind: 'value', text: text.replace(reference, (_, name: string) => env[name] ?? ''), whole }
 }
 
-/** True for `${NAME}`, which is kept as written and probably meant `${env.NAME}`. */
+/** True for `${NAME}`, which stays as written and was probably meant as `${env.NAME}`. */
 export function looksLikeReference (text: string): boolean { return /\$\{[A-Za-z_]\w*\}/.test(text) }

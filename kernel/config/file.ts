@@ -14,9 +14,8 @@ import type { RawConfig } from './text.js'
 export const maxFileBytes = 1024 * 1024
 
 /**
- * Finds the file to read: `--config`, then SVC_CONFIG, then `<home>/svc.yaml`. The first two are returned
- * even when there is no such file, so that reading it says so; null when nobody named one and the home has
- * none.
+ * Finds the file to read: `--config`, then SVC_CONFIG, then `<home>/svc.yaml`. The first two may name a
+ * missing file, so that reading it fails; null if all are absent.
  */
 export function findConfig (options: { flag?: string | undefined, env: Env, home: string }): string | null {
   const named = options.flag ?? options.env['SVC_CONFIG']
@@ -31,10 +30,7 @@ export function findConfig (options: { flag?: string | undefined, env: Env, home
   }
 }
 
-/**
- * Reads and parses svc.yaml. Never throws: what is wrong with the file or its text is in `problems`.
- * `null` gives an empty configuration.
- */
+/** Reads and parses svc.yaml. Never throws: faults are in `problems`. `null` gives an empty configuration. */
 export function readConfigFile (path: string | null): RawConfig {
   if (path === null) return readConfigText('', null)
   const file = resolve(path)
@@ -104,33 +100,25 @@ function decode (bytes: Buffer): string | { text: string } {
   }
 }
 
-/**
- * Writes svc.yaml so that a crash leaves either the old or the new text. A link stays a link, the
- * permissions stay as they are; a new file can be read and written by its owner only.
- */
+/** Writes svc.yaml atomically. Links and permissions stay; a new file is for its owner only. */
 export function saveConfigFile (path: string, text: string): void {
   if (!existsSync(path)) return writeWhole(path, text)
   const target = realpathSync(path)
   writeWhole(target, text, statSync(target).mode & 0o777)
 }
 
-/** A plugin that svc.yaml brings in. */
 export interface PluginModule {
   readonly name: string
-  /** As written: a path or a package name. */
   readonly module: string
-  /**
-   * Absolute path of svc.yaml: what a relative path is relative to, and where the search for a package
-   * starts.
-   */
+  /** Absolute path of svc.yaml: the base of relative paths and of the search for packages. */
   readonly resolvedFrom: string
   /** Absolute path of the module, or null when `module` names a package. */
   readonly path: string | null
 }
 
 /**
- * Lists the plugins that svc.yaml names by `plugins.<name>.module`, so that they can be imported before
- * `resolveConfig` needs their schemas. Malformed ones are left out here; `resolveConfig` reports them.
+ * Lists the modules in `plugins.<name>.module`, to import before `resolveConfig` needs their schemas. Skips
+ * malformed ones, which `resolveConfig` reports.
  */
 export function pluginModules (raw: RawConfig): PluginModule[] {
   const plugins = raw.value['plugins']

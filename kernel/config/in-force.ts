@@ -7,13 +7,13 @@ import type { ResolvedConfig } from './resolve.js'
 const said = (written: unknown): unknown => JSON.parse(JSON.stringify({ written }), (_, value: unknown) =>
   isTree(value) && Object.keys(value).length === 0 ? undefined : value)
 
-/** What of svc.yaml is in force: what it said when the node started, and what was taken over since. */
+/** The applied part of svc.yaml: its contents at the start, and later changes that were applied. */
 export class InForce {
   readonly #first: ResolvedConfig
   readonly #tree: Tree
   /** Settings of plugins that were started later, the newest last. */
   #taken: readonly { readonly under: Path, readonly config: ResolvedConfig }[] = []
-  /** Single values that a plugin has put into force by itself. */
+  /** Single values that a plugin has applied. */
   readonly #kept = new Map<string, unknown>()
 
   constructor (config: ResolvedConfig, written: unknown) {
@@ -35,7 +35,7 @@ export class InForce {
       if (value === undefined) deleteIn(this.#tree, place)
       else setIn(this.#tree, place, cleanCopy(value))
       const under = parsePath(path)!
-      // What was taken below it counts no more: a plugin may be switched any number of times.
+      // Replaces what was applied below it: a plugin may be switched any number of times.
       this.#taken = [...this.#taken.filter((one) => !isUnder(one.under, under)), { under, config }]
     }
   }

@@ -183,7 +183,6 @@ const cluster = {
   }
 } as const
 
-/** The kernel's own top-level keys of svc.yaml. `plugins` is put together from the plugins' schemas. */
 export const kernelKeys = {
   name: {
     type: 'string',
@@ -201,7 +200,6 @@ export const kernelKeys = {
   logging
 } as const satisfies Record<string, JsonSchema>
 
-/** The kernel's own settings after validation; every default is filled in. */
 export type KernelConfig = FromSchema<{ type: 'object', properties: typeof kernelKeys }, true>
 
 /** A check that looks at more than one value, or needs more words than a schema has. */

@@ -5,14 +5,11 @@ import { formatPath, isTree, isUnder, pathKey } from './paths.js'
 import { nearest } from './nearest.js'
 import type { Path } from './paths.js'
 
-/** A plugin, as far as configuration is concerned: what of its manifest describes settings. */
 export interface ConfigOwner {
   readonly name: string
   /** Schema of `plugins.<name>`. */
   readonly config?: JsonSchema
-  /** Top-level keys the plugin owns, with their schemas. */
   readonly settings?: Readonly<Record<string, JsonSchema>>
-  /** Variables it reads that stand for no setting. */
   readonly variables?: Readonly<Record<string, string>>
   /** False for a plugin that svc.yaml names by `module`. */
   readonly bundled: boolean
@@ -27,14 +24,12 @@ export interface Piece {
   readonly bundled: boolean
 }
 
-/** A setting that is also read from other places of the file. */
 export interface Aliased { readonly path: Path, readonly also: readonly Path[] }
 
-/** Everything the schemas say about keys. */
 export interface Known {
   readonly owners: readonly ConfigOwner[]
   readonly pieces: readonly Piece[]
-  /** Settings without named keys of their own, in the order of the schemas. */
+  /** Settings without named keys, in the order of the schemas. */
   readonly leaves: readonly { readonly path: Path, readonly schema: JsonSchema }[]
   /** Every key that may be written: sections, leaves and aliases. */
   readonly paths: readonly Path[]
@@ -110,8 +105,8 @@ const openEnds = [
 ]
 
 /**
- * Makes a schema ready for svc.yaml: a section with named keys takes no others unless it says so, and a
- * section whose keys all have defaults is filled in even when the file does not have it.
+ * Prepares a schema for svc.yaml: a section with named keys refuses others by default, and one whose keys all
+ * have defaults is filled in when absent.
  */
 function prepare (schema: JsonSchema): JsonSchema {
   const made: Record<string, unknown> = { ...schema }

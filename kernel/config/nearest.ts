@@ -1,7 +1,4 @@
-/**
- * Edits (insert, delete, replace, swap of neighbours) that turn `a` into `b`: the optimal string alignment
- * distance, a Levenshtein distance with transpositions.
- */
+/** Optimal string alignment distance: edits (insert, delete, replace, swap of neighbours) from `a` to `b`. */
 export function editDistance (a: string, b: string): number {
   let before: number[] = []
   let row = Array.from({ length: b.length + 1 }, (_, j) => j)
@@ -23,8 +20,8 @@ export function editDistance (a: string, b: string): number {
 const plain = (text: string): string => text.replace(/[-_\s]/g, '').toLowerCase()
 
 /**
- * The candidate that `text` was probably meant to be, or undefined when none is close: at most a third of the
- * letters may differ. Case, dashes and underscores do not count, so `allowedHosts` finds `allowed_hosts`.
+ * The closest candidate, or undefined: at most a third of the letters may differ. Case, dashes and
+ * underscores do not count, so `allowedHosts` finds `allowed_hosts`.
  */
 export function nearest (text: string, candidates: Iterable<string>): string | undefined {
   if (text.length > 100) return undefined

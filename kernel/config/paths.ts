@@ -1,6 +1,5 @@
 import { isObject } from '../api/schema.js'
 
-/** A place in the settings, one segment per key; list items are their index as text. */
 export type Path = readonly string[]
 
 /** A map without a prototype, so that no key of a file can reach Object.prototype. */
@@ -11,13 +10,11 @@ const forbidden = new Set(['__proto__', 'constructor', 'prototype'])
 /** True for keys that name parts of JavaScript's object model; they are refused everywhere. */
 export function isForbiddenKey (key: string): boolean { return forbidden.has(key) }
 
-/** Makes an empty map without a prototype. */
 export function emptyTree (): Tree { return Object.create(null) as Tree }
 
-/** True for a map: an object that is neither null nor a list. */
 export const isTree: (value: unknown) => value is Tree = isObject
 
-/** Copies plain data into maps without a prototype; forbidden keys are left out and reported to `refuse`. */
+/** Copies plain data into maps without a prototype; skips forbidden keys and reports them to `refuse`. */
 export function cleanCopy (value: unknown, refuse: (path: Path) => void = () => {}, at: Path = []): unknown {
   if (Array.isArray(value)) return value.map((item, index) => cleanCopy(item, refuse, [...at, String(index)]))
   if (!isTree(value)) return value
@@ -49,10 +46,7 @@ export function getIn (root: unknown, path: Path): unknown {
   return value
 }
 
-/**
- * Puts a value at a path and makes the maps on the way; an empty (null) map on the way is filled.
- * Returns false, changing nothing, where something else than a map is in the way.
- */
+/** Puts a value at a path, creating or filling maps. False, without a change, if a non-map is in between. */
 export function setIn (root: Tree, path: Path, value: unknown): boolean {
   let map = root
   for (const key of path.slice(0, -1)) {

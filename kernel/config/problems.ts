@@ -3,18 +3,13 @@ import { printable } from './paths.js'
 
 /** One thing that is wrong, and where. */
 export interface Problem {
-  /** The file, or null when the value came from the environment, a flag or nowhere. */
   readonly file: string | null
   readonly line: number | null
   readonly column: number | null
-  /** Dotted path of the setting; empty when the file as a whole is meant. */
   readonly path: string
   readonly message: string
-  /** The environment variable or `command line`, when the value came from there. */
   readonly source?: string
-  /** What the schema asks for, in words. */
   readonly expected?: string
-  /** The key or value that was probably meant. */
   readonly suggestion?: string
 }
 
@@ -28,10 +23,7 @@ export class ConfigError extends Error {
   }
 }
 
-/**
- * Writes problems for people, one line each: place, path, what is wrong, what was probably meant. A file
- * below `folder` (an absolute path) is named relative to it.
- */
+/** Writes problems for people, one line each. Names a file below `folder` (absolute) relative to it. */
 export function formatProblems (problems: readonly Problem[], folder?: string): string {
   return problems.map((problem) => formatProblem(problem, folder)).join('\n')
 }

@@ -1,7 +1,7 @@
 /**
- * Configuration in two phases: first svc.yaml is found and read (`readConfigFile`) and the plugins it
- * brings in are imported (`pluginModules`); then, with every schema known, `resolveConfig` lays flags over
- * environment over file over defaults and reports all problems at once.
+ * Configuration in two phases: `readConfigFile` reads svc.yaml and `pluginModules` names the plugins to
+ * import; then `resolveConfig`, with every schema, lays flags over environment over file over defaults and
+ * reports all problems at once.
  */
 import type { JsonSchema } from '../api/schema.js'
 import { HIDDEN, withoutUrlSecrets } from '../net/urls.js'
@@ -21,16 +21,12 @@ import type { RawConfig } from './text.js'
 
 export type Origin = 'flag' | 'env' | 'file' | 'default'
 
-/** One setting as it applies, for people. */
 export interface Entry {
-  /** Dotted path. */
   readonly path: string
   /** The value; secrets are `********`. */
   readonly value: unknown
   readonly origin: Origin
-  /** Line of svc.yaml, for `file`. */
   readonly line?: number
-  /** Name of the variable, or `command line`. */
   readonly source?: string
   /** No HTTP route may change it. */
   readonly local?: true
@@ -39,37 +35,31 @@ export interface Entry {
 /** The settings as they apply: validated, with defaults, frozen; maps have no prototype. */
 export interface ResolvedConfig {
   readonly kernel: KernelConfig
-  /** Whether a plugin is to be started. */
   enabled (plugin: string): boolean
   /** What `plugins.<name>` holds for the plugin itself, without the kernel's `enabled` and `module`. */
   plugin (name: string): Readonly<Record<string, unknown>>
-  /** The value of a top-level key, or undefined. */
   settings (key: string): unknown
   /** Every setting with its origin, or only those at and under a dotted path. */
   entries (under?: string): Entry[]
   /** A value for a setting as it may be shown: its secrets are `********`. */
   masked (path: string, value: unknown): unknown
-  /** What the schemas say of every setting that may be written, by dotted path. */
+  /** The schema of every setting that may be written, by dotted path. */
   schemas (): ReadonlyMap<string, JsonSchema>
-  /**
-   * The dotted path at which svc.yaml has (or should get) a setting: for one that is accepted in several
-   * places.
-   */
+  /** The dotted path of a setting in svc.yaml, for one that is accepted in several places. */
   writtenAt (path: string): string
 }
 
 export interface ResolveInput {
   readonly owners: readonly ConfigOwner[]
   readonly env: Env
-  /** Values from the command line by dotted path; undefined ones do not count. */
   readonly flags?: Readonly<Record<string, unknown>>
   /** Every authority that plugins declare; with it `access.local` is checked for unknown ones. */
   readonly authorities?: readonly string[]
 }
 
 /**
- * Puts flags over environment over file over defaults and checks the result against all schemas. Returns
- * every problem at once; use `config` only when there is none. Warnings do not keep a node from starting.
+ * Lays flags over environment over file over defaults, and checks the result. Returns every problem at once;
+ * use `config` only without any. Warnings do not keep a node from starting.
  */
 export function resolveConfig (
   raw: RawConfig, input: ResolveInput
@@ -87,9 +77,7 @@ export function resolveConfig (
   return { config: makeResolved(draft), problems: inOrder(draft.problems), warnings: inOrder(draft.warnings) }
 }
 
-/**
- * Plugins the file brings in whose module the caller has not loaded: only the kernel's keys can be checked.
- */
+/** Plugins of the file whose module is not loaded: only the kernel's keys can be checked. */
 function notLoaded (raw: RawConfig, owners: readonly ConfigOwner[]): ConfigOwner[] {
   const plugins = raw.value['plugins']
   const names = isTree(plugins) ? Object.keys(plugins) : []
@@ -117,7 +105,6 @@ function checkNames (draft: Draft, loaded: readonly ConfigOwner[]): void {
   }
 }
 
-/** A name under `plugins` that belongs to no loaded plugin. */
 function checkStranger (draft: Draft, name: string): void {
   const path: Path = ['plugins', name]
   if (getIn(draft.tree, [...path, 'module']) === undefined) {
@@ -169,7 +156,7 @@ function makeResolved (draft: Draft): ResolvedConfig {
     schemas: () => new Map(known.leaves.map(({ path, schema }) => [formatPath(path), schema])),
     masked: (path, value) => {
       const at = canonicalPath(known, parsePath(path) ?? [path])
-      // What a module means by keys that are not known here nobody can tell: they may be secrets.
+      // Keys of an unloaded module are unknown here, so they may be secrets.
       return value !== null && schemaAt(known, at) === undefined ? HIDDEN : mask(draft, value, at)
     },
     writtenAt: (path) => formatPath(placeInFile(draft, canonicalPath(known, parsePath(path) ?? [path])))
@@ -181,9 +168,7 @@ function pluginKeys (value: unknown): Readonly<Record<string, unknown>> {
   return Object.freeze(Object.assign(Object.create(null) as Record<string, unknown>, own))
 }
 
-/**
- * The leaves of a value in the order of its schema; an empty map counts as one unless its keys have names.
- */
+/** The leaves of a value in the schema's order; an empty map counts as one unless its keys have names. */
 function listEntries (draft: Draft, value: unknown, path: Path): Entry[] {
   if (value === undefined) return []
   if (isTree(value)) {

@@ -6,30 +6,24 @@ import { emptyTree, formatPath, isForbiddenKey, isTree, pathKey } from './paths.
 import type { Path, Tree } from './paths.js'
 import type { Problem } from './problems.js'
 
-/** A line and a column of svc.yaml, both counted from 1. */
 export interface Position { readonly line: number, readonly column: number }
 
-/** A parsed svc.yaml, before anything is known about plugins. */
 export interface RawConfig {
   /** Absolute path of the file, or null when there is none. */
   readonly file: string | null
   /** The settings as written; maps have no prototype. */
   readonly value: Readonly<Record<string, unknown>>
   readonly problems: readonly Problem[]
-  /** True when the text could not be parsed, so that `value` says nothing. */
+  /** Position of the key at a path; undefined when the file lacks it. */
   readonly broken: boolean
-  /** Where the key at a path stands; undefined when the file does not have it. */
   position (path: Path): Position | undefined
 }
 
-/**
- * Deepest nesting of svc.yaml; the YAML composer recurses, and running out of stack there ends the process.
- */
+/** Deepest nesting of svc.yaml: the YAML composer recurses, and a stack overflow ends the process. */
 const maxDepth = 64
 const maxSyntaxProblems = 20
 const plainTag = /^(!|tag:yaml\.org,2002:(str|int|float|bool|null|map|seq))$/
 
-/** The options with which svc.yaml is parsed wherever it is parsed. */
 export const yamlOptions = {
   version: '1.2',
   schema: 'core',
@@ -84,7 +78,7 @@ function parse (text: string, reader: Reader): Document | null {
   return document.errors.length === 0 ? document : null
 }
 
-/** The library speaks of its own calls in one message; all others fit a file. */
+/** The library's message about its calls means nothing to users; its others do. */
 function sentence (message: string): string {
   return message.startsWith('Source contains multiple documents') ? 'only one YAML document is read' : message
 }

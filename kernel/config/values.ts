@@ -5,7 +5,7 @@ import { hostProblem } from '../net/addresses.js'
 import type { JsonSchema } from '../api/schema.js'
 import { cleanCopy, isTree, printable } from './paths.js'
 
-/** What a schema asks for, in words: `a whole number from 0 to 65535`. */
+/** The expectation of a schema in words: `a whole number from 0 to 65535`. */
 export function describe (schema: JsonSchema): string {
   const own = schema['x-expected']
   if (typeof own === 'string') return own
@@ -160,9 +160,9 @@ const numeric = /^[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?$/i
 const booleans: Readonly<Record<string, boolean>> = { true: true, 1: true, false: false, 0: false }
 
 /**
- * Reads a value that arrives as text (a variable, an argument) by the schema of its setting: numbers, `true`,
- * `false`, `1` and `0` for booleans, comma lists for lists of text, JSON for everything else.
- * Returns undefined when the text is no such value; the schema's other limits are not checked.
+ * Reads a text (a variable, an argument) by its schema: numbers, `true`, `false`, `1` and `0` for booleans,
+ * comma lists for lists of text, JSON for everything else. Undefined for no such value; other limits are not
+ * checked.
  */
 export function parseTyped (text: string, schema: JsonSchema): unknown {
   const types = typesOf(schema)

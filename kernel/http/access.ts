@@ -10,7 +10,6 @@ export type { Arrival, Proof } from '../api/callers.js'
 
 export interface AccessOptions {
   tokens: TokenStore
-  /** What plugins add to them. */
   schemes: CallerSchemes
   /** `access.local`: what a loopback request may do without a token. */
   local: ReadonlySet<string>
@@ -28,11 +27,11 @@ export function isLoopback (address: string): boolean {
 }
 
 /**
- * Says who a request comes from: a token's holder, what a plugin's scheme knows (paired devices), or loopback
- * with the authorities of `access.local`. The clients of other services' APIs have to send a key even where
- * none is needed: one over loopback that has not the form of a token here counts as none. What came through a
- * relay is never loopback and never anonymous, and tokens do not count there.
- * Throws `unauthenticated`, what a scheme throws, and `overloaded` after too many bad credentials.
+ * Finds the caller of a request: a token's holder, a plugin's scheme (paired devices), or loopback with the
+ * authorities of `access.local`. Clients of foreign APIs always send a key: over loopback one without the
+ * form of a token here counts as none. Relayed requests are never loopback or anonymous, and tokens do not
+ * count there. Throws `unauthenticated`, what a scheme throws, and `overloaded` after too many bad
+ * credentials.
  */
 export function createAccess (options: AccessOptions): (arrival: Arrival) => Proof {
   const { clock, local, schemes, tokens } = options
@@ -77,8 +76,8 @@ function failureCounter (clock: Clock): { add (address: string): void } {
 }
 
 /**
- * Throws unless a request may use a route. What comes with a member's key was authorised by that node, which
- * is believed for the routes that nodes call each other by, and for no others.
+ * Throws unless a request may use a route. A member has authorised what it passes on, but a member's key
+ * opens only the routes between nodes.
  */
 export function authorize (
   caller: Caller, { authority, members }: Pick<RouteDecl, 'authority' | 'members'>, member: string | undefined

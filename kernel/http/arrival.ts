@@ -5,7 +5,7 @@ import { invalid } from './error-body.js'
 import { offeredToken } from './sockets.js'
 
 /**
- * What a client shows: a bearer token, also where clients of Anthropic's API and web pages put theirs. Throws
+ * The bearer token of a client, also from the headers of Anthropic's API and of web pages. Throws
  * `invalid_request` for two Authorization headers.
  */
 export function credentialOf ({ raw, headers }: Pick<FastifyRequest, 'raw' | 'headers'>): string | undefined {
@@ -31,14 +31,11 @@ export function proxyList (entries: readonly string[]): (address: string) => boo
 
 /** The address of the socket itself, or of the client behind a proxy listed in `api.trust_proxy`. */
 export function remoteOf (request: FastifyRequest): string {
-  // A socket that was reset meanwhile has no address any more.
+  // A socket that was reset has no address.
   return request.raw.socket.remoteAddress === undefined ? '' : request.ip
 }
 
-/**
- * Whom a request is for: the Host header, or the host of a target in absolute form, which counts more. Throws
- * `invalid_request` for two Host headers.
- */
+/** The host of an absolute target, else of the Host header. Throws `invalid_request` for two Host headers. */
 export function hostOf ({ raw, originalUrl, headers }: FastifyRequest): string | undefined {
   sentOnce(raw, 'Host')
   const absolute = /^[a-z][a-z\d+.-]*:\/\/([^/?#]*)/i.exec(originalUrl)

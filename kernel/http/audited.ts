@@ -7,19 +7,18 @@ import type { RouteDecl, RouteRequest } from '../api/plugin.js'
 /** Authorities by which the cluster is used and not changed. */
 const USES: ReadonlySet<string | null> = new Set([null, 'read', 'invoke'])
 
-/** Whether the audit keeps requests of a route. */
 export function isAudited ({ method, authority, audit }: RouteDecl): boolean {
   return audit === undefined ? method !== 'GET' && !USES.has(authority) : audit !== false
 }
 
-/** What the wrapped handler needs of a request beside what every handler gets. */
+/** Audit details that the handler added. */
 export interface NotedRequest extends RouteRequest { readonly noted: Readonly<Record<string, unknown>> }
 
 type Handler = (request: NotedRequest) => unknown
 
 /**
- * The handler of a route that changes something: the audit has written what is asked for before it runs, and
- * how it ended before the answer is sent. A request that another node passed on is in the audit of that one.
+ * Wraps the handler of a route that changes something: the audit records the request before it runs and the
+ * result before the answer. A passed-on request is in the audit of the node that it entered.
  */
 export function audited (
   { decl, handler }: { decl: RouteDecl, handler: (request: RouteRequest) => unknown },
@@ -47,7 +46,7 @@ async function recorded (
     await end({ status, reason, detail: keptNote(request.noted) })
   }
   try {
-    // Whoever is gone, or was answered at the deadline, is not to find it done later.
+    // A client that left or got the deadline's answer must not find it done later.
     signal.throwIfAborted()
     const result = await handler(request)
     await ended(result instanceof Reply ? result.status : 200, null)
@@ -59,5 +58,5 @@ async function recorded (
   }
 }
 
-/** How the audit names a route. */
+/** The audit's name of a route. */
 export const nameOf = ({ method, url }: RouteDecl): string => `${method} ${url}`

@@ -8,10 +8,7 @@ const SMALL_BYTES = 16 * 1024
 
 const [QUOTE, COLON, LIST, OBJECT, COMMA, BACKSLASH] = [...'":[{,\\'].map((char) => char.charCodeAt(0))
 
-/**
- * Counts what a JSON text has, keys above all; `excess`: why it is not parsed, as the end of a sentence. The
- * text need not be valid.
- */
+/** Counts the parts of any text as JSON; `excess`: why it is not parsed, as the end of a sentence. */
 export function countParts (body: Buffer): { keys: number, excess: string | null } {
   let [keys, nodes, values] = [0, 0, 0]
   for (let at = 0; at < body.length; at++) {
@@ -39,8 +36,8 @@ function endOfText (body: Buffer, from: number): number {
 const waiting: (() => void)[] = []
 
 /**
- * Wraps `done` so that each turn of the event loop handles one large body. Otherwise libuv would deliver all
- * bodies that end together before any timer runs, heartbeats included.
+ * Lets each turn of the event loop handle one large body; libuv would deliver all bodies that end together
+ * before timers run, heartbeats included.
  */
 export function oneATurn (
   done: (error: Error | null, body?: Buffer) => void

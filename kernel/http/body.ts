@@ -8,7 +8,7 @@ import { invalid, printable } from './error-body.js'
 import type { SvcError } from '../api/errors.js'
 import type { RouteDecl } from '../api/route.js'
 
-/** What a body's buffer begins with, bytes. */
+/** Initial size of a body's buffer, bytes. */
 const FIRST_BYTES = 16 * 1024
 /** Deeper values are refused: what walks them, or writes them as JSON again, has a stack that ends. */
 const MOST_LEVELS = 500
@@ -89,8 +89,8 @@ function bringsBody ({ method, headers }: FastifyRequest): boolean {
 }
 
 /**
- * Remembers what the body of a request must be. Throws `unauthenticated` when it has none and one was signed;
- * a body that comes is judged when it has been read, before anything else looks at it.
+ * Sets the expected body hash of a request. Throws `unauthenticated` when a signed body is missing; a body is
+ * checked before its first use.
  */
 export function expectBody (request: FastifyRequest, bodySha256: Uint8Array): void {
   if (bringsBody(request)) expected.set(request, bodySha256)
@@ -108,10 +108,9 @@ const emptyBody = (): SvcError => kernelError('invalid_request', 'The body is em
   { issues: [{ path: '', message: 'the body is empty' }] })
 
 /**
- * Reads a request body whole. Its pieces are copied into one growing buffer and not kept: a body sent in
- * crumbs of a few bytes would otherwise cost a hundred times its size. `done` gets `payload_too_large` as
- * soon as more than `limit` bytes have come (the rest is let go by), `invalid_request` when the client
- * breaks off.
+ * Reads a body into one growing buffer: kept pieces of a few bytes would cost a hundred times their size.
+ * `done` gets `payload_too_large` after `limit` bytes (the rest is discarded), `invalid_request` when the
+ * client breaks off.
  */
 export function collectBody (
   source: Readable, limit: number, done: (error: Error | null, body?: Buffer) => void
@@ -157,9 +156,8 @@ function grown (body: Buffer, length: number, size: number): Buffer<ArrayBuffer>
 interface Fault { path: string, message: string }
 
 /**
- * What is wrong with a valid JSON text with so many keys written in it and the value that JSON.parse made of
- * it: a key that stands twice in one object or that reaches the prototype of objects when it is copied, half
- * of a surrogate pair, which no UTF-8 can carry on, or too many levels. Null when nothing is.
+ * The fault of a valid JSON text with that many keys and that value, or null: a repeated key, a key that
+ * reaches the prototype of objects when it is copied, half a surrogate pair, or too many levels.
  */
 function faultOf (text: string, written: number, value: unknown): Fault | null {
   const halves = /\\u[dD][89a-fA-F]/.test(text)

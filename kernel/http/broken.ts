@@ -32,6 +32,5 @@ export function answerBrokenRequest (error: Error & { code?: string }, socket: D
   socket.end(`HTTP/1.1 ${known.status} ${known.status === 408 ? 'Request Timeout' : 'Error'}\r\n` +
     'content-type: application/json; charset=utf-8\r\nconnection: close\r\n' +
     `content-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
-  // Ended only, a client that never closes its side would keep its place.
   () => { socket.destroy() })
 }

@@ -1,10 +1,10 @@
 import { kernelError } from '../api/errors.js'
 import type { Arrival, CallerScheme, Callers, Proof } from '../api/callers.js'
 
-/** Credentials as they stand in Authorization: the word in front, and what follows it. */
+/** The form of Authorization: the word, and the credential after it. */
 const FORM = /^([A-Za-z][A-Za-z0-9-]*) +(\S.*)$/
 
-/** The ways of showing who asks that plugins add to the kernel's own tokens. */
+/** Credential schemes of plugins, beside the kernel's tokens. */
 export class CallerSchemes implements Callers {
   readonly #schemes = new Set<CallerScheme>()
   readonly #distrusted = new Set<(arrival: Arrival) => boolean>()
@@ -23,10 +23,10 @@ export class CallerSchemes implements Callers {
     return () => { this.#distrusted.delete(test) }
   }
 
-  /** Whether the address of a request gives it rights. */
+  /** Whether the address of a request grants authority. */
   trusts (arrival: Arrival): boolean { return ![...this.#distrusted].some((test) => test(arrival)) }
 
-  /** What a credential proves. Undefined when it belongs to no scheme; throws when it is refused. */
+  /** Undefined for a credential of no scheme; throws when its scheme refuses it. */
   check (arrival: Arrival): Proof | undefined {
     const [, word = '', rest = ''] = FORM.exec(arrival.authorization ?? '') ?? []
     const scheme = [...this.#schemes].find((one) => word.toLowerCase() === 'bearer'

@@ -4,7 +4,6 @@ import type { Socket } from 'node:net'
 interface Unproven { socket: Socket, network: string, leave: () => void }
 
 export interface DoorLimits {
-  /** Connections in all. */
   inAll: number
   /** Connections of one network that have shown nothing. */
   perNetwork: number
@@ -26,21 +25,20 @@ function filesAllowed (): number {
 const MOST_OPEN = Math.floor(filesAllowed() / 4)
 
 /**
- * Limits the connections of a listener. A connection is unproven until `prove`: it has shown neither a
- * credential nor a member's key. Over a limit the oldest unproven connection is closed, so a client that
- * authenticates at once gets in, however many silent ones are open.
+ * Limits the connections of a listener. A connection is unproven until `prove`: without a credential or a
+ * member's key. Over a limit it closes the oldest unproven one, so clients that authenticate at once get in.
  */
 export class Door {
   readonly #limits: DoorLimits
   /** By address and port, the oldest first. */
   readonly #unproven = new Map<string, Unproven>()
-  /** How many of them each network has: asked for with every request of a stranger. */
+  /** Unproven connections by network; read for every anonymous request. */
   readonly #held = new Map<string, number>()
   #open = 0
 
   constructor (limits: DoorLimits) { this.#limits = limits }
 
-  /** Counts a connection; of too many, the oldest that has shown nothing is closed, maybe this one. */
+  /** Counts a connection; over a limit, closes the oldest unproven one, maybe this one. */
   enter (socket: Socket): void {
     const { inAll, perNetwork, free } = this.#limits
     const [key, network] = [keyOf(socket), networkOf(socket.remoteAddress ?? '')]
@@ -65,7 +63,7 @@ export class Door {
     if (this.#unproven.size > 0) this.#forget(keyOf(socket))
   }
 
-  /** How many unproven connections are open from the network of this one. */
+  /** Unproven connections from the network of this one. */
   held (socket: Socket): number { return this.#held.get(networkOf(socket.remoteAddress ?? '')) ?? 0 }
 
   /** Closes every connection that has shown nothing. */

@@ -9,8 +9,8 @@ import type { SvcError } from '../api/errors.js'
 export type Follow = (end: (why: SvcError) => void) => () => void
 
 /**
- * The one abort signal of a request: the client went away, the deadline passed, its credential ended, the
- * plugin or the node stops. It is made when a handler first asks for it; most answer without.
+ * The one abort signal of a request: client gone, deadline, credential ended, plugin or node stops. Created
+ * on first use, since most handlers never need it.
  */
 export class Ending {
   readonly #reply: FastifyReply
@@ -19,7 +19,6 @@ export class Ending {
   #reason: SvcError | undefined
   #unfollow: (() => void) | undefined
 
-  /** `follow`: calls back when the credential of the request ends, and returns what ends that. */
   constructor (reply: FastifyReply, follow?: Follow) {
     this.#reply = reply
     this.#follow = follow
@@ -61,15 +60,15 @@ const left = new WeakSet<ServerResponse>()
 export const hasLeft = (response: ServerResponse): boolean => left.has(response)
 
 /**
- * A client that ends its side after the request looks like one that is gone: what it started ends (the
- * response emits `left`). It gets what answer there is all the same, since it may still read: that of a
- * handler which does not care, or the error. A stream that is open is cut: who follows something leaves so.
+ * A client may end its side after the request and still read, or be gone. The response emits `left`, which
+ * aborts what it started; an answer or error is still sent. An open stream is cut: half-closing is how
+ * clients stop following.
  */
 export function answerHalfClosed (
   server: Server
 ): (request: IncomingMessage, response: ServerResponse) => void {
   const pending = new WeakMap<Socket, ServerResponse>()
-  // Not in Node's types. Without it Node ends its own side at once, whatever is still to be answered.
+  // Not in Node's types. Without it Node ends its side at once, before the answer.
   Object.assign(server, { httpAllowHalfOpen: true })
   server.on(plainEvent(server), (socket: Socket) => {
     // Not sooner: whoever leaves within a TLS handshake would stay until the time for it is over.

@@ -2,7 +2,6 @@ import { STATUS_CODES } from 'node:http'
 import { kernelError } from '../api/errors.js'
 import type { SvcError } from '../api/errors.js'
 
-/** The one error body of every route, stream and frame. */
 export interface ErrorBody {
   error: {
     message: string

@@ -21,7 +21,7 @@ import type { HttpLimits } from './server.js'
 import type { ServerIdentity } from './tls/identity.js'
 
 const CONNECTION_CHECK_MS = 5000
-/** How long answers that are being sent may take once the server closes, ms. */
+/** Grace period for answers in transit when the server closes, ms. */
 const LAST_BYTES_MS = 250
 const MAX_REQUESTS_PER_SOCKET = 1000
 
@@ -32,14 +32,13 @@ export type Where = ListenOptions | { fd: number }
 export interface FrontTls { identity?: ServerIdentity | undefined, served?: () => Served }
 
 /**
- * The one HTTP server of a node. Fastify takes no routes once it is ready, so the routes are a table that can
- * be replaced whole: requests and upgrades go to the current one, and what an earlier one has begun it ends.
+ * The one HTTP server of a node. Fastify takes no routes once it is ready, so a whole table is replaced: new
+ * requests and upgrades go to the current one, and an earlier one ends what it began.
  */
 export class Front {
   readonly server: Server
-  /** Counts connections, and closes the silent ones when there are too many. */
   readonly door: Door
-  /** Told of every request, so that a client that ends its side is answered all the same. */
+  /** Gets every request, so that half-closed clients are answered. */
   readonly begins: ReturnType<typeof answerHalfClosed>
   readonly #first: Promise<void>
   #opened: () => void = () => {}
@@ -84,13 +83,12 @@ export class Front {
     this.#opened()
   }
 
-  /** Makes a request without a socket; one that is made before there are routes waits for them. */
+  /** Runs a request without a socket; waits until there are routes. */
   async inject (request: InjectOptions | string): Promise<LightMyRequestResponse> {
     await this.#first
     return await this.#table!.inject(request)
   }
 
-  /** Listens; resolves to the URL of the address. Throws with the system's code, such as EADDRINUSE. */
   async listen (where: Where): Promise<string> {
     const { server } = this
     await listening(server, where)
@@ -109,7 +107,7 @@ export class Front {
 
   /** Stops listening, lets answers go out and closes every connection. Safe when it never listened. */
   async close (): Promise<void> {
-    // First of all nobody comes any more: who waits at the port is answered by the next start.
+    // Stop accepting first; queued connections go to the next process.
     this.#also?.close()
     const closed = new Promise<void>((resolve) => { this.server.close(() => { resolve() }) })
     await this.#table?.close()
@@ -155,8 +153,8 @@ function makeServer (limits: HttpLimits, { identity, served }: FrontTls): Server
 }
 
 /**
- * One foreign network that shows no credential gets twice the connections that are answered, so that the next
- * ones hear why they are refused, and at most half of the places.
+ * One foreign network without credentials gets twice the answered connections, so that the excess ones learn
+ * why they are refused, and at most half of the places.
  */
 function openDoor (server: Server, { connections, connectionsPerAddress }: HttpLimits): Door {
   const perNetwork = Math.min(Math.ceil(connections / 2), 2 * connectionsPerAddress)

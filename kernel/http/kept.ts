@@ -9,9 +9,8 @@ const REQUEST_MOST = 3000
 const NOTE_MOST = 1500
 
 /**
- * The part of a value that its schema describes. Hidden are fields that are `writeOnly` and values of which
- * the schema does not say what they are; long texts and lists are cut, and secrets in URLs hidden.
- * Without a schema everything counts as described.
+ * The described part of a value, for the audit. Hides `writeOnly` fields, values that the schema leaves open,
+ * and secrets in URLs; cuts long texts and lists. Without a schema everything is described.
  */
 export function keptOf (schema: JsonSchema | null, value: unknown): unknown {
   if (schema !== null && (schema['writeOnly'] === true || schema['x-secret'] === true)) return HIDDEN
@@ -52,7 +51,7 @@ function shortened (text: string): string {
   return `${plain.slice(0, TEXT_MOST - 1).replace(/\p{Surrogate}$/u, '')}…`
 }
 
-/** The parts of a request by name, each by its schema; what is too much in all is left out. */
+/** The parts of a request by name, each by its schema, cut to the limit in all. */
 export function keptParts (
   parts: readonly (readonly [name: string, schema: JsonSchema | undefined, value: unknown])[]
 ): Record<string, unknown> {
@@ -69,7 +68,7 @@ export function keptParts (
   return kept
 }
 
-/** What a handler notes, bounded in the same way. */
+/** A handler's audit details, cut in the same way. */
 export function keptNote (note: Readonly<Record<string, unknown>>): Record<string, unknown> {
   const kept = keptOf(null, note) as Record<string, unknown>
   const size = jsonBytes(kept)

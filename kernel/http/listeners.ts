@@ -10,10 +10,7 @@ import type { Served } from './origin.js'
 
 type Rewrite = (path: string) => string
 
-/**
- * Further ports of the public API, at the same host. Their connections are given to the one server, so that
- * all of its limits and checks count there too.
- */
+/** Further ports of the public API. The one server gets their connections, so its limits apply. */
 export class MorePorts {
   readonly #rewrites = new Map<number, Rewrite>()
 
@@ -22,7 +19,7 @@ export class MorePorts {
     return this.#rewrites.get(socket.localPort ?? 0)?.(url) ?? url
   }
 
-  /** What is served at the port a request came to. */
+  /** The names and addresses of the port that a request came to. */
   servedAt (port: number | undefined, served: Served): Served {
     return port !== undefined && this.#rewrites.has(port) ? { ...served, port } : served
   }
@@ -32,7 +29,7 @@ export class MorePorts {
     return {
       accept: (connection, { device }) => {
         setRelayed(connection, device)
-        // What is inside of it is plain, whatever the port speaks.
+        // The bytes inside are plain HTTP, whatever the port speaks.
         app.server.emit(plainEvent(app.server), connection)
       },
       open: ({ port, rewrite, failed }) => {

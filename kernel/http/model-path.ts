@@ -7,7 +7,6 @@ const PARAM = ':model_id'
 /** Rewrites the raw path of a request; gives it back unchanged where there is nothing to rewrite. */
 export type Rewrite = (method: string, url: string) => string
 
-/** Whether a route has a model id in its path. */
 export const namesModel = (url: string): boolean => url.includes(PARAM)
 
 /** Throws `invalid_request` where the model id of a path would lead out of a folder of models. */
@@ -22,9 +21,9 @@ export function refuseOddModel (id: string): void {
 interface Pattern { method: string, before: string, expression: RegExp, tail: number }
 
 /**
- * Lets clients write a model id in a path as it is, `org/name`, as well as `org%2Fname`: on routes with
- * `:model_id` its slashes are encoded before the router sees them. The route with the longest end wins, so
- * that `/store/models/a/b/manifest` is the manifest of `a/b`.
+ * Accepts a raw `org/name` in a path beside `org%2Fname`: encodes its slashes on routes with `:model_id`
+ * before the router. The route with the longest end wins: `/store/models/a/b/manifest` is the manifest of
+ * `a/b`.
  */
 export function modelPaths (routes: readonly RouteDecl[]): Rewrite {
   const patterns = routes.filter(({ url }) => namesModel(url)).map(patternOf)

@@ -27,7 +27,6 @@ import type { OpenWork, Unfinished } from './open-work.js'
 import type { HttpLimits } from './server.js'
 import type { Standing } from './standing.js'
 
-/** A declared route with its handler. */
 export interface MountedRoute {
   owner: string
   name: string
@@ -41,7 +40,6 @@ export interface MountOptions {
   limits: HttpLimits
   /** True while the node lets open work end and takes no more. */
   draining: () => boolean
-  /** The open requests of the route's owner. */
   work: OpenWork
   /** Ends what is open together with its credential. */
   standing: Standing
@@ -49,13 +47,13 @@ export interface MountOptions {
   tracers?: Pick<Tracers, 'on'>
   /** Called for every streamed answer that either side cut off, with the plugin that owns the route. */
   cut?: (owner: string) => void
-  /** What keeps a record of changes, while there is something. */
+  /** The audit, if a plugin provides it. */
   audit?: () => Audit | undefined
   /** Tests only: an answer that is not as its route declares is a defect. */
   strict?: boolean
 }
 
-/** How long a reader may take to read that its stream is over, ms. */
+/** Grace period for a reader to receive the end of its stream, ms. */
 const TELL_MS = 2000
 
 /** Without a declared query no parameter is accepted: a misspelt one is an error, not ignored. */
@@ -125,7 +123,7 @@ export function mount (
 /** Close code of a WebSocket whose credential has ended. */
 const CREDENTIAL_ENDED = 4401
 
-/** How to hear that the credential of a request has ended; undefined where none was shown to this node. */
+/** Watches the credential of a request; undefined when this node saw none. */
 function followOf (request: FastifyRequest, standing: Standing): Follow | undefined {
   if (!enteredHere(request)) return undefined
   const { id } = callerOf(request)
@@ -171,8 +169,8 @@ function checkModel (request: FastifyRequest, _reply: FastifyReply, done: () => 
 }
 
 /**
- * One request as its handler sees it, and its answer. A class, and synchronous where the handler is: closures
- * and promises for every request cost more than most handlers.
+ * One request for its handler, and its answer. A class, and synchronous if the handler is: closures and
+ * promises per request cost more than most handlers.
  */
 class Exchange implements RouteRequest, Unfinished {
   readonly params: RouteRequest['params']
@@ -184,7 +182,7 @@ class Exchange implements RouteRequest, Unfinished {
   readonly remoteAddress: string
   readonly member: string | null
   readonly arrivedMs: number | undefined
-  /** What the handler added for the audit. */
+  /** Audit details from the handler. */
   noted: Readonly<Record<string, unknown>> = {}
   readonly #route: MountedRoute
   readonly #options: MountOptions
@@ -229,7 +227,7 @@ class Exchange implements RouteRequest, Unfinished {
     if (raw.destroyed || hasLeft(raw)) throw kernelError('cancelled', 'The client went away.')
     const release = this.#streams.open(this.caller)
     this.#reply.hijack()
-    // A stream has a limit of its own for readers that take nothing.
+    // A stream has another limit for stalled readers.
     raw.removeAllListeners('timeout').on('timeout', () => {})
     const unwatch = this.#follow?.((why) => {
       this.#ending.abort(why)
@@ -254,7 +252,7 @@ class Exchange implements RouteRequest, Unfinished {
   /** Runs the handler and answers; resolves when a handler that works on has been answered. */
   serve (): Promise<void> | undefined {
     try {
-      // One whose body was still on its way when the plugin stopped.
+      // Its body arrived after the plugin stopped.
       const { ending } = this.#options.work
       if (ending !== undefined) throw ending
       const result = this.#route.handler(this)
@@ -303,10 +301,7 @@ class Exchange implements RouteRequest, Unfinished {
     })
   }
 
-  /**
-   * Ends a stream. Whoever follows events comes back after a clean end; what is over for good is told by a
-   * last event.
-   */
+  /** Ends a stream. Followers return after a clean end, so a final end sends a last event first. */
   async #endStream (stream: StreamWriter, ending: SvcError | undefined): Promise<void> {
     if (ending === undefined || ending.retryable || !this.#events) { await stream.end(); return }
     const body = errorBody(ending, this.requestId)
@@ -345,7 +340,7 @@ function sendResult (route: MountedRoute, reply: FastifyReply, result: unknown, 
   // Cacheable answers set one of the two.
   const keeps = reply.hasHeader('cache-control') || reply.hasHeader('etag')
   if (!keeps) void reply.header('cache-control', 'no-store')
-  // Fastify would tell the length of the body there is not, which is that of another answer.
+  // Fastify would send the length of the missing body, which is that of another answer.
   if (answer.status === 304) {
     reply.hijack()
     reply.raw.writeHead(304, reply.getHeaders() as Record<string, string>).end()

@@ -1,7 +1,6 @@
 import type { SvcError } from '../api/errors.js'
 import type { Clock } from '../api/clock.js'
 
-/** A request that is not answered to its end yet. */
 export interface Unfinished {
   /** Aborts what its handler does. */
   abort (error: SvcError): void
@@ -15,7 +14,7 @@ export class OpenWork {
   #why: (() => SvcError) | undefined
   #emptied: (() => void) | undefined
 
-  /** Why it stops, an error of its own for each that asks; undefined while it runs. */
+  /** Why it stops, a new error for each reader; undefined while it runs. */
   get ending (): SvcError | undefined { return this.#why?.() }
 
   /** Aborts every open request, and every later one at once. */

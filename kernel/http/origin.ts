@@ -5,7 +5,6 @@ export interface Served {
   /** Addresses the listener is bound to; for a wildcard bind every local address. */
   addresses: ReadonlySet<string>
   port: number
-  /** Whether the listener speaks TLS. */
   secure: boolean
   /** `api.allowed_hosts`: further names, with or without a port. */
   allowedHosts: readonly string[]
@@ -22,8 +21,8 @@ export function parseHost (header: string): { name: string, port: number | null 
 }
 
 /**
- * True when a request with this Host header is meant for us: an IP literal we listen on, `localhost`
- * on a loopback address, or a configured name. Keeps web pages that rebind their DNS name out.
+ * True for a Host header of this node: an IP literal that it listens on, `localhost` on a loopback address,
+ * or a configured name. Keeps web pages that rebind their DNS name out.
  */
 export function hostAllowed (header: string | undefined, served: Served): boolean {
   if (header === undefined) return false
@@ -36,7 +35,7 @@ export function hostAllowed (header: string | undefined, served: Served): boolea
   return isIP(host.name) !== 0 && served.addresses.has(host.name)
 }
 
-/** What the browser says about where a request comes from. */
+/** The browser's headers about the origin of a request. */
 export interface BrowserHints {
   origin?: string | undefined
   site?: string | undefined
@@ -44,8 +43,8 @@ export interface BrowserHints {
 }
 
 /**
- * True when a web page that is not ours (nor listed) sent the request. Browsers always send Origin with
- * WebSockets and cross-site requests; Sec-Fetch-Site covers those without it. Following a link is fine.
+ * True when a web page sent the request that is neither ours nor listed. Browsers send Origin with WebSockets
+ * and cross-site requests, else Sec-Fetch-Site. Following a link is fine.
  */
 export function foreignPage (hints: BrowserHints, method: string, served: Served): boolean {
   if (hints.origin !== undefined) {

@@ -7,10 +7,10 @@ import type { Caller } from '../api/plugin.js'
 import type { Front } from './front.js'
 import type { OwnAnswer, OwnApi, OwnQuestion, OwnStream } from '../api/services.js'
 
-/** Carries the key of a request that this node makes of itself; nobody else can know the key. */
+/** Carries the secret key of this node's requests to itself. */
 const OWN_HEADER = 'x-svc-own'
 
-/** The requests that this node makes of its own API, without a socket, each in the name of a caller. */
+/** This node's requests to its API without a socket, each for a caller. */
 export class OwnRequests {
   readonly #callers = new Map<string, Caller>()
 
@@ -75,10 +75,7 @@ export class OwnRequests {
   }
 }
 
-/**
- * A signal that aborts with another until it is let go: whoever asks may do so many times under one signal of
- * its own, and what a request hung on it would stay there.
- */
+/** A signal that follows another until released, since listeners on a long-lived signal would pile up. */
 function following (signal: AbortSignal): { signal: AbortSignal, letGo: () => void } {
   signal.throwIfAborted()
   const own = new AbortController()

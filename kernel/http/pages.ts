@@ -16,7 +16,7 @@ const READ = [
   'x-svc-warning', 'x-svc-ignored', 'content-disposition', 'etag', 'retry-after', 'mcp-session-id'
 ]
 
-/** Pages under `api.allowed_origins` and those of the other members may read answers; nobody else's may. */
+/** Lets pages of `api.allowed_origins` and of other members read answers, and no others. */
 export function letPagesRead (app: FastifyInstance, { served, pageOf = () => null }: PageSources): void {
   const mayRead = (origin: string): boolean =>
     served().allowedOrigins.includes(origin) || pageOf(origin) !== null

@@ -14,8 +14,8 @@ export function writeCaller ({ id, mode, authorities }: Caller): string {
 }
 
 /**
- * The caller that a member vouches for: it was authorised where it entered the cluster. Throws
- * `unauthenticated` when the header is missing or malformed.
+ * The caller of a passed-on request, authorised by the member that it entered. Throws `unauthenticated` for a
+ * missing or malformed header.
  */
 export function readCaller (header: string | string[] | undefined): Caller {
   const fields = parse(header)
@@ -40,8 +40,5 @@ export function setMember (socket: object, installId: string | undefined): void 
   else members.set(socket, installId)
 }
 
-/**
- * The install id of the member at the other end of a socket that the members' listener accepted. Undefined
- * for strangers, for members that were dropped, and for every other socket.
- */
+/** Install id of the member at a socket of the members' listener; undefined for every other socket. */
 export function memberOf (socket: object): string | undefined { return members.get(socket) }

@@ -9,7 +9,7 @@ import { knownCaller } from './server.js'
 import type { Audit, Change } from '../api/audit.js'
 import type { RouteDecl } from '../api/plugin.js'
 
-/** Tells the audit of requests that were refused before they came to their handler. */
+/** Reports requests to the audit that were refused before their handler. */
 export function refusalHook (
   decl: RouteDecl, audit: () => Audit | undefined
 ): Pick<RouteShorthandOptions, 'onError'> {

@@ -4,9 +4,9 @@ export type ServerEvent =
   | { readonly kind: 'event', readonly type: string, readonly data: string, readonly id: string | null }
 
 /**
- * Reads server-sent events with their comments, wherever they are cut. An unfinished one is left out. Throws
- * an Error for one of more than `longest` characters. An event without data counts where it has the field
- * `also`, whose name is its type then.
+ * Reads server-sent events and comments across chunk borders, without an unfinished last one. Throws an Error
+ * for one of more than `longest` characters. An event without data counts if it has the field `also`, which
+ * is then its type.
  */
 export async function * serverEvents (
   bytes: AsyncIterable<Uint8Array>, longest = Infinity, also?: string

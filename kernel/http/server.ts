@@ -40,7 +40,7 @@ export interface HttpLimits {
   streamStallMs: number
 }
 
-/** How a route tells errors. */
+/** The error format of a route. */
 export type ErrorTelling = Pick<RouteDecl, 'failure' | 'idHeader'>
 
 export interface TableOptions extends PageSources {
@@ -50,19 +50,16 @@ export interface TableOptions extends PageSources {
   limits: HttpLimits
   trustProxy: readonly string[]
   authenticate: (arrival: Arrival) => Proof
-  /** Called with every request whose token could be read on its way here. */
+  /** Called for each request whose token was readable in transit. */
   tokenInClear?: (caller: Caller, socket: Socket) => void
   /** A caller as far as the member that passes its request on may vouch for it. */
   vouchedBy: (member: string, caller: Caller) => Caller
-  /** What this node asks of itself. */
+  /** This node's requests to itself. */
   own?: OwnRequests
-  /** Methods of the routes that a path fits. */
   methodsAt: (path: string) => readonly string[]
-  /** How errors are told at a path without a route. */
+  /** The error format for unmatched paths. */
   tellingAt?: (path: string) => ErrorTelling
-  /** Rewrites the path of a request for the router. */
   rewrite: Rewrite
-  /** Ports beside the server's own. */
   ports?: MorePorts
   /** Called after every complete answer, with the plugin that owns the route. */
   answered?: (owner: string | undefined, status: number) => void
@@ -87,7 +84,7 @@ type WithEntry = FastifyRequest & { [ENTERED]: boolean }
 const ELSEWHERE = 'svcPageElsewhere'
 type WithPage = FastifyRequest & { [ELSEWHERE]: boolean }
 
-/** Where the arrival of a traced request is kept. */
+/** Arrival time of a traced request. */
 const ARRIVAL = 'svcArrivedMs'
 type WithArrival = FastifyRequest & { [ARRIVAL]: number | undefined }
 
@@ -96,10 +93,10 @@ export function noteArrival (request: FastifyRequest, ms: number): void {
   (request as WithArrival)[ARRIVAL] = ms
 }
 
-/** When a request came in; undefined when that was not noted. */
+/** Arrival time; undefined without tracing. */
 export const arrivalOf = (request: FastifyRequest): number | undefined => (request as WithArrival)[ARRIVAL]
 
-/** Whether a request showed a credential of its own to this node, which may end while it is answered. */
+/** Whether this node saw the credential of a request, which may end before the answer. */
 export const enteredHere = (request: FastifyRequest): boolean => (request as WithEntry)[ENTERED]
 export const knownCaller = (request: FastifyRequest): Caller | null => (request as WithCaller)[CALLER]
 
@@ -120,7 +117,7 @@ export function createTable (options: TableOptions): FastifyInstance {
     bodyLimit: limits.bodyBytes,
     return503OnClosing: false,
     exposeHeadRoutes: false,
-    // Connections are the front's: this one only stands for it, and never listens.
+    // The front has the connections: this server never listens.
     serverFactory: () => new Server(),
     rewriteUrl: (request) =>
       options.rewrite(request.method ?? '', options.ports?.rewritten(request) ?? request.url ?? '/'),
@@ -137,10 +134,8 @@ export function createTable (options: TableOptions): FastifyInstance {
     return compileLater(compile, schema as Record<string, unknown>)
   })
   app.setSerializerCompiler(() => JSON.stringify)
-  app.setSchemaErrorFormatter((errors, part) => {
-    const issues = issuesOf(errors as Parameters<typeof issuesOf>[0])
-    return invalid(issues, part)
-  })
+  app.setSchemaErrorFormatter((errors, part) =>
+    invalid(issuesOf(errors as Parameters<typeof issuesOf>[0]), part))
   app.setErrorHandler((error: FastifyError, request, reply) => {
     const svc = fromFastify(error)
     if (svc.reason === 'internal') {
@@ -157,8 +152,8 @@ export function createTable (options: TableOptions): FastifyInstance {
 }
 
 /**
- * Host and origin, then what a page of another origin may read, then identity: in this order on every method
- * and on WebSocket upgrades. A page that may call can read a refusal of its token, too.
+ * Checks host and origin, then sets what other origins may read, then finds the caller, on every method and
+ * WebSocket upgrade. A page that may call can so read a refusal of its token.
  */
 function addHooks (app: FastifyInstance, options: TableOptions): void {
   const { answered } = options
@@ -178,7 +173,7 @@ function addHooks (app: FastifyInstance, options: TableOptions): void {
   void app.register(fp(async (scope) => { identify(scope, options) }))
 }
 
-/** Where a request comes from. */
+/** Checks the host and the origin. */
 function guardSource (app: FastifyInstance, options: TableOptions): void {
   const hostKnown = rememberHost()
   const { begins } = options.front
@@ -224,7 +219,7 @@ function guardSource (app: FastifyInstance, options: TableOptions): void {
   })
 }
 
-/** Who a request comes from. */
+/** Finds the caller. */
 function identify (app: FastifyInstance, options: TableOptions): void {
   const { door } = options.front
   const isProxy = proxyList(options.trustProxy)
@@ -293,7 +288,7 @@ const BY_CODE: Readonly<Record<string, KernelReason>> = {
   FST_ERR_ASYNC_CONSTRAINT: 'invalid_request'
 }
 
-/** Fastify's own errors in our words; an unknown one becomes `internal` and shows nothing of itself. */
+/** Fastify's errors as SvcError; an unknown one becomes `internal` without its text. */
 function fromFastify (error: FastifyError | Error): SvcError {
   if (error instanceof SvcError) return error
   const { code, statusCode } = error as FastifyError
@@ -307,7 +302,6 @@ function fromFastify (error: FastifyError | Error): SvcError {
   return kernelError('internal')
 }
 
-/** Sends the one error body. */
 export function sendError (
   reply: FastifyReply, error: SvcError, requestId: string,
   { failure, idHeader }: ErrorTelling = reply.request.routeOptions.config as ErrorTelling

@@ -6,7 +6,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 /** A little over a call's limit, so that a call too large gets its typed error instead of a closed socket. */
 const SOCKET_PAYLOAD_BYTES = 1088 * 1024
 
-/** What a client that offers subprotocols is answered: without an answer browsers end the connection. */
+/** Our answer to offered subprotocols: browsers end a connection without one. */
 const PROTOCOL = 'svc'
 /** Before the token among the subprotocols that a client offers: a web page cannot send it in another way. */
 const BEARER = 'svc.bearer.'
@@ -18,8 +18,8 @@ export function offeredToken (protocols: string | undefined): string | undefined
 }
 
 /**
- * A scope for WebSocket routes, which `declare` adds: the hooks of the WebSocket plugin run for these routes
- * only, because they would cost every plain request a quarter of its time.
+ * A scope for WebSocket routes, which `declare` adds: the WebSocket plugin's hooks run for these only, since
+ * they would cost plain requests a quarter of their time.
  */
 export function socketScope (app: FastifyInstance, declare: (scope: FastifyInstance) => void): void {
   void app.register(async (scope) => {
@@ -35,8 +35,8 @@ export function socketScope (app: FastifyInstance, declare: (scope: FastifyInsta
 }
 
 /**
- * A request to the server. Node takes one with any Upgrade header off its parser and drops the body. An offer
- * of another protocol than WebSocket, such as h2c, is ignored, which RFC 9110 7.8 permits.
+ * Node takes a request with any Upgrade header off its parser and drops the body. Ignores offers of other
+ * protocols than WebSocket, such as h2c (RFC 9110 7.8).
  */
 export class ArrivingMessage extends IncomingMessage {
   declare upgradeOffered: boolean | null | undefined
@@ -50,15 +50,15 @@ export class ArrivingMessage extends IncomingMessage {
 }
 
 /**
- * An upgrade that is refused, or sent to a plain route, gets its answer, and then the socket is closed: Node
- * has taken it off its HTTP parser, and nothing reads further requests from it.
+ * Closes the socket after the answer to a refused or misdirected upgrade: Node has taken it off its HTTP
+ * parser, so further requests would be lost.
  */
 export function closeUnupgraded (request: FastifyRequest, reply: FastifyReply): void {
   const { upgrade } = request.raw as { upgrade?: boolean | null }
   if (upgrade === true) reply.raw.once('finish', () => { request.raw.socket.destroy() })
 }
 
-/** How long an anonymous client may read nothing of its answer before its connection is closed, ms. */
+/** Longest pause of an anonymous reader before its connection is closed, ms. */
 const STRANGER_STALL_MS = 5_000
 
 /** Sets how long an answer may wait to be read before its connection is closed: shorter for strangers. */

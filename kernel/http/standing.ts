@@ -2,16 +2,16 @@ import { kernelError } from '../api/errors.js'
 import type { SvcError } from '../api/errors.js'
 import type { Clock } from '../api/clock.js'
 
-/** How often it is looked whether the credentials of what is open still count, ms. */
+/** Interval of checks whether open credentials are still valid, ms. */
 const LOOK_MS = 1000
-/** How long what was told to end may take to say so to its client, ms. */
+/** Grace period for aborted requests, ms. */
 export const LAST_WORDS_MS = 1000
 
 interface Watched { readonly callerId: string, readonly end: (why: SvcError) => void }
 
 /**
- * Ends streams and sockets whose credential has ended: revoked, expired, or not to be believed any more. Only
- * what a client opened at this node: a node that passed a request on watches it itself.
+ * Ends streams and sockets whose credential was revoked, has expired or is no longer trusted. For requests
+ * that entered here: a node that passed one on watches it.
  */
 export class Standing {
   readonly #watched = new Set<Watched>()

@@ -15,8 +15,8 @@ async function inPieces (
 }
 
 /**
- * Writes a streamed response with backpressure: a write resolves once the socket has room again.
- * Rejects with `slow_consumer` when the reader takes nothing for `stallMs`, `cancelled` when it is gone.
+ * Writes a stream with backpressure: a write resolves once the socket has room. Rejects with `slow_consumer`
+ * after a stall of `stallMs`, `cancelled` when the reader left.
  */
 export function openStream (
   raw: ServerResponse, head: StreamHead, options: { clock: Clock, stallMs: number, onClose: () => void }

@@ -175,7 +175,7 @@ export const systemRoutes = {
   }
 } as const satisfies Record<string, RouteDecl>
 
-/** What the system routes need of the kernel. */
+/** The parts of the kernel that the system routes use. */
 export type SystemParts =
   Pick<Assembly, 'options' | 'config' | 'present' | 'routes' | 'bus' | 'readiness' | 'changes'> &
   { readonly state: StateSource, readonly switches: PluginSwitch }
@@ -193,7 +193,6 @@ export function systemHandlers (kernel: SystemParts): Handlers {
   return {
     healthz: () => ({ ok: true }),
     readyz: (request) => readyz(kernel, request),
-    // The same bytes for everybody: an answer that nobody reads holds no copy.
     openapi: () => {
       const { manifests } = kernel.present
       if (document?.of !== manifests) {

@@ -32,7 +32,7 @@ export function checksum (body: string): string {
 /** CRC-32 (IEEE 802.3); node:zlib has it from 20.15. */
 function crc (body: string): number { return crc32(body) >>> 0 }
 
-/** A fresh token: kind prefix for scanners, 256 random bits, checksum so that a typo costs no look-up. */
+/** A new token: kind prefix for scanners, 256 random bits, checksum to find typos without a query. */
 export function newToken (kind: 'op' | 'app' | 'dev'): string {
   const body = `svc_${kind}_${base62(randomBytes(32), 43)}`
   return `${body}_${checksum(body)}`
@@ -46,19 +46,18 @@ export function wellFormed (token: string): boolean {
 
 const digest = (token: string): Buffer => createHash('sha256').update(token).digest()
 
-/** How the ids of application tokens begin. */
+/** Prefix of the ids of application tokens. */
 const APP = 'app_'
 
 interface StoredToken extends TokenRecord { hash: string }
 
-/** Who a token belongs to. */
 export interface TokenHolder { id: string, authorities: ReadonlySet<string> }
 
 /** Tokens of a node: the operator's, kept in a file only its owner reads, and those made by the operator. */
 export interface TokenStore extends Tokens {
   /** The holder, or undefined for an unknown, expired or revoked token. */
   check (token: string): TokenHolder | undefined
-  /** Whether what this caller made still counts: a token that ended takes along what was made with it. */
+  /** Whether this caller's creations still count: a token that ends takes along what it created. */
   stands (callerId: string): boolean
   /** The caller's id, that of the credential that made its own, and so on. */
   makers (callerId: string): string[]
@@ -132,7 +131,7 @@ function readTokens (path: string): Map<string, StoredToken> {
   return new Map(file?.tokens.map((t) => [t.id, { ...t, by: (t as Partial<StoredToken>).by ?? 'operator' }]))
 }
 
-/** Opens the token file of a home. Only hashes are kept. */
+/** Opens the token file of a home, which has hashes only. */
 export function openTokens (options: TokenStoreOptions): TokenStore {
   const path = join(options.home, homeFile.tokens)
   const tokens = readTokens(path)
@@ -183,7 +182,7 @@ export function openTokens (options: TokenStoreOptions): TokenStore {
       try {
         save()
       } catch (error) {
-        // Nobody learns this token, and a restart would not know it.
+        // The token was not saved, so it would end with the next restart.
         tokens.delete(record.id)
         throw error
       }

@@ -9,8 +9,8 @@ const IGNORED_HEADER = 'x-svc-ignored'
 const NAMED_MOST = 16
 
 /**
- * Removes fields that a foreign API does not have, and names them in a header: clients of such an API send
- * those of other servers as well, and would break if one were refused.
+ * Removes unknown fields of a foreign API's body and names them in a header: its clients also send fields of
+ * other servers, and would fail if one were refused.
  */
 export const ignoreUnknown = (schema: JsonSchema): Pick<RouteShorthandOptions, 'preHandler'> => ({
   preHandler: (request, reply, done) => {

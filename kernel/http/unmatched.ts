@@ -12,8 +12,8 @@ export function methodFinder (routes: readonly RouteDecl[]): (path: string) => s
 }
 
 /**
- * Finds how errors are told at a path without a route: as by the routes that share the most of its beginning,
- * in whole parts, where all of those tell them alike.
+ * Picks the error format for unmatched paths: that of the routes with the longest common beginning, in whole
+ * parts, if they agree.
  */
 export function tellingFinder (routes: readonly RouteDecl[]): (path: string) => ErrorTelling {
   const byBeginning = new Map<string, Set<RouteDecl['failure']>>()

@@ -35,7 +35,6 @@ import type { OffPlugin } from './present.js'
 import type { Running } from './running.js'
 import type { Loaded } from './switch.js'
 
-/** Everything a kernel is made of; a node and the test kit fill it differently. */
 export interface KernelOptions {
   node: NodeInfo
   cluster: ClusterCore
@@ -51,7 +50,6 @@ export interface KernelOptions {
   off: readonly OffPlugin[]
   config: (plugin: string) => unknown
   settings: (key: string) => unknown
-  /** Services from outside (tests: fakes), by id. */
   services: ReadonlyMap<string, unknown>
   limits: HttpLimits
   callLimits: Partial<CapabilityLimits>
@@ -60,32 +58,27 @@ export interface KernelOptions {
   tls?: ServerIdentity | undefined
   served: () => Served
   url: () => string | null
-  /** Where the node listens: the host of its own address. */
+  /** The host of the node's address. */
   host?: () => string
   tokens: TokenStore
   /** The credentials that plugins add; the tokens of a real node know them too. */
   schemes?: CallerSchemes
   /** Authorities of loopback requests without a token. */
   local: ReadonlySet<string>
-  /** Asks for a restart; false when one is under way. */
+  /** Requests a restart; false when one is in progress. */
   restart: () => boolean
-  /** Reading and changing svc.yaml. */
   configApi: ConfigApi
-  /** Reads svc.yaml and the plugins that it names once more. Throws BootError with all that is wrong. */
+  /** Rereads svc.yaml and its plugins. Throws BootError with all problems. */
   reload: () => Promise<Loaded>
-  /** Installed plugins that were found changed at this boot. */
   changed: Loaded['changed']
   /** Warnings of this boot. */
   warnings: readonly string[]
-  /** Told every event, from the first on. */
   onEvent?: (event: BusEvent) => void
   /** Tests: throw on events and replies that are not as declared. */
   strict: boolean
-  /** Longest time `start` of a plugin may take, ms; 30 s when absent. */
   startLimitMs?: number | undefined
 }
 
-/** The parts of a kernel, before anything has started. */
 export type Assembly = ReturnType<typeof assemble>
 
 /** Makes the parts and ties them together. */
@@ -115,11 +108,8 @@ export function assemble (options: KernelOptions) {
     options, log, bus, health, commands, changes, present, capabilities, tracers, traffic, schemes, standing,
     config: options.configApi,
     readiness: createReadiness(),
-    /** Tags under `nodeCapabilities`. */
     tags: new Set<string>(),
-    /** Plugins' views of /state, by key. */
     views: new Map<string, StateView>(),
-    /** Services by id; plugins add theirs as they start. */
     services,
     /** Every route of the current table. */
     routes: [] as MountedRoute[],
@@ -127,10 +117,9 @@ export function assemble (options: KernelOptions) {
     started: [] as Running[],
     /** The settings of plugins that were started later than the node. */
     adopted: new Map<string, ResolvedConfig>(),
-    /** Open requests of the kernel's own routes. */
     work: new OpenWork(),
     streams: createStreamCount(options.limits.streamsPerToken),
-    /** On while open work may end and no new work is taken. */
+    /** On while open work may end and new work is refused. */
     drain: { on: false }
   }
 }

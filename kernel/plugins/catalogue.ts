@@ -11,7 +11,6 @@ export function routesOf (manifests: readonly Manifest[]): OwnedRoute[] {
 
 interface OwnedError { owner: string, reason: string, decl: ErrorDecl }
 
-/** Every error reason with its owner, kernel first. */
 export function errorsOf (manifests: readonly Manifest[]): OwnedError[] {
   return [kernelManifest as Manifest, ...manifests].flatMap((m) =>
     Object.entries(m.errors ?? {}).map(([reason, decl]) => ({ owner: m.name, reason, decl })))

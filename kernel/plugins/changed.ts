@@ -15,7 +15,7 @@ export class ChangedPlugins {
     this.#nodeId = parts.nodeId
   }
 
-  /** Takes what the files were found to be now; what was told the last time is no news. */
+  /** Raises the current faults; those of the last call are not repeated. */
   tell (changed: Installation['changed']): void {
     if (changed.length === 0) this.#health.clear('plugin_changed')
     else this.#health.raise('plugin_changed', changed.map(({ message }) => message).join(' '))

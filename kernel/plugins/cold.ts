@@ -36,7 +36,7 @@ function stopReason (from: Manifest, move: Move): string | null {
     const used = shared(from, { ...other.consumes, ...other.consumesOptional })
     if (used !== undefined) return `"${other.name}" uses its service "${used}"`
   }
-  // Who was told that a change is asked for has to be told how it ends.
+  // The audit must record how a change it recorded ends, so it cannot be stopped until then.
   if (shared(from, { audit: AuditService }) !== undefined) return 'open changes are recorded by it'
   return engineReason(from, move)
 }
@@ -55,7 +55,7 @@ function startReason (to: Manifest, move: Move): string | null {
   return engineReason(to, move)
 }
 
-/** Engines are looked at by whoever runs models when it starts. */
+/** The plugin that runs models reads the engines in its start. */
 function engineReason ({ engines = {} }: Manifest, { others }: Move): string | null {
   const [engine] = Object.keys(engines)
   const reader = others.find(({ consumes }) =>

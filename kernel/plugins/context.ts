@@ -22,7 +22,7 @@ export interface LiveContext {
   read: Refs
 }
 
-/** What a started plugin gave for each of its declarations, by the key it has in the manifest. */
+/** The contributions of a started plugin, by their manifest keys. */
 export interface Contributed {
   commands: [string, (args: unknown) => unknown][]
   routes: [string, MountedRoute['handler']][]
@@ -31,15 +31,12 @@ export interface Contributed {
   state: [string, StateView][]
 }
 
-/** What `start` returned, before it is compared with the manifest. */
+/** The result of `start`, before the comparison with the manifest. */
 type Returned = {
   [K in keyof Contributed]?: Record<string, Contributed[K][number][1]>
 }
 
-/**
- * Starts a plugin in its context. Throws what `start` throws, and an Error when it returns something else
- * than its manifest declares.
- */
+/** Runs `start`. Throws its errors, and an Error for a result that does not match the manifest. */
 export async function startOne ({ manifest, start }: Plugin, live: LiveContext): Promise<Contributed> {
   const given = (await start(live.ctx) ?? {}) as Returned
   return {
@@ -67,7 +64,7 @@ function declared<T> (
   })
 }
 
-/** Builds the context of one plugin and declares what it tells. */
+/** Builds the context of one plugin and declares its events and conflicts. */
 export function createContext ({ manifest }: Plugin, kernel: Assembly): LiveContext {
   const { options, bus, health, changes, tags } = kernel
   bus.declare(manifest.name, manifest.events ?? {})
@@ -83,7 +80,7 @@ export function createContext ({ manifest }: Plugin, kernel: Assembly): LiveCont
     try { await dispose() } catch (err) { log.error({ err, effect: label }, 'could not undo an effect') }
   }
   const effect: AddEffect = (label, dispose) => {
-    // Of a start that was given up and went on all the same.
+    // `start()` timed out but is still running: undo its effects immediately.
     if (over) void undo({ label, dispose })
     else effects.push({ label, dispose })
   }
@@ -131,7 +128,7 @@ export function createContext ({ manifest }: Plugin, kernel: Assembly): LiveCont
     async dispose () {
       for (let next = effects.pop(); next !== undefined; next = effects.pop()) await undo(next)
       if (over) return
-      // What still runs of it is heard no more.
+      // Ignore events from code that keeps running after disposal.
       over = true
       for (const code in manifest.conflicts) health.clear(code)
       for (const tag of own) tags.delete(tag)
@@ -149,7 +146,6 @@ function ownCommand (manifest: Manifest, name: string): (args: unknown) => strin
   return schemaChecker(decl.args)
 }
 
-/** Optional services come and go, so they are getters; `read` has those that were read. */
 function dependencies (
   manifest: Manifest, services: Assembly['services']
 ): { deps: Record<string, unknown>, read: Record<string, ServiceRef<unknown>> } {

@@ -12,8 +12,8 @@ export interface BusEvent {
 export interface Bus {
   declare (owner: string, events: Readonly<Record<string, EventDecl>>): void
   /**
-   * Throws for an undeclared kind. A payload off its schema throws in tests; else it is delivered all the
-   * same, since what happened must not be lost, and counted, and told at the first one of its kind.
+   * Throws for an undeclared kind. An invalid payload throws in tests; otherwise it is delivered, since the
+   * event has happened, counted, and reported once per kind.
    */
   emit (owner: string, kind: string, payload: Record<string, unknown>): void
   /** Listens to one kind, or to `*`; returns what stops it. */
@@ -22,9 +22,7 @@ export interface Bus {
   open (): void
   /** Every declared kind of the durable plane. */
   durableKinds (): string[]
-  /** Durable events emitted so far. */
   readonly durableCount: number
-  /** Events so far that were not as declared. */
   readonly invalidCount: number
 }
 
@@ -37,10 +35,7 @@ export interface BusOptions {
   onInvalid: (owner: string, kind: string, problem: string) => void
 }
 
-/**
- * The typed in-process event bus. Until it is opened events wait, so that a plugin that starts later misses
- * nothing.
- */
+/** The typed in-process event bus. Queues events until it opens, so that later plugins miss none. */
 export function createBus (options: BusOptions): Bus {
   const kinds = new Map<string, { owner: string, decl: EventDecl, check: (v: unknown) => string | null }>()
   const listeners = new Map<string, Set<(event: BusEvent) => void>>()

@@ -1,12 +1,10 @@
 import semver from 'semver'
 import type { Manifest } from '../api/plugin.js'
 
-/** The version of the plugin interface; a manifest's `kernel` range must include it. */
 export const KERNEL_INTERFACE = '1.0.0'
 
 export interface GraphInput {
   manifests: readonly Manifest[]
-  /** Plugins switched off in svc.yaml. */
   disabled: ReadonlySet<string>
   /** Plugins switched on by name in svc.yaml: these may not be taken down silently. */
   demanded?: ReadonlySet<string>
@@ -23,7 +21,6 @@ export interface Arrangement {
 
 interface Need { name: string, range: string | null }
 
-/** Splits `name@range`. */
 export function parseNeed (text: string): Need {
   const at = text.indexOf('@')
   return at < 0 ? { name: text, range: null } : { name: text.slice(0, at), range: text.slice(at + 1) }

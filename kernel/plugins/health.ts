@@ -1,6 +1,5 @@
 import type { ConflictDecl, ReadyCheck } from '../api/plugin.js'
 
-/** One reason why a node is not well, as `/state` shows it. */
 export interface HealthReason {
   code: string
   severity: 'warn' | 'error'
@@ -18,7 +17,6 @@ export interface Health {
   snapshot (): NodeHealth
 }
 
-/** An empty list of faults; codes must be declared before they are raised. */
 export function createHealth (): Health {
   const known = new Map<string, ConflictDecl>()
   const raised = new Map<string, string>()
@@ -46,11 +44,10 @@ type Check = (model?: string) => ReadyCheck | Promise<ReadyCheck>
 export interface Readiness {
   /** Adds a check; returns what removes it. */
   add (name: string, check: Check): () => void
-  /** Runs every check; those with nothing to say are left out. A check that throws is a failed one. */
+  /** Runs every check, without those of `ok: null`. A check that throws fails. */
   run (model?: string): Promise<{ name: string, ok: boolean, detail: string }[]>
 }
 
-/** No checks yet; plugins add theirs. */
 export function createReadiness (): Readiness {
   const checks = new Map<string, Check>()
   const one = async (name: string, check: Check, model?: string): Promise<{ name: string } & ReadyCheck> => {

@@ -17,7 +17,7 @@ export interface Installation {
   raw: RawConfig
   /** Bundled ones first; `source` is `bundled`, or the module as svc.yaml names it. */
   plugins: (Plugin & { source: string })[]
-  /** What svc.yaml can say, by plugin. */
+  /** Settings by plugin, for the reader of svc.yaml. */
   owners: ConfigOwner[]
   /** Every authority there is: the kernel's and those of the plugins. */
   authorities: string[]
@@ -62,12 +62,12 @@ export async function readInstallation (options: InstallationOptions): Promise<I
   }
 }
 
-/** When the modules that this process has loaded were written; Node loads none of them twice. */
+/** Write times of the modules that this process has loaded; Node loads each only once. */
 const stamps = new Map<string, string>()
 
 /**
- * Imports a plugin that svc.yaml names by `module`: a path relative to svc.yaml, or a package looked up from
- * its folder. Throws an Error with one sentence when it cannot be loaded or is no plugin of that name.
+ * Imports a plugin by `module`: a path relative to svc.yaml, or a package found from its folder. Throws an
+ * Error with one sentence if that fails or the plugin has another name.
  */
 async function loadThirdParty (
   { path, module, resolvedFrom, name }: PluginModule, stale: string[]
@@ -98,8 +98,8 @@ function refuseUntrusted (path: string): void {
 }
 
 /**
- * What stands for an installed plugin that is not as it was accepted: what it declared then, without its
- * code. Undefined when it is; throws for one that was never accepted.
+ * The accepted declarations of a changed plugin, without its code; undefined when it is unchanged. Throws for
+ * one that was never accepted.
  */
 function standInFor (
   home: string, folder: string, { name }: PluginModule, changed: Installation['changed']
@@ -118,7 +118,7 @@ function standInFor (
   return { manifest: record.manifest, start: () => { throw new Error(message) } }
 }
 
-/** What a plugin's manifest says about settings. */
+/** The part of a manifest about settings. */
 export function ownerOf ({ name, config, settings, variables }: Manifest, bundled: boolean): ConfigOwner {
   const given = Object.entries({ config, settings, variables }).filter(([, value]) => value !== undefined)
   return { name, bundled, ...Object.fromEntries(given) }

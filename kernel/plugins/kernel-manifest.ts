@@ -104,7 +104,7 @@ const conflicts = {
 
 const text = { type: 'string' } as const
 
-/** The payload of an event that has these texts and nothing else. */
+/** Schema of an event payload with exactly these texts. */
 function textsOf (...names: string[]): JsonSchema {
   return {
     type: 'object',
@@ -181,7 +181,7 @@ const events = {
   }
 } as const satisfies Record<string, EventDecl>
 
-/** What the kernel itself contributes, in the form of a manifest so that checks and docs treat it alike. */
+/** The kernel's contributions as a manifest, so that checks and docs treat it like a plugin. */
 export const kernelManifest = {
   name: 'kernel',
   version: '1.0.0',

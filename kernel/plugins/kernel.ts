@@ -35,7 +35,6 @@ import type { Started } from './lifecycle.js'
 import type { Present } from './present.js'
 import type { TableParts } from './table.js'
 
-/** A booted kernel. */
 export interface Kernel {
   readonly app: Front
   readonly bus: Assembly['bus']
@@ -47,18 +46,14 @@ export interface Kernel {
   close (graceMs: number): Promise<void>
 }
 
-/** How often a closing node looks whether its open calls have ended, ms. */
+/** Interval of checks for open calls while a node closes, ms. */
 const DRAIN_POLL_MS = 50
-/** How long requests that were told to end may take for their last words, ms. */
+/** Grace period for aborted requests, ms. */
 const LAST_ANSWERS_MS = 1000
 
-/** An assembly with its server and the state that it tells. */
 type Booting = Assembly & { readonly front: Front, readonly state: StateSource }
 
-/**
- * Boots a kernel in stages: its own parts, the plugins in their order, then the server's routes.
- * Throws BootError with every plugin that failed.
- */
+/** Boots the kernel's parts, the plugins in order, then the routes. Throws BootError with all failures. */
 export async function createKernel (options: KernelOptions): Promise<Kernel> {
   const parts = assemble(options)
   const { limits, tokens, local, clock } = options
@@ -105,7 +100,7 @@ export async function createKernel (options: KernelOptions): Promise<Kernel> {
   }
 }
 
-/** Tells of tokens that come in clear: the first one, since it will not be the only one. */
+/** Warns once about tokens sent over plain HTTP. */
 function warnOnce ({ health, log }: Assembly): NonNullable<TableOptions['tokenInClear']> {
   let told = false
   return ({ id }, { remoteAddress }) => {
@@ -117,7 +112,7 @@ function warnOnce ({ health, log }: Assembly): NonNullable<TableOptions['tokenIn
   }
 }
 
-/** The kernel's own services; one from outside (a test's fake) stands in for its own. */
+/** Adds the kernel's services; one from outside (a test's fake) replaces its own. */
 function addServices (kernel: Booting, own: OwnRequests, ports: MorePorts): void {
   const { options, bus, capabilities, services } = kernel
   const { cluster } = options
@@ -150,7 +145,7 @@ function declarationsOf (present: Present): Declarations {
   }
 }
 
-/** What diagnostics may ask of the kernel. */
+/** The kernel's diagnostics. */
 function inspectionOf ({ options, config, started, commands, streams }: Booting): Inspection {
   return {
     plugins: () => started.map(({ plugin: { manifest: { name, version, summary } }, effects }) =>
@@ -198,7 +193,7 @@ function ownRoutes (
 
 async function close (kernel: Booting, graceMs: number, stop: () => Promise<void>): Promise<void> {
   const { options: { cluster, clock }, commands } = kernel
-  // Told first: a request that is on its way is still refused, but no new one is sent.
+  // Announced first: requests in transit are still refused, but no new one is sent.
   cluster.leave()
   kernel.drain.on = true
   const deadline = clock.mono() + graceMs
@@ -208,8 +203,8 @@ async function close (kernel: Booting, graceMs: number, stop: () => Promise<void
   commands.abortAll('shutting_down')
   const owners = [kernel, ...kernel.started]
   for (const { work } of owners) work.stop(() => kernelError('shutting_down'))
-  // An answer that waits for its record in the audit still goes out; so does that of the request to restart.
-  // Sockets end in real time, whatever clock the plugins have.
+  // Answers that wait for the audit, and the one to the restart, still go out. Sockets end in real time,
+  // whatever clock the plugins have.
   await Promise.all(owners.map(async ({ work }) => { await work.ended(systemClock, LAST_ANSWERS_MS) }))
   await new Promise((resolve) => setImmediate(resolve))
   await kernel.capabilities.close()

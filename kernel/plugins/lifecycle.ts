@@ -6,13 +6,10 @@ import type { Plugin } from '../api/plugin.js'
 import type { Assembly } from './assembly.js'
 import type { LiveContext } from './context.js'
 
-/**
- * Longest time `start` of a plugin may take, ms: slow work belongs into the background. Wide enough for a
- * machine on which a dozen nodes start at once.
- */
+/** Longest `start` of a plugin, ms; a dozen nodes may start at once. Slow work belongs in the background. */
 const START_LIMIT_MS = 30_000
 
-/** What came of starting some plugins. */
+/** The result of starting plugins. */
 export interface Started {
   /** One sentence for each that failed. */
   readonly problems: readonly string[]
@@ -21,9 +18,8 @@ export interface Started {
 }
 
 /**
- * Starts plugins one after the other, in the order given; avvio ends one that takes too long and closes all
- * in reverse. After a failure those that do not need the failed plugin still start. Of one that failed
- * nothing is left, and what has started is in `kernel.started`.
+ * Starts plugins in order; avvio enforces the time limit and closes in reverse. After a failure, plugins that
+ * do not need the failed one still start. A failed one leaves no effects; `kernel.started` has the others.
  */
 export async function startPlugins (plugins: readonly Plugin[], kernel: Assembly): Promise<Started> {
   const limitMs = kernel.options.startLimitMs ?? START_LIMIT_MS

@@ -12,18 +12,14 @@ import type { ResolvedConfig } from '../config/resolve.js'
 import type { RawConfig } from '../config/text.js'
 import type { Installation, InstallationOptions } from './installation.js'
 
-/** What is known before anything is started: settings, and which plugins run in which order. */
+/** The result of reading svc.yaml and arranging the plugins, before any starts. */
 export interface Setup {
   config: ResolvedConfig
-  /** svc.yaml in use, or null. */
   file: string | null
-  /** What svc.yaml says, parsed. */
   written: unknown
-  /** What svc.yaml can say, by plugin. */
   owners: readonly ConfigOwner[]
   order: readonly Plugin[]
   off: readonly { plugin: Plugin, message: string }[]
-  /** Every authority there is. */
   authorities: Set<string>
   warnings: readonly string[]
   /** Installed plugins that were changed: they are off. */
@@ -72,8 +68,8 @@ export async function loadPlugins (options: LoadOptions): Promise<Setup> {
 }
 
 /**
- * Schemas that cannot be compiled. They are compiled when a request needs them; those that ship are proven by
- * the tests, those of others here, so that the fault is told at the start.
+ * Faults of schemas that fail to compile. They compile on first use; tests prove bundled ones, and this check
+ * reports those of other plugins at the start.
  */
 export function schemaFaults ({ name, routes = {}, capabilities = {} }: Manifest): string[] {
   const parts = ['params', 'query', 'body'] as const

@@ -20,15 +20,15 @@ const OF_ADDRESSES = ['uri_too_long'] as const
 /** Those of routes that read a body. */
 const OF_BODIES = ['payload_too_large', 'unsupported_media_type'] as const
 
-/** An error body, from which the shape of all is read: foreign APIs have words of their own around it. */
+/** A sample error body, from which all schemas derive: foreign APIs wrap it. */
 const SAMPLE = errorBody(new SvcError('internal', { ...kernelErrors.internal, message: '' }), '')
 const EVENTS = 'text/event-stream'
 
 type Failure = RouteDecl['failure']
 
 /**
- * The OpenAPI 3.1 document of a set of routes; its schema dialect is ours, so schemas go in unchanged.
- * WebSockets are left out: OpenAPI has no words for them.
+ * The OpenAPI 3.1 document of a set of routes. Its schema dialect is ours, so schemas go in unchanged. Leaves
+ * out WebSockets, which OpenAPI cannot describe.
  */
 export function openApi (
   routes: readonly OwnedRoute[], manifests: readonly Manifest[], version: string,
@@ -92,7 +92,7 @@ function declOf (given: RouteDecl, manifests: readonly Manifest[], routes: reado
   return { ...decl, streams: [...decl.streams ?? [], ...media] }
 }
 
-/** How errors are told, by what puts them into other words: the name of the schema, and the schema. */
+/** The error formats of these routes: the name of the schema, and the schema. */
 function failuresOf (routes: readonly OwnedRoute[]): Map<Failure, { name: string, schema: JsonSchema }> {
   const found = new Map<Failure, { name: string, schema: JsonSchema }>()
   for (const { owner, decl: { failure } } of [{ owner: '', decl: { failure: undefined } }, ...routes]) {
@@ -165,7 +165,7 @@ function answer (decl: RouteDecl): object {
   return { description: 'OK', content: Object.fromEntries(content) }
 }
 
-/** What the answer may come as instead: what is declared, else events where the request can ask for them. */
+/** Further media types of an answer: the declared ones, else events if the request can ask for them. */
 function streamsOf ({ streams, body, query }: RouteDecl): readonly string[] {
   if (streams !== undefined) return streams
   const properties = Object.assign({}, body?.['properties'], query?.['properties']) as object

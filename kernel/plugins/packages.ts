@@ -8,24 +8,21 @@ import { readVersioned, writeVersioned } from '../boot/home.js'
 import { untrustedOwner } from '../config/file.js'
 import type { Manifest } from '../api/plugin.js'
 
-/** What is known of an installed plugin since it was accepted; it lies beside its folder. */
+/** The record of an accepted plugin, beside its folder. */
 export interface PackageRecord {
-  /** The plugin, and the package it came in. */
   readonly name: string
   readonly package: string
   readonly version: string
-  /** ISO-8601. */
   readonly installed: string
   /** SHA-256 over the names and hashes of all files, and each file's own, by path with `/`. */
   readonly sha256: string
   readonly files: Readonly<Record<string, string>>
-  /** Path of the module in the folder. */
+  /** The serialisable part of the manifest. */
   readonly module: string
-  /** What of the manifest can be written down. */
+  /** The serialisable part of the manifest. */
   readonly manifest: Manifest
 }
 
-/** The folder of installed plugins in a home. */
 export const packagesFolder = (home: string): string => join(home, 'plugins')
 
 const recordPath = (home: string, folder: string): string => join(packagesFolder(home), `${folder}.json`)
@@ -37,7 +34,7 @@ export function folderOf (home: string, module: string): string | undefined {
   return folder === '' || folder === '..' || folder === path ? undefined : folder
 }
 
-/** What was accepted of a folder; undefined when nothing was. Throws HomeError for a broken record. */
+/** The accepted record of a folder; undefined without one. Throws HomeError for a broken record. */
 export function readRecord (home: string, folder: string): PackageRecord | undefined {
   return readVersioned<PackageRecord & { format: number }>(recordPath(home, folder), 1)
 }
@@ -61,10 +58,7 @@ export class PackageFault extends Error {
   }
 }
 
-/**
- * The hash of every file of a folder, by path with `/`. Throws PackageFault for what is no plain file, may be
- * written by others, or belongs to somebody else.
- */
+/** Hashes by path with `/`. Throws PackageFault for special files, foreign owners and foreign writers. */
 export function hashFolder (root: string): Record<string, string> {
   const files: Record<string, string> = {}
   const visit = (path: string): void => {

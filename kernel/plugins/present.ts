@@ -19,7 +19,7 @@ export class Present {
   /** Of the plugins that are on; another list after every change. */
   get manifests (): readonly Manifest[] { return this.#manifests }
 
-  /** What the kernel or a plugin that is on declares of an error reason. */
+  /** The declaration of an error reason by the kernel or a running plugin. */
   errorDecl (reason: string): ErrorDecl | undefined { return this.#errors.get(reason) }
 
   change (on: readonly Plugin[], off: readonly OffPlugin[]): void {

@@ -4,7 +4,6 @@ import { nearest } from '../config/nearest.js'
 import { kernelManifest, kernelServices } from './kernel-manifest.js'
 import type { Manifest } from '../api/plugin.js'
 
-/** A contribution and the plugin it came from. */
 export interface Owned { owner: string, kind: string, key: string }
 
 /** Error reasons, conflict codes and event kinds that once meant something: never used again. */
@@ -14,7 +13,6 @@ const WORD = /^[a-z][a-z0-9_]*$/
 const NAME = /^[a-z][a-z0-9-]*$/
 const EVENT = /^[A-Z][A-Za-z0-9]*$/
 
-/** The fields of a manifest. */
 const FIELDS = ('name version kernel summary requires after config settings consumes consumesOptional ' +
   'provides authorities routes events errors conflicts capabilities sections commands state ' +
   'stateWhereabouts stateReadings engines models verbs checks tools panels status deviceNews variables ' +

@@ -11,7 +11,6 @@ import type { Contributed, LiveContext } from './context.js'
 /** A plugin that has started, with everything it gave in its place. */
 export interface Running {
   readonly plugin: Plugin
-  /** Its routes; they are not on the server yet. */
   readonly routes: readonly MountedRoute[]
   /** Its requests that are still open. */
   readonly work: OpenWork
@@ -26,7 +25,7 @@ export interface Running {
 /** How long requests and calls of a plugin that is stopped may take to end by themselves, ms. */
 const END_MS = 1000
 
-/** Starts a plugin and puts what it gives in its place; nothing is left of one that fails. Throws why. */
+/** Starts a plugin and registers its contributions; undoes all of it on failure. Throws why. */
 export async function run (plugin: Plugin, live: LiveContext, kernel: Assembly): Promise<Running> {
   const { manifest } = plugin
   const undo: (() => void)[] = []
@@ -74,8 +73,8 @@ function put ({ manifest }: Plugin, given: Contributed, kernel: Assembly, undo: 
 }
 
 /**
- * Stops a plugin whose routes are off the server already: what is open ends, once, with a typed error; then
- * its effects are undone. `why` makes an error for each.
+ * Stops a plugin whose routes are off the server: ends open work with a typed error, then undoes its effects.
+ * `why` makes an error for each.
  */
 export async function stopOne (running: Running, kernel: Assembly, why: () => SvcError): Promise<void> {
   const { clock } = kernel.options

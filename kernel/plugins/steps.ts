@@ -7,16 +7,15 @@ import type { OffPlugin } from './present.js'
 /** Which plugins svc.yaml lets run, in their order, and which it does not. */
 interface Arranged { readonly order: readonly Plugin[], readonly off: readonly OffPlugin[] }
 
-/** A plugin on its way from what runs to what svc.yaml says; undefined is off. */
+/** A change of a plugin from the running state to that of svc.yaml; undefined is off. */
 export interface Step {
   readonly name: string
   readonly from: Plugin | undefined
   readonly to: Plugin | undefined
-  /** Why it is off, where it is. */
+  /** Why it is off, if it is. */
   readonly off: OffPlugin | undefined
 }
 
-/** Whether a change may turn plugins on or off. */
 export function switchesPlugins ({ set }: ConfigChange): boolean {
   return Object.keys(set).some((path) => {
     const [top, , key = 'enabled'] = parsePath(path) ?? []
@@ -49,14 +48,12 @@ export function dependantsOf (name: string, { order, off }: Arranged): Set<strin
   return found
 }
 
-/** The plugin of that name among some. */
 export const runningOf = (plugins: readonly Plugin[], name: string): Plugin | undefined =>
   plugins.find(({ manifest }) => manifest.name === name)
 
-/** The plugin of that name among those that are off. */
 export const offOf = ({ off }: { readonly off: readonly OffPlugin[] }, name: string): OffPlugin | undefined =>
   off.find(({ plugin }) => plugin.manifest.name === name)
 
-/** The copies that are made of a plugin when it is read share its start. */
+/** Copies of a plugin, made by each read, share its start. */
 export const samePlugin = (one: Plugin | undefined, other: Plugin | undefined): boolean =>
   one?.start === other?.start

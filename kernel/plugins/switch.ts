@@ -19,12 +19,10 @@ export type Loaded = Pick<Setup, 'order' | 'off' | 'config' | 'owners' | 'author
 
 /** Whether a switch of a plugin has taken effect. */
 interface Effect {
-  /** Whether the plugin now runs, or does not, as was asked. */
   in_effect: boolean
   why: string | null
 }
 
-/** What a change of svc.yaml has come to. */
 interface Changed {
   revision: string
   /** Whether svc.yaml says something that only a restart brings. */
@@ -37,7 +35,7 @@ export type Switched = Changed & Effect
 /** The answer to a change of settings, with the plugins that it has switched. */
 export type Written = Changed & { plugins: (Effect & { name: string, enabled: boolean })[] }
 
-/** How far a step has come: what keeps it from taking effect, or how it is taken back. */
+/** The progress of a step: why it has no effect, or how to undo it. */
 type Stepped = { why: string } | { why: null, taken: readonly string[], back?: () => Promise<void> }
 
 /** Changes svc.yaml and switches plugins, at once where that can be done; one change after the other. */
@@ -58,20 +56,20 @@ export class PluginSwitch {
   }
 
   /**
-   * Switches a plugin that svc.yaml or svc itself brings. What fails leaves file and node as they were.
-   * Throws `not_found`, `plugin_failed`, `missing_grant`, `config_changed`.
+   * Switches a bundled plugin or one of svc.yaml. A failure leaves file and node unchanged. Throws
+   * `not_found`, `plugin_failed`, `missing_grant`, `config_changed`.
    */
   async turn (name: string, enabled: boolean, caller: Caller): Promise<Switched> {
     return await this.#afterOthers(async () => await this.#turn(name, enabled, caller))
   }
 
   /**
-   * Changes svc.yaml, and switches the plugins that it turns on or off. What fails leaves file and node as
-   * they were. Throws `plugin_failed` and what `ConfigApi.write` throws.
+   * Changes svc.yaml and switches its plugins. A failure leaves file and node unchanged. Throws
+   * `plugin_failed`, and the errors of `ConfigApi.write`.
    */
   async write (change: ConfigChange, caller: Caller): Promise<Written> {
     return await this.#afterOthers(async () => {
-      // A file that is wrong can still be mended; what runs then waits for the restart.
+      // A broken file can still be repaired; the plugins then wait for the restart.
       const before = switchesPlugins(change) ? await this.#load([]).catch(() => undefined) : undefined
       const { revision, effects } = await this.#apply(change, caller, before, [])
       const plugins = [...effects].map(([name, effect]) =>
@@ -144,7 +142,7 @@ export class PluginSwitch {
     bus.emit('kernel', this.#enabled(plugin) ? 'PluginEnabled' : 'PluginDisabled', { nodeId, plugin })
   }
 
-  /** What svc.yaml says of plugins that it names; the others are on. */
+  /** The switches in svc.yaml, by plugin; others are on. */
   #switches (): Map<string, boolean> {
     const plugins = this.#kernel.config.value(['plugins'])
     return new Map(Object.entries(isTree(plugins) ? plugins : {}).map(([name, section]) =>

@@ -18,7 +18,6 @@ import type { OwnRequests } from '../http/own-api.js'
 import type { TableOptions } from '../http/server.js'
 import type { Assembly } from './assembly.js'
 
-/** What every table of a kernel is made of. */
 export interface TableParts {
   readonly kernel: Assembly
   readonly front: Front
@@ -26,14 +25,13 @@ export interface TableParts {
   readonly ports: MorePorts
   readonly authenticate: TableOptions['authenticate']
   readonly tokenInClear: NonNullable<TableOptions['tokenInClear']>
-  /** The kernel's own routes and WebSockets. */
   readonly routes: readonly MountedRoute[]
   readonly sockets: readonly SocketRoute[]
 }
 
 /**
- * Puts the routes of the kernel, of the plugins that run and of those that are off on a new table, which gets
- * all requests from now on. What the one before has begun it ends. Throws where two routes are the same.
+ * Builds a new table from the routes of the kernel and all plugins, which gets all requests from now on; the
+ * one before ends what it began. Throws for duplicate routes.
  */
 export async function showRoutes (parts: TableParts): Promise<void> {
   const { kernel, front } = parts
@@ -76,7 +74,7 @@ function makeTable (
   })
 }
 
-/** What a streamed answer that was cut off counts as: its own status went out before that. */
+/** The status that counts for a cut stream: its real one went out earlier. */
 const CUT_STATUS = 499
 
 function mountOptions (kernel: Assembly, work: OpenWork): MountOptions {
@@ -102,7 +100,7 @@ function disabledRoutes ({ kernel: { present, started }, routes }: TableParts): 
     }))).filter((route) => !taken.has(at(route)))
 }
 
-/** One object for all tables: a schema is compiled once, and what came of it is kept. */
+/** One object for all tables, so that the schema is compiled once. */
 const ANY_QUERY = { type: 'object' } as const
 const ANY_BODY = {}
 

@@ -21,7 +21,7 @@ export interface DeviceFile extends Paired {
   /** base64url: the private halves. */
   readonly keySeed: string
   readonly agreementSeed: string
-  /** When plugins last asked a node for news, and the id that it had then; by origin. */
+  /** Time and node id of the last device sync, by origin. */
   readonly news?: Readonly<Record<string, { readonly nodeId: string, readonly at: string }>>
 }
 
@@ -51,7 +51,6 @@ export function deviceFileOf (keys: DeviceKeys, rest: Paired): DeviceFile {
 const FORMAT = 1
 const folderOf = (home: string): string => join(home, 'devices')
 
-/** Writes it to the home, readable by its owner only. */
 export function saveDevice (home: string, device: DeviceFile): void {
   mkdirSync(folderOf(home), { recursive: true, mode: 0o700 })
   writeVersioned(join(folderOf(home), `${device.deviceId}.json`), FORMAT, device)
@@ -91,7 +90,7 @@ export function signerAt (home: string, url: string, now: () => number): Request
     fingerprints: new Set(device.nodes.map(({ fingerprint }) => fingerprint)),
     seen: device.seen[originOf(url)],
     learnt: (seen) => {
-      // Another run may have written meanwhile; a lost word costs one more try the next time.
+      // Another run may have written; a lost entry costs one more try the next time.
       const newest = savedDevices(home).find(({ deviceId }) => deviceId === device.deviceId) ?? device
       saveDevice(home, { ...newest, seen: { ...newest.seen, [originOf(url)]: seen } })
     }

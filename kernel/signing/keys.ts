@@ -12,7 +12,6 @@ const PKCS8 = { Ed25519: '302e020100300506032b657004220420', X25519: '302e020100
 const SPKI = { Ed25519: '302a300506032b6570032100', X25519: '302a300506032b656e032100' }
 export const KEY_BYTES = 32
 
-/** A key pair in memory; `publicKey` is raw. */
 export interface KeyPair { readonly privateKey: KeyObject, readonly publicKey: Buffer }
 
 const wrapped = (head: string, raw: Uint8Array): Buffer => {
@@ -26,7 +25,6 @@ export function publicKeyOf (curve: Curve, raw: Uint8Array): KeyObject {
   return createPublicKey({ key: wrapped(SPKI[curve], raw), format: 'der', type: 'spki' })
 }
 
-/** The raw 32 bytes of a public key, or of the public half of a private one. */
 export function rawPublic (key: KeyObject): Buffer {
   const half = key.type === 'private' ? createPublicKey(key) : key
   return half.export({ type: 'spki', format: 'der' }).subarray(-KEY_BYTES)
@@ -43,7 +41,6 @@ export function keyPairOf (curve: Curve, raw: Uint8Array): KeyPair {
   return { privateKey, publicKey: rawPublic(privateKey) }
 }
 
-/** A fresh key pair. */
 export function newKeyPair (curve: Curve): KeyPair {
   // Node's types know the two names one at a time.
   const { privateKey } = curve === 'Ed25519' ? generateKeyPairSync('ed25519') : generateKeyPairSync('x25519')
@@ -72,7 +69,7 @@ export const sha256 = (...parts: readonly Uint8Array[]): Buffer => {
   return hash.digest()
 }
 
-/** What a node's raw Ed25519 key is known by: base64url SHA-256 of its SPKI. */
+/** Fingerprint of a node's raw Ed25519 key: base64url SHA-256 of its SPKI. */
 export const fingerprintOfRaw = (key: Uint8Array): string =>
   sha256(wrapped(SPKI.Ed25519, key)).toString('base64url')
 

@@ -6,7 +6,7 @@ import { compared, fingerprintOf, isSignedBy, newWebPair, randomBytes, sha256 } 
 import type { Grant, KnownNode, NodeHalf } from './protocol.js'
 import type { DeviceSelf, Seen } from './signer.js'
 
-/** How often the device asks whether the operator has confirmed, ms. */
+/** Interval of the device's questions for the operator's confirmation, ms. */
 const ASK_MS = 500
 const NONCE_BYTES = 16
 
@@ -17,9 +17,7 @@ export interface PairOptions {
   /** Fresh ones: a key that was revoked never counts again. */
   keys: DeviceSelf
   ask: AskNode
-  /** Where the node is. */
   url: string
-  /** What the device calls itself. */
   name: string
   /** Shows the six digits and resolves with whether the node shows the same ones; called once. */
   compare: (digits: string, nodeName: string) => Promise<boolean>
@@ -27,7 +25,7 @@ export interface PairOptions {
   pause: (ms: number) => Promise<void>
 }
 
-/** What a device keeps of its pairing besides its keys. */
+/** The device's record of its pairing, besides its keys. */
 export interface Paired {
   readonly grant: Grant
   readonly nodes: readonly KnownNode[]
@@ -44,9 +42,8 @@ interface Begun { attempt: string, node: Record<keyof NodeHalf, string>, nodeId:
 interface Outcome { state: 'waiting' | 'paired' | 'refused', answer: string | null, mac: string | null }
 
 /**
- * Pairs a device: commits itself, shows its keys, has the digits compared here and waits for the operator.
- * The answer is believed only with the secret that the digits are made of. Throws PairingError, and what
- * `ask` and `compare` throw.
+ * Pairs a device: commits, shows its keys, has the digits compared and waits for the operator. Believes only
+ * an answer with the secret behind the digits. Throws PairingError, and the errors of `ask` and `compare`.
  */
 export async function pairWith ({ keys, ask, url, name, compare, pause }: PairOptions): Promise<Paired> {
   const ephemeral = await newWebPair('X25519')

@@ -1,20 +1,17 @@
 /**
- * How paired devices speak: which bytes are signed, hashed and shown, without any cryptography, so that
- * nodes, the command line and browsers make the same ones. Keys, hashes, nonces and signatures travel as
- * base64url (RFC 4648) without padding. kernel/test/signing-vectors.json has examples to check another
- * implementation by.
+ * The protocol of paired devices: which bytes are signed, hashed and shown, without cryptography, so that
+ * nodes, the command line and browsers agree. Binary values travel as base64url (RFC 4648) without padding.
+ * Examples for other implementations: kernel/test/signing-vectors.json.
  */
 
-/** The word in front of a signed request's credential. */
 export const SIGNED = 'SVC1'
-/** How the short bearers of devices begin. */
+/** Prefix of the short bearers of devices. */
 export const DEVICE_BEARER = 'svc_dev_'
-/** How far the time of a signed request may be from the node's, ms. */
+/** Most difference between the times of a signed request and of the node, ms. */
 export const WINDOW_MS = 60_000
 
 const utf8 = new TextEncoder()
 
-/** Some bytes, such as a key or a hash, as base64url. */
 export function base64url (bytes: Uint8Array): string {
   return btoa(String.fromCharCode(...bytes)).replaceAll('+', '-').replaceAll('/', '_').replaceAll('=', '')
 }
@@ -40,11 +37,11 @@ export function framed (...parts: readonly (string | Uint8Array)[]): Uint8Array<
   return whole
 }
 
-/** What a node signs for a purpose. */
+/** The bytes of a node's signature for a purpose. */
 export const purposeBytes = (purpose: string, message: Uint8Array): Uint8Array<ArrayBuffer> =>
   framed('svc node', purpose, message)
 
-/** What a device shows of itself when it is paired; the name is what the operator sees. */
+/** The device's part of a pairing; the operator sees the name. */
 export interface DeviceHalf {
   /** Ed25519, raw. */
   readonly key: Uint8Array
@@ -56,10 +53,9 @@ export interface DeviceHalf {
   readonly name: string
 }
 
-/** What the node shows. */
 export type NodeHalf = Omit<DeviceHalf, 'name'>
 
-/** What a device commits itself to (SHA-256 of this) before it sees anything of the node. */
+/** The device commits to the SHA-256 of this before it sees data of the node. */
 export function commitBytes (device: DeviceHalf): Uint8Array<ArrayBuffer> {
   const { key, agreementKey, ephemeral, nonce, name } = device
   return framed('svc pair commit 1', key, agreementKey, ephemeral, nonce, name)
@@ -75,7 +71,7 @@ export function transcriptBytes (
 
 /** HKDF's info for what is derived of the ephemeral X25519 secret, with the transcript's hash as the salt. */
 export const derived = { digits: 'svc pair digits', answer: 'svc pair answer' } as const
-/** Bytes of HKDF that the digits are made of, and of the key that guards the node's last answer. */
+/** Bytes of HKDF for the digits, and for the key that guards the node's last answer. */
 export const DIGITS_BYTES = 8
 export const ANSWER_KEY_BYTES = 32
 
@@ -85,7 +81,7 @@ export function digitsOf (bits: Uint8Array): string {
   return String(number % 1_000_000n).padStart(6, '0')
 }
 
-/** What the device signs to show that the key is its own, over the transcript's hash. */
+/** The device's signature over this proves that it holds the key. */
 export const proofBytes = (transcriptHash: Uint8Array): Uint8Array<ArrayBuffer> =>
   framed('svc pair device 1', transcriptHash)
 
@@ -109,7 +105,6 @@ export const deviceIdOf = (keySha256: Uint8Array): string => base32(keySha256)
 /** The parts of a signed request that the signature covers. */
 export interface SignedRequest {
   readonly method: string
-  /** Of the node's present start. */
   readonly nodeId: string
   /** Path and query, as sent. */
   readonly target: string
@@ -121,12 +116,10 @@ export interface SignedRequest {
   readonly nonce: string
 }
 
-/** What is signed of a request. */
 export function requestText ({ method, nodeId, target, body, ts, nonce }: SignedRequest): string {
   return `${method}\n${nodeId}\n${target}\n${body}\n${ts}\n${nonce}`
 }
 
-/** What follows the word in Authorization. */
 export interface SignedCredential extends Pick<SignedRequest, 'body' | 'ts' | 'nonce'> {
   readonly device: string
   readonly signature: string
@@ -148,10 +141,9 @@ export function readCredential (text: string): SignedCredential | undefined {
   return { device, ts: Number(ts), nonce, body, signature }
 }
 
-/** What a node says to a device it knows when it refuses a signature: signed, so that nobody else can. */
+/** A node's signed answer to a refused signature of a device that it knows. */
 export interface Correction {
   readonly nodeId: string
-  /** Milliseconds since 1970. */
   readonly timeMs: number
   /** Of the refused request. */
   readonly nonce: string
@@ -170,7 +162,7 @@ export interface KnownNode {
   readonly fingerprint: string
 }
 
-/** What a device may do, and by when: signed by the node where it was confirmed. Times are ISO-8601. */
+/** A device's authorities and their end, signed by the confirming node. Times are ISO-8601. */
 export interface Grant {
   readonly deviceId: string
   readonly name: string
@@ -178,11 +170,11 @@ export interface Grant {
   readonly key: string
   readonly agreementKey: string
   readonly authorities: readonly string[]
-  /** What is left of them through a relay. */
+  /** Authorities that remain through a relay. */
   readonly viaRelay: readonly string[]
   readonly created: string
   readonly expires: string
-  /** How long a node that has lost its cluster still believes the grant. */
+  /** Time for which a node without its cluster trusts the grant. */
   readonly maxOfflineSeconds: number
   /** Id of the caller that confirmed it. */
   readonly by: string

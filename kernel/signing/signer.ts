@@ -1,37 +1,35 @@
-/** How a device signs its requests, in browsers and on the command line. */
+/** Signs a device's requests, in browsers and on the command line. */
 import {
   base64url, CORRECTION, correctionBytes, fromBase64url, purposeBytes, requestText, SIGNED, writeCredential
 } from './protocol.js'
 import { fingerprintOf, isSignedBy, randomBytes, sha256 } from './web.js'
 
-/** A device by what it is known by and can do; where its key is kept is its own matter. */
+/** A device's identity and keys, wherever it stores them. */
 export interface DeviceSelf {
   readonly deviceId: string
   /** Ed25519, raw. */
   readonly key: { readonly publicKey: Uint8Array }
   /** X25519, raw: for the handshake over a relay. */
   readonly agreement: { readonly publicKey: Uint8Array }
-  /** Ed25519, 64 bytes. */
   readonly sign: (message: Uint8Array<ArrayBuffer>) => Promise<Uint8Array>
 }
 
-/** What a device knows of an address: the node's present id, and how far the node's clock is ahead, ms. */
+/** The node's present id, and how far its clock is ahead, ms. */
 export interface Seen { readonly nodeId: string, readonly aheadMs: number }
 
 const NONCE_BYTES = 12
 const MOST_SENT = 1024
 const utf8 = new TextEncoder()
 
-/** What a node says in the details of a refused signature. */
+/** Details of a refused signature. */
 type Refusal = Partial<Record<'nodeId' | 'timeMs' | 'nonce' | 'nodeKey' | 'signature', unknown>>
 
 export interface SigningOptions {
   keys: Pick<DeviceSelf, 'deviceId' | 'sign'>
-  /** Fingerprints of the cluster's nodes: whose word about ids and clocks is taken. */
+  /** Fingerprints of the cluster's nodes, whose corrections of ids and clocks are trusted. */
   fingerprints: ReadonlySet<string>
-  /** Undefined before the node was met: its first answer tells. */
+  /** Undefined until the node's first answer. */
   seen: Seen | undefined
-  /** Wall time of this device, ms. */
   now: () => number
   /** Told after each correction. */
   learnt?: (seen: Seen) => void
@@ -68,8 +66,8 @@ export class RequestSigner {
   }
 
   /**
-   * Takes what a node says with a refused signature: whether the request is worth one more try. Only what a
-   * node of the cluster has signed, about a request of this signer, is believed.
+   * Applies a refusal's correction; returns whether to retry. Trusts only one that a node of the cluster
+   * signed, about a request of this signer.
    */
   async correct (details: unknown): Promise<boolean> {
     const { nodeId, timeMs, nonce, nodeKey, signature } = (details ?? {}) as Refusal

@@ -1,6 +1,6 @@
 /**
- * The cryptography of a device, on WebCrypto alone: browsers and the command line run the same. What nodes
- * do with the same bytes is in keys.ts. A browser has `crypto.subtle` in a secure context only.
+ * A device's cryptography on WebCrypto alone, for browsers and the command line; nodes use keys.ts. Browsers
+ * have `crypto.subtle` in a secure context only.
  */
 import { ANSWER_KEY_BYTES, base64url, derived, DIGITS_BYTES, digitsOf } from './protocol.js'
 
@@ -18,7 +18,6 @@ export async function sha256 (bytes: Bytes): Promise<Bytes> {
 /** A pair whose private key cannot be read, with the raw public one. */
 export interface WebPair { readonly privateKey: WebKey, readonly publicKey: Bytes }
 
-/** A fresh pair. Throws where the platform does not have the curve. */
 export async function newWebPair (curve: 'Ed25519' | 'X25519'): Promise<WebPair> {
   const usages: ('sign' | 'deriveBits')[] = curve === 'Ed25519' ? ['sign'] : ['deriveBits']
   const { privateKey, publicKey } =
@@ -41,7 +40,7 @@ export async function isSignedBy (key: Bytes, message: Bytes, signature: Bytes):
   }
 }
 
-/** What a node's raw Ed25519 key is known by: base64url SHA-256 of its SPKI; undefined for what is no key. */
+/** Fingerprint of a node's raw Ed25519 key: base64url SHA-256 of its SPKI; undefined for other bytes. */
 export async function fingerprintOf (key: Bytes): Promise<string | undefined> {
   try {
     const held = await crypto.subtle.importKey('raw', key, 'Ed25519', true, ['verify'])
@@ -51,16 +50,13 @@ export async function fingerprintOf (key: Bytes): Promise<string | undefined> {
   }
 }
 
-/** What the device makes of a pairing: the digits to show, and whether an answer is the node's. */
+/** The result of a pairing: the digits, and a check of the node's answer. */
 export interface Compared {
   readonly digits: string
   readonly isAnswer: (mac: Bytes, text: string) => Promise<boolean>
 }
 
-/**
- * Compares by X25519 (RFC 7748) of the ephemeral keys and HKDF over the transcript's hash. Throws for a
- * public key that is none, or of low order.
- */
+/** Compares by X25519 (RFC 7748) and HKDF over the transcript's hash. Throws for a key of low order. */
 export async function compared (privateKey: WebKey, peer: Bytes, transcriptHash: Bytes): Promise<Compared> {
   const { subtle } = crypto
   const peerKey = await subtle.importKey('raw', peer, 'X25519', true, [])

@@ -10,7 +10,7 @@ export interface Changes {
   next (signal: AbortSignal): Promise<void>
 }
 
-/** Nobody waits yet. */
+/** No follower waits yet. */
 export function createChanges (): Changes {
   const waiting = new Set<() => void>()
   const listeners = new Set<() => void>()

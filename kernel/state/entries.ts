@@ -1,17 +1,16 @@
-// How the state lies in its replica. Browsers read it with this file too: nothing of Node's is imported.
+// Encodes the state as entries of a replica. Browsers import this file: no Node modules here.
 import { isObject } from '../api/schema.js'
 
-/** One entry of the replica's list. */
 export interface Entry { readonly key: string, readonly val: unknown }
 
-/** What an entry is of: a whole key of the state (`member` null), or a member of one that is an object. */
+/** The owner of an entry: a whole key of the state (`member` null), or a member of an object. */
 export interface Part { readonly of: string, readonly member: string | null, readonly val: unknown }
 
 const EMPTY = Object.freeze({})
 
 /**
- * The parts of a state, one for each entry. A key that is an object has `{ key: 'instances', val: {} }` and
- * for each member `{ key: 'instances/ID', val }`, so that a change of one sends one; others `{ key, val }`.
+ * One part for each entry. A key that is an object has `{ key: 'instances', val: {} }` and for each member `{
+ * key: 'instances/ID', val }`, so that a change of one sends one; others `{ key, val }`.
  */
 export function * partsOf (state: Readonly<Record<string, unknown>>): Iterable<Part> {
   for (const [of, val] of Object.entries(state)) {
@@ -35,10 +34,7 @@ export function keyOf (entry: string): string {
   return slash < 0 ? entry : entry.slice(0, slash)
 }
 
-/**
- * Puts a state together from the entries of a replica; of two with one key the later one counts. Values are
- * the entries' own: what has not changed is the same object.
- */
+/** The state from the entries of a replica; the later of two with one key counts. Values are not copied. */
 export function stateOf (entries: Iterable<Entry>): Record<string, unknown> {
   const whole = new Map<string, unknown>()
   const members = new Map<string, Map<string, unknown>>()

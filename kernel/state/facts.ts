@@ -12,17 +12,17 @@ import type { LinkFact, NodeResources, NodeView } from '../api/services.js'
 import type { NodeFacts } from './state.js'
 import type { Vitals } from '../machine/vitals.js'
 
-/** A node that gave no sign of life for so long is shown as unreachable, ms. */
+/** A node that is silent for this long is shown as unreachable, ms. */
 const UNREACHABLE_MS = 15_000
 /** Readings older than this say nothing about now, ms. */
 const READING_MS = 15_000
 
-/** Most of a node's tasks that the others are told, bytes: a larger reading would not be sent at all. */
+/** Most bytes of a node's tasks in a reading: a larger reading would not be sent. */
 const TASKS_BYTES = MAX_READING_BYTES - 4096
 
 const text = { type: 'string' } as const
 
-/** Counts of bytes under these names; null where the machine does not tell. */
+/** Byte counts under these names; null when the machine does not report them. */
 function objectOf (names: readonly string[]): JsonSchema {
   const inBytes = { type: 'number' } as const
   const bytes = { type: 'object', required: ['inBytes'], properties: { inBytes } } as const
@@ -32,7 +32,7 @@ function objectOf (names: readonly string[]): JsonSchema {
   }
 }
 
-/** What a node says of itself to the others, each an entry of its own document. */
+/** A node's report about itself, each an entry of its document. */
 const portrait = {
   identity: { type: 'object' },
   health: {
@@ -85,7 +85,7 @@ type SelfPortrait = Record<keyof typeof portrait, Section<unknown>>
 const problemOf = Object.fromEntries(Object.entries(readings).map(([key, schema]) =>
   [key, schemaChecker(schema)])) as Record<keyof typeof readings, ReturnType<typeof schemaChecker>>
 
-/** Readings that were looked at: each is an object of its own, and never changes. */
+/** Checked readings; each is a new object that never changes. */
 const judged = new WeakMap<object, boolean>()
 
 function fits (key: keyof typeof readings, value: unknown): boolean {
@@ -162,7 +162,7 @@ function ownFacts (kernel: Assembly, view: NodeView, vitals: Vitals | undefined)
   }
   const base = {
     tasks: {},
-    // GPUs may have been looked at since.
+    // The GPUs may have been read since.
     nodeSystem: { [nodeId]: vitals === undefined ? null : { ...vitals.system, ...options.machine.load() } },
     nodeResources: { [nodeId]: resources }
   }

@@ -4,7 +4,7 @@ import type { Cluster, Session } from '../api/services.js'
 /** In a session younger than this, what its master and the other nodes say may not be here yet, ms. */
 export const SESSION_GRACE_MS = 3000
 
-/** What of a plugin's context is needed to tell. */
+/** The parts of a plugin's context that this needs. */
 export interface LearningParts {
   clock: Pick<Clock, 'mono'>
   effect (name: string, stop: () => void): void
@@ -12,8 +12,8 @@ export interface LearningParts {
 }
 
 /**
- * Whether this node cannot know yet what the cluster has decided: no master is known, or the session is so
- * young that the others may still be linking. One that is alone knows all there is.
+ * Whether this node may not know the cluster's decisions yet: it has no master, or its session is so young
+ * that others may still be linking. A lone node always knows.
  */
 export function createLearning ({ clock, effect, deps: { cluster, session } }: LearningParts): () => boolean {
   let { sessionId } = session

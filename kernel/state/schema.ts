@@ -16,7 +16,7 @@ const identity = {
   properties: { friendlyName: nullableText, svcVersion: text, apiUrl: nullableText }
 } as const
 
-/** What is under the keys of the kernel, for programs that read /state with types. */
+/** Schemas of the kernel's keys, for typed readers of /state. */
 const values: Record<keyof typeof kernelManifest.state, JsonSchema> = {
   sessionId: text,
   masterNodeId: nullableText,

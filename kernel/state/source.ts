@@ -10,7 +10,7 @@ import type { StateHistory, StateReader } from '../api/services.js'
 import type { Present } from '../plugins/present.js'
 import type { Hidden, NodeFacts } from './state.js'
 
-/** How often a node looks whether it has something new to tell the others, ms. */
+/** Interval of checks for news to publish, ms. */
 const PUBLISH_MS = 2000
 /** A burst of changes, such as those of busy runners, is published once, this long after the first, ms. */
 const PUBLISH_SOON_MS = 20
@@ -18,20 +18,19 @@ const PUBLISH_SOON_MS = 20
 /** Plugins see the state with its addresses. */
 const PLUGINS: Caller = { id: 'node', mode: 'direct', authorities: new Set(['read', 'operator']) }
 
-/** The state of the cluster as this node knows it. */
 export interface StateSource {
-  /** What a caller sees of it now. */
+  /** The state as this caller may see it. */
   now (caller: Caller): Promise<Record<string, unknown>>
   /** The same at once, with this machine's readings as they were last taken. */
   known (caller: Caller): Record<string, unknown>
   /**
-   * What a caller may see of an earlier one; its events are for operators only, as GET /events is. Throws
-   * `plugin_disabled` where no history is kept, and what the history throws.
+   * An earlier state as this caller may see it; only operators see its events, as with GET /events. Throws
+   * `plugin_disabled` without a history, and what the history throws.
    */
   at (moment: string, caller: Caller): Promise<unknown>
   /** The state for plugins. */
   readonly reader: StateReader
-  /** Tells the other nodes about this one after each change and now and then; returns what ends that. */
+  /** Publishes this node's state after each change and periodically; returns a function that stops it. */
   publish (): () => void
 }
 

@@ -5,12 +5,11 @@ import type { LinkFact, NodeReport } from '../api/services.js'
 import type { Vitals } from '../machine/vitals.js'
 
 /**
- * A plugin's view of a `/state` key; `base` is what the kernel would have shown under it. A frozen value
- * never changes, at any depth: it is not looked at again for those who follow.
+ * A plugin's view of a `/state` key; `base`: the kernel's value. A frozen value never changes, at any depth.
  */
 export type StateView = (caller: Caller, base: unknown) => unknown
 
-/** What is known of one node; null where nothing is. */
+/** Facts about one node; null for unknown ones. */
 export interface NodeFacts extends NodeReport {
   /** Wall time of its last sign of life, ms. */
   readonly seenAt: number | null
@@ -37,7 +36,7 @@ export interface StateInput {
 export function baseState (input: StateInput): Record<string, unknown> {
   const { session } = input
   const localNodeId = input.nodes[0]!.view.nodeId
-  // The same order wherever one asks.
+  // The same order on every node.
   const nodes = [...input.nodes].sort((a, b) => a.view.nodeId < b.view.nodeId ? -1 : 1)
   const live = nodes.filter(({ view }) => view.live)
   const identities = each(nodes, ({ identity }) => identity)
@@ -84,7 +83,7 @@ function each<T> (nodes: readonly NodeFacts[], of: (node: NodeFacts) => T | null
   }))
 }
 
-/** The edges of links that were told once: a large cluster has many, and the state is put together often. */
+/** The edges built from each list of links: a large cluster has many, and the state is built often. */
 const made = new WeakMap<readonly LinkFact[], Record<string, object[]>>()
 
 function edges (links: readonly LinkFact[]): Record<string, object[]> {
@@ -123,8 +122,8 @@ export interface Hidden {
 }
 
 /**
- * The value without what is hidden; the value itself where there is nothing of it. What is frozen never
- * changes, so what became of it is kept in `known`, and is the same object the next time.
+ * Returns the value without hidden fields; the same value if it has none. `known` caches the results of
+ * frozen values, so that each keeps its identity.
  */
 export function redact (value: unknown, hidden: Hidden, known = new WeakMap<object, unknown>()): unknown {
   if (typeof value !== 'object' || value === null) return value

@@ -19,24 +19,24 @@ const MESSAGE_AWARENESS = 1
 const ALIVE = Uint8Array.of(MESSAGE_AWARENESS, 1, 0)
 /** A y-websocket client gives up a connection that says nothing for 30 s. */
 const ALIVE_MS = 10_000
-/** A reader that leaves so many pings unanswered is gone. */
+/** A reader with this many unanswered pings is cut off. */
 const MOST_PINGS = 3
 /** Readings are written this often, the times of links more rarely where there are many. */
 const READINGS_MS = 2000
 /** The times of links are so much of what a reader gets in a second, bytes. */
 const TIMES_PER_SECOND = 64 * 1024
-/** Longest pause after a change was written, ms: changes that come meanwhile are written together. */
+/** Longest pause after a write, ms: changes during it are written together. */
 const MOST_PAUSE_MS = 40
 /** The pause is so many times what the writing took, so that it never takes a node's whole time. */
 const PAUSE = 4
-/** Messages of one reader: it asks once, and then tells every 15 s that it lives. */
+/** Messages of one reader: one question, then a sign of life every 15 s. */
 const MESSAGES = { perSecond: 20, burst: 100 }
-/** How long a reader has to answer that its connection closes. */
+/** Grace period for a reader to answer the close, ms. */
 const CLOSE_MS = 1000
 
 /** A reader may leave so much unread, bytes. */
 const MOST_BUFFERED = 4 * 1024 * 1024
-/** What the largest sensible client message (its state vector) stays below, bytes. */
+/** Upper bound of a client message (its state vector), bytes. */
 const MOST_INCOMING = 64 * 1024
 
 /** Close codes: the reader reads too slowly or asks too often; it speaks nonsense. */
@@ -57,7 +57,7 @@ export const stateSyncRoute = {
 } as const satisfies RouteDecl
 
 export interface StateSyncOptions {
-  /** What a caller sees of the cluster now. */
+  /** The cluster as this caller may see it. */
   state: (caller: Caller) => Record<string, unknown>
   /** Resolves when this machine has been read, so that `state` has its readings. */
   read: () => Promise<unknown>
@@ -92,9 +92,9 @@ export function createStateSync (options: StateSyncOptions): StateSync {
 /** `asked`: it has been sent what there was, and gets what changes. */
 interface Reader { budget: Budget, pings: number, asked: boolean }
 
-/** What was written last under a key. */
+/** The last write under a key. */
 interface Written {
-  /** The value it was made of. */
+  /** The value that was encoded. */
   source: unknown
   text: string
   /** Of a part of the topology: the text without what is measured anew all the time. */
@@ -242,7 +242,7 @@ class Replica {
       }
       const written = group.get(member)
       if (written !== undefined) written.round = this.#round
-      // What is frozen is the same as before if it is the same object.
+      // A frozen value is unchanged if it is the same object.
       if (written?.source === val && Object.isFrozen(val)) continue
       if (written !== undefined && !due && readings.has(of)) continue
       const links = of === 'topology' ? textOfLinks(val) : null

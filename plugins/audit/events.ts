@@ -13,22 +13,20 @@ export interface RetellParts {
   readonly emit: (kind: 'AuditRecorded', record: AuditRecord) => void
 }
 
-/** When the event log has most likely caught up, ms after the start. */
 const AFTER_MS = 10_000
-/** Records that are told again at most. */
+/** Most records to emit again. */
 const MOST = 100
 const CALLER: Caller = { id: 'audit', mode: 'direct', authorities: new Set(['operator']) }
 
 interface Page { events?: { event: { AuditRecorded?: AuditRecord } }[] }
 
 /**
- * After a crash the newest records of the chain may be in no event: once, after the start, those that follow
- * the newest one in the event log are told again. One that is there twice has the same `seq` and `hash`.
- * Returns what calls it off.
+ * After a crash the newest records may lack events: once after the start, emits those after the newest one in
+ * the event log. Duplicates have the same `seq` and `hash`. Returns a function that cancels it.
  */
 export function retell (parts: RetellParts): () => void {
   const over = new AbortController()
-  // What is recorded from now on is told anyway.
+  // Later records emit their events anyway.
   const until = parts.chain.head?.seq ?? 0
   const cancel = until === 0 ? () => {} : parts.clock.after(AFTER_MS, () => {
     tellAgain(parts, until, over.signal).catch((error: unknown) => {

@@ -11,10 +11,10 @@ import { Refusals } from './refusals.js'
 import type { Audit, Clock, Cluster, NodeView } from '../../kernel/index.js'
 import type { Verified } from './peers/gather.js'
 
-/** How often a chain that grew is told to the other nodes, ms. */
+/** Interval of announcing a chain that grew, ms. */
 const TELL_MS = 2000
 
-/** Who changed what, in a chain of records on every node. */
+/** Records every change in a hash chain on each node. */
 export default definePlugin(manifest, async (ctx) => {
   const { deps: { cluster, own }, clock, node, log } = ctx
   const folder = join(node.home, 'audit')
@@ -73,7 +73,7 @@ export default definePlugin(manifest, async (ctx) => {
   }
 })
 
-/** What the kernel tells of each change. */
+/** Records the kernel's changes. */
 function auditOf (chain: Chain, clock: Clock): Audit {
   const refusals = new Refusals()
   return {
@@ -98,7 +98,7 @@ function auditOf (chain: Chain, clock: Clock): Audit {
       const unrecorded = refusals.admit(who, clock.mono())
       if (unrecorded === null) return
       const more = unrecorded === 0 ? {} : { unrecorded }
-      // Nothing was changed, so nobody waits for it, and none is missed if the disk is full.
+      // A refusal changes no state, so it is not awaited, and may be lost on a full disk.
       chain.append({ who, how, what, detail: { ...detail, refused: { status, reason }, ...more } })
         .catch(() => {})
     }

@@ -4,7 +4,6 @@ import type { Manifest } from '../../kernel/index.js'
 
 const text = { type: 'string' } as const
 
-/** Everything the plugin declares. */
 export const manifest = {
   name: 'audit',
   version: '1.0.0',

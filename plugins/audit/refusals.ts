@@ -4,14 +4,10 @@ const HOUR_MS = 3_600_000
 /** Callers that are counted at once; each holds a token or a grant of this cluster. */
 const CALLERS = 1000
 
-/** Keeps refused requests from filling the chain. */
 export class Refusals {
   readonly #seen = new Map<string, { recorded: number[], left: number }>()
 
-  /**
-   * Whether one more is to be recorded at `nowMs` (monotonic): the number of those that were not since the
-   * last one that was; null when it is too much.
-   */
+  /** Unrecorded refusals before this one at `nowMs` (monotonic); null: this one is not recorded either. */
   admit (who: string, nowMs: number): number | null {
     const known = this.#seen.get(who) ?? { recorded: [], left: 0 }
     if (!this.#seen.has(who) && this.#seen.size >= CALLERS) this.#seen.delete(this.#seen.keys().next().value!)

@@ -41,7 +41,6 @@ const verified = {
   }
 } as const
 
-/** HTTP routes of this plugin; the handlers are in `index.ts`. */
 export const routes = {
   list: {
     method: 'GET', url: '/v1/audit', authority: 'operator', members: true,

@@ -4,7 +4,6 @@ import type { CapabilityDecl, ErrorDecl, RouteDecl } from '../../kernel/index.js
 const name = { type: 'string', minLength: 1 } as const
 const positive = { type: 'number', exclusiveMinimum: 0 } as const
 
-/** Media types by `response_format`. */
 export const MEDIA_TYPES: Readonly<Record<string, string>> = {
   mp3: 'audio/mpeg', opus: 'audio/ogg; codecs=opus', aac: 'audio/aac', flac: 'audio/flac', wav: 'audio/wav',
   pcm: 'audio/pcm'
@@ -13,7 +12,6 @@ export const MEDIA_TYPES: Readonly<Record<string, string>> = {
 /** Longest text that is spoken, in characters: about two hours of speech. */
 const TEXT_LENGTH = 100_000
 
-/** Request fields of `tts` 1.0.0. */
 export const inputSchema = {
   $schema: 'https://json-schema.org/draft/2020-12/schema',
   type: 'object',
@@ -37,7 +35,7 @@ export const inputSchema = {
   }
 } as const
 
-/** What each streamed chunk says beside its bytes. */
+/** Fields of each streamed chunk beside its bytes. */
 export const outputChunkSchema = {
   $schema: 'https://json-schema.org/draft/2020-12/schema',
   type: 'object',
@@ -52,7 +50,6 @@ export const outputChunkSchema = {
   }
 } as const
 
-/** The capability as it is listed. A change of any descriptor field changes its revision. */
 export const tts = {
   id: 'tts',
   version: '1.0.0',
@@ -76,7 +73,6 @@ const MiB = 1024 * 1024
 
 const BY_CARD = 'by models whose card says so: `support` in GET /models/{id}/card'
 
-/** OpenAI's fields and those of the `tts` capability; unknown ones are ignored, as its clients expect. */
 export const speechBody = {
   type: 'object',
   required: ['model', 'input'],
@@ -140,7 +136,6 @@ export const routes = {
   }
 } as const satisfies Record<string, RouteDecl>
 
-/** `plugins.capabilities-tts` in svc.yaml. */
 export const config = {
   type: 'object',
   additionalProperties: false,
@@ -160,7 +155,6 @@ export const config = {
   }
 } as const
 
-/** Reasons of refusals and failures. */
 export const errors = {
   text_unspeakable: {
     status: 400, retryable: false, message: 'The text has nothing this voice can speak.',

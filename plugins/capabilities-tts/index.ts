@@ -5,7 +5,6 @@ import { config, errors, routes, tts } from './declarations.js'
 import { modelFor, type Aliases } from './openai-names.js'
 import { speak, speechHandler } from './speech.js'
 
-/** Text to speech: the capability, the OpenAI routes, the engine and the voice that ships with svc. */
 export default definePlugin({
   name: 'capabilities-tts',
   version: '1.0.0',

@@ -1,7 +1,6 @@
 /** Languages of Kokoro's voices, by the first letter of a voice's id. */
 export interface KokoroLanguage {
   code: string
-  /** What espeak calls it; undefined where nothing here turns its writing into Kokoro's symbols. */
   espeak?: string
 }
 
@@ -18,7 +17,7 @@ export const KOKORO_LANGUAGES: Readonly<Record<string, KokoroLanguage>> = {
   z: { code: 'zh' }
 }
 
-/** The language that the id of a Kokoro voice stands for (`af_heart`: American English). */
+/** The language in the id of a Kokoro voice (`af_heart`: American English). */
 export function kokoroLanguage (voice: string): KokoroLanguage | undefined {
   const letter = /^([a-z])[fm]_/.exec(voice)?.[1] ?? ''
   return Object.hasOwn(KOKORO_LANGUAGES, letter) ? KOKORO_LANGUAGES[letter] : undefined
@@ -34,5 +33,4 @@ export const isEnglish = (code: string): boolean => /^en(-|$)/.test(languageCode
 export const PHONEMIZER = 'piper-phonemize'
 export const PHONEMIZER_COMMAND = `npm install ${PHONEMIZER}`
 
-/** Ways of a Piper voice to symbols that are served: espeak's phonemes, and characters as they are. */
 export const PHONEME_TYPES: readonly string[] = ['espeak', 'text']

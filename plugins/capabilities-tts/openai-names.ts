@@ -4,13 +4,12 @@ import type { ModelCard } from '../../kernel/index.js'
 /** OpenAI's speech models, with their dated releases. */
 const MODELS = /^(tts-1(-hd)?(-1106)?|gpt-4o-mini-tts(-\d{4}-\d{2}-\d{2})?)$/
 
-/** OpenAI's voices. */
 const VOICES: ReadonlySet<string> = new Set([
   'alloy', 'ash', 'ballad', 'coral', 'echo', 'fable', 'nova', 'onyx', 'sage', 'shimmer', 'verse', 'marin',
   'cedar'
 ])
 
-/** What the settings say: names for models and for voices, and whether OpenAI's stand for what is placed. */
+/** Settings: names of models and voices, and whether OpenAI's names map to placed voices. */
 export interface Aliases {
   models: Readonly<Record<string, string>>
   voices: Readonly<Record<string, string>>
@@ -20,7 +19,7 @@ export interface Aliases {
 /** A model that is known in the cluster, and whether a ready runner serves it. */
 export interface Speaker { card: ModelCard, ready: boolean }
 
-/** The name an alias stands for, or the name itself. */
+/** The target of an alias, or the name itself. */
 export function renamed (aliases: Readonly<Record<string, string>>, name: string): string {
   return Object.hasOwn(aliases, name) ? aliases[name]! : name
 }
@@ -40,8 +39,8 @@ export function modelFor (name: string, aliases: Aliases, speakers: readonly Spe
 }
 
 /**
- * The voice that a name means in a model: its alias, a voice of that name, for a name of OpenAI's that of
- * the same name in another scheme (`af_alloy`), or undefined: the model's own choice. Other names stay.
+ * The voice of a name in a model: its alias, that voice, or OpenAI's name in another scheme (`af_alloy`);
+ * undefined: the model's default. Other names stay.
  */
 export function voiceFor (name: string, aliases: Aliases, card: ModelCard | undefined): string | undefined {
   const asked = renamed(aliases.voices, name)

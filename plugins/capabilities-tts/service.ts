@@ -1,16 +1,14 @@
 import { isEnglish, PHONEMIZER_COMMAND } from './languages.js'
 
 export { Mp3Time } from './engine/mp3-frames.js'
-export {
-  isEnglish, kokoroLanguage, languageCode, PHONEME_TYPES, PHONEMIZER, PHONEMIZER_COMMAND
-} from './languages.js'
+export { isEnglish, kokoroLanguage, languageCode, PHONEME_TYPES } from './languages.js'
 export {
   archiveVoices, ARCHIVE_TAIL, isArchive, PACK_ARCHIVE, PACK_FILE, STYLE_ROW
 } from './style-packs.js'
 export { standIns } from './text/symbols.js'
 export { SYMBOLS, vocabularyOf } from './vocabulary.js'
 
-/** What a person needs beside the model so that it speaks all that its card lists; undefined: nothing. */
+/** Additional software for all languages of the card; undefined: none. */
 export function phonemizerHint (
   card: { engine?: string, family?: string, languages?: string[] }
 ): string | undefined {
@@ -69,7 +67,6 @@ const TABLES: Record<string, Record<string, string>> = {
   }
 }
 
-/** The table of a family; empty for one this engine does not have. */
 export function supportOf (family: string): Record<string, string> {
   return { ...TABLES[family] }
 }

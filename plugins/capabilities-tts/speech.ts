@@ -8,17 +8,15 @@ import { modelFor, voiceFor } from './openai-names.js'
 import type { speechBody } from './declarations.js'
 import type { Aliases, Speaker } from './openai-names.js'
 
-/** What the engine says about each chunk. */
+/** The engine's fields of each chunk. */
 type SpokenChunk = {
   model: string, format: 'mp3', chunk_index: number, sample_rate: number, is_partial: boolean
 }
 
-/** Media type of an encoding the engine writes; undefined when it writes no such thing. */
 function mediaTypeOf (encoding: string): string | undefined {
   return Object.hasOwn(MEDIA_TYPES, encoding) ? MEDIA_TYPES[encoding] : undefined
 }
 
-/** Speaks a text on whichever runner of the voice has the least to do. */
 export async function * speak (
   runners: Runners, payload: Record<string, unknown> & { model: string }, call: CapabilityCall
 ): AsyncGenerator<CapabilityChunk<SpokenChunk>> {
@@ -57,7 +55,6 @@ const SAME = [
   'temperature', 'top_p', 'top_k', 'repetition_penalty', 'max_tokens', 'seed'
 ] as const
 
-/** OpenAI's body as a task of the engine. */
 export function toTask (
   body: SpeechBody, aliases: Aliases, speakers: readonly Speaker[]
 ): Record<string, unknown> & { model: string } {
@@ -96,7 +93,7 @@ export function speechEvent (frame: ServedFrame): string | null {
   }
 }
 
-/** The voice that a model speaks with where none is asked for. */
+/** The default voice of a model. */
 function ownVoice (model: string, speakers: readonly Speaker[]): string {
   const card = speakers.find((speaker) => speaker.card.modelId === model)?.card
   return String(card?.defaults?.['voice'] ?? card?.voices[0]?.id ?? 'default')
@@ -104,7 +101,6 @@ function ownVoice (model: string, speakers: readonly Speaker[]): string {
 
 type SpeechHandler = (request: RouteRequest<{ body: typeof speechBody }>) => Promise<void>
 
-/** Handler of POST /v1/audio/speech. */
 export function speechHandler (parts: SpeechParts): SpeechHandler {
   return async (request) => {
     const { body } = request

@@ -1,13 +1,12 @@
 /**
- * Kokoro's style packs: float32 rows of 256 values, one row for each length of a phoneme string. They come
- * as a file for each voice (`voices/af_heart.bin`, bare values), or all in one archive of NumPy
- * (`voices-v1.0.bin`: a ZIP of `.npy` files, named after the voices).
+ * Kokoro's style packs: float32 rows of 256 values, one for each length of a phoneme string; a file per voice
+ * (`voices/af_heart.bin`, bare values), or a NumPy archive (`voices-v1.0.bin`: a ZIP of `.npy` files named
+ * after the voices).
  */
 import { inflateRawSync } from 'node:zlib'
 
 /** Values of a style row: 128 for the decoder, 128 for the prosody. */
 export const STYLE_WIDTH = 256
-/** Bytes of a style row. */
 export const STYLE_ROW = STYLE_WIDTH * 4
 
 /** Ends of the paths of both kinds. */
@@ -30,10 +29,7 @@ const LOCAL_ENTRY = 0x04034b50
 export const isArchive = (head: Uint8Array): boolean =>
   head.length >= 4 && Buffer.from(head.buffer, head.byteOffset, 4).readUInt32LE(0) === LOCAL_ENTRY
 
-/**
- * The voices of an archive, from its last bytes (`tail` begins at `from` of the file).
- * @throws RangeError saying what is wrong with it
- */
+/** The voices of an archive, from its last bytes (`tail` begins at `from` of the file). @throws RangeError */
 export function archiveVoices (tail: Uint8Array, from: number): PackEntry[] {
   const bytes = Buffer.from(tail.buffer, tail.byteOffset, tail.length)
   const end = bytes.lastIndexOf(Buffer.from([0x50, 0x4b, 5, 6]))

@@ -1,9 +1,4 @@
-/** Kokoro's symbols and their numbers. */
-
-/**
- * The vocabulary of Kokoro-82M v1.0, in the order of its numbers: exports without config.json or
- * tokenizer.json leave it to the program. Numbers that stand for nothing are left out.
- */
+/** Kokoro-82M v1.0's vocabulary by number, for exports without JSON files. Unused numbers are absent. */
 const V1: ReadonlyArray<readonly [number, string]> = [
   [1, ';:,.!?'], [9, '—…"()“” \u0303ʣʥʦʨᵝ\uAB67AI'], [31, 'O'], [33, 'Q'], [35, 'ST'], [39, 'W'],
   [41, 'Yᵊabcdef'], [50, 'hijklmnopqrstuvwxyzɑɐɒæ'], [75, 'βɔɕç'], [80, 'ɖðʤə'], [85, 'ɚɛɜ'], [90, 'ɟ'],
@@ -12,10 +7,8 @@ const V1: ReadonlyArray<readonly [number, string]> = [
   [169, '↓'], [171, '→↗↘'], [177, 'ᵻ']
 ]
 
-/** Its highest number, and one more: rows of the graph's table of symbols. */
 export const SYMBOLS = 178
 
-/** Symbol to number, of Kokoro-82M v1.0. */
 export const kokoroVocabulary = (): Map<string, number> => new Map(
   V1.flatMap(([first, symbols]) => [...symbols].map((symbol, i): [string, number] => [symbol, first + i])))
 
@@ -23,10 +16,7 @@ const isVocabulary = (value: unknown): value is Record<string, number> =>
   typeof value === 'object' && value !== null && !Array.isArray(value) && Object.keys(value).length > 0 &&
   Object.values(value).every((id) => Number.isInteger(id) && (id as number) >= 0)
 
-/**
- * The vocabulary in a config.json (`vocab`) or a tokenizer.json (`model.vocab`) of Kokoro; undefined where
- * the file has none.
- */
+/** The vocabulary in Kokoro's config.json (`vocab`) or tokenizer.json (`model.vocab`), or undefined. */
 export function vocabularyOf (json: unknown): Map<string, number> | undefined {
   const { vocab, model } = (json ?? {}) as { vocab?: unknown, model?: { vocab?: unknown } | null }
   const found = [vocab, model?.vocab].find(isVocabulary)

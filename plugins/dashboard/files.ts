@@ -7,7 +7,6 @@ const TYPES: Readonly<Record<string, string>> = {
   html: 'text/html; charset=utf-8', js: 'text/javascript; charset=utf-8', css: 'text/css; charset=utf-8'
 }
 
-/** One file of the page as it is sent. */
 export interface PageFile {
   readonly type: string
   readonly etag: string

@@ -4,9 +4,8 @@ import { moduleOf, panelDocument, panelsOf } from './panels.js'
 import type { PageFile } from './files.js'
 
 /**
- * What a browser lets the page do. Scripts and styles are the node's own files; nothing is inline and nothing
- * is evaluated. It may connect to other addresses: to another node when this one dies, and to the origin that
- * a person types into the discovery form.
+ * The page's policy: scripts and styles are the node's files, without inline code or eval. It may connect to
+ * other addresses: another node after a failure, and the origin typed into the discovery form.
  */
 const POLICY = [
   "default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self' data: blob:",
@@ -44,7 +43,6 @@ const panelsReply = {
   }
 } as const
 
-/** The web page at `/` of a node. */
 export default definePlugin({
   name: 'dashboard',
   version: '1.0.0',

@@ -1,4 +1,4 @@
-// Panels that other plugins bring: a script each, in a document of its own that a frame shows.
+// Panels of other plugins: a script in its own framed document.
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import type { Manifest } from '../../kernel/index.js'
@@ -27,9 +27,8 @@ export function moduleOf (manifests: readonly Manifest[], plugin: string, name: 
 }
 
 /**
- * The document of a panel and the policy it is sent with. The script is inside of it: a frame without an
- * origin of its own could not fetch one. It reaches nothing but the page around it, by messages.
- * Throws what reading the file throws.
+ * The document and policy of a panel. The script is inline, since a frame without an origin cannot fetch it;
+ * it reaches only the page, by messages. Throws file errors.
  */
 export function panelDocument (module: URL): { html: string, policy: string } {
   // Ends no script element early; in a string, a template or a pattern it means the same.

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { newToken, wellFormed } from '../../kernel/index.js'
 import type { Clock } from '../../kernel/index.js'
 
-/** How long a bearer is good, s. */
+/** Life of a bearer, s. */
 export const BEARER_SECONDS = 600
 /** Of one device at this node; a further one ends the oldest. */
 const MOST_BEARERS = 16
@@ -11,7 +11,6 @@ interface Held { readonly deviceId: string, readonly relayed: boolean, readonly 
 
 const hashOf = (token: string): string => createHash('sha256').update(token).digest('base64')
 
-/** Short bearers of devices: good at this node only, in memory only, and only as their hashes. */
 export class Bearers {
   readonly #clock: Clock
   /** By hash, the oldest first. Its 256 secret bits make looking it up by hash safe. */
@@ -37,7 +36,6 @@ export class Bearers {
     return held.relayed && !relayed ? undefined : held.deviceId
   }
 
-  /** Drops those that have ended. */
   forget (): void {
     const now = this.#clock.mono()
     for (const [hash, { endsMs }] of this.#held) if (endsMs <= now) this.#held.delete(hash)

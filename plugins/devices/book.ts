@@ -7,21 +7,20 @@ import type { Entry, Revocation } from './grants.js'
 interface Stored { entries: Entry[] }
 
 const FORMAT = 1
-/** A bad entry is told at most so often. */
+/** Most reports of bad entries. */
 const TOLD_MAX = 20
 
 export interface BookOptions {
   home: string
   clock: Clock
   log: Logger
-  /** What is wrong with an entry's shape, or null. */
+  /** The fault of an entry's shape, or null. */
   problem: (entry: unknown) => string | null
 }
 
 /**
- * What this node knows of devices, in its home: a node that starts anew or is cut off knows it too, and a
- * revocation outlives the session in which it was made. It only grows, until grants have ended; put together
- * with what others know in any order it comes out the same.
+ * This node's knowledge of devices, in its home, for restarts and a node that is cut off; a revocation
+ * outlives its session. Grows until grants have ended; merges in any order give the same book.
  */
 export class DeviceBook {
   readonly #options: BookOptions
@@ -35,8 +34,7 @@ export class DeviceBook {
   constructor (options: BookOptions) {
     this.#options = options
     this.#path = join(options.home, 'state', 'devices.json')
-    const stored = readVersioned<Partial<Stored>>(this.#path, FORMAT)
-    const { entries = [] } = stored ?? {}
+    const { entries = [] } = readVersioned<Partial<Stored>>(this.#path, FORMAT) ?? {}
     if (!Array.isArray(entries)) {
       throw new HomeError(`${this.#path} holds no list of devices; restore it from a backup or remove it`)
     }
@@ -52,8 +50,8 @@ export class DeviceBook {
   entries (): Entry[] { return [...this.#entries.values()] }
 
   /**
-   * Takes over what somebody else knows; what makes no sense is left out. A revocation counts from then on,
-   * whether or not the disk takes it; returns whether anything was new. The entries are not to be changed.
+   * Merges entries of others, without invalid ones. A revocation counts at once, even if the disk refuses.
+   * Returns whether any was new. The entries must stay unchanged.
    */
   merge (entries: Iterable<Entry>): boolean {
     let changed = false
@@ -62,7 +60,6 @@ export class DeviceBook {
     return changed
   }
 
-  /** Forgets what has ended for every clock; the ids of those devices. */
   collect (): string[] {
     const now = this.#options.clock.now()
     const over = [...this.#entries].filter(([, entry]) => isOver(entry, now)).map(([id]) => id)
@@ -98,11 +95,10 @@ export class DeviceBook {
     this.#options.log.warn({ deviceId, problem }, 'a grant of a device makes no sense and is left out')
   }
 
-  /** A full disk must not keep a revocation from counting; nodeHealth tells of the disk. */
+  /** Revocations count even on a full disk, which nodeHealth reports. */
   #trySave (): void {
     try {
-      const stored: Stored = { entries: this.entries() }
-      writeVersioned(this.#path, FORMAT, stored)
+      writeVersioned(this.#path, FORMAT, { entries: this.entries() })
     } catch (err) {
       this.#options.log.error({ err }, 'the list of devices could not be written')
     }

@@ -6,12 +6,12 @@ type Refuse = (
   reason: 'device_ended' | 'too_many_devices', message?: string, details?: Record<string, unknown>
 ) => SvcError
 
-/** What the master decides about devices: it alone writes their section. Synchronous, without I/O. */
+/** The master's commands on devices: only it writes their section. Synchronous, without I/O. */
 export function deviceCommands (
   { section, clock, error }: { section: Section<Entry>, clock: Clock, error: Refuse }
 ) {
   const now = (): number => clock.now()
-  /** What lies in the document never changes. */
+  /** Entries in the document never change. */
   const sizes = new WeakMap<Entry, number>()
   const sizeOf = (entry: Entry): number => {
     const size = sizes.get(entry) ?? Buffer.byteLength(JSON.stringify(entry))
@@ -28,7 +28,7 @@ export function deviceCommands (
   const collect = (): void => {
     for (const { key, value } of [...section.entries()]) if (isOver(value, now())) section.remove(key)
   }
-  // What is known already may change: a revocation is smaller than the grant that it ends.
+  // A known device may change: a revocation is smaller than its grant.
   const hasRoom = (entry: Entry): boolean =>
     section.get(idOf(entry)) !== undefined || taken() + sizeOf(entry) <= MOST_BYTES
   return {
@@ -56,7 +56,7 @@ export function deviceCommands (
       put({ grant: null, revoked })
       return {}
     },
-    /** What a node knows and the document does not: of a session that gave way, say. */
+    /** Entries that the document lacks, e.g. of a session that gave way. */
     keepDevices: ({ entries }: { entries: readonly unknown[] }): Record<string, unknown> => {
       collect()
       for (const entry of entries as readonly Entry[]) {
@@ -71,7 +71,7 @@ export function deviceCommands (
 /** Entries that fit into one command. */
 const AT_ONCE = 50
 
-/** What one node has to tell the others: the entries that the document lacks, or knows less of. Pure. */
+/** The entries that the document lacks or knows less of. Pure. */
 export function untold (own: readonly Entry[], inDocument: (id: string) => Entry | undefined): Entry[][] {
   const missing = own.filter((entry) => {
     const known = inDocument(idOf(entry))

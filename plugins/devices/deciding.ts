@@ -11,7 +11,7 @@ const USUAL_DAYS = 90
 const USUAL_OFFLINE_SECONDS = 86_400
 const USUAL = ['read', 'invoke'] as const
 
-/** What an operator says about a device; what is left out is as usual. */
+/** An operator's choices for a device; absent ones are the usual. */
 export type Choice = Partial<{
   name: string, authorities: readonly string[], viaRelay: readonly string[], expires: string,
   maxOfflineSeconds: number
@@ -20,7 +20,6 @@ export type Choice = Partial<{
 export interface DecidingParts {
   book: DeviceBook
   pairing: Pairing
-  /** Takes over what the document says. */
   hear: () => void
   /** The nodes of the cluster as a device has to know them. */
   nodes: () => Promise<KnownNode[]>
@@ -31,7 +30,7 @@ const text = (raw: Uint8Array): string => Buffer.from(raw).toString('base64url')
 const issue = (path: string, message: string): SvcError =>
   kernelError('invalid_request', `${path} ${message}`, { param: path, issues: [{ path, message }] })
 
-/** What an operator decides about devices. */
+/** An operator's decisions about devices. */
 export class Deciding {
   readonly #ctx: DevicesContext
   readonly #parts: DecidingParts
@@ -132,10 +131,7 @@ export class Deciding {
     return this.#ctx.deps.declarations.manifests.some((m) => Object.hasOwn(m.authorities ?? {}, authority))
   }
 
-  /**
-   * Who really decides: with a token that a device has made, that device, so that what it lets in ends with
-   * it; and when the token ends.
-   */
+  /** The device behind a token, so that its admissions end with it; and the token's end. */
   #origin ({ id }: Caller): { id: string, ends: string | null } {
     const tokens = new Map(this.#ctx.deps.tokens.list().map((one) => [one.id, one]))
     const own = tokens.get(id)
@@ -144,7 +140,7 @@ export class Deciding {
     return { id: isDeviceId(maker) ? maker : id, ends: own?.expires ?? null }
   }
 
-  /** When a grant ends: what a device or a token gives ends no later than that one. */
+  /** A grant ends no later than the device or token that gives it. */
   #end (asked: string | undefined, caller: Caller): string {
     const now = this.#ctx.clock.now()
     const origin = this.#origin(caller)

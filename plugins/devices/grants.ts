@@ -3,7 +3,7 @@ import {
 } from '../../kernel/index.js'
 import type { Grant } from '../../kernel/index.js'
 
-/** A revoked device: all that is kept of it, until its grant would have ended anyway. Times are ISO-8601. */
+/** All that remains of a revoked device, until its grant would have ended. Times are ISO-8601. */
 export interface Revocation {
   readonly deviceId: string
   readonly name: string
@@ -12,16 +12,16 @@ export interface Revocation {
   readonly expires: string
 }
 
-/** What is known of a device: its grant, or that it was revoked, which wins for good. */
+/** A device's grant or its revocation, which always wins. */
 export interface Entry { readonly grant: Grant | null, readonly revoked: Revocation | null }
 
-/** A grant ends at most so long after it was made, ms. */
+/** Longest life of a grant, ms. */
 export const LONGEST_MS = 400 * 86_400_000
-/** What has ended is kept so long all the same, since clocks differ, ms. */
+/** Ended entries stay for this time, since clocks differ, ms. */
 const KEPT_MS = 2 * 86_400_000
 /**
- * What the section may take, as JSON, of the 256 KiB of the control document that all plugins share: about
- * 300 devices. Were it full, nothing could be placed any more either.
+ * Most bytes of the section as JSON, about 300 devices, of the 256 KiB of the control document that all
+ * plugins share; a full document would block placements.
  */
 export const MOST_BYTES = 192 * 1024
 
@@ -71,8 +71,8 @@ export const isDeviceId = (id: string): boolean => DEVICE_ID.test(id)
 const bytes = (base64url: string): Buffer => Buffer.from(base64url, 'base64url')
 
 /**
- * Whether a grant is what it says: its id is that of its key, and the node it names has signed it. Whether
- * that node belongs to the cluster is asked whenever the grant is used, since it may be removed.
+ * Whether a grant matches its id and key and was signed by its node. That node's membership is checked with
+ * each use, since it may be removed.
  */
 export function isGenuine (grant: Grant): boolean {
   const [own, node] = [bytes(grant.key), bytes(grant.nodeKey)]
@@ -92,7 +92,7 @@ export function joined (a: Entry | undefined, b: Entry): Entry {
 
 export const idOf = ({ grant, revoked }: Entry): string => grant?.deviceId ?? revoked?.deviceId ?? ''
 
-/** When an entry says nothing any more, whatever clock is asked. */
+/** Whether an entry has ended by any clock. */
 export function isOver ({ grant, revoked }: Entry, nowMs: number): boolean {
   return Date.parse(grant?.expires ?? revoked?.expires ?? '') + KEPT_MS <= nowMs
 }

@@ -17,7 +17,6 @@ export interface Parts {
   notes: DeviceNotes
   pairing: Pairing
   standing: DeviceStanding
-  /** Takes over what the document says. */
   hear: () => void
 }
 
@@ -25,7 +24,6 @@ type Request<K extends keyof typeof routes> = RouteRequest<(typeof routes)[K]>
 const bytes = (base64url: string): Buffer => Buffer.from(base64url, 'base64url')
 const text = (raw: Uint8Array): string => Buffer.from(raw).toString('base64url')
 
-/** A device as it is shown. */
 export interface DeviceView {
   readonly deviceId: string
   readonly name: string
@@ -110,7 +108,7 @@ export function createHandlers (ctx: DevicesContext, parts: Parts) {
 const halfOf = ({ agreementKey, ephemeral, key, nonce }: NodeHalf): Record<keyof NodeHalf, string> =>
   ({ key: text(key), agreementKey: text(agreementKey), ephemeral: text(ephemeral), nonce: text(nonce) })
 
-/** Who is not at the node's own door is not let in through that of a device which was. */
+/** A caller through a relay must not let others in. */
 function refuseRelayed (ctx: DevicesContext, { mode }: Caller): void {
   if (mode !== 'relay') return
   throw ctx.error('pairing_failed', 'A device is paired where it reaches the node itself, not over a relay.')
@@ -134,7 +132,7 @@ type Identities = Record<string, { nodeInstallId: string, apiUrl: string | null 
 /** The nodes of the cluster as a device has to know them. */
 async function knownNodes ({ deps: { cluster, identity, state } }: DevicesContext): Promise<KnownNode[]> {
   const fingerprints = identity.fingerprints()
-  // What a node says of itself: a link may have opened before the node knew its own address.
+  // The node's own report: a link may have opened before the node knew its address.
   const { nodeIdentities } = await state.read() as { nodeIdentities: Identities }
   const urls = new Map(Object.values(nodeIdentities).map((one) => [one?.nodeInstallId, one?.apiUrl]))
   return cluster.nodes().flatMap(({ installId, name, apiUrl }) => {

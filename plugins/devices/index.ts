@@ -13,9 +13,7 @@ import { createSync } from './sync.js'
 import type { Entry } from './grants.js'
 import type { Section } from '../../kernel/index.js'
 
-/** How often what has ended is forgotten, ms. */
 const COLLECT_MS = 3_600_000
-/** How long what was noted may wait for the disk, ms. */
 const WRITE_MS = 5000
 
 export default definePlugin(manifest, (ctx) => {

@@ -139,5 +139,5 @@ export const manifest = {
   }
 } as const satisfies Manifest
 
-/** What the kernel gives to the plugin. */
+/** The plugin's context. */
 export type DevicesContext = Context<typeof manifest>

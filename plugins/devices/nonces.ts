@@ -11,8 +11,8 @@ const BUCKET_MS = 10_000
 type Buckets = Map<number, Set<string>>
 
 /**
- * The time by which signatures are judged: the wall clock, which it follows forwards. When that is set back
- * this goes on at half its speed until both agree, since a time that came again would let replays in.
+ * Time for signatures: follows the wall clock forwards. After it was set back this runs at half its speed
+ * until both agree, since repeated times would let replays in.
  */
 export function windowTime (clock: Pick<Clock, 'now' | 'mono'>): () => number {
   let last = { ms: clock.now(), mono: clock.mono() }
@@ -24,8 +24,8 @@ export function windowTime (clock: Pick<Clock, 'now' | 'mono'>): () => number {
 }
 
 /**
- * Which nonces were seen while their time is within the window. Never one less: a device that sends more than
- * fit is refused. A nonce is kept under the time it was signed with, so a replay is looked for in one place.
+ * Nonces within the window, never one less: a device that sends more than fit is refused. Stored by signed
+ * time, so that a replay check searches one place.
  */
 export class Nonces {
   readonly #byDevice = new Map<string, Buckets>()

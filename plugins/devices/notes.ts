@@ -10,9 +10,8 @@ const FORMAT = 1
 export interface NotesOptions { home: string, clock: Pick<Clock, 'now'>, log: Logger }
 
 /**
- * What this node notes as it goes on: the day on which each device last used it, and when it last heard its
- * cluster. Nobody waits for the disk: all that came together is written in one go, beside everything else,
- * and what a sudden end loses is a note of the last seconds.
+ * The last day of use of each device, and the last contact with the cluster. Writes are batched in the
+ * background; a crash loses the notes of the last seconds.
  */
 export class DeviceNotes {
   readonly #options: NotesOptions
@@ -52,7 +51,6 @@ export class DeviceNotes {
 
   forget (deviceId: string): void { if (this.#used.delete(deviceId)) this.#dirty = true }
 
-  /** Writes what was noted since the last time; called from time to time, and at the end. Never rejects. */
   async write (): Promise<void> {
     this.#writing = this.#writing.then(async () => { await this.#save() })
     await this.#writing

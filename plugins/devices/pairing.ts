@@ -12,11 +12,10 @@ export const TRIES = 5
 export const TRIES_IN_ALL = 25
 /** A device that has begun and says nothing more gives way after this, ms. */
 const SILENT_MS = 10_000
-/** How long a device may ask how its attempt ended, ms. */
 const ANSWER_MS = 60_000
 export const NONCE_BYTES = 16
 
-/** What the operator has in mind for the device, unless the confirmation says otherwise. */
+/** The operator's choices for the device, unless the confirmation changes them. */
 export interface Wish {
   readonly name: string | null
   readonly authorities: readonly string[]
@@ -58,7 +57,7 @@ interface Window {
   readonly begun: Map<string, number>
 }
 
-/** What the operator sees of a window. */
+/** The window for the operator. */
 export interface WindowView {
   readonly open: boolean
   readonly ends: string | null
@@ -80,9 +79,9 @@ export interface PairingOptions {
 }
 
 /**
- * The node's side of pairing: one window, in it one device at a time from each network. A device commits
- * itself before it sees anything of the node, so whoever sits between has one guess in a million at the
- * digits with each try. Nothing of it is kept: with the process the window is gone.
+ * The node's side of pairing: one window, with one device at a time from each network. A device commits
+ * before it sees data of the node, so a man in the middle has one guess in a million at the digits per try.
+ * In memory only.
  */
 export class Pairing {
   readonly #options: PairingOptions
@@ -108,7 +107,7 @@ export class Pairing {
     return this.view()
   }
 
-  /** Closes the window and refuses who waits in it; a confirmation under way comes to its end before. */
+  /** Closes the window and refuses waiting devices; a confirmation in progress ends first. */
   close (): void {
     if (this.#isConfirming()) {
       this.#window!.endsMs = this.#options.clock.mono()
@@ -165,8 +164,8 @@ export class Pairing {
   }
 
   /**
-   * Step 3 and 4: the device shows what it had committed itself to, and that the key is its own. Returns the
-   * node's signature over what was said. Throws `pairing_closed` and `pairing_failed`.
+   * Steps 3 and 4: the device reveals its commitment and proves its key. Returns the node's signature over
+   * the transcript. Throws `pairing_closed` and `pairing_failed`.
    */
   reveal (id: string, device: DeviceHalf, proof: Buffer): Uint8Array {
     const attempt = this.#at(id, 'begun')
@@ -187,8 +186,7 @@ export class Pairing {
 
   /**
    * Step 5: the operator has compared. Resolves after the device has agreed too. Throws `pairing_closed`,
-   * `pairing_busy` for a second device, and `pairing_failed` for other digits and for a device that refuses;
-   * `wish` is that of the window.
+   * `pairing_busy` for a second device, `pairing_failed` for other digits or a refusal.
    */
   async confirm (
     id: string, digits: string
@@ -221,7 +219,7 @@ export class Pairing {
     this.close()
   }
 
-  /** The cluster did not take the grant: the operator may confirm once more. */
+  /** The cluster refused the grant: the operator may retry. */
   again (id: string): void {
     const attempt = this.#open.get(id)
     if (attempt?.stage === 'confirming') attempt.stage = 'compare'
@@ -235,10 +233,7 @@ export class Pairing {
     return attempt.device!.name
   }
 
-  /**
-   * How an attempt goes, for its device, which asks once it has said yes. Throws `pairing_closed` for an
-   * unknown one.
-   */
+  /** The state of an attempt for its device, after its yes. Throws `pairing_closed` for an unknown one. */
   outcome (id: string): { state: 'waiting' | 'paired' | 'refused', answer: Attempt['answer'] | null } {
     this.#current()
     const attempt = this.#open.get(id) ?? this.#ended.get(id)
@@ -254,7 +249,7 @@ export class Pairing {
   /** The window while it is open; what has run out is closed. */
   #current (): Window | undefined {
     const { clock } = this.#options
-    // A confirmation under way may take the cluster longer than the window.
+    // A confirmation in progress may take longer than the window.
     const window = this.#window
     const over = window !== undefined && !this.#isConfirming() &&
       (clock.mono() >= window.endsMs || (triesLeft(window) === 0 && this.#open.size === 0))

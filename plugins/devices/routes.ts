@@ -20,7 +20,7 @@ const textOrNull = { type: ['string', 'null'] } as const
 /** Path of the route at which a device signs for a bearer. */
 export const SESSION_PATH = '/v1/devices/session'
 
-/** What the operator chooses for a device. */
+/** The operator's choices for a device. */
 const choice = {
   name: { ...name, description: 'What the device is called; what it calls itself when absent.' },
   authorities: { ...authorities, description: 'What it may do: read and invoke when absent.' },
@@ -89,7 +89,6 @@ const ended = {
 } as const
 const nothing = { type: 'object', additionalProperties: false, properties: {} } as const
 
-/** HTTP routes of this plugin; the handlers are in `handlers.ts`. */
 export const routes = {
   list: {
     method: 'GET',

@@ -39,7 +39,6 @@ export interface SchemeOptions {
   ) => SvcError
 }
 
-/** Devices as callers: signed requests and short bearers. */
 export class DeviceScheme implements CallerScheme {
   readonly word = SIGNED
   readonly bearer = DEVICE_BEARER
@@ -73,7 +72,6 @@ export class DeviceScheme implements CallerScheme {
     return typeof found === 'string' ? undefined : found.by
   }
 
-  /** Forgets what can be forgotten; called from time to time. */
   tidy (): void {
     this.#nonces.forget(this.#time())
     const now = this.#options.clock.mono()
@@ -133,7 +131,7 @@ export class DeviceScheme implements CallerScheme {
     throw this.#options.error('device_ended', SAYS[found], { why: found })
   }
 
-  /** Says to a device that it knows which id and time it has, so that an honest one tries once more. */
+  /** Gives a known device the present id and time, so that an honest one retries. */
   #refused ({ nonce }: SignedCredential, why: string): SvcError {
     const { error, identity, nodeId } = this.#options
     const correction = { nodeId, timeMs: Math.round(this.#time()), nonce }

@@ -1,8 +1,7 @@
 import { defineService } from '../../kernel/index.js'
 
-/** The paired devices of the cluster, for plugins that meet them elsewhere than over HTTP. */
 export interface Devices {
-  /** The device that has an X25519 key, raw; undefined when none has whose grant counts here, now. */
+  /** The device with a raw X25519 key; undefined for one without a valid grant here. */
   deviceWith (agreementKey: Uint8Array): string | undefined
   /** Whether the grant of a device counts here, now. */
   stands (deviceId: string): boolean

@@ -6,7 +6,7 @@ import type { DeviceNotes } from './notes.js'
 /** Why a device does not count now. */
 export type Ended = 'unknown' | 'revoked' | 'expired' | 'node_removed' | 'unheard'
 
-/** How often a node looks whether it is in touch with its cluster, and how often it notes that, ms. */
+/** Intervals of checks for contact with the cluster, and of their notes, ms. */
 export const LOOK_MS = 10_000
 const NOTE_MS = 600_000
 /** A device may have been let in by another one, and so on: so far is followed. */
@@ -21,7 +21,6 @@ export interface StandingOptions {
   hears: () => boolean
 }
 
-/** Which devices count at this node, now. */
 export class DeviceStanding {
   readonly #options: StandingOptions
   /** Monotonic; what was before this start is in the notes, in wall time. */
@@ -34,7 +33,6 @@ export class DeviceStanding {
     this.#startedMs = options.clock.mono()
   }
 
-  /** Called from time to time, and when the session changes. */
   look (): void {
     const { clock, hears, notes } = this.#options
     if (!hears()) return
@@ -44,12 +42,12 @@ export class DeviceStanding {
     notes.noteTouch()
   }
 
-  /** How long this node has heard nothing of its cluster, ms: over restarts too. */
+  /** Time without contact to the cluster, ms, across restarts. */
   get apartMs (): number {
     const { clock, notes } = this.#options
     if (this.#heardMs !== undefined) return clock.mono() - this.#heardMs
     const before = notes.inTouchMs
-    // Where nothing was noted the home is new, and its time begins with this start.
+    // A new home has no notes: its time begins with this start.
     return before === null ? clock.mono() - this.#startedMs : Math.max(0, clock.now() - before)
   }
 
@@ -72,7 +70,7 @@ export class DeviceStanding {
     const authorities = identity.vouched(Buffer.from(grant.nodeKey, 'base64url'), grant.authorities)
     if (authorities === undefined) return 'node_removed'
     if (this.apartMs > grant.maxOfflineSeconds * 1000) return 'unheard'
-    // What a device has let in ends with it, and with what is known of it.
+    // A device's admissions end with it, and with its entry.
     const byDevice = isDeviceId(grant.by)
     const ends = byDevice && (makers >= MOST_MAKERS || typeof this.of(grant.by, makers + 1) === 'string')
     if (ends) return 'revoked'

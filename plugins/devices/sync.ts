@@ -14,11 +14,9 @@ export interface SyncOptions {
   keep: (entries: readonly Entry[]) => Promise<void>
 }
 
-/** Between a node's own book and the cluster's document: what either knows, the other is to know. */
+/** Synchronises a node's book with the cluster's document. */
 export interface Sync {
-  /** Takes over what the document says. */
   hear: () => void
-  /** Tells the master what the document lacks, in the background. */
   tell: () => void
   /** The master has what is over taken out of the document. */
   collect: (isMaster: boolean) => void
@@ -36,7 +34,7 @@ export function createSync ({ section, book, clock, log, masterKnown, keep }: Sy
     try {
       for (const part of parts) await keep(part)
     } catch (err) {
-      // Without a master it is told again: with the next session, and every ten seconds.
+      // Without a master it is retried: with the next session, and every ten seconds.
       log.debug({ err }, 'what this node knows of devices could not be told to the cluster yet')
     } finally {
       telling = false

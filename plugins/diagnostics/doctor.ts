@@ -13,7 +13,6 @@ interface Runner {
   secondsSinceForward: number | null
 }
 
-/** One node in the answer of GET /v1/diagnostics/cluster. */
 export interface DiagnosedNode {
   name: string
   nodeId: string
@@ -23,37 +22,36 @@ export interface DiagnosedNode {
   diagnostics: Insides | null
 }
 
-/** The parts of a node's diagnostics that are looked at. */
+/** The diagnostics that doctor reads. */
 export interface Insides {
   resources: { eventLoopDelayMs?: { p99: number }, heapUsedBytes?: number, heapLimitBytes?: number }
   supervisorRunners: Runner[]
   warnings: string[]
-  /** An older node does not tell them. */
+  /** Older nodes lack them. */
   warningCodes?: string[]
 }
 
-/** The answer of GET /v1/diagnostics/cluster. */
 export interface Diagnosis { localNodeId: string, nodes: DiagnosedNode[] }
 
 /** A runner that was started again this often dies again and again. */
 const RESTARTS_MANY = 3
 /** A heap fuller than this may run over. */
 const HEAP_FULL = 0.85
-/** Warnings of a node that are told here with a command that fits, or are over. */
+/** Warnings of a node with a better command here, and past ones. */
 const TOLD = new Set([
   'loop_was_late', 'runner_failed', 'runner_restarts', 'runner_silent', 'log_shipping_back'
 ])
 
-/** What was once, and is no fault any more: a runner's chunk that came after its request had ended. */
+/** Past faults: a runner's chunk that came after its request had ended. */
 const DONE = new Set(['chunks_dropped'])
-/** What mends a warning of a node, where that is known. */
+/** Remedies of known warnings. */
 const REMEDIES: Readonly<Record<string, string | undefined>> = {
   log_shipping_failed: 'Start what listens at that address, or name another with ' +
     '`svc config set logging.ingest_url URL` and restart the node.',
   event_log_counting: 'Make room on that disk: `svc purge` removes staged copies that are not in use.'
 }
 
-/** What the nodes report of their insides, and of each other's clocks. */
+/** The nodes' reports about their processes and each other's clocks. */
 export default {
   async run ({ look }) {
     const diagnosis = await look<Diagnosis>('/v1/diagnostics/cluster')
@@ -63,7 +61,7 @@ export default {
   }
 } satisfies Checker
 
-/** How far each node's clock is ahead, as the nodes found it over their links. */
+/** Lead of each node's clock, measured over links. */
 export function clocksOf ({ nodes, localNodeId }: Diagnosis): ClockReading[] {
   return nodes.flatMap(({ name, nodeId, clockAheadMs }) => {
     const ahead = nodeId === localNodeId ? 0 : clockAheadMs
@@ -71,7 +69,7 @@ export function clocksOf ({ nodes, localNodeId }: Diagnosis): ClockReading[] {
   })
 }
 
-/** What the nodes report of their insides: runners, event loop, heap, and their own warnings. */
+/** The nodes' reports: runners, event loop, heap, and their warnings. */
 export function checkDiagnosis ({ nodes }: Diagnosis): Check[] {
   const found = nodes.flatMap(checkNodeInside)
   const answered = nodes.filter(({ diagnostics }) => diagnostics !== null).length
@@ -81,7 +79,7 @@ export function checkDiagnosis ({ nodes }: Diagnosis): Check[] {
 function checkNodeInside ({ name, live, error, diagnostics }: DiagnosedNode): Check[] {
   const node = plain(name)
   if (diagnostics === null) {
-    // A node that is away has a check of its own.
+    // An absent node has another check.
     return live && error !== null
       ? [warn(`inside ${node}`, plain(error.message), 'Run `svc doctor` on that machine.',
           { code: 'node_silent', about: [node] })]

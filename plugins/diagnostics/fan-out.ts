@@ -3,12 +3,11 @@ import type {
   Caller, Clock, ClockOffset, Cluster, MemberAnswer, NodeView, SvcError
 } from '../../kernel/index.js'
 
-/** How long one node may take for its whole answer, ms. */
+/** Longest time of one node for its whole answer, ms. */
 export const PEER_MS = 3000
 /** Longest answer of a node that is read, bytes. */
 export const PEER_BYTES = 8 * 1024 ** 2
 
-/** Why there is nothing of a node. */
 export interface PeerFault {
   reason: 'no_sign_of_life' | MemberFault['reason']
   message: string
@@ -29,22 +28,21 @@ export interface FanOutParts {
   clock: Clock
 }
 
-/** What every node is asked, in whose name, and until when anybody cares. */
+/** The question for every node, its caller, and the signal that ends it. */
 export interface Question<T> {
   path: string
   caller: Caller
   signal: AbortSignal
   /** This node's own answer. */
   own: () => T | Promise<T>
-  /** The answer in what a node sent; null for anything else. */
   read: (sent: unknown) => T | null
   /** The node's own time in its answer, ISO-8601. */
   timeOf: (value: T) => string
 }
 
 /**
- * Asks all nodes at once; the order is that of `cluster.nodes()`. One that is silent, refuses or talks
- * nonsense is named with what was wrong, and holds nobody up for longer than its deadline.
+ * Asks all nodes at once, in the order of `cluster.nodes()`. Names nodes that are silent, refuse or answer
+ * wrongly, each within its deadline.
  */
 export async function askAll<T> (
   parts: FanOutParts, { path, caller, signal, own, read, timeOf }: Question<T>

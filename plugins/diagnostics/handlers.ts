@@ -8,7 +8,6 @@ import type { NodeDiagnostics } from './report.js'
 import { mergeTimeline, openTasks, ownMoments, readMoments, shownClock } from './timeline.js'
 import type { NodeMoments, OwnEvents, Timeline } from './timeline.js'
 
-/** What the handlers work with. */
 export interface HandlerParts {
   ctx: Context<typeof manifest>
   metrics: Metrics
@@ -23,7 +22,7 @@ type Asker = Pick<RouteRequest, 'caller' | 'signal'>
 
 /** Lines of a timeline when nobody says how many. */
 const TIMELINE_ENTRIES = 1000
-/** How long a runner may take to let go of its tasks when nobody says, seconds. */
+/** Default time for a runner to release its tasks, seconds. */
 const GRACE_SECONDS = 5
 
 const nowOf = ({ ctx }: HandlerParts): string => new Date(ctx.clock.now()).toISOString()
@@ -58,7 +57,7 @@ function readDiagnostics (sent: unknown): NodeDiagnostics | null {
   return isReport && typeof generatedAt === 'string' ? sent as NodeDiagnostics : null
 }
 
-/** What happened at this node. */
+/** The timeline of this node. */
 export function nodeMoments (parts: HandlerParts): NodeMoments {
   const { node, deps: { runners } } = parts.ctx
   return {
@@ -67,7 +66,7 @@ export function nodeMoments (parts: HandlerParts): NodeMoments {
   }
 }
 
-/** What happened at all nodes in one order. Throws `invalid_request` for a `since` that is no time. */
+/** The timeline of all nodes. Throws `invalid_request` for an invalid `since`. */
 export async function clusterTimeline (
   parts: HandlerParts, { caller, signal }: Asker, { since, limit }: { since?: string, limit?: string } = {}
 ): Promise<Timeline> {

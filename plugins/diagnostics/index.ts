@@ -13,7 +13,6 @@ import { rememberEvents } from './timeline.js'
 
 type DiagnosticsContext = Context<typeof manifest>
 
-/** What goes on inside this node and the others, as reports, metrics and a bundle for bug reports. */
 export default definePlugin(manifest, async (ctx) => {
   const loop = monitorLoop()
   ctx.effect('event loop monitor', loop.stop)

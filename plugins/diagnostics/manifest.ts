@@ -10,7 +10,6 @@ import { ModelsService } from '../staging/service.js'
 import { TracingService } from '../tracing/service.js'
 import { routes } from './routes.js'
 
-/** Everything the plugin declares. */
 export const manifest = {
   name: 'diagnostics',
   version: '1.0.0',

@@ -8,7 +8,6 @@ import type { RunnerReport } from '../runners/service.js'
 import { warningsOf } from './warnings.js'
 import type { Stores } from './warnings.js'
 
-/** What the report is made of. */
 export interface DiagnosticsInput {
   node: NodeInfo
   session: Session
@@ -21,7 +20,7 @@ export interface DiagnosticsInput {
   process: ProcessFacts
   loopDelayMs: { p50: number, p99: number, max: number }
   tracingEnabled: boolean
-  /** How what is kept on disk or shipped is doing; null where nothing is. */
+  /** State of the event log, the traces and log shipping; null for those that are off. */
   stores: Stores
 }
 
@@ -33,7 +32,6 @@ export interface ProcessReport {
   rssBytes: number | null
 }
 
-/** The answer of GET /v1/diagnostics/node. */
 export interface NodeDiagnostics {
   generatedAt: string
   runtime: Record<string, unknown>
@@ -45,11 +43,10 @@ export interface NodeDiagnostics {
   dials: readonly DialReport[]
   plugins: PluginReport[]
   warnings: string[]
-  /** What each of the warnings is called. */
+  /** Codes of the warnings. */
   warningCodes: string[]
 }
 
-/** Puts the report together; never a prompt, a text or a secret. Pure. */
 export function nodeDiagnostics (input: DiagnosticsInput): NodeDiagnostics {
   const { inspection, runners, process: { pid, memory } } = input
   const warnings = [
@@ -113,9 +110,8 @@ Record<string, unknown> {
   }
 }
 
-/** What carries requests and their answers through this node, now and so far. Bytes. */
+/** Load of the data plane, now and so far. Bytes. */
 export interface DataPlane {
-  /** Open now; all of these are 0 on an idle node. */
   openStreams: number
   openCommands: number
   callsRunning: number
@@ -131,7 +127,6 @@ export interface DataPlane {
   framesOut: number
   bytesIn: number
   bytesOut: number
-  /** Each link to another node. */
   links: readonly LinkReport[]
 }
 
@@ -166,7 +161,7 @@ export function dataPlane ({ inspection, runners, queues }: DataPlaneInput): Dat
   }
 }
 
-/** What the node's own process says of itself. Sizes in bytes, times in seconds. */
+/** Facts about the node's process. Sizes in bytes, times in seconds. */
 export interface ProcessFacts {
   pid: number
   uptimeSeconds: number
@@ -174,7 +169,7 @@ export interface ProcessFacts {
   heapLimitBytes: number
   hostname: string
   nodeVersion: string
-  /** What keeps the event loop at work, by kind: sockets, servers, timers... */
+  /** Open handles of the event loop by kind: sockets, servers, timers... */
   handles: Record<string, number>
   /** Open file descriptors; null where the system does not list them. */
   openFiles: number | null
@@ -194,7 +189,7 @@ export function processFacts (): ProcessFacts {
   }
 }
 
-/** How often each name is in the list. */
+/** Counts each name of the list. */
 export function countByName (names: readonly string[]): Record<string, number> {
   const counts: Record<string, number> = {}
   for (const name of names) counts[name] = (counts[name] ?? 0) + 1

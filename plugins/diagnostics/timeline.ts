@@ -3,12 +3,10 @@ import type { EventLogView } from '../event-log/service.js'
 import type { RunnerReport } from '../runners/service.js'
 import type { PeerAnswer, PeerFault } from './fan-out.js'
 
-/** Something that happened at a node; `at` is ISO-8601 by that node's clock. */
 export type Moment =
   | { type: 'event', at: string, kind: string, payload: Record<string, unknown> }
   | { type: 'runner', at: string, runnerId: string, modelId: string, what: string }
 
-/** The answer of GET /v1/diagnostics/node/timeline. */
 export interface NodeMoments {
   nodeId: string
   /** ISO-8601, by the node's clock. */
@@ -17,10 +15,9 @@ export interface NodeMoments {
   moments: Moment[]
 }
 
-/** Events of this node that are remembered. */
 const EVENTS_MAX = 1000
 
-/** The control events that this node itself told since its start, the newest of them. */
+/** This node's newest control events since its start. */
 export interface OwnEvents {
   list (): Moment[]
   stop (): void
@@ -44,7 +41,7 @@ export function ownMoments (events: readonly Moment[], runners: readonly RunnerR
 
 const isText = (value: unknown): value is string => typeof value === 'string'
 
-/** What another node says happened there; null when it is nothing of the kind. */
+/** Another node's timeline; null for invalid data. */
 export function readMoments (sent: unknown): NodeMoments | null {
   if (typeof sent !== 'object' || sent === null) return null
   const { nodeId, generatedAt, moments } = sent as Partial<NodeMoments>
@@ -60,7 +57,7 @@ function isMoment (value: unknown): value is Moment {
   return type === 'runner' && [runnerId, modelId, what].every(isText)
 }
 
-/** A request that is still being served; nothing of what it asks is known here. */
+/** An open request, without its contents. */
 export interface OpenTask {
   type: 'task'
   at: string
@@ -74,10 +71,7 @@ export interface OpenTask {
 /** A line of the timeline: `at` by the clock of the node that answers, ISO-8601. */
 export type TimelineEntry = { nodeId: string | null, node: string | null } & (Moment | OpenTask)
 
-/**
- * How far a node's clock is ahead of that of the node that answers. Its times are put right by that much,
- * unless that is within the uncertainty.
- */
+/** Lead of a node's clock over ours; corrects its times unless it is within the uncertainty. */
 interface ShownClock { clockAheadMs: number | null, clockUncertaintyMs: number | null }
 
 export interface TimelineNode extends ShownClock {
@@ -86,21 +80,19 @@ export interface TimelineNode extends ShownClock {
   error: PeerFault | null
 }
 
-/** The answer of GET /v1/diagnostics/cluster/timeline. */
 export interface Timeline {
   generatedAt: string
   localNodeId: string
   nodes: TimelineNode[]
-  /** In their order, the newest at the end. */
   entries: TimelineEntry[]
-  /** Older ones were left out. */
+  /** Older entries exist. */
   more: boolean
 }
 
 export interface TimelineInput {
   generatedAt: string
   answers: readonly PeerAnswer<NodeMoments>[]
-  /** What the event log has: of it, what nodes do not tell themselves (any more). */
+  /** Entries of the event log, for events that nodes do not report (any more). */
   logged: ReturnType<EventLogView['newest']>
   tasks: readonly (OpenTask & { nodeId: string | null })[]
   /** Only from this time on, ms since 1970. */
@@ -108,14 +100,14 @@ export interface TimelineInput {
   limit: number
 }
 
-/** An offset that may as well be none puts nothing right; ms. */
+/** An uncertain offset corrects no times; ms. */
 const certainAhead = (clock: ClockOffset | null): number =>
   clock !== null && Math.abs(clock.offsetMs) > clock.uncertaintyMs ? clock.offsetMs : 0
 
-/** Another node may tell any time, and any offset takes it out of the range of dates. */
+/** Another node may send any time, and an offset may move it out of the range of dates. */
 const isDate = (ms: number): boolean => !Number.isNaN(new Date(ms).getTime())
 
-/** A node's clock as answers show it, whole milliseconds; null where nothing is known of it. */
+/** A node's clock as shown, whole milliseconds; null when unknown. */
 export const shownClock = (clock: ClockOffset | null): ShownClock => ({
   clockAheadMs: clock === null ? null : Math.round(clock.offsetMs),
   clockUncertaintyMs: clock === null ? null : Math.ceil(clock.uncertaintyMs)
@@ -124,10 +116,7 @@ export const shownClock = (clock: ClockOffset | null): ShownClock => ({
 /** A line with its time, ms since 1970, and the node where it happened. */
 interface Line { ms: number, nodeId: string | null, entry: Moment | Omit<OpenTask, 'nodeId'> }
 
-/**
- * Events of nodes that did not answer, and of starts that are over: a node has another id since. By clocks of
- * which nothing is known.
- */
+/** Events of absent nodes and of earlier starts, whose node ids differ; by unknown clocks. */
 function leftBehind ({ answers, logged }: Pick<TimelineInput, 'answers' | 'logged'>): Line[] {
   const tellers = new Set(answers.flatMap(({ node, value }) => value === null ? [] : [node.nodeId]))
   return logged.filter(({ origin }) => !tellers.has(origin)).flatMap(({ at, origin, event }) =>
@@ -136,10 +125,7 @@ function leftBehind ({ answers, logged }: Pick<TimelineInput, 'answers' | 'logge
     })))
 }
 
-/**
- * One list of what happened at all nodes, each time by the clock of the node that answers, as far as that is
- * known. Pure.
- */
+/** Merges the nodes' events, with times by the clock of the answering node as far as known. Pure. */
 export function mergeTimeline (input: TimelineInput): Timeline {
   const { generatedAt, answers, tasks, sinceMs, limit } = input
   const names = new Map(answers.map(({ node }) => [node.nodeId, node.name]))
@@ -149,7 +135,7 @@ export function mergeTimeline (input: TimelineInput): Timeline {
   const open = tasks.map(({ nodeId, ...entry }): Line => ({ ms: Date.parse(entry.at), nodeId, entry }))
   const all = [...leftBehind(input), ...moments, ...open]
     .filter(({ ms }) => isDate(ms) && (sinceMs === null || ms >= sinceMs))
-    // Stable: what one node tells of one millisecond stays in its order.
+    // Stable: events of one node in a millisecond keep their order.
     .sort((a, b) => a.ms - b.ms)
   return {
     generatedAt,
@@ -167,7 +153,6 @@ export function mergeTimeline (input: TimelineInput): Timeline {
 
 interface Assignments { nodeToRunner?: Record<string, string> }
 
-/** The part of GET /state that open tasks are read from. */
 interface TaskState {
   tasks?: Record<string, { Inference?: Record<string, string> }>
   instances?: Record<string, Record<string, { shardAssignments?: Assignments }>>

@@ -3,7 +3,7 @@ import type { EventLogView } from '../event-log/service.js'
 import type { Shipping } from '../logs/service.js'
 import type { RunnerReport } from '../runners/service.js'
 
-/** How what is kept or sent away is doing; null where nothing keeps or sends it. */
+/** State of the event log, the traces and log shipping; null for those that are off. */
 export interface Stores {
   eventLog: Pick<ReturnType<EventLogView['status']>, 'mode' | 'counted' | 'dropped'> | null
   shipping: Pick<Shipping, 'dropped' | 'failures' | 'problem'> | null
@@ -16,7 +16,6 @@ export interface WarningsInput {
   stores: Stores
 }
 
-/** What an operator should look at. */
 export interface Warning {
   code: string
   /** One sentence with the next step. */
@@ -28,18 +27,16 @@ export const LATE_MS = 250
 /** A runner with work inside that gave nothing for this long may hang, seconds. */
 const SILENT_SECONDS = 30
 
-/** What tells whether a runner hangs. */
 type Working = Pick<RunnerReport, 'inProgressTasks' | 'secondsInStatus' | 'secondsSinceForward'>
 
 /** For how long a runner with work inside gave nothing, seconds; null where that is not for long. */
 export function silenceOf (runner: Working): number | null {
   const { inProgressTasks, secondsInStatus, secondsSinceForward } = runner
-  // What it gave before it got this work says nothing: it is in its status since then.
+  // Output before the present work does not count: the status changed with it.
   const silent = Math.min(secondsSinceForward ?? Infinity, secondsInStatus)
   return inProgressTasks.length > 0 && silent > SILENT_SECONDS ? Math.round(silent) : null
 }
 
-/** What an operator should look at. Pure. */
 export function warningsOf ({ runners, loopDelayMs, stores }: WarningsInput): Warning[] {
   const late = loopDelayMs.p99 > LATE_MS
     ? [{

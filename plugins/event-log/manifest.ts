@@ -21,7 +21,6 @@ const events = {
     { nodeId: text, file: text, from: idx, errorMessage: text })
 } as const satisfies Record<string, EventDecl>
 
-/** Health codes of the event log. */
 const conflicts = {
   event_log_unavailable: {
     severity: 'warn',
@@ -36,7 +35,6 @@ const conflicts = {
   }
 } as const satisfies Record<string, ConflictDecl>
 
-/** Everything the plugin declares. */
 export const manifest = {
   name: 'event-log',
   version: '1.0.0',

@@ -11,7 +11,6 @@ const entry = {
   }
 } as const
 
-/** HTTP routes of this plugin; the handlers are in `index.ts`. */
 export const routes = {
   list: {
     method: 'GET', url: '/events', authority: 'operator', stream: true,

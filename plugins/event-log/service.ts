@@ -2,7 +2,7 @@ import { defineService } from '../../kernel/index.js'
 import type { ShownEvent } from './reading/page.js'
 import type { StoreStatus } from './store/types.js'
 
-/** What other plugins may ask the event log. */
+/** The event log for other plugins. */
 export interface EventLogView {
   /** State of the store: mode, events counted or dropped, gaps, bytes on disk. */
   status (): StoreStatus
@@ -12,7 +12,6 @@ export interface EventLogView {
   readonly firstIdx: number | null
   /** The newest events of the whole cluster, oldest first: at most so many, and only those in memory. */
   newest (limit: number): ShownEvent[]
-  /** Events of this node that are not in the log yet. */
   readonly waiting: number
 }
 export const EventLogService = defineService<EventLogView>('event-log.log')

@@ -24,8 +24,8 @@ export function wordOf (node: NodeRef, error: unknown): NodeWord {
 }
 
 /**
- * What another node writes to its log, as it is written. Throws an Error when the node goes away, is silent
- * for too long or talks nonsense; ends when it ends the stream.
+ * The steps of another node's log. Throws an Error when the node leaves, is silent for too long or sends
+ * invalid data; ends with its stream.
  */
 export async function * remoteSteps (
   parts: AskParts, node: NodeView, path: string, asker: Asker
@@ -43,7 +43,7 @@ export async function * remoteSteps (
     for await (const event of serverEvents(bytes, EVENT_CHARS)) {
       heardAt = parts.clock.mono()
       yield stepOf(event, refOf(node))
-      // While the reader was busy nobody listened.
+      // The reader was busy, so silence until now proves no fault.
       heardAt = parts.clock.mono()
     }
   } catch (error) {

@@ -21,9 +21,9 @@ export interface ClusterFollow extends ClusterParts {
 }
 
 /**
- * Writes the logs of the nodes as one stream of server-sent events until the reader goes or this node stops.
- * A node that goes away is named by an event `node`, asked again until it is back, and goes on where it was;
- * a node that joins is heard from then on. What comes together is put in order of time.
+ * Writes the nodes' logs as one event stream until reader or node stop. Reports an absent node by an event
+ * `node`, retries it and continues at its position; includes nodes that join. Sorts lines that arrive
+ * together by time.
  */
 export async function followCluster (stream: StreamWriter, parts: ClusterFollow): Promise<void> {
   const { query, clock } = parts

@@ -17,13 +17,12 @@ export interface ClusterParts {
 
 /** A page, and where each node that answered goes on. */
 export interface Gathered extends ClusterPage {
-  /** By install id: behind which line, as `since` of GET /v1/logs takes it. */
   positions: Map<string, string>
 }
 
 /**
- * What the nodes have of what is wanted: the newest lines of all together. A node that refuses, is late or
- * talks nonsense is named, and holds up nobody for longer than its deadline. Never throws.
+ * The newest wanted lines of all nodes. Names nodes that refuse, are late or send invalid data, each within
+ * its deadline. Never throws.
  */
 export async function gather (
   parts: ClusterParts, nodes: readonly NodeView[], query: Query, asker: Asker

@@ -8,8 +8,8 @@ import { localSteps } from './steps.js'
 export interface FollowParts { ring: LogRing, self: NodeRef, clock: Clock }
 
 /**
- * Writes this node's log as server-sent events until the reader goes or the node stops. A slow reader waits
- * in its own write; what the ring drops meanwhile is told as a gap.
+ * Writes this node's log as server-sent events until reader or node stop. A slow reader waits in its write;
+ * lines that the ring drops become a gap.
  */
 export async function follow (
   stream: StreamWriter, { ring, self, clock }: FollowParts, query: Query, signal: AbortSignal
@@ -32,5 +32,4 @@ export async function follow (
 export const lineFrame = (line: ShownLine): string =>
   `id: ${line.nodeId}:${line.seq}\ndata: ${JSON.stringify(line)}\n\n`
 
-/** Lines that the reader was too slow for. */
 export const gapFrame = (gap: Gap): string => `event: gap\ndata: ${JSON.stringify(gap)}\n\n`

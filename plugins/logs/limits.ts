@@ -1,4 +1,4 @@
-/** Lines of a page when none are asked for, and most of one. */
+/** Default and most lines of a page. */
 export const LIMIT = 200
 export const LIMIT_MOST = 1000
 /** Lines that are written to a follower at once. */
@@ -6,17 +6,17 @@ export const BATCH_LINES = 100
 /** A stream without news gets a comment this often, ms; a node that is silent for longer is asked anew. */
 export const COMMENT_MS = 10_000
 export const SILENT_MS = 30_000
-/** How long a node may take for a page, ms, and most bytes of one. */
+/** Longest wait for a node's page, ms, and its most bytes. */
 export const PAGE_MS = 3000
 export const PAGE_BYTES = 32 * 1024 ** 2
-/** How long lines of other nodes are waited for before they are put in order, ms. */
+/** Wait for lines of other nodes before sorting, ms. */
 export const GATHER_MS = 200
 /** Lines that wait for a reader; beyond it nothing more is read from the nodes. */
 export const HELD_LINES = 2000
 /** Pauses between two attempts to follow a node, ms. */
 export const AGAIN_FIRST_MS = 1000
 export const AGAIN_LAST_MS = 10_000
-/** How often it is looked whether there are other nodes, ms. */
+/** Interval of checks for other nodes, ms. */
 export const LOOK_MS = 1000
 /** Longest server-sent event of another node, characters. */
 export const EVENT_CHARS = 1024 ** 2

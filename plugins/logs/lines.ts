@@ -9,7 +9,7 @@ export interface ShownLine extends LogLine, NodeRef {}
 
 /** The answer of GET /v1/logs. */
 export interface LogPage extends NodeRef {
-  /** Seq of the oldest line that is kept, and of the next one to come. */
+  /** Seq of the oldest line in memory, and of the next one. */
   firstSeq: number
   nextSeq: number
   /** Oldest first. */
@@ -19,17 +19,15 @@ export interface LogPage extends NodeRef {
 /** Whether a node answered: `error` says why it did not. */
 export interface NodeWord extends NodeRef { error: { reason: string, message: string } | null }
 
-/** The answer of GET /v1/logs/cluster. */
 export interface ClusterPage {
   nodes: NodeWord[]
-  /** In order of time. */
   lines: ShownLine[]
 }
 
 /** Lines that were dropped before they could be read. */
 export interface Gap extends NodeRef { lost: number }
 
-/** What this node has of what is wanted. */
+/** This node's part of the answer. */
 export function pageOf (ring: LogRing, self: NodeRef, want: LogWant): LogPage {
   const { nodeId, node } = self
   const lines = ring.lines(want).map((line): ShownLine => ({ nodeId, node, ...line }))
@@ -45,10 +43,7 @@ export function inOrder (lines: readonly ShownLine[]): ShownLine[] {
 
 const compare = (a: string, b: string): number => a < b ? -1 : a > b ? 1 : 0
 
-/**
- * A line that another node sent, as one of that node; null when it is none. Whose it is follows from whom
- * was asked.
- */
+/** A line of another node as one of `self`, whom we asked; null for an invalid one. */
 export function readLine (value: unknown, self: NodeRef): ShownLine | null {
   const line = value as Partial<LogLine> | null
   const fine = typeof line === 'object' && line !== null && Number.isSafeInteger(line.seq) &&

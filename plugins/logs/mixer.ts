@@ -4,10 +4,10 @@ import { HELD_LINES } from './limits.js'
 import { inOrder } from './lines.js'
 import type { Gap, NodeWord, ShownLine } from './lines.js'
 
-/** What is to be written next. */
+/** The next items to write. */
 export interface Mixed { words: NodeWord[], gaps: Gap[], lines: ShownLine[] }
 
-/** Holds what several nodes give until it is taken, in order of time and in bounded memory. */
+/** Buffers the output of several nodes in order of time, in bounded memory. */
 export class Mixer {
   #words: NodeWord[] = []
   #gaps: Gap[] = []
@@ -31,13 +31,12 @@ export class Mixer {
     }
   }
 
-  /** Resolves true when there is something to take, false when there was nothing for so long, ms. */
+  /** Resolves true once there are items, false after `ms` without any. */
   async filled (clock: Pick<Clock, 'after'>, ms: number, signal: AbortSignal): Promise<boolean> {
     if (this.#empty()) await untilCalled(on(this.#onFill), signal, { clock, ms })
     return !this.#empty()
   }
 
-  /** Everything there is. */
   take (): Mixed {
     const taken = { words: this.#words, gaps: this.#gaps, lines: inOrder(this.#lines) }
     this.#words = []
@@ -52,7 +51,6 @@ export class Mixer {
   #filled (): void { for (const fn of this.#onFill) fn() }
 }
 
-/** Listens for the next call of what is in the set. */
 const on = (set: Set<() => void>) => (fn: () => void): () => void => {
   set.add(fn)
   return () => { set.delete(fn) }

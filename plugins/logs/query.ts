@@ -2,7 +2,6 @@ import { kernelError } from '../../kernel/index.js'
 import type { LogLevel, LogWant, SvcError } from '../../kernel/index.js'
 import { LIMIT, LIMIT_MOST } from './limits.js'
 
-/** The query of the routes as it arrives. */
 export interface RawQuery {
   since?: string
   limit?: number
@@ -59,14 +58,13 @@ function readSince (since: string | undefined): Pick<Query, 'sinceMs' | 'positio
   throw badSince(since, 'a time such as 2026-01-31T08:00:00Z or a line as nodeId:seq')
 }
 
-/** The error for a `since` that is not what it must be. */
 export function badSince (since: string, expected: string): SvcError {
   const message = `since is "${since}": it must be ${expected}`
   return kernelError('invalid_request', `The request is not valid: ${message}.`,
     { param: 'since', issues: [{ path: 'since', message }] })
 }
 
-/** What the ring of a node is asked for. A position in an earlier start of it means: all since this one. */
+/** The query for a node's ring. A position in an earlier start means all lines of this start. */
 export function wantOf ({ want, sinceMs, position, limit }: Query, nodeId: string): LogWant {
   return {
     ...want, limit,

@@ -46,7 +46,6 @@ const word = {
   }
 } as const
 
-/** HTTP routes of this plugin. */
 export const routes = {
   here: {
     method: 'GET', url: '/v1/logs', members: true, authority: 'operator', stream: true,

@@ -8,7 +8,7 @@ import type { Shipping } from './service.js'
 /** Lines and bytes that wait for the receiver; beyond either the oldest are dropped. */
 const MAX_QUEUED_LINES = 10_000
 const MAX_QUEUED_BYTES = 4 * 1024 ** 2
-/** What goes into one request, before it is compressed. */
+/** Bounds of one request before compression. */
 const MAX_BATCH_LINES = 500
 const MAX_BATCH_BYTES = 512 * 1024
 /** A longer line is dropped: no receiver takes it. */
@@ -20,12 +20,12 @@ const MAX_RETRY_AFTER_MS = 300_000
 const SEND_TIMEOUT_MS = 10_000
 /** Lines that come close together share a request. */
 const LINGER_MS = 250
-/** How long closing may take. */
+/** Longest close, ms. */
 const CLOSE_MS = 2000
-/** Bytes of an answer that are read; it says nothing that matters. */
+/** Most bytes read of an answer, which does not matter. */
 const MAX_ANSWER = 16 * 1024
 
-/** What is told about shipping: one line when it fails and one when it goes again. */
+/** News about shipping: one line when it fails and one when it recovers. */
 export type ShipNews =
   | { readonly kind: 'failing', readonly problem: string }
   | { readonly kind: 'going', readonly failures: number, readonly dropped: number }
@@ -37,7 +37,6 @@ export interface ShipperOptions {
   /** Uniform in [0, 1). */
   random: () => number
   tell: (news: ShipNews) => void
-  /** Other bounds than those of this file. */
   limits?: Partial<ShipLimits>
 }
 
@@ -48,16 +47,15 @@ export interface ShipLimits {
   closeMs: number
 }
 
-/** What came back for a batch. */
+/** The receiver's answer to a batch. */
 export type Answer = { readonly status: number, readonly retryAfter?: string } | { readonly error: string }
 
 /**
- * What becomes of a batch: `plain` is sent again without compression, `smaller` in two, `later` after a
- * pause; `refused` is dropped.
+ * The fate of a batch: `plain` is resent without compression, `smaller` in two, `later` after a pause;
+ * `refused` is dropped.
  */
 export type Verdict = 'taken' | 'plain' | 'smaller' | 'refused' | 'later'
 
-/** Reads an answer. Pure. */
 export function judge (answer: Answer, sent: { lines: number, compressed: boolean }): Verdict {
   if ('error' in answer) return 'later'
   const { status } = answer
@@ -69,8 +67,8 @@ export function judge (answer: Answer, sent: { lines: number, compressed: boolea
 }
 
 /**
- * The pause before the next attempt, ms: doubled with each failure up to a minute, half of it by chance, and
- * at least what the receiver asked for (Retry-After: seconds or a date), up to five minutes. Pure.
+ * Pause before the next attempt, ms: doubles up to a minute, half of it random, and at least the receiver's
+ * Retry-After (seconds or a date), up to five minutes. Pure.
  */
 export function pauseMs (failures: number, chance: number, retryAfter?: string, nowMs = 0): number {
   const full = Math.min(LAST_RETRY_MS, FIRST_RETRY_MS * 2 ** Math.max(0, failures - 1))
@@ -86,10 +84,7 @@ function askedMs (retryAfter: string | undefined, nowMs: number): number {
 
 const compress = promisify(gzip)
 
-/**
- * Sends JSON lines by POST, compressed, without ever holding the node up; a failing receiver is retried with
- * growing pauses.
- */
+/** Ships JSON lines by compressed POST without delaying the node; retries with growing pauses. */
 export class LogShipper {
   readonly #options: ShipperOptions
   readonly #limits: ShipLimits
@@ -141,7 +136,7 @@ export class LogShipper {
     this.#running ??= this.#run()
   }
 
-  /** Tries once more to send what waits, for at most 2 s, then stops. */
+  /** Retries the waiting lines for at most 2 s, then stops. */
   close (): Promise<void> {
     this.#closing ??= this.#finish()
     return this.#closing
@@ -220,7 +215,7 @@ export class LogShipper {
     this.#problem = null
     this.#lastSentAt = new Date(clock.now()).toISOString()
     const dropped = this.#dropped - this.#toldDropped
-    // In a flood it is told once it is over, not with every batch.
+    // In a flood drops are reported at its end, not with every batch.
     if (failures > 0 || (dropped > 0 && this.#queue.length === 0)) {
       this.#toldDropped = this.#dropped
       tell({ kind: 'going', failures, dropped })
@@ -275,7 +270,6 @@ export class LogShipper {
   }
 }
 
-/** Says how shipping goes in the log. */
 export function tell (log: Logger, news: ShipNews): void {
   if (news.kind === 'failing') {
     log.warn({ problem: news.problem },

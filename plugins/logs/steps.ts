@@ -3,10 +3,9 @@ import type { Clock, LogRing, LogWant } from '../../kernel/index.js'
 import { BATCH_LINES, COMMENT_MS } from './limits.js'
 import type { NodeRef, ShownLine } from './lines.js'
 
-/** What came next in the log of a node; without lines: nothing for a while, but it is there. */
+/** The next lines of a node's log; without lines a keep-alive. */
 export interface Step {
   readonly lines: readonly ShownLine[]
-  /** Lines that were dropped before these could be read. */
   readonly lost: number
 }
 

@@ -5,7 +5,7 @@ import type { Caller } from '../../kernel/index.js'
 
 const isOperator = ({ authorities }: Caller): boolean => authorities.has('operator')
 
-/** Brings this node to the relay of its settings, and tells devices where the cluster's nodes are met. */
+/** Connects this node to its relay, and gives devices the cluster's meetings. */
 export default definePlugin(manifest, (ctx) => {
   const node = startNode(ctx, Math.random)
   return {

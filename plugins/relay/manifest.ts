@@ -116,5 +116,4 @@ export const manifest = {
   }
 } as const satisfies Manifest
 
-/** What the kernel gives to the plugin. */
 export type RelayContext = Context<typeof manifest>

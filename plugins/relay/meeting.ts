@@ -3,13 +3,13 @@ import { purposes, routeBytes, routeOf } from './wire.js'
 import type { FromSchema, Identity } from '../../kernel/index.js'
 import type { meetingSchema } from './routes.js'
 
-/** Where a node is met: its relay, and the keys by which it is known there. */
+/** A node's relay, and its keys there. */
 export type Meeting = FromSchema<typeof meetingSchema>
 
 const bytes = (base64url: string): Buffer => Buffer.from(base64url, 'base64url')
 const text = (raw: Uint8Array): string => Buffer.from(raw).toString('base64url')
 
-/** What this node says of itself. */
+/** This node's signed meeting. */
 export function meetingOf (
   { publicKey, agreementKey, sign }: Identity, url: string,
   { installId, name }: { readonly installId: string, readonly name: string }
@@ -21,8 +21,8 @@ export function meetingOf (
 }
 
 /**
- * Whether the node said that itself which has one of the known keys: whoever passed it on, a device believes
- * nobody else about where that node is and by which key it is known there.
+ * Whether a known key has signed this meeting: a device trusts only the node itself about its relay and its
+ * key there, whoever forwards it.
  */
 export function isOwn (meeting: Meeting, fingerprints: ReadonlySet<string>): boolean {
   const [key, agreementKey] = [bytes(meeting.key), bytes(meeting.agreementKey)]

@@ -2,13 +2,11 @@ import { createHash } from 'node:crypto'
 import { framed, isSignedBy, KEY_BYTES, purposeBytes } from '../../kernel/index.js'
 
 /**
- * What relays, nodes and devices say to each other in clear: JSON texts, before the messages that a relay
- * cannot read.
- *
- *     node -> relay, /v1/node      relay: {challenge}   node: {key, signature}   relay: {route}
- *                                  relay: {device: ticket} for each device that asks
- *     device -> relay, /v1/device  device: {route}, then its handshake
- *     node -> relay, /v1/accept    node: {ticket}, then what comes from that device, and back
+ * The clear part of the protocol of relays, nodes and devices: JSON texts, before the encrypted messages.
+ * node -> relay, /v1/node      relay: {challenge}   node: {key, signature}   relay: {route}
+ * relay: {device: ticket} for each device that asks
+ * device -> relay, /v1/device  device: {route}, then its handshake
+ * node -> relay, /v1/accept    node: {ticket}, then what comes from that device, and back
  */
 export const paths = { node: '/v1/node', device: '/v1/device', accept: '/v1/accept' } as const
 
@@ -23,9 +21,9 @@ export function socketUrl (url: string, path: string): URL {
 export const closes = {
   /** It was said wrongly, or too late. */
   wrong: 4400,
-  /** The signature is not that of the key, or was made for another relay. */
+  /** The signature is invalid or for another relay. */
   unproven: 4403,
-  /** No node is there for that route, or none has come for the device. */
+  /** No node for that route, or none came for the device. */
   nobody: 4404,
   /** Another connection has claimed the route. */
   replaced: 4409,
@@ -36,22 +34,18 @@ export const closes = {
 /** Bytes of a challenge and of a ticket. */
 export const SECRET_BYTES = 32
 
-/**
- * The route of a node: base64url of a SHA-256 of its Ed25519 key (raw). It is 256 bits that only those can
- * know who know the key.
- */
+/** A node's route: base64url SHA-256 of its raw Ed25519 key, 256 bits that only holders of the key know. */
 export function routeOf (publicKey: Uint8Array): string {
   return createHash('sha256').update('svc relay route\n').update(publicKey).digest('base64url')
 }
 
-/** The purposes of a node's signatures here. */
 export const purposes = { claim: 'relay claim', route: 'relay route' } as const
 
-/** What a node signs to claim its route at the relay that it dialled by this host. */
+/** The bytes that a node signs to claim its route at the relay of this host. */
 export const claimBytes = (host: string, challenge: string): Uint8Array =>
   framed(host.toLowerCase(), challenge)
 
-/** What a node signs to say where it is met, and by which X25519 key. */
+/** The bytes that a node signs for its meeting and X25519 key. */
 export const routeBytes = (url: string, agreementKey: Uint8Array): Uint8Array => framed(url, agreementKey)
 
 /** The route that a claim proves; undefined when it proves none. */
@@ -64,10 +58,7 @@ export function provenRoute (
   return fits ? routeOf(key) : undefined
 }
 
-/**
- * What a node tells a device with the end of their handshake, which no relay reads: its id and its time (ms
- * since 1970), so that already the first request can be signed rightly.
- */
+/** The node's id and time (ms since 1970), encrypted, so that a device can sign its first request. */
 export const writeHello = (nodeId: string, timeMs: number): Uint8Array =>
   Buffer.from(JSON.stringify({ nodeId, time: String(timeMs) }))
 

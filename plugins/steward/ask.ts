@@ -12,31 +12,26 @@ const TURN_MS = 30_000
 const BEAT_MS = 10_000
 const EVENTS = { contentType: 'text/event-stream' }
 
-/** Who asks, and until when the answer is wanted. */
+/** The caller, and the signal that ends its wait. */
 export interface Asker { readonly caller: Caller, readonly signal: AbortSignal }
 
-/** Answers a question, and tells what it does meanwhile. The last event is the answer. */
+/** Answers a question and reports its progress; the last event is the answer. */
 export type Voice = (parts: TurnParts, question: Question, asker: Asker) => AsyncGenerator<TurnEvent>
 
-/** What a desk works with. */
 export interface DeskParts extends TurnParts, Pick<Desk, 'refusal'> {
   readonly voice: Voice
 }
 
-/** What the steward is asked through. */
+/** The entry to the steward. */
 export interface Desk {
   /** Why no question is answered now; null when it is. */
   refusal (): SvcError | null
-  /**
-   * Answers a question as its voice does. Throws the refusal, `overloaded` when too many wait, `timeout`
-   * after 30 s, and the signal's reason.
-   */
+  /** Answers through the voice. Throws the refusal, `overloaded`, `timeout` (30 s), the signal's reason. */
   turn (question: Question, asker: Asker): AsyncGenerator<TurnEvent>
   /** Handles POST /v1/steward/ask. */
   ask (request: RouteRequest<typeof routes.ask>): Promise<unknown>
 }
 
-/** Bounds the turns of a node, whichever way they come. */
 export function createDesk (parts: DeskParts): Desk {
   const { clock, log, refusal, voice } = parts
   const door = new Admission('steward', clock, TURNS)
@@ -89,7 +84,7 @@ function * mayNotLook (): Generator<TurnEvent> {
   }
 }
 
-/** What the source yields; throws the signal's reason as soon as it aborts, whatever the source does. */
+/** Yields from the source; throws the signal's reason on abort, whatever the source does. */
 async function * until<T> (source: AsyncGenerator<T>, signal: AbortSignal): AsyncGenerator<T> {
   try {
     for (;;) {
@@ -112,10 +107,7 @@ async function wholeOf (events: AsyncIterable<TurnEvent>): Promise<Answer & { te
   return { ...answer!, text }
 }
 
-/**
- * Answers with server-sent events. What fails before there is anything to say is an ordinary error body;
- * after that it is one event before the end of the stream.
- */
+/** Answers with server-sent events; a failure before the first one is an error body, later an event. */
 async function answerStream (
   events: AsyncIterable<TurnEvent>, request: RouteRequest, { clock, log }: { clock: Clock, log: Logger }
 ): Promise<void> {

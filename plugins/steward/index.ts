@@ -6,7 +6,6 @@ import { manifest } from './manifest.js'
 import { STEWARD, stewardModel } from './model.js'
 import { keepModel } from './voice/keep.js'
 
-/** The plugin with a given voice; tests give one of their own. */
 export function createSteward (voice: Voice): Plugin {
   return definePlugin(manifest, (ctx) => {
     const { clock, log, deps: { api, declarations, runners } } = ctx
@@ -28,7 +27,6 @@ export function createSteward (voice: Voice): Plugin {
   })
 }
 
-/** Answers questions about the cluster. */
 export default createSteward(async function * (...asked) {
   // The first question loads what no start needs.
   const { turn } = await import('./turn.js')

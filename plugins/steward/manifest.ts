@@ -7,7 +7,6 @@ import { routes } from './routes.js'
 
 const nothing = { type: 'object', additionalProperties: false, properties: {} } as const
 
-/** Everything the plugin declares. */
 export const manifest = {
   name: 'steward',
   version: '1.0.0',

@@ -50,7 +50,6 @@ async function * answer (
   yield { payload: { choices: [{ index: 0, delta: {}, finish_reason: 'stop', stop_text: null }], usage } }
 }
 
-/** What the chat routes make of a request, as far as it is read here. */
 interface ChatPayload {
   messages?: readonly { role: string, content: string | null }[]
   tools?: readonly unknown[]
@@ -62,8 +61,8 @@ interface ChatPayload {
 const offersTools = ({ payload }: EngineTask): boolean => ((payload as ChatPayload).tools ?? []).length > 0
 
 /**
- * The last text of the user as a question, and what was said before it. Instructions (system messages) and
- * results of tools are left out. Throws `invalid_request` for what would be ignored otherwise.
+ * The user's last text as a question, with the earlier conversation, without system messages and tool
+ * results. Throws `invalid_request` for fields that it would have to ignore.
  */
 export function questionOf ({ kind, payload }: EngineTask): Question {
   const { messages = [], tool_choice: choice, n = 1, response_format: format } = payload as ChatPayload

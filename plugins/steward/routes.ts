@@ -9,7 +9,6 @@ export const QUESTION_MAX = 4000
 export const TURN_MAX = 40_000
 export const THREAD_MAX = 100
 
-/** HTTP routes of this plugin. */
 export const routes = {
   status: {
     method: 'GET', url: '/v1/steward', authority: 'read',

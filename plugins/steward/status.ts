@@ -3,22 +3,19 @@ import type { KeptInstance } from '../placement/service.js'
 import type { routes } from './routes.js'
 import { AUTO } from './voice/choice.js'
 
-/** How the steward stands. */
 export const stewardStates = ['disabled', 'downloading', 'starting', 'ready', 'degraded'] as const
 export type StewardState = (typeof stewardStates)[number]
 
-/** What the state follows from. */
 export interface StatusFacts {
   readonly enabled: boolean
   /** The setting `steward.model`. */
   readonly model: string | null
-  /** How the model stands that words the answers; null where none is there or waits. */
+  /** The state of the model that words the answers; null when it is absent or waits. */
   readonly kept: KeptInstance | null
   /** Failed probes in a row, as the master counts them. */
   readonly failed: number
 }
 
-/** The body of GET /v1/steward. */
 export type StatusBody = FromSchema<(typeof routes.status)['reply']>
 
 /** The state by the facts, as a table: without a model the reader answers, which is ready at once. */
@@ -31,7 +28,6 @@ export function stateOf ({ enabled, model, kept, failed }: StatusFacts): Steward
   return failed > 0 ? 'degraded' : 'ready'
 }
 
-/** As GET /v1/steward shows it. */
 export function statusOf (facts: StatusFacts): StatusBody {
   const { enabled, model, kept } = facts
   const state = stateOf(facts)

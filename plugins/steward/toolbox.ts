@@ -12,11 +12,10 @@ export const CALLS_MOST = 8
 const CALL_MS = 5000
 /** Longest answer that a tool may read, characters. */
 const READ_MOST = 8 * 1024 * 1024
-/** What a call may give: facts, and characters of each sentence. */
+/** Most facts of a call, and characters of each sentence. */
 const FACTS_MOST = 40
 const TEXT_MOST = 600
 
-/** What the tools of a node work with. */
 export interface ToolboxParts {
   readonly api: OwnApi
   readonly declarations: Declarations
@@ -26,18 +25,16 @@ export interface ToolboxParts {
 
 export interface NamedTool extends ToolDecl { readonly name: string }
 
-/** Every tool of the plugins that are on. */
 export function toolsOf (manifests: readonly Manifest[]): NamedTool[] {
   return manifests.flatMap(({ tools = {} }) =>
     Object.entries(tools).map(([name, tool]) => ({ ...tool, name })))
 }
 
-/** The calls of one turn, in the name of whoever asked. The same look is made once. */
+/** The calls of one turn, for its caller. Equal reads run once. */
 export class TurnTools {
   readonly made: MadeCall[] = []
-  /** What the calls found, in the order in which they ended. */
   readonly results: { readonly call: ToolCall, readonly finding: Finding }[] = []
-  /** What was found, by the call, so that the same one is made once. */
+  /** Findings by call, so that equal ones run once. */
   readonly #found = new Map<string, Promise<Finding>>()
   readonly #parts: ToolboxParts
   readonly #signal: AbortSignal
@@ -59,13 +56,11 @@ export class TurnTools {
 
   get context (): ToolContext { return this.#context }
 
-  /** Whether a plugin that is on has the tool. */
   has (tool: string): boolean { return this.#tool(tool) !== undefined }
 
-  /** Names of the plugins that are on. */
   get plugins (): string[] { return this.#parts.declarations.manifests.map(({ name }) => name) }
 
-  /** Makes a call, the same one once. What is wrong with it, or takes too long, is told under `unknown`. */
+  /** Makes a call, equal ones once. Reports errors and timeouts under `unknown`. */
   async run (asked: ToolCall): Promise<Finding> {
     const key = JSON.stringify([asked.tool, asked.args])
     const finding = this.#found.get(key) ?? this.#made(asked)

@@ -5,13 +5,12 @@ import type { ToolboxParts } from './toolbox.js'
 import type { Question, TurnEvent } from './types.js'
 import type { WordingModel } from './voice/keep.js'
 
-/** What a turn works with. */
 export interface TurnParts extends ToolboxParts {
   readonly log: Logger
   readonly model: WordingModel
 }
 
-/** Answers a question, and tells what it does meanwhile. The last event is the answer. */
+/** Answers a question and reports its progress; the last event is the answer. */
 export async function * turn (
   parts: TurnParts, question: Question, { caller, signal }: { caller: Caller, signal: AbortSignal }
 ): AsyncGenerator<TurnEvent> {

@@ -16,7 +16,6 @@ export interface HandlerParts extends PeersParts, PeerReaders {
 interface ById { caller: Caller, signal: AbortSignal, params: { id: string } }
 interface Listing { caller: Caller, signal: AbortSignal, query: { limit: number } }
 
-/** Handlers of the routes that show and remove traces. */
 export function traceHandlers (parts: HandlerParts) {
   const { store, nodeId } = parts
   const own = () => ({ nodeId, value: store.list() })
@@ -46,8 +45,7 @@ export function traceHandlers (parts: HandlerParts) {
     async delete ({ body }: { body: { taskIds: string[] } }) {
       const outcome = { deleted: [] as string[], notFound: [] as string[] }
       for (const id of new Set(body.taskIds)) {
-        const gone = await store.remove(id)
-        outcome[gone ? 'deleted' : 'notFound'].push(id)
+        outcome[await store.remove(id) ? 'deleted' : 'notFound'].push(id)
       }
       return outcome
     }

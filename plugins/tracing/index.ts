@@ -16,7 +16,7 @@ import type { TraceCounters } from './service.js'
 type TracingContext = Context<typeof manifest>
 
 const HOUR_MS = 3_600_000
-/** How often the clocks of other nodes are looked at while requests are traced. */
+/** Interval of reading other nodes' clocks while requests are traced, ms. */
 const CLOCKS_MS = 10_000
 const MIB = 1024 * 1024
 /** The one entry of the section `switch`. */

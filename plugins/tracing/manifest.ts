@@ -3,7 +3,6 @@ import type { Manifest } from '../../kernel/index.js'
 import { routes, setting } from './routes.js'
 import { TracingService } from './service.js'
 
-/** Everything the plugin declares. */
 export const manifest = {
   name: 'tracing',
   version: '1.0.0',

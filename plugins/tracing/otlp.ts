@@ -13,23 +13,22 @@ export interface OtlpParts {
   log: Logger
   counters: TraceCounters
   node: { name: string, nodeId: string, version: string }
-  /** How long the receiver may take for one trace, retries included. */
+  /** Longest time of one trace at the receiver, retries included. */
   timeoutMs?: number
 }
 
-/** Sends finished traces to a receiver of OpenTelemetry, beside everything else. */
 export interface Otlp {
   push (record: TraceRecord): void
-  /** Resolves when nothing waits any more. */
+  /** Resolves when the queue is empty. */
   idle (): Promise<void>
-  /** Gives up what waits; the trace under way has 2 s. */
+  /** Drops the queue; the trace in transit has 2 s. */
   close (): Promise<void>
 }
 
 /** Traces that may wait for the receiver. */
 const WAITING_MAX = 64
 const TIMEOUT_MS = 10_000
-/** How long the trace under way may take when the node stops. */
+/** Longest time for the trace in transit when the node stops, ms. */
 const CLOSE_MS = 2000
 /** A failing receiver is logged at most this often. */
 const COMPLAIN_MS = 60_000
@@ -112,7 +111,7 @@ const STATUS = { unset: 0, error: 2 } as const
 
 const timeOf = (us: number): HrTime => [Math.floor(us / 1e6), us % 1e6 * 1000]
 
-/** What OpenTelemetry's conventions call a task; others keep their name. */
+/** Tasks by OpenTelemetry's conventions; others keep their name. */
 const OPERATIONS: Readonly<Record<string, string>> = {
   chat: 'chat', completion: 'text_completion', completions: 'text_completion', embedding: 'embeddings',
   embeddings: 'embeddings', tts: 'text_to_speech'

@@ -2,7 +2,6 @@ import type { Context } from '../../kernel/index.js'
 import { SPANS_MAX } from './recorder.js'
 import type { SpanPart } from './recorder.js'
 
-/** A part covers a day at most. */
 const MICROS_MAX = 86_400_000_000
 const text = { type: 'string', maxLength: 128 } as const
 const micros = { type: 'integer', minimum: 0, maximum: MICROS_MAX } as const

@@ -8,7 +8,7 @@ export interface FailedPeer { nodeId: string, name: string, reason: string, mess
 
 export interface NodeTraces<T> { nodeId: string, value: T }
 
-/** What the nodes answered; those that have nothing of it are in neither list. */
+/** The answers of the nodes; a node without the trace is in neither list. */
 export interface Asked<T> { answers: NodeTraces<T>[], failed: FailedPeer[] }
 
 export interface PeersParts {
@@ -16,17 +16,16 @@ export interface PeersParts {
   clock: Clock
 }
 
-/** A trace with the ids of the nodes that keep it. */
 export interface ListedTrace extends TraceEntry { sourceNodes: string[] }
 
-/** How long one node may take for its whole answer, ms. */
+/** Longest time of one node for its whole answer, ms. */
 const PEER_MS = 3000
 /** Longest answer of a node, bytes. */
 const BODY_BYTES = 32 * 1024 * 1024
 
 /**
- * Asks every live node but this one. `read` returns null for nonsense. A node that refuses, is late or talks
- * nonsense is named, and holds up nobody for longer than its deadline. Never throws.
+ * Asks all other live nodes. `read` returns null for invalid data. Names nodes that refuse, are late or
+ * answer wrongly, each within its deadline. Never throws.
  */
 export async function askPeers<T> (
   parts: PeersParts, path: string, { caller, signal }: { caller: Caller, signal: AbortSignal },
@@ -46,7 +45,6 @@ export async function askPeers<T> (
   return asked
 }
 
-/** The traces of several nodes, each once, newest first. What the first node says of one counts. Pure. */
 export function mergeLists (lists: readonly NodeTraces<readonly TraceEntry[]>[]): ListedTrace[] {
   const all = new Map<string, ListedTrace>()
   for (const { nodeId, value } of lists) {
@@ -82,7 +80,6 @@ const span = {
 
 /** Readers of what other nodes answer; without the fields that are not known, and null for nonsense. */
 export interface PeerReaders {
-  /** Of GET /v1/traces. */
   readList: (body: unknown) => TraceEntry[] | null
   /** Of GET /v1/traces/{id}. */
   readTrace: (body: unknown) => { taskId: string, spans: ShownSpan[] } | null

@@ -1,7 +1,7 @@
 /**
- * Records the spans of one traced request in one process. Runner processes import this file too, so it
- * imports nothing of the kernel at run time. An OpenTelemetry SDK span costs about forty times as much; its
- * packages are used where traces leave the node (see otlp.ts).
+ * Records the spans of one request in one process. Runner processes import this file, so it must not import
+ * the kernel at run time. An OpenTelemetry span costs forty times as much; otlp.ts uses that SDK for export
+ * only.
  */
 import type { TaskAbout } from '../../kernel/index.js'
 import type { OpenSpan, SpanAttrs, SpanSeries, SpanSink } from '../../kernel/api/engine.js'
@@ -16,7 +16,7 @@ export interface RecordedSpan {
   category: string
   startMs: number
   endMs: number
-  /** How many steps of a series it stands for, 0 for a single span. */
+  /** Steps of a series in this span; 0 for a single span. */
   steps: number
   attrs?: SpanAttrs | undefined
 }
@@ -24,13 +24,12 @@ export interface RecordedSpan {
 /** A span with the place where it was recorded, as an index into a list of places. */
 export interface PlacedSpan extends RecordedSpan { place: number }
 
-/** A span on its way to another process: whole microseconds, from the time at which the work came in. */
+/** A span for another process: whole microseconds since the work arrived there. */
 export type SentSpan = Omit<PlacedSpan, 'startMs' | 'endMs'> & { startUs: number, durationUs: number }
 
 /** A process whose spans are in a trace; `nodeId` is null for the node that reads it. */
 export interface SpanPlace { nodeId: string | null, process: 'node' | 'runner', rank: number }
 
-/** How far the clock of a place was ahead of that of the reader, and how sure that is, milliseconds. */
 export interface ClockNote {
   nodeId: string | null
   process: 'node' | 'runner'
@@ -40,7 +39,7 @@ export interface ClockNote {
 
 /** What one process recorded, as it is sent to the one that asked for it. Times are by the sender's clock. */
 export interface SpanPart {
-  /** When the work came in and when this was made, milliseconds. */
+  /** Arrival of the work, and creation of this part, milliseconds. */
   receivedMs: number
   sentMs: number
   places: SpanPlace[]
@@ -52,7 +51,6 @@ export interface SpanPart {
   dropped: number
 }
 
-/** Id of the span of the whole request. */
 export const ROOT = 0
 /** Most spans of a part or a trace; further ones are counted. */
 export const SPANS_MAX = 4096
@@ -62,10 +60,7 @@ const SERIES_MAX = 4
 const POINTS_MAX = 128
 const POINTS_FIRST = 32
 
-/**
- * Spans of one request in one process, bounded however long it runs: single spans beyond 2,048 are counted,
- * and the steps of a series are joined in pairs whenever there are 128 of them.
- */
+/** Spans of one request in one process: at most 2,048 single ones, and 128 points per series. */
 export class SpanRecorder implements SpanSink {
   readonly #now: () => number
   readonly #spans: RecordedSpan[] = []
@@ -115,7 +110,7 @@ export class SpanRecorder implements SpanSink {
   /** An id for a span that was recorded elsewhere. */
   newId (): number { return ++this.#lastId }
 
-  /** Everything recorded so far, in no order. What is still open ends now. */
+  /** Everything recorded so far, unordered. Open spans end now. */
   spans (): RecordedSpan[] {
     const now = this.#now()
     const singles = this.#spans.map((span) => Number.isNaN(span.endMs) ? { ...span, endMs: now } : span)
@@ -156,7 +151,6 @@ export class RecordedPart implements OpenSpan {
   }
 }
 
-/** The steps of one kind, as numbers. */
 class Series implements SpanSeries {
   readonly #parent: number
   readonly #name: string

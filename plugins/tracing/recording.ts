@@ -8,7 +8,7 @@ import type { ReadPart } from './part.js'
 import type { ClockNote, PlacedSpan, SpanPart, SpanPlace } from './recorder.js'
 import type { TraceRecord } from './trace-file.js'
 
-/** How long a request that is over waits for what other processes recorded of it. */
+/** Longest wait of an ended request for other processes' spans. */
 const PARTS_MS = 2000
 /** Spans of another process this far outside the time in which it was asked are nonsense. */
 const TOLERANCE_MS = 1000
@@ -21,13 +21,12 @@ export interface RecordingParts {
   /** The node's own id, and what people call a node. */
   nodeId: string
   nameOf (nodeId: string): string
-  /** What is known of another node's clock. */
+  /** Bounds of another node's clock. */
   bounds (installId: string, nodeId: string): Bounds | undefined
   /** Gets the trace once it is complete. */
   finished (record: TraceRecord): void
 }
 
-/** A request to another process. Times are milliseconds by the clock of this node. */
 interface Errand { id: number, to: HopTarget, sentMs: number, backMs: number }
 
 /** The record of one request at one node. */
@@ -35,7 +34,6 @@ export class Recording extends SpanRecorder implements Trace {
   readonly #parts: RecordingParts
   readonly #start: TraceStart
   readonly #beganMs: number
-  /** Wall time at `#beganMs`. */
   readonly #wallMs: number
   readonly #traceId: string
   readonly #parentSpanId: string | null

@@ -55,7 +55,6 @@ const stats = { taskId: text, totalWallTimeUs: count, byCategory: object, byRank
 const sources = { sourceNodes: { type: 'array', items: text }, failed } as const
 const found = ['trace_not_found', 'trace_damaged'] as const
 
-/** HTTP routes of this plugin. */
 export const routes = {
   state: {
     method: 'GET', url: '/v1/tracing', authority: 'read',

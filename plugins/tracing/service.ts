@@ -2,7 +2,6 @@ import { defineService } from '../../kernel/index.js'
 
 export type { ShownSpan, TraceHead } from './trace-file.js'
 
-/** What became of the traces of this node since its start. */
 export interface TraceCounters {
   /** Requests recorded to their end. */
   recorded: number
@@ -17,7 +16,6 @@ export interface TraceCounters {
   exportDropped: number
 }
 
-/** Tracing, for whoever shows it. */
 export interface Tracing {
   /** Whether new requests are traced, in the whole cluster. */
   readonly enabled: boolean

@@ -5,7 +5,6 @@ export interface CategoryStats { totalUs: number, count: number, minUs: number, 
 
 type ByCategory = Record<string, CategoryStats>
 
-/** The answer of GET /v1/traces/{id}/stats. */
 export interface TraceStats {
   taskId: string
   totalWallTimeUs: number
@@ -13,10 +12,7 @@ export interface TraceStats {
   byRank: Record<string, { byCategory: ByCategory }>
 }
 
-/**
- * What took how long. A span that stands for several steps counts as so many of equal length. The wall time
- * goes from the first start to the last end. Pure.
- */
+/** Time by category; a span counts as its number of steps. Wall time: first start to last end. Pure. */
 export function statsOf (taskId: string, spans: readonly ShownSpan[]): TraceStats {
   const ranks = [...new Set(spans.map(({ rank }) => rank))].sort((a, b) => a - b)
   const first = spans.reduce((least, { startUs }) => Math.min(least, startUs), Infinity)
@@ -31,7 +27,7 @@ export function statsOf (taskId: string, spans: readonly ShownSpan[]): TraceStat
   }
 }
 
-/** Steps a span stands for. */
+/** Steps in a span. */
 export const stepsOf = ({ attrs }: Pick<ShownSpan, 'attrs'>): number => {
   const { steps } = attrs as { steps?: unknown }
   return Number.isSafeInteger(steps) && (steps as number) > 1 ? steps as number : 1

@@ -32,35 +32,33 @@ export interface TraceStoreParts {
 
 /** Traces that may wait for the disk. */
 const WAITING_MAX = 64
-/** Traces that are kept however small they are. */
+/** Most traces, however small. */
 const FILES_MAX = 10_000
-/** What is read of a file to learn what it is. */
+/** Bytes of a file that suffice to identify it. */
 const HEAD_BYTES = 16 * 1024
 /** A failing disk is logged at most this often. */
 const COMPLAIN_MS = 60_000
 const DAY_MS = 86_400_000
 
-/** The saved traces of this node: files that are written one after the other, beside everything else. */
 export class TraceStore {
   readonly #parts: TraceStoreParts
-  /** What is saved, by task id, oldest first. */
   readonly #saved = new Map<string, TraceEntry>()
   #bytes = 0
-  /** What waits to be written, oldest first. */
+  /** Traces to be written, oldest first. */
   readonly #waiting = new Map<string, TraceRecord>()
   #writing: Promise<void> | null = null
   #complainedMs = -Infinity
 
   constructor (parts: TraceStoreParts) { this.#parts = parts }
 
-  /** Reads what is there from earlier; files that are no traces are left alone. */
+  /** Reads the existing files; ignores those that are no traces. */
   async load (): Promise<void> {
     const found: TraceEntry[] = []
     for (const name of await this.#names()) {
       if (name.endsWith('.tmp')) await rm(join(this.#parts.folder, name), { force: true })
       else if (name.endsWith('.json')) found.push(...await this.#learn(name))
     }
-    // What was written meanwhile is the newest.
+    // Traces written during the scan are the newest.
     for (const entry of [...found.sort(byAge), ...this.#saved.values()]) this.#keep(entry)
   }
 
@@ -93,7 +91,7 @@ export class TraceStore {
     return undefined
   }
 
-  /** The text of a trace's file; undefined when it is gone. */
+  /** The text of a trace's file; undefined if it is deleted. */
   async read (taskId: string): Promise<string | undefined> {
     const record = this.#waiting.get(taskId)
     if (record !== undefined) return chromeText(record)
@@ -113,7 +111,6 @@ export class TraceStore {
     return true
   }
 
-  /** Removes files (*.json) older than so many days, and what is too much. Returns how many were too old. */
   async prune (retentionDays: number): Promise<number> {
     const { folder, clock } = this.#parts
     const oldestMs = clock.now() - retentionDays * DAY_MS
@@ -128,7 +125,7 @@ export class TraceStore {
     return removed
   }
 
-  /** Resolves when nothing waits to be written. */
+  /** Resolves when the queue is empty. */
   async idle (): Promise<void> {
     while (this.#writing !== null) await this.#writing
   }
@@ -144,7 +141,7 @@ export class TraceStore {
 
   async #writeAll (): Promise<void> {
     for (const [taskId, record] of this.#waiting) {
-      // Whatever else the node does comes first.
+      // Other work of the node comes first.
       await new Promise((resolve) => { setImmediate(resolve) })
       await this.#save(taskId, record)
       this.#waiting.delete(taskId)
@@ -161,7 +158,7 @@ export class TraceStore {
       await mkdir(folder, { recursive: true, mode: 0o700 })
       await write(`${path}.tmp`, text)
       await rename(`${path}.tmp`, path)
-      // One that was deleted meanwhile stays deleted.
+      // A trace deleted during the write stays deleted.
       if (!this.#waiting.has(taskId)) await rm(path, { force: true })
       else this.#keep(entryOf(record, Buffer.byteLength(text)))
       counters.written++
@@ -192,7 +189,7 @@ export class TraceStore {
     return this.#saved.delete(taskId)
   }
 
-  /** What a file says of itself; nothing when it is no trace. */
+  /** The head of a file; empty when it is no trace. */
   async #learn (name: string): Promise<TraceEntry[]> {
     const path = join(this.#parts.folder, name)
     try {

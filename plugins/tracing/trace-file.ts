@@ -1,7 +1,7 @@
 import type { SpanAttrs } from '../../kernel/index.js'
 import type { SpanPlace } from './recorder.js'
 
-/** Ids of tasks and commands: nothing that could lead out of a folder. */
+/** Ids of tasks and commands: without characters that could lead out of a folder. */
 export const TRACE_ID = /^[0-9A-Za-z][0-9A-Za-z-]{0,63}$/
 
 /** A span of a finished trace. Times are whole microseconds since 1970, by the clock of the first node. */
@@ -15,7 +15,7 @@ export interface TraceSpan {
   category: string
   startUs: number
   durationUs: number
-  /** How many steps of a series it stands for; 0 for a single span. */
+  /** Steps of a series in this span; 0 for a single span. */
   steps: number
   attrs: SpanAttrs
 }
@@ -35,7 +35,6 @@ export interface TraceClock {
 export interface TraceHead {
   taskId: string
   commandId: string
-  /** ISO-8601. */
   createdAt: string
   modelId: string
   taskKind: string
@@ -46,13 +45,11 @@ export interface TraceHead {
   traceId: string
   spanId: string
   parentSpanId: string | null
-  /** The first one is the node where the request entered. */
   places: TracePlace[]
   clocks: TraceClock[]
   droppedSpans: number
 }
 
-/** A finished trace. The first span is that of the whole request. */
 export interface TraceRecord extends TraceHead { spans: TraceSpan[] }
 
 /** One span as GET /v1/traces/{id} shows it. */
@@ -84,10 +81,7 @@ interface ChromeEvent {
 /** A place's process id in the file. */
 const pidOf = (place: number): number => place + 1
 
-/**
- * A lane for each span of one place, so that spans in one lane never overlap: spans of one category share
- * lanes. Spans come in order of their start. Pure.
- */
+/** Lanes in which spans of one place never overlap, shared within a category. Input sorted by start. Pure. */
 export function lanes (spans: readonly TraceSpan[]): number[] {
   const open: { key: string, freeUs: number }[] = []
   return spans.map(({ place, category, startUs, durationUs }) => {
@@ -99,10 +93,7 @@ export function lanes (spans: readonly TraceSpan[]): number[] {
   })
 }
 
-/**
- * A trace as the text of a file in Chrome's trace form, which Perfetto opens. Its first line is all about it
- * but the spans, so that a list of traces need not read more. Pure.
- */
+/** A trace in Chrome's form (Perfetto). All but the spans is in the first line, for lists. Pure. */
 export function chromeText (record: TraceRecord): string {
   const { spans, ...head } = record
   const tids = lanes(spans)
@@ -129,7 +120,7 @@ const titleOf = ({ process, name, nodeId }: TracePlace): string =>
 const named = (what: string, place: number, tid: number, name: string): ChromeEvent =>
   ({ ph: 'M', name: what, pid: pidOf(place), tid, args: { name } })
 
-/** What the beginning of a file says about the trace; null when it is none of ours. Pure. */
+/** The head of a trace file; null for any other file. Pure. */
 export function readHead (text: string): TraceHead | null {
   const end = text.indexOf(',\n')
   if (!text.startsWith(FIRST) || end < 0) return null

@@ -1,12 +1,8 @@
-/** The ids of a W3C trace context. */
 export interface TraceContext { traceId: string, parentSpanId: string }
 
 const HEADER = /^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(-.*)?$/
 
-/**
- * The ids in a `traceparent` header; null for one that is absent or that the recommendation tells to ignore
- * (W3C Trace Context, 3.2). Later versions may have more fields. Pure.
- */
+/** The ids of a `traceparent` (W3C Trace Context, 3.2; later fields allowed); null if invalid. Pure. */
 export function readTraceparent (header: string | undefined): TraceContext | null {
   const found = HEADER.exec(header ?? '')
   if (found === null) return null
@@ -19,8 +15,8 @@ export function readTraceparent (header: string | undefined): TraceContext | nul
 export const writeTraceparent = (traceId: string, spanId: string): string => `00-${traceId}-${spanId}-01`
 
 /**
- * The id by which other systems know a span of a trace: the id of its first span plus the number of the span.
- * So a hop has its id before it is over, and every export of a trace has the same ids. Pure.
+ * The span's id for other systems: that of the first span plus the span's number, so a hop has its id before
+ * its end, and all exports agree. Pure.
  */
 export function spanIdOf (firstSpanId: string, number: number): string {
   const id = BigInt.asUintN(64, BigInt(`0x${firstSpanId}`) + BigInt(number))

@@ -11,7 +11,6 @@ import type { Frame, Listing } from '../invoke.js'
 import type { Sink } from '../sink.js'
 import type { Verb, VerbContext } from '../verb.js'
 
-/** What has come so far. */
 interface Totals { chunks: number, bytes: number, unseen: number }
 
 export default {
@@ -34,7 +33,6 @@ export default {
   }
 } satisfies Verb
 
-/** What `--payload` holds; undefined when it was not given. */
 async function givenPayload (ctx: VerbContext, given: string | undefined): Promise<unknown> {
   if (given === undefined) return undefined
   const raw = given === '-'

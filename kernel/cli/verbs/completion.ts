@@ -8,7 +8,6 @@ import type { KnownVerb } from '../builtin.js'
 import type { Listing } from '../invoke.js'
 import type { Verb } from '../verb.js'
 
-/** `svc completion` */
 export const completion: Verb = {
   async run (ctx, [shell]) {
     const script = scriptFor(shell!)
@@ -19,16 +18,15 @@ export const completion: Verb = {
   }
 }
 
-/** A node that takes longer to tell its names has none: somebody waits at the prompt. ms */
+/** A node that answers later than this offers no names: the user waits at the prompt. ms */
 const ANSWER_MS = 1000
 
-/** What is read of GET /state. */
+/** The parts of GET /state that give names. */
 interface Live {
   nodeIdentities: Record<string, { friendlyName: string | null }>
   instances: Record<string, unknown>
 }
 
-/** `svc complete-words`, which the scripts call */
 export const completeWords: Verb = {
   async run (ctx, words) {
     let read: Promise<Installation> | undefined
@@ -62,7 +60,7 @@ export const completeWords: Verb = {
   }
 }
 
-/** Words of a running node or of svc.yaml that can stand for an argument; asked only where needed. */
+/** Names from a running node or svc.yaml, read on demand. */
 export interface Names {
   plugins: () => Promise<string[]>
   capabilities: () => Promise<string[]>
@@ -75,10 +73,7 @@ export interface Names {
 
 type Options = readonly (readonly [flags: string, description: string])[]
 
-/**
- * What can come next after the words typed so far; the last word is the one being typed and may be empty.
- * Names that cannot be had (no node runs) are simply missing.
- */
+/** Completions of the last word, which may be empty, without unreadable names. */
 export async function candidates (
   words: readonly string[], verbs: readonly KnownVerb[], globals: Options, names: Names
 ): Promise<string[]> {
@@ -126,7 +121,7 @@ const KINDS = [
   [/id@version/, 'capabilities']
 ] as const
 
-/** The names that a word may stand for. Those that cannot be had are missing. */
+/** The names that a word may represent, without unreadable ones. */
 async function namesFor (what: string, names: Names): Promise<string[]> {
   const kinds = KINDS.filter(([pattern]) => pattern.test(what))
   return (await Promise.all(kinds.map(([, kind]) => names[kind]().catch(() => [])))).flat()

@@ -13,7 +13,6 @@ import type { JsonSchema } from '../../api/schema.js'
 import type { Entry } from '../../config/resolve.js'
 import type { Verb } from '../verb.js'
 
-/** `svc config check` */
 export const check: Verb = {
   async run (ctx, _args, options) {
     const installation = await installationOf(ctx, options['config'])
@@ -38,7 +37,6 @@ export const check: Verb = {
   }
 }
 
-/** `svc config get` */
 export const get: Verb = {
   async run (ctx, [key], options) {
     const installation = await installationOf(ctx, options['config'])
@@ -72,7 +70,6 @@ function parseYaml (text: string, schema: JsonSchema): unknown {
   return whole && typeof value === 'object' && hasType(value, schema) ? value : undefined
 }
 
-/** `svc config set` */
 export const set: Verb = {
   async run (ctx, [key, text], options) {
     const installation = await installationOf(ctx, options['config'])

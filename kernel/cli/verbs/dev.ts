@@ -31,8 +31,7 @@ export default {
     })
     try {
       const nodes = await cluster.join()
-      const agreed = await agreement(ctx, cluster, nodes)
-      announce(ctx, nodes, agreed)
+      announce(ctx, nodes, await agreement(ctx, cluster, nodes))
       return await watch(ctx, cluster.nodes, stop.signal)
     } catch (error) {
       // Told to stop while it was still starting: no failure.
@@ -70,7 +69,7 @@ function whole (
   throw ctx.fail(2, `${flag} ${String(given)}: expected a whole number from ${minimum} to ${maximum}`)
 }
 
-/** Every way this command is told to stop, as one signal. */
+/** All signals that stop this command, as one. */
 function stopping (
   { signal }: VerbContext, nodes: number
 ): { signal: AbortSignal, now: () => void, forget: () => void } {
@@ -109,7 +108,7 @@ function announce (
   ctx.out.line('Ctrl-C ends all of them.')
 }
 
-/** Says which nodes end; resolves when told to stop, or with 1 when none is left. */
+/** Reports each node that ends; resolves on a stop, or with 1 when the last one has ended. */
 async function watch (ctx: VerbContext, nodes: readonly DevNode[], stop: AbortSignal): Promise<number> {
   const told = new Promise<void>((resolve) => {
     stop.addEventListener('abort', () => { resolve() })

@@ -1,7 +1,6 @@
 import { forgetKnownNodes, knownNodesFile, readKnownNodes } from '../known-nodes.js'
 import type { Verb } from '../verb.js'
 
-/** `svc known ls` */
 export const ls: Verb = {
   async run ({ out, home }) {
     const known = readKnownNodes(home)
@@ -11,7 +10,6 @@ export const ls: Verb = {
   }
 }
 
-/** `svc known rm` */
 export const rm: Verb = {
   async run (ctx, [place]) {
     const forgotten = forgetKnownNodes(ctx.home, place!)

@@ -8,7 +8,6 @@ import type { Admitted } from '../output.js'
 import type { MemberList, MemberRow, NodeRow, State } from '../cluster-view.js'
 import type { Verb, VerbContext } from '../verb.js'
 
-/** `svc members` */
 export const members: Verb = {
   async run (ctx, [action, ref]) {
     if (action === undefined) return await list(ctx)
@@ -64,7 +63,6 @@ function findMember (members: readonly MemberRow[], ref: string): MemberRow {
     '  `svc members` lists them')
 }
 
-/** `svc nodes` */
 export const nodes: Verb = {
   async run ({ client, out }) {
     const [state, members] = await Promise.all([client.json<State>('/state'), readMembers(client)])

@@ -20,12 +20,11 @@ import type { Fetched } from '../packages.js'
 import type { Effect } from '../switching.js'
 import type { Verb, VerbContext } from '../verb.js'
 
-/** How often a command looks whether the one before it is done, ms. */
+/** Interval of checks of the other command's lock, ms. */
 const LOCK_POLL_MS = 100
 /** Longest wait for it, ms. */
 const LOCK_MS = 600_000
 
-/** `svc plugin install` */
 export const install: Verb = {
   async run (ctx, [source], options) {
     const fetched = await fetchPackage(ctx, source!)
@@ -77,7 +76,7 @@ async function afterOthers (ctx: VerbContext, work: () => Promise<void>): Promis
 
 async function accepted (ctx: VerbContext, fetched: Fetched, yes: boolean): Promise<void> {
   const { manifest, package: name, version } = fetched
-  // Nothing of what it says of itself may hide a line of it.
+  // Its own text must not hide a line of this list.
   for (const line of [`${name} ${version}: ${manifest.summary}`, ...declares(manifest)]) {
     ctx.err.line(plain(line))
   }
@@ -99,7 +98,7 @@ function keep ({ home }: VerbContext, { root, manifest, module, version, package
     name: manifest.name, package: name, version, installed: new Date().toISOString(), sha256, files,
     module, manifest
   })
-  // The same once more: what is whole stays, what is not makes room by a rename.
+  // The same package again: whole files stay, broken ones are renamed away.
   if (existsSync(to)) {
     if (faultOf(home, folder, readRecord(home, folder)!) === null) return folder
     renameSync(to, `${root}-old`)
@@ -109,7 +108,7 @@ function keep ({ home }: VerbContext, { root, manifest, module, version, package
   return folder
 }
 
-/** Nobody else may write to it, whatever modes the package had. */
+/** Only the owner may write to it, whatever modes the package had. */
 function tighten (path: string): void {
   const stat = lstatSync(path)
   if (stat.isSymbolicLink()) return
@@ -139,7 +138,7 @@ async function use (
     return { file, ...await turn(ctx, name, true) }
   } catch (error) {
     const was = sectionOf(installation, name)?.module
-    // Somebody may have changed the file since: then only what was changed here is put back.
+    // The file has changed since, so only this command's change is reverted.
     if (text() !== after) {
       const place = was === undefined ? `plugins.${name}` : `plugins.${name}.module`
       changeSetting(ctx, await installationOf(ctx), place, was)
@@ -165,14 +164,12 @@ function sectionOf ({ raw }: Installation, name: string): { module?: unknown } |
   return ((raw.value['plugins'] ?? {}) as Record<string, { module?: unknown } | null>)[name]
 }
 
-/** The folder under `<home>/plugins` that svc.yaml names for a plugin. */
 function installedFolder (ctx: VerbContext, installation: Installation, name: string): string | undefined {
   const module = sectionOf(installation, name)?.module
   if (typeof module !== 'string' || installation.file === null) return undefined
   return folderOf(ctx.home, resolve(dirname(installation.file), module))
 }
 
-/** `svc plugin rm` */
 export const remove: Verb = {
   async run (ctx, [name], options) {
     const installation = await installationOf(ctx)
@@ -206,7 +203,6 @@ async function removeOne (ctx: VerbContext, name: string, folder: string): Promi
   removeFolder(ctx.home, folder)
 }
 
-/** `svc plugin verify` */
 export const verify: Verb = {
   async run (ctx, [name], options) {
     const installation = await installationOf(ctx)

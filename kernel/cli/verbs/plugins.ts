@@ -10,7 +10,6 @@ import type { Installation } from '../../plugins/installation.js'
 import type { AtNode } from '../switching.js'
 import type { Out, Verb, VerbContext } from '../verb.js'
 
-/** `svc plugin ls` */
 export const ls: Verb = {
   async run (ctx, _args, options) {
     const running = await pluginsAtNode(ctx, options['config'])
@@ -96,10 +95,8 @@ function turning (enabled: boolean): Verb {
   }
 }
 
-/** `svc plugin enable` */
 export const enable = turning(true)
 
-/** `svc plugin disable` */
 export const disable = turning(false)
 
 /** The same with the services that it asks for, and what it can do and be set to. */
@@ -115,7 +112,7 @@ export function declares (manifest: Manifest): string[] {
   return more.length > 0 && asks.length === 0 ? [`${manifest.name} adds:`, ...more] : [...asks, ...more]
 }
 
-/** What a plugin adds that its operator should know of before it runs. */
+/** Additions of a plugin that its operator should see before it runs. */
 function asksFor (manifest: Manifest): string[] {
   const routes = Object.values(manifest.routes ?? {})
     .map((r) => `${r.method} ${r.url} (authority ${r.authority ?? 'none'})`)
@@ -125,7 +122,6 @@ function asksFor (manifest: Manifest): string[] {
   return all.length === 0 ? [] : [`${manifest.name} adds:`, ...all.map((line) => `  ${line}`)]
 }
 
-/** `svc plugin show` */
 export const show: Verb = {
   async run (ctx, [name], options) {
     const installation = await installationOf(ctx, options['config'])

@@ -5,7 +5,6 @@ import type { Verb, VerbContext } from '../verb.js'
 /** A node lets open work end for 10 s, and starts in a few. */
 const BACK_SECONDS = 60
 
-/** `svc restart`: replaces a node's process and waits until the new one answers. */
 export default {
   async run (ctx, [node], options) {
     const state = await ctx.client.json<State>('/state')

@@ -15,7 +15,7 @@ export default {
   }
 } satisfies Verb
 
-/** What is read of GET /state?at= to say in a line what the answer is. */
+/** The parts of GET /state?at= for the line about the answer. */
 interface Then {
   snapshot: { idx: number, at: string, cause: string, stale: boolean }
   derived: { idx: number }
@@ -58,10 +58,10 @@ function print (
   for (const [key, value] of Object.entries(changes)) out.line(describeChange(key, before.get(key), value))
 }
 
-/** Changed keys with their new values; null: the key is gone. */
+/** Changed keys with their new values; null for removed ones. */
 export type Changes = Readonly<Record<string, unknown>>
 
-/** The keys whose values differ, with their new values; null for those that are gone. Pure. */
+/** The keys whose values differ, with their new values; null for removed ones. Pure. */
 export function changesBetween (
   before: ReadonlyMap<string, unknown>, after: ReadonlyMap<string, unknown>
 ): Changes {

@@ -6,7 +6,6 @@ import type { StatusLines } from '../check.js'
 import type { NodeRow, State, Warning } from '../cluster-view.js'
 import type { Verb, VerbContext } from '../verb.js'
 
-/** One check of GET /readyz. */
 interface Check { name: string, ok: boolean, detail: string }
 
 export default {
@@ -42,7 +41,7 @@ export default {
   }
 } satisfies Verb
 
-/** Without the id of the session, which is a line of its own and says nothing to people; `--json` has it. */
+/** Without the session id, which people do not need and `--json` has. */
 function headline ({ masterNodeId, cluster }: State, nodes: readonly NodeRow[]): string {
   const master = nodes.find((node) => node.isMaster)?.name ?? masterNodeId ?? 'none'
   const live = cluster?.liveNodes ?? nodes.filter((node) => node.live).length
@@ -56,7 +55,7 @@ function healthWarnings ({ name, health }: NodeRow): Warning[] {
     ({ node: name, code, message, remedy: remediation }))
 }
 
-/** What GET /readyz saw, whether it says yes or no. */
+/** The checks of GET /readyz, ready or not. */
 async function readiness (ctx: VerbContext): Promise<Check[]> {
   try {
     return (await ctx.client.json<{ checks: Check[] }>('/readyz')).checks
@@ -66,7 +65,6 @@ async function readiness (ctx: VerbContext): Promise<Check[]> {
   }
 }
 
-/** Waits for a 200 of /readyz; throws its CliError (4, or 7 without a node) when the time is up. */
 async function untilReady (ctx: VerbContext, seconds: number): Promise<void> {
   await retryFor({
     seconds,

@@ -63,10 +63,7 @@ function readFlags (ctx: VerbContext, options: Record<string, unknown>): Flags {
   }
 }
 
-/**
- * Where the node will listen, as far as can be said without its plugins: null when svc.yaml has something
- * unusual there, and the node then binds by itself and reports what is wrong.
- */
+/** The address to listen on, without plugins; null for an unusual svc.yaml: the node then binds. */
 async function wantedAddress ({ io: { env }, home }: VerbContext, flags: Flags): Promise<Address | null> {
   const named = flags.config ?? env['SVC_CONFIG'] ?? ''
   const file = named !== '' || await access(join(home, 'svc.yaml')).then(() => true, () => false)
@@ -111,7 +108,7 @@ async function keepName (ctx: VerbContext, name: string, config: string | undefi
   }
 }
 
-/** Runs the node in this process until it is told to stop; resolves to the exit status. */
+/** Runs the node in this process until it is stopped; resolves to the exit status. */
 async function serve (ctx: VerbContext, flags: Flags): Promise<number> {
   const { env } = ctx.io
   const fds = [env[launcherEnv.fd], env[launcherEnv.fd6]].filter((fd) => (fd ?? '') !== '').map(Number)
@@ -119,7 +116,7 @@ async function serve (ctx: VerbContext, flags: Flags): Promise<number> {
   const starts = Number(env[launcherEnv.starts] ?? 1)
   // The launcher stays when the node restarts.
   const pid = Number(env[launcherEnv.pid] ?? process.pid)
-  // What is only for this process; runners and plugins do not get it.
+  // Runners and plugins must not inherit the variables of this process.
   for (const name of [...Object.values(launcherEnv), 'SVC_JOIN']) Reflect.deleteProperty(process.env, name)
   endWithLauncher()
   const told = untilTold()
@@ -203,7 +200,7 @@ async function announce (
   }
 }
 
-/** How clients know that it is this node. */
+/** Lines by which clients can verify this node. */
 function aboutTls ({ tls }: SvcNode): string[] {
   if (tls === undefined) return []
   const { fingerprint, authority } = tls

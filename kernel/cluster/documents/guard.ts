@@ -1,14 +1,11 @@
 import * as Y from 'yjs'
 import { checkKey, checkValue } from './values.js'
 
-/** Name of the one root type of every document. */
 export const ROOT = 'entries'
 
-/** One entry as it lies in the document's list. */
 export interface Pair { readonly key: string, readonly val: unknown }
 
 export interface GuardOptions {
-  /** Client id of the document's one writer. */
   readonly client: number
   /** Clock up to which this node holds the document. */
   readonly known: number
@@ -19,18 +16,17 @@ export interface GuardOptions {
 /** `end`: clock of the document after the update. `gap`: it continues something this node does not hold. */
 export type Verdict = { readonly end: number } | { readonly refused: string, readonly gap: boolean }
 
-/** What writers keep their documents to, and room for the ids of what an update deletes. */
+/** The bound of writers, with room for the ids of deletions. */
 export const MAX_UPDATE_BYTES = 384 * 1024
 const MAX_STRUCTS = 20_000
-/** Deleted entries that one struct may stand for. */
+/** Most deleted entries in one struct. */
 const MAX_DELETED = 2 ** 31
 
 const refuse = (refused: string, gap = false): Verdict => ({ refused, gap })
 
 /**
- * Looks at an update before it touches a document. A document is one list that its one writer only appends
- * to and deletes from, so the place of every struct follows from its clock; whatever else could be in an
- * update is refused. Never throws.
+ * Checks an update before it touches a document: its writer only appends to and deletes from one list, so
+ * clocks give the place of every struct; refuses all else. Never throws.
  */
 export function checkUpdate (update: Uint8Array, options: GuardOptions): Verdict {
   const { maxBytes = MAX_UPDATE_BYTES } = options

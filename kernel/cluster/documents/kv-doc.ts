@@ -4,7 +4,6 @@ import { checkUpdate, ROOT } from './guard.js'
 import { keep, sizeOf } from './values.js'
 import type { Pair, Verdict } from './guard.js'
 
-/** One change of a document. `value` undefined removes the key. */
 export interface Write { readonly key: string, readonly value: unknown }
 
 /** A document beyond one of these is replaced by a new one with the same entries. */
@@ -18,10 +17,9 @@ const LEAST_LIVE = 0.1
 export type Changes = ReadonlyMap<string, unknown>
 
 /**
- * Keys and JSON values in a Y.Doc with one writer. The layout is the one of y-utility's YKeyValue: one list
- * of `{ key, val }`, where writing a key appends an entry and deletes the old one. Deleted neighbours merge
- * into one struct, so the size follows the live keys and not the number of writes; in a Y.Map every write
- * would stay for ever.
+ * Keys and JSON values in a Y.Doc with one writer, laid out as y-utility's YKeyValue: a list of `{ key, val
+ * }`, in which a write appends an entry and deletes the old one. Deleted neighbours merge into one struct, so
+ * the size follows the live keys; a Y.Map keeps every write.
  */
 export class KvDoc {
   /** Client id of the one writer. */
@@ -39,10 +37,7 @@ export class KvDoc {
   /** Bytes of updates since the encoded size was looked at. */
   #unmeasured = 0
 
-  /**
-   * @param writer left out: this node writes
-   * @param own this node writes, under the given id
-   */
+  /** Without `writer` this node writes, under a new id; with `own` it writes under the given id. */
   constructor (writer?: number, own = writer === undefined) {
     if (own && writer !== undefined) this.#doc.clientID = writer
     this.#list = this.#doc.getArray<Pair>(ROOT)
@@ -52,7 +47,6 @@ export class KvDoc {
     if (this.own) this.#doc.on('update', (update) => { this.#sent = update })
   }
 
-  /** A document of this node's own with these contents; the values are already in a document's form. */
   static holding (contents: ReadonlyMap<string, unknown>): KvDoc {
     const kv = new KvDoc()
     kv.#transact(contents)
@@ -68,8 +62,8 @@ export class KvDoc {
   get doc (): Y.Doc { return this.#doc }
 
   /**
-   * Writes as one transaction. Returns what others apply; null when nothing changed. Only for the writer.
-   * Values must be what `keep` made, since they are not copied.
+   * Writes as one transaction; only for the writer. Returns the update, or null without changes. Values come
+   * from `keep`, since they are not copied.
    */
   write (changes: Changes): Uint8Array | null {
     this.#sent = null
@@ -116,7 +110,6 @@ export class KvDoc {
     return this.#live.size === this.#list.length ? this.#changes : null
   }
 
-  /** All of it, or what a document with this state vector lacks. */
   state (vector?: Uint8Array): Uint8Array { return Y.encodeStateAsUpdate(this.#doc, vector) }
 
   destroy (): void { this.#doc.destroy() }
@@ -151,10 +144,7 @@ export class KvDoc {
     this.#sizes.delete(key)
   }
 
-  /**
-   * Takes over what a transaction did to the list, whoever made it. Looks at what changed only; Yjs' own
-   * `event.changes` walks through all of the list.
-   */
+  /** Applies a transaction by its changes only: Yjs' `event.changes` walks through the whole list. */
   #observed ({ transaction }: Y.YArrayEvent<Pair>): void {
     const before = transaction.beforeState.get(this.writer) ?? 0
     Y.iterateDeletedStructs(transaction, transaction.deleteSet, (struct) => {
@@ -188,10 +178,7 @@ function pairsOf (struct: Y.Item | Y.GC): readonly Pair[] {
   return struct instanceof Y.Item ? struct.content.getContent() as Pair[] : []
 }
 
-/**
- * Writes in a document's form, the last one of each key, without those that change nothing.
- * @throws TypeError that names the key
- */
+/** The last write of each key in a document's form, without no-ops. @throws TypeError that names the key */
 export function changesOf (
   writes: readonly Write[], live: ReadonlyMap<string, unknown>
 ): Map<string, unknown> {
@@ -208,7 +195,7 @@ export function changesOf (
   return changes
 }
 
-/** What changes from one contents to another. */
+/** The changes from one contents to another. */
 export function difference (
   from: ReadonlyMap<string, unknown>, to: ReadonlyMap<string, unknown>
 ): Map<string, unknown> {

@@ -53,10 +53,7 @@ function checkObject (object: object, depth: number): string | null {
   return null
 }
 
-/**
- * A value as documents hold it: a frozen copy, without the fields that are undefined.
- * @throws TypeError that names the key
- */
+/** A frozen copy without undefined fields. @throws TypeError that names the key */
 export function keep (key: string, value: unknown): unknown {
   const wrong = checkKey(key)
   if (wrong !== null) throw new TypeError(`key ${JSON.stringify(key)} ${wrong}`)
@@ -70,10 +67,7 @@ export function sizeOf (key: string, val: unknown): number {
   return encode((encoder) => { writeAny(encoder, { key, val } as Parameters<typeof writeAny>[1]) }).length
 }
 
-/**
- * SHA-256, in hex, of the canonical JSON of a document's entries as a list of `[key, value]`, ordered by key
- * (UTF-16 code units). Two nodes with the same entries have the same hash.
- */
+/** SHA-256 (hex) of the canonical JSON of the entries `[key, value]`, ordered by key (UTF-16 code units). */
 export function hashOf (entries: Iterable<readonly [string, unknown]>): string {
   const sorted = [...entries].sort(([a], [b]) => a < b ? -1 : 1)
   return createHash('sha256').update(canonicalJson(sorted)).digest('hex')

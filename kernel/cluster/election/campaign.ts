@@ -108,7 +108,7 @@ export function advanceCampaign (e: Elector, phase: Campaigning, now: number): v
   if (best?.nodeId === e.id && best.eligible && phase.term > e.hardState.voted.term) {
     return requestVotes(e, phase.term, now)
   }
-  // Whoever has the best ballot asks for votes now. This node waits for that, and a little longer.
+  // The peer with the best ballot asks for votes now: wait for that, and a little longer.
   e.toFollower(now + e.timing.vote + e.timing.preVote * (1 + e.io.random()))
 }
 
@@ -188,9 +188,8 @@ const BOOT_BYTES = 4
 const RANDOM_BYTES = 8
 
 /**
- * base32 of the term (6 bytes, big endian), the master's id, its boot count (4 bytes) and 64 random bits.
- * Unique even when a disk lost the boot count.
- * @param random 0 (inclusive) to 1 (exclusive)
+ * base32 of the term (6 bytes, big endian), the master's id, its boot count (4 bytes) and 64 random bits:
+ * unique even if the disk lost the boot count. @param random 0 (inclusive) to 1 (exclusive)
  */
 export function newSessionId (term: number, master: NodeId, boot: number, random: () => number): SessionId {
   const name = new TextEncoder().encode(master)

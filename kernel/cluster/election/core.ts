@@ -18,16 +18,13 @@ import type {
 import type { QuorumSetting, Rules } from './rules.js'
 import type { Timing } from './timing.js'
 
-/** What a node says about its place in the cluster. */
 export interface Status {
   readonly role: Role
   /** The master this node follows; null while there is none. */
   readonly leader: Leader | null
-  /** Highest term voted in. */
   readonly term: number
   /** `lost`: a majority is asked for and not in reach, or their disks take no votes. */
   readonly quorum: 'ok' | 'lost'
-  /** No master, or one that was not heard lately: what is read here may be old. */
   readonly stale: boolean
   /** Some node that was known is out of reach. */
   readonly partition: boolean
@@ -57,14 +54,11 @@ export function statusOf (e: Elector, now: number): Status {
 }
 
 export interface ElectionOptions {
-  /** Stable id of this member. */
   readonly id: NodeId
-  /** `cluster.quorum`. */
   readonly quorum: QuorumSetting
-  /** What the disk held: the last record given to `io.persist`; null on the first start. */
+  /** The last record given to `io.persist`; null on the first start. */
   readonly stored: HardStateRecord | null
   readonly timing?: Partial<Timing>
-  /** The decisions; only tests replace any. */
   readonly rules?: Rules
 }
 
@@ -97,16 +91,13 @@ function onHeartbeat (e: Elector, from: NodeId, beat: MessageOf<'heartbeat'>, no
 }
 
 /**
- * Election and session of one node. No clock, no socket, no file: time comes in as monotonic milliseconds,
- * effects go out through `io`, the control data is behind `log`. The same inputs give the
- * same outputs. The steps must not be called from inside an effect.
+ * Election and session of one node, without clock, socket or file: time comes in as monotonic ms, effects go
+ * out through `io`, control data is behind `log`. Deterministic. Effects must not call the steps.
  */
 export class Election {
   readonly #e: Elector
 
-  /**
-   * @throws RangeError for a quorum that two halves could both reach, or a timing that cannot work
-   */
+  /** @throws RangeError for a quorum that two halves could both reach, or a timing that cannot work */
   constructor (options: ElectionOptions, io: Io, log: Log) {
     const { id, stored, rules = RULES } = options
     const quorum = readQuorum(options.quorum, log.voters())
@@ -114,7 +105,6 @@ export class Election {
     this.#e = new Elector({ id, quorum, rules, timing }, io, log, stored)
   }
 
-  /** Begins: gives the connections a moment before a missing master counts. */
   start (now: number): void {
     const e = this.#e
     e.retryAt = now + e.timing.grace * (1 + 0.3 * e.io.random())
@@ -152,8 +142,8 @@ export class Election {
   }
 
   /**
-   * A message from an authenticated peer; `from` is the identity of the connection, not of the message.
-   * @returns false when it was ignored: of an unknown kind, malformed, or from a node that never connected
+   * A message from an authenticated peer; `from` is the identity of the connection. False for an ignored one:
+   * unknown kind, malformed, or of a node that never connected.
    */
   receive (from: NodeId, value: unknown, now: number): boolean {
     const e = this.#e
@@ -170,17 +160,15 @@ export class Election {
   /** Something else than a message of the election arrived from a peer: it lives. */
   heard (peer: NodeId, now: number): void { this.#e.liveness.heard(peer, now) }
 
-  /** The first connection to a peer opened. Both sides are authenticated. */
   up (peer: NodeId, now: number): void {
     const e = this.#e
     this.#step(now)
     e.liveness.up(peer, now)
     e.send(peer, e.heartbeat(now))
-    // What was on its way to the master went down with the old connection.
+    // The old connection lost the messages to the master.
     if (e.leader?.master === peer) resend(e, now)
   }
 
-  /** The last connection to a peer closed. */
   down (peer: NodeId, now: number): void {
     const e = this.#e
     this.#step(now)
@@ -188,7 +176,7 @@ export class Election {
     if (e.leader?.master === peer) e.lostAt ??= now
   }
 
-  /** A node left the cluster for good. */
+  /** Removes a node that left the cluster. */
   forget (peer: NodeId): void { this.#e.liveness.forget(peer) }
 
   /** Enters a command, or asks again for the answer to one. One `io.commandResult` follows. */
@@ -197,7 +185,6 @@ export class Election {
     submit(this.#e, id, { kind: 'command', payload }, now)
   }
 
-  /** Changes the list of voters by one node, like a command. */
   changeVoters (id: CommandId, voters: readonly NodeId[], now: number): void {
     this.#step(now)
     submit(this.#e, id, { kind: 'voters', payload: voters }, now)
@@ -206,12 +193,12 @@ export class Election {
   /** Binds an open stream to the session; `io.terminal` ends it when the session ends. */
   openStream (stream: StreamId): void { openStream(this.#e, stream) }
 
-  /** The stream ended by itself. */
+  /** A stream ended before its session. */
   closeStream (stream: StreamId): void { this.#e.streams.delete(stream) }
 
   /**
-   * Gives the mastership up before a planned stop, so that the others need not miss it first, and does not
-   * stand again for `timing.silence` ms.
+   * Gives up the mastership before a planned stop, which spares the others the timeout, and is no candidate
+   * for `timing.silence` ms.
    */
   resign (now: number): void {
     const e = this.#e
@@ -242,12 +229,11 @@ export class Election {
 
   get role (): Role { return this.#e.phase.role }
 
-  /** The master this node follows; null while there is none. */
   get leader (): Leader | null { return this.#e.leader }
 
   status (now: number): Status { return statusOf(this.#e, now) }
 
-  /** A gap since the last step means that this node stood still: the silence it counted was its own. */
+  /** After a pause (suspend, GC) peers only seem silent: reset the timers. */
   #step (now: number): void {
     const e = this.#e
     const gap = now - (e.lastStep ?? now)
@@ -279,7 +265,7 @@ function tickWaiting (e: Elector, now: number): void {
   }
 }
 
-/** Sends what has no answer yet once more, now. */
+/** Resends all requests without an answer, now. */
 function resend (e: Elector, now: number): void {
   for (const waiting of e.waiting.values()) waiting.resendAt = now
   tickWaiting(e, now)

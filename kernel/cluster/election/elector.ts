@@ -39,7 +39,6 @@ export interface RequestingVotes {
   refused: boolean
 }
 
-/** A command that is entered but not held by enough nodes yet. */
 export interface Pending {
   readonly receipt: Receipt
   /** Entry that must be held: never below the first of this session. */
@@ -48,7 +47,7 @@ export interface Pending {
   readonly origins: Set<NodeId>
 }
 
-/** A master that stood still asks its peers before it acts again. */
+/** A master asks its peers after a pause before it acts again. */
 export interface Probing {
   readonly nonce: number
   readonly since: number
@@ -91,7 +90,6 @@ export interface ElectorOptions {
   readonly rules: Rules
 }
 
-/** A command that entered the cluster here and has no answer yet. */
 export interface Waiting {
   readonly change: Change
   /** The session it was sent to; null while no master is known. */
@@ -110,11 +108,10 @@ export class Elector {
   readonly streams = new Map<StreamId, SessionId>()
   readonly waiting = new Map<CommandId, Waiting>()
   leader: Leader | null = null
-  /** When the leader was heard last. */
+  /** Time of the leader's last message. */
   heardAt = -Infinity
   /** Since when the connection to the leader is closed, or it is known to have resigned. */
   lostAt: number | null = null
-  /** Highest term heard of. */
   seen: number
   /** No election is started before. */
   retryAt = 0

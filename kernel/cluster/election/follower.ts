@@ -1,10 +1,7 @@
 import type { Elector } from './elector.js'
 import type { CommandId, Leader, MessageOf, NodeId, Outcome, SessionId, StreamId } from './protocol.js'
 
-/**
- * Follows `next`, or nobody. When the session ends by that, its open streams get their one terminal and its
- * open commands their answer.
- */
+/** Follows `next` or no master. A session's end gives streams their terminal and commands their answer. */
 export function setLeader (e: Elector, next: Leader | null, now: number): void {
   const old = e.leader
   e.leader = next
@@ -38,7 +35,7 @@ export function finish (e: Elector, id: CommandId, outcome: Outcome): void {
   if (e.waiting.delete(id)) e.io.commandResult(id, outcome)
 }
 
-/** Ends the own mastership and tells everyone at once, so that nobody has to wait for silence. */
+/** Ends the own mastership and announces it, so that no node waits for the timeout. */
 export function stepDown (e: Elector, retryAt: number, now: number): void {
   e.toFollower(retryAt)
   setLeader(e, null, now)
@@ -46,8 +43,8 @@ export function stepDown (e: Elector, retryAt: number, now: number): void {
 }
 
 /**
- * Whether this node follows `leader`, who spoke for itself; begins to, if it does not yet. A master whose
- * term is below the one voted in is refused and told why; so is another session while the own master lives.
+ * Whether this node follows `leader`, which sent this itself; starts to if needed. Refuses, with the reason,
+ * a term below the voted one, and another session while the own master lives.
  */
 export function accept (e: Elector, from: NodeId, leader: Leader, now: number): boolean {
   if (leader.master !== from) return false
@@ -75,7 +72,6 @@ function abandonOwnElection (e: Elector, now: number): void {
   if (phase.role !== 'follower') e.toFollower(now)
 }
 
-/** Log entries from a master. They are acknowledged only when the hard state has their term on disk. */
 export function onAppend (e: Elector, from: NodeId, append: MessageOf<'append'>, now: number): void {
   const { leader } = append
   if (!accept(e, from, leader, now)) return

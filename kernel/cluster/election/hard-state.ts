@@ -10,9 +10,9 @@ export function isHardState (value: unknown): value is HardStateRecord {
 }
 
 /**
- * A node's hard state (as Raft calls it): the highest term it voted in or followed a master of, and that
- * master. It is on disk before anyone hears of it. While the disk refuses, the node gives no vote; it may
- * still follow a master, which raises `floor` in memory only, and then acknowledges nothing.
+ * Raft's hard state: the highest term that this node voted in or followed a master of, and that master; on
+ * disk before others hear of it. While the disk refuses, the node gives no vote; it may follow a master,
+ * which raises `floor` in memory only, but acknowledges nothing.
  */
 export class HardState {
   readonly #persist: Io['persist']
@@ -22,8 +22,8 @@ export class HardState {
   #storing = true
 
   /**
-   * @param stored what the disk held; null on the first start
-   * @param counts which answers of `persist` count as written (rule `writeCounts`)
+   * `stored`: null on the first start; `counts`: the answers of `persist` that count as written (rule
+   * `writeCounts`).
    */
   constructor (
     stored: HardStateRecord | null, persist: Io['persist'], counts: (persisted: boolean) => boolean
@@ -39,16 +39,14 @@ export class HardState {
   /** Number of this start. Counted in memory also when the disk refused it. */
   get boot (): number { return this.#record.boot }
 
-  /** What the disk holds. */
+  /** The state on disk. */
   get durable (): Token { return { term: this.#record.term, master: this.#record.votedFor ?? '' } }
 
-  /** The highest term this node voted in or followed, on disk or, while the disk refuses, in memory. */
   get voted (): Token { return this.#floor.term > this.#record.term ? this.#floor : this.durable }
 
-  /** False from a failed write to the next good one. */
   get storing (): boolean { return this.#storing }
 
-  /** Gives the vote of `token.term`. False, and nothing changed, when the disk refused. */
+  /** Votes in `token.term`. False, without a change, when the disk refused. */
   grant (token: Token): boolean {
     if (this.#record.term === token.term && this.#record.votedFor === token.master) return true
     return this.#write({ ...this.#record, term: token.term, votedFor: token.master })
@@ -75,7 +73,7 @@ export class HardState {
 
   #write (record: HardStateRecord): boolean {
     let persisted = false
-    // An exception is a refusal like any other: `storing` tells it.
+    // An exception is a refusal, which `storing` reports.
     try { persisted = this.#persist(record) } catch {}
     this.#storing = this.#counts(persisted)
     if (this.#storing) this.#record = record

@@ -12,8 +12,8 @@ interface Peer {
 }
 
 /**
- * Failure detector. A closed connection is news at once; an open one counts while something was heard within
- * `silence` ms. It has no clock: every method takes the time.
+ * Failure detector. A closed connection counts at once, an open one after `silence` ms without a message. Has
+ * no clock: every method takes the time.
  */
 export class Liveness {
   readonly #peers = new Map<NodeId, Peer>()
@@ -31,12 +31,9 @@ export class Liveness {
     if (peer !== undefined) peer.connected = false
   }
 
-  /** Forgets a node that was removed from the cluster. */
   forget (id: NodeId): void { this.#peers.delete(id) }
 
-  /**
-   * Anything arrived from that node. False when it is not known: whoever speaks must have connected first.
-   */
+  /** Any message of a node. False for an unknown node: it must have connected first. */
   heard (id: NodeId, now: number): boolean {
     const peer = this.#peers.get(id)
     if (peer !== undefined) peer.heardAt = now
@@ -56,8 +53,8 @@ export class Liveness {
   }
 
   /**
-   * A node acknowledged what `leader` sent: it follows, although its last heartbeat may be from before. A new
-   * master would else count no followers until the next heartbeats, and give way to any other.
+   * An ack proves that a node follows `leader` before its next heartbeat does; without this a new master
+   * would have no followers until then and give way to any other.
    */
   follows (id: NodeId, leader: Leader): void {
     const peer = this.#peers.get(id)
@@ -68,10 +65,7 @@ export class Liveness {
 
   latest (id: NodeId): Heartbeat | null { return this.#peers.get(id)?.report ?? null }
 
-  /**
-   * The newest heartbeat, unless it is so old that its node counted as gone since: then it says what was, and
-   * whatever else was heard of the node does not make it new.
-   */
+  /** The newest heartbeat, unless its node counted as gone since: other messages do not renew it. */
   recent (id: NodeId, now: number): Heartbeat | null {
     const peer = this.#peers.get(id)
     return peer !== undefined && now - peer.reportedAt < this.#silence ? peer.report : null
@@ -79,7 +73,6 @@ export class Liveness {
 
   connected (id: NodeId): boolean { return this.#peers.get(id)?.connected === true }
 
-  /** Every node that was ever connected. */
   known (): NodeId[] { return [...this.#peers.keys()] }
 
   connections (): NodeId[] { return this.known().filter((id) => this.connected(id)) }
@@ -92,7 +85,7 @@ export class Liveness {
     return alive
   }
 
-  /** This node stood still: the silence it counted was its own, and what it heard last is old. */
+  /** After a pause peers only seem silent, and their last messages are old. */
   forgive (now: number): void {
     for (const peer of this.#peers.values()) peer.heardAt = now
     this.forgetReports()

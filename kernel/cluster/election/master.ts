@@ -4,7 +4,7 @@ import type {
   Change, CommandId, Entry, Heartbeat, Leader, Message, MessageOf, NodeId, Outcome, Receipt, Refusal
 } from './protocol.js'
 
-/** Enters the first entry of the new session, then tells everyone. */
+/** Enters the first entry of the new session, then announces it. */
 export function become (e: Elector, leader: Leader, now: number): void {
   const { sid, term } = leader
   const stored = write(e, { kind: 'session', id: `session:${sid}`, sid, term, payload: null })
@@ -56,10 +56,7 @@ export function tickMaster (e: Elector, phase: Mastering, now: number): void {
   settle(e, now)
 }
 
-/**
- * Whether enough nodes hold the entry `seq`: voters in the majority mode, else one other live node if there
- * is one.
- */
+/** Whether enough nodes hold entry `seq`: voters in the majority mode, else one other live node if any. */
 export function held (e: Elector, phase: Mastering, seq: number, now: number): boolean {
   const holders = [...phase.acks].filter(([, upTo]) => upTo >= seq).map(([id]) => id)
   if (e.options.quorum.mode === 'majority') {
@@ -92,10 +89,7 @@ export function onNack (e: Elector, _from: NodeId, { sid, promised }: MessageOf<
   else stepDown(e, now + e.timing.preVote, now)
 }
 
-/**
- * Raises the term of the own session, so that nodes that voted in a higher one can follow it. Its streams
- * live on.
- */
+/** Raises the term of the own session, for nodes that voted in a higher one. Streams continue. */
 function raiseTerm (e: Elector, leader: Leader, term: number, now: number): void {
   const stored = e.hardState.grant({ term, master: e.id })
   e.noteStorage()
@@ -142,7 +136,7 @@ export function catchUp (e: Elector, from: NodeId, beat: Heartbeat): void {
   if (!follows || phase.acks.get(from) !== seq) replicate(e, [from])
 }
 
-/** This node stood still while it was master: it asks its peers whether it still is one. */
+/** After a pause a master asks its peers whether it still is one. */
 export function startProbe (e: Elector, phase: Mastering, now: number): void {
   phase.probe = { nonce: ++e.rounds, since: now, askedAt: now, answers: new Set([e.id]) }
   e.sendTo(e.liveness.connections(), { kind: 'probe', nonce: phase.probe.nonce })
@@ -239,7 +233,6 @@ function enter (
   return receipt
 }
 
-/** Node ids of a change of voters; none, which is refused, when it is anything else. */
 function readVoters (payload: unknown): readonly NodeId[] {
   const fine = Array.isArray(payload) && payload.every((id) => typeof id === 'string' && id !== '')
   return fine ? payload as NodeId[] : []

@@ -3,7 +3,7 @@ import {
 } from '../wire.js'
 import type { Of, Schema } from '../wire.js'
 
-/** Stable identity of a member: the same before and after a restart. `boot` tells the starts apart. */
+/** Stable identity of a member; `boot` distinguishes its starts. */
 export type NodeId = string
 export type SessionId = string
 export type StreamId = string
@@ -15,7 +15,7 @@ const tokenSchema = record(tokenFields)
 const leaderSchema = record({
   ...tokenFields,
   sid: text,
-  /** How often the master had started when the session began. */
+  /** Starts of the master before this session. */
   boot: count
 })
 const positionFields = { term: count, seq: count }
@@ -34,22 +34,19 @@ const outcomeSchema = anyOf<unknown>(
 
 /** Fencing token. Totally ordered by term, then master; carried by every directive. */
 export type Token = Of<typeof tokenSchema>
-/**
- * One mastership. `sid` is what clients see and never comes back under another master; `term` may rise
- * within it.
- */
+/** One mastership. Clients see `sid`, which is never reused; `term` may rise within it. */
 export type Leader = Of<typeof leaderSchema>
 /** Last log position: the term and number of a node's last entry. */
 export type LogPosition = Of<typeof positionSchema>
-/** What a node offers of itself in a campaign. */
+/** A node's standing as a candidate. */
 export type Ballot = Of<typeof ballotSchema>
 /** A change of the control data: one for an application, or of the list of voters. */
 export type Change = Of<typeof changeSchema>
 export type Role = 'follower' | 'pre-vote' | 'campaign' | 'claim' | 'master'
 
 /**
- * The messages of the election by kind, field by field. Their names are those on the wire: `claim` is a vote
- * request, `promised` the term that a node's hard state has its vote in, `fresh` a last log position.
+ * The messages of the election, with their wire names: `claim` is a vote request, `promised` the term of a
+ * node's vote, `fresh` a last log position.
  */
 export const MESSAGES = {
   /** To every connected peer each `timing.heartbeat`; at once when a node becomes or stops being master. */
@@ -77,9 +74,9 @@ export const MESSAGES = {
   stale: record({ term: count }),
   /** Vote request: "I have the best ballot: vote for me." */
   claim: record({ leader: leaderSchema, fresh: positionSchema }),
-  /** A vote. `abstain`: this node's disk takes none. It neither helps nor stands in the way. */
+  /** A vote; `abstain`: this node's disk takes none, so it counts for neither side. */
   'claim-answer': record({ sid: text, vote: word('yes', 'no', 'abstain'), promised: count }),
-  /** Control data from the master. What is in `body` only the log knows. */
+  /** Control data from the master; only the log reads `body`. */
   append: record({ leader: leaderSchema, fresh: positionSchema, body: anything }),
   /** "Your append does not fit what I have: send all of it." */
   need: record({ sid: text }),
@@ -87,7 +84,7 @@ export const MESSAGES = {
   ack: record({ sid: text, term: count, seq: count }),
   /** Refusal of a master whose term is below the one of the sender's vote. */
   nack: record({ sid: text, promised: tokenSchema }),
-  /** A master that stood still asks whether it still is one. Only an answer with this very nonce counts. */
+  /** After a pause a master asks whether it still is one; only an answer with this nonce counts. */
   probe: record({ nonce: count }),
   'probe-answer': record({ nonce: count, leader: orNull(leaderSchema), promised: count }),
   command: record({ id: text, sid: text, change: changeSchema }),
@@ -102,8 +99,8 @@ export type Heartbeat = MessageOf<'heartbeat'>
 const schemas = new Map<unknown, Schema<unknown>>(Object.entries(MESSAGES))
 
 /**
- * A message from another node, or null when its kind is unknown here or a field is missing or of the wrong
- * type. Fields that are unknown here are left alone: another version may have added them.
+ * A message from another node; null for an unknown kind and for missing or mistyped fields. Ignores unknown
+ * fields, which another version may have.
  */
 export function readMessage (value: unknown): Message | null {
   if (typeof value !== 'object' || value === null) return null
@@ -115,16 +112,12 @@ export function readMessage (value: unknown): Message | null {
 export interface HardStateRecord {
   /** Highest term this node voted in, or followed a master of. */
   readonly term: number
-  /** Who got the vote of that term. */
+  /** The candidate that got the vote of that term. */
   readonly votedFor: NodeId | null
-  /** Number of starts of this node. */
   readonly boot: number
 }
 
-/**
- * One entry of the control data. `session` is the first of every term, `anoint` raises the term of a
- * session.
- */
+/** An entry of the control data. `session` starts every term, `anoint` raises the term of a session. */
 export interface Entry {
   readonly kind: 'session' | 'anoint' | Change['kind']
   readonly id: string
@@ -135,10 +128,9 @@ export interface Entry {
   readonly from?: NodeId
 }
 
-/** Where a command was entered. The same for every retry of its id. */
+/** The position of a command's entry, the same for every retry of its id. */
 export interface Receipt extends LogPosition {
   readonly sid: SessionId
-  /** The command's result; only the log knows its meaning. */
   readonly result?: unknown
 }
 
@@ -149,7 +141,6 @@ export type Refusal =
   'session_changed' |
   /** The command names a session that this node does not lead. */
   'stale_session' |
-  /** The master did not answer in time; it may or may not have been carried out. Retry with the same id. */
   'no_answer' |
   /** The master could not write it to its disk. */
   'storage_failed' |
@@ -165,46 +156,35 @@ export type Outcome = ({ readonly ok: true } & Receipt) | { readonly ok: false, 
 /** Why a stream ended without its own terminal. */
 export type StreamEnd = 'session_changed' | 'no_master'
 
-/**
- * Every effect of the core. Methods return at once; what they queue leaves after the step that called them.
- */
+/** Effects of the core. Methods return at once; queued effects leave after the step. */
 export interface Io {
   /** May lose, delay, repeat and reorder. */
   send (to: NodeId, message: Message): void
-  /**
-   * Writes the hard state so that it survives a crash, before it returns and before any message of the same
-   * step leaves. False when the disk refused.
-   */
+  /** Writes durably before it returns and before messages of this step leave. False: refused. */
   persist (record: HardStateRecord): boolean
-  /** 0 (inclusive) to 1 (exclusive). Session ids need a source nobody can guess. */
   random (): number
   /** Ends an open stream. Called once for each stream at most. */
   terminal (stream: StreamId, why: StreamEnd): void
   /** The one answer to `command` or `changeVoters`. */
   commandResult (id: CommandId, outcome: Outcome): void
   becameMaster (leader: Leader): void
-  /**
-   * Another session, another term of the same session, or none. Called before anything of `next` is
-   * admitted.
-   */
+  /** Another session or term, or none. Called before any data of `next` is admitted. */
   sessionChanged (next: Leader | null, previous: Leader | null): void
   /** The disk began to refuse votes, or takes them again. A node that cannot vote is not eligible. */
   storageChanged (storing: boolean): void
-  /**
-   * Someone acts as a master below the term that this node voted in. Once for each term of a session.
-   */
+  /** A master acts below the term that this node voted in. Once for each term of a session. */
   staleRefused (stale: Leader, voted: Token): void
 }
 
 /**
- * How data from a master was taken. `gap`: it continues something this node does not hold; `refused`:
- * it breaks the rules of the document; `failed`: the disk does not take it. Nothing changed then.
+ * Result of data from a master: `gap`: entries between are missing; `refused`: breaks the document's rules;
+ * `failed`: the disk refused. All three change nothing.
  */
 export type Adoption = 'adopted' | 'gap' | 'refused' | 'failed'
 
 /**
- * The log as the core sees it: entries of one writer, of which it knows the last position and never the
- * contents. In the majority mode entries are on disk when `append` and `adopt` return.
+ * The log of one writer: the core knows its last position, never its contents. In the majority mode `append`
+ * and `adopt` return after the write to disk.
  */
 export interface Log {
   last (): LogPosition
@@ -212,9 +192,9 @@ export interface Log {
   voters (): readonly NodeId[]
   /** Adds an entry as the master; its seq is `last().seq` after it. False when the disk refused. */
   append (entry: Entry): boolean
-  /** Where a command was entered; undefined when it is not held here. */
+  /** The receipt of a command; undefined if it is not held here. */
   find (id: CommandId): Receipt | undefined
-  /** What a follower lacks that holds this session up to `seq`; all of it when null. */
+  /** The entries after `seq` for a follower in this session; all when null. */
   body (seq: number | null): unknown
   /** Takes over what `body` made on the master. The core has checked that it is not older. */
   adopt (body: unknown): Adoption

@@ -15,24 +15,19 @@ export const byPosition: Order<LogPosition> = (a, b) => a.term - b.term || a.seq
 export const byBallot: Order<Ballot> = (a, b) => Number(a.eligible) - Number(b.eligible) ||
   byPosition(a, b) || text(a.nodeId, b.nodeId)
 
-/** What two masters that meet are compared by: the greater one stays. */
+/** Order of two masters that meet: the greater one stays. */
 export interface MasterScore {
   readonly following: number
-  /** Milliseconds. */
   readonly age: number
   readonly master: NodeId
 }
 
-/**
- * Of two masters the one with more followers wins, then the older session (in steps of `ageStep` ms), then
- * the id.
- */
+/** More followers win, then the older session (in steps of `ageStep` ms), then the id. */
 export function byScore (a: MasterScore, b: MasterScore, ageStep: number): number {
   return a.following - b.following || Math.floor(a.age / ageStep) - Math.floor(b.age / ageStep) ||
     text(a.master, b.master)
 }
 
-/** The greatest of some values; undefined when there are none. */
 export function greatest<T> (values: Iterable<T>, order: Order<T>): T | undefined {
   let best: T | undefined
   for (const value of values) if (best === undefined || order(value, best) > 0) best = value
@@ -58,7 +53,6 @@ export interface VoteCount {
   readonly expired: boolean
 }
 
-/** The voters that a master reaches. */
 export interface Reach {
   readonly mode: Mode
   readonly reachable: number
@@ -67,7 +61,6 @@ export interface Reach {
   readonly age: number
   /** Milliseconds since its own disk refuses writes; null while it takes them. */
   readonly refusing: number | null
-  /** Some live node has a disk that takes votes. */
   readonly heirs: boolean
 }
 
@@ -85,7 +78,7 @@ export interface VoterChange {
   readonly master: NodeId
   readonly from: readonly NodeId[]
   readonly to: readonly NodeId[]
-  /** Everything up to the last change of voters, and the start of this session, is held by enough voters. */
+  /** Enough voters hold the last change of voters and the start of this session. */
   readonly settled: boolean
 }
 
@@ -105,17 +98,17 @@ function mayFollow (mode: Mode, voted: Token, leader: Token): boolean {
 }
 
 /**
- * Whether a master whose probe nobody answers may go on. With a majority it asks until it has one, or stops.
- * With quorum 1 whoever lives must answer first, since it may have elected another master meanwhile; peers
- * that are cut off count as gone after `silence`.
+ * Whether a master may go on without answers to its probe. With a majority it asks until it has one, or
+ * stops. With quorum 1 every live peer must answer first, since it may have elected another master;
+ * disconnected ones count as gone after `silence`.
  */
 function trustsSilence ({ mode, waited, alive, known }: Unanswered, { silence }: Timing): boolean {
   return mode === 'available' && (known === 0 || (alive === 0 && waited > silence))
 }
 
 /**
- * A master that reaches too few voters for too long stops. So does one whose disk refuses writes, after time
- * enough for the others to try theirs; with quorum 1 it stays if nobody could follow it.
+ * A master stops if it reaches too few voters for too long, or its disk refuses writes after time for the
+ * others to try theirs; with quorum 1 it stays without a successor.
  */
 function keepsMastership ({ mode, reachable, needed, age, refusing, heirs }: Reach, timing: Timing): boolean {
   if (refusing !== null && refusing >= timing.heartbeat / 2 && (heirs || mode === 'majority')) return false
@@ -147,12 +140,9 @@ function mayChangeVoters ({ master, from, to, settled }: VoterChange): 'yes' | V
   return settled ? 'yes' : 'voters_busy'
 }
 
-/**
- * The decisions of the algorithm, each a pure function. The phases ask them and do the rest, so that a test
- * can take one rule away and show what it is for.
- */
+/** The decisions of the algorithm as pure functions, so that a test can remove one and show its purpose. */
 export const RULES = {
-  /** A gap between two steps that is so long that this node itself stood still. */
+  /** A gap between two steps that shows that this node was paused. */
   stalled: (gap: number, timing: Timing): boolean => gap > timing.stall,
   /** Whether a node that heard its master `since` ms ago supports no other one. */
   sticksToMaster: (since: number, timing: Timing): boolean => since < timing.sticky,
@@ -163,7 +153,7 @@ export const RULES = {
   denies: (answer: MessageOf<'pre-vote-answer'>, self: NodeId): boolean =>
     !answer.grant && answer.leader !== null && answer.leader.master !== self,
   ballotOrder: byBallot,
-  /** A ballot of a term that is over is told so. */
+  /** Answers a ballot of a finished term. */
   answersOldBallot: (): boolean => true,
   /** One vote per term. */
   mayVote: (voted: Token, request: Token): boolean => request.term > voted.term ||
@@ -177,16 +167,16 @@ export const RULES = {
   candidacyStands: (voted: Token, own: Token, acceptedOther: boolean): boolean =>
     !acceptedOther && voted.term === own.term && voted.master === own.master,
   mayFollow,
-  /** A refused master is told the term and the master that stood against it. */
+  /** Sends a refused master the term and the master that prevailed. */
   answersRefused: (): boolean => true,
   /** A log is never replaced by a shorter one. */
   mayReplace: (incoming: LogPosition, own: LogPosition): boolean => byPosition(incoming, own) >= 0,
   /** A change is acknowledged when enough nodes hold it. */
   heldByEnough: (copies: number, needed: number): boolean => copies >= needed,
-  /** Whether a message proves that a master that stood still is one yet: an answer to its last probe. */
+  /** Whether a message proves that a paused master is still one: an answer to its last probe. */
   verifies: (message: Message, nonce: number): boolean =>
     message.kind === 'probe-answer' && message.nonce === nonce,
-  /** A master that stood still does nothing until its probe was answered. */
+  /** A paused master waits for the answers to its probe. */
   mayActAsMaster: (verified: boolean): boolean => verified,
   trustsSilence,
   staysMaster,
@@ -204,25 +194,18 @@ export const RULES = {
 }
 export type Rules = typeof RULES
 
-/**
- * `cluster.quorum`: 1 stays available everywhere; a majority, or more than that, never loses what it
- * acknowledged.
- */
+/** 1 stays available everywhere; a majority, or more, never loses an acknowledged change. */
 export type QuorumSetting = 'majority' | number
 
 export interface Quorum {
   readonly mode: Mode
-  /**
-   * Least number of voters asked for, or all of them while there are fewer; a majority of the list is needed
-   * in any case.
-   */
+  /** Least voters asked for, or all while there are fewer; a majority of the list is always needed. */
   readonly atLeast: number
 }
 
 /**
- * Reads `cluster.quorum` for a list of voters.
- * @throws RangeError that names the numbers and what to set, for a number that is not 1 and not above half
- *   of the voters
+ * Reads `cluster.quorum` for a list of voters. @throws RangeError, with the numbers and the remedy, for a
+ * number that is not 1 and not above half of the voters
  */
 export function readQuorum (setting: QuorumSetting, voters: readonly NodeId[]): Quorum {
   if (setting === 1) return { mode: 'available', atLeast: 1 }
@@ -245,7 +228,7 @@ export function votesNeeded (quorum: Quorum, voters: readonly NodeId[]): number 
   return length === 0 ? Infinity : Math.max(majorityOf(length), Math.min(quorum.atLeast, length))
 }
 
-/** How many of `nodes` have a vote: all of them in the available mode, else the voters. */
+/** Number of voters among `nodes`; in the available mode all count. */
 export function votesOf (quorum: Quorum, voters: readonly NodeId[], nodes: Iterable<NodeId>): number {
   let n = 0
   for (const id of nodes) if (quorum.mode === 'available' || voters.includes(id)) n++

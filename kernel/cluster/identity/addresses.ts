@@ -36,7 +36,7 @@ export function formatAddress (host: string, port: number): string {
 /** Every IPv4 address of the machine. */
 export const EVERYWHERE = '0.0.0.0'
 
-/** Where the members' listener is bound; port 0 before it is. */
+/** Bind address of the members' listener; port 0 before it is bound. */
 export interface Bound { host: string, port: number }
 
 /** Where others reach the members' listener: what was configured, or every address it is bound to. */

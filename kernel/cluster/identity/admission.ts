@@ -4,9 +4,8 @@ import type { Maker } from './join-tokens.js'
 import type { Member } from '../members/member.js'
 
 /**
- * The admitter that a caller is. A member signs grants of devices and passes on requests, and other nodes
- * believe whatever authorities those name: so the caller needs every authority that there is. Throws
- * `unauthenticated` and `missing_grant`.
+ * The admitter for a caller. It needs every authority that exists: a member signs grants and passes on
+ * requests, whose authorities other nodes believe. Throws `unauthenticated` and `missing_grant`.
  */
 export function admitterOf (caller: Caller, known: Iterable<string>): Maker {
   for (const authority of known) {

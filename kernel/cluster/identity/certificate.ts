@@ -20,7 +20,7 @@ const EXTENSIONS = 0xa3
 /** 2.5.4.3, commonName. */
 const COMMON_NAME = Uint8Array.of(0x55, 0x04, 0x03)
 
-/** How keys sign: the identifier of the algorithm, and the digest that `sign` is given. */
+/** Signature algorithms of keys: the identifier, and the digest for `sign`. */
 const algorithms = {
   /** 1.3.101.112, id-Ed25519 (RFC 8410). */
   ed25519: { oid: Uint8Array.of(0x2b, 0x65, 0x70), digest: null },
@@ -54,12 +54,11 @@ function pem (bytes: Buffer): string {
   return ['-----BEGIN CERTIFICATE-----', ...lines, '-----END CERTIFICATE-----', ''].join('\n')
 }
 
-/** What a certificate says. Names are common names and short; times are ms since 1970. */
+/** Contents of a certificate. Names are common names and short; times are ms since 1970. */
 export interface CertificateParts {
   subject: string
   publicKey: KeyObject
   issuer: string
-  /** Private key of the issuer: Ed25519 or P-256. */
   signer: KeyObject
   serial: Uint8Array
   from: number
@@ -99,7 +98,7 @@ function generalName (name: string): Buffer {
     : der(0x87, Uint8Array.from(ipaddr.parse(name).toByteArray()))
 }
 
-/** By what a key is named inside of certificates: any 20 bytes that tell it from others (4.2.1.2). */
+/** A key's identifier in certificates: any 20 bytes that are unique (4.2.1.2). */
 function keyId (publicKey: KeyObject): Buffer {
   const spki = publicKey.export({ type: 'spki', format: 'der' })
   return createHash('sha256').update(spki).digest().subarray(0, 20)
@@ -127,8 +126,8 @@ export function nameConstraints (names: readonly string[], networks: readonly st
 }
 
 /**
- * Extensions of an authority for servers that signs no other authority, and only for these names, addresses
- * and networks. The names are among its own too: of the two places, Node shows those only.
+ * Extensions of an authority for servers with these names, addresses and networks; it signs no other
+ * authority. It has the names itself too, since Node shows only those.
  */
 export function authorityExtensions (
   key: KeyObject, names: readonly string[], networks: readonly string[]

@@ -8,12 +8,12 @@ import type { Identity } from '../../api/identity.js'
 import type { Members } from '../members/file.js'
 import type { NodeKey } from './key.js'
 
-/** What the agreement key is derived for (HKDF's info). */
+/** HKDF's info for the agreement key. */
 const AGREEMENT = 'svc node agreement key'
 
 /**
- * What plugins may do with the node's key. The agreement key is derived from it (HKDF-SHA-256), so that a
- * home has one secret to guard and to restore, and the two always belong together.
+ * The node's key for plugins. The agreement key derives from it (HKDF-SHA-256), so that a home has one secret
+ * to guard and to restore.
  */
 export function createIdentity (
   { privateKeyPem }: Pick<NodeKey, 'privateKeyPem'>, members: Pick<Members, 'current' | 'byFingerprint'>

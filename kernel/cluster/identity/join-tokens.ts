@@ -24,7 +24,6 @@ const ticketSchema = record({
   ...invitationFields,
   id: random16,
   secret: random16,
-  /** Milliseconds since 1970. */
   exp: schemaOf<number>({
     type: 'number', minimum: -MAX_INSTANT, maximum: MAX_INSTANT, says: 'must be a time'
   })
@@ -35,9 +34,7 @@ export const requestSchema = record({
   member: applicantSchema
 })
 
-/** A join token, read. */
 export type JoinTicket = Of<typeof ticketSchema>
-/** Body of POST /join. */
 export type JoinRequest = Of<typeof requestSchema>
 
 /** RFC 5705 label of the channel binding, and its length in bytes. */
@@ -69,8 +66,8 @@ function readTicket (text: string): JoinTicket {
 }
 
 /**
- * Reads a join token; `nowMs` is the wall time. Throws SvcError invalid_request: not a token, mistyped
- * (checksum), broken inside, or expired by this node's clock. Nothing of the secret is in the message.
+ * Reads a join token; `nowMs` is the wall time. Throws SvcError invalid_request for a malformed, mistyped or
+ * expired one, without its secret.
  */
 export function readJoinToken (token: string, nowMs: number): JoinTicket {
   const text = token.trim()
@@ -94,12 +91,12 @@ export function readJoinToken (token: string, nowMs: number): JoinTicket {
   return ticket
 }
 
-/** The key that proofs are made with; the inviter stores this and not the secret. */
+/** The key of proofs; the inviter stores this instead of the secret. */
 export function proofKeyOf (secret: string): Buffer {
   return createHash('sha256').update(`svc-join-key\0${secret}`).digest()
 }
 
-/** The proof under a key of proofKeyOf. Each part has one length, so that none runs into another. */
+/** The proof under a key of proofKeyOf. Parts have fixed lengths, so the encoding is unambiguous. */
 export function proofWith (
   key: Buffer, binding: Buffer, fingerprints: { inviter: string, joiner: string }
 ): string {
@@ -112,8 +109,8 @@ export function proofWith (
 }
 
 /**
- * What a joiner shows instead of the secret: HMAC-SHA-256, base64url, over the channel binding of its own
- * connection and both keys, so that it is worth nothing on another connection or for another key.
+ * A joiner's proof of the secret: HMAC-SHA-256, base64url, over the channel binding of its connection and
+ * both keys, so it is worthless on other connections or for other keys.
  */
 export function proofOf (
   secret: string, binding: Buffer, fingerprints: { inviter: string, joiner: string }
@@ -126,12 +123,11 @@ export function joinBinding (socket: TLSSocket): Buffer {
   return socket.exportKeyingMaterial(BINDING_BYTES, BINDING_LABEL, Buffer.alloc(0))
 }
 
-/** Reads the body of POST /join. Throws SvcError invalid_request naming the field. */
 export function readJoinRequest (body: unknown): JoinRequest {
   return shaped(() => read(requestSchema, body), invalidField)
 }
 
-/** What a joiner asks with; `binding` comes from the socket the request came on (joinBinding). */
+/** A joiner's request; `binding` comes from its socket (joinBinding). */
 export interface Redemption {
   tokenId: string
   proof: string
@@ -139,7 +135,7 @@ export interface Redemption {
   joinerFingerprint: string
 }
 
-/** An open join token as it is shown: never its secret. `by`: the id of the caller that made it. */
+/** An open join token without its secret. `by`: the id of the caller that made it. */
 export interface JoinTokenRecord { id: string, expires: string, by: string }
 
 const FORMAT = 1
@@ -156,12 +152,9 @@ const storedSchema = record({
   key: orNull(anyText),
   /** The inviter's. */
   fingerprint: anyText,
-  /** Milliseconds since 1970. */
   exp: schemaOf<number>({ type: 'number' }),
-  /** The joiner's fingerprint. */
   usedBy: orNull(anyText)
 }, {
-  /** The caller that made it. */
   by: anyText,
   /** The caller's authorities; all when absent. */
   authorities: listOf(anyText),
@@ -189,8 +182,6 @@ function readStored (path: string): readonly Stored[] {
   // Its keys let a node in: as private as the node's own.
   readText(path, 'secret')
   const tokens = readVersioned<{ tokens?: unknown }>(path, FORMAT)?.tokens ?? []
-  // Tokens of older versions do not say who made them: only the operator could. Nor for whom they are: the
-  // listener was then where svc.yaml had it.
   if (fits(listOf(storedSchema), tokens)) {
     return tokens.map((token) => ({ ...token, by: token.by ?? 'operator', outside: token.outside ?? false }))
       // The previous release gave join tokens to callers who may not admit a member.
@@ -217,7 +208,6 @@ function checkTtl (seconds: number): void {
 
 export interface JoinTokensOptions {
   home: string
-  /** Wall time, milliseconds since 1970. */
   now: () => number
   mono?: () => number
   /** Whether what a caller made still counts. */
@@ -232,14 +222,12 @@ export class JoinTokens {
   /** Monotonic times at which tokens of this start end: a wall clock that is set back prolongs none. */
   readonly #ends = new Map<string, number>()
 
-  /** Throws HomeError when their file is broken or can be read by others. */
   constructor (options: JoinTokensOptions) {
     this.#options = options
     this.#path = join(options.home, identityFile.joinTokens)
     this.#tokens = readStored(this.#path)
   }
 
-  /** Throws SvcError invalid_request (ttlSeconds, seeds) and overloaded (too many are open). */
   create (
     { clusterId, seeds, fingerprint, ttlSeconds, by, authorities }:
     Omit<JoinTicket, 'id' | 'secret' | 'exp'> & Maker & { ttlSeconds: number }
@@ -263,7 +251,6 @@ export class JoinTokens {
     return { token, expires: new Date(exp).toISOString() }
   }
 
-  /** Those that still let a node in. */
   list (): JoinTokenRecord[] {
     return this.#tokens.filter((token) => this.#isOpen(token))
       .map(({ id, exp, by }) => ({ id, expires: new Date(exp).toISOString(), by }))
@@ -277,10 +264,9 @@ export class JoinTokens {
   }
 
   /**
-   * Checks the proof of a joiner and uses the token up; the mark is on disk before this returns. The key that
-   * used it may ask again until it expires, since its first answer may be lost. `reopen` opens it again: for
-   * a joiner that could not be let in after all. Throws SvcError join_refused with details.why:
-   * unknown | expired | used | wrong_proof.
+   * Checks a joiner's proof and uses up the token, on disk before this returns. Its key may ask again until
+   * it expires, since the answer may be lost. `reopen` reopens it for a joiner that could not be admitted.
+   * Throws SvcError join_refused with details.why: unknown | expired | used | wrong_proof.
    */
   redeem (request: Redemption): Maker & { reopen: () => void } {
     const found = this.#tokens.find((token) => token.id === request.tokenId)
@@ -296,7 +282,7 @@ export class JoinTokens {
     return { by, authorities, reopen }
   }
 
-  /** How many are open. */
+  /** Number of open tokens. */
   get pending (): number { return this.#tokens.filter((token) => this.#isOpen(token)).length }
 
   /** Whether a key may ask to join: a token is open, or it has used one that has not expired yet. */

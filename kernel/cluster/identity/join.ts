@@ -24,7 +24,6 @@ import type { Applicant, MemberList } from '../members/member.js'
 import type { JoinRequest, JoinTicket, JoinTokens, Maker } from './join-tokens.js'
 import type { NodeKey } from './key.js'
 
-/** Of the one request that is read of a stranger, on the members' listener. */
 export const JOIN_PATH = '/join'
 const DIAL_MS = 5_000
 /** The inviter answers when the whole cluster knows the new member, which may take an election. */
@@ -57,7 +56,6 @@ async function readBody (response: IncomingMessage): Promise<unknown> {
   return JSON.parse(Buffer.concat(parts).toString())
 }
 
-/** One POST /join over an open socket, which is then closed. */
 function post (socket: TLSSocket, body: JoinRequest, clock: Clock): Promise<Answer> {
   const text = JSON.stringify(body)
   const headers = {
@@ -89,7 +87,7 @@ function post (socket: TLSSocket, body: JoinRequest, clock: Clock): Promise<Answ
 const isReason = (reason: unknown): reason is KernelReason =>
   typeof reason === 'string' && Object.hasOwn(kernelErrors, reason)
 
-/** What an error body has of use here. */
+/** The fields of an error body that are used here. */
 interface ErrorFields { reason?: unknown, message?: unknown, details?: { why?: unknown } | null }
 
 /** The inviter's error body as an error of ours. */
@@ -148,10 +146,9 @@ async function ask (seed: string, socket: TLSSocket, options: JoinOptions): Prom
 }
 
 /**
- * Joins the cluster of a token: dials its addresses in order, checks the inviter's key before anything is
- * sent, proves to know the secret, and returns the membership with this node in it. Throws SvcError:
- * join_refused (details.why) or what else the inviter answered, unreachable (details.seeds: each with code
- * and message).
+ * Joins a cluster by a token: dials its addresses in order, checks the inviter's key first, proves the
+ * secret, and returns the membership with this node in it. Throws SvcError: join_refused (details.why), the
+ * inviter's other refusals, unreachable (details.seeds: each with code and message).
  */
 export async function join (options: JoinOptions): Promise<MemberList> {
   const { clock, patienceMs = ELECTION_MS } = options
@@ -169,8 +166,8 @@ export async function join (options: JoinOptions): Promise<MemberList> {
 }
 
 /**
- * A cluster that cannot decide just now is asked again for so long, ms. The token is not used up by that.
- * Where a majority decides, each node that joined a moment before has to start first.
+ * How long to retry a cluster that cannot decide, ms, which does not use up the token. A majority needs each
+ * recently joined node to start first.
  */
 const ELECTION_MS = 60_000
 const AGAIN_MS = 1000
@@ -206,13 +203,13 @@ export interface JoinRouteOptions {
   joinTokens: JoinTokens
   limits: LinkLimits
   log: Logger
-  /** Throws when nobody can be admitted just now, e.g. `no_master`; asked before a token is used up. */
+  /** Throws, e.g. `no_master`, while admission is impossible; called before a token is used up. */
   mayAdmit?: () => void
   /** After token and proof of POST /join were found right: adds the member, answers the membership. */
   admit: (member: Applicant, maker: Maker) => Promise<MemberList>
   /** Called once the token of a connection was found right. */
   tokenShown?: (socket: TLSSocket) => void
-  /** What keeps a record of changes, while there is something. */
+  /** The audit, if a plugin provides it. */
   audit?: (() => Audit | undefined) | undefined
 }
 

@@ -7,7 +7,7 @@ import { HomeError, writeWhole } from '../../boot/home.js'
 import { makeCertificate } from './certificate.js'
 import type { KeyObject } from 'node:crypto'
 
-/** Where the identity lies in a home. */
+/** Identity files in the home. */
 export const identityFile = {
   key: 'node.key',
   certificate: 'node.crt',
@@ -16,8 +16,8 @@ export const identityFile = {
 } as const
 
 /**
- * Text of a file; undefined when it is missing. Throws HomeError when it cannot be read and, for a secret,
- * when somebody but its owner could read or write it.
+ * Text of a file; undefined when missing. Throws HomeError when it is unreadable and, for a secret, when
+ * others than its owner could read or write it.
  */
 export function readText (path: string, kind: 'secret' | 'public'): string | undefined {
   let file: number
@@ -56,7 +56,7 @@ function fingerprintOfKey (key: KeyObject): string {
   return createHash('sha256').update(key.export({ type: 'spki', format: 'der' })).digest('base64url')
 }
 
-/** What a certificate's key is known by: base64url SHA-256 of its SPKI DER, 43 characters. */
+/** Fingerprint of a certificate's key: base64url SHA-256 of its SPKI DER, 43 characters. */
 export function fingerprintOf (certificate: X509Certificate): string {
   return fingerprintOfKey(certificate.publicKey)
 }
@@ -112,8 +112,8 @@ function readCertificate (path: string, installId: string, fingerprint: string):
 }
 
 /**
- * Opens the node's key and certificate; makes them at the first start (node.key 0600, node.crt). Throws
- * HomeError when the key can be read by others, is lost, or when one of the two is broken.
+ * Opens the node's key and certificate; creates them at the first start (node.key 0600, node.crt). Throws
+ * HomeError for a broken or lost one, and for a key that others can read.
  */
 export async function openNodeKey (home: string, installId: string): Promise<NodeKey> {
   const keyPath = join(home, identityFile.key)
@@ -133,8 +133,8 @@ const FROM = Date.UTC(2020, 0, 1)
 const NEVER = Date.UTC(9999, 11, 31, 23, 59, 59)
 
 /**
- * The certificate that carries the key in TLS: self-signed, without extensions, since nothing but its key is
- * ever looked at. The same key and name give the same bytes. `commonName` is short (an install id).
+ * The self-signed TLS certificate of the key, without extensions, since only its key is used. Deterministic.
+ * `commonName` is short (an install id).
  */
 function certificateOf (key: KeyObject, commonName: string): string {
   return makeCertificate({

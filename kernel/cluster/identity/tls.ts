@@ -7,12 +7,12 @@ import type { TLSSocket, TlsOptions } from 'node:tls'
 import type { Clock } from '../../api/clock.js'
 import type { NodeKey } from './key.js'
 
-/** How long a peer may take for its part of the handshake. */
+/** Longest handshake of a peer, ms. */
 const HANDSHAKE_MS = 10_000
 
 /**
- * TLS of the members' listener: 1.3 only, own key, the peer's key asked for. The library rejects no key,
- * since there is no authority to ask: the listener compares the peer's fingerprint itself.
+ * TLS of the members' listener: 1.3 only. The library rejects no peer's key, since there is no authority: the
+ * listener compares the fingerprint.
  */
 export function serverTls (key: NodeKey): TlsOptions {
   return {
@@ -31,9 +31,9 @@ export function serverTls (key: NodeKey): TlsOptions {
 const proven = new WeakMap<TLSSocket, string>()
 
 /**
- * Fingerprint of the key the other end has proven; undefined when it showed none, or one we cannot read.
- * Remembered, since a client's getPeerX509Certificate answers once only (node 20 takes the certificate out
- * of OpenSSL's list as it reads it): call this and not that.
+ * Fingerprint of the key that the other end has proven; undefined for none or an unreadable one. Cached: use
+ * it instead of a client's getPeerX509Certificate, which answers only once (node 20 removes the certificate
+ * from OpenSSL's list on reading).
  */
 export function peerFingerprint (socket: TLSSocket): string | undefined {
   const known = proven.get(socket)
@@ -60,7 +60,6 @@ export interface DialOptions {
   port: number
   /** The fingerprint the other end must have, or what decides about it. */
   expect: string | ((fingerprint: string) => boolean)
-  /** For connection and handshake together. */
   timeoutMs: number
   clock: Clock
   signal?: AbortSignal
@@ -76,7 +75,7 @@ function systemError (where: string, error: NodeJS.ErrnoException): DialError {
   return dialError(error.code ?? first.code ?? 'failed', `${where}: ${first.message}`)
 }
 
-/** What is wrong with the other end's key; null when it is as expected. */
+/** The fault of the other end's key; null when it is as expected. */
 function keyProblem (socket: TLSSocket, expect: DialOptions['expect']): string | null {
   const found = peerFingerprint(socket)
   if (found === undefined) return 'showed no key'
@@ -85,8 +84,8 @@ function keyProblem (socket: TLSSocket, expect: DialOptions['expect']): string |
 }
 
 /**
- * Connects and checks the other end's key before a byte is written to it. Resolves with the open socket,
- * whose errors are then the caller's to listen for; rejects with a DialError and the socket destroyed.
+ * Connects and checks the other end's key before writing a byte. The caller handles errors of the open
+ * socket; rejects with a DialError and the socket destroyed.
  */
 export async function dial (options: DialOptions): Promise<TLSSocket> {
   const { key, host, port, expect, timeoutMs, clock, signal } = options
@@ -115,7 +114,7 @@ export async function dial (options: DialOptions): Promise<TLSSocket> {
     if (problem === null) return socket
     throw dialError('wrong_key', `${where} ${problem}`)
   } catch (error) {
-    // A socket being destroyed may still tell of an error.
+    // A socket in destruction may still emit an error.
     socket.on('error', () => {}).destroy()
     const { name, code } = error as DialError
     if (code === 'wrong_key') throw error

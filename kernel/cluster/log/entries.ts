@@ -28,7 +28,6 @@ const partSchema = record({
 })
 const wholeSchema = record({
   base: schemaOf<null>({ type: 'null' }),
-  /** A Yjs update for an empty document (the payload of a sync step 2). */
   state: bytes,
   clientId: count,
   sid: orNull(text),
@@ -42,9 +41,8 @@ const wholeSchema = record({
 
 /** An entry as it goes to followers. */
 export type WireEntry = Of<typeof entrySchema>
-/** What follows entry `base.seq`, for a node that holds the document of that writer. */
+/** The entries after `base.seq`, for a node that holds that writer's document. */
 export type PartBody = Of<typeof partSchema>
-/** Everything. */
 export type WholeBody = Of<typeof wholeSchema>
 export type ControlBody = PartBody | WholeBody
 
@@ -60,7 +58,7 @@ export function digestOf (before: string, entry: Digested): string {
   return createHash('sha256').update(head).update(update).digest('base64url')
 }
 
-/** The body, or what is wrong with it. Fields that are unknown here are left alone. Never throws. */
+/** The body, or its fault. Ignores unknown fields. Never throws. */
 export function readBody (value: unknown): ControlBody | string {
   const whole = (value as { base?: unknown } | null | undefined)?.base === null
   const wrong = problem(whole ? wholeSchema : partSchema, value)
@@ -72,14 +70,14 @@ export function readBody (value: unknown): ControlBody | string {
   return hole === undefined ? body : `entry ${hole.seq} is out of its place`
 }
 
-/** Where the control document stands. Replaced whole, never changed. */
+/** Position of the control document; replaced whole, never changed. */
 export type Place = Omit<Snapshot, 'receipts' | 'entries'>
 
 export const BEGINNING: Place = { sid: null, term: 0, seq: 0, gen: 0, digest: GENESIS, voters: null }
 export const NO_UPDATE = new Uint8Array()
 export const NO_CHANGES: Changes = new Map()
 
-/** What came of an entry on the master. */
+/** Result of an entry on the master. */
 interface Made { readonly update: Uint8Array, readonly result: unknown, readonly voters: readonly NodeId[] }
 
 /** Numbers, digest and receipt of an entry that follows `place`. */
@@ -105,8 +103,8 @@ export function readVoters (payload: unknown): readonly NodeId[] {
 }
 
 /**
- * Looks at entries that follow `digest`, all of them before the first one touches the document. Null when
- * they fit; `gap` when they continue something else.
+ * Checks all entries after `digest` before the first one touches the document. Null when they fit, `gap` when
+ * they continue another position.
  */
 export function checkEntries (
   kv: KvDoc, digest: string, entries: readonly WireEntry[]
@@ -142,7 +140,7 @@ const MAX_BYTES = 512 * 1024
 export class Ring {
   #entries: WireEntry[] = []
   #bytes = 0
-  /** Where the entries begin. */
+  /** Position before the first entry. */
   #base: { seq: number, digest: string }
 
   constructor (seq: number, digest: string) { this.#base = { seq, digest } }

@@ -12,14 +12,12 @@ export const MAX_CONTROL_BYTES = 256 * 1024
 
 export interface ControlOptions {
   readonly store: SnapshotStore
-  /**
-   * The majority mode: an entry is on disk before `append` and `adopt` return. Else the disk is at most 5 s
-   * behind.
-   */
+  /** Majority mode: `append` and `adopt` return after the write to disk. Else it is at most 5 s behind. */
   readonly durable: boolean
   /**
-   * On the master only: runs a command entry. Its writes go into the document, its result into the receipt.
-   * Throwing is a defect: nothing is written and the result is `{ error: { code: 'internal', message } }`.
+   * On the master: runs a command entry; its writes go into the document, its result into the receipt.
+   * Throwing is a defect: then the result is `{ error: { code: 'internal', message } }` and the document
+   * stays.
    */
   execute (payload: unknown, from?: string): { readonly writes: readonly Write[], readonly result: unknown }
   /** The contents of a new session's document out of those of the old one. */
@@ -30,18 +28,17 @@ export interface ControlOptions {
   readonly founders: readonly NodeId[]
 }
 
-/** What a command entry does. */
+/** The effect of a command entry. */
 export interface Effect { readonly changes: Changes, readonly result: unknown }
 
-/** A command that could not be carried out as told. */
+/** The result of a failed command. */
 function failed (code: 'internal' | 'control_full', message: string): Effect {
   return { changes: new Map(), result: { error: { code, message } } }
 }
 
 /**
- * Runs a command against the document. What is a defect of `execute` (it throws, or returns what no
- * document takes) becomes the result `internal`, and one that would make the document too large
- * `control_full`; neither writes anything. Never throws.
+ * Runs a command against the document. Never throws: a defect of `execute` (it throws, or returns invalid
+ * values) becomes the result `internal`, a document beyond its limit `control_full`; both write nothing.
  */
 export function execute (
   options: ControlOptions, kv: KvDoc, { id, payload, from }: Pick<Entry, 'id' | 'payload' | 'from'>
@@ -73,13 +70,12 @@ function keepResult (result: unknown): unknown {
   return JSON.parse(text)
 }
 
-/** The contents of a new session. When `seed` fails or returns nonsense, all is carried over. */
+/** The contents of a new session; all of the old ones if `seed` fails or returns an invalid value. */
 export function seedOf (
   options: ControlOptions, previous: ReadonlyMap<string, unknown>
 ): ReadonlyMap<string, unknown> {
   try {
-    const seeded = [...options.seed(previous)]
-    return new Map(seeded.map(([key, value]) => [key, keep(key, value)]))
+    return new Map([...options.seed(previous)].map(([key, value]) => [key, keep(key, value)]))
   } catch (err) {
     options.log.error({ err },
       'the new session could not be seeded; it begins with everything of the old one')

@@ -20,7 +20,6 @@ export interface Position {
   readonly seq: number
   /** Rises with each rotation of the document within its session. */
   readonly gen: number
-  /** SHA-256 of the canonical JSON of all entries, in hex. */
   readonly hash: string
 }
 
@@ -35,21 +34,16 @@ interface Draft {
   readonly receipts: readonly KeptReceipt[]
   /** Entries for the ring; null when the document begins anew with this state. */
   readonly entries: readonly WireEntry[] | null
-  /** The receipts take the place of all that are held. */
   readonly whole?: boolean
 }
 
-/**
- * The control document: what the master decided, entry by entry. `append` and `adopt` never throw on bad
- * input.
- */
+/** The control document: the master's decisions as entries. `append` and `adopt` never throw on bad input. */
 export class ControlLog implements Log {
   readonly #options: ControlOptions
   readonly #disk: SnapshotWriter
   readonly #observers: Listeners<ReadonlySet<string>>
   #place = BEGINNING
   #receipts = new Receipts()
-  /** The committed entries. The document may be ahead of them while the disk writes. */
   readonly #live = new Map<string, unknown>()
   /** Null after a start, and when it may differ from the committed entries. */
   #kv: KvDoc | null = null
@@ -57,10 +51,7 @@ export class ControlLog implements Log {
   #hash: string | null = null
   #closed = false
 
-  /**
-   * Opens it with what the disk holds.
-   * @throws HomeError when the snapshot cannot be read or is broken
-   */
+  /** Opens it from the disk. @throws HomeError for an unreadable or broken snapshot */
   constructor (options: ControlOptions) {
     this.#options = options
     this.#observers = new Listeners(options.log)
@@ -122,7 +113,6 @@ export class ControlLog implements Log {
     this.#kv = null
   }
 
-  /** Writes what is not on disk yet. */
   close (): void {
     if (this.#closed) return
     this.#closed = true

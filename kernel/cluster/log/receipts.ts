@@ -3,7 +3,7 @@ import type { Receipt } from '../election/protocol.js'
 /** A receipt by its command's id; `result` is undefined once it was given up. */
 export type KeptReceipt = Receipt & { readonly id: string }
 
-/** Receipts that are kept, the newest. */
+/** Number of newest receipts to keep. */
 export const MAX_RECEIPTS = 1000
 /** Bytes of one result as JSON. */
 export const MAX_RESULT_BYTES = 64 * 1024

@@ -9,7 +9,6 @@ import type { KeptReceipt } from './receipts.js'
 
 const FORMAT = 1
 
-/** What a node keeps of the control document: plain JSON, never Yjs. */
 export interface Snapshot {
   readonly sid: string | null
   readonly term: number
@@ -57,7 +56,6 @@ export function readSnapshot (text: string, path: string): Snapshot {
 export interface SnapshotStore {
   /** Of its file, for messages. */
   readonly path?: string
-  /** The text of the last write; undefined before the first. */
   read (): string | undefined
   write (text: string): void
 }
@@ -78,10 +76,10 @@ export function fileStore (path: string): SnapshotStore {
   }
 }
 
-/** Nothing is kept: for a node that lives in memory only. */
+/** For a node that lives in memory only. */
 export const memoryStore: SnapshotStore = { read: () => undefined, write () {} }
 
-/** Where entries need not be durable, the disk is at most so far behind, ms. */
+/** Longest delay of the disk if entries need not be durable, ms. */
 const PERIOD = 5000
 
 export interface WriterOptions {
@@ -90,11 +88,10 @@ export interface WriterOptions {
   durable: boolean
   clock: Clock
   log: Logger
-  /** What is to be written when the time comes. */
+  /** The snapshot to write. */
   now: () => Snapshot
 }
 
-/** Brings snapshots to the disk. */
 export class SnapshotWriter {
   readonly #options: WriterOptions
   #cancel: (() => void) | null = null

@@ -3,7 +3,7 @@ import type { NodeView } from '../../api/services.js'
 import type { Status } from '../election/core.js'
 import type { MemberRecord } from './member.js'
 
-/** What a live link says about the node at its other end. */
+/** The identity of the node at the other end of a live link. */
 export interface LinkedNode {
   readonly installId: string
   readonly nodeId: string
@@ -22,7 +22,7 @@ export interface DirectoryOptions {
   wokeAt: () => number
 }
 
-/** What is remembered of a node after its link closed; `address`: the other end of that link. */
+/** A node's identity after its link closed; `address`: the other end of that link. */
 type MetNode = LinkedNode & { readonly address?: string }
 
 /** The members of the cluster, and which of them are reachable. */
@@ -30,7 +30,7 @@ export class Directory {
   readonly #options: DirectoryOptions
   /** The last sign of life of each node: wall time to show, monotonic time to count. */
   readonly #seen = new Map<string, { at: number, mono: number }>()
-  /** What a node that is gone said last. */
+  /** Last identity of each disconnected node. */
   readonly #last = new Map<string, MetNode>()
 
   /** Nodes that have said that they stop, and were not met again since. */
@@ -38,7 +38,6 @@ export class Directory {
 
   constructor (options: DirectoryOptions) { this.#options = options }
 
-  /** Anything was heard of a node. */
   heard (installId: string): void {
     const { clock } = this.#options
     this.#seen.set(installId, { at: clock.now(), mono: clock.mono() })
@@ -97,7 +96,6 @@ export class Directory {
     ]
   }
 
-  /** By node id, install id, name or `local`. A name that two nodes share finds nothing. */
   resolve (ref: string): NodeView | undefined {
     const nodes = this.nodes()
     if (ref === 'local') return nodes[0]

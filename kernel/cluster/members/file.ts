@@ -14,9 +14,8 @@ export interface Members {
   byFingerprint (fingerprint: string): Member | undefined
   isRemoved (fingerprint: string): boolean
   /**
-   * Replaces the whole: written durably first, then onChange when it differs. Throws SvcError
-   * invalid_request naming the field that makes no sense; nothing has changed then. When the disk refuses,
-   * what is newly removed counts all the same.
+   * Replaces the list: a durable write first, then onChange if it differs. Throws SvcError invalid_request
+   * naming the bad field, without a change. Removals count even if the disk refuses.
    */
   replace (next: MemberList): void
   /** Returns what ends it. */
@@ -26,7 +25,6 @@ export interface Members {
 export interface MembersOptions {
   home: string
   self: Applicant
-  /** Wall time, milliseconds since 1970. */
   now: () => number
 }
 
@@ -46,8 +44,8 @@ function readStored (path: string, self: MembersOptions['self']): MemberList | u
 }
 
 /**
- * Opens the members file of a home. A fresh home is a cluster of one with a random id. Throws HomeError for
- * a file that is broken, newer, or that knows this node by another key.
+ * Opens a home's members file; a fresh home is a cluster of one with a random id. Throws HomeError for a
+ * broken or newer file, and for another key of this node.
  */
 export function openMembers ({ home, self, now }: MembersOptions): Members {
   const path = join(home, identityFile.members)

@@ -13,7 +13,6 @@ const instant = matching(
 /** Of a public key: base64url of 32 bytes, whose last character carries four bits. */
 const fingerprint = matching(
   /^[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]$/, 'a base64url SHA-256 of 43 characters')
-/** Of a members' listener: host:port, IPv6 in []. */
 const address = schemaOf<string>({
   type: 'string', format: 'host-port', says: 'must be host:port, with IPv6 in []'
 })
@@ -28,8 +27,8 @@ const details = {
 }
 
 /**
- * Who admitted a member: the node, the credentials there (that which made the join token, the one that made
- * that, and so on) and what those may do; everything when absent, as the operator.
+ * Who admitted a member: the node, the chain of credentials there (the join token's maker first) and their
+ * authorities; all authorities when absent, as the operator.
  */
 export const admissionSchema = record({
   node: identifier, by: listOf(shortText, { maxItems: MAX_MAKERS })
@@ -37,7 +36,6 @@ export const admissionSchema = record({
 
 /** A member as it describes itself, before it was admitted. */
 export const applicantSchema = record(details)
-/** One node that belongs to the cluster. */
 export const memberSchema = record({ ...details, joinedAt: instant }, { admitted: admissionSchema })
 /** A member as the control document has it. `nodeId`: of its present start, null before the first one. */
 export const memberRecordSchema = record({
@@ -50,7 +48,6 @@ export const listSchema = record({
   members: listOf(memberSchema, { maxItems: MAX_MEMBERS }),
   removed: listOf(removedSchema, { maxItems: MAX_REMOVED })
 })
-/** Which cluster a join token lets a node into: its id, addresses of its inviter, and the inviter's key. */
 export const invitationFields = {
   clusterId: identifier,
   seeds: listOf(address, { minItems: 1, maxItems: MAX_ADDRESSES, says: 'must have at least one address' }),
@@ -62,7 +59,7 @@ export type Applicant = Of<typeof applicantSchema>
 export type Member = Of<typeof memberSchema>
 export type MemberRecord = Of<typeof memberRecordSchema>
 export type Removed = Of<typeof removedSchema>
-/** Who belongs to the cluster, as this node last learned it. */
+/** The members of the cluster by this node's newest list. */
 export type MemberList = Of<typeof listSchema>
 
 /** Two members with one id or one key, or a member with a removed key, would each be found as the other. */

@@ -28,7 +28,7 @@ export interface MembershipOptions {
   self: () => Applicant & { nodeId: string }
   clock: Clock
   log: Logger
-  /** A node was removed: nothing of it is kept. */
+  /** Called after a removal, to drop the node's data. */
   gone: (member: Pick<MemberRecord, 'installId' | 'name'>) => void
   /** Told after a removal: the list goes to every peer, since not all of them hear the master. */
   tell: (list: MemberList) => void
@@ -42,9 +42,9 @@ const readable = <T>(schema: Schema<T>, value: unknown): T | undefined =>
 const argument = <T>(schema: Schema<T>, args: unknown): T => shaped(() => read(schema, args), invalidField)
 
 /**
- * Who belongs to the cluster. The list only grows, and what is removed stays removed, so that lists which two
- * halves changed apart can be put together without asking which is newer. The control document spreads it;
- * every node keeps a copy in its home, by which links are judged before there is any document.
+ * The member list. It only grows, and removals are permanent, so that lists of two halves merge without an
+ * order. The control document spreads it; each home has a copy, by which links are judged before there is a
+ * document.
  */
 export class Membership {
   readonly #options: MembershipOptions
@@ -75,7 +75,7 @@ export class Membership {
       inDocument.get(member.installId) ?? { ...member, nodeId: null })
   }
 
-  /** What the first document of a session says about the members, when it says nothing yet. */
+  /** Adds the members to a session's first document if it has none. */
   seed (into: Map<string, unknown>): void {
     const { clusterId, members, removed } = this.#options.members.current()
     if (!into.has(CLUSTER)) into.set(CLUSTER, clusterId)
@@ -98,7 +98,7 @@ export class Membership {
     return this.#options.members.current()
   }
 
-  /** Removes a member for good. Throws `node_not_found` and `member_self`. */
+  /** Removes a member permanently. Throws `node_not_found` and `member_self`. */
   async remove (installId: string): Promise<void> {
     const member = this.#options.members.find(installId)
     if (member === undefined) throw kernelError('node_not_found', `No member ${installId} is known.`)
@@ -111,8 +111,8 @@ export class Membership {
   }
 
   /**
-   * A session began: enters what this node knows and the document lacks. The document may not be complete
-   * here yet, so the master decides what is new.
+   * Enters known members that a new session's document lacks. The document may be incomplete here, so the
+   * master decides which are new.
    */
   async introduce (): Promise<void> {
     const { commands, members, self } = this.#options
@@ -133,8 +133,8 @@ export class Membership {
   }
 
   /**
-   * Takes over what another member knows, whatever session either is in: otherwise two halves whose masters
-   * refuse each other would never exchange their lists. A record that does not fit is left out.
+   * Merges another member's list across sessions: two halves whose masters refuse each other would else never
+   * exchange theirs. Skips records that do not fit.
    */
   merge (other: MemberList): void {
     const { clusterId, members, removed } = other
@@ -143,8 +143,8 @@ export class Membership {
   }
 
   /**
-   * Brings the voters one step nearer to the members; called on the master from time to time. Also where one
-   * node decides alone, so that a majority can be asked for later.
+   * Brings the voters one step nearer to the members; periodic on the master. Also when one node decides
+   * alone, for a later majority.
    */
   async alignVoters (): Promise<void> {
     const { driver, control } = this.#options
@@ -238,7 +238,7 @@ export class Membership {
     try {
       members.replace(next)
     } catch (err) {
-      // Removals count all the same; the next change tries the rest again, and nodeHealth tells of the disk.
+      // Removals count, the next change retries the rest, and nodeHealth reports the disk.
       log.error({ err }, 'the list of members could not be written')
     }
     const left = before.members.filter(({ installId }) => members.find(installId) === undefined)
@@ -253,9 +253,8 @@ function sameRecord (a: MemberRecord, b: MemberRecord): boolean {
 }
 
 /**
- * The lists of a file and a document together, and what another node knows: the document knows newer
- * addresses, removal wins, a key belongs to one member for good. A record that no file takes is left out
- * alone. Pure.
+ * Merges the lists of a file, a document and another node: the document has newer addresses, removal wins, a
+ * key belongs to one member permanently. Skips only a record that no file takes. Pure.
  */
 export function union (
   file: MemberList, members: readonly (Member | MemberRecord)[], removed: readonly Removed[],
@@ -293,9 +292,8 @@ export function union (
 }
 
 /**
- * The next list of voters on the way to the members: one node is added, or one removed, never the master
- * itself. A node gets its vote once it is there: one that is still on its way would only be missed. Null when
- * nothing is to be done. Pure.
+ * The next voters on a path to the members: one node added or removed, never the master. A node gets its vote
+ * once it is present, since an absent voter only counts as missing. Null without a change. Pure.
  */
 export function nextVoters (
   voters: readonly string[], { members, live }: { members: readonly string[], live: readonly string[] },

@@ -3,10 +3,10 @@ import { isLoopbackHost, readAddress } from '../identity/addresses.js'
 import type { ClusterCore } from '../cluster.js'
 import type { Members } from './file.js'
 
-/** Where the member runs whose web page an origin is: on this machine, or on another one. */
+/** The machine of the member whose web page an origin is: this one or another. */
 export type PageOf = 'here' | 'elsewhere'
 
-/** What is known of another member: where its API is, and the other end of the newest link to it. */
+/** Another member's API, and the other end of its newest link. */
 export interface KnownApi { readonly apiUrl: unknown, readonly address: string | undefined }
 
 export interface ApiSources {
@@ -14,7 +14,7 @@ export interface ApiSources {
   network: { readonly members: Pick<Members, 'find'> }
 }
 
-/** What the other members say of their APIs, also those that are gone; one that was removed is no member. */
+/** The APIs of other members, also of disconnected ones. */
 export function * apisOf ({ cluster, network }: ApiSources): Iterable<KnownApi> {
   for (const { installId, key, value } of cluster.replicas.entries()) {
     if (key !== 'node/identity' || installId === cluster.service.self.installId) continue
@@ -25,9 +25,8 @@ export function * apisOf ({ cluster, network }: ApiSources): Iterable<KnownApi> 
 }
 
 /**
- * Whose web page an origin is: scheme, host and port of what a member says its API is have to be the same. A
- * loopback origin counts for members on this machine only: that of another machine is not the one here. Null:
- * no member's.
+ * The member's page at an origin: scheme, host and port must equal its API's. A loopback origin counts for
+ * members on this machine only. Null: no member's.
  */
 export function pageOf (
   origin: string, members: Iterable<KnownApi>, isOwn: (host: string) => boolean = isOwnAddress
@@ -44,7 +43,7 @@ export function pageOf (
   return found
 }
 
-/** Nobody else opens a connection from an address of this machine. */
+/** Only this machine opens connections from its addresses. */
 function isOwnAddress (host: string): boolean {
   const plain = host.replace(/^::ffff:/, '')
   return Object.values(os.networkInterfaces()).some((list) => list?.some(({ address }) => address === plain))

@@ -10,11 +10,10 @@ const id = name(200)
 const document = {
   /** Install id of the document's one writer. */
   owner: id,
-  /** The owner's node id, new at each start. */
   boot: id,
   gen: count
 }
-/** What the receiver needs to put `sync` in its place. */
+/** The position of `sync` at the receiver. */
 const place = {
   ...document,
   /** Yjs client id of the writer, one for each generation. */
@@ -37,12 +36,11 @@ export type Announce = Of<typeof MESSAGES.announce>
 export type Ask = Of<typeof MESSAGES.ask>
 export type State = Of<typeof MESSAGES.state>
 export type Update = Of<typeof MESSAGES.update>
-/** Body of a frame of kind `document`. */
 export type DocMessage = Announce | Ask | State | Update
 
 const schemas = new Map<unknown, Schema<DocMessage>>(Object.entries(MESSAGES))
 
-/** The message, or null when it is none. Fields that are unknown here are left alone. */
+/** The message, or null for another value. Ignores unknown fields. */
 export function readDocMessage (value: unknown): DocMessage | null {
   const schema = schemas.get((value as { kind?: unknown } | null | undefined)?.kind)
   return schema !== undefined && fits(schema, value) ? value : null
@@ -63,10 +61,7 @@ function encoded (write: (encoder: encoding.Encoder) => void): Uint8Array {
 /** "This is what I have": the state vector of a document. */
 export function step1 (doc: Doc): Uint8Array { return encoded((e) => { sync.writeSyncStep1(e, doc) }) }
 
-/**
- * What a document with this state vector lacks; everything without one.
- * @throws Error for bytes that are no state vector
- */
+/** The update for this state vector; everything without one. @throws Error for an invalid vector */
 export function step2 (doc: Doc, vector?: Uint8Array): Uint8Array {
   return encoded((e) => { sync.writeSyncStep2(e, doc, vector) })
 }
@@ -75,10 +70,7 @@ export function update (bytes: Uint8Array): Uint8Array {
   return encoded((e) => { sync.writeUpdate(e, bytes) })
 }
 
-/**
- * The payload of a y-protocols message of this kind; null for anything else. Never y-protocols' own reader:
- * that one swallows what it cannot apply.
- */
+/** The payload of a y-protocols message of this kind, else null. y-protocols' own reader swallows errors. */
 export function payloadOf (kind: SyncKind, message: Uint8Array): Uint8Array | null {
   try {
     const decoder = decoding.createDecoder(message)

@@ -15,7 +15,7 @@ export class ObservedDoc {
   #gen = 0
   #seq = 0
   #hash: string | null = null
-  /** What `get` sees: the document and what has not been flushed. */
+  /** The view of `get`: the document and unflushed writes. */
   readonly #view = new Map<string, unknown>()
   readonly #pending = new Map<string, unknown>()
   /** Bytes of the view's entries. */
@@ -66,7 +66,7 @@ export class ObservedDoc {
 
   announce (): Announce { return { kind: 'announce', ...this.#place() } }
 
-  /** What the asking node lacks; null when it did not say what it has. */
+  /** The update for the asking node; null when it did not say what it has. */
   answer ({ boot, gen, sync }: Ask): State | null {
     const vector = payloadOf('step1', sync)
     if (vector === null) return null

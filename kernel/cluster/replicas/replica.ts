@@ -14,10 +14,7 @@ const REPEATED = 10_000
 /** A question without an answer counts as lost after so many ms. */
 const ANSWER = 2000
 
-/**
- * What became of a message. `resync`: something was missed. `load`: nothing is wrong, this node has not got
- * the document yet, or not all.
- */
+/** Result of a message. `resync`: something was missed. `load`: the document is not (fully) here yet. */
 export type Taken = 'ok' | 'load' | 'resync' | 'protocol_error'
 
 const NONE: Changes = new Map()
@@ -25,7 +22,6 @@ const NONE: Changes = new Map()
 /** Another node's observed document, as far as it is known here. Decides what it lacks; sends nothing. */
 export class Replica {
   readonly owner: string
-  /** The link is down: what is here is what was last known. */
   old = false
   #boot: string
   #gen = 0
@@ -46,7 +42,7 @@ export class Replica {
   get boot (): string { return this.#boot }
   get live (): ReadonlyMap<string, unknown> { return this.#live }
 
-  /** What the last message changed; asked once. */
+  /** Takes the changes of the last message. */
   takeChanges (): Changes {
     const changes = this.#changes
     this.#changes = NONE
@@ -101,7 +97,7 @@ export class Replica {
     return this.#kv !== null && gen === this.#gen && seq <= this.#seq ? 'ok' : 'load'
   }
 
-  /** The owner restarted: nothing of its earlier process is valid. */
+  /** The owner restarted: data of its earlier process is invalid. */
   #startAnew (boot: string): void {
     this.distrust()
     this.#changes = difference(this.#live, new Map())

@@ -50,15 +50,11 @@ export class Replicas {
     this.#own = new ObservedDoc(options.installId, options.nodeId)
   }
 
-  /**
-   * Throws TypeError for a key or value that no document takes, RangeError when the document would be larger
-   * than 192 KiB. Both name the key.
-   */
+  /** Throws TypeError for a bad key or value, RangeError above 192 KiB; both name the key. */
   put (key: string, value: unknown): void { if (this.#own.put(key, value)) this.#changed(key) }
   remove (key: string): void { if (this.#own.remove(key)) this.#changed(key) }
   get (key: string): unknown { return this.#own.view.get(key) }
 
-  /** The own document, then all replicas. */
   * entries (): Iterable<ObservedEntry> {
     const { installId, nodeId } = this.#options
     for (const [key, value] of this.#own.view) yield { installId, nodeId, key, value, old: false }
@@ -67,7 +63,7 @@ export class Replicas {
     }
   }
 
-  /** What another node said in the run that had this node id, also once its link is gone. */
+  /** The document of the run with this node id, also after its link closed. */
   said (nodeId: string): ReadonlyMap<string, unknown> | undefined {
     for (const { boot, live } of this.#replicas.values()) if (boot === nodeId) return live
     return undefined
@@ -94,7 +90,6 @@ export class Replicas {
     replica.unasked()
   }
 
-  /** The node left the cluster, or is given up. */
   drop (installId: string): void {
     const replica = this.#replicas.get(installId)
     if (replica === undefined) return

@@ -2,10 +2,7 @@ import { readFileSync, statSync } from 'node:fs'
 import { identityFrom, IdentityError } from './identity.js'
 import type { IdentityFiles, IdentitySource } from './identity.js'
 
-/**
- * Key and certificates in files of the operator's, which others renew. They are read again when one of them
- * changes; links are followed, so that a renewal may swap the link alone.
- */
+/** The operator's key and certificates, reread after a change of a file or of the link to it. */
 export function identityInFiles (files: IdentityFiles, now: () => number): IdentitySource {
   let seen: string | undefined
   return {
@@ -14,13 +11,12 @@ export function identityInFiles (files: IdentityFiles, now: () => number): Ident
       const state = [files.cert, files.key].map(stateOf).join()
       if (state === seen) return null
       seen = state
-      const pem = { cert: read(files.cert, false), key: read(files.key, true) }
-      return identityFrom(pem, files, now())
+      return identityFrom({ cert: read(files.cert, false), key: read(files.key, true) }, files, now())
     }
   }
 }
 
-/** What is another when the file has changed. */
+/** Differs when the file has changed. */
 function stateOf (path: string): string {
   try {
     const { ino, size, mtimeMs, mode } = statSync(path)

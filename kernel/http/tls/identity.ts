@@ -4,7 +4,7 @@ import { createSecureContext } from 'node:tls'
 import { pinOf } from './pin.js'
 import type { KeyObject } from 'node:crypto'
 
-/** What the API shows to clients that speak TLS. */
+/** The TLS identity of the API. */
 export interface ServerIdentity {
   /** The private key as PEM. Never logged, never sent. */
   readonly key: string
@@ -12,24 +12,20 @@ export interface ServerIdentity {
   readonly cert: string
   /** Fingerprint of the key, as `pinOf` has it. */
   readonly fingerprint: string
-  /** When the first of the certificates ends, ms since 1970. */
+  /** End of the first certificate, ms since 1970. */
   readonly until: number
   /** Whether the certificate is for this name or address. */
   covers (name: string): boolean
 }
 
-/** Where the identity comes from. */
+/** The source of a TLS identity. */
 export interface IdentitySource {
-  /** Path of the certificate that clients can be told to trust; null where they need none of ours. */
+  /** Path of the certificate authority for clients to trust; null without one. */
   readonly authority: string | null
-  /**
-   * The identity as it is to be now; null where it is what the last call gave. Throws IdentityError when it
-   * cannot be used; the same fault is not told again until something has changed.
-   */
+  /** The new identity; null if unchanged. Throws IdentityError once for an unusable one, until a change. */
   next (): ServerIdentity | null
 }
 
-/** A key or certificate that cannot be used; the message names the file and what to do. */
 export class IdentityError extends Error {
   override readonly name = 'IdentityError'
 }
@@ -40,7 +36,7 @@ function certificatesIn (pem: string): X509Certificate[] {
   return blocks.map((block) => new X509Certificate(block))
 }
 
-/** Where the texts come from, for the errors. */
+/** File names for the errors. */
 export interface IdentityFiles { cert: string, key: string }
 
 /** Puts key and certificates together. Throws IdentityError naming the file that is wrong. */

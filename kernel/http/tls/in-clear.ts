@@ -9,6 +9,5 @@ export const isToken = (authorization: string | undefined): boolean => /^Bearer 
 export function inClear (socket: object): boolean {
   if (!(socket instanceof Socket) || (socket as Partial<TLSSocket>).encrypted === true) return false
   const { remoteAddress, localAddress } = socket
-  // From this machine to an address of its own it takes no cable.
   return remoteAddress !== undefined && remoteAddress !== localAddress && !isLoopback(remoteAddress)
 }

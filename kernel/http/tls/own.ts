@@ -13,13 +13,13 @@ import { identityFrom, IdentityError } from './identity.js'
 import type { KeyObject } from 'node:crypto'
 import type { IdentitySource, ServerIdentity } from './identity.js'
 
-/** Where they lie in a home. */
+/** Files in the home. */
 export const ownFile = { key: 'api-tls.key', authority: 'api-ca.crt' } as const
 
 const DAY_MS = 24 * 60 * 60 * 1000
 /** Clients of Apple take no longer ones, 825 days; those of public authorities have 398. */
 const DAYS = 397
-/** So long before its end a certificate is made anew. */
+/** A certificate is renewed this long before its end. */
 const RENEW_MS = 30 * DAY_MS
 /** Private names and networks, for which the authority may sign beside the names of this node. */
 const PRIVATE_NAMES = ['localhost', 'local', 'lan', 'home.arpa', 'internal']
@@ -38,14 +38,6 @@ export interface OwnOptions {
 
 interface Authority { key: KeyObject, keyPem: string, pem: string, names: readonly string[] }
 
-/**
- * A key of the API's own, and an authority of that same key which signs the certificates: clients that trust
- * the authority need nothing new when the addresses change, and those that pin the key neither. Beside names
- * and addresses of private networks the authority is good for `api.allowed_hosts` and the node's own public
- * addresses only.
- *
- * Not the node's own key, which is Ed25519: browsers refuse that in a server's certificate.
- */
 export function ownIdentity (options: OwnOptions): IdentitySource {
   const path = join(options.home, ownFile.authority)
   let shown: { identity: ServerIdentity, names: readonly string[] } | undefined
@@ -56,7 +48,7 @@ export function ownIdentity (options: OwnOptions): IdentitySource {
         isIP(name) === 0 ? name.toLowerCase() : ipaddr.parse(name).toString()))].sort()
       const now = options.now()
       const left = (shown?.identity.until ?? 0) - now
-      // More than a whole life is left: the clock was ahead then, and the certificate is not valid yet.
+      // More than a whole life remains: the clock was ahead then, so the certificate is not valid yet.
       const fits = shown !== undefined && left > RENEW_MS && left <= DAYS * DAY_MS &&
         names.every((name) => shown!.names.includes(name))
       if (fits) return null

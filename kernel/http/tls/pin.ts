@@ -5,8 +5,8 @@ import type { X509Certificate } from 'node:crypto'
 const PREFIX = 'sha256//'
 
 /**
- * The fingerprint of a certificate's key: `sha256//` and the SHA-256 of its SPKI DER in base64 (RFC 7469). It
- * stays when the certificate is made anew for the same key.
+ * Fingerprint of a certificate's key (RFC 7469): `sha256//` and the SHA-256 of its SPKI in base64. A renewed
+ * certificate of the same key keeps it.
  */
 export function pinOf (certificate: X509Certificate): string {
   const spki = certificate.publicKey.export({ type: 'spki', format: 'der' })

@@ -17,8 +17,8 @@ const FIRST_MS = 10_000
 const HANDSHAKE_MS = 10_000
 
 /**
- * The groups for key exchange. A client picks among those of the server and costs it a computation before any
- * credential: with ffdhe8192, which Node allows, 95 ms, with these about 1 ms.
+ * Groups for key exchange. A client picks one and costs the server a computation before any credential: 95 ms
+ * with ffdhe8192, which Node allows, about 1 ms with these.
  */
 export const KEY_GROUPS = 'X25519:P-256:P-384'
 
@@ -29,11 +29,9 @@ const secureContext = {
     'ECDHE+AESGCM:ECDHE+CHACHA20'
 } as const
 
-/** Options for a server that shows this identity. */
 export const tlsOf = ({ key, cert }: ServerIdentity): HttpsOptions =>
   ({ key, cert, ...secureContext, handshakeTimeout: HANDSHAKE_MS })
 
-/** Whether a server speaks TLS. */
 export const isTls = (server: object): server is HttpsServer => server instanceof TlsServer
 
 /** Has a server show another identity from the next connection on. */
@@ -46,8 +44,8 @@ export const plainEvent = (server: object): 'connection' | 'secureConnection' =>
   isTls(server) ? 'secureConnection' : 'connection'
 
 /**
- * Lets a server that was just made answer clients which do not speak TLS: browsers are sent to the same host
- * if that is served, and others told. What they send is looked at for that and goes no further.
+ * Lets a new server answer clients without TLS: redirects browsers if their host is served, explains to
+ * others. Reads the request for that alone.
  */
 export function answerInClear (server: HttpsServer, isServed: (host: string) => boolean): void {
   // Node's own, by which each connection becomes a TLS one.
@@ -103,6 +101,6 @@ function tellTls (
     'content-length': Buffer.byteLength(body),
     connection: 'close'
   })
-  // What is still sent is not read.
+  // The rest of the request is not read.
   response.end(body, () => { socket.destroySoon() })
 }

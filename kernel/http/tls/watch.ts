@@ -4,7 +4,7 @@ import type { Logger } from '../../api/plugin.js'
 import type { Health } from '../../plugins/health.js'
 import type { IdentitySource, ServerIdentity } from './identity.js'
 
-/** How often it is looked whether the identity is to be another, ms. */
+/** Interval of checks for a new identity, ms. */
 const PERIOD_MS = 10_000
 const DAY_MS = 24 * 60 * 60 * 1000
 /** So long before its end a certificate is worth a word: those of public authorities are renewed earlier. */
@@ -12,7 +12,6 @@ const ENDING_MS = 14 * DAY_MS
 
 export interface WatchOptions {
   source: IdentitySource
-  /** The identity that is shown at first. */
   first: ServerIdentity
   clock: Clock
   log: Logger
@@ -21,7 +20,7 @@ export interface WatchOptions {
   show: (identity: ServerIdentity) => void
 }
 
-/** Keeps the shown identity what its source says, and tells when it ends. Returns what stops it. */
+/** Applies new identities of the source, and warns before the end. Returns a function that stops it. */
 export function watchIdentity ({ source, first, clock, log, health, show }: WatchOptions): () => void {
   let { until } = first
   const look = (): void => {

@@ -8,11 +8,10 @@ import type { Part } from './files.js'
 import type { AuditRecord, RecordFields } from './record.js'
 import type { Head } from './verify.js'
 
-/** Bounds of a chain. */
 export interface ChainLimits {
-  /** A file is ended when it has so many bytes. */
+  /** A file ends at this size. */
   readonly fileBytes: number
-  /** So many files are kept; above that the oldest is dropped. */
+  /** Most files; beyond it the oldest is dropped. */
   readonly files: number
   /** Records that may wait for the disk. */
   readonly waiting: number
@@ -28,26 +27,24 @@ const GROUP = 64
 
 export interface ChainOptions {
   readonly folder: string
-  /** Install id of the node. */
   readonly node: string
   /** Wall time, ms since 1970. */
   readonly now: () => number
   readonly limits?: ChainLimits
-  /** Told each record when it is on disk, in order. */
+  /** Gets each record once it is on disk, in order. */
   readonly onRecord: (record: AuditRecord) => void
-  /** Told why nothing can be written; null when it can again. */
+  /** Gets the reason why writing fails; null when it works again. */
   readonly onFault: (why: string | null) => void
 }
 
-/** Why a record could not be written. */
 export class ChainFault extends Error { override readonly name = 'ChainFault' }
 
 type Draft = RecordFields & { readonly at: string }
 interface Waiting { draft: Draft, resolve: (record: AuditRecord) => void, reject: (why: ChainFault) => void }
 
 /**
- * The records of one node in files that only grow, each bound to the one before it by its hash. What is
- * resolved is on disk. What arrives while the disk works is written together.
+ * The records of one node in append-only files, each bound to the one before by its hash. Resolved records
+ * are on disk; those that arrive during a write are written together.
  */
 export class Chain {
   readonly #options: ChainOptions
@@ -56,7 +53,7 @@ export class Chain {
   readonly #waiting: Waiting[] = []
   /** Ends of requests for which there was no room: written before anything else. */
   #owed: Draft[] = []
-  /** Unrecorded since the start, how many of them a `gap` counts, and the time of the first other one. */
+  /** Unrecorded changes since the start, those counted in a `gap`, and the time of the first other one. */
   #missed = { count: 0, told: 0, from: '' }
   #parts: Part[] = []
   #file: FileHandle | null = null
@@ -75,7 +72,7 @@ export class Chain {
   /** The newest record on disk; null before the first, and while the files could not be read. */
   get head (): Head | null { return this.#head }
 
-  /** Reads what there is. A failure is told as a fault, and tried again with the next record. */
+  /** Reads the files. Reports a failure as a fault, and retries with the next record. */
   async start (): Promise<void> {
     try {
       await this.#ready()
@@ -141,7 +138,7 @@ export class Chain {
     return this.#draft({ who: 'node', how: 'direct', what, detail })
   }
 
-  /** Writes until nothing waits. */
+  /** Writes until the queue is empty. */
   async #pump (): Promise<void> {
     this.#busy = true
     while (this.#waiting.length > 0) {
@@ -196,7 +193,7 @@ export class Chain {
     return records.slice(records.length - drafts.length)
   }
 
-  /** Opens the folder and the newest file, once. What a failed write left in that is cut off. */
+  /** Opens the folder and the newest file, once. Cuts off the rest of a failed write. */
   async #ready (): Promise<void> {
     const { folder } = this.#options
     if (!this.#open) {
@@ -219,7 +216,7 @@ export class Chain {
     }
   }
 
-  /** Begins another file where the newest one is full; says what is dropped for it. */
+  /** Begins another file when the newest one is full; records the dropped one. */
   async #turnOver (): Promise<{ drafts: Draft[], parts: Part[] } | null> {
     const { folder } = this.#options
     const newest = this.#parts.at(-1)
@@ -256,7 +253,7 @@ export class Chain {
     }
   }
 
-  /** The chain has said that it drops the file; one that stays all the same goes the next time. */
+  /** The chain has recorded the drop of the file; a failed removal is retried the next time. */
   async #drop (part: Part): Promise<void> {
     try {
       await removePart(this.#options.folder, part)
@@ -271,5 +268,5 @@ export class Chain {
   }
 }
 
-/** What the file system says, without the path. */
+/** The file system's message without the path. */
 const causeOf = (error: unknown): string => (error as Error).message.split(', ')[0]!

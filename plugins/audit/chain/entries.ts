@@ -1,7 +1,6 @@
 import { own, readRecord } from './record.js'
 import type { AuditRecord } from './record.js'
 
-/** A change as it is shown: its record together with the one of its end. */
 export interface Entry {
   readonly seq: number
   readonly at: string
@@ -16,7 +15,6 @@ export interface Entry {
   readonly reason: string | null
 }
 
-/** Which changes are wanted. */
 export interface Wanted {
   /** From this time on, ISO-8601. */
   readonly since: string | null
@@ -28,8 +26,8 @@ export interface Wanted {
 interface Ended { status?: unknown, reason?: unknown, noted?: unknown }
 
 /**
- * The newest changes of a chain that are wanted, oldest first. `files` are the lines of its files, the newest
- * file first. What is no record is left out: `verify` names it.
+ * The newest wanted changes, oldest first. `files`: the lines of the chain's files, newest file first. Skips
+ * invalid lines, which `verify` reports.
  */
 export async function newestEntries (
   files: Iterable<AsyncIterable<string>>, { since, who, limit }: Wanted

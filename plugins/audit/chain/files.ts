@@ -14,8 +14,8 @@ const pathOf = (folder: string, { first }: Part): string =>
   join(folder, `${String(first).padStart(12, '0')}.jsonl`)
 
 /**
- * The files of a folder, oldest first, and the newest record in them. What a crash left of a record at the
- * end of the newest file is cut off: nothing was acknowledged by it. Throws what the file system says.
+ * The files of a folder, oldest first, and the newest record. Cuts off a partial record of a crash, which was
+ * never acknowledged. Throws file system errors.
  */
 export async function openParts (folder: string): Promise<{ parts: Part[], last: AuditRecord | null }> {
   const names = (await readdir(folder)).filter((name) => NAME.test(name)).sort()
@@ -38,7 +38,6 @@ export async function openParts (folder: string): Promise<{ parts: Part[], last:
   return { parts, last: null }
 }
 
-/** The newest line that is a record. */
 function lastOf (content: Buffer): AuditRecord | null {
   for (let end = content.byteLength; end > 0;) {
     const start = content.lastIndexOf(0x0a, end - 2) + 1
@@ -81,18 +80,14 @@ export async function firstOf (folder: string, part: Part): Promise<AuditRecord 
   return null
 }
 
-/**
- * The lines of files, in order, up to the bytes that they had when this was called. All are opened at once,
- * so that what is dropped meanwhile is still read to its end.
- */
+/** The lines of files up to their present sizes; opens all at once, so that a dropped file is still read. */
 export async function * linesOf (folder: string, parts: readonly Part[]): AsyncGenerator<string> {
   const files: { file: FileHandle, bytes: number }[] = []
   try {
     for (const part of parts) files.push({ file: await open(pathOf(folder, part), 'r'), bytes: part.bytes })
     for (const { file, bytes } of files) {
       if (bytes === 0) continue
-      const stream = file.createReadStream({ autoClose: false, start: 0, end: bytes - 1 })
-      yield * splitLines(stream)
+      yield * splitLines(file.createReadStream({ autoClose: false, start: 0, end: bytes - 1 }))
     }
   } finally {
     for (const { file } of files) await file.close()

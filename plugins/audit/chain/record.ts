@@ -1,10 +1,9 @@
 import { createHash } from 'node:crypto'
 
-/** What a record says; JSON throughout. */
 export interface RecordFields {
   /** Id of the caller; `node` for what a node does to its own chain. */
   readonly who: string
-  /** Where the request came from: direct, paired, relay. */
+  /** Transport of the request: direct, paired, relay. */
   readonly how: string
   /** Method and path of the route, or one of `own`. */
   readonly what: string
@@ -35,12 +34,12 @@ export const own = {
   gap: 'gap'
 } as const
 
-/** What the first record of all follows. */
+/** `prev` of the first record. */
 export const GENESIS = '0'.repeat(64)
 
 /**
- * JSON by RFC 8785: the names of objects sorted by UTF-16 code units, no blanks, numbers and texts as
- * ECMAScript writes them. Throws TypeError for what the RFC has no text for.
+ * JSON by RFC 8785: names sorted by UTF-16 code units, no blanks, ECMAScript numbers and texts. Throws
+ * TypeError for values outside of the RFC.
  */
 export function canonicalJson (value: unknown): string {
   if (Array.isArray(value)) return `[${value.map(canonicalJson).join(',')}]`

@@ -13,7 +13,7 @@ export interface Fault {
   readonly message: string
 }
 
-/** What came of verifying a chain. */
+/** The result of verifying a chain. */
 export interface Verdict {
   /** Records that were read. */
   readonly records: number
@@ -23,8 +23,8 @@ export interface Verdict {
 }
 
 /**
- * Looks for the first record of a chain that was altered, removed or reordered. `told` are heads that the
- * node told others of earlier: the chain must still go through them. Give it every line, in order.
+ * Finds the first altered, removed or reordered record. The chain must contain the `told` heads, which other
+ * nodes have seen. Give it every line, in order.
  */
 export class Verifier {
   readonly #told: ReadonlyMap<number, string>
@@ -58,7 +58,6 @@ export class Verifier {
     else this.#follow(record, this.#last)
   }
 
-  /** After the last line. */
   end (): Verdict {
     const end = this.#last?.seq ?? 0
     if (this.#fault === null) this.#checkBeginning()

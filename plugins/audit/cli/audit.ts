@@ -56,13 +56,13 @@ async function list (ctx: VerbContext, options: Record<string, unknown>): Promis
     [entry.at, plain(entry.who), entry.how, plain(entry.what), resultOf(entry), plain(detailOf(entry))]))
 }
 
-/** How a change ended. One without an end goes on, or its node was ended meanwhile. */
+/** The result of a change; without an end it continues, or its node ended first. */
 export function resultOf ({ status, reason }: Pick<Entry, 'status' | 'reason'>): string {
   if (status === null) return 'unknown'
   return status < 400 ? 'done' : `${status} ${plain(reason ?? '')}`.trim()
 }
 
-/** What was asked for, in one line. */
+/** The request in one line. */
 export function detailOf ({ detail }: Pick<Entry, 'detail'>): string {
   const { request: _, ...rest } = detail
   const parts = Object.values(rest).flatMap((part) =>

@@ -25,7 +25,7 @@ export interface Verified {
   readonly node: string
   readonly name: string
   readonly verdict: Verdict | null
-  /** It told others something else of its chain than it had before. */
+  /** Its chain contradicts an earlier announcement. */
   readonly contradicts: boolean
   /** Why it could not be read. */
   readonly error: string | null
@@ -33,7 +33,7 @@ export interface Verified {
 
 const ANSWER_MS = 5000
 const ANSWER_BYTES = 16 * 1024 * 1024
-/** How long a node may take to begin its export, ms. */
+/** Longest wait for the begin of a node's export, ms. */
 const EXPORT_MS = 15_000
 
 /** The wanted changes of other nodes, and those that gave none. */
@@ -60,7 +60,7 @@ export async function * linesOfMember (
   yield * splitLines(await openMember(cluster, node, { path, caller, signal, ms: EXPORT_MS }))
 }
 
-/** Verifies the chains of nodes here, whatever they say of themselves, and against what they told before. */
+/** Verifies other nodes' chains here, also against their earlier announcements. */
 export async function verifyNodes (
   parts: GatherParts, nodes: readonly NodeView[], asking: Asking
 ): Promise<Verified[]> {

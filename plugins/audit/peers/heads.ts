@@ -1,15 +1,15 @@
 import { isHash } from '../chain/record.js'
 import type { Head } from '../chain/verify.js'
 
-/** What a node has told of its chain. */
+/** A node's announcements of its chain. */
 export interface Heard {
   /** Newest last, with rising numbers. */
   readonly heads: readonly Head[]
-  /** What it told later and does not go with the newest head; null as long as all went together. */
+  /** A later announcement that does not fit the newest head; null without one. */
   readonly contradiction: Head | null
 }
 
-/** Heads of one node that are kept: the newest ones. */
+/** Most heads of one node; the newest ones. */
 const HEADS = 32
 /** Nodes that are remembered, removed ones too. */
 const NODES = 256
@@ -20,7 +20,7 @@ export function readHead (message: unknown): Head | null {
   return Number.isSafeInteger(seq) && seq! > 0 && isHash(hash) ? { seq: seq!, hash } : null
 }
 
-/** What the others told of their chains: what they have told they cannot take back. Pure. */
+/** The announced heads of other nodes' chains, which they cannot take back. Pure. */
 export class Heads {
   readonly #nodes: Map<string, Heard>
 
@@ -28,7 +28,7 @@ export class Heads {
     this.#nodes = new Map(Object.entries(kept))
   }
 
-  /** Takes what a node tells: it is to be kept, was known, or is not what it told before. */
+  /** Takes an announcement: a new head, a known one, or a contradiction. */
   hear (node: string, head: Head): 'new' | 'known' | 'contradiction' {
     const heard = this.#nodes.get(node) ?? { heads: [], contradiction: null }
     const last = heard.heads.at(-1)

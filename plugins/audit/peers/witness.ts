@@ -11,11 +11,10 @@ export interface WitnessOptions {
   readonly log: Logger
   /** The newest record of this node's chain. */
   readonly head: () => Head | null
-  /** A node contradicts what it told of its chain before. */
+  /** A node contradicts an earlier announcement. */
   readonly onContradiction: (node: string) => void
 }
 
-/** Tells the others how far this node's chain goes, and remembers what they told of theirs. */
 export class Witness {
   readonly #options: WitnessOptions
   readonly #path: string
@@ -35,7 +34,7 @@ export class Witness {
 
   of (node: string): Heard { return this.#heads.of(node) }
 
-  /** Called every few seconds: tells the head where it has changed, and keeps what was heard. */
+  /** Periodic: announces a changed head, and saves received ones. */
   beat (): void {
     const head = this.#options.head()
     if (head !== null && head.seq !== this.#told) {
@@ -78,7 +77,6 @@ export class Witness {
     }
   }
 
-  /** A broken file counts as none: it is only a witness. */
   #read (): Record<string, Heard> {
     try {
       return readVersioned<{ nodes: Record<string, Heard> }>(this.#path, 1)?.nodes ?? {}

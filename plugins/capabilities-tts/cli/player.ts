@@ -36,7 +36,6 @@ function isProgram (file: string): boolean {
 /** Time that a player may take beyond the length of its sound, ms: start-up and buffers. */
 const GRACE_MS = 3000
 
-/** A running player. */
 export interface Playing {
   /** Gives it more; `seconds`: length of all sound so far. Throws an Error: empty if there is no device. */
   write (bytes: Uint8Array, seconds: number): Promise<void>

@@ -7,10 +7,8 @@ import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 
 const DEFAULT_MODEL = 'svc/voice-en'
 
-/** What has arrived so far. */
 interface Heard { bytes: number, seconds: number }
 
-/** Where the sound goes. */
 interface Target {
   /** `seconds`: length of all sound so far. */
   write (bytes: Uint8Array, seconds: number): Promise<void>
@@ -74,7 +72,7 @@ function payloadOf (
   }
 }
 
-/** speech.mp3, or speech-2.mp3 and so on where that is taken. */
+/** speech.mp3, or the first free name of speech-2.mp3 and so on. */
 function freeName (folder: string): string {
   let [name, n] = ['speech.mp3', 1]
   while (existsSync(join(folder, name))) name = `speech-${++n}.mp3`

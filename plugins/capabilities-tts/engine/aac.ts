@@ -1,4 +1,4 @@
-/** AAC-LC (FFmpeg's encoder in WebAssembly, in a thread of its own) as a stream of ADTS frames. */
+/** AAC-LC (FFmpeg's encoder in WebAssembly, in a separate thread) as a stream of ADTS frames. */
 import type { Worker } from 'node:worker_threads'
 import { registerAacEncoder } from '@mediabunny/aac-encoder'
 import { AdtsOutputFormat, AudioSample, AudioSampleSource, Output, StreamTarget } from 'mediabunny'
@@ -19,8 +19,8 @@ let registered = false
 let begun: Promise<unknown> = Promise.resolve()
 
 /**
- * Tells when the thread that `begin` makes ends without being asked to. The package does not tell whose the
- * thread is, nor that it ended: what was asked of it is never answered.
+ * Reports an unexpected end of the thread that `begin` creates. The package reports neither the thread nor
+ * its end, and then never answers.
  */
 async function watched (begin: () => Promise<void>, died: (why: string) => void): Promise<void> {
   const seen = (worker: Worker): void => {
@@ -46,7 +46,6 @@ async function watched (begin: () => Promise<void>, died: (why: string) => void)
   await begun
 }
 
-/** An encoder for one answer of a voice of `sampleRate` Hz, one of AAC_RATES. */
 export async function openAac (sampleRate: number): Promise<AudioEncoder> {
   if (!registered) registerAacEncoder()
   registered = true
@@ -85,7 +84,7 @@ class AacStream implements AudioEncoder {
         'again, or for another response_format'))
       }
     })
-    // It may come while nobody waits.
+    // Avoids an unhandled rejection.
     this.death.catch(() => {})
   }
 
@@ -125,7 +124,7 @@ class AacStream implements AudioEncoder {
       data: clipped(data), format: 'f32', numberOfChannels: 1, sampleRate: this.sampleRate, timestamp
     })
     const add = async (): Promise<void> => { await this.alive(this.source.add(sample)) }
-    // The encoder and its thread are made for the first samples.
+    // Starts the encoder and its thread with the first samples.
     if (first) await watched(add, this.died)
     else await add()
     sample.close()

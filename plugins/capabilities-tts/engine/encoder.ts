@@ -1,7 +1,7 @@
 /**
- * From a model's samples to bytes: MP3 through lamejs (mono, constant bit rate, no tag frames, no bit
- * reservoir, so every frame stands alone), 16-bit samples, bare or behind a WAV header, and what the files
- * beside this one write.
+ * Samples to bytes: MP3 through lamejs (mono, constant bit rate, no tag frames, no bit reservoir, so every
+ * frame is independent), 16-bit samples, bare or after a WAV header, and the formats of the files beside this
+ * one.
  */
 // @ts-expect-error -- the package declares its types under the name it had before it was aliased
 import { Mp3Encoder } from 'lamejs'
@@ -21,14 +21,10 @@ export interface AudioEncoder {
   close? (): void | Promise<void>
 }
 
-/** What this engine writes. */
 export const ENCODINGS = ['mp3', 'opus', 'aac', 'flac', 'wav', 'pcm'] as const
 export type Encoding = typeof ENCODINGS[number]
 
-/**
- * The encoder for one answer. A format that is rarely asked for is loaded when it is.
- * @throws EngineError format_unsupported for an MP3 or AAC at a rate that these do not have.
- */
+/** Rare formats load on demand. @throws EngineError format_unsupported for MP3 or AAC at a wrong rate */
 export async function createEncoder (encoding: Encoding, sampleRate: number): Promise<AudioEncoder> {
   switch (encoding) {
     case 'mp3':
@@ -64,7 +60,7 @@ export function toInt16 (samples: Float32Array): Int16Array {
   const out = new Int16Array(samples.length)
   for (let i = 0; i < samples.length; i++) {
     const v = samples[i] as number
-    // The typed array turns NaN into 0 by itself.
+    // The typed array turns NaN into 0.
     out[i] = v >= 1 ? 32_767 : v <= -1 ? -32_767 : Math.round(v * 32_767)
   }
   return out
@@ -121,9 +117,7 @@ function measured (bytes: Uint8Array): Encoded {
   return { bytes, seconds: time.seconds }
 }
 
-/**
- * A WAV header for mono 16-bit sound of unknown length: both sizes are 0xFFFFFFFF, as streaming writers do.
- */
+/** A WAV header for mono 16-bit sound of unknown length: both sizes are 0xFFFFFFFF, as in streams. */
 function wavHeader (sampleRate: number): Uint8Array {
   const header = Buffer.alloc(44)
   header.write('RIFF', 0, 'latin1')

@@ -1,18 +1,14 @@
-/**
- * The one interface behind which families of voices differ: how text becomes symbol ids, and how ids become
- * samples. Everything else (validation, pacing, encoding) is shared.
- */
+/** The interface of voice families: text to symbol ids to samples. All else is shared. */
 import type { CardVoice } from '../../../kernel/api/engine.js'
 
 /** Seconds of the first piece: one MP3 frame comes out of it at every sampling rate. */
 export const FIRST_SECONDS = 0.12
-/** Seconds of the longest decoded piece: well under a second of work where speech is made in real time. */
+/** Seconds of the longest decoded piece: well under a second of work at real-time speed. */
 export const DECODE_SECONDS = 4
 
 /**
- * The lengths of successive pieces, in seconds: the first is short, so that sound starts at once; each
- * further one is twice as long, up to a limit. Chunks grow to the interval asked for; decoded pieces grow
- * further, because each is decoded with an overlap.
+ * Lengths of successive pieces, in seconds: a short one for an immediate start, then doubling to a limit.
+ * Chunks grow to the requested interval, decoded pieces further, since each has an overlap.
  */
 export class Pace {
   private seconds: number
@@ -31,10 +27,9 @@ export class Pace {
   }
 }
 
-/** Bounds of a request field, both included. */
 export interface Range { min: number, max: number, integer?: boolean }
 
-/** What a family accepts for the fields that the schema leaves open. */
+/** Bounds of a family for the open fields of the schema. */
 export interface Limits {
   /** Multiple of the voice's own speed. */
   speed: Range
@@ -59,7 +54,6 @@ export interface SpeechRequest {
   pace: Pace
 }
 
-/** A piece of text that is synthesised in one run. */
 export interface SpeechUnit {
   ids: number[]
   /** Phoneme symbols in it, known to the voice or not. */
@@ -88,10 +82,7 @@ export interface Family {
   findLanguage (code: string | undefined, voice: string): string | undefined
   /** Codes to show where a language is not offered. */
   languages (): string[]
-  /**
-   * Text to units, lazily: memory does not grow with the text.
-   * @throws EngineError text_unspeakable, phonemizer_missing
-   */
+  /** Text to units, lazily, in constant memory. @throws EngineError text_unspeakable, phonemizer_missing */
   prepare (text: string, request: SpeechRequest): Iterable<SpeechUnit>
   /** Samples of one unit in -1…1, in pieces of `request.pace`; ends early when `signal` aborts. */
   synth (unit: SpeechUnit, request: SpeechRequest, signal: AbortSignal): AsyncIterable<Float32Array>

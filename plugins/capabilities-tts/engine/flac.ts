@@ -2,7 +2,7 @@
 import { createRequire } from 'node:module'
 import { toInt16, type AudioEncoder, type Encoded } from './encoder.js'
 
-/** What is used of the package, whose own types want those of a browser. */
+/** The used part of the package, whose types need those of a browser. */
 interface LibFlac {
   isReady (): boolean
   on (event: 'ready', listener: () => void): void
@@ -30,7 +30,6 @@ async function load (): Promise<LibFlac> {
   return flac
 }
 
-/** An encoder for one answer of a voice of `sampleRate` Hz. */
 export async function openFlac (sampleRate: number): Promise<AudioEncoder> {
   return new FlacStream(await (library ??= load()), sampleRate)
 }
@@ -74,7 +73,7 @@ class FlacStream implements AudioEncoder {
     this.flac.FLAC__stream_encoder_delete(this.encoder)
   }
 
-  /** What was written; the sound in it ends at sample `end`. */
+  /** The written bytes, whose sound ends at sample `end`. */
   private drain (end: number): Encoded {
     const bytes = Buffer.concat(this.written)
     this.written = []

@@ -1,7 +1,4 @@
-/**
- * Engine `onnx-tts`: text to speech on onnxruntime. Runs inside a runner process; see family.ts for what a
- * family of voices provides and speech.ts for how an answer is made.
- */
+/** Engine `onnx-tts` on onnxruntime, in a runner process; see family.ts (voices) and speech.ts (answers). */
 import {
   EngineError, type EngineEnv, type EngineModule, type EngineSession, type ModelSpec
 } from '../../../kernel/api/engine.js'
@@ -57,7 +54,6 @@ export function openSpeech (family: Family, { card }: ModelSpec): EngineSession 
   }
 }
 
-/** The engine. `load` reads the files that the card lists below `spec.directory`. */
 const engine: EngineModule = {
   load: async (spec: ModelSpec, env: EngineEnv) => openSpeech(await loadFamily(spec, env), spec)
 }

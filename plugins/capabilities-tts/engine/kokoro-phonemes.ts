@@ -1,13 +1,13 @@
 /**
- * From the IPA of espeak, or of the English front end here, to the symbols that Kokoro was trained on. The
- * tables are those of misaki (hexgrad/misaki, `espeak.py` and `EN_PHONES.md`), Kokoro's own front end. It
- * asks espeak for ties between the letters of one sound; piper-phonemize gives none, so a rule for two
- * letters holds wherever they stand together.
+ * From the IPA of espeak, or of the English front end here, to Kokoro's symbols. The tables are those of
+ * misaki (hexgrad/misaki, `espeak.py` and `EN_PHONES.md`), Kokoro's front end. It asks espeak for ties
+ * between the letters of one sound; piper-phonemize has none, so a rule for two letters applies to any such
+ * pair.
  */
 
 type Rule = readonly [RegExp, string]
 
-/** Sounds that have a letter of their own, in every language. */
+/** Sounds with a separate letter, in every language. */
 const LETTERS: readonly Rule[] = [
   [/dʒ/g, 'ʤ'], [/tʃ/g, 'ʧ'], [/aɪ/g, 'I'], [/aʊ/g, 'W'], [/eɪ/g, 'A'], [/ɔɪ/g, 'Y']
 ]

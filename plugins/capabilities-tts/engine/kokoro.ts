@@ -1,6 +1,6 @@
 /**
- * Kokoro-82M v1.0: one graph, 24 kHz, no local tail (its norms look at the whole sentence), so whole units
- * are spoken. Style packs are float32 [510][256], one row per length of the phoneme string (style-packs.ts).
+ * Kokoro-82M v1.0: one graph, 24 kHz, whole units without a local tail, since its norms span the sentence.
+ * Style packs are float32 [510][256], one row per length of the phoneme string (style-packs.ts).
  */
 import { Tensor, type InferenceSession } from 'onnxruntime-node'
 import { EngineError, type CardVoice } from '../../../kernel/api/engine.js'
@@ -21,7 +21,7 @@ const KOKORO_RATE = 24_000
 // More than about 450 tokens sound rushed; the first unit is short because a unit is spoken whole.
 const SIZES = { maxSymbols: 400, firstSymbols: 100 }
 
-/** What a Kokoro model is made of. */
+/** The parts of a Kokoro model. */
 export interface KokoroParts {
   session: InferenceSession
   /** Noise inputs of the graph, if it was given any. */
@@ -39,9 +39,7 @@ export interface KokoroParts {
   modelId: string
 }
 
-/**
- * Style of a phoneme string of `length` symbols: the row of that length, averaged over the voices of a mix.
- */
+/** The style for a string of `length` symbols: that row, averaged over the voices of a mix. */
 export function styleRow (packs: Float32Array[], length: number): Float32Array {
   const row = new Float32Array(STYLE_WIDTH)
   for (const pack of packs) {

@@ -1,4 +1,3 @@
-/** From a model's files to a loaded family. */
 import { readFile } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { EngineError, type CardVoice, type EngineEnv, type ModelSpec } from '../../../kernel/api/engine.js'
@@ -17,7 +16,6 @@ import { Sessions } from './sessions.js'
 import { openFlite, openPiper, vitsFamily } from './vits.js'
 import { readVoiceConfig, withEnglish, type VoiceConfig } from './voice-config.js'
 
-/** What loading needs beside the spec. */
 interface LoadTools { env: EngineEnv, sessions: Sessions, findEspeak: () => Promise<Espeak | undefined> }
 
 /** A row for each family. */
@@ -26,8 +24,8 @@ const LOADERS: Record<string, (spec: ModelSpec, tools: LoadTools) => Promise<Fam
 }
 
 /**
- * Loads the family that the card names; `espeak` finds the optional package.
- * @throws EngineError model_invalid, model_incomplete, no_backend, phonemizer_missing, language_unsupported
+ * Loads the card's family; `espeak` finds the optional package. @throws EngineError model_invalid,
+ * model_incomplete, no_backend, phonemizer_missing, language_unsupported
  */
 export async function loadFamily (
   spec: ModelSpec, env: EngineEnv, espeak: LoadTools['findEspeak'] = findEspeak
@@ -134,7 +132,7 @@ async function vitsFront (
   throw missing
 }
 
-/** The most telling of the codes: `en` with the language en_GB is British. */
+/** The most specific code: `en` with the language en_GB is British. */
 const accentOf = ({ languages }: VoiceConfig): string => languages.find((code) => code.includes('-')) ?? 'en'
 
 async function loadKokoro (spec: ModelSpec, tools: LoadTools): Promise<Family> {
@@ -163,10 +161,7 @@ async function loadKokoro (spec: ModelSpec, tools: LoadTools): Promise<Family> {
   }, sessions)
 }
 
-/**
- * The voices, named as the card names them. Tells in the log which cannot speak without espeak.
- * @throws EngineError phonemizer_missing where none of them can
- */
+/** The card's voices; logs those that need espeak. @throws EngineError phonemizer_missing if all do */
 function kokoroVoices (
   { card }: ModelSpec, ids: Iterable<string>, espeak: boolean, env: EngineEnv
 ): CardVoice[] {

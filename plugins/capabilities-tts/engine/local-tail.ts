@@ -1,6 +1,6 @@
 /**
- * The part of a vocoder graph whose samples depend on a few frames to each side only: finding it, and running
- * it in overlapping pieces, whose samples are the same as those of one whole run.
+ * Finds the part of a vocoder graph whose samples depend on nearby frames only, and runs it in overlapping
+ * pieces with the samples of one whole run.
  */
 import { attributesOf, closureOf, type GraphIndex, type OnnxNode } from '../../onnx/engine.js'
 import type { Pace } from './family.js'
@@ -11,7 +11,6 @@ export interface LocalTail {
   tensor: string
   /** Output samples per input frame. */
   hop: number
-  /** Frames to each side that one output frame depends on. */
   overlap: number
   /** Graph inputs that the tail needs besides (the speaker id of multi-speaker voices). */
   extra: string[]
@@ -29,7 +28,6 @@ const ints = (node: OnnxNode, name: string, fallback: number[]): number[] => {
   return value === undefined || value.length === 0 ? fallback : [...value]
 }
 
-/** Conv along one axis: output i reads inputs i - pad … i - pad + (kernel - 1) * dilation. */
 function convReach (node: OnnxNode, from: Reach): Reach | undefined {
   const kernel = ints(node, 'kernel_shape', [])
   const [stride = 1] = ints(node, 'strides', [1])
@@ -71,7 +69,7 @@ function nodeReach (node: OnnxNode, reachOf: Map<string, Reach>): Reach | undefi
   }
 }
 
-/** Reach of `output` when `tensor` is the start, or undefined when something on the way is not local. */
+/** Reach of `output` from `tensor`, or undefined if a node between them is not local. */
 function reachFrom (
   index: GraphIndex, nodes: Set<number>, tensor: string, output: string
 ): Reach | undefined {
@@ -87,18 +85,15 @@ function reachFrom (
   return reachOf.get(output)
 }
 
-/**
- * Whole frames to each side that a frame's samples need. Its first sample stands at the frame's start, its
- * last one a sample before the next frame.
- */
+/** Frames to each side that a frame's samples need; its last sample is one before the next frame. */
 function overlapOf ({ rate, left, right }: Reach): number {
   return Math.floor(Math.max(left, right + 1 - 1 / rate) + 1e-6)
 }
 
 /**
  * The longest local tail of a graph with one audio output, or undefined. Candidates are the data inputs of
- * its Convs in graph order (in stock Piper files the first that fits is the input of `/dec/conv_pre/Conv`);
- * the tail may need graph inputs of its own only if they are named in `allowed`.
+ * its Convs in graph order (in stock Piper files the first match is the input of `/dec/conv_pre/Conv`); the
+ * tail may use only graph inputs in `allowed`.
  */
 export function findLocalTail (index: GraphIndex, output: string, allowed: string[]): LocalTail | undefined {
   const convs = index.model.graph.node.filter((n) => n.opType === 'Conv')
@@ -129,10 +124,7 @@ export interface TailRun {
   run: (from: number, to: number) => Promise<Float32Array>
 }
 
-/**
- * Samples of all frames in pieces. A piece is computed with `overlap` frames to each side, clipped at the
- * ends, and only its own samples are kept: they equal those of one whole run up to float rounding.
- */
+/** Samples of all frames in overlapping pieces: equal to one whole run up to float rounding. */
 export async function * decodeLocal (
   tail: TailRun, pace: Pace, signal: AbortSignal
 ): AsyncGenerator<Float32Array> {

@@ -34,7 +34,7 @@ export function readFrame (bytes: Uint8Array, offset: number): Mp3Frame | undefi
   return { size, sampleRate, samples, kbps }
 }
 
-/** Adds up the time of an MP3 stream by its frames, wherever it is cut. What is no frame counts nothing. */
+/** Adds up the time of an MP3 stream by its frames, across chunk borders; ignores other bytes. */
 export class Mp3Time {
   /** Time of the whole frames so far. */
   seconds = 0

@@ -15,7 +15,6 @@ const SERIAL = 0x5356_4331
 /** Bits a second: transparent enough for one voice. */
 const bitrateOf = (rate: number): number => rate <= 24_000 ? 32_000 : 48_000
 
-/** An encoder for one answer of a voice of `sampleRate` Hz. */
 export async function openOpus (sampleRate: number): Promise<AudioEncoder> {
   const rate = RATES.includes(sampleRate) ? sampleRate : CLOCK
   const encoder = await createEncoder({
@@ -31,7 +30,7 @@ class OpusStream implements AudioEncoder {
   private readonly resampler: Resampler | undefined
   /** Samples of the clock per sample of the encoder. */
   private readonly scale: number
-  /** What decoders drop at the start, and a frame, in samples of the clock. */
+  /** Samples that decoders drop at the start, and a frame, in samples of the clock. */
   private readonly preSkip: number
   private readonly frame: number
   private header: Uint8Array
@@ -104,7 +103,6 @@ class OpusStream implements AudioEncoder {
   }
 }
 
-/** The first packet: version 1, one channel, no gain. */
 function opusHead (preSkip: number, sampleRate: number): Uint8Array {
   const head = Buffer.alloc(19)
   head.write('OpusHead', 0, 'latin1')

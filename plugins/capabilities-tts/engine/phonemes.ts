@@ -1,7 +1,4 @@
-/**
- * From text to phoneme strings short enough for one run: with the built-in English front end, with espeak
- * (an optional package), character by character, or as phonemes already.
- */
+/** Text to phonemes for one run: English front end, espeak (optional), by character, or as given. */
 import { EngineError } from '../../../kernel/api/engine.js'
 import { skippedScripts } from '../text/fold.js'
 import { prepareEnglish, type Unit, type UnitSizes } from '../text/front-end.js'
@@ -40,7 +37,7 @@ function breakBefore (text: string, limit: number): number {
   return (text.codePointAt(limit - 1) ?? 0) > 0xffff ? limit - 1 : limit
 }
 
-// Where a phoneme string may be split, best first.
+// Places for a split of a phoneme string, best first.
 const BREAKS = [/[.!?…]/u, /[:;]/u, /[,—–]/u, /\s/u]
 
 function splitPoint (symbols: string[], limit: number): number {
@@ -103,13 +100,10 @@ export function englishFront (code: string): Front {
   }
 }
 
-/** What the package calls some of espeak's languages. */
+/** The package's names for some of espeak's languages. */
 const ESPEAK_NAMES: Readonly<Record<string, string>> = { 'en-gb': 'en-gb-x-rp' }
 
-/**
- * Phonemes from espeak in the language `voice`, or in that without a region where it has no such one.
- * @throws EngineError language_unsupported at once where it has neither
- */
+/** Phonemes from espeak in `voice`, else without region. @throws EngineError language_unsupported */
 export function espeakFront (espeak: Espeak, voice: string): Front {
   const names = [voice, ESPEAK_NAMES[voice], voice.split('-')[0]].filter((name) => name !== undefined)
   const found = names.find((name) => name !== '' && espeak('a', name) !== null)
@@ -155,9 +149,7 @@ export function * capSymbols (units: Iterable<Unit>, max: number): Generator<Uni
 
 interface EspeakModule { phonemizeToString?: Espeak }
 
-/**
- * Finds the optional package; undefined where it is not installed. `load` imports it (tests pass their own).
- */
+/** Finds the optional package; undefined when not installed. `load` imports it (tests pass theirs). */
 export async function findEspeak (load: () => Promise<unknown> = importPackage): Promise<Espeak | undefined> {
   let found: unknown
   try {

@@ -1,7 +1,4 @@
-/**
- * From the payload of a task to a request that the family accepts. The schema of the capability was checked
- * before; here are the bounds that depend on the voice. All problems are reported together.
- */
+/** Payload to request: checks bounds of the voice beyond the schema, and reports all problems together. */
 import { EngineError, type ModelCard } from '../../../kernel/api/engine.js'
 import { ENCODINGS, type Encoding } from './encoder.js'
 import {
@@ -16,7 +13,6 @@ const DEFAULT_INTERVAL = 1
 /** A checked request with what the answer is written in. */
 export interface SpeechTask { request: SpeechRequest, encoding: Encoding, interval: number }
 
-/** Collects problems and reads single fields. */
 class PayloadReader {
   readonly issues: { path: string, message: string }[] = []
   private readonly payload: Record<string, unknown>
@@ -36,7 +32,7 @@ class PayloadReader {
     return undefined
   }
 
-  /** A number, or the nearest that the range has: for a field without bounds of its own. */
+  /** A number, moved into the range, for a field without bounds. */
   nearest (field: string, fallback: number, { min, max }: Range): number {
     const value = this.payload[field]
     return typeof value === 'number' ? Math.min(max, Math.max(min, value)) : fallback
@@ -66,7 +62,7 @@ function readVoice (reader: PayloadReader, family: Family, model: string): strin
 }
 
 function readLanguage (reader: PayloadReader, family: Family, model: string, voice: string): string {
-  // The schema takes any text; none at all is the voice's own language.
+  // An empty text means the voice's language.
   const wanted = reader.string('lang_code') || undefined
   const found = family.findLanguage(wanted, voice)
   if (found !== undefined) return found
@@ -95,9 +91,8 @@ function readEncoding (reader: PayloadReader): Encoding {
 const ANY_COUNT: Range = { min: 1, max: Number.MAX_SAFE_INTEGER, integer: true }
 
 /**
- * Reads a `tts` payload for one voice. `top_p`, `top_k`, `repetition_penalty` and `instruct` have no meaning
- * for these families and are left alone, as the cards say.
- * @throws EngineError invalid_payload with `issues: [{path, message}]`
+ * Reads a `tts` payload for one voice; ignores `top_p`, `top_k`, `repetition_penalty` and `instruct`, as the
+ * cards say. @throws EngineError invalid_payload with `issues: [{path, message}]`
  */
 export function readRequest (payload: Record<string, unknown>, family: Family, card: ModelCard): SpeechTask {
   const reader = new PayloadReader(payload)

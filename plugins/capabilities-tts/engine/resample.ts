@@ -1,18 +1,17 @@
 /** Changes the sampling rate of a stream of samples: windowed sinc in phases, piece by piece. */
 
-/** Input samples to each side of an output sample that it is made of. */
+/** Input samples to each side of an output sample. */
 const REACH = 24
-/** Share of the narrower band that is kept; the rest is the filter's slope. */
+/** Passed share of the narrower band; the rest is the filter's slope. */
 const KEPT = 0.94
 
 const gcd = (a: number, b: number): number => b === 0 ? a : gcd(b, a % b)
 
-/** sin(pi x) / (pi x) */
 const sinc = (x: number): number => x === 0 ? 1 : Math.sin(Math.PI * x) / (Math.PI * x)
 /** Blackman's window over -1 to 1. */
 const blackman = (x: number): number => 0.42 + 0.5 * Math.cos(Math.PI * x) + 0.08 * Math.cos(2 * Math.PI * x)
 
-/** From one rate to another, both whole numbers of Hz. Output sample n stands at the time of n / `to`. */
+/** Converts rates in whole Hz. Output sample n is at time n / `to`. */
 export class Resampler {
   private readonly up: number
   private readonly down: number
@@ -40,7 +39,6 @@ export class Resampler {
     }
   }
 
-  /** Output that is complete with these samples. */
   push (samples: Float32Array): Float32Array {
     this.length += samples.length
     return this.run(samples, Math.floor(Math.max(0, this.length - REACH) * this.up / this.down))

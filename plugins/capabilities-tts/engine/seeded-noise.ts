@@ -1,7 +1,4 @@
-/**
- * Noise that follows a seed. Graphs draw theirs with RandomNormalLike, which no request can seed; the nodes
- * are replaced by a lookup in a table that is fed with each run.
- */
+/** Replaces the RandomNormalLike nodes of a graph, which take no seed, by lookups in a table per run. */
 import { randomInt } from 'node:crypto'
 import {
   ELEMENT, attributesOf, int64Tensor, nodeOf, tensorInfo, type GraphIndex, type OnnxModel, type OnnxNode
@@ -9,7 +6,6 @@ import {
 import type { SpeechRequest, SpeechUnit } from './family.js'
 import { float32, int64, type Feeds } from './sessions.js'
 
-/** Length of a noise table: prime, so that a repeat never lines up with the rows of a tensor. */
 export const NOISE_LENGTH = 131_071
 /** Graph inputs that `seedNoise` adds: float32 [NOISE_LENGTH] and int64 [] (where in the table to start). */
 export const NOISE_INPUT = 'svc_noise'
@@ -42,7 +38,6 @@ export function uniform (seed: number): () => number {
   }
 }
 
-/** `length` numbers of the standard normal distribution (Box and Muller). */
 export function gaussian (seed: number, length: number): Float32Array {
   const next = uniform(seed)
   const out = new Float32Array(length)
@@ -83,8 +78,8 @@ function lookup (node: OnnxNode, k: number): { nodes: OnnxNode[], initializer: U
 }
 
 /**
- * The model with every RandomNormalLike replaced by the lookup, and whether that covers all its random
- * nodes. A model without random nodes is returned as it is: it is seeded by nature.
+ * Replaces every RandomNormalLike by the lookup; also whether that covers all random nodes. A model without
+ * them is returned unchanged, as seeded.
  */
 export function seedNoise (index: GraphIndex): { model: OnnxModel, seeded: boolean, fed: boolean } {
   const { model } = index
@@ -110,9 +105,7 @@ export function seedNoise (index: GraphIndex): { model: OnnxModel, seeded: boole
   return { model: { ...model, graph }, seeded: true, fed: true }
 }
 
-/**
- * The noise inputs of a run. A request keeps its table for all its units, which start at different places.
- */
+/** The noise inputs of a run. A request keeps its table; its units start at different places. */
 export function tableNoise (): (request: SpeechRequest, unit: SpeechUnit) => Feeds {
   const tables = new WeakMap<SpeechRequest, Float32Array>()
   return (request, unit) => {

@@ -1,11 +1,9 @@
-/** Opening onnxruntime sessions and running them as announced work. */
 import { Tensor, type InferenceSession } from 'onnxruntime-node'
 import { EngineError, type EngineEnv, type ModelSpec } from '../../../kernel/api/engine.js'
 import { openSession } from '../../onnx/engine.js'
 
 export type Feeds = Record<string, Tensor>
 
-/** The sessions of one model. */
 export class Sessions {
   private readonly spec: Pick<ModelSpec, 'backend' | 'threads'>
   private readonly env: EngineEnv
@@ -16,17 +14,13 @@ export class Sessions {
     this.env = env
   }
 
-  /**
-   * A session from bytes in memory or a file's path; `label` is what messages call the graph.
-   * @throws EngineError no_backend, model_invalid
-   */
+  /** A session from bytes or a path; `label` names it. @throws EngineError no_backend, model_invalid */
   async open (model: Uint8Array | string, label: string): Promise<InferenceSession> {
     const session = await openSession(model, this.spec, { engine: 'onnx-tts', label })
     this.opened.push(session)
     return session
   }
 
-  /** One native run, announced with its size. */
   async run (session: InferenceSession, feeds: Feeds, label: string, units: number): Promise<Feeds> {
     return await this.env.work(label, units, async () => await session.run(feeds))
   }

@@ -62,7 +62,6 @@ class Slicer {
     this.left = this.next()
   }
 
-  /** Parts of `samples`; `full` marks a part that ends a chunk. */
   * slice (samples: Float32Array): Generator<{ part: Float32Array, full: boolean }> {
     for (let at = 0; at < samples.length;) {
       const part = samples.subarray(at, at + this.left)
@@ -79,7 +78,6 @@ class Slicer {
   }
 }
 
-/** Gathers encoded bytes into numbered chunks. */
 class ChunkWriter {
   private readonly head: { model: string, format: string, sampleRate: number }
   private readonly encoder: AudioEncoder
@@ -118,7 +116,7 @@ class ChunkWriter {
     this.pendingSeconds += seconds
   }
 
-  /** What was encoded since the last chunk, as the next one; `partial` is false for the last of an answer. */
+  /** The bytes since the last chunk as the next one; `partial` is false for the last of an answer. */
   chunk (partial: boolean): EngineChunk {
     const { model, format, sampleRate } = this.head
     const chunk: EngineChunk = {
@@ -133,10 +131,7 @@ class ChunkWriter {
   }
 }
 
-/**
- * Speaks one task. Chunks start short and grow to the interval; the last one carries the encoder's rest.
- * Ends without a last chunk when `signal` aborts.
- */
+/** Speaks in chunks that grow to the interval; the last has the encoder's rest, and is missing on abort. */
 export async function * speak (
   family: Family, task: SpeechTask, model: string, signal: AbortSignal, trace?: SpanSink
 ): AsyncGenerator<EngineChunk> {

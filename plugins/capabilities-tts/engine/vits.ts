@@ -1,7 +1,7 @@
 /**
- * Voices with Piper's signature: `input`, `input_lengths`, `scales`, `sid` in, samples out. Two families
- * share it: stock Piper (VITS) voices and the bundled one, a predictor of vocoder parameters with a vocoder
- * behind it. They differ in where the graph is cut and in how a seed reaches the noise (`VitsGraph`).
+ * Voices with Piper's signature: `input`, `input_lengths`, `scales`, `sid` in, samples out. Two families:
+ * stock Piper (VITS) voices, and the bundled predictor of vocoder parameters with its vocoder. They differ in
+ * the cut of the graph and the seeding of noise (`VitsGraph`).
  */
 import type { InferenceSession } from 'onnxruntime-node'
 import type { CardVoice } from '../../../kernel/api/engine.js'
@@ -38,7 +38,7 @@ export interface VitsGraph {
   seeded: boolean
 }
 
-/** What a family adds to the graph. */
+/** A family's additions to the graph. */
 export interface VitsVoice {
   graph: VitsGraph
   config: VoiceConfig
@@ -72,9 +72,8 @@ async function openCut (
 const outputOf = (index: GraphIndex): string => [...index.outputs.keys()][0] ?? 'output'
 
 /**
- * Opens a stock Piper voice from its decoded file, cut before its decoder where that is local; `path` is used
- * instead where weights lie in files beside it. The noise that the graph draws is replaced by a table.
- * @throws EngineError model_invalid
+ * Opens a stock Piper voice from its decoded file, cut before a local decoder; `path` replaces it for weights
+ * in other files. Noise comes from a table. @throws EngineError model_invalid
  */
 export async function openPiper (
   file: OnnxModel, path: string, config: VoiceConfig, sessions: Sessions
@@ -103,24 +102,21 @@ export async function openPiper (
   return { front, ...seeding, tail: { hop, overlap, frames: (out) => out[tensor]?.dims[2] ?? 0, run } }
 }
 
-/** Of the bundled voice: samples per frame, and frames to each side that the vocoder's filter looks. */
+/** Of the bundled voice: samples per frame, and the reach of the vocoder's filter in frames. */
 const HOP = 80
 const OVERLAP = 7
 /** Seeds below 2^22 survive the way through a float32 `scales[2]` unchanged. */
 const SEED_BITS = 22
 
-/**
- * The value of `scales[2]` for a 32-bit seed: the graph uses round(1000 * value). Seeds below 2^22 map to
- * themselves, larger ones are folded into that range.
- */
+/** `scales[2]` for a 32-bit seed: the graph uses round(1000 * value). Larger seeds than 2^22 are folded. */
 export function seedScale (seed: number): number {
   if (seed < 2 ** SEED_BITS) return seed / 1000
   return (Math.imul(seed ^ (seed >>> 15), 0x2c1b3c6d) >>> (32 - SEED_BITS)) / 1000
 }
 
 /**
- * Opens the bundled voice, cut where its graph has the tensors `excitation` and `frames`, whole otherwise;
- * see "Streaming" in docs/recipes/voice-en/README.md.
+ * Opens the bundled voice, cut at the tensors `excitation` and `frames` if it has them; see "Streaming" in
+ * docs/recipes/voice-en/README.md.
  */
 export async function openFlite (
   model: OnnxModel, config: VoiceConfig, sessions: Sessions
@@ -148,7 +144,6 @@ export async function openFlite (
   return { front, ...seeding, tail: { hop: HOP, overlap: OVERLAP, frames: framesOf, run } }
 }
 
-/** Puts a loaded voice behind the common interface. */
 export function vitsFamily (voice: VitsVoice, sessions: Sessions): Family {
   const { config, graph, voices, defaultVoice, pauseSeconds, warmFront } = voice
   const codes = [...config.languages, 'ipa']

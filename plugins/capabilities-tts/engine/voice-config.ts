@@ -3,11 +3,10 @@ import { EngineError } from '../../../kernel/api/engine.js'
 import { languageCode } from '../languages.js'
 import { standIns } from '../text/symbols.js'
 
-/** What the engine needs of a Piper configuration. */
+/** The used part of a Piper configuration. */
 export interface VoiceConfig {
   sampleRate: number
   idMap: Map<string, number[]>
-  /** Phonemes that stand for others before ids are looked up. */
   phonemeMap: Map<string, string[]>
   phonemeType: string
   espeakVoice: string
@@ -92,8 +91,8 @@ export function readVoiceConfig (json: unknown): VoiceConfig {
 }
 
 /**
- * Symbol ids of a phoneme string: `^`, then each phoneme, then `$`, with the pad `_` after each but the last
- * when `pads` is set. Phonemes are NFD code points; unknown ones are skipped.
+ * Symbol ids of a phoneme string: `^`, the phonemes, `$`, with the pad `_` between them if `pads`. Phonemes
+ * are NFD code points; unknown ones are skipped.
  */
 export function phonemeIds (config: VoiceConfig, phonemes: string, pads: boolean): number[] {
   const id = (symbol: string): number[] => config.idMap.get(symbol) ?? []
@@ -108,10 +107,7 @@ export function phonemeIds (config: VoiceConfig, phonemes: string, pads: boolean
   return [...ids, ...id('$')]
 }
 
-/**
- * The configuration with stand-ins for the English symbols that the voice has no ids for.
- * @throws EngineError model_invalid where nothing can stand in for some
- */
+/** Adds substitutes for missing English symbols. @throws EngineError model_invalid without a substitute */
 export function withEnglish (config: VoiceConfig): VoiceConfig {
   const { found, missing } = standIns(new Set(config.idMap.keys()))
   if (missing.length > 0) {

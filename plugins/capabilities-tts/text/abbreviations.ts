@@ -10,7 +10,7 @@ const TITLES: Record<string, string> = {
   Messrs: 'Messers'
 }
 
-/** These may end a sentence; the full stop is kept then. */
+/** These may end a sentence, which then keeps the full stop. */
 const WORDS: Record<string, string> = {
   etc: 'etcetera', vs: 'versus', approx: 'approximately', Inc: 'Incorporated', Ltd: 'Limited',
   Corp: 'Corporation', Co: 'Company', Jr: 'Junior', Sr: 'Senior', Ave: 'Avenue', Blvd: 'Boulevard',
@@ -83,7 +83,7 @@ const STREETS: Record<string, string> = { st: 'Street', ave: 'Avenue', dr: 'Driv
 const STREET =
   /(?<=\d (?:[NSEW]\.? )?[A-Z][a-z]{1,20} |\d(?:st|nd|rd|th) )([Ss]t|[Aa]ve|[Dd]r(?!\.? [A-Z]))\b\.?/g
 
-/** Read without a full stop, too; the others would be words of their own then (est, min, Sun ...). */
+/** Read without a full stop, too; others would be words then (est, min, Sun ...). */
 const BARE = /\b(Mr|Mrs|Ms|Dr|Prof|vs|Blvd|Hwy|Pkwy|Expy|Jr)\b(?!\.)/g
 
 /** Abbreviations and Roman numerals where they are clear. */
@@ -169,14 +169,14 @@ function single (letter: string, before: string, after: string): string {
   return article ? letter : spell(letter)
 }
 
-/** Whether a sentence is in capitals throughout, and long enough to tell. */
+/** Whether a sentence is in capitals, and long enough to judge. */
 function isShouting (sentence: string): boolean {
   return !/[a-z]/.test(sentence) && (sentence.match(/[A-Z]{2,}/g)?.length ?? 0) >= 3
 }
 
 /**
- * Spells what is said letter by letter: "GPUs", "U.S.A.", "J. K. Rowling", "plan B"; splits joined words
- * ("OpenAI", "node_id", "GPT4"). Expects text whose abbreviations are written out; digits may still be there.
+ * Spells "GPUs", "U.S.A.", "J. K. Rowling", "plan B"; splits joined words ("OpenAI", "node_id", "GPT4").
+ * Expects expanded abbreviations; digits may remain.
  */
 export function spellAcronyms (sentence: string): string {
   const shouting = isShouting(sentence)

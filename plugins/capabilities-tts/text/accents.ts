@@ -1,6 +1,6 @@
 /**
- * The IPA of the front end as espeak writes two accents of English, which most public voices were trained on.
- * The dictionary is American; what it does not tell apart (the vowels of "lot" and "palm") stays unsure.
+ * The front end's IPA as espeak writes two accents of English, on which most public voices were trained. The
+ * dictionary is American, so the vowels of "lot" and "palm" stay unsure.
  */
 
 type Rule = readonly [RegExp, string]

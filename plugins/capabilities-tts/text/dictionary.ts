@@ -50,8 +50,8 @@ function findBlock (data: Buffer, word: string): number {
 }
 
 /**
- * First pronunciation of a lower-case word in the CMU Pronouncing Dictionary as phone numbers, or undefined
- * when the dictionary lacks it. Binary search over blocks of 16 words: a few microseconds.
+ * First pronunciation of a lower-case word in the CMU Pronouncing Dictionary as phone numbers, or undefined.
+ * Binary search over blocks of 16 words: a few microseconds.
  */
 export function lookUp (word: string): number[] | undefined {
   const data = dictionary()

@@ -1,6 +1,6 @@
 /**
- * Maps Unicode to the characters that the rules know: ASCII and a few signs (° £ € ¥ ± × ÷ µ ...). Accents
- * are removed, typographic punctuation becomes ASCII, letters of other scripts become spaces.
+ * Maps Unicode to the characters of the rules: ASCII and a few signs (° £ € ¥ ± × ÷ µ ...). Removes accents,
+ * replaces typographic punctuation, and turns letters of other scripts into spaces.
  */
 const FRACTIONS: Record<string, string> = {
   '½': '1/2', '⅓': '1/3', '⅔': '2/3', '¼': '1/4', '¾': '3/4', '⅕': '1/5', '⅖': '2/5', '⅗': '3/5', '⅘': '4/5',

@@ -2,7 +2,6 @@ import { normaliseSentence } from './normalise.js'
 import { pronounce, soundsOf } from './pronounce.js'
 import { sentences } from './sentences.js'
 
-/** A piece of text that is synthesised at once. */
 export interface Unit {
   /** IPA with the marks , . ; : ? ! in the symbols of the bundled voice and of Piper's English voices. */
   phonemes: string
@@ -39,7 +38,7 @@ function tokenise (normalised: string): Token[] {
   return tokens
 }
 
-/** How many tokens from `start` fit into `limit` characters; at least one. */
+/** Number of tokens from `start` that fit into `limit` characters; at least one. */
 function fitting (tokens: readonly Token[], start: number, limit: number): number {
   let size = -1
   let count = 0
@@ -71,9 +70,8 @@ function unitEnd (tokens: readonly Token[], start: number, limit: number): numbe
 }
 
 /**
- * English text to units of IPA, lazily: memory does not grow with the text, time is linear in it. Text
- * without anything to speak gives no unit. Never throws on any string. Letters of scripts that English cannot
- * read are skipped; `skippedScripts` of fold.ts names them.
+ * English text to units of IPA, lazily, in constant memory and linear time. Text without words gives no unit.
+ * Never throws. Skips letters of other scripts, which `skippedScripts` of fold.ts names.
  */
 export function * prepareEnglish (text: string, sizes: UnitSizes): Generator<Unit, void, void> {
   let limit = Math.max(MIN_SYMBOLS, Math.min(sizes.firstSymbols, sizes.maxSymbols))

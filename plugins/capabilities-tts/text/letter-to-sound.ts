@@ -158,8 +158,8 @@ function model (): Model {
 }
 
 /**
- * Phone codes (see `phones.ts`) of a word of a to z by beam search over the joint n-gram model. Time and
- * memory grow linearly with the length; callers cut absurdly long words. An empty list for an empty word.
+ * Phone codes (see `phones.ts`) of a word of a to z by beam search over the n-gram model, linear in its
+ * length, so callers cut long words. An empty word gives an empty list.
  */
 export function readLetters (word: string): number[] {
   const m = model()

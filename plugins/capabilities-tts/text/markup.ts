@@ -3,7 +3,6 @@ import type { Rule } from './normalise.js'
 
 const names = (list: string): ReadonlySet<string> => new Set(list.split(' '))
 
-/** Elements that end a sentence. */
 const BLOCKS = names('p div h1 h2 h3 h4 h5 h6 ul ol li dl dt dd tr table thead tbody tfoot blockquote pre ' +
   'hr section article aside header footer main nav figure figcaption form fieldset option details summary ' +
   's par seq media speak html body')

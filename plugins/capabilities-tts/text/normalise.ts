@@ -4,10 +4,7 @@ import { digits } from './numbers.js'
 import { CODES, QUANTITIES } from './quantities.js'
 import { RANGES } from './ranges.js'
 
-/**
- * A global pattern without nested repetition, and what String.replace takes for it. The replacer's arguments
- * are the groups of its own pattern, which the type system cannot see.
- */
+/** A global pattern without nested repetition, and its replacement, whose arguments are the groups. */
 export type Rule = readonly [RegExp, string | ((all: string, ...groups: never[]) => string)]
 
 /** Applies the rules one after the other. */
@@ -109,10 +106,7 @@ function splitCodes (text: string): string {
   })
 }
 
-/**
- * One sentence of folded text (see `fold.ts`) as words of a to z with the marks , . ; : ? ! between them.
- * Empty when the sentence has no letter and no digit. Upper case means nothing in the result.
- */
+/** Folded text (`fold.ts`) as lower-case words with the marks , . ; : ? ! Empty without words. */
 export function normaliseSentence (sentence: string): string {
   if (!/[A-Za-z0-9]/.test(sentence)) return ''
   return applyRules(applyWords(sentence.replace(/\s+/g, ' ')), MARKS)

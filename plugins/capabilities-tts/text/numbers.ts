@@ -24,9 +24,7 @@ export function digits (text: string): string {
   return Array.from(text.replace(/\D/g, ''), (d) => ONES[Number(d)]!).join(' ')
 }
 
-/**
- * "1,234" -> "one thousand two hundred thirty four"; leading zeros or more than 18 digits: digit by digit.
- */
+/** "1,234" -> "one thousand two hundred thirty four"; leading zeros or over 18 digits: digit by digit. */
 export function cardinal (text: string): string {
   const plain = text.replaceAll(',', '')
   if (plain.length > MAX_DIGITS || (plain.length > 1 && plain.startsWith('0'))) return digits(plain)
@@ -51,11 +49,9 @@ export function ordinalOf (words: string): string {
   const at = words.lastIndexOf(' ') + 1
   const last = words.slice(at)
   const regular = last.endsWith('y') ? last.slice(0, -1) + 'ieth' : last + 'th'
-  const changed = ORDINALS[last] ?? regular
-  return words.slice(0, at) + changed
+  return words.slice(0, at) + (ORDINALS[last] ?? regular)
 }
 
-/** "21" -> "twenty first". */
 export function ordinal (text: string): string {
   return ordinalOf(cardinal(text))
 }
@@ -70,7 +66,6 @@ export function year (text: string): string {
   return century + (rest < 10 ? ' oh ' : ' ') + belowHundred(rest)
 }
 
-/** "nineteen eighty" -> "nineteen eighties", "five" -> "fives". */
 export function pluralNumber (words: string): string {
   if (words.endsWith('y')) return words.slice(0, -1) + 'ies'
   return words.endsWith('x') ? words + 'es' : words + 's'

@@ -1,7 +1,7 @@
 /**
  * Phones as numbers: ARPABET with stress as in the CMU dictionary, in the order of
- * `docs/recipes/letter-to-sound/phones.mjs`. The IPA of each is the one that the bundled voice
- * was trained on, with the stress mark right before its vowel.
+ * `docs/recipes/letter-to-sound/phones.mjs`, each with the IPA of the bundled voice's training, its stress
+ * mark right before the vowel.
  */
 const CONSONANTS: ReadonlyArray<readonly [string, string]> = [
   ['B', 'b'], ['CH', 'tʃ'], ['D', 'd'], ['DH', 'ð'], ['F', 'f'], ['G', 'ɡ'], ['HH', 'h'], ['JH', 'dʒ'],
@@ -43,7 +43,6 @@ export function ipa (codes: Iterable<number>): string {
   return Array.from(codes, (code) => TABLE[code]?.[1] ?? '').join('')
 }
 
-/** Name of a phone without its stress digit. */
 export function plainName (code: number | undefined): string {
   return (TABLE[code ?? 0]?.[0] ?? '').replace(/\d$/, '')
 }

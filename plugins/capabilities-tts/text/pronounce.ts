@@ -26,7 +26,7 @@ const EXTRA: ReadonlyMap<string, string> = new Map(Object.entries({
   wifi: 'W AY1 F AY2'
 }))
 
-/** Words with two sounds: as a noun or adjective, as a verb, and which of them where nothing tells. */
+/** Words with two sounds: noun or adjective, verb, and the default. */
 const HOMOGRAPHS: ReadonlyArray<readonly [string, string, string, 'noun' | 'verb']> = [
   ['record', 'R EH1 K ER0 D', 'R AH0 K AO1 R D', 'noun'],
   ['records', 'R EH1 K ER0 D Z', 'R AH0 K AO1 R D Z', 'noun'],
@@ -93,8 +93,8 @@ const AFTER_ADJECTIVE = new Map(Object.entries({
 }))
 
 /**
- * Pronunciation of a word that has two, chosen by its neighbours (both lower case, empty at the ends of a
- * sentence); undefined for every other word. A small set of rules: it errs where grammar would be needed.
+ * Pronunciation of a homograph by its neighbours (lower case, empty at the ends of a sentence), else
+ * undefined. A few rules, which miss cases that need grammar.
  */
 export function homograph (word: string, before: string, after: string): number[] | undefined {
   if (word === 'read') return PERFECT.has(before) ? READ_THEN : READ_NOW
@@ -122,18 +122,17 @@ function soundOfEd (last: string): string {
 
 const soundOfLy = (last: string): string => last === 'L' ? 'IY0' : 'L IY0'
 
-/** An ending, in ARPABET or by the last phone of the stem. */
 type Sound = string | ((last: string) => string)
 
 const append = (base: number[], sound: Sound): number[] =>
   [...base, ...phones(typeof sound === 'string' ? sound : sound(plainName(base.at(-1))))]
 
 /**
- * Ending; what may stand in the dictionary instead, by preference; whether the last consonant of the stem may
- * be doubled (running, stopped); the sound. Only endings where a known stem beats letter to sound on held-out
- * words (docs/recipes/letter-to-sound/evaluate-lts.mjs --derive). Missing on purpose: -ing, -er, -able, -est,
- * prefixes, and splitting into two known words (right for 46 % of the words that can be split, against 75 %
- * by letter to sound: the dictionary is full of short surnames).
+ * Ending; its replacements in the dictionary, by preference; whether the stem's last consonant may be doubled
+ * (running, stopped); the sound. Only endings with which a known stem beats letter to sound on held-out words
+ * (docs/recipes/letter-to-sound/evaluate-lts.mjs --derive). Deliberately without -ing, -er, -able, -est,
+ * prefixes and splits into two known words (46 % right, against 75 % by letter to sound: the dictionary has
+ * many short surnames).
  */
 const SUFFIXES: ReadonlyArray<readonly [string, readonly string[], boolean, Sound]> = [
   ['ies', ['y'], false, soundOfS], ['es', ['e', ''], false, soundOfS], ['s', [''], false, soundOfS],
@@ -197,10 +196,7 @@ function plainOrClitic (word: string): number[] {
   return lookUp(word) ?? withApostrophe(word) ?? plainWord(word.replaceAll("'", ''))
 }
 
-/**
- * Phone numbers of a lower-case word of a to z and apostrophes. A word of more than 24 letters gives a list
- * for each piece of 24.
- */
+/** Phone numbers of a lower-case word of a to z and apostrophes, a list for each 24 letters. */
 export function pronounce (word: string): number[][] {
   const whole = lookUp(word)
   if (whole) return [whole]

@@ -128,7 +128,7 @@ function inches (all: string, n: string, word: string | undefined, at: number, t
 const power = (exponent: string): string =>
   ({ 2: ' squared', 3: ' cubed' })[exponent] ?? ` to the power of ${exponent} `
 
-/** Telephone numbers, versions, powers and sizes. They run before dates and ranges, which look alike. */
+/** Telephone numbers, versions, powers and sizes; before dates and ranges, which are similar. */
 export const CODES: readonly Rule[] = [
   [/(?<![\w-])(?:\+\d{1,3}[ .-]?|1[ .-])?(?:\(\d{3}\)[ .-]?|\d{3}[ .-])\d{3}[ .-]\d{4}\b(?!-\d)/g,
     phoneNumber],

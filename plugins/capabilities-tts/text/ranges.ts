@@ -10,7 +10,6 @@ const SUFFIX = `(?: ?(?:${SHARED}|[AaPp]\\.?[Mm]\\b\\.?|(?:ay|pee) em\\b|st|nd|r
 const END = `(\\d{1,2}:\\d\\d|${NUMBER})(${SUFFIX})?`
 
 const IS_SHARED = new RegExp(`^(?:${SHARED})$`)
-/** "Boeing 737-800" is a name, "About 100-200" and "Pages 100-200" are ranges. */
 const NAME = new RegExp('\\b(?!About|Almost|And|Around|At|Between|For|From|In|Nearly|Only|Or|Over|Roughly|' +
   'Some|The|To|With|Page|Psalm|Line|Room|Chapter)[A-Z][A-Za-z]{1,20}(?<!s) $')
 

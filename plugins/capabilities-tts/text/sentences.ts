@@ -7,7 +7,7 @@ const WINDOW = 2000
 
 const segmenter = new Intl.Segmenter('en', { granularity: 'sentence' })
 
-/** Where a window may end, best first; anchored, so that a miss costs one pass. */
+/** Ends of a window, best first; anchored, so that a miss costs one pass. */
 const BREAKS = [
   /^.*\n\s?\n/su, /^.*[.!?]["')\]]?\s/su, /^.*[\u3002\uff01\uff1f]/su, /^.*[,;:\u2014]\s/su, /^.*\s/su
 ]

@@ -1,19 +1,16 @@
-/** The symbols that the English front end writes, and what stands in for one that a voice does not have. */
+/** Symbols of the English front end, and substitutes for those that a voice lacks. */
 import { ALL_IPA } from './phones.js'
 
-/** What the accents add, and the marks of stress, length and silence that any voice can do without. */
+/** Symbols of the accents, and dispensable marks of stress, length and silence. */
 const ACCENTS = 'ɾʔ\u0329ᵻɒeəɐ'
 
-/** Nearest symbol, or none, for one that is missing. Each is tried in turn. */
+/** Nearest symbols (or none) for a missing one, tried in order. */
 const STAND_INS: Readonly<Record<string, readonly string[]>> = {
   ɡ: ['g'], ɹ: ['r'], ɾ: ['t'], ʔ: ['t'], '\u0329': [''], ᵻ: ['ɪ'], ɒ: ['ɑ', 'ɔ'], ɐ: ['ə', 'ʌ'],
   ɚ: ['əɹ', 'ər'], ɜ: ['ɝ', 'ə'], ʌ: ['ɐ', 'ə'], æ: ['a'], e: ['ɛ'], ˈ: [''], ˌ: ['ˈ', ''], ː: ['']
 }
 
-/**
- * For a voice with these symbols: what stands in for those of English that it lacks, and which nothing can
- * stand in for.
- */
+/** Substitutes for English symbols that a voice with these lacks, and those without one. */
 export function standIns (has: ReadonlySet<string>): { found: Map<string, string>, missing: string[] } {
   const found = new Map<string, string>()
   const missing: string[] = []

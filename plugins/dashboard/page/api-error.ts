@@ -1,6 +1,6 @@
-// What a request comes to that is not answered well.
+// Failures of requests.
 
-/** A request that was answered with the one error body, or not at all. */
+/** A request with an error answer, or without one. */
 export class ApiError extends Error {
   readonly status: number
   readonly reason: string

@@ -3,7 +3,6 @@ import { ApiError } from './api-error.js'
 
 export { ApiError }
 
-/** Where requests go, and the token they carry there. */
 export interface Target { origin: string, token: string | null }
 
 export interface CallOptions {
@@ -13,10 +12,7 @@ export interface CallOptions {
   signal?: AbortSignal
 }
 
-/**
- * Sends a request and returns the answer once it is known to be good.
- * @throws ApiError with the words of the node
- */
+/** Sends a request; resolves with a good answer. @throws ApiError with the words of the node */
 export async function send (target: Target, path: string, options: CallOptions = {}): Promise<Response> {
   const { body, headers = {}, signal } = options
   const method = options.method ?? (body === undefined ? 'GET' : 'POST')
@@ -59,7 +55,6 @@ async function failureOf (response: Response): Promise<ApiError> {
   }
 }
 
-/** One server-sent event. */
 export interface ServerEvent { type: string, data: string, id: string | null, comment: string | null }
 
 /** The events of a stream, comments included. Ends with the stream; throws when it breaks off. */

@@ -1,4 +1,3 @@
-// The frame around every page: where one is, how the cluster is, what the connection does.
 import { Component } from 'preact'
 import { Suspense } from 'preact/compat'
 import { useEffect, useState } from 'preact/hooks'
@@ -99,7 +98,7 @@ function Header ({ page }: { page: string }) {
   )
 }
 
-/** How the cluster is, in one line. */
+/** The state of the cluster in one line. */
 function Pulse () {
   if (arrivals.value === 0) return <span class="pulse" />
   const shown = state.value

@@ -1,15 +1,13 @@
-// The state out of the replica's entries, kept up to date with what changes instead of put together anew.
 import { keyOf } from '../../../kernel/state/entries.js'
 import type { Entry } from '../../../kernel/state/entries.js'
 
 /**
- * Holds the entries of a replica (kernel/state/entries.ts says how a state lies in them). A key of the state
- * that nothing changed keeps its very object, so whoever shows it can tell by `===`.
+ * Holds a replica's entries (see kernel/state/entries.ts). An unchanged key of the state keeps its object, so
+ * views can compare by `===`.
  */
 export class Assembly {
   readonly #whole = new Map<string, unknown>()
   readonly #members = new Map<string, Map<string, unknown>>()
-  /** Keys whose object is out of date. */
   readonly #stale = new Set<string>()
   readonly #objects = new Map<string, unknown>()
 

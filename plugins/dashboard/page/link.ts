@@ -19,25 +19,24 @@ export type LinkStatus = 'connecting' | 'live' | 'lost' | 'refused'
 export const home = location.origin
 /** The node the page is at. */
 export const origin = signal(home)
-/** Tokens by the origin they were typed in for. A node knows its own only, and no other is told of them. */
+/** Tokens by origin: each is for its node only, and is not sent to others. */
 const tokens = signal<ReadonlyMap<string, string>>(new Map())
 /** The one that was typed in for the node the page is at, in memory only: a reload forgets it. */
 export const typed = computed(() => tokens.value.get(origin.value) ?? null)
-/** What requests to the node the page is at carry: what was typed in, else the bearer of a paired device. */
 export const token = computed(() => typed.value ?? bearerAt(origin.value))
 /** As who they go: another one may have other rights. A device stays the same when its bearer is renewed. */
 export const caller = computed(() =>
   typed.value ?? (token.value === null ? null : device.value?.deviceId ?? null))
 export const status = signal<LinkStatus>('connecting')
-/** What the page says about its connection, until it is dismissed. */
+/** The message about the connection, until it is dismissed. */
 export const notice = signal<string | null>(null)
 /** The newest state that has come. */
 export const latest = signal<State>(emptyState)
 /** A past state that is shown instead, with its moment. */
 export const past = signal<{ at: string, state: State } | null>(null)
-/** What the pages show. */
+/** The state on the pages. */
 export const state = computed(() => past.value?.state ?? latest.value)
-/** How often a whole state has come: zero until the page knows anything. */
+/** Number of whole states so far; zero until the first. */
 export const arrivals = signal(0)
 
 /** The node the page is at, with its token. */
@@ -65,7 +64,6 @@ export async function ask<T> (path: string, options: CallOptions = {}): Promise<
 }
 
 let closeReplica = (): void => {}
-/** Grows with each attempt to connect: an older one has nothing to say any more. */
 let turn = 0
 let attempts = 0
 /** Nodes that were tried since the last one answered. */
@@ -87,7 +85,7 @@ export function connect (): void {
   }, (error: unknown) => {
     if (mine !== turn) return
     if (error instanceof ApiError && error.status > 0) {
-      // What everyone may see may still be seen.
+      // The public part may still be visible.
       notice.value = ended.value === null ? error.message : null
       follow(at)
     } else void lost(at)
@@ -112,7 +110,7 @@ function follow (at: string): void {
 const addresses = new Map<string, string>()
 
 function remember ({ nodeIdentities }: State): void {
-  // A device was told of them when it was paired.
+  // A device got them when it was paired.
   for (const { installId, url } of device.value?.nodes ?? []) note(installId, url)
   for (const { nodeInstallId, apiUrl } of Object.values(nodeIdentities)) note(nodeInstallId, apiUrl)
 }

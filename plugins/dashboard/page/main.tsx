@@ -1,4 +1,3 @@
-// The page of a node: builds itself from the node's live replica of the cluster's state.
 import { render } from 'preact'
 import { App } from './app.js'
 import { find } from './device/own.js'

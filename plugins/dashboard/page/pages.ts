@@ -24,7 +24,6 @@ export const pages: Record<string, Page> = {
   first: { title: 'First steps', component: lazy(later.first) }
 }
 
-/** Loads all pages: when the node dies that sends them, each can still be opened. */
 export async function loadAll (): Promise<void> {
   // One after the other, behind whatever the shown page asks for; what fails is asked for again when opened.
   for (const load of Object.values(later)) await load().catch(() => {})

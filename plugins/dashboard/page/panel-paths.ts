@@ -1,6 +1,4 @@
-// What a panel may ask the page for.
-
-/** Whether a path, with or without a query, is one of these routes (`:name` stands for one part). */
+/** Whether a path, with or without a query, matches a route (`:name` is one part). */
 export function mayAsk (routes: readonly string[], path: string): boolean {
   if (!path.startsWith('/') || /[\\\s]/.test(path)) return false
   // As the browser reads it: that is what will be asked for.

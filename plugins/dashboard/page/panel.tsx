@@ -1,5 +1,5 @@
-// The panel of a plugin, in a frame without an origin: it is told the state, and may ask for the routes of
-// its own plugin with the rights of this page.
+// A plugin's panel in a frame without an origin: gets the state, and may call its plugin's routes with the
+// page's authority.
 import { signal } from '@preact/signals'
 import { useEffect, useRef } from 'preact/hooks'
 import { ApiError } from './api.js'
@@ -10,7 +10,6 @@ import { mayAsk } from './panel-paths.js'
 
 export interface Panel { plugin: string, name: string, title: string, routes: string[] }
 
-/** The panels of the node that the page is at. */
 export const panels = signal<readonly Panel[]>([])
 
 /** Asks for them. At another node than its own the page shows none: it frames nothing from elsewhere. */
@@ -22,7 +21,7 @@ export async function loadPanels (): Promise<void> {
   }
 }
 
-/** What a frame may send: a question, or how high it is. */
+/** Messages of a frame: a question, or its height. */
 type FromPanel = { kind: 'get', id: unknown, path: string } | { kind: 'height', px: number }
 
 const MOST_PX = 20_000

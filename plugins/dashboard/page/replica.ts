@@ -7,9 +7,9 @@ import { emptyState } from './state.js'
 import type { Entry } from '../../../kernel/state/entries.js'
 import type { State } from './state.js'
 
-/** How long a change may wait for others before it is shown, ms. */
+/** Changes are gathered for this long before they are shown, ms. */
 const GATHER_MS = 40
-/** How long the first whole state may take, ms. */
+/** Longest wait for the first whole state, ms. */
 const SYNC_LIMIT_MS = 10_000
 
 export interface ReplicaEvents {
@@ -19,7 +19,7 @@ export interface ReplicaEvents {
   over (): void
 }
 
-/** What the items of a change hold; those that were removed hold it until the change has been told. */
+/** The entries of changed items; removed ones still have theirs during the event. */
 function * entriesIn (items: Iterable<Item>): Iterable<Entry> {
   for (const { content } of items) yield * content.getContent() as Entry[]
 }

@@ -1,4 +1,3 @@
-// Which page is shown: the part of the address behind `#`, so that the node serves one file.
 import { computed, signal } from '@preact/signals'
 
 const hash = signal(location.hash)
@@ -19,7 +18,6 @@ function readPart (part: string): string {
   }
 }
 
-/** The address of a page. */
 export function linkTo (page: string, ...parts: string[]): string {
   return `#/${[page, ...parts.map(encodeURIComponent)].join('/')}`
 }

@@ -1,5 +1,3 @@
-// What GET /state holds, as far as the page shows it, and what is read from it.
-
 export interface Bytes { inBytes: number }
 
 export interface Identity {
@@ -151,7 +149,7 @@ export interface ClusterNode {
   live: boolean
   master: boolean
   local: boolean
-  /** Nothing is placed there, and what it runs moves away. */
+  /** Gets no placements, and its instances move away. */
   drained: boolean
   health: Health
   memory: { used: number, total: number } | null
@@ -189,7 +187,6 @@ export function nodesOf (state: State): ClusterNode[] {
   }).sort((a, b) => a.master !== b.master ? (a.master ? -1 : 1) : a.name < b.name ? -1 : 1)
 }
 
-/** One transfer of a model onto a node. */
 export interface Transfer {
   nodeId: string, modelId: string, attemptId: string
   status: 'pending' | 'ongoing' | 'completed' | 'failed'
@@ -200,7 +197,7 @@ const number = (value: unknown): number => typeof value === 'number'
   ? value
   : Number((value as Bytes | undefined)?.inBytes ?? 0)
 
-/** Every transfer the nodes tell of. */
+/** All transfers that nodes report. */
 export function transfersOf (state: State): Transfer[] {
   return Object.entries(state.downloads).flatMap(([nodeId, list]) => list.map((tagged) => {
     const one = body(tagged)

@@ -2,8 +2,8 @@ import { canAsk, confirm, readLine } from '../../../kernel/cli/index.js'
 import type { VerbContext } from '../../../kernel/cli/index.js'
 
 /**
- * How a side compares its six digits with those of the other: it asks, or reads those once. Throws CliError
- * (2) when nobody can be asked: a yes that is piped in compares nothing.
+ * How a side compares its six digits: by asking, or with given ones. Throws CliError (2) without a terminal:
+ * a piped yes compares no digits.
  */
 export function comparing (
   ctx: VerbContext, options: Record<string, unknown>

@@ -29,7 +29,7 @@ export default {
         if (signal.aborted) throw ctx.fail(130, 'interrupted')
       }
     } finally {
-      // Nobody is to get in once the operator has left.
+      // No device may pair after the operator has left.
       if (signal.aborted) await close(ctx)
     }
   }
@@ -64,7 +64,7 @@ async function close ({ client: { url, token }, clientFor }: VerbContext): Promi
   await last.json('/v1/devices/pairing', { method: 'DELETE' }).catch(() => {})
 }
 
-/** What the options say about the device; fields that were not given are left out. */
+/** The given choices about the device. */
 function choiceOf (ctx: VerbContext, options: Record<string, unknown>): Record<string, unknown> {
   const expires = options['expires'] as string | undefined
   const offline = options['maxOffline'] as string | undefined

@@ -3,7 +3,6 @@ import { gzip } from 'node:zlib'
 import { masked, maskText } from './mask.js'
 import type { TarFile } from './tar.js'
 
-/** Largest part of a bundle, and all parts together, bytes before they are packed. */
 export const PART_BYTES = 4 * 1024 ** 2
 export const BUNDLE_BYTES = 24 * 1024 ** 2
 
@@ -11,26 +10,20 @@ export const BUNDLE_BYTES = 24 * 1024 ** 2
 export interface Part { name: string, what: string, make: () => unknown }
 
 export interface BundleOptions {
-  /** Name of the node, for people. */
   node: string
   version: string
-  /** When it is made, ms since 1970. */
   nowMs: number
   parts: readonly Part[]
   /** Secrets that are known, besides those that look like one. */
   secrets: readonly string[]
 }
 
-/** A bundle, packed. */
 export interface Bundle { name: string, bytes: Buffer }
 
 /** A part that was collected. */
 interface Collected extends TarFile { what: string, problem: string | null }
 
-/**
- * Puts a bundle for a bug report together. A part that cannot be collected, or is too large, is named in the
- * bundle with the reason and leaves the others as they are.
- */
+/** Makes a bundle for a bug report. Names a failed or large part with the reason, and keeps the others. */
 export async function makeBundle (options: BundleOptions): Promise<Bundle> {
   const { node, nowMs } = options
   const safe = node.replace(/[^A-Za-z0-9.-]+/g, '-').slice(0, 40)

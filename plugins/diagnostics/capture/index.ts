@@ -30,7 +30,7 @@ export async function capture (parts: HandlerParts, request: RouteRequest): Prom
   }
 }
 
-/** The parts of a bundle, the most telling first: the last ones are left out when it grows too large. */
+/** The parts of a bundle, most important first: a large bundle lacks the last ones. */
 function captureParts (parts: HandlerParts, request: RouteRequest): Part[] {
   const { ctx: { deps, node }, own, events, metrics } = parts
   const rows: [name: string, what: string, make: () => unknown][] = [
@@ -56,7 +56,7 @@ function captureParts (parts: HandlerParts, request: RouteRequest): Part[] {
   return rows.map(([name, what, make]) => ({ name, what, make }))
 }
 
-/** What engines print is left out: nobody knows what is in it. */
+/** Without the output of engines, whose contents are unknown. */
 function logText (log: Pick<LogRing, 'lines'>): string {
   return log.lines().filter(({ source }) => source === 'node').slice(-LOG_LINES).map(lineOf).join('')
 }

@@ -1,6 +1,6 @@
 import { HIDDEN, withoutUrlSecrets } from '../../../kernel/index.js'
 
-/** What stands in the place of a secret. */
+/** Replaces a secret. */
 export const MASK = HIDDEN
 
 /** Keys whose texts are never shown, whatever they hold. */
@@ -25,7 +25,7 @@ export function maskText (text: string, known: readonly string[] = []): string {
   return PATTERNS.reduce((left, [pattern, put]) => left.replace(pattern, put), withoutUrlSecrets(without))
 }
 
-/** A value for JSON whose texts are masked, and those under the name of a secret are taken out. */
+/** A JSON value with masked texts, without those under the name of a secret. */
 export function masked (value: unknown, known: readonly string[] = []): unknown {
   if (typeof value === 'string') return maskText(value, known)
   if (Array.isArray(value)) return value.map((one) => masked(one, known))

@@ -1,14 +1,10 @@
 import { Header } from 'tar'
 
-/** A file of an archive. */
 export interface TarFile { name: string, bytes: Uint8Array }
 
 const BLOCK = 512
 
-/**
- * A POSIX (ustar) archive. `seconds` is the time of all files, since 1970. Throws RangeError for a name that
- * does not fit.
- */
+/** A POSIX (ustar) archive; `seconds` since 1970 for all files. Throws RangeError for a long name. */
 export function packTar (files: readonly TarFile[], seconds: number): Buffer {
   const parts = files.flatMap(({ name, bytes }) => {
     const size = bytes.byteLength

@@ -4,7 +4,6 @@ import { Parser } from 'tar'
 import { showBytes } from '../../../kernel/cli/index.js'
 import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 
-/** A bundle that claims to be larger when unpacked is not listed, bytes. */
 const UNPACKED_BYTES = 64 * 1024 ** 2
 
 export default {
@@ -68,7 +67,7 @@ function show (
     out.value({ file: path, bytes: bytes.byteLength, files })
     return
   }
-  // What is piped on is the bundle alone.
+  // stdout is for the bundle alone.
   const line = path === '-' ? err.line : out.line
   line(`${path === '-' ? 'the bundle' : path}: ${showBytes(bytes.byteLength)}, ${files.length} files`)
   for (const file of files) line(`  ${file.name.split('/').at(-1) ?? file.name}  ${showBytes(file.bytes)}`)

@@ -13,19 +13,17 @@ import type { RequestMetricsParts } from './requests.js'
 import type { RunnerMetricsParts } from './runners.js'
 import type { StoreMetricsParts } from './stores.js'
 
-/** Where the figures come from. */
+/** Sources of the figures. */
 export type MetricsParts =
   RequestMetricsParts & ClusterMetricsParts & GpuMetricsParts & RunnerMetricsParts & StoreMetricsParts &
   { version: string }
 
-/** The metrics of this node. */
 export interface Metrics {
-  /** All of them in the text format of Prometheus. */
   text (): Promise<string>
   stop (): void
 }
 
-/** Begins to count. What others count is read when the metrics are asked for. */
+/** Starts to count; reads the counters of others on each request for the metrics. */
 export function startMetrics (parts: MetricsParts): Metrics {
   const registry = new Registry()
   collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: NEVER_MS })

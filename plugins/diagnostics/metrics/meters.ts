@@ -1,10 +1,7 @@
 import { Counter, Gauge, Histogram } from 'prom-client'
 import type { Registry } from 'prom-client'
 
-/**
- * Feeds counters from totals that somebody else keeps. A total that falls belongs to something that began
- * anew: all of it counts.
- */
+/** Feeds counters from external totals. A total that falls comes from a restart: all of it counts. */
 export class CounterFeed {
   readonly #last = new Map<string, number>()
 
@@ -18,7 +15,7 @@ export class CounterFeed {
     if (risen > 0) counter.inc(labels, risen)
   }
 
-  /** Forgets the sources that are gone. */
+  /** Forgets vanished sources. */
   keep (there: (key: string) => boolean): void {
     for (const key of this.#last.keys()) if (!there(key)) this.#last.delete(key)
   }
@@ -32,7 +29,7 @@ export interface Figure {
   source?: string
 }
 
-/** What a row reads: null where there is no figure. */
+/** The value of a row; null without a figure. */
 type Found = number | null | readonly Figure[]
 
 /** A metric that is read when the metrics are asked for. */
@@ -71,7 +68,6 @@ export class Meters {
     return new Histogram({ name, help, labelNames, buckets, registers: [this.#registry] })
   }
 
-  /** Metrics that `sample` reads; none while there is no source, as its plugin is off. */
   table<S> (find: () => S | undefined, rows: readonly Row<S>[]): void {
     const make = (source: S) => ({
       source, feed: new CounterFeed(),
@@ -95,7 +91,7 @@ export class Meters {
         const figures = figuresOf(found[i]!)
         if (metric instanceof Gauge) {
           metric.reset()
-          // A figure that is not known is left out: 0 would be one.
+          // Unknown figures are absent: 0 would be a figure.
           if (found[i] === null) metric.remove()
         }
         for (const { value, labels = {}, source: keeper = '' } of figures) {
@@ -109,7 +105,6 @@ export class Meters {
     })
   }
 
-  /** Called by `stop`. */
   onStop (fn: () => void): void { this.#stops.push(fn) }
 
   /** Brings the tables up to date. */

@@ -60,7 +60,6 @@ function countCalls (meters: Meters, traffic: Traffic): void {
   }))
 }
 
-/** A task counts as a request where it came in, and as work where its runner is. */
 function countTasks (meters: Meters, work: RequestMetricsParts['work']): void {
   const tasks = meters.counter('svc_tasks_total',
     'Ended tasks of requests that came to this node, wherever they were served, by how they ended.',

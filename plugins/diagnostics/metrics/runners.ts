@@ -6,7 +6,6 @@ export interface RunnerMetricsParts { runners: () => readonly RunnerReport[] }
 
 type RunnerRow = Row<RunnerMetricsParts['runners']>
 
-/** A metric that is added up by model: ids of runners would make new series for ever. */
 function byModel (
   kind: 'gauge' | 'counter', name: string, help: string, of: (runner: RunnerReport) => number
 ): RunnerRow {
@@ -43,7 +42,6 @@ const TABLE: readonly RunnerRow[] = [
     (r) => r.chunks.dropped)
 ]
 
-/** Runners of this node. */
 export function runnerMetrics (meters: Meters, { runners }: RunnerMetricsParts): void {
   meters.table(() => runners, TABLE)
 }

@@ -8,7 +8,6 @@ import { by, counter, gauge } from './meters.js'
 import type { Meters, Row } from './meters.js'
 
 export interface StoreMetricsParts {
-  /** Absolute path of the home. */
   home: string
   tap: Pick<EventTap, 'onDurable'>
   gossip: { counters (): GossipCounters }

@@ -1,10 +1,8 @@
 import { fail, isVerbError, ok, plain, warn } from '../../../kernel/cli/index.js'
 import type { Check, Checker } from '../../../kernel/cli/index.js'
 
-/** The head of GET /events. */
 export interface EventLogHead { mode: string, counted: number, firstIdx: number, nextIdx: number }
 
-/** Whether events are kept. */
 export default {
   async run ({ look }) {
     const head = await look<EventLogHead>('/events?limit=1')

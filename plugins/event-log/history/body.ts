@@ -2,30 +2,27 @@ import { deflateRawSync, inflateRawSync } from 'node:zlib'
 import { fieldsOf } from './part.js'
 import type { ClusterPart, Fields } from './part.js'
 
-/** What a snapshot holds. */
+/** The contents of a snapshot. */
 export interface Recorded {
   /** Session, membership and instances up to the snapshot's index. */
   readonly part: ClusterPart
   /** True when the node knew no master: `state` is its own view, and `part` follows from the events. */
   readonly stale: boolean
-  /** Keys of the state that were left out because it was too large. */
+  /** Keys of the state that were dropped from a large snapshot. */
   readonly omitted: readonly string[]
   readonly state: Fields
 }
 
-/** Most bytes of a snapshot; the largest keys of the state are left out above that. */
+/** Most bytes of a snapshot; above that it lacks the largest keys of the state. */
 const BODY_BYTES = 1024 * 1024
 /** Keys that are never left out: a state is useless without them. */
 const ESSENTIAL = new Set(['sessionId', 'masterNodeId', 'localNodeId', 'cluster', 'lastEventAppliedIdx'])
 /** A second name of `nodeIdentities`, which is recorded. */
 const TWIN = 'node_identities'
-/** Not recorded: tasks in flight are over before anybody looks, and took most of the room on disk. */
+/** Not recorded: tasks in flight end before anybody reads them, and took most of the disk space. */
 const TRANSIENT = 'tasks'
 
-/**
- * A snapshot as it is kept: its JSON, at most `most` bytes, deflated, in base64. What does not fit is left
- * out, the largest keys of the state first. Pure.
- */
+/** A snapshot for the disk: JSON of at most `most` bytes without the largest keys, deflated, base64. Pure. */
 export function encodeBody (
   { part, stale }: Pick<Recorded, 'part' | 'stale'>, state: Fields, most = BODY_BYTES
 ): string {
@@ -86,7 +83,7 @@ function withoutConflicts (resources: unknown): unknown {
   return rest
 }
 
-/** The state of a runner: busy counts as ready, and how far it has loaded is left out. */
+/** State of a runner, with busy as ready and without its load progress. */
 function phaseOf (status: unknown): unknown {
   const [kind] = Object.keys(status as object)
   if (kind === 'RunnerRunning') return 'RunnerReady'

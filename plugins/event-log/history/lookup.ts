@@ -12,7 +12,7 @@ import type { EventStore } from '../store/store.js'
 import type { Moment, Snapshot } from '../store/types.js'
 import type { ClusterPart, Fields } from './part.js'
 
-/** Bytes of the newest snapshots that are kept in memory: with a store, and without. */
+/** Most bytes of the newest snapshots in memory: with a store, and without. */
 const RECENT_BYTES = 2 * 1024 * 1024
 const MEMORY_BYTES = 16 * 1024 * 1024
 /** Most events in one answer. */
@@ -22,15 +22,13 @@ const READ_ENTRIES = 1_000
 /** Most difference between the clocks of nodes that a search by time allows for, ms. */
 const SKEW_MS = 60_000
 
-/** The answer of GET /state?at=. */
 export interface StateAt extends StateThen {
-  /** What was asked for: an index, or a time (ISO-8601). */
+  /** The requested index or time (ISO-8601). */
   readonly at: number | string
   /** The recorded state that is shown, and why it was recorded. `stale`: the node knew no master then. */
   readonly snapshot: {
     readonly idx: number, readonly at: string, readonly sessionId: string, readonly cause: string
     readonly stale: boolean
-    /** Keys of the state that were too large to be kept. */
     readonly omitted: readonly string[]
   }
   /** The state as it was recorded; later events are not applied to it. */
@@ -50,10 +48,7 @@ export interface LookupOptions extends Source {
   readonly clock: Pick<Clock, 'now'>
 }
 
-/**
- * The state at an index or time. Throws `invalid_request`, `not_recorded`, and `not_ready` while the disk
- * does not give what is asked for.
- */
+/** Throws `invalid_request`, `not_recorded`, and `not_ready` while the disk does not answer. */
 export async function stateAt (options: LookupOptions, text: string): Promise<StateAt> {
   try {
     return await lookUp(options, text)
@@ -83,7 +78,7 @@ async function lookUp (options: LookupOptions, text: string): Promise<StateAt> {
     derived: { idx, ...advance(part, changing) },
     events: events.slice(0, EVENTS_SHOWN).map(shown),
     more,
-    // What is in memory is not missing, even if it is not stored.
+    // Entries in memory are not missing, even if they are not stored.
     gaps: within(missingOf(options), snapshot.idx + 1, Math.min(idx, log.base.idx))
   }
 }
@@ -124,8 +119,8 @@ async function since (
 }
 
 /**
- * Reads `at`: an index or a time (ISO-8601). Throws `invalid_request` naming it for anything else and for a
- * time that is still to come, `not_recorded` for an index that is.
+ * Reads `at`: an index or a time (ISO-8601). Throws `invalid_request` naming it for anything else and a
+ * future time, `not_recorded` for a future index.
  */
 function readMoment (text: string, now: { idx: number, ms: number }): Moment {
   const moment = readPoint('at', text)
@@ -140,10 +135,9 @@ function readMoment (text: string, now: { idx: number, ms: number }): Moment {
   return moment
 }
 
-/** A time as ISO-8601. */
 const iso = (ms: number): string => new Date(ms).toISOString()
 
-/** True for a snapshot that was taken at or before that moment. */
+/** True for a snapshot at or before that moment. */
 function isBefore (snapshot: Snapshot, moment: Moment): boolean {
   return 'idx' in moment ? snapshot.idx <= moment.idx : snapshot.at <= moment.ms
 }
@@ -164,7 +158,7 @@ export class Snapshots {
     while (this.#bytes > most && this.#recent.length > 1) this.#bytes -= this.#recent.shift()!.body.length
   }
 
-  /** The log was cut after this index. Snapshots that were later now stand for the log up to there. */
+  /** The log was cut after this index: later snapshots now represent the log up to there. */
   cut (after: number): void {
     for (const [i, snapshot] of this.#recent.entries()) {
       if (snapshot.idx > after) this.#recent[i] = { ...snapshot, idx: after }

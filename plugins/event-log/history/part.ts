@@ -4,7 +4,6 @@ import type { Entry } from '../log/entries.js'
 /** A JSON object whose fields are not known. */
 export type Fields = Readonly<Record<string, unknown>>
 
-/** The value if it is an object, else an empty object. */
 export const fieldsOf = (value: unknown): Fields =>
   typeof value === 'object' && value !== null ? value as Fields : {}
 
@@ -16,7 +15,6 @@ export function assignmentsOf (tagged: unknown): Fields {
 /** A placed instance: what its events say of it. */
 export interface PlacedInstance { readonly modelId: string, readonly nodeIds: readonly string[] }
 
-/** The part of the cluster's state that follows from control events alone. */
 export interface ClusterPart {
   readonly session: {
     readonly sessionId: string, readonly term: number, readonly masterNodeId: string | null
@@ -35,7 +33,7 @@ export const PART_KINDS: readonly string[] = [
 const textOf = (value: unknown): string => typeof value === 'string' ? value : ''
 const textsOf = (value: unknown): string[] => Array.isArray(value) ? value.map(textOf).sort() : []
 
-/** That part of an answer of GET /state. What is missing or malformed there is empty. Pure. */
+/** The cluster part of GET /state; missing or malformed keys are empty. Pure. */
 export function partOf (state: Fields): ClusterPart {
   const { term } = fieldsOf(state['cluster'])
   const master = state['masterNodeId']
@@ -53,17 +51,13 @@ export function partOf (state: Fields): ClusterPart {
   }
 }
 
-/**
- * Applies entries of the log, in order. Applying entries again that are in it already changes nothing, if all
- * entries after them are applied too. Pure.
- */
+/** Applies entries of the log in order; idempotent if all later entries are applied too. Pure. */
 export function advance (part: ClusterPart, entries: Iterable<Entry>): ClusterPart {
   const next = new Draft(part)
   for (const entry of entries) next.apply(entry)
   return next.part()
 }
 
-/** A part to which events are applied, one by one. */
 export class Draft {
   #session: ClusterPart['session']
   #members: Set<string>

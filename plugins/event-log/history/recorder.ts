@@ -14,11 +14,11 @@ const MINUTE_MS = 60_000
 const REFRESH_MS = 600_000
 /** The state contains an event when that is so old, ms. */
 const SETTLE_MS = 500
-/** A snapshot waits at most so long for events to stop coming, ms. */
+/** A snapshot waits at most this long for a pause in the events, ms. */
 const SETTLE_MOST_MS = 5_000
 /** Least time between two snapshots, ms. */
 const APART_MS = 2_000
-/** Least time between two snapshots that are taken because tasks fail, ms. */
+/** Least time between two snapshots for failed tasks, ms. */
 const TASKS_APART_MS = 30_000
 
 export interface RecorderOptions {
@@ -32,7 +32,7 @@ export interface RecorderOptions {
   readonly logger: Logger
 }
 
-/** Events after which a snapshot is taken. */
+/** Events that trigger a snapshot. */
 const CAUSES = new Set([
   ...PART_KINDS, 'RunnerFailed', 'InstanceFailureRecorded', 'TaskFailed', 'DownloadFailed', 'StateDiverged'
 ])
@@ -55,16 +55,15 @@ export function startRecorder (options: RecorderOptions): () => void {
 
 class Recorder {
   readonly #options: RecorderOptions
-  /** The snapshot that is to be taken next: why, and since when (monotonic ms); null when none is. */
+  /** Cause and time (monotonic ms) of the next snapshot; null for none. */
   #next: { readonly cause: string, readonly since: number } | null = null
   #cancel = (): void => {}
   #busy = false
   #stopped = false
   /** Monotonic ms of the newest attempt. */
   #takenAt = -Infinity
-  /** `noteOf` the newest snapshot. */
   #noted = ''
-  /** When that was recorded, monotonic ms. */
+  /** Time of that record, monotonic ms. */
   #notedAt = -Infinity
   /** Session, members and instances in the newest snapshot, and its index. */
   #base: { readonly part: ClusterPart, readonly idx: number } | null = null
@@ -102,7 +101,7 @@ class Recorder {
   }
 
   #cut (after: number, begin: Position | null): void {
-    // A log that begins again further on changes nothing of what came before.
+    // A log that restarts further on keeps its earlier part.
     this.#options.snapshots.cut(begin?.idx ?? after)
     const isTail = begin === null && this.#base !== null
     this.#draft = isTail ? this.#drafted(this.#base!.part, this.#base!.idx) : null
@@ -178,9 +177,9 @@ class Recorder {
   }
 
   /**
-   * The master's own view is right. Another node may lack a link to a node that the master sees, so it takes
-   * the members from the events; while there is no master it takes everything from the events. Those may be
-   * newer than the snapshot: applied once more they change nothing.
+   * The master's view is right. Another node may lack a link that the master has, so its members come from
+   * the events, and without a master the whole part does. Events that are newer than the snapshot are
+   * idempotent.
    */
   #partOf (seen: ClusterPart, stale: boolean): ClusterPart {
     const { log, session } = this.#options

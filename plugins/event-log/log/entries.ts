@@ -1,13 +1,12 @@
 import { hash } from 'node:crypto'
 
-/** An object with one key, the kind of the event: `{"<Kind>": {…payload…}}`. */
 export type TaggedEvent = Readonly<Record<string, Readonly<Record<string, unknown>>>>
 
 /** An event that has no index yet. */
 export interface Submission {
   /** UUID, made where it happened. An event that is submitted twice gets into the log once. */
   readonly id: string
-  /** When it happened, ISO-8601 UTC, by the clock of `origin`. */
+  /** Time of the event, ISO-8601 UTC, by the clock of `origin`. */
   readonly at: string
   /** Node id of the node where it happened. */
   readonly origin: string
@@ -26,10 +25,8 @@ export interface Entry extends Submission {
   readonly sid: string
 }
 
-/** An index with the digest of the log up to it. Two logs that share a position are equal up to there. */
 export interface Position { readonly idx: number, readonly chain: string }
 
-/** Before the first entry. */
 export const START: Position = { idx: 0, chain: '' }
 
 /** Characters of a digest: 96 bits. */

@@ -1,7 +1,7 @@
 import { chainAfter, entryAfter, place, samePosition, START } from './entries.js'
 import type { Entry, Position, Submission } from './entries.js'
 
-/** What happened to the log. */
+/** Changes of the log. */
 export type LogChange =
   /** `text`: the entry as JSON. */
   | { readonly type: 'append', readonly entry: Entry, readonly text: string }
@@ -11,7 +11,7 @@ export type LogChange =
     readonly base: Position | null
   }
 
-/** Entries that are kept in memory where nothing can be stored. */
+/** Entries in memory on a node without a store. */
 export const RING_ENTRIES = 10_000
 
 /** Bytes of JSON that entries in memory may have together; the oldest go first. */
@@ -21,19 +21,17 @@ export const RING_BYTES = 32 * 1024 * 1024
 export const PAGE_ENTRIES = 500
 export const PAGE_BYTES = 256 * 1024
 
-/** Entries as they are sent. */
 export interface Page {
   /** Position just before the first of them. */
   readonly base: Position
-  /** A JSON list. */
   readonly entries: string
   /** Position of the last of them, or `base` when there is none. */
   readonly end: Position
 }
 
 /**
- * The newest entries in memory, in order, and the JSON of more of them, to be sent: a string costs the
- * garbage collector next to nothing, and is sent as it is. Listeners see every change.
+ * The newest entries in memory, in order, and the JSON of more of them for followers: strings cost the
+ * garbage collector little and are sent unchanged. Listeners see every change.
  */
 export class EventLog {
   /** Just before the oldest entry kept. */
@@ -48,12 +46,12 @@ export class EventLog {
   readonly #mostBytes: number
   #texts: (Position & { readonly text: string })[] = []
   #bytes = 0
-  /** The last page that was made, and where the log ended then: as a rule all followers are sent the same. */
+  /** The last page, and the end of the log then: most followers need the same. */
   #made: { readonly page: Page, readonly last: Position } | null = null
 
   /**
-   * Keeps `most` entries, and the JSON of `mostTexts` of `mostBytes` together, which are as many or more; up
-   * to an eighth above that until the oldest are removed, many at a time.
+   * Keeps `most` entries, and JSON of at least as many: `mostTexts` of `mostBytes`. Removes an eighth at
+   * once.
    */
   constructor (most = RING_ENTRIES, mostBytes = RING_BYTES, mostTexts = most) {
     this.#most = most
@@ -61,10 +59,9 @@ export class EventLog {
     this.#mostTexts = mostTexts
   }
 
-  /** Position of the newest entry. */
   get last (): Position { return this.entries.at(-1) ?? this.base }
 
-  /** True when an event with this id is kept. */
+  /** True for the id of an event in memory. */
   has (id: string): boolean { return this.#ids.has(id) }
 
   /** True when that position is in memory, or is the base. */
@@ -83,7 +80,6 @@ export class EventLog {
     return true
   }
 
-  /** Puts a new event at the end. */
   extend (idx: number, sid: string, submission: Submission): void {
     this.#push(entryAfter(this.last, idx, sid, submission))
   }
@@ -139,8 +135,8 @@ export class EventLog {
   }
 
   /**
-   * The page that follows a position, as large as a message may be; null when that is not a position of this
-   * log from `oldest` on.
+   * The page after a position, as large as a message; null for a position that is not in this log from
+   * `oldest` on.
    */
   page (after: Position): Page | null {
     const { last } = this
@@ -163,7 +159,6 @@ export class EventLog {
     return [...positions, this.base]
   }
 
-  /** Calls `fn` after each change, until the function returned is called. */
   onChange (fn: (change: LogChange) => void): () => void {
     this.#listeners.add(fn)
     return () => { this.#listeners.delete(fn) }
@@ -186,7 +181,7 @@ export function firstAfter (list: readonly { readonly idx: number }[], idx: numb
   return low
 }
 
-/** The first of these that fit into one message, at least one. `bytesOf`: of one of them as JSON. */
+/** The first items that fit into one message, at least one; `bytesOf` gives the JSON size. */
 export function fitting<T> (items: Iterable<T>, bytesOf: (item: T) => number): T[] {
   const page: T[] = []
   let bytes = 0

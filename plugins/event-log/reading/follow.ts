@@ -9,7 +9,7 @@ import type { Query } from './query.js'
 /** Interval of comments on an idle stream, ms. */
 const COMMENT_MS = 10_000
 
-/** How often a stream is looked at that waits for an event or for the disk, ms. */
+/** Interval of checks while a stream waits for an event or the disk, ms. */
 const WAIT_MS = 1_000
 
 /** Events that are read and written to the stream at once. */
@@ -27,8 +27,8 @@ export interface FollowOptions extends Source {
 }
 
 /**
- * Writes the log as server-sent events until the client goes or the node stops. A slow client holds up only
- * its own stream. An idle stream gets a comment every 10 s.
+ * Writes the log as server-sent events until client or node stop. A slow client delays only its stream; an
+ * idle one gets a comment every 10 s.
  */
 export async function follow (stream: StreamWriter, options: FollowOptions): Promise<void> {
   const { log, clock, query, signal } = options
@@ -59,13 +59,13 @@ export async function follow (stream: StreamWriter, options: FollowOptions): Pro
   }
 }
 
-/** The next steps; null when the disk does not answer. The caller tries again: nothing is left out. */
+/** The next steps; null when the disk does not answer. The caller then retries without loss. */
 async function next (reader: Reader, source: Source): Promise<Read[] | null> {
   const { position, cuts } = reader
   const base = source.log.base.idx
   try {
     const entries = await readLog(source, { after: position, limit: BATCH })
-    // A page that was read while the log was cut may hold entries that are gone.
+    // A page read during a cut may hold removed entries.
     return reader.cuts === cuts ? reader.steps(entries, entries.length < BATCH ? base : 0) : []
   } catch {
     return null
@@ -80,7 +80,7 @@ function frame (step: Read, query: Query): string {
   return `${id}data: ${JSON.stringify(shown(step.entry))}\n\n`
 }
 
-/** What a reader gets next. */
+/** The next item for a reader. */
 export type Read =
   /** `rising`: its index is above all before. False after the log's tail was replaced by another master's. */
   | { readonly type: 'entry', readonly entry: Entry, readonly rising: boolean }
@@ -88,21 +88,18 @@ export type Read =
   | { readonly type: 'gap', readonly from: number, readonly to: number }
 
 /**
- * Follows the log through cuts and gaps. It skips nothing and gives nothing twice, also when the tail of the
- * log is replaced by that of another master: the events of the new tail follow, and an event that was read
- * before and comes back with another index does not.
+ * Follows the log through cuts and gaps without loss or repetition: when another master's tail replaces this
+ * one, the reader gets the new events, and not those that return with another index.
  */
 export class Reader {
   /** Everything up to this index has been read. */
   position: number
-  /** How often the log was cut. */
+  /** Number of cuts of the log. */
   cuts = 0
-  /** Stops the following. */
   readonly close: () => void
   #highest: number
   readonly #read = new Set<string>()
 
-  /** Begins after index `since`. */
   constructor (log: EventLog, since: number) {
     this.position = since
     this.#highest = since
@@ -114,10 +111,7 @@ export class Reader {
     })
   }
 
-  /**
-   * Takes the entries that were read after the position. `whole`: up to this index there are no others, so
-   * what is missing up to there is a gap.
-   */
+  /** Takes entries after the position. Indices up to `whole` without an entry are a gap. */
   steps (entries: readonly Entry[], whole: number): Read[] {
     return [
       ...entries.flatMap((entry) => [...this.#gapTo(entry.prev), ...this.#step(entry)]), ...this.#gapTo(whole)

@@ -8,13 +8,10 @@ import type { EventStore } from '../store/store.js'
 import type { StoreQuery, StoreStatus } from '../store/types.js'
 import type { Query } from './query.js'
 
-/** Where events are read: the newest from memory, older ones from the disk. */
+/** Sources of events: the newest from memory, older ones from the disk. */
 export interface Source { readonly log: EventLog, readonly store: EventStore }
 
-/**
- * Reads a page of the whole log, without the disk where memory goes back far enough. Of memory it has the
- * entries at the time of the call. Rejects as the store's `read` does.
- */
+/** Reads a page of the log, from memory if it goes back far enough. Rejects as the store's `read` does. */
 export async function readLog ({ log, store }: Source, query: StoreQuery): Promise<Entry[]> {
   const { limit, newest = false } = query
   const base = log.base.idx
@@ -26,7 +23,7 @@ export async function readLog ({ log, store }: Source, query: StoreQuery): Promi
   return part([...older, ...recent], query)
 }
 
-/** What of a page is in memory; its limit is left aside. */
+/** The part of a page in memory, regardless of its limit. */
 function recentOf (log: EventLog, query: StoreQuery): Entry[] {
   const { after, until = Infinity } = query
   return log.entries.slice(firstAfter(log.entries, after)).filter((entry) =>
@@ -55,10 +52,8 @@ export function missingOf ({ log, store }: Source): Range[] {
   return firstIdx === null ? merged([[1, log.base.idx], ...gaps]) : [...gaps]
 }
 
-/** An event as clients see it. */
 export type ShownEvent = Pick<Entry, 'idx' | 'at' | 'origin' | 'id' | 'event'> & { sessionId: string }
 
-/** The answer of GET /events. */
 export interface EventsPage {
   sessionId: string
   mode: StoreStatus['mode']
@@ -82,7 +77,7 @@ export async function pageOf (source: Source, query: Query, sessionId: string): 
   const newest = query.sinceIdx === null && query.wanted.sinceMs === undefined
   const search = { ...query.wanted, after: query.sinceIdx ?? 0, limit: query.limit, newest }
   const base = log.base.idx
-  // Where the disk does not answer: what memory has.
+  // If the disk does not answer: the entries in memory.
   const recent = part(recentOf(log, search), search)
   const read = await readLog(source, search).catch(() => null)
   const entries = read ?? recent

@@ -3,9 +3,8 @@ import type { FromSchema, SvcError } from '../../../kernel/index.js'
 import type { routes } from '../routes.js'
 import type { Moment, StoreQuery } from '../store/types.js'
 
-/** What is needed to check a query. */
+/** Inputs of the check of a query. */
 export interface QueryWorld {
-  /** Kinds of events that are declared. */
   readonly kinds: readonly string[]
   /** The ids of the node that is named in the query; null for an unknown one. */
   readonly origins: readonly string[] | null
@@ -13,7 +12,6 @@ export interface QueryWorld {
   readonly lastEventId: string | undefined
 }
 
-/** A checked query. */
 export interface Query {
   /** Only events after this index; null when no index was given. */
   readonly sinceIdx: number | null
@@ -72,7 +70,6 @@ function readLimit (text: string | undefined): number | null {
   return limit
 }
 
-/** The error for an invalid parameter. */
 export function invalid (param: string, message: string): SvcError {
   return kernelError('invalid_request', `The request is not valid: ${message}.`,
     { param, issues: [{ path: param, message }] })

@@ -6,16 +6,13 @@ import type { Of } from './messages.js'
 // How a node takes over pages of other logs: a follower from its master, a new master from its peers, and a
 // node that was away from any peer that has what it missed.
 
-/** How long a new master waits for a silent peer before it gives out indices, ms. */
+/** Longest wait of a new master for a silent peer before it assigns indices, ms. */
 export const LEARN_MS = 500
-/** How long a new master waits for the next page once a peer has sent one, ms. */
+/** Longest wait of a new master for a peer's next page, ms. */
 export const LEARN_NEXT_MS = 3_000
 /** After this time a new master gives out indices even if peers are still sending, ms. */
 export const LEARN_MOST_MS = 60_000
-/**
- * How long a node that was away waits for a page that its master no longer has, ms. The peer may have to
- * read it from its disk.
- */
+/** Longest wait for a page that the master no longer has, ms; the peer may read it from its disk. */
 export const FETCH_MS = 5_000
 
 /** Appends an entry; false when it does not continue the log. */

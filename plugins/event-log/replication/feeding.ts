@@ -10,29 +10,25 @@ const BATCH_MS = 10
 /** Pause before a link that was full is tried again, ms. */
 const FULL_MS = 20
 
-/**
- * Most indices that a follower is sent beyond the newest it has acknowledged: half a second at 10,000 events
- * a second, and no more than fits into the follower's queue to its disk.
- */
+/** Most indices beyond a follower's last ack: half a second at 10,000 events/s, within its disk queue. */
 const WINDOW_IDX = 5_000
 
-/** A follower that has not acknowledged a full window for so long is sent where the log ends, ms. */
+/** A follower without an ack of a full window for this long gets the end of the log again, ms. */
 const STALL_MS = 3_000
 
-/** What the sender needs to know of its node. */
+/** The node's state for the sender. */
 export interface Host {
   readonly log: EventLog
   readonly world: World
   readonly peers: ReadonlySet<string>
   readonly sid: string
-  /** True on a master that gives indices. */
   readonly settled: boolean
   /** Highest index that this node has seen in any message. */
   readonly highest: number
   readonly now: number
 }
 
-/** How far the log was sent to one follower. */
+/** The progress of sending to one follower. */
 interface Feed {
   sent: Position
   /** Newest index that the follower has acknowledged, and when. */
@@ -40,25 +36,24 @@ interface Feed {
   takenAt: number
   /** The next page is being read from the store. */
   finding: boolean
-  /** Its link was full: nothing is sent before this time. */
+  /** Its link was full: retry at this time. */
   fullUntil: number
 }
 
 /**
- * The sending side of the replication. Answers `want` messages, and on the master sends each follower page
- * after page without being asked: while its link has room, and up to a window of unacknowledged entries.
- * Entries that are no longer in memory are read from the store.
+ * Sends the log. Answers `want` messages; on the master also sends each follower page after page, while its
+ * link has room and up to a window of unacknowledged entries. Reads entries that left memory from the store.
  */
 export class Feeding {
   readonly #host: Host
   readonly #feeds = new Map<string, Feed>()
-  /** Entries since the last flush: they are sent in one message. */
+  /** New entries since the last flush, which sends them in one message. */
   #added = 0
   #flushedAt = -Infinity
 
   constructor (host: Host) { this.#host = host }
 
-  /** Begins to send to a follower. It is taken to have the whole log; if not, it will ask. */
+  /** Starts to send to a follower as if it had the whole log; otherwise it will ask. */
   begin (peer: string): void { this.#begin(peer, this.#host.log.last, this.#host.log.last) }
 
   end (peer: string): void { this.#feeds.delete(peer) }
@@ -71,7 +66,7 @@ export class Feeding {
     for (const peer of peers) world.send(peer, { type: 'head', sid, last: place(log.last) })
   }
 
-  /** True when the follower was sent the whole log, or nothing is known of it. */
+  /** True when the follower was sent the whole log, or is unknown. */
   ends (peer: string): boolean {
     const feed = this.#feeds.get(peer)
     return feed === undefined || samePosition(feed.sent, this.#host.log.last)
@@ -130,7 +125,7 @@ export class Feeding {
   /** The result of a search: the answer to a `want`, or what a follower is sent next. */
   found ({ search: { to, want }, found: { base, entries } }: Extract<Input, { type: 'found' }>): void {
     const { log, peers } = this.#host
-    // No entries: the store has a gap here, or the log was cut meanwhile.
+    // No entries: the store has a gap here, or the log was cut.
     const page = base === null || entries.length === 0 ? null : pageOf(base, entries)
     if (want !== null) {
       if (peers.has(to) && this.#mayAnswer(want)) this.#answer(to, want, page ?? log.page(log.oldest)!)
@@ -150,10 +145,7 @@ export class Feeding {
     return feed
   }
 
-  /**
-   * A new master (`learn`) may ask any node. A follower may ask only the master of its session, and only once
-   * that gives indices.
-   */
+  /** A new master (`learn`) may ask any node; a follower only the settled master of its session. */
   #mayAnswer ({ sid, learn }: Of<'want'>): boolean {
     return learn || (this.#host.settled && sid === this.#host.sid)
   }

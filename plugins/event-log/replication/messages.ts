@@ -14,8 +14,8 @@ export type Message =
   /** Follower to master: everything up to here has arrived, and there is room for more. */
   | { readonly type: 'took', readonly sid: string, readonly last: Position }
   /**
-   * Asks for what follows the newest of these positions (newest first) that the receiver has. `learn`: the
-   * sender may be a new master, so any node answers. `above`: new indices must be above this one.
+   * Asks for the entries after the newest of these positions (newest first) that the receiver has. `learn`:
+   * the sender may be a new master, so any node answers. `above`: new indices must be above this one.
    */
   | {
     readonly type: 'want', readonly sid: string, readonly n: number
@@ -38,21 +38,19 @@ export type Outgoing = Exclude<Message, Entries> | Packed<Entries>
 
 type Packed<M> = M extends Entries ? Omit<M, 'entries'> & { readonly entries: string } : never
 
-/** Inputs of the replication. Nodes are named by install id. */
 export type Input =
   | { readonly type: 'local', readonly submission: Submission }
   | { readonly type: 'message', readonly from: string, readonly message: unknown }
   | { readonly type: 'peerUp' | 'peerDown', readonly peer: string }
-  /** The session this node is in. `master` is null while none is known. */
+  /** This node's session; `master` is null while unknown. */
   | {
     readonly type: 'session', readonly sid: string, readonly isMaster: boolean
     readonly master: string | null
   }
   | { readonly type: 'tick' }
-  /** The result of `World.find`. */
   | { readonly type: 'found', readonly search: Search, readonly found: Found }
 
-/** What a node lacks and memory no longer has. */
+/** Entries that a node lacks and memory no longer has. */
 export interface Search {
   readonly to: string
   /** The newest of these positions (newest first) is looked for, and the page of entries that follows it. */
@@ -64,13 +62,12 @@ export interface Search {
 /** Entries that follow `base`, the newest position asked for that the store has; null when it has none. */
 export interface Found { readonly base: Position | null, readonly entries: readonly Entry[] }
 
-/** What the replication needs of its surroundings. None of these calls back before it returns. */
+/** Effects of the replication. None calls back before it returns. */
 export interface World {
   /** False when the link has no room. A message that is lost is asked for, or sent, again. */
   send (to: string, message: Outgoing): boolean
   /** Searches the store; the result is the input `found`. */
   find (search: Search): void
-  /** A tick is to come within `ms`. */
   wake (ms: number): void
   /** So many events of this node were dropped between these indices; now there is room again. */
   dropped (gap: { from: number, to: number, count: number }): void

@@ -5,7 +5,6 @@ import type { Submission } from '../log/entries.js'
 /** Events of this node that may wait for their index; further ones are dropped and counted. */
 const QUEUE_ENTRIES = 1_000
 
-/** Events that may wait because they were cut out of the log. */
 const BACK_ENTRIES = 10_000
 
 /** A larger event is dropped and counted. So the newest 20,000 always fit into the limit on disk. */
@@ -14,10 +13,7 @@ export const EVENT_BYTES = 8 * 1024
 /** Events by id, in order, with the bytes of each as JSON. */
 type Queue = Map<string, { readonly submission: Submission, readonly bytes: number }>
 
-/**
- * Events that are not in the log: new ones of this node, and those that were cut out of the log. Counts those
- * for which there was no room.
- */
+/** Events outside the log: new ones of this node, and those cut out of the log. Counts dropped ones. */
 export class Outbox {
   readonly #own: Queue = new Map()
   readonly #back: Queue = new Map()

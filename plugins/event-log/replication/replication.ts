@@ -14,19 +14,18 @@ const TOOK_IDX = 500
 /** A `want` or a `submit` that is not answered is sent again after this time, ms. */
 const RESEND_MS = 1_000
 
-/** How often a master sends where the log ends, in case a message was lost, ms. */
+/** Interval of heads from the master, in case a message was lost, ms. */
 const HEAD_MS = 5_000
 
 /** An open `want`: its number, when it was sent, and where this log ended then. */
 interface Question { readonly n: number, readonly at: number, readonly last: Position }
 
 /**
- * Keeps the logs of all nodes equal. The master gives the indices; followers submit their events to it,
- * append what it sends and ask for what they miss. Deterministic: no clock, no sockets, no random numbers.
- *
- * Two logs that share a position (index and digest) are equal up to it. So a follower sends some of its
- * positions, and the master answers with the entries that follow the newest one it knows. Other entries that
- * the follower has after it are removed and submitted again.
+ * Keeps the logs of all nodes equal. The master assigns indices; followers submit events, append its entries
+ * and ask for missing ones. Deterministic: no clock, no sockets, no random numbers.
+ * Two logs that share a position (index and digest) are equal up to it. A follower sends some positions, and
+ * the master answers with the entries after the newest one it knows. The follower removes its other entries
+ * after that and submits them again.
  */
 export class Replication implements Host {
   readonly log: EventLog
@@ -34,9 +33,7 @@ export class Replication implements Host {
   readonly peers = new Set<string>()
   /** Session of this node. */
   sid = ''
-  /** Received messages that were malformed. */
   garbled = 0
-  /** Time of the step that is being taken, ms. */
   now = 0
   readonly #outbox = new Outbox()
   readonly #feeding = new Feeding(this)
@@ -47,10 +44,7 @@ export class Replication implements Host {
   #asked = 0
   /** Set while a new master fetches what its peers have beyond its log: since when, and its newest news. */
   #learning: { readonly began: number, progress: number, patience: number } | null = null
-  /**
-   * Set while a follower fetches from other peers what its master no longer has: up to which position, and
-   * who was not asked yet.
-   */
+  /** While a follower fetches from peers what its master lacks: the position to reach, and untried peers. */
   #fetching: { readonly target: Position, untried: string[] } | null = null
   /** No peer has what this follower missed: its log begins again where the master's does. */
   #gaveUp = false
@@ -187,10 +181,7 @@ export class Replication implements Host {
     this.#forward()
   }
 
-  /**
-   * Asks a peer for what follows here. A question keeps its number when it is repeated, so that a late answer
-   * to the first one still counts.
-   */
+  /** Asks a peer for the next entries. A repeated question keeps its number, so that a late answer counts. */
   #want (peer: string, learn: boolean): void {
     const n = this.#questions.get(peer)?.n ?? ++this.#asked
     this.#questions.set(peer, { n, at: this.now, last: this.log.last })
@@ -198,10 +189,7 @@ export class Replication implements Host {
     this.world.send(peer, { type: 'want', sid: this.sid, n, learn, have, above: this.highest })
   }
 
-  /**
-   * A new master gives indices from when all peers have answered, or the time is over: it has what it could
-   * get then.
-   */
+  /** A new master assigns indices once all peers have answered, or after the time limit. */
   #settleWhenLearnt (): void {
     const learning = this.#learning
     if (learning === null) return
@@ -334,12 +322,10 @@ export class Replication implements Host {
     }
   }
 
-  /**
-   * Appends what continues the log. A tail that does not is left out: the peer submits those events again.
-   */
+  /** Appends entries that continue the log; the peer submits the events of any other tail again. */
   #learnFrom (from: string, { base, entries, last }: Of<'page'>, askedAt: Position): void {
     const { log } = this
-    // A log that ends before the peer's begins is begun again there.
+    // A log that ends before the peer's begins restarts there.
     if (log.last.idx < base.idx) log.restart(base)
     if (extend(log, entries, this.#append)) {
       Object.assign(this.#learning!, { progress: this.now, patience: LEARN_NEXT_MS })
@@ -351,8 +337,7 @@ export class Replication implements Host {
 
   /** This log ends before the master's begins: other peers may have what is between. */
   #startFetching (target: Position): void {
-    const others = [...this.peers].filter((peer) => peer !== this.#master)
-    this.#fetching = { target, untried: others }
+    this.#fetching = { target, untried: [...this.peers].filter((peer) => peer !== this.#master) }
     this.#fetch()
   }
 
@@ -363,7 +348,6 @@ export class Replication implements Host {
     this.#fetch()
   }
 
-  /** Asks the next peer, unless an answer may still come; the master again when there is nobody left. */
   #fetch (): void {
     const { target, untried } = this.#fetching!
     const isWhole = samePosition(this.log.last, target)

@@ -9,7 +9,6 @@ import type { Gap } from '../store/gaps.js'
 import type { EventStore } from '../store/store.js'
 import type { Found, Input, Outgoing, World } from './messages.js'
 
-/** Interval of the replication's ticks, ms. */
 const TICK_MS = 1_000
 
 /** With so many entries waiting for its disk, a node that catches up waits before it asks for more. */
@@ -36,10 +35,7 @@ export interface ReplicationOptions {
   dropped: (gap: Gap) => void
 }
 
-/**
- * Connects the replication to the kernel: durable events of this node and messages of other nodes go in,
- * messages go out.
- */
+/** Feeds the replication with local durable events and other nodes' messages, and sends its messages. */
 export function startReplication (
   options: ReplicationOptions
 ): { replication: Replication, stop: () => void } {
@@ -118,7 +114,7 @@ function earliest (clock: Clock, fn: () => void): { within: (ms: number) => void
   }
 }
 
-/** Handles one input at a time: those that come up meanwhile wait for their turn. */
+/** Handles one input at a time; inputs that arrive during a step are queued. */
 function queued (handle: (input: Input) => void): (input: Input) => void {
   const inputs: Input[] = []
   let busy = false
@@ -134,13 +130,10 @@ function queued (handle: (input: Input) => void): (input: Input) => void {
   }
 }
 
-/** What is found in a store that does not answer. */
+/** The result for a store that does not answer. */
 const NOTHING: Found = { base: null, entries: [] }
 
-/**
- * Finds the newest of these positions (newest first) in the store, and the page of entries that follows it
- * without a gap. Rejects when the disk does.
- */
+/** Finds the newest of these positions in the store, and the page after it. Rejects when the disk does. */
 export async function findInStore (
   store: Pick<EventStore, 'read'>, have: readonly Position[]
 ): Promise<Found> {
@@ -162,8 +155,8 @@ function unbroken (base: Position, entries: readonly Entry[]): Entry[] {
 }
 
 /**
- * Resolves when the store has room for more entries, or after 2 s without; null when there is room now. A
- * node that catches up waits for it, or it would ask for entries faster than its disk writes them.
+ * Resolves once the store has room for more entries, or after 2 s; null if it has. Without this a node that
+ * catches up would ask faster than its disk writes.
  */
 export function roomIn (store: Pick<EventStore, 'status' | 'flushed'>, clock: Clock): Promise<void> | null {
   if (store.status().queued < FEW_QUEUED) return null
@@ -177,8 +170,8 @@ export function roomIn (store: Pick<EventStore, 'status' | 'flushed'>, clock: Cl
 }
 
 /**
- * Reports an event that just happened as a sign of life of its node, whoever sent it. An old event, which
- * comes when this node catches up, is none. Returns a function that stops it.
+ * Reports recent events as signs of life of their nodes, whoever sent them; old ones come during catch-up.
+ * Returns a function that stops it.
  */
 function reportLife (
   log: EventLog, cluster: Pick<Cluster, 'lives'>, clock: Clock, self: string

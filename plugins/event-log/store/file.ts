@@ -12,9 +12,7 @@ const PRAGMAS = [
   'PRAGMA trusted_schema = OFF', 'PRAGMA foreign_keys = ON'
 ]
 
-/**
- * `ev.body` is the whole entry as JSON; the other columns are there to be searched. Times in ms since 1970.
- */
+/** `ev.body` is the whole entry as JSON; the other columns are for searches. Times in ms since 1970. */
 const SCHEMA = [
   'CREATE TABLE IF NOT EXISTS ev' +
   '(idx INTEGER PRIMARY KEY, at INTEGER, sid TEXT, origin TEXT, kind TEXT, body TEXT)',
@@ -40,16 +38,13 @@ const CONTENTS = 'SELECT (SELECT min(idx) FROM ev) AS lo, (SELECT max(idx) FROM 
   '(SELECT count(*) FROM ev) AS count, (SELECT max(at) FROM ev) AS at, (SELECT CASE WHEN json_valid(body) ' +
   "THEN json_extract(body, '$.prev') ELSE idx - 1 END FROM ev ORDER BY idx LIMIT 1) AS prev"
 
-/** Where SQLite keeps what is not in the file itself yet, and the file. */
 const PARTS = ['-wal', '-shm', '-journal', '']
 
-/** What a file holds. */
+/** The contents of a file. */
 export interface Contents {
   /** Indices of the oldest and the newest entry; null when there is none. */
   entries: Range | null
-  /** Index of the entry before the oldest one. */
   prev: number
-  /** How many entries there are. */
   count: number
   /** Newest time of an entry, ms. */
   newestMs: number
@@ -57,7 +52,7 @@ export interface Contents {
   gaps: Range[]
 }
 
-/** Opens a file for writing, and makes it when told to. Rejects with DbError. */
+/** Opens a file for writing; `make` creates it. Rejects with DbError. */
 export async function openForWriting (openDb: OpenDb, path: string, make: boolean): Promise<Db> {
   const db = await openDb(path, make)
   try {
@@ -87,23 +82,21 @@ export async function contentsOf (db: Db): Promise<Contents | null> {
 
 /** True when SQLite finds nothing wrong with the file. Rejects with DbError. */
 export async function isSound (db: Db): Promise<boolean> {
-  const rows = await db.all<{ quick_check: string }>('PRAGMA quick_check(1)')
-  return rows[0]?.quick_check === 'ok'
+  return (await db.all<{ quick_check: string }>('PRAGMA quick_check(1)'))[0]?.quick_check === 'ok'
 }
 
-/** What is written together. */
+/** A group of writes in one transaction. */
 export interface Group {
   readonly rows: readonly Row[]
   readonly gaps: readonly Range[]
   readonly snapshots: readonly Snapshot[]
 }
 
-/** Writes a group in one transaction. Rejects with DbError; nothing of it is written then. */
 export async function writeGroup (db: Db, { rows, gaps, snapshots }: Group): Promise<void> {
   const insert = async (): Promise<void> => {
     if (rows.length > 0) await db.run(INSERT_ROWS, [`[${rows.map(({ text }) => text).join(',')}]`])
   }
-  // One statement is a transaction by itself; BEGIN and COMMIT would wait for two more turns of a busy loop.
+  // A single statement is a transaction; BEGIN and COMMIT would wait for two more turns of a busy loop.
   if (gaps.length + snapshots.length === 0) return await insert()
   await inTransaction(db, async () => {
     await insert()
@@ -116,8 +109,8 @@ export async function writeGroup (db: Db, { rows, gaps, snapshots }: Group): Pro
 }
 
 /**
- * When the snapshots have more than `most` bytes: deletes every second one, neither the oldest nor the
- * newest. What is written next uses their room. Rejects with DbError.
+ * If snapshots exceed `most` bytes, deletes every second one but the oldest and newest; later writes reuse
+ * the space. Rejects with DbError.
  */
 export async function thinSnapshots (db: Db, most: number): Promise<void> {
   await db.run('DELETE FROM snap WHERE (SELECT sum(octet_length(body)) FROM snap) > ? AND n IN ' +
@@ -141,13 +134,13 @@ async function inTransaction (db: Db, work: () => Promise<void>): Promise<void> 
     await work()
     await db.run('COMMIT')
   } catch (error) {
-    // SQLite may have rolled back by itself.
+    // SQLite may have rolled back already.
     await db.run('ROLLBACK').catch(() => {})
     throw error
   }
 }
 
-/** Closes a file for good: all of it is in the one file then, which can be read on a full disk too. */
+/** Moves the journal into the file and closes it, so that it can be read on a full disk too. */
 export async function seal (db: Db): Promise<void> {
   await db.run('PRAGMA journal_mode = DELETE').catch(() => {})
   await db.close().catch(() => {})

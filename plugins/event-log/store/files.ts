@@ -24,7 +24,6 @@ export interface LogFile extends Contents {
 interface Active {
   readonly db: Db
   readonly file: LogFile
-  /** Bytes written since its size was last looked at. */
   unmeasured: number
 }
 
@@ -34,7 +33,7 @@ export interface LogFilesOptions {
   readonly limits: StoreLimits
   /** Wall time, ms: part of the name of what is set aside. */
   readonly now: () => number
-  /** Resolves when no read is under way: SQLite changes the journal of a file only while nobody reads it. */
+  /** Resolves when no read is in progress: SQLite changes a file's journal only without readers. */
   readonly readsDone: () => Promise<void>
   readonly onDamaged: (damaged: Damaged) => void
 }
@@ -51,7 +50,6 @@ export class LogFiles {
   damagedFrom: number | null = null
   readonly #options: LogFilesOptions
   #active: Active | null = null
-  /** The newest snapshot: each file begins with it, so that none needs the one before. */
   #snapshot: Snapshot | null = null
 
   constructor (options: LogFilesOptions) { this.#options = options }
@@ -77,10 +75,7 @@ export class LogFiles {
     return merged(ranges)
   }
 
-  /**
-   * Reads what is in the folder. Rejects when something cannot be read for want of room or the like; the rest
-   * is in the list all the same.
-   */
+  /** Reads the folder. Rejects when a file is unreadable for lack of space; `list` has the others. */
   async scan (): Promise<void> {
     await this.close()
     this.list.length = 0
@@ -117,7 +112,7 @@ export class LogFiles {
 
   #path (first: number): string { return join(this.#options.folder, `seg-${first}.db`) }
 
-  /** Carries out a group. Rejects with DbError; nothing of it is done then. */
+  /** Carries out a group; rejects with DbError, without any effect. */
   async write (ops: readonly Op[]): Promise<void> {
     const [only] = ops
     if (only?.type === 'cut') return await this.#cut(only.after)
@@ -168,10 +163,7 @@ export class LogFiles {
     return this.#active = { db, file, unmeasured: 0 }
   }
 
-  /**
-   * Looks at the sizes when enough was written: a full file is closed, and the oldest deleted while all of
-   * them are too large. Rejects when a file cannot be deleted.
-   */
+  /** Closes a full file, and deletes the oldest above the total. Rejects when a deletion fails. */
   async rotate (): Promise<void> {
     const { fileBytes, totalBytes, keepEntries } = this.#options.limits
     const active = this.#active
@@ -207,10 +199,7 @@ export class LogFiles {
     this.list.splice(this.list.indexOf(file), 1)
   }
 
-  /**
-   * Sets a damaged file aside: the one that the error names, else the one that is written to. False when
-   * there is none, or it cannot be moved.
-   */
+  /** Sets aside the error's file, else the one in use. False without one, or if it cannot be moved. */
   async setAside (error: DbError): Promise<boolean> {
     const path = error.path ?? this.#active?.file.path
     const file = this.list.find((one) => one.path === path)
@@ -226,7 +215,6 @@ export class LogFiles {
     this.#options.onDamaged({ file, error: message, from })
   }
 
-  /** Closes the file that is written to. What fails here was written all the same. */
   async close (): Promise<void> {
     const active = this.#active
     if (active === null) return

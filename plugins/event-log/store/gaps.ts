@@ -21,7 +21,7 @@ export function merged (list: readonly Range[]): Range[] {
   return result
 }
 
-/** What of the ranges lies from `from` to `to`. */
+/** The parts of the ranges from `from` to `to`. */
 export function within (list: readonly Range[], from: number, to: number): Range[] {
   return list.map(([a, b]): Range => [Math.max(a, from), Math.min(b, to)]).filter(([a, b]) => a <= b)
 }
@@ -33,8 +33,8 @@ export function skipped (entries: readonly { prev: number, idx: number }[], tail
 }
 
 /**
- * Events that were not written and not told yet. A run of consecutive indices is one element, so the count
- * stays exact though a new master leaves indices unused, and wherever the log is cut.
+ * Unwritten events that are not yet reported. A run of consecutive indices is one element, so counts stay
+ * exact across unused indices and cuts.
  */
 export class Missed {
   #runs: Gap[] = []
@@ -42,7 +42,6 @@ export class Missed {
   /** The indices of all runs. */
   get ranges (): Range[] { return this.#runs.map(({ from, to }) => [from, to]) }
 
-  /** All of them as one gap; null when nothing is missing. */
   get gap (): Gap | null {
     if (this.#runs.length === 0) return null
     return {
@@ -52,7 +51,6 @@ export class Missed {
     }
   }
 
-  /** The events from one index to another were not written; `count`: how many these are. */
   add (from: number, to = from, count = to - from + 1): void {
     const last = this.#runs.at(-1)
     const continues = last !== undefined && last.to === from - 1
@@ -60,7 +58,7 @@ export class Missed {
     else this.#runs.push({ from, to, count })
   }
 
-  /** What lies behind `after` was taken out of the log. */
+  /** The log was cut after `after`. */
   cut (after: number): void { this.#keep(0, after) }
 
   /** Everything up to that index is on the disk after all. */

@@ -13,19 +13,13 @@ import type { OpenDb } from './sqlite.js'
 import type { EventStore } from './store.js'
 import type { Damaged, StoreOptions } from './types.js'
 
-/**
- * Entries that are kept in memory where there is a store. Enough for most requests; with more of them they
- * live so long, at many events a second, that the garbage collector has to move them.
- */
+/** Entries in memory beside a store: enough for most requests; more burden the garbage collector. */
 const RING_STORED = 1_000
 
-/**
- * Entries that are kept as JSON, to be sent. At 10,000 events a second, a follower that is up to two seconds
- * behind is served from memory.
- */
+/** Entries as JSON for sending: at 10,000 events a second, two seconds of lag are served from memory. */
 const RING_TEXTS = 20_000
 
-/** What the store needs of the machine. */
+/** The machine as the store uses it. */
 export interface StoreParts {
   /** Loads SQLite. Rejects where there is none. */
   readonly load: () => Promise<OpenDb>
@@ -34,10 +28,7 @@ export interface StoreParts {
   readonly limits: StoreLimits
 }
 
-/**
- * SQLite, the disk and the usual limits. `floorBytes`: another floor of free space, as decimal digits; any
- * other text is ignored.
- */
+/** SQLite, the disk and the usual limits. `floorBytes`: least free space in digits; other text is ignored. */
 export function realParts (floorBytes: string | undefined): StoreParts {
   const given = floorBytes !== undefined && /^\d{1,15}$/.test(floorBytes)
   const floor = given ? { floorBytes: Number(floorBytes) } : {}
@@ -106,10 +97,7 @@ export async function openLog (options: OpeningOptions): Promise<{ log: EventLog
   return { log, store }
 }
 
-/**
- * Opens the store and reads the newest entries. Rejects where there is no SQLite, and when the disk does not
- * answer in time: it holds no start up.
- */
+/** Opens the store and reads the newest entries. Rejects without SQLite, and on a slow disk. */
 async function startStore (
   { load, freeBytes, limits }: StoreParts, options: Omit<StoreOptions, 'openDb' | 'freeBytes' | 'limits'>
 ): Promise<{ store: EventStore, newest: Entry[] }> {

@@ -4,7 +4,7 @@ import { isDeepStrictEqual } from 'node:util'
 import type { Logger } from '../../../kernel/index.js'
 import type { Gap } from './gaps.js'
 
-/** What the store must know at its next start and cannot take from the files of events. */
+/** State for the next start that the files of events lack. */
 export interface Position {
   /** No index up to this one may be given again. */
   readonly reserved: number

@@ -2,9 +2,7 @@ import { kindOf } from '../log/entries.js'
 import type { Entry } from '../log/entries.js'
 import type { Snapshot } from './types.js'
 
-/** A row of the table of events. */
 export interface Row {
-  /** When it happened, ms since 1970. */
   readonly ms: number
   readonly idx: number
   /** Every index before this entry, up to this one, that is not on the disk by then is missing. */
@@ -13,7 +11,7 @@ export interface Row {
   readonly text: string
 }
 
-/** What the writer is to do, in this order. */
+/** Operations of the writer, in this order. */
 export type Op =
   | { readonly type: 'append', readonly row: Row }
   | { readonly type: 'snapshot', readonly snapshot: Snapshot }
@@ -23,7 +21,7 @@ export type Op =
 
 /** The row of an entry. `json`: the entry as JSON, if it is at hand; `lost`: newest index that is lost. */
 export function rowOf (entry: Entry, json = JSON.stringify(entry), lost = 0): Row {
-  // The clock of another node, or none at all.
+  // Another node's clock, or an invalid time.
   const ms = Date.parse(entry.at) || 0
   const prev = Math.max(entry.prev, lost)
   return { ms, idx: entry.idx, prev, text: `[${ms},${JSON.stringify(kindOf(entry.event))},${json}]` }
@@ -38,7 +36,7 @@ export function sizeOf (op: Op): number {
   return op.type === 'snapshot' ? op.snapshot.body.length + 100 : 50
 }
 
-/** What waits for the writer, or is being written. */
+/** Operations that wait for the writer or are being written. */
 export class WriteQueue {
   ops: Op[] = []
   bytes = 0
@@ -51,7 +49,6 @@ export class WriteQueue {
   /** True while somebody waits for what is in it. */
   get awaited (): boolean { return this.#marks > 0 }
 
-  /** Newest index that is left when all cuts that wait are done. */
   get top (): number {
     return this.ops.reduce((top, op) => op.type === 'cut' ? Math.min(top, op.after) : top,
       Number.MAX_SAFE_INTEGER)
@@ -75,7 +72,6 @@ export class WriteQueue {
     return group
   }
 
-  /** So many operations are done. */
   done (count: number): Op[] {
     const ops = this.ops.splice(0, count)
     for (const op of ops) {

@@ -25,8 +25,8 @@ export interface ReadsOptions {
 }
 
 /**
- * Reads the files through connections of its own, one statement at a time. A disk that does not answer thus
- * blocks one thread, and further reads are refused at once.
+ * Reads the files through separate connections, one statement at a time: a hung disk blocks one thread, and
+ * further reads are refused at once.
  */
 export class Reads {
   readonly #options: ReadsOptions
@@ -71,7 +71,7 @@ export class Reads {
     })
   }
 
-  /** Resolves when the read that is under way has ended; at once when that is stuck. */
+  /** Resolves when the current read has ended; at once when it is stuck. */
   async done (): Promise<void> {
     if (!this.#stuck) await this.#last
   }
@@ -134,7 +134,7 @@ async function parsed (bodies: readonly string[]): Promise<Entry[]> {
   return entries
 }
 
-/** Null for a damaged row, which is left out: the `prev` of the next entry shows that one is missing. */
+/** Null for a damaged row: the `prev` of the next entry shows the gap. */
 function entryOf (body: string): Entry | null {
   try {
     return JSON.parse(body) as Entry

@@ -19,7 +19,6 @@ export type SqlValue = string | number | null
 
 /** An open database. Its statements run one after the other, each outside the event loop. */
 export interface Db {
-  /** Carries out one statement. */
   run (sql: string, values?: readonly SqlValue[]): Promise<void>
   /** Rows of one statement. */
   all<T> (sql: string, values?: readonly SqlValue[]): Promise<T[]>
@@ -28,12 +27,11 @@ export interface Db {
   close (): Promise<void>
 }
 
-/** Opens a database file; makes it when told to. Rejects with DbError. */
+/** Opens a database file; `make` creates it. Rejects with DbError. */
 export type OpenDb = (path: string, make: boolean) => Promise<Db>
 
 export class DbError extends Error {
   override readonly name = 'DbError'
-  /** SQLite's word, e.g. `SQLITE_FULL`. */
   readonly code: string
   /** The file; null where that is not known. */
   readonly path: string | null
@@ -44,7 +42,6 @@ export class DbError extends Error {
     this.path = path
   }
 
-  /** True when the file itself is damaged. */
   get corrupt (): boolean { return this.code === 'SQLITE_CORRUPT' || this.code === 'SQLITE_NOTADB' }
 }
 

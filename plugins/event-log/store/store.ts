@@ -12,10 +12,7 @@ import type { Gap, Range } from './gaps.js'
 import type { Op } from './queue.js'
 import type { Moment, Snapshot, StoreOptions, StoreQuery, StoreStatus } from './types.js'
 
-/**
- * Opens the store. With a disk that is full or fails it opens in the mode counting-only. Rejects when the
- * folder cannot be made or listed.
- */
+/** Opens the store, counting-only on a full or failing disk. Rejects when the folder is unusable. */
 export async function openStore (options: StoreOptions): Promise<EventStore> {
   await mkdir(options.folder, { recursive: true, mode: 0o700 })
   const store = new Store(options)
@@ -23,13 +20,10 @@ export async function openStore (options: StoreOptions): Promise<EventStore> {
   return store
 }
 
-/** What the log needs of a store. */
+/** The store as the log uses it. */
 export type EventStore = Pick<Store, Exclude<keyof Store, 'open'>>
 
-/**
- * The log on disk. Nothing here ever blocks its caller: `append`, `cut` and `record` return at once and a
- * writer behind them works in order.
- */
+/** The log on disk. `append`, `cut` and `record` return at once; a writer works in order. */
 class Store {
   /** No index up to here may be given again: it may have been, just before a crash. */
   reserved = 0
@@ -43,18 +37,17 @@ class Store {
   #tail = 0
   #counted = 0
   #dropped = 0
-  /** Events that were counted or dropped; they are told when something behind them is written. */
+  /** Counted or dropped events, reported with the next write behind them. */
   readonly #missed = new Missed()
   /** Events that were not written before the start, until it is clear whether other nodes send them. */
   #lost: Gap | null = null
-  /** What changes the files takes turns; this is the last of it. */
+  /** End of the queue of changes to the files. */
   #turn: Promise<unknown> = Promise.resolve()
   #writing = false
   #cancelGroup: (() => void) | null = null
   #cancelLook: (() => void) | null = null
-  /** While nothing is written: since when there has been enough room, monotonic ms. */
+  /** Start of sufficient free space while writing is off, monotonic ms. */
   #roomSince: number | null = null
-  /** Entries written since the start. */
   #written = 0
   /** The files could not all be read at the start. */
   #unread = false
@@ -119,8 +112,8 @@ class Store {
   }
 
   /**
-   * The first entry at or after what was lost shows whether that comes back or is missing for good. Returns
-   * the newest index that is missing for good; 0 without one.
+   * The first entry at or after the lost ones shows whether they return. Returns the newest index that is
+   * lost permanently; 0 without one.
    */
   #resolveLost ({ idx, prev }: Entry): number {
     const lost = this.#lost
@@ -170,15 +163,12 @@ class Store {
     return await this.#mended(() => this.#reads.page(query, this.#queue.top))
   }
 
-  /**
-   * The newest snapshot with `idx` at most that, or taken at or before that time (ms); null when there is
-   * none. Rejects as `read` does.
-   */
+  /** The newest snapshot up to that index or time (ms), or null. Rejects as `read` does. */
   async snapshotBefore (at: Moment): Promise<Snapshot | null> {
     return await this.#mended(() => this.#reads.snapshot(at, this.#queue.top))
   }
 
-  /** Reads, and reads again without a file that was deleted meanwhile or proves damaged. */
+  /** Reads, and retries after a file was deleted or proved damaged. */
   async #mended<T> (read: () => Promise<T>): Promise<T> {
     try {
       return await read()
@@ -225,7 +215,7 @@ class Store {
     this.#cancelGroup?.()
     this.#cancelLook?.()
     await this.#alone(async () => {
-      // A look that was under way has asked for the next one.
+      // A running check has scheduled the next one.
       this.#cancelLook?.()
       await this.#remember(0)
       await this.#files.close()
@@ -267,10 +257,7 @@ class Store {
     })
   }
 
-  /**
-   * Writes all that waits, up to the next check of free space. Each group costs turns of the event loop, so
-   * small groups would fall behind when that is busy.
-   */
+  /** Writes all groups up to the next space check: single ones would lag on a busy event loop. */
   async #writeGroup (): Promise<void> {
     const { limits: { checkEntries, groupBytes }, freeBytes } = this.#options
     const ops = this.#queue.next(checkEntries - this.#written % checkEntries, groupBytes)

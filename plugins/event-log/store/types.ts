@@ -3,24 +3,22 @@ import type { Gap, Range } from './gaps.js'
 import type { StoreLimits } from './limits.js'
 import type { OpenDb } from './sqlite.js'
 
-/** A recorded state of the cluster. */
 export interface Snapshot {
   /** Index of the newest event that it has in it. */
   readonly idx: number
-  /** When it was taken, ms since 1970. */
+  /** Time of the snapshot, ms since 1970. */
   readonly at: number
-  /** Session in which it was taken. */
+  /** Session of the snapshot. */
   readonly sid: string
-  /** Why it was taken: `minute`, or the kind of the event that caused it. */
+  /** `minute`, or the kind of the event that triggered it. */
   readonly cause: string
-  /** The state as JSON. */
   readonly body: string
 }
 
 /** An index, or a time, ms since 1970. */
 export type Moment = { readonly idx: number } | { readonly ms: number }
 
-/** What a page of the store is to have. Entries come in order of their index. */
+/** Selects a page of the store. Entries come in order of their index. */
 export interface StoreQuery {
   /** Only entries with an index above this one. */
   readonly after: number
@@ -28,33 +26,27 @@ export interface StoreQuery {
   readonly until?: number
   /** At most so many: 1 to 1000. */
   readonly limit: number
-  /** Only these kinds. */
   readonly kinds?: readonly string[]
-  /** Only events of these nodes. */
   readonly origins?: readonly string[]
-  /** Only what happened at or after this time, ms since 1970. */
+  /** Only events at or after this time, ms since 1970. */
   readonly sinceMs?: number
   /** From the newest back: the last `limit` entries that fit (still in rising order). */
   readonly newest?: boolean
 }
 
 export interface StoreStatus {
-  /**
-   * `normal`; `counting-only` while events are counted and not written; `memory` where nothing can be
-   * stored.
-   */
+  /** `counting-only`: events are counted, not written; `memory`: there is no store. */
   readonly mode: 'normal' | 'counting-only' | 'memory'
   /** Events that were counted and not written, since the start. */
   readonly counted: number
   /** Ranges of indices that are not in the store, oldest first, both ends inclusive. */
   readonly gaps: readonly Range[]
-  /** Index of the oldest entry that is stored; null when none is. */
+  /** Index of the oldest stored entry; null without entries. */
   readonly firstIdx: number | null
   /** Bytes of all files. */
   readonly bytes: number
   /** Entries accepted and not yet on the disk. */
   readonly queued: number
-  /** Entries dropped because the queue was full, since the start. */
   readonly dropped: number
 }
 

@@ -5,24 +5,22 @@ import { namesOf } from './names.js'
 import { nodesIn, rankOf, wordsOf } from './words.js'
 import type { NameOf, Payload } from './words.js'
 
-/** How far back is looked when nobody says, ms. */
 const LAST_MS = 3_600_000
 /** Events of a page, and most pages. */
 const PAGE = 1000
 const PAGES_MOST = 5
 /** Clocks of nodes may differ by so much, ms: events are in the order of the log. */
 const SKEW_MS = 60_000
-/** More than so many of a kind about the same thing are told as one. */
+/** More events of a kind about the same subject become one fact. */
 const ALIKE_MOST = 3
 const FACTS_MOST = 40
 
 /** An event with its name and fields. */
 interface Happened { idx: number, at: string, ms: number, kind: string, payload: Payload, nodes: string[] }
 
-/** What is asked for: times in ms, or a place in the log to begin behind. */
+/** The requested times in ms, or the index to start after. */
 interface Range { since: string, fromMs: number, toMs: number }
 
-/** What happened in a time, the most telling first. */
 export default {
   async run (ctx, { from, to, about }) {
     const look = reading(ctx)
@@ -53,7 +51,7 @@ function rangeOf (nowMs: number, from?: string, to?: string): Range | string {
   return { since: byIndex ? first! : new Date(fromMs).toISOString(), fromMs, toMs }
 }
 
-/** What was read of the log, and how the log is. */
+/** Events from the log, and the log's mode. */
 interface Read { events: Happened[], mode: EventsPage['mode'] }
 
 /** The events of the range, oldest first; null where they cannot be read. */
@@ -78,7 +76,7 @@ async function eventsIn ({ read, unknown }: Reading, range: Range): Promise<Read
   return { events: found, mode }
 }
 
-/** What is said first of a log that is not written. */
+/** The first fact about a log that is not written. */
 function counting (mode: Read['mode']): Fact[] {
   return mode !== 'counting-only' ? [] : [fact('fail', 'event_log_counting',
     'Events are only counted on this node and not written: the disk is full.', {
@@ -87,7 +85,7 @@ function counting (mode: Read['mode']): Fact[] {
     })]
 }
 
-/** What the log of this node lacks. */
+/** Gaps in the log of this node. */
 function missingIn (
   { mode, degraded, gaps = [], events, firstIdx }: EventsPage, range: Range | null
 ): string[] {
@@ -122,7 +120,7 @@ function isAbout ({ kind, payload, nodes }: Happened, about: string, nameOf: Nam
   return words.some((word) => word === wanted || word.endsWith(`/${wanted}`))
 }
 
-/** The events as facts: the most telling first, of those the newest; many alike as one. */
+/** The events as facts: by importance, then newest; many alike as one. */
 function told (events: readonly Happened[], nameOf: NameOf, nowMs: number): Fact[] {
   const sessions = new Set(events.filter(({ kind }) => kind === 'SessionChanged')
     .map(({ payload }) => payload['sessionId']))
@@ -160,7 +158,6 @@ function factOf (group: readonly Happened[], nameOf: NameOf, nowMs: number): Fac
 const REJOIN = 'To have it back: `svc join-token` at a member, and `SVC_JOIN=TOKEN svc up` there with a ' +
   'new home.'
 
-/** `NodeTimedOut` as `node_timed_out`. */
 const snake = (kind: string): string =>
   kind.replace(/(?<!^)[A-Z]/g, (letter) => `_${letter}`).toLowerCase().slice(0, 60)
 

@@ -5,14 +5,14 @@ import type { NameOf } from './words.js'
 /** Most earlier moments that are looked at for the names of nodes that have started anew since. */
 const EARLIER_MOST = 6
 
-/** When a node was named by an id; ISO-8601. */
+/** Use of a node id; ISO-8601. */
 export interface Named { readonly nodeId: string, readonly at: string }
 
 type Identities = ClusterState['nodeIdentities']
 
 /**
- * Names for the ids of nodes. A node has another id after each start: ids that are not known now are looked
- * up in what is recorded of the time when they were used. One that nobody knows is called by its first half.
+ * Names of node ids. Ids change with each start, so unknown ones are resolved in recorded states of the time
+ * of their use; an id without a name is shown by its first half.
  */
 export async function namesOf (look: Reading, used: readonly Named[]): Promise<NameOf> {
   const now = await look.read<ClusterState>('The names of the nodes', '/state')

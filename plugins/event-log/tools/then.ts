@@ -5,11 +5,10 @@ import type { NameOf } from './words.js'
 
 const INSTANCES_MOST = 30
 
-/** The parts of a recorded state that are told. */
+/** The reported parts of a recorded state. */
 type Recorded = Pick<ClusterState, 'nodeHealth' | 'nodeIdentities'> &
   { runners?: Record<string, object>, instances?: Record<string, object> }
 
-/** What the cluster was like at an earlier moment. */
 export default {
   async run (ctx, { at }) {
     const moment = readMoment(at, ctx.nowMs)

@@ -3,12 +3,11 @@ import { quoted, showBytes } from '../../../kernel/cli/index.js'
 /** Ids of nodes inside other text. */
 const NODE_ID = /\b[a-z2-7]{26}\b/g
 
-/** The fields of an event. */
 export type Payload = Readonly<Record<string, unknown>>
-/** What people call a node. */
+/** The name of a node for people. */
 export type NameOf = (nodeId: string) => string
 
-/** How telling an event is: the lower, the more. */
+/** Importance of an event: lower is more. */
 const [LOST, DECIDED, CAME, PLACED, KEPT, STEP] = [0, 1, 2, 3, 4, 5]
 
 /** Events in plain words, with the fields that fill them in. */
@@ -77,10 +76,10 @@ export function nodesIn (payload: Payload): string[] {
   })
 }
 
-/** How telling an event is, the lower the more. A runner that failed tells more than one that moves on. */
+/** Importance of an event, lower is more; a failed runner matters more than a state change. */
 export function rankOf (kind: string, { status, reason }: Payload): number {
   if (kind === 'RunnerStatusUpdated' && statusOf(status) === 'RunnerFailed') return LOST
-  // What is to be there from the start has lost no place.
+  // An instance of the first placement has lost no place.
   if (kind === 'InstanceWaiting' && reason === 'autoplace') return PLACED
   return EVENTS[kind]?.[0] ?? KEPT
 }

@@ -4,7 +4,7 @@ import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 import type { ClusterPage, Gap, NodeWord, ShownLine } from '../lines.js'
 import { createLineText, gapText, wordText } from './show.js'
 
-/** Lines a followed stream begins with when nothing else is asked for. */
+/** First lines of a followed stream by default. */
 const BEGIN_WITH = '20'
 /** Lines of several nodes come in order of time only roughly: so much is asked for again, ms. */
 const OVERLAP_MS = 5000

@@ -43,12 +43,12 @@ function word (value: unknown): string {
   return text.length > VALUE_CHARS ? `${text.slice(0, VALUE_CHARS)}…` : text
 }
 
-/** What is said of a node that gives no answer, or gives one again. */
+/** The text about a node that stopped answering or answers again. */
 export function wordText ({ node, error }: NodeWord): string {
   return plain(error === null ? `${node} is back` : `no lines from ${node}: ${error.message}`)
 }
 
-/** What is said of lines that nobody could read in time. */
+/** The text about lines that were dropped unread. */
 export function gapText ({ node, lost }: Gap): string {
   return plain(`${lost} lines of ${node} were gone before they could be read`)
 }

@@ -3,7 +3,7 @@ import type { LogLevel } from '../../../kernel/index.js'
 import type { Evidence, Fact, Tool } from '../../../kernel/cli/index.js'
 import type { ClusterPage, ShownLine } from '../lines.js'
 
-/** Lines that are read, and facts that are made of them. */
+/** Most lines to read, and most facts. */
 const LINES = 200
 const FACTS_MOST = 30
 
@@ -42,7 +42,7 @@ function alike (lines: readonly ShownLine[]): ShownLine[][] {
   return [...groups.values()]
 }
 
-/** A line is what somebody wrote, so it is quoted and never tells what to do. */
+/** Lines are untrusted text, so they are quoted and never contain advice. */
 function factOf (lines: readonly ShownLine[], nowMs: number): Fact {
   const { at, node, level, source, plugin, modelId, message, fields } = lines[0]!
   const who = source === 'runner' ? 'a runner' : plugin === null ? 'it' : `its plugin ${quoted(plugin, 60)}`

@@ -8,7 +8,6 @@ const HEAD_BYTES = 5
 /** Most bytes of a stream in one frame: small enough that streams take turns. */
 export const DATA_BYTES = 32 * 1024
 
-/** A frame of the streams inside a connection. */
 export type Frame =
   /** The device begins a stream; the number is one above the last. */
   | { readonly kind: 'open', readonly stream: number }
@@ -18,12 +17,11 @@ export type Frame =
   | { readonly kind: 'credit', readonly stream: number, readonly bytes: number }
   /** The sender's side has ended. */
   | { readonly kind: 'end', readonly stream: number }
-  /** Both sides of the stream are given up. */
   | { readonly kind: 'reset', readonly stream: number }
-  /** The sender has had nothing else to say for a while. Of no stream: its number is 0. */
+  /** Keep-alive without data, of no stream: its number is 0. */
   | { readonly kind: 'alive', readonly stream: number }
 
-/** What the other side has broken the protocol with; the connection has to end. */
+/** The other side broke the protocol; the connection has to end. */
 export class ProtocolError extends Error { override readonly name = 'ProtocolError' }
 
 export function writeFrame (frame: Frame): Uint8Array {

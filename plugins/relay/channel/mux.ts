@@ -16,13 +16,13 @@ export interface MuxOptions {
 }
 
 /**
- * Streams inside one connection. They take turns, each sends only what its reader takes, and the connection
- * is never filled beyond what it takes itself: so a slow reader holds up its own stream and no other.
+ * Streams in one connection. Streams take turns and send only what their reader takes, and the connection's
+ * buffer is bounded: a slow reader delays no other stream.
  */
 export class Mux {
   readonly #options: MuxOptions
   readonly #streams = new Map<number, MuxStream>()
-  /** Those with something to send, in turn. */
+  /** Streams with data to send, in round-robin order. */
   readonly #wanting = new Set<MuxStream>()
   readonly #waiting: { resolve: (stream: MuxStream) => void, reject: (error: Error) => void }[] = []
   readonly #host: StreamHost
@@ -50,7 +50,6 @@ export class Mux {
     }
   }
 
-  /** Streams that are open. */
   get size (): number { return this.#streams.size }
 
   /** Opens a stream, as soon as there are fewer than STREAMS. Throws when the connection has ended. */
@@ -83,13 +82,13 @@ export class Mux {
       throw new ProtocolError(`a frame of stream ${frame.stream}, which was never opened`)
     }
     const stream = this.#streams.get(frame.stream)
-    // It was given up here, which the other side may not know yet.
+    // It was reset here, which the other side may not know yet.
     if (stream === undefined) return
     const fine = takeIn(stream, frame)
     if (!fine) throw new ProtocolError(`stream ${frame.stream} got more than was agreed`)
   }
 
-  /** Tells the other side that this one is there. */
+  /** Sends a keep-alive. */
   beat (): void { this.#send({ kind: 'alive', stream: 0 }) }
 
   /** The connection takes frames again. */
@@ -123,7 +122,7 @@ export class Mux {
 
   #add (id: number): MuxStream {
     const stream = new MuxStream(id, this.#host)
-    // A stream that the other side gives up is no error of this process.
+    // A reset by the other side is no error of this process.
     stream.on('error', () => {})
     this.#streams.set(id, stream)
     return stream

@@ -4,14 +4,12 @@ import type { Agreement } from './suite.js'
 
 /**
  * The handshake Noise_IK_25519_AESGCM_SHA256 of the Noise Protocol Framework, revision 34:
- *
- *     <- s
- *     ...
- *     -> e, es, s, ss
- *     <- e, ee, se
- *
- * The initiator knows the responder's key beforehand; its own travels encrypted. Randomness comes in as the
- * ephemeral key pair. A handshake object is used once, and is of no use any more after it threw.
+ * <- s
+ * ...
+ * -> e, es, s, ss
+ * <- e, ee, se
+ * The initiator knows the responder's key; its own travels encrypted. Randomness is the ephemeral key pair. A
+ * handshake object is for one use, and useless after it threw.
  */
 const NAME = 'Noise_IK_25519_AESGCM_SHA256'
 const NOTHING: Uint8Array = new Uint8Array()
@@ -47,7 +45,7 @@ export class CipherState {
   }
 }
 
-/** What both sides have after a handshake. */
+/** The result of a handshake. */
 export interface Session {
   /** The same on both sides, and of no other handshake. */
   readonly hash: Uint8Array
@@ -96,14 +94,13 @@ class SymmetricState {
 }
 
 export interface HandshakeOptions {
-  /** What both sides must agree on without its being sent. */
+  /** Data that both sides know without sending it. */
   readonly prologue: Uint8Array
   readonly own: Agreement
   /** Fresh, random, for this handshake only. */
   readonly ephemeral: Agreement
 }
 
-/** The side that begins. */
 export class Initiator {
   readonly #options: HandshakeOptions & { readonly remoteStatic: Uint8Array }
   readonly #state: SymmetricState
@@ -139,7 +136,6 @@ export class Initiator {
   }
 }
 
-/** The side whose key is known. */
 export class Responder {
   readonly #options: HandshakeOptions
   readonly #state: SymmetricState
@@ -152,8 +148,8 @@ export class Responder {
   }
 
   /**
-   * Reads the first message and says who claims to have sent it. Proven it is with the first message that
-   * the session opens: this one may be an old one, sent again. Throws when it was not made for our key.
+   * Reads the first message and returns its claimed sender, who is proven only by the session's first
+   * message: this one may be a replay. Throws for a message for another key.
    */
   receive (message: Uint8Array): { remoteStatic: Uint8Array, payload: Uint8Array } {
     const { own } = this.#options

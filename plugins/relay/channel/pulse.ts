@@ -1,16 +1,15 @@
 import type { Clock } from '../../../kernel/index.js'
 
-/** Times of a pulse, ms. */
 export interface PulseTimes {
-  /** Between two looks. */
+  /** Interval of checks. */
   readonly lookMs: number
-  /** An end that has sent nothing for so long says that it is there. */
+  /** A silent end sends a keep-alive after this time. */
   readonly quietMs: number
-  /** An end that has heard nothing for so long takes the other one for gone. */
+  /** A silent peer counts as gone after this time. */
   readonly goneMs: number
 }
 
-/** What is missed is noticed within 45 s; two lost signs of life are not missed. */
+/** Notices a lost peer within 45 s; tolerates two lost keep-alives. */
 export const pulseTimes: PulseTimes = { lookMs: 5000, quietMs: 12_000, goneMs: 40_000 }
 
 export interface PulseOptions {
@@ -18,14 +17,11 @@ export interface PulseOptions {
   readonly times: PulseTimes
   /** Says to the other end that this one is there; the sending itself counts as `sent`. */
   readonly beat: () => void
-  /** Nothing has come for `goneMs`; told once. */
+  /** Called once, after `goneMs` of silence. */
   readonly gone: () => void
 }
 
-/**
- * Whether the other end of a connection is there. A relay answers for itself only: where the end behind it is
- * gone without a word, nothing but its silence tells.
- */
+/** Detects a vanished peer: a relay answers only for itself, so silence is the one sign of a dead end. */
 export class Pulse {
   readonly #clock: Pick<Clock, 'mono'>
   #sentMs: number

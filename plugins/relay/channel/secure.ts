@@ -12,20 +12,20 @@ import type { PulseTimes } from './pulse.js'
 import type { MuxStream } from './stream.js'
 import type { Agreement } from './suite.js'
 
-/** How long the other side may take for its part of the handshake, ms. */
+/** Longest wait for the other side's handshake, ms. */
 const HANDSHAKE_MS = 10_000
 /** Bytes that may wait in a WebSocket before streams have to wait, and below which they go on. */
 const FULL_BYTES = 512 * 1024
 const ROOM_BYTES = 128 * 1024
 
-/** What both ends of a connection need. */
+/** Options of both ends of a connection. */
 export interface EndOptions {
   readonly clock: Clock
   readonly random: (bytes: number) => Uint8Array
   /** The route that the connection was asked for by: it opens no other one. */
   readonly route: string
   readonly own: Agreement
-  /** When the other end is taken for gone; `pulseTimes` when left out. */
+  /** Times of the keep-alive; `pulseTimes` by default. */
   readonly pulse?: PulseTimes
 }
 
@@ -37,7 +37,7 @@ export interface Channel {
   close (why: Error): void
 }
 
-/** Options of a WebSocket that carries a connection: one message of Noise in each of its own. */
+/** Options of a WebSocket with one Noise message per message. */
 export const socketOptions = { maxPayload: MESSAGE_BYTES, perMessageDeflate: false } as const
 
 const prologueOf = (route: string): Uint8Array => Buffer.from(`svc relay 1\n${route}`)
@@ -61,22 +61,21 @@ export async function callNode (
     throw kernelError('unreachable', 'What answered through the relay is not the node that was paired.')
   }
   const channel = openChannel(ws, finished.session, options)
-  // Proves to the node that this is no old handshake.
   channel.mux.beat()
   return { ...channel, hello: finished.payload }
 }
 
 export interface AnswerOptions extends EndOptions {
-  /** Which device has the key; undefined when none has, or its grant has ended. */
+  /** The device of a key; undefined for none or an ended grant. */
   readonly admit: (deviceKey: Uint8Array) => string | undefined
   readonly accept: (stream: MuxStream, device: string) => void
-  /** What the device is told first; the handshake carries it, encrypted. */
+  /** The node's first data for the device, encrypted in the handshake. */
   readonly hello?: () => Uint8Array
 }
 
 /**
- * The node's end, once the device has sent something with the keys of this handshake: its first message may
- * be an old one, played again. Throws when the other end is no device that may come; it learns no more.
+ * The node's end, once the device has used this handshake's keys: its first message may be a replay. Throws
+ * for an unknown device, which learns no more.
  */
 export async function answerDevice (
   ws: WebSocket, options: AnswerOptions
@@ -105,7 +104,7 @@ export async function answerDevice (
   return { ...channel, device }
 }
 
-/** The next binary message. Throws, with the socket closed, when none comes in time. */
+/** The next binary message. On a timeout closes the socket and throws. */
 async function oneMessage (ws: WebSocket, clock: Clock): Promise<Uint8Array> {
   const over = new AbortController()
   const stop = clock.after(HANDSHAKE_MS, () => { over.abort() })
@@ -173,7 +172,7 @@ function openChannel (
         prove()
         if (frame !== null) mux.receive(frame)
       } catch {
-        // Whoever altered it, nothing that follows can be trusted.
+        // After an alteration by anyone, later messages are not trustworthy.
         const why = kernelError('unreachable', 'The connection through the relay was tampered with.')
         resolve(why)
         close(why)

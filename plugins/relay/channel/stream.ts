@@ -1,12 +1,12 @@
 import { Duplex } from 'node:stream'
 import type { Clock } from '../../../kernel/index.js'
 
-/** Bytes that may be under way to a reader who has not taken them. */
+/** Most bytes in transit that the reader has not taken. */
 export const WINDOW_BYTES = 256 * 1024
-/** Small parts that wait are put together up to this size: each part costs memory of its own. */
+/** Merges waiting parts up to this size: each part costs memory. */
 const PART_BYTES = 4 * 1024
 
-/** What a stream needs of its connection. */
+/** The connection of a stream. */
 export interface StreamHost {
   readonly clock: Pick<Clock, 'after'>
   /** The stream has something to send, or may send again: `sendSome` does it. */
@@ -17,17 +17,14 @@ export interface StreamHost {
   closed (stream: MuxStream, whole: boolean): void
 }
 
-/**
- * One stream of a connection, as a socket that HTTP takes for one: both sides end on their own, and a reader
- * that takes nothing keeps the writer from writing. `setTimeout` is that of a socket.
- */
+/** A stream of a connection as a socket: sides end separately, and a stalled reader blocks the writer. */
 export class MuxStream extends Duplex {
   readonly id: number
   readonly #host: StreamHost
   /** Bytes the other side takes now. */
   #credit = WINDOW_BYTES
   #pending: { bytes: Uint8Array, done: (error?: Error | null) => void } | undefined
-  /** What has come and was not asked for yet. */
+  /** Received data that was not read yet. */
   readonly #parts: Uint8Array[] = []
   #waiting = 0
   #asked = false
@@ -35,7 +32,7 @@ export class MuxStream extends Duplex {
   #localEnded = false
   /** Bytes that have come and that no credit was given for. */
   #uncredited = 0
-  /** Of a socket: after how many ms without a byte `timeout` is told; 0 never. */
+  /** As of a socket: `timeout` is emitted after this many ms without a byte; 0 never. */
   timeout = 0
   #stopIdle = (): void => {}
 
@@ -76,7 +73,7 @@ export class MuxStream extends Duplex {
     return true
   }
 
-  /** Sends what may be sent now, `most` bytes at the most; true when it wants another turn. */
+  /** Sends up to `most` bytes; true when it wants another turn. */
   sendSome (most: number, send: (bytes: Uint8Array) => void): boolean {
     const pending = this.#pending
     const count = Math.min(most, this.#credit, pending?.bytes.length ?? 0)
@@ -124,7 +121,7 @@ export class MuxStream extends Duplex {
     done(error)
   }
 
-  /** As that of a socket: tells `timeout` after `ms` in which nothing came or went. */
+  /** As of a socket: emits `timeout` after `ms` without traffic. */
   setTimeout (ms: number, listener?: () => void): this {
     this.timeout = ms
     if (listener !== undefined) {

@@ -4,7 +4,7 @@ import { agreed, KEY_BYTES, keyPairOf } from '../../../kernel/index.js'
 /** Bytes that authentication adds to what is encrypted. */
 export const TAG_BYTES = 16
 
-/** An X25519 key pair, of which nobody needs to see the private half. Keys are raw. */
+/** An X25519 key pair with a hidden private half. Keys are raw. */
 export interface Agreement {
   readonly publicKey: Uint8Array
   /** The secret shared with another key. Throws for one of small order, whose secrets everybody knows. */

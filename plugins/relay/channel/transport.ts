@@ -13,8 +13,8 @@ const REKEY = new Uint8Array()
 export const FRAME_BYTES = MESSAGE_BYTES - TAG_BYTES
 
 /**
- * Frames over an established session, each as one message. Whatever arrives out of order, twice, altered or
- * not at all throws, and nothing that comes after it can be read: the connection has to end.
+ * Frames over a session, one per message. A lost, reordered, repeated or altered message throws, and later
+ * ones are unreadable: the connection has to end.
  */
 export class Transport {
   readonly #session: Session

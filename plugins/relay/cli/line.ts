@@ -16,7 +16,7 @@ export function deviceOf (ctx: VerbContext, options: Record<string, unknown>): D
     : `no device "${wanted}" here; there is: ${all.map(({ name }) => name).join(', ')}`)
 }
 
-/** The line of a device of this machine to its cluster; nothing is dialled yet. */
+/** The line of a device of this machine to its cluster; dials on first use. */
 export async function openLine (
   ctx: VerbContext, options: Record<string, unknown>
 ): Promise<{ device: DeviceFile, line: Line }> {
@@ -29,7 +29,7 @@ export async function openLine (
   return { device, line }
 }
 
-/** Resolves when the process is told to stop. */
+/** Resolves when the process is asked to stop. */
 export async function stopped ({ signal }: VerbContext): Promise<void> {
   await new Promise<void>((resolve) => {
     for (const name of ['SIGTERM', 'SIGHUP'] as const) process.once(name, () => { resolve() })

@@ -2,7 +2,7 @@ import { plain } from '../../../kernel/cli/index.js'
 import { learn } from '../device/known.js'
 import type { DeviceNews } from '../../../kernel/cli/index.js'
 
-/** A device learns by itself where its cluster is met from elsewhere, whenever it has reached a node. */
+/** Lets a device learn the relay addresses of its cluster whenever it has reached a node. */
 export const news: DeviceNews = {
   async run ({ ask, device, home }) {
     const { meetings } = await learn(home, device, ask, { proven: false })

@@ -5,7 +5,7 @@ import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 import type { Forwarder } from '../device/forwarder.js'
 
 const PORT = 52430
-/** What a program of this machine may do at a node's own port without a token. */
+/** Authorities that local programs may have at a node's port without a token. */
 const USUAL = ['read', 'invoke']
 
 export default {

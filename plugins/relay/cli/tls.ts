@@ -5,7 +5,7 @@ import type { IdentitySource, ServerIdentity } from '../../../kernel/index.js'
 
 const USAGE = 2
 const FAILED = 1
-/** How often it is looked whether the files are others, ms. */
+/** Interval of checks for changed files, ms. */
 const PERIOD_MS = 10_000
 
 /** Key and certificate of a relay, from files that others may renew while it runs. */
@@ -15,7 +15,7 @@ export interface RelayTls {
   watch (show: (identity: ServerIdentity) => void): () => void
 }
 
-/** What the options name; undefined without them. Throws CliError for what cannot be used. */
+/** The TLS options; undefined without them. Throws CliError for unusable ones. */
 export function tlsOptions (ctx: VerbContext, options: Record<string, unknown>): RelayTls | undefined {
   const [key, cert] = [options['tlsKey'], options['tlsCert']]
   if (key === undefined && cert === undefined) return undefined

@@ -11,7 +11,7 @@ import type { Line } from './line.js'
 
 /** Connections to the port at once. */
 const CONNECTIONS = 256
-/** What is between two programs only (RFC 9110 7.6.1), and what the node must not hear from a client here. */
+/** Hop-by-hop headers (RFC 9110 7.6.1), and those that a client here must not send to the node. */
 const NOT_PASSED = new Set([
   'host', 'connection', 'keep-alive', 'proxy-connection', 'te', 'trailer', 'transfer-encoding', 'upgrade',
   'authorization', 'x-api-key', 'cookie', 'origin', 'forwarded', 'x-forwarded-for', 'x-real-ip'
@@ -20,18 +20,17 @@ const BEARER = 'svc.bearer.'
 
 export interface ForwarderOptions {
   readonly line: Pick<Line, 'way'>
-  /** On 127.0.0.1; 0 for any. */
   readonly port: number
-  /** What a client has to show as its bearer token; null: nothing. */
+  /** The bearer token that clients must show; null: none. */
   readonly token: string | null
 }
 
 export interface Forwarder { readonly port: number, close (): Promise<void> }
 
 /**
- * A port of loopback at which this machine's programs find the node that the line leads to. Each request goes
- * on in the name of the device, whatever its client showed. It is as careful as the node's own port: web
- * pages of others, and names that are not this machine's, are refused. Rejects when the port is taken.
+ * A loopback port through which local programs reach the node of the line. Each request runs as the device,
+ * whatever its client showed. Refuses foreign web pages and host names, as the node's own port does. Rejects
+ * when the port is in use.
  */
 export async function openForwarder (options: ForwarderOptions): Promise<Forwarder> {
   const server: Server = createServer((incoming, outgoing) => {
@@ -68,7 +67,6 @@ async function forward (
     const [response] = await once(call, 'response', { signal: gone.signal }) as [IncomingMessage]
     call.on('error', () => { outgoing.destroy() })
     outgoing.writeHead(response.statusCode ?? 502, passedBack(response))
-    // What the node cut off must not look as if it had ended.
     response.on('error', () => { outgoing.destroy() }).pipe(outgoing)
   } catch (error) {
     if (gone.signal.aborted) return
@@ -129,7 +127,7 @@ async function callFor (
     headers: { ...passedOn(incoming), host: 'relay', authorization },
     setHost: false
   })
-  // Whoever waits for its answer hears of it too.
+  // The caller that awaits the answer gets this error, too.
   return call.on('error', () => {})
 }
 
@@ -155,7 +153,7 @@ function guard (
   }
 }
 
-/** Where clients put a bearer token. */
+/** Bearer token of a client. */
 function shown (headers: IncomingMessage['headers']): string | undefined {
   const offered = headers['sec-websocket-protocol']?.split(',').map((one) => one.trim())
     .find((one) => one.startsWith(BEARER))
@@ -208,7 +206,7 @@ function headOf (response: IncomingMessage, upgraded: boolean): string {
   return `${lines.join('\r\n')}\r\n\r\n`
 }
 
-/** What goes wrong on the way is no fault of the client. */
+/** Failures of the connection are no fault of the client. */
 function asRefusal (error: unknown): SvcError {
   const svc = toSvcError(error)
   return svc.reason === 'internal'

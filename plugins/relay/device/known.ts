@@ -4,11 +4,11 @@ import { isOwn } from '../meeting.js'
 import type { DeviceFile, KnownNode } from '../../../kernel/index.js'
 import type { Meeting } from '../meeting.js'
 
-/** What a device knows of its cluster from elsewhere. */
+/** A device's record of its cluster's relay addresses. */
 export interface Known {
-  /** Where its nodes are met. */
+  /** Meetings of its nodes. */
   readonly meetings: readonly Meeting[]
-  /** What the nodes' keys are known by: those of the pairing, and those that one of them has vouched for. */
+  /** Fingerprints of the nodes' keys: those of the pairing, and those that such a node has vouched for. */
   readonly fingerprints: ReadonlySet<string>
 }
 
@@ -21,7 +21,7 @@ const fileOf = (home: string, deviceId: string): string => join(home, 'devices',
 /** Asks a node of the cluster as the device; throws what it is refused with. */
 export type AskAsDevice = <T>(path: string) => Promise<T>
 
-/** What the home of a device has kept. Throws HomeError. */
+/** The record in the home of a device. Throws HomeError. */
 export function knownOf (home: string, { deviceId, nodes }: DeviceFile): Known {
   const stored = readVersioned<Stored>(fileOf(home, deviceId), FORMAT)
   return {
@@ -31,9 +31,9 @@ export function knownOf (home: string, { deviceId, nodes }: DeviceFile): Known {
 }
 
 /**
- * Asks a node where all nodes of the cluster are met, and keeps what each of them has signed. One that is
- * away just now is kept as it was known. `proven`: what answers has shown a known key, as it does through a
- * relay; its word about new members and removed ones is then taken. Throws what it is refused with.
+ * Reads the meetings of all nodes from a node, and saves those that each node has signed; keeps the record of
+ * an absent one. `proven`: the other end has shown a known key, as through a relay, so its list of members is
+ * trusted. Throws the node's refusal.
  */
 export async function learn (
   home: string, device: DeviceFile, ask: AskAsDevice, { proven }: { readonly proven: boolean }

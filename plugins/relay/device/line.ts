@@ -14,20 +14,19 @@ import type { MuxStream } from '../channel/stream.js'
 import type { Meeting } from '../meeting.js'
 import type { AskAsDevice, Known } from './known.js'
 
-/** For the connection to the relay, ms; the handshake has a limit of its own. */
 const DIAL_MS = 10_000
-/** How long before its end a bearer is renewed, s. */
+/** A bearer is renewed this long before its end, s. */
 const EARLY_SECONDS = 120
 
 export interface LineOptions {
   readonly keys: DeviceKeys
-  /** What is known of the cluster; asked before each dial. The first meeting is tried first. */
+  /** The record of the cluster, read before each dial; its first meeting is tried first. */
   readonly known: () => Known
   /** A node was reached and has proven its key: it may be asked for news. */
   readonly reached?: (ask: AskAsDevice) => Promise<unknown>
   readonly clock: Clock
   readonly random: (bytes: number) => Uint8Array
-  /** When a node is taken for gone; `pulseTimes` when left out. */
+  /** Times of the keep-alive; `pulseTimes` by default. */
   readonly pulse?: PulseTimes
 }
 
@@ -47,7 +46,7 @@ export class Line {
 
   constructor (options: LineOptions) { this.#options = options }
 
-  /** The way to a node. Throws `unreachable` when none is reached, with what each of them was tried by. */
+  /** The connection to a node. Throws `unreachable` with the result of each attempt. */
   async way (): Promise<Way> {
     if (this.#closed) throw kernelError('shutting_down')
     return await (this.#way ??= this.#begin())
@@ -104,7 +103,6 @@ export class Line {
       channel.close(new Error('the node gave no bearer'))
       throw error
     })
-    // News may wait: what is known was enough to come here.
     this.#options.reached?.((path) => askOver(way, path)).catch(() => {})
     return way
   }
@@ -140,7 +138,7 @@ interface Refusal { readonly error?: { readonly message: string, readonly detail
 
 const SESSION = '/v1/devices/session'
 
-/** A bearer for this node. One whose clock was set meanwhile says with its refusal what it is. */
+/** A bearer for this node; retries once with the time of a refusal. */
 async function session (channel: Channel, signer: RequestSigner): Promise<Session> {
   const body = Buffer.from('{}')
   for (let attempt = 0; ; attempt++) {
@@ -151,7 +149,7 @@ async function session (channel: Channel, signer: RequestSigner): Promise<Sessio
         'authorization': await signer.authorization('POST', SESSION, body)
       }
     })
-    // Cut off while its answer is read, it tells of that a second time.
+    // A cut while reading its answer emits a second error.
     call.on('error', () => {}).end(body)
     const [response] = await once(call, 'response') as [IncomingMessage]
     const said = JSON.parse(await text(response)) as Session & Refusal
@@ -162,7 +160,6 @@ async function session (channel: Channel, signer: RequestSigner): Promise<Sessio
   }
 }
 
-/** A stream as the connection of a request. */
 export const carrier = (stream: MuxStream): () => MuxStream => () => stream
 
 /** Asks the node at the end of a way. */

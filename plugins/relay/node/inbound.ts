@@ -9,10 +9,9 @@ import type { Channel } from '../channel/secure.js'
 
 /** Connections of one device: with one more the oldest is closed. */
 const PER_DEVICE = 8
-/** Connections in all; of those that have yet to prove a device. A relay can ask for as many as it likes. */
+/** Connections in all, and those that have yet to prove a device: a relay can open any number. */
 const IN_ALL = 256
 const UNPROVEN = 32
-/** How often it is looked whether the grants of connected devices still count, ms. */
 const LOOK_MS = 1000
 
 export interface InboundOptions {
@@ -24,14 +23,13 @@ export interface InboundOptions {
   readonly random: (bytes: number) => Uint8Array
   /** Id of this start of the node, which requests are signed for. */
   readonly nodeId: string
-  /** Which device has an X25519 key; undefined when none has whose grant counts. */
+  /** The device of an X25519 key; undefined without a valid grant. */
   readonly deviceWith: (key: Uint8Array) => string | undefined
   readonly stands: (device: string) => boolean
   /** Takes a stream as a connection of HTTP. */
   readonly accept: (connection: Duplex, from: { device: string }) => void
 }
 
-/** The devices that are connected with this node through its relay. */
 export class Inbound {
   readonly #options: InboundOptions
   /** The oldest first. */

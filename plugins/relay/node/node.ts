@@ -5,7 +5,7 @@ import { Uplink } from './uplink.js'
 import type { RelayContext } from '../manifest.js'
 import type { UplinkState } from './uplink.js'
 
-/** How long a node may be away from its relay before that is a conflict, ms. */
+/** An absence from the relay becomes a conflict after this time, ms. */
 export const AWAY_MS = 60_000
 
 export interface RelayNode { view (): object }
@@ -38,7 +38,7 @@ export function startNode (ctx: RelayContext, chance: () => number): RelayNode {
   return { view: () => ({ url, route: uplink.route, ...uplink.state, ...inbound.counts }) }
 }
 
-/** Tells when the relay was reached and lost, and raises a conflict when it stays away. */
+/** Emits events when the relay is reached and lost, and raises a conflict for long absences. */
 function watchAway ({ clear, clock, emit, raise }: RelayContext, url: string): (state: UplinkState) => void {
   let stop: (() => void) | undefined
   let met = false

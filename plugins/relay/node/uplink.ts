@@ -8,9 +8,8 @@ import type { Clock, Identity, Logger } from '../../../kernel/index.js'
 const REDIAL = { minMs: 1000, maxMs: 30_000 }
 /** For connection and claim together, ms. */
 const CLAIM_MS = 10_000
-/** A relay pings every 15 s; one that has been silent for this long is gone, ms. */
 const SILENT_MS = 45_000
-/** A claim that held for so long was a good one, ms: the next dial comes soon. */
+/** A claim that lasted this long resets the dial pause, ms. */
 const HELD_MS = 10_000
 
 export interface UplinkOptions {
@@ -26,16 +25,16 @@ export interface UplinkOptions {
   readonly changed: (state: UplinkState) => void
 }
 
-/** How the node stands with its relay. */
+/** The node's connection to its relay. */
 export interface UplinkState {
   readonly connected: boolean
-  /** When that began: ISO-8601. */
+  /** Start of this state: ISO-8601. */
   readonly since: string
   /** Why it is not connected; null while it is, and before the first answer. */
   readonly reason: string | null
 }
 
-/** Keeps the connection by which the relay tells of devices. Dials anew whenever it is cut, until `stop`. */
+/** Keeps the connection on which the relay announces devices. Redials after a cut, until `stop`. */
 export class Uplink {
   readonly route: string
   readonly #options: UplinkOptions

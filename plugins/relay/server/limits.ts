@@ -1,10 +1,8 @@
 import type { Clock } from '../../../kernel/index.js'
 
-/** What a relay lends to whom. */
 export interface RelayLimits {
-  /** Connections in all. */
   readonly connections: number
-  /** Connections of one address; loopback, where a proxy may stand in front, has none. */
+  /** Connections of one address; unlimited for loopback, since a proxy may be there. */
   readonly connectionsPerAddress: number
   /** New connections of one address: at once, and a second in the long run. */
   readonly newPerAddress: { readonly burst: number, readonly perSecond: number }
@@ -20,9 +18,8 @@ export interface RelayLimits {
   /** For a node to come for a device; every refusal of a device takes as long as `refuseMs`. */
   readonly joinMs: number
   readonly refuseMs: number
-  /** Between two looks whether a connection lives; it must have answered since the last one. */
+  /** Interval of pings; a connection must answer each before the next. */
   readonly pingMs: number
-  /** How long a connection may take nothing of what waits for it. */
   readonly stallMs: number
 }
 
@@ -43,7 +40,7 @@ export const relayLimits: RelayLimits = {
   stallMs: 60_000
 }
 
-/** A budget that fills by the second. What is taken beyond it has to be waited for. */
+/** A token bucket that fills by the second; beyond it the taker has to wait. */
 export class Bucket {
   readonly #clock: Pick<Clock, 'mono'>
   readonly #burst: number
@@ -67,7 +64,7 @@ export class Bucket {
     return this.#left >= 0 ? 0 : Math.ceil(-this.#left / this.#perSecond * 1000)
   }
 
-  /** Gives back what was taken in vain. */
+  /** Returns an unused amount. */
   give (amount: number): void { this.#left += amount }
 
   /** Whether it is as good as new. */
@@ -76,7 +73,7 @@ export class Bucket {
   }
 }
 
-/** Who may connect now, by address. */
+/** Connection limits by address. */
 export class Visitors {
   readonly #limits: RelayLimits
   readonly #clock: Pick<Clock, 'mono'>
@@ -90,7 +87,7 @@ export class Visitors {
 
   get open (): number { return this.#open }
 
-  /** What is called when the visitor leaves; undefined: there is no place. `free`: no limit of its own. */
+  /** Returns the function for leaving, or undefined without a free place. `free`: no limit per address. */
   enter (address: string, free: boolean): (() => void) | undefined {
     const { connections, connectionsPerAddress, newPerAddress: { burst, perSecond } } = this.#limits
     if (this.#open >= connections) return undefined

@@ -1,7 +1,7 @@
 import { Counter, Gauge, Registry } from 'prom-client'
 import type { Switchboard } from './switchboard.js'
 
-/** What a relay counts, in the text format of Prometheus. Nothing in it names a route or an address. */
+/** Counters in the text format of Prometheus, without routes and addresses. */
 export function relayMetrics (board: Switchboard, connections: () => number): () => Promise<string> {
   const registers = [new Registry()]
   const gauge = (name: string, help: string, read: () => number): void => {

@@ -41,8 +41,8 @@ const HEAD_BYTES = 8 * 1024
 const HEAD_MS = 10_000
 
 /**
- * A relay: it brings devices together with nodes that have dialled out to it, and passes on messages that it
- * cannot read. It keeps nothing on disk. Rejects when it cannot listen there.
+ * A relay: connects devices with nodes that have dialled out to it, and forwards messages that it cannot
+ * read. Stores no data. Rejects when it cannot listen.
  */
 export async function startRelay (options: RelayOptions): Promise<Relay> {
   const { clock, limits, random, tls } = options
@@ -118,7 +118,7 @@ function upgrade ({ request, socket, head }: Asked, { options, board, sockets, v
   })
 }
 
-/** Closes what has not answered since the last look. What is not read at the moment cannot answer. */
+/** Closes connections that missed a ping. A paused one cannot answer. */
 function keepAlive (sockets: WebSocketServer, { clock, limits }: RelayOptions): () => void {
   const asked = new WeakSet<WebSocket>()
   return clock.every(limits.pingMs, () => {

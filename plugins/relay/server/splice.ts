@@ -2,7 +2,7 @@ import type { WebSocket } from 'ws'
 import type { Clock } from '../../../kernel/index.js'
 import type { Bucket, RelayLimits } from './limits.js'
 
-/** What all connections of a relay count together. */
+/** Totals of all connections of a relay. */
 export interface Traffic { messages: number, bytes: number, queued: number }
 
 export interface SpliceOptions {
@@ -13,7 +13,6 @@ export interface SpliceOptions {
   readonly budget: Bucket
 }
 
-/** Passes on what a node and a device send to each other, as it is, until one of them leaves. */
 export function splice (
   node: WebSocket, device: WebSocket, held: readonly Uint8Array[], options: SpliceOptions
 ): void {

@@ -25,17 +25,16 @@ interface Route {
 interface Waiting {
   readonly ws: WebSocket
   readonly route: Route
-  /** What the device has sent: its handshake at most. */
+  /** Data of the device, its handshake at most. */
   readonly held: readonly Uint8Array[]
   readonly stop: () => void
 }
 
-/** Why connections were closed by the relay. */
 export type Refusal = keyof typeof closes
 
 /**
- * Brings devices together with nodes. It remembers who is connected, and nothing else. Routes and tickets are
- * looked up by their hash, so that the time it takes tells nothing of how much of one was guessed.
+ * Connects devices with nodes, and stores only who is connected. Looks up routes and tickets by their hash,
+ * so that timing reveals no partial guess.
  */
 export class Switchboard {
   readonly #options: SwitchboardOptions
@@ -93,7 +92,8 @@ export class Switchboard {
     ws.on('message', hold)
     const route = this.#routes.get(key)
     if (route?.node === undefined || route.devices >= limits.devicesPerRoute) {
-      // Whether there is no such node, none at the moment, or too many devices: nobody learns which.
+      // The same refusal for an unknown node, an absent one and too many devices, so that strangers learn
+      // nothing.
       clock.after(limits.refuseMs, () => { this.refuse(ws, 'nobody') })
       return
     }
@@ -141,7 +141,7 @@ export class Switchboard {
     if (ws.readyState !== ws.OPEN) return
     this.refused[why]++
     ws.close(closes[why])
-    // One that does not answer the close keeps no place.
+    // A connection that does not answer the close is cut off.
     this.#options.clock.after(this.#options.limits.refuseMs, () => { ws.terminate() })
   }
 
@@ -155,7 +155,7 @@ export class Switchboard {
       stop()
       const texts = readTexts(data, binary, keys)
       if (texts === undefined) this.refuse(ws, 'wrong')
-      // What comes in the same packet is heard by whoever listens when this returns.
+      // Listeners added by `then` get the rest of the same packet.
       else if (ws.readyState === ws.OPEN) then(texts)
     })
   }

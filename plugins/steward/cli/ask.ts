@@ -46,7 +46,7 @@ async function talk (ctx: VerbContext): Promise<number> {
 }
 
 /**
- * Asks and shows the answer as it comes, or with `--json` when it is whole; its text. The signal ends this
+ * Asks, and shows the answer as it arrives, or with `--json` whole; returns its text. The signal ends this
  * answer only. Throws VerbError.
  */
 async function answered (

@@ -7,10 +7,10 @@ import type { Understood } from './understand.js'
 
 export interface Found { readonly call: ToolCall, readonly finding: Finding }
 
-/** The reader's answer, without what the turn knows of itself. */
+/** The reader's answer, without facts about the turn. */
 export type Worded = Omit<Answer, 'voice' | 'calls'>
 
-/** A fact with where it comes from: whether the tool that was asked first told it. */
+/** A fact with its origin; `own`: from the first tool. */
 interface Ranked { readonly fact: Fact, readonly own: boolean, readonly rank: number, readonly call: number }
 
 /** Most facts that an answer has: of a diagnosis, and of what was only asked for. */
@@ -19,7 +19,6 @@ const FACTS_MOST = 20
 /** Most of them that say that all is well. */
 const QUIET_MOST = 3
 
-/** What these tell of is over: it explains, and is no fault of now. */
 export const HISTORY = new Set(['last_failure', 'events', 'logs', 'cluster_then', 'help'])
 
 /** Codes of what follows from something else. */
@@ -28,7 +27,7 @@ const SYMPTOMS = new Set([
   'degraded', 'unavailable', 'master_changed', 'not_live'
 ])
 
-/** What is noted where nothing is wrong any more, or for a moment: no fault to who does not ask about it. */
+/** Codes of resolved or momentary faults, which matter only in answers about them. */
 const NOTED = new Set(['runner_restarts', 'event_loop_lag', 'discovery_blocked'])
 
 /** Codes of what explains faults anywhere. */
@@ -38,7 +37,6 @@ const LEVELS: Readonly<Record<Fact['level'], number>> = { fail: 300, warn: 200, 
 
 const isBad = ({ level }: Fact): boolean => level === 'fail' || level === 'warn'
 
-/** Names and ids that a question is about, in lower case. */
 const targetsOf = ({ model, node, id, error }: Understood): string[] =>
   [model, node?.name, node?.nodeId, id, error].filter((one) => one != null)
     .map((one) => one.toLowerCase())
@@ -50,13 +48,13 @@ function isAbout ({ about, code, text }: Fact, targets: readonly string[]): bool
   return code === 'download_failed' && targets.some((one) => one.includes('/') && low.includes(one))
 }
 
-/** The facts of all calls, the most telling first; what two tools tell is told once. */
+/** The facts of all calls, most important first, without duplicates. */
 function rankedOf (asked: Understood, found: readonly Found[], seeks: boolean): Ranked[] {
   const targets = targetsOf(asked)
   const well = found[0]?.finding.facts.some(isBad) === false && found[0].finding.facts.length > 0
   const ranked = found.flatMap(({ call, finding }, i) => finding.facts.map((fact, place): Ranked => {
     const own = i === 0 || call.tool === 'why_request'
-    // How a model that answers once came is over, too.
+    // The arrival of a model that answers is past, too.
     const past = HISTORY.has(call.tool) || (call.tool === 'downloads' && !own && well)
     const weighed = seeks ? weighedFor(asked, fact, { past, first: own && place === 0 }) : fact
     const rank = seeks ? rankOf(weighed, own, targets) : own ? 1000 : 0
@@ -71,7 +69,7 @@ function rankedOf (asked: Understood, found: readonly Found[], seeks: boolean): 
   })
 }
 
-/** A fact with the level that it has for this question; what is over mends only what is asked about. */
+/** A fact with its level for this question; past ones have a remedy only for their own question. */
 function weighedFor (
   asked: Understood, fact: Fact, { past, first }: { past: boolean, first: boolean }
 ): Fact {
@@ -106,10 +104,7 @@ function clean (fact: Fact): Fact {
   }
 }
 
-/**
- * The sentence that can be given before the other calls are back: a fault that the first tool found, and that
- * nothing else can explain. Null where there is none.
- */
+/** A first sentence: a fault of the first tool that no other call can explain; else null. */
 export function leadOf (asked: Understood, first: Found): string | null {
   if (asked.asks !== 'cause') return null
   if (!diagnoses(asked)) return null
@@ -118,9 +113,8 @@ export function leadOf (asked: Understood, first: Found): string | null {
   return tells ? top.fact.text : null
 }
 
-/** The answer from what the tools found, in the order in which they were asked. Pure. */
 export function answerOf (asked: Understood, found: readonly Found[], world: World): Worded {
-  // Who is not understood is told what is broken, if anything is.
+  // For a question that was not understood, report any fault.
   const seeks = diagnoses(asked) || (asked.intent === 'other' && broken(found))
   const ranked = rankedOf(asked, found, seeks)
   const worded = seeks ? diagnosed(asked, found, ranked) : told(asked, ranked, { found, world })
@@ -143,12 +137,11 @@ const broken = (found: readonly Found[]): boolean => found.some(({ call, finding
 
 interface Part { diagnosis: string, facts: Ranked[], sure: (complete: boolean) => boolean }
 
-/** An answer to "what is wrong". */
 function diagnosed (asked: Understood, found: readonly Found[], ranked: readonly Ranked[]): Part {
   const bad = ranked.filter(({ fact }) => isBad(fact))
   const quiet = ranked.filter(({ fact }) => !isBad(fact))
   const targets = targetsOf(asked)
-  // That all is well elsewhere is told only to who asks about everything.
+  // Facts that all is well elsewhere belong only in answers about everything.
   const near = quiet.filter(({ fact, own }) => own || fact.level === 'info' || isAbout(fact, targets))
   const some = (own: boolean): Ranked[] => near.filter((one) => one.own === own).slice(0, QUIET_MOST)
   const facts = [...bad, ...some(true), ...some(false)]
@@ -168,7 +161,7 @@ function diagnosed (asked: Understood, found: readonly Found[], ranked: readonly
   }
 }
 
-/** Whether the tool that was asked first could not look. */
+/** Whether the first tool failed to read. */
 const blind = ([first]: readonly Found[]): boolean =>
   first?.finding.facts.length === 0 && first.finding.unknown.length > 0
 
@@ -180,7 +173,7 @@ function causeOf (top: Ranked, bad: readonly Ranked[]): Ranked | undefined {
     (isAbout(one.fact, names) || (EVERYWHERE.has(one.fact.code) && one.fact.level === 'fail')))
 }
 
-/** Where nothing is wrong, as far as could be seen. */
+/** The answer without a known fault. */
 function calm (asked: Understood, found: readonly Found[], quiet: Ranked[]): Part {
   const mine = quiet.filter((one) => one.own)
   const wanted = wantedIn(asked, mine)
@@ -203,12 +196,11 @@ function calm (asked: Understood, found: readonly Found[], quiet: Ranked[]): Par
   }
 }
 
-/** What can be asked, for who greets and for what was not understood. */
+/** Help for greetings and for questions that were not understood. */
 const CAN = 'Ask what is wrong, why a model does not answer or a request failed, what is running, who is ' +
   'master, what happened around a time, whether a model fits, what happens if a node dies, or how ' +
   'something is done.'
 
-/** What gives a list, of which some may be asked for. */
 const LISTS: ReadonlySet<Understood['intent']> =
   new Set(['running', 'disk', 'memory', 'plugins', 'then', 'master'])
 
@@ -225,7 +217,7 @@ function codesFor ({ intent, text }: Understood): readonly string[] {
   return /\b(?:nodes|members|many|machines)\b/i.test(text) ? ['nodes'] : ['no_quorum', 'no_master', 'master']
 }
 
-/** What is told before what was asked for: a plugin that is missing for it, or what is broken just now. */
+/** Facts before the requested ones: a missing plugin, or current faults. */
 function before (
   { intent, topic }: Understood, found: readonly Found[], ranked: readonly Ranked[]
 ): Ranked[] {
@@ -243,7 +235,7 @@ function told (
   const { intent, model, node } = asked
   const targets = targetsOf(asked)
   const about = ranked.filter(({ fact }) => isAbout(fact, targets))
-  // Of a list what was asked for comes first; the rest stays, for it may be what was meant.
+  // The matching item of a list comes first; the others stay, as they may be meant.
   const listed = [...new Set([...before(asked, found, ranked), ...LISTS.has(intent) ? about : [], ...ranked])]
   // That all is well elsewhere was not asked.
   const facts = listed.filter(({ own, fact }) => own || fact.level !== 'ok').slice(0, FACTS_MOST)
@@ -275,8 +267,8 @@ function evidenceOf (facts: readonly Fact[]): Evidence[] {
 }
 
 /**
- * A call that only what was found shows to be needed: the plugins, where none that is on `has` the tool that
- * was asked first; the story of the request that failed last; or null.
+ * A further call that the findings require: the plugins, if the first tool is of none that is on; the story
+ * of the newest failed request; or null.
  */
 export function moreOf (
   asked: Understood, found: readonly Found[], has: (tool: string) => boolean

@@ -2,7 +2,6 @@ import { isModelId } from '../../../kernel/cli/index.js'
 import { counted, figures, isKnownWord, Near } from './words.js'
 import type { Word } from './words.js'
 
-/** A node by its id of this start and its name. */
 export interface NamedNode { readonly nodeId: string, readonly name: string }
 
 /** The names that a question may have in it, and the time. */
@@ -11,7 +10,7 @@ export interface World {
   readonly nodes: readonly NamedNode[]
   /** The models of instances, by the id of the instance. */
   readonly instances: Readonly<Record<string, string>>
-  /** Id of the master, null where none is known. */
+  /** Id of the master; null if unknown. */
   readonly master: string | null
   /** Id of the node that is asked. */
   readonly local: string | null
@@ -22,12 +21,12 @@ export interface World {
   readonly plugins: readonly string[]
 }
 
-/** What a word of the question names. */
+/** A word of the question with the thing that it names. */
 export interface Named<T> {
   readonly value: T
   /** The words that name it, by their index. */
   readonly at: readonly number[]
-  /** False where it is not known, or another could be meant. */
+  /** False if it is unknown or ambiguous. */
   readonly sure: boolean
   /** Others that the same words could name. */
   readonly others: readonly string[]

@@ -10,8 +10,8 @@ import type { World } from './entities.js'
 import { withCatalogue, worldOf } from './world.js'
 
 /**
- * Reads the question, calls the tools that know about it and words what they found. No model is needed. The
- * first sentence comes as soon as nothing can change it.
+ * Reads the question, calls the relevant tools and words their facts, without a model. Gives the first
+ * sentence once no other fact can change it.
  */
 export async function * read (tools: TurnTools, question: Question): AsyncGenerator<TurnEvent> {
   const { asked, world } = await understood(tools, question)

@@ -1,13 +1,12 @@
-/** What a question wants to know. */
 export type Intent =
   | 'health' | 'why-model' | 'why-request' | 'running' | 'master' | 'happened' | 'then' | 'fit'
   | 'what-if' | 'node' | 'disk' | 'memory' | 'slow' | 'logs' | 'settings' | 'plugins' | 'access' | 'join'
   | 'help' | 'hello' | 'other' | 'feature' | 'error' | 'downloads'
 
 /**
- * What speaks for each intent: how much it weighs, and a pattern of whole words. The words are counted
- * (`words.ts`): `answer` is "reply" and "work" too; MODEL, NODE, ID and TIME stand for what was found in
- * their place. Without what an intent `needs` it does not count. The first of two that weigh the same wins.
+ * Evidence for each intent: a weight and a pattern of whole words. Words are counted (`words.ts`): `answer`
+ * is "reply" and "work" too; MODEL, NODE, ID and TIME replace recognised parts. An intent requires its
+ * `needs`. Of equal weights the first wins.
  */
 const CUES = String.raw`
 why-request
@@ -260,7 +259,6 @@ const RULES: readonly Rule[] = CUES.trim().split(/\n(?! )/).map((text) => {
   }
 })
 
-/** Least weight of an intent. */
 const LEAST = 2
 /** Lead over the next, below which the intent is a guess. */
 const LEAD = 0.5
@@ -279,10 +277,7 @@ export function intentOf (counted: string): { intent: Intent, weight: number, su
   return { ...first, sure: first.weight - (second?.weight ?? 0) >= LEAD }
 }
 
-/**
- * What a plugin brings, by the words for it: whoever misses it may miss the plugin. The words are as they
- * stand, in lower case.
- */
+/** Words for each plugin's features, in lower case: without the feature, the plugin may be missing. */
 const TOPICS: readonly (readonly [plugin: string, words: RegExp])[] = [
   ['event-log', /\bevents?\b|\bevent[- ]log\b/],
   ['logs', /\blogs?\b|\blog (?:lines|server)\b/],
@@ -294,6 +289,5 @@ const TOPICS: readonly (readonly [plugin: string, words: RegExp])[] = [
   ['chat', /\bchat(?:s|ting)?\b|\bcompletions?\b/]
 ]
 
-/** The plugin that brings what a question speaks of; null where it speaks of none. */
 export const topicOf = (low: string): string | null =>
   TOPICS.find(([, words]) => words.test(low))?.[0] ?? null

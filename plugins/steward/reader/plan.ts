@@ -9,11 +9,11 @@ const call = (tool: string, args: Record<string, string | null | undefined> = {}
 const HELP_MOST = 400
 const help = ({ text }: Understood): ToolCall => call('help', { question: text.slice(0, HELP_MOST) || '?' })
 
-/** Nodes whose memory is looked at, where none is named. */
+/** Most nodes whose memory is read by default. */
 const NODES_MOST = 6
-/** What happened is told of so long, where no time is named, ms. */
+/** Default range of past events, ms. */
 const HAPPENED_MS = 24 * 3600_000
-/** What is likely to have to do with something that is wrong now, ms. */
+/** Range of events that may explain a present fault, ms. */
 const BEFORE_MS = 6 * 3600_000
 
 /** Intents whose cause may lie anywhere, so that everything is looked at. */
@@ -29,10 +29,7 @@ const TOLD: ReadonlySet<Understood['intent']> = new Set([
 export const diagnoses = ({ intent, complains }: Understood): boolean =>
   DIAGNOSES.has(intent) || (complains && TOLD.has(intent))
 
-/**
- * The calls that answer a question, the most telling first: that one may be answered with alone. They do not
- * depend on each other. Pure.
- */
+/** The independent calls that answer a question, most important first: it may suffice alone. Pure. */
 export function planOf (asked: Understood, world: World): ToolCall[] {
   const { intent, asks, model, node } = asked
   const planned = PLANS[intent](asked, world)

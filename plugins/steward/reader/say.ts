@@ -3,7 +3,7 @@ import { clockWords } from './when.js'
 import type { Worded } from './answer.js'
 import type { Understood } from './understand.js'
 
-/** How a reference reads, with the command that shows it where there is one. */
+/** A reference in words, with the command that shows it if any. */
 export function evidenceWords (evidence: Evidence): string {
   switch (evidence.kind) {
     case 'event': return `event ${evidence.idx} at ${evidence.at} (${evidence.name})`
@@ -21,7 +21,7 @@ export function restWords (asked: Understood, answer: Worded, zoneMin: number): 
   const { diagnosis, facts, remedies, unknown } = answer
   const lines = facts.flatMap(({ text, evidence }) => {
     const refs = [...new Set(evidence.map(evidenceWords))].join(', ')
-    // What the sentence says already is not said twice, only shown.
+    // A text of the first sentence is not repeated, only referenced.
     if (diagnosis.includes(text)) return refs === '' ? [] : [`evidence: ${refs}`]
     return [`- ${text}${refs === '' ? '' : ` [${refs}]`}`]
   })

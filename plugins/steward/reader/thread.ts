@@ -3,7 +3,7 @@ import type { Read, Understood } from './understand.js'
 
 /** Counted words of a question that can lean on what was said before. */
 const SHORT = 12
-/** An intent that weighs this much is meant, whatever was said before. */
+/** An intent of this weight stands, whatever the earlier conversation. */
 const PLAIN_WEIGHT = 3
 
 /** How a question begins that leans on the one before: "and on node2?", "what about svc/guide?", "why?". */
@@ -12,17 +12,14 @@ const POINTS = /(?:^| )(?:it|its|that|this|there|they|them|same|those|he|she)(?=
 
 /** Intents that are about a name, and take that of before where they have none. */
 const NAMED = new Set<Intent>(['why-model', 'fit', 'slow', 'logs', 'node', 'what-if', 'why-request'])
-/** Intents that tell what is; a "why" after them asks what is wrong. */
+/** Intents about facts; a "why" after them asks for faults. */
 const TELLS = new Set<Intent>([
   'running', 'master', 'happened', 'then', 'disk', 'memory', 'settings', 'plugins', 'help', 'hello', 'other'
 ])
 /** Intents that may be about a model on a node. */
 const BOTH = new Set<Intent>(['why-model', 'logs', 'slow', 'fit', 'running', 'happened'])
 
-/**
- * A question with what it leaves out taken from the one before, and where there is none to take from the
- * first sentence of the last answer. Pure.
- */
+/** Completes a question from the one before, else from the first sentence of the last answer. Pure. */
 export function joined (own: Read, before: Understood | null, said: Read | null): Understood {
   const { counted, weight, ...asked } = own
   if (before === null && said === null) return settled(asked, counted)
@@ -80,7 +77,7 @@ function settled (own: Understood, counted: string): Understood {
   const about = model !== null ? 'why-model' : node !== null ? 'node' : 'health'
   if (intent === 'why-model' && model === null) return { ...own, intent: about }
   if (intent === 'node' && node === null) return { ...own, intent: about }
-  // What happened to it is told by what is the matter with it, and its events.
+  // Faults and events answer what happened to a subject.
   if (intent === 'happened' && when === null && about !== 'health') {
     return { ...own, intent: about, asks: 'when' }
   }
@@ -89,7 +86,7 @@ function settled (own: Understood, counted: string): Understood {
   return intent === 'other' && when !== null ? { ...own, intent: 'happened' } : own
 }
 
-/** What is asked of a log that may not be written or sent. */
+/** Questions about a log that may not be written or sent. */
 const WRITES = /(?:^| )(?:why|not|down|kept|written|recorded|counted|shipped|sent|arrives?)(?= |$)/
 
 /** Whether it misses what a plugin brings: that is off, or does not do as it should. */

@@ -8,7 +8,7 @@ import type { Named, NamedNode, World } from './entities.js'
 import type { Intent } from './intents.js'
 import type { When } from './when.js'
 
-/** What a question wants to know, and about what. */
+/** The intent and the subject of a question. */
 export interface Understood {
   readonly intent: Intent
   /** As the cluster writes it; as it was asked where no model is called so. */
@@ -17,7 +17,7 @@ export interface Understood {
   /** Id of a request. */
   readonly id: string | null
   readonly when: When | null
-  /** What of it: the cause, since when, or what mends it. */
+  /** The requested aspect: the cause, the time, or the remedy. */
   readonly asks: 'cause' | 'when' | 'remedy'
   /** Path of a setting, and the least level of log lines. */
   readonly setting: string | null
@@ -31,7 +31,7 @@ export interface Understood {
   readonly error: string | null
   /** False where it is a guess. */
   readonly sure: boolean
-  /** How doubtful words were read, a sentence each. */
+  /** Interpretations of doubtful words, a sentence each. */
   readonly read: readonly string[]
   /** The question as help's sheets are searched for it. */
   readonly text: string
@@ -46,7 +46,7 @@ const LONG = 160
 /** Of so many sentences at the beginning, and as many at the end. */
 const SENTENCES_MOST = 20
 
-/** What a question wants to know, with what was said before it. Pure. */
+/** The intent and subject of a question in its conversation. Pure. */
 export function understand (text: string, thread: readonly Turn[], world: World): Understood {
   const names = new Names(world)
   const readOne = (one: string): Read => readText(one, world, names)
@@ -57,16 +57,15 @@ export function understand (text: string, thread: readonly Turn[], world: World)
   return joined(readOne(text), before, said === null ? null : readOne(said))
 }
 
-/** A question by itself; `counted` has its words as they count. */
+/** A question without its conversation; `counted`: its counted words. */
 export interface Read extends Understood { readonly counted: string, readonly weight: number }
 
 function readText (asked: string, world: World, names: Names): Read {
   const text = asked.slice(0, READ_MOST).replace(/\p{Cc}+/gu, ' ')
-  // A full stop between figures or letters is part of a word.
   const sentences = text.length <= LONG ? [text] : text.match(/(?:[^.!?]|[.!?](?=\S))+[.!?]*/g) ?? [text]
   const [begin, rest] = [sentences.slice(0, SENTENCES_MOST), sentences.slice(SENTENCES_MOST)]
   const read = [...begin, ...rest.slice(-SENTENCES_MOST)].map((one) => readSentence(one, world, names))
-  // Most telling is a sentence that asks; of two the one that says more.
+  // Prefer a sentence that asks; of two the more specific one.
   const best = read.reduce((a, b) => telling(b) > telling(a) ? b : a)
   return {
     ...best,
@@ -136,7 +135,7 @@ function timed (text: string, when: When | null): string {
   return rest === text ? `${text} TIME` : rest
 }
 
-/** "If the master dies", "if this node dies": the node that is meant now. */
+/** "If the master dies", "if this node dies": the present node of that role. */
 function pointedAt (intent: Intent, plain: string, { master, local, nodes }: World): NamedNode | null {
   if (intent !== 'what-if') return null
   const meant = /\bmaster\b/.test(plain) ? master : /\bthis node\b/.test(plain) ? local : null

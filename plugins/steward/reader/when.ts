@@ -14,7 +14,6 @@ export interface When {
 
 type Now = Pick<World, 'nowMs' | 'zoneMin'>
 
-/** From and to, and the moment meant, ms since 1970. */
 interface Span { from: number, to: number, at: number }
 
 const MINUTE_MS = 60_000
@@ -26,7 +25,7 @@ const AROUND_MS = 5 * MINUTE_MS
 const RECENT_MS = 6 * HOUR_MS
 /** A clock time may be so far ahead before it counts as yesterday's: clocks differ. */
 const AHEAD_MS = 2 * MINUTE_MS
-/** What is read of a text, characters. */
+/** Characters of a text that are read. */
 const READ_MOST = 1000
 
 /** Parts of the day, in hours of it; a night begins on the day before. */
@@ -42,10 +41,7 @@ const BEFORE_SPAN = /\b(?:for|within|in the)\s*$/i
 const NO_TIME = new RegExp(`^(?:(?:right |just )?now|(?:this |the )?(?:second|${UNIT}|moment)|` +
   'may|mar|march|sun|sat|dec)$', 'i')
 
-/**
- * The time in a text; null where there is none, or only one that is still to come. A clock time is that of
- * the node's time zone.
- */
+/** The time in a text; null for none or a future one. Clock times are in the node's time zone. */
 export function whenOf (text: string, now: Now): When | null {
   const read = text.slice(0, READ_MOST)
     .replace(/\b(\d{1,2})\s?(?:h|uhr)\s?(\d{2})\b/gi, '$1:$2')

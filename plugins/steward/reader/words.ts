@@ -15,7 +15,7 @@ export function wordsOf (text: string): Word[] {
   }))
 }
 
-/** Words that count as the first of their line. What is on no line counts as itself. */
+/** Each word counts as the first of its line; other words count as themselves. */
 const GROUPS = `
 why wieso warum weshalb
 not no never nicht nothing kein dont doesnt isnt cant wont didnt arent
@@ -121,7 +121,7 @@ export function countedText (text: string): string {
   return wordsOf(known).map(({ text: word, low }) => word === low ? counted(low) : word).join(' ')
 }
 
-/** True for a word that has a meaning of its own in questions. */
+/** True for a word with a fixed meaning in questions. */
 export const isKnownWord = (low: string): boolean => KNOWN.has(low) || low.length < 4
 
 /** A word as it counts: the first of its group, a slip of one or two letters read as the word meant. */
@@ -130,7 +130,7 @@ export function counted (low: string): string {
   if (own !== undefined || isKnownWord(low) || !/^[a-z]+$/.test(low)) return own ?? low
   near ??= new Near(KNOWN)
   const meant = near.slipOf(low)
-  // A slip of a word without weight is left alone.
+  // A misspelt word without weight stays.
   return meant === undefined ? low : HEADS.get(meant) ?? low
 }
 
@@ -143,7 +143,7 @@ export class Near {
       .map((text) => ({ text, letters: lettersOf(text), figures: figures(text) }))
   }
 
-  /** The one that a word was meant to be: a letter off, in long ones two. */
+  /** The intended word: at most one letter differs, in long ones two. */
   slipOf (low: string): string | undefined {
     if (low.length < 4) return undefined
     const [letters, own] = [lettersOf(low), figures(low)]
@@ -167,7 +167,7 @@ function lettersOf (word: string): number {
   return letters
 }
 
-/** How many bits of a number are set. */
+/** Number of set bits. */
 function bits (number: number): number {
   let [rest, count] = [number, 0]
   for (; rest !== 0; rest &= rest - 1) count++

@@ -6,14 +6,13 @@ import type {
 } from '../../../kernel/cli/index.js'
 import { removals } from './removed.js'
 
-/** An election as GET /events tells it. */
 interface Election {
   idx: number, at: string, event: Record<string, { masterNodeId?: string, sessionId?: string, term?: number }>
 }
 
 const ELECTIONS = '/events?kinds=MasterElected,SessionChanged&limit=20'
 
-/** Who is master and since when, which nodes are there, and whether the cluster can decide anything. */
+/** The master and the time of its election, the present nodes, and the quorum. */
 export default {
   async run (ctx) {
     const look = reading(ctx)
@@ -90,7 +89,7 @@ function masterOf (
   { about, evidence: [{ kind: 'event', idx, at, name: Object.keys(event)[0]! }, node] })]
 }
 
-/** What has to be said where nobody has noted the election. */
+/** The time of the election, or a note that it was not recorded. */
 function sinceOf (state: ClusterState, elections?: readonly Election[]): string[] {
   if (state.masterNodeId === null || elections === undefined) return []
   return electionOf(state, elections) === undefined

@@ -11,7 +11,7 @@ export default {
     const [state, { manifests }] = await Promise.all([read, declared()])
     if (isVerbError(state)) return { facts: [], unknown: [`The state could not be read: ${state.message}`] }
     const { checks, unknown } = await clusterChecks({ state, look, manifests, version: null })
-    // That the asker may not see the members is no fault; it is told among the unknown.
+    // A hidden member list is no fault; it is among the unknown.
     const facts = checks.filter(({ code }) => code !== 'members_hidden').map(factOf)
       .sort((a, b) => RANKS[a.level] - RANKS[b.level])
     return { facts: await withLosses(look, facts), unknown }
@@ -20,7 +20,7 @@ export default {
 
 interface TimedOut { idx: number, at: string, event: { NodeTimedOut?: { nodeId: string } } }
 
-/** Adds the events by which the nodes were lost, where they may be seen. */
+/** Adds the events of the lost nodes, if the caller may see them. */
 async function withLosses (look: ToolContext['look'], facts: readonly Fact[]): Promise<Fact[]> {
   if (!facts.some(({ code }) => code === 'node_lost')) return [...facts]
   const answer = await look<{ events: TimedOut[] }>('/events?kinds=NodeTimedOut&limit=100')

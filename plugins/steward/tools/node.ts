@@ -15,7 +15,7 @@ interface State extends ClusterState {
   runners?: Record<string, object>
 }
 
-/** How one node is: up or lost, its machine, its health, what runs there, its links. */
+/** The state of one node: machine, health, instances, links. */
 export default {
   async run (ctx, { node: asked }) {
     const look = reading(ctx)
@@ -78,7 +78,7 @@ function presence (row: NodeRow): Fact[] {
 
 const nodeEvidence = (nodeId: string, name: string): Evidence => ({ kind: 'node', nodeId, name })
 
-/** What is known of a node besides that it is there; of a lost one it is what was last heard. */
+/** Further facts about a node; of a lost one the last known. */
 function more (state: State, nodes: readonly NodeRow[], row: NodeRow): Fact[] {
   const { nodeId } = row
   if (nodeId === null) return []
@@ -104,7 +104,7 @@ function unwell ({ health, live, nodeId }: NodeRow, name: string): Fact[] {
       { about: [name], evidence: [nodeEvidence(nodeId, name)], remedy: remediation }))
 }
 
-/** Memory, disk and load, as far as the machine told them. */
+/** Memory, disk and load as the machine reports them. */
 function machine ({ nodeDisk, nodeSystem }: State, row: NodeRow): string[] {
   const { nodeId, memoryTotalBytes: total, memoryAvailableBytes: free } = row
   const disk = nodeDisk?.[nodeId!]

@@ -7,10 +7,10 @@ import { wordsIn } from './words.js'
 const TEXT_MOST = 4000
 
 /**
- * Why a model's text may not be shown; null when all that it states is in what was found. Pure. What it
- * looks at: commands (only those that a remedy of this turn names, letter by letter), ids, names, paths,
- * codes, times and numbers (as they are written in the facts, or in the question), quotations, whose number
- * it is, and whether it says that something is wrong where nothing is, or the other way round.
+ * Why a model's text must not be shown; null when the facts support all of it. Pure. Checks commands (only
+ * those of this turn's remedies, letter by letter), ids, names, paths, codes, times and numbers (as in the
+ * facts or the question), quotations, the subject of a number, and whether it reports a fault without one, or
+ * the other way round.
  */
 export function problemOf (text: string, known: Known): string | null {
   if (text.trim() === '') return 'it says nothing'
@@ -42,7 +42,7 @@ function markupIn (text: string): string | null {
 const SHELL =
   /(?:^|\s)(?:\$|sudo|curl|wget|ssh|rm|kill|chmod|docker|kubectl|systemctl|powershell) /m
 
-/** Whatever stands in backticks is a command of this turn, or one word that was found. */
+/** Text in backticks must be a command of this turn, or one known word. */
 function commandsIn (text: string, known: Known): string | null {
   const commands = commandsOf(known.facts)
   const corpus = corpusOf(known)
@@ -59,7 +59,7 @@ function commandsIn (text: string, known: Known): string | null {
   return bare === null ? null : `it has a command outside of backticks: ${bare[0]}`
 }
 
-/** What stands in quotation marks was found so. */
+/** Quotations must be in the facts. */
 function quotationsIn (text: string, known: Known): string | null {
   const corpus = corpusOf(known)
   for (const [, plain, curly] of text.replace(SPAN, '').matchAll(/"([^"\n]*)"|“([^“”\n]*)”/g)) {

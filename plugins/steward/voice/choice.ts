@@ -5,10 +5,9 @@ import type { Models } from '../../staging/service.js'
 /** `systemRole` of the instance that words the answers. */
 export const ROLE = 'steward'
 
-/** Value of `steward.model` by which the cluster chooses. */
 export const AUTO = 'auto'
 
-/** What the choice depends on. */
+/** Inputs of the choice. */
 export interface ChoiceParts {
   /** Undefined where no plugin knows of models. */
   readonly models: Pick<Models, 'cards' | 'allCopies'> | undefined
@@ -16,8 +15,8 @@ export interface ChoiceParts {
 }
 
 /**
- * The models that will do as a voice, best first: the one that is set; with `auto` every chat model that does
- * tools, of which a live node has the files and which no operator stopped, the largest first.
+ * Models for the voice, best first: the configured one; with `auto` every chat model with tools that a live
+ * node has and no operator stopped, largest first.
  */
 export function wantedModels (setting: string | null, { models, isStopped }: ChoiceParts): Wanted {
   if (setting === null) return { models: [], waits: false }

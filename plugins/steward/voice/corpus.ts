@@ -1,19 +1,17 @@
 import type { Evidence, Fact } from '../../../kernel/cli/index.js'
 
-/** What a model's text is held against. */
 export interface Known {
   readonly facts: readonly Fact[]
   readonly unknown: readonly string[]
   readonly question: string
   /** Whether the whole cluster was looked over: only then may all of it be called fine. */
   readonly examined: boolean
-  /** Names of what the answer is about: the text names one of them, where there are any. */
+  /** Names of the subject: the text must contain one, if there are any. */
   readonly about: readonly string[]
 }
 
-/** The words that were found, or asked. */
 export interface Corpus {
-  /** Whether it was found as a word of its own. */
+  /** Whether it occurs as a separate word. */
   has (word: string): boolean
   /** Whether it was found letter by letter, perhaps as a part of a sentence. */
   includes (text: string): boolean
@@ -62,12 +60,11 @@ export function sentencesOf (text: string): string[] {
 const evidenceText = (evidence: Evidence): string =>
   Object.entries(evidence).filter(([key]) => key !== 'kind').map(([, value]) => String(value)).join(' ')
 
-/** With the parts of each ISO time as words of their own: its day, and its time of day. */
+/** Adds the parts of each ISO time as words: its day, and its time of day. */
 const withTimes = (text: string): string => text +
   [...text.matchAll(/(\d{4}-\d\d-\d\d)T(\d\d:\d\d)(:\d\d)?(\.\d+)?Z?/g)]
     .map(([, day, minute, second = '']) => `\n${day!} ${minute!} ${minute!}${second}`).join('')
 
-/** Whether the word stands there with no letter or digit beside it. */
 export function standsIn (text: string, word: string): boolean {
   for (let at = text.indexOf(word); at >= 0; at = text.indexOf(word, at + 1)) {
     if (!WORD.test(text[at - 1] ?? ' ') && !WORD.test(text[at + word.length] ?? ' ')) return true

@@ -14,7 +14,6 @@ const TOKENS_MOST = 700
 /** The last questions of the thread that are given to the model, and characters of each. */
 const EARLIER_MOST = 6
 const QUESTION_MOST = 2000
-/** What the model is given to read of what was found, characters. */
 const RESULTS_MOST = 16_000
 
 const PLAN = [
@@ -30,7 +29,6 @@ const WORD = [
   'Call nothing fine that has the level fail, and say what could not be looked at. No markup, no links.'
 ].join(' ')
 
-/** What a turn of the model works with. */
 export interface SpeakParts extends TurnParts {
   readonly tools: TurnTools
   readonly signal: AbortSignal
@@ -44,17 +42,16 @@ interface Message {
 }
 interface WireCall { id: string, type: 'function', function: { name: string, arguments: string } }
 
-/** The model that is asked, and what the reader says meanwhile. */
+/** The model to ask, and the reader's events. */
 export interface Speakers { readonly model: string, readonly reader: AsyncIterable<TurnEvent> }
 
 /** The model gave no answer that may be shown. */
 class Unspoken extends Error {}
 
 /**
- * Has the model plan further calls and word the answer. The reader goes first: what it calls and finds counts
- * as found, and what it says is given where the model fails, takes too long, or states something that was not
- * found. The model plans before it sees anything of the cluster, so nothing that stands there can bring about
- * a call.
+ * Lets the model plan further calls and word the answer. The reader goes first: its findings count, and its
+ * answer is used if the model fails, is too slow, or states something unfounded. The model plans before it
+ * sees data of the cluster, so such data cannot trigger a call.
  */
 export async function * speak (
   parts: SpeakParts, question: Question, { model, reader }: Speakers
@@ -101,7 +98,7 @@ function answerIn (events: readonly TurnEvent[]): Answer {
   throw new Unspoken('the reader had no answer')
 }
 
-/** The questions of the thread, and this one. What was answered is left out: it may quote the cluster. */
+/** The questions of the thread, and this one, without the answers, which may quote the cluster. */
 function messagesOf ({ text, thread }: Question): Message[] {
   const earlier = thread.filter(({ role }) => role === 'user').slice(-EARLIER_MOST).map((turn) => turn.text)
   return [...earlier, text].map((content) => ({ role: 'user', content: content.slice(0, QUESTION_MOST) }))
@@ -153,7 +150,7 @@ async function word (asking: Asking, asked: readonly Message[]): Promise<string>
   return said.map((part, i) => i < said.length - 1 ? part.split('<think>')[0]! : part).join('').trim()
 }
 
-/** What a tool found, marked as data: the worst first, as much as fits. Evidence comes with the answer. */
+/** A tool's findings, marked as data: worst first, as much as fits. Evidence comes with the answer. */
 function resultOf ({ facts, unknown }: Finding, most: number): string {
   const data: object[] = []
   for (const { level, code, text, about, remedy } of byLevel(facts)) {
@@ -179,12 +176,12 @@ async function chat (
 const RANK = { fail: 0, warn: 1, info: 2, ok: 3 }
 const byLevel = (facts: readonly Fact[]): Fact[] => [...facts].sort((a, b) => RANK[a.level] - RANK[b.level])
 
-/** The model's words with what they stand on. Throws where they may not be shown. */
+/** The model's words with their grounds. Throws when they must not be shown. */
 function answerOf (
   text: string, { results, made }: TurnTools, { text: question }: Question, read: Answer
 ): Answer {
   const findings = results.map(({ finding }) => finding)
-  // What is over is no fault of now.
+  // Past faults do not count.
   const all = byLevel(results.flatMap(({ call, finding: { facts } }) => facts.map((fact): Fact =>
     HISTORY.has(call.tool) && fact.level !== 'ok' ? { ...fact, level: 'info' } : fact)))
   const unknown = [...new Set([...read.unknown, ...findings.flatMap((finding) => finding.unknown)])]
@@ -195,7 +192,7 @@ function answerOf (
     about: read.facts.flatMap(({ about }) => about)
   })
   if (problem !== null) throw new Unspoken(problem)
-  // What the reader named first, then what the further calls found.
+  // The reader's facts first, then those of the further calls.
   const facts = [...new Set([...read.facts, ...all.filter(({ level }) => level !== 'ok')])]
   const evidence = new Map(facts.flatMap((fact) => fact.evidence).map((one) => [JSON.stringify(one), one]))
   return {

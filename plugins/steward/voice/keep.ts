@@ -6,17 +6,15 @@ import type { StatusBody } from '../status.js'
 import { ROLE, wantedModels } from './choice.js'
 import { Liveness, LOOK_MS } from './liveness.js'
 
-/** The model that words the answers. */
 export interface WordingModel {
-  /** How the steward stands with it. */
+  /** The steward's state with this model. */
   status (): StatusBody
-  /** The model, where it can be asked now; null: the reader answers. */
+  /** The model, if it can answer now; null: the reader answers. */
   model (): string | null
-  /** It has just answered. */
   heard (): void
 }
 
-/** Has the cluster keep the model that is set, and watches it on the master. Without one nothing is begun. */
+/** Keeps the configured model placed, and watches it on the master; inactive without one. */
 export function keepModel (ctx: Context<typeof manifest>): WordingModel {
   const { clock, log, sections: { signsOfLife }, settings } = ctx
   const { api, session, keeping, models, work } = ctx.deps

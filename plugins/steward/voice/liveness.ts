@@ -3,17 +3,16 @@ import type { KeptInstance, PlacementKeeper } from '../../placement/service.js'
 
 /** Silence after which a ready model is asked for a sign of life, ms. */
 export const SILENCE_MS = 60_000
-/** Pause between two looks, and before the next probe while one has failed, ms. */
+/** Interval of checks, also the pause before the next probe after a failure, ms. */
 export const LOOK_MS = 5000
 /** Longest wait for a sign of life, ms. It waits in the model's queue as every request does. */
 export const PROBE_MS = 30_000
 /** Failed probes in a row after which the model is placed anew. */
 export const FAILURES_MOST = 3
 
-/** In whose name the steward asks its model: it may ask models, and nothing else. */
+/** The steward's identity at its model: it may ask models, and nothing more. */
 export const VOICE_CALLER: Caller = { id: 'steward', mode: 'direct', authorities: new Set(['invoke']) }
 
-/** What the watch works with. */
 export interface LivenessParts {
   readonly api: OwnApi
   readonly clock: Clock
@@ -26,9 +25,8 @@ export interface LivenessParts {
 }
 
 /**
- * Watches on the master whether the steward's model answers. While requests to it succeed nothing is asked;
- * after a minute of silence it is asked for one token. Three probes in a row without an answer have it placed
- * anew.
+ * Watches on the master whether the model answers. After a minute without a successful request it asks for
+ * one token; three failed probes in a row place it anew.
  */
 export class Liveness {
   readonly #parts: LivenessParts
@@ -42,13 +40,12 @@ export class Liveness {
     this.#heardAt = parts.clock.mono()
   }
 
-  /** The model has just answered somebody. */
   heard (): void {
     this.#heardAt = this.#parts.clock.mono()
     this.#count(null)
   }
 
-  /** Somebody was answered by that model; cheap, since it is told of each request. */
+  /** A request to that model succeeded; called for each request, so it is cheap. */
   answered (modelId: string): void {
     const { clock, kept } = this.#parts
     if (this.#failing === null && clock.mono() - this.#heardAt < LOOK_MS) return

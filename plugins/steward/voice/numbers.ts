@@ -1,9 +1,9 @@
 import type { Fact } from '../../../kernel/cli/index.js'
 
-/** A number as it stands in a text: its value, its unit in one spelling, and its letters. */
+/** A number of a text: its value, its unit in one spelling, and its letters. */
 export interface Amount { readonly value: number, readonly unit: string, readonly text: string }
 
-/** The spellings of each unit. Nothing is converted: 1.5 GB is not 1500 MB. */
+/** Spellings of each unit. Without conversion: 1.5 GB is not 1500 MB. */
 const UNITS: Readonly<Record<string, readonly string[]>> = {
   '%': ['%', 'percent'],
   B: ['B', 'byte', 'bytes'],
@@ -32,8 +32,8 @@ const SPELT = ['zero', 'one', 'two', 'three', 'four', 'five', 'six', 'seven', 'e
   'eleven', 'twelve']
 
 /**
- * The numbers of a text: digits, with commas between thousands, and the words two to twelve. Those inside
- * of ids, times, versions and addresses are no numbers.
+ * The numbers of a text: digits, with commas between thousands, and the words two to twelve; not those in
+ * ids, times, versions and addresses.
  */
 export function numbersIn (text: string): Amount[] {
   const digits = [...text.matchAll(NUMBER)].map(([whole, number, word = '']): Amount =>
@@ -46,7 +46,7 @@ export function numbersIn (text: string): Amount[] {
   return [...digits, ...words]
 }
 
-/** What may be counted: facts, by their level and code, and what they are about. */
+/** Counts of facts by level, code and subject. */
 export function countsOf (facts: readonly Fact[]): Set<number> {
   const by = (key: (fact: Fact) => string): number[] =>
     facts.map((fact) => facts.filter((one) => key(one) === key(fact)).length)

@@ -10,7 +10,7 @@ const CAPITALS = set(`
   TTS SQLite`)
 const JOINED = set('and/or e.g i.e etc vs n/a')
 
-/** What may follow "node", "model" and the like without being a name. */
+/** Words after "node", "model" and the like that are no names. */
 const PLAIN = set(`
   is are was were be been being has have had will would can cannot could may might must should does
   do did needs need that which who whose where when while because since until so if as and or but
@@ -46,7 +46,7 @@ const ENCLOSING_END = /(?<![)\]"'”’*_|.,;:!?…])[)\]"'”’*_|.,;:!?…]+$
 const bare = (word: string): string =>
   word.replace(/^[(["'“‘*_|#-]+(?=\S)/, '').replace(ENCLOSING_END, '').replace(/['’]s$/, '')
 
-/** True for what only stands for something if that exists: an id, a path, a code, a name. */
+/** True for an id, a path, a code or a name, which must exist. */
 function isName (word: string, place: number): boolean {
   const isAmount = /^[~≈+-]?\d[\d.,]*[a-z%]*$/i.test(word) && numbersIn(word).length === 1
   if (CAPITALS.has(word) || JOINED.has(word) || isAmount) return false

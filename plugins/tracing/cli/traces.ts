@@ -70,7 +70,7 @@ async function show ({ client, out, err }: VerbContext, path: string): Promise<v
 
 const whenOf = ({ startUs }: ShownSpan): string => new Date(startUs / 1000).toISOString()
 
-/** What was found of the clocks of other nodes. */
+/** Results about the clocks of other nodes. */
 function clockLines (spans: readonly ShownSpan[]): string[] {
   return spans.filter(({ name, attrs }) => name === 'network' && typeof attrs['clock_offset_us'] === 'number')
     .map(({ attrs }) => `The clock of ${plain(String(attrs['node']))} was corrected; that may be wrong by ` +

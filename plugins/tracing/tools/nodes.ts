@@ -2,7 +2,7 @@ import { fact, quoted } from '../../../kernel/cli/index.js'
 import { moreOf } from '../../runners/service.js'
 import type { ClusterState, Evidence, Fact, Finding } from '../../../kernel/cli/index.js'
 
-/** A link this slow is told: time there and back, ms; bytes per second. */
+/** Slow links: time there and back, ms; bytes per second. */
 const RTT_MS = 100
 const RATE = 4 * 1024 * 1024
 /** An event loop this late (p99) answers slowly, ms. */
@@ -10,12 +10,11 @@ const LATE_MS = 250
 /** Processors this busy have no time left. */
 const BUSY = 0.9
 
-/** A runner of GET /v1/diagnostics/cluster, as far as it tells of waiting. */
+/** The parts of a runner in GET /v1/diagnostics/cluster that show waiting. */
 interface Runner {
   modelId: string, runnerId: string, slots: number, waitingTasks: number, inProgressTasks: string[]
 }
 
-/** GET /v1/diagnostics/cluster. */
 export interface Cluster {
   nodes: {
     nodeId: string, name: string, live: boolean, error: { message: string } | string | null

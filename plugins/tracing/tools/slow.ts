@@ -10,12 +10,12 @@ import type { Cluster } from './nodes.js'
 const LISTED = 200
 const COUNTED = 20
 const CLOSELY = 3
-/** A part that is told takes at least this share of the time. */
+/** Least share of the time for a part in the answer. */
 const SHARE = 0.05
 /** A share of waiting above which it is the matter. */
 const WAITING = 0.3
 
-/** Parts of the time of a request by the category of their spans; those that hold others are left out. */
+/** Parts of a request's time by category of span, without those that contain others. */
 const PARTS: Readonly<Record<string, string>> = {
   api: 'reading the request', queue: 'waiting for a place', route: 'choosing a runner',
   network: 'on another node, with the way there and back', prompt: 'preparing the text',
@@ -56,7 +56,7 @@ function untraced (there: number): Fact {
   })
 }
 
-/** How long requests took, and where the time of the newest and the slowest went. */
+/** Durations of requests, and the parts of the newest and the slowest. */
 async function times (look: Reading, traces: readonly ListedTrace[], model?: string): Promise<Fact[]> {
   const of = model === undefined ? '' : ` of ${quoted(model)}`
   if (traces.length === 0) {
@@ -85,7 +85,7 @@ async function times (look: Reading, traces: readonly ListedTrace[], model?: str
 
 const traced = ({ taskId }: Pick<ListedTrace, 'taskId'>): Evidence => ({ kind: 'trace', taskId })
 
-/** Where the time of these traces went, the longest first. */
+/** Parts of these traces, longest first. */
 function parts (stats: readonly TraceStats[], traces: readonly ListedTrace[]): Fact[] {
   const whole = stats.reduce((sum, { totalWallTimeUs }) => sum + totalWallTimeUs, 0)
   if (whole === 0) return []

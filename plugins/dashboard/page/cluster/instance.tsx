@@ -1,4 +1,3 @@
-// One instance of a model, with what can be done with it.
 import { useState } from 'preact/hooks'
 import { call } from '../link.js'
 import { linkTo } from '../route.js'
@@ -35,7 +34,6 @@ export function InstanceRow ({ instance, names }: InstanceRowProps) {
   )
 }
 
-/** What is to be placed, why it is not yet, and since when. */
 export function WaitingRow ({ id, one }: { id: string, one: Waiting }) {
   const { modelId, reason, message, since } = one
   const giveUp = async (): Promise<void> => {

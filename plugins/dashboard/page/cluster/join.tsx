@@ -1,4 +1,4 @@
-// How one more machine joins: a token of short life, as a command and as a QR code.
+// Adding a machine: a short-lived token, as a command and as a QR code.
 import { renderSVG } from 'uqr'
 import { ask } from '../link.js'
 import { Dialog, Snippet, Trouble, useLoaded, useNow } from '../ui/parts.js'

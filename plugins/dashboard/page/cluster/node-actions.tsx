@@ -1,4 +1,3 @@
-// What can be done with a node as a whole.
 import { ask, call } from '../link.js'
 import { Confirm } from '../ui/parts.js'
 import { count } from '../ui/text.js'

@@ -1,4 +1,3 @@
-// The page of one node.
 import { useState } from 'preact/hooks'
 import { linkTo } from '../route.js'
 import { state } from '../link.js'

@@ -1,4 +1,3 @@
-// The cluster: nodes and links, what is wrong with its remedy, what runs where, what waits and why.
 import { computed } from '@preact/signals'
 import { useState } from 'preact/hooks'
 import { state } from '../link.js'
@@ -37,7 +36,7 @@ export function ClusterPage () {
   )
 }
 
-/** What wants somebody to act, worst first. Nothing where nothing does. */
+/** Problems that need an operator, worst first; empty without one. */
 function Attention ({ nodes }: { nodes: readonly ClusterNode[] }) {
   const reasons = nodes.flatMap((node) => node.health.reasons.map((reason) => ({ node, reason })))
     .sort((a, b) => a.reason.severity === b.reason.severity ? 0 : a.reason.severity === 'error' ? -1 : 1)

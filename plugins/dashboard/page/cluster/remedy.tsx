@@ -1,10 +1,9 @@
-// What mends a thing that is wrong: a button where the page can do it, else the words of the node.
 import { useState } from 'preact/hooks'
 import { Button, Sentence } from '../ui/parts.js'
 import { RemoveDialog, RestartDialog } from './node-actions.js'
 import type { ClusterNode, HealthReason } from '../state.js'
 
-/** Codes that a restart of the node mends. */
+/** Problems that a restart of the node fixes. */
 const RESTART = new Set(['event_loop_lag', 'state_not_durable', 'version_mismatch', 'event_log_unavailable'])
 
 export function Remedy ({ node, reason }: { node: ClusterNode, reason: HealthReason }) {

@@ -1,5 +1,4 @@
-// The nodes and the links between them, drawn: memory and accelerator as rings, the master in the middle of
-// the eye, one line for each link that a live connection proves.
+// Draws nodes and links: memory and accelerator as rings, the master in the middle, one line per live link.
 import { memo } from 'preact/compat'
 import { linkTo } from '../route.js'
 import { bytes, percent, rate } from '../ui/text.js'
@@ -123,7 +122,7 @@ interface NodeMarkProps extends Place {
   memory: number | null, memoryText: string, accelerator: number | null, named: boolean
 }
 
-/** One node. Its properties are plain values, so that nothing is drawn anew that looks the same. */
+/** One node; plain properties, so that unchanged ones are not redrawn. */
 const NodeMark = memo(function NodeMark (props: NodeMarkProps) {
   const { x, y, size, id, name, level, master, running, memory, accelerator } = props
   const about = [

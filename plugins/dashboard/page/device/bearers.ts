@@ -1,25 +1,21 @@
-// The bearers that a paired device has at the nodes: signed for, renewed before their end, one at a time.
 import { ApiError } from '../api-error.js'
 import type { RequestSigner } from '../../../../kernel/signing/signer.js'
 
 export const SESSION = '/v1/devices/session'
-/** What is sent there, and signed. */
 export const SESSION_BODY = {}
-/** How long before its end a bearer is renewed, s. */
+/** A bearer is renewed this long before its end, s. */
 const EARLY_SECONDS = 120
 
 export interface Session { token: string, expiresInSeconds: number }
 
 interface BearersOptions {
-  /** Gets a fresh bearer of a node by its origin. */
   session: (origin: string) => Promise<Session>
-  /** Told what is held, by origin, whenever that changes. */
+  /** Gets the bearers by origin after each change. */
   changed: (held: ReadonlyMap<string, string>) => void
   /** Acts once after so many ms; returns what prevents it. */
   later: (ms: number, act: () => void) => () => void
 }
 
-/** The bearers of one device, each good at one node only. */
 export class Bearers {
   readonly #options: BearersOptions
   #held: ReadonlyMap<string, string> = new Map()
@@ -29,10 +25,10 @@ export class Bearers {
 
   constructor (options: BearersOptions) { this.#options = options }
 
-  /** The one that is held for a node. */
+  /** The bearer for a node. */
   at (origin: string): string | null { return this.#held.get(origin) ?? null }
 
-  /** Gets a fresh one, once at a time for each node; it is renewed as long as no other node is gone to. */
+  /** Gets a fresh bearer, once at a time per node; renewed while the page stays at that node. */
   async fresh (origin: string): Promise<string> {
     const open = this.#asked.get(origin)
     if (open !== undefined) return await open
@@ -47,13 +43,13 @@ export class Bearers {
     return held !== null && held !== refused ? held : await this.fresh(origin)
   }
 
-  /** Lets go of what is held. */
+  /** Drops all bearers. */
   drop (): void {
     this.#cancel()
     this.#hold(new Map())
   }
 
-  /** The same for good: what still comes counts no more. */
+  /** Drops them and ignores later answers. */
   end (): void {
     this.#over = true
     this.drop()
@@ -77,10 +73,7 @@ export class Bearers {
   }
 }
 
-/**
- * Signs for a bearer, and once more where the node says, signed, that it has started anew or what its clock
- * shows.
- */
+/** Signs for a bearer; retries once with a signed correction of id or clock. */
 export async function signedSession (
   signer: Pick<RequestSigner, 'authorization' | 'correct'>, post: (authorization: string) => Promise<Session>
 ): Promise<Session> {
@@ -100,7 +93,7 @@ export async function signedSession (
 export const isForGood = ({ details, reason }: ApiError): boolean =>
   reason === 'device_ended' && details['why'] !== 'unheard'
 
-/** What a refusal of a signed request says to a person. */
+/** A refusal of a signed request in words. */
 export function refusalOf (error: unknown, origin: string): ApiError {
   if (!(error instanceof ApiError)) return new ApiError(`${origin} does not answer.`)
   const { details, reason, status } = error

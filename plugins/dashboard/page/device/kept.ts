@@ -1,5 +1,5 @@
-// What this browser keeps of itself as a paired device. The private keys lie in the browser's own store as
-// keys that nobody can read, this page included: they can only be used here.
+// The browser's record of its device. Private keys are non-extractable in the browser's store: even this page
+// can only use them.
 import { deviceIdOf } from '../../../../kernel/signing/protocol.js'
 import { newWebPair, sha256, signedWith } from '../../../../kernel/signing/web.js'
 import type { Paired } from '../../../../kernel/signing/pair.js'

@@ -1,4 +1,3 @@
-// This browser as a paired device: its key signs for a bearer at each node that the page goes to.
 import { batch, signal } from '@preact/signals'
 import { RequestSigner } from '../../../../kernel/signing/signer.js'
 import { ApiError, send } from '../api.js'
@@ -7,7 +6,6 @@ import { load, remove, save, selfOf } from './kept.js'
 import type { Session } from './bearers.js'
 import type { Kept } from './kept.js'
 
-/** How long a node may take to answer, ms. */
 const ANSWER_MS = 5000
 
 /** The device that this browser is; null for none. */
@@ -21,7 +19,7 @@ let bearers: Bearers | null = null
 /** By origin. */
 const signers = new Map<string, RequestSigner>()
 
-/** The bearer that is held for a node. */
+/** The bearer for a node. */
 export const bearerAt = (origin: string): string | null => tokens.value.get(origin) ?? null
 /** Whether there is a device that may still count. */
 export const signs = (): boolean => device.value !== null && ended.value === null
@@ -29,7 +27,7 @@ export const signs = (): boolean => device.value !== null && ended.value === nul
 /** Finds the device that this browser is. */
 export async function find (): Promise<void> { become(await load()) }
 
-/** From now on the browser is this device, for good. */
+/** Makes the browser this device, permanently. */
 export async function keep (kept: Kept): Promise<void> {
   await save(kept)
   become(kept)
@@ -60,16 +58,16 @@ function bearersOf (kept: Kept): Bearers {
   })
 }
 
-/** Revokes the device at a node and drops its key. Throws ApiError when no node could be told. */
+/** Revokes the device at a node and drops its key. Throws ApiError when no node answers. */
 export async function forget (origin: string): Promise<void> {
   try {
     const token = bearerAt(origin) ?? await newBearer(origin)
     await send({ origin, token }, '/v1/devices/self', { method: 'DELETE' })
   } catch (error) {
-    // Where it does not count there is nothing to revoke.
+    // An unknown device needs no revocation.
     if (!(error instanceof ApiError) || !NO_DEVICE.includes(error.reason)) throw error
   }
-  // First, so that nothing under way keeps it once more.
+  // First, so that pending work does not save it again.
   become(null)
   await remove()
 }
@@ -80,7 +78,7 @@ const NO_DEVICE = ['device_ended', 'device_not_found', 'unauthenticated']
 export const bearerAfter = async (origin: string, refused: string | null): Promise<string> =>
   await own().after(origin, refused)
 
-/** Signs for a fresh bearer. Throws ApiError: `device_ended` is for good. */
+/** Signs for a fresh bearer. Throws ApiError: `device_ended` is final. */
 export const newBearer = async (origin: string): Promise<string> => await own().fresh(origin)
 
 function own (): Bearers {
@@ -101,12 +99,12 @@ async function sessionOf (kept: Kept, signer: RequestSigner, origin: string): Pr
   }
 }
 
-/** Whether the browser is the device that it was when something was begun. */
+/** Whether the browser is still the same device. */
 const isStill = ({ deviceId }: Kept): boolean => device.value?.deviceId === deviceId
 
 /**
- * Takes over which nodes the cluster has now, to go on at one that joined after the pairing. Only of the node
- * that the page itself came from: with its script it has the page's trust already. Throws ApiError.
+ * Reads the cluster's nodes, for those that joined after the pairing. Only from the page's origin, whose
+ * script has the page's trust already. Throws ApiError.
  */
 export async function learnNodes (origin: string): Promise<void> {
   const kept = device.value

@@ -1,4 +1,3 @@
-// How this browser becomes a paired device: it shows six digits and waits for the operator of the node.
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { pairWith } from '../../../../kernel/signing/pair.js'
 import { ApiError, send } from '../api.js'
@@ -132,7 +131,7 @@ function Failure ({ error }: { error: Error }) {
   )
 }
 
-/** What the command line says in passing begins a sentence here. */
+/** Capitalises a phrase of the command line. */
 const sentence = (text: string): string =>
   `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.?!]$/.test(text) ? '' : '.'}`
 

@@ -1,4 +1,4 @@
-// What is told of devices.
+// Texts about devices.
 
 const SYSTEMS: [RegExp, string][] = [
   [/iPhone/, 'iPhone'], [/iPad/, 'iPad'], [/Android/, 'Android'], [/CrOS/, 'Chromebook'],
@@ -9,7 +9,7 @@ const BROWSERS: [RegExp, string][] = [
   [/Safari/, 'Safari']
 ]
 
-/** What a browser calls itself when it is paired, from its User-Agent: `Chrome on Android`. */
+/** Default name of a browser, from its User-Agent: `Chrome on Android`. */
 export function browserName (userAgent: string): string {
   const find = (list: [RegExp, string][]): string | undefined =>
     list.find(([pattern]) => pattern.test(userAgent))?.[1]
@@ -20,7 +20,7 @@ export function browserName (userAgent: string): string {
 /** Six digits as they are read aloud: `693 241`. */
 export const spaced = (digits: string): string => `${digits.slice(0, 3)} ${digits.slice(3)}`
 
-/** What ticking or clearing one authority does to what is left through a relay. */
+/** The relay authorities after a change of one authority. */
 export function chosenWith (
   chosen: readonly string[], viaRelay: readonly string[], one: string, on: boolean
 ): { authorities: string[], viaRelay: string[] } {

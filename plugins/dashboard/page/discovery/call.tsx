@@ -1,4 +1,3 @@
-// A call of a capability: its payload as a form or as JSON, and what comes back.
 import { Component } from 'preact'
 import { Suspense, lazy } from 'preact/compat'
 import { useEffect, useRef, useState } from 'preact/hooks'
@@ -29,7 +28,6 @@ class OrJson extends Component<{ children: ComponentChildren, onFail: () => void
 
 interface Outcome {
   running: boolean, startedMs: number, frames: readonly Arrived[]
-  /** The answer of a unary call. */
   result: { value: unknown } | null
   error: { message: string, remedy: string | null, reason: string } | null
 }
@@ -202,7 +200,7 @@ function Payload ({ schema, value, onChange, name }: PayloadProps) {
   )
 }
 
-/** What is sent while the call runs. */
+/** Sends further chunks during the call. */
 function Chunks ({ schema, session }: { schema: Schema, session: Session }) {
   const [chunk, setChunk] = useState<unknown>({})
   return (

@@ -1,4 +1,3 @@
-// A capability's descriptor, to be read and as it is.
 import { Badge, Copy, Section, Snippet } from '../ui/parts.js'
 import { nameOf } from '../happened/names.js'
 import { rowsOf } from './schema.js'

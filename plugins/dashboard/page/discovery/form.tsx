@@ -1,5 +1,5 @@
-// A JSON Schema as a form. The library is large and loads when a capability is opened.
-// The package's main file wants its usual validator.
+// A JSON Schema as a form. The library is large, so it loads with the first capability; its main file would
+// need its own validator.
 import Form from '@rjsf/core/lib/components/Form.js'
 import { toErrorSchema } from '@rjsf/utils'
 import { useMemo, useState } from 'preact/hooks'
@@ -20,7 +20,7 @@ const validator: ValidatorType = {
   rawValidation: (schema, data) => ({ errors: problemsOf(schema, data) as never[] })
 }
 
-/** A field whose shape the schema does not tell. */
+/** A field without a known shape. */
 function JsonField ({ fieldPathId, formData, onChange, schema, name }: FieldProps) {
   const [text, setText] = useState(formData === undefined ? '' : JSON.stringify(formData, null, 2))
   const [problem, setProblem] = useState<string | null>(null)
@@ -65,7 +65,7 @@ const TEMPLATES = {
 const FIELDS = { json: JsonField }
 
 interface SchemaFormProps {
-  /** What the ids of its fields begin with: unlike that of any other form on the page. */
+  /** Prefix of the field ids, unique on the page. */
   id: string, schema: Schema, value: unknown, onChange: (value: unknown) => void
 }
 

@@ -1,4 +1,3 @@
-// The frames of a call as they come, and the media in them: played, and saved.
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { Badge, Button } from '../ui/parts.js'
 import { playInto } from '../ui/player.js'

@@ -23,10 +23,7 @@ export const isLast = ({ header: { kind } }: Frame): boolean =>
 export class FrameReader {
   readonly #parser = new FrameParser()
 
-  /**
-   * The frames that are whole with these bytes.
-   * @throws Error when they are no frames
-   */
+  /** The frames completed by these bytes. @throws Error for invalid ones */
   push (bytes: Uint8Array): Frame[] {
     this.#parser.push(bytes)
     const frames: Frame[] = []
@@ -52,7 +49,7 @@ export function frameOfEvent (data: string): Frame {
   return { header: { ...header, media }, media: bytes }
 }
 
-/** What came as media, put together: one piece for each type, in the order in which they came. */
+/** The media of the frames, joined by type, in order of arrival. */
 export function mediaOf (frames: readonly Frame[]): { type: string, bytes: Uint8Array[], size: number }[] {
   const pieces = new Map<string, { type: string, bytes: Uint8Array[], size: number }>()
   for (const { header, media } of frames) {

@@ -1,4 +1,3 @@
-// One call of a capability, in the way its io_mode asks for, frame by frame.
 import { serverEvents } from '../api.js'
 import { FrameReader, frameOfEvent, isLast } from './frames.js'
 import { nodeId, request, target } from './target.js'
@@ -15,7 +14,6 @@ export function bodyOf (descriptor: Descriptor, payload: unknown): object {
   }
 }
 
-/** Calls a unary capability. */
 export async function callOnce (
   descriptor: Descriptor, payload: unknown, signal: AbortSignal
 ): Promise<unknown> {

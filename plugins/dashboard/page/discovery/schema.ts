@@ -1,4 +1,3 @@
-// A JSON Schema 2020-12 of a capability: as rows to read, as a form, and against a value.
 import { Validator } from '@cfworker/json-schema'
 
 export type Schema = Record<string, unknown>
@@ -6,7 +5,7 @@ export type Schema = Record<string, unknown>
 const isObject = (value: unknown): value is Schema =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
-/** How deep a schema is followed. */
+/** Most depth of a schema. */
 const DEPTH = 12
 
 export interface Row {
@@ -68,7 +67,6 @@ function constraintOf (schema: Schema): string {
   return [...list, ...others].join('; ')
 }
 
-/** What the form library is to show: the schema it understands, and which fields are typed as JSON. */
 export interface FormPlan { schema: Schema, ui: Record<string, unknown> }
 
 const AS_JSON = { 'ui:field': 'json' }
@@ -77,8 +75,8 @@ const TELLING = [
 ]
 
 /**
- * Prepares a schema for the form: of several types each is a choice, `null` is left out (an empty field is
- * not sent), a tuple is as the library knows it, and what says nothing of its shape is typed as JSON.
+ * Prepares a schema for the form: several types become a choice, `null` is dropped (empty fields are not
+ * sent), tuples take the library's form, and unknown shapes are typed as JSON.
  */
 export function formPlan (schema: unknown, name = '', depth = 0): FormPlan {
   if (!isObject(schema) || depth > DEPTH || saysNothing(schema)) return asJson(schema, name)
@@ -96,7 +94,7 @@ export function formPlan (schema: unknown, name = '', depth = 0): FormPlan {
       .map(([key, one]) => [key, formPlan(one, key, depth + 1)] as const)
     next['properties'] = Object.fromEntries(plans.map(([key, plan]) => [key, plan.schema]))
     for (const [key, plan] of plans) if (Object.keys(plan.ui).length > 0) ui[key] = plan.ui
-    // What must be filled in comes first.
+    // Required fields come first.
     const needed = Array.isArray(schema['required']) ? schema['required'] : []
     const first = Object.keys(properties).filter((key) => needed.includes(key))
     if (first.length > 0) ui['ui:order'] = [...first, '*']
@@ -152,7 +150,7 @@ const WRAPPERS = new Set([
 const sent = (value: unknown): unknown =>
   value === undefined ? undefined : JSON.parse(JSON.stringify(value)) as unknown
 
-/** What is wrong with a value; a schema that cannot be read is a problem of the whole. */
+/** The faults of a value; an unreadable schema is a fault of the whole. */
 export function problemsOf (schema: unknown, value: unknown): Problem[] {
   const checked = sent(value)
   if (checked === undefined) return [{ path: [], message: 'There is no value.' }]

@@ -1,14 +1,10 @@
-// Whose capabilities are shown: a node's of this cluster, or another origin's with a token of its own.
 import { computed, signal } from '@preact/signals'
 import { send } from '../api.js'
 import { call, here, latest } from '../link.js'
 import { nodesOf } from '../state.js'
 import type { CallOptions, Target } from '../api.js'
 
-/**
- * An origin that was typed in. Its token is kept here, in memory, and sent to that origin only; it goes with
- * the origin.
- */
+/** Another origin. Its token is in memory, is sent to that origin only, and is dropped with it. */
 export const other = signal<Target | null>(null)
 /** The node whose capabilities are listed and called; empty for the one that answers. */
 export const nodeId = signal('')

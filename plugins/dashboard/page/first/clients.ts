@@ -1,5 +1,3 @@
-// The lines with which clients that people have use this cluster.
-
 export interface ClientLines { name: string, code: string, note: string | null }
 
 const KEY = 'From another machine the key is a token: svc token create NAME --authority read invoke'

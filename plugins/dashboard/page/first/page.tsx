@@ -1,5 +1,4 @@
-// The first steps with a new node, each done here: its name, a store, the voice, the guide, a second machine,
-// and a client's lines.
+// First steps with a new node: its name, a store, the voice, the guide, a second machine, and client lines.
 import { useState } from 'preact/hooks'
 import { JoinDialog } from '../cluster/join.js'
 import { ask, call, origin, state } from '../link.js'

@@ -1,5 +1,3 @@
-// What the steward answers, as it comes, and where its evidence is shown.
-
 export type Evidence =
   | { kind: 'event', idx: number, at: string, name: string }
   | { kind: 'trace', taskId: string }
@@ -24,7 +22,6 @@ export type TurnEvent =
   | { type: 'text', text: string }
   | { type: 'answer', answer: Answer }
 
-/** One question with what has come of its answer. */
 export interface Turn {
   question: string, tools: readonly string[], text: string, answer: Answer | null, error: string | null
 }
@@ -41,7 +38,7 @@ export function withEvent (turn: Turn, data: string): Turn {
   return { ...turn, answer: event.answer }
 }
 
-/** What was said, as the next question takes it along. */
+/** The conversation so far, for the next question. */
 export function threadOf (turns: readonly Turn[]): { role: 'user' | 'assistant', text: string }[] {
   return turns.filter(({ text }) => text !== '').slice(-20).flatMap(({ question, text }) =>
     [{ role: 'user' as const, text: question }, { role: 'assistant' as const, text }])

@@ -1,4 +1,3 @@
-// A question to the steward about the cluster; what it stands on is one click away.
 import { signal } from '@preact/signals'
 import { useState } from 'preact/hooks'
 import { serverEvents } from '../api.js'

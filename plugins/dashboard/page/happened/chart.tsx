@@ -1,4 +1,3 @@
-// One chart over time, drawn by uPlot in the colours of the page.
 import { useEffect, useRef } from 'preact/hooks'
 import { signal } from '@preact/signals'
 import uPlot from 'uplot'

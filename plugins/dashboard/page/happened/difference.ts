@@ -1,19 +1,18 @@
-// What is different between two states of the cluster.
+// Differences between two states of the cluster.
 import { instancesOf, nodesOf, transfersOf } from '../state.js'
 import type { State } from '../state.js'
 
 export interface Change {
   kind: 'appeared' | 'went' | 'changed'
   what: 'cluster' | 'node' | 'instance' | 'transfer' | 'failure' | 'waiting'
-  /** The id, and what it is called. */
   id: string, name: string
-  /** What changed: the words before and after. */
+  /** The changes, in words before and after. */
   details: readonly { field: string, before: string, after: string }[]
 }
 
 interface Thing { what: Change['what'], id: string, name: string, fields: Record<string, string> }
 
-/** Everything that has appeared, gone or changed; readings such as memory in use are left out. */
+/** New, removed and changed parts, without readings such as memory in use. */
 export function differenceOf (before: State, after: State): Change[] {
   const [had, has] = [thingsOf(before), thingsOf(after)]
   const went = [...had].filter(([key]) => !has.has(key))

@@ -1,4 +1,3 @@
-// The control events of the cluster as they come, with filters; older ones when asked for.
 import { useEffect, useState } from 'preact/hooks'
 import { signal } from '@preact/signals'
 import { ask } from '../link.js'

@@ -1,5 +1,3 @@
-// What an event of GET /events says, and which of them are shown.
-
 export interface ControlEvent {
   idx: number, at: string, origin: string, id: string, event: Record<string, Record<string, unknown>>
 }
@@ -19,7 +17,7 @@ export function kindWords (kind: string): string {
 
 export type Level = 'ok' | 'warn' | 'error' | 'plain'
 
-/** How bad a kind of event is: what failed, what was lost, what came to be. */
+/** Severity of a kind of event: failures, losses, news. */
 export function levelOf (kind: string): Level {
   if (/Failed|Corrupt|Violation|FailureRecorded|Diverged/.test(kind)) return 'error'
   if (/TimedOut|Removed|Waiting|Evicted|Gap|Refused|Unloaded/.test(kind)) return 'warn'
@@ -41,7 +39,7 @@ function short (value: unknown): string {
 /** Fields that say themselves what they are. */
 const BARE = ['modelId', 'nodeId', 'nodeIds', 'status', 'message', 'errorMessage']
 
-/** The fields of an event in one line, the most telling first, ids of nodes as names. */
+/** The fields of an event in one line, most important first, with names of nodes. */
 export function summaryOf (one: ControlEvent, nameOf: (nodeId: string) => string): string {
   const fields = Object.entries(fieldsOf(one))
   const place = ([key]: [string, unknown]): number => BARE.includes(key) ? BARE.indexOf(key) : BARE.length
@@ -71,7 +69,7 @@ export function hasText (one: ControlEvent, text: string, nameOf: (nodeId: strin
   return all.toLowerCase().includes(text.trim().toLowerCase())
 }
 
-/** Indices that one request for older events looks through at most. */
+/** Most indices per request for older events. */
 const WINDOW = 1000
 
 /** Where to ask for what was before an index; null when there is nothing older. */

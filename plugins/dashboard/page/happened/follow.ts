@@ -1,4 +1,3 @@
-// A stream of server-sent events that is opened again where it broke off.
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { ApiError, serverEvents } from '../api.js'
 import { call, caller, origin } from '../link.js'
@@ -6,19 +5,18 @@ import type { ServerEvent } from '../api.js'
 
 /** Between the end of a stream and the next attempt, ms. */
 const AGAIN_MS = 1000
-/** How long events wait for others before they are shown, ms. */
+/** Events are gathered for this long before they are shown, ms. */
 const GATHER_MS = 100
 
 export interface Following {
   status: 'connecting' | 'live' | 'lost' | 'refused'
-  /** What the node said when it refused. */
   error: Error | null
   again: () => void
 }
 
 /**
- * Follows a stream of the node the page is at, from when the path is known. `take` gets the events in small
- * batches. A refusal ends it; after a break it goes on behind the last event that had an id.
+ * Follows a stream of the page's node once the path is known. `take` gets events in small batches. A refusal
+ * ends it; after a break it continues behind the last event with an id.
  */
 export function useFollow (path: string | null, take: (events: ServerEvent[]) => void): Following {
   const [status, setStatus] = useState<Following['status']>('connecting')

@@ -1,4 +1,3 @@
-// The logs of all nodes as one, followed, the newest below.
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { route } from '../route.js'
 import { Badge, Button, Empty, Section } from '../ui/parts.js'
@@ -6,7 +5,6 @@ import { clock, count } from '../ui/text.js'
 import { useFollow } from './follow.js'
 import { Filter, Live, NodeFilter, Refused, Search } from './parts.js'
 
-/** A line of GET /v1/logs/cluster. */
 export interface Line {
   nodeId: string, node: string, seq: number, at: string, level: string, source: 'node' | 'runner'
   plugin: string | null, modelId: string | null, message: string, fields: Record<string, unknown>

@@ -1,4 +1,3 @@
-// The figures of the node the page is at, drawn over the last minutes.
 import { useEffect, useMemo, useState } from 'preact/hooks'
 import { call, caller, latest, origin } from '../link.js'
 import { Section, Trouble } from '../ui/parts.js'
@@ -9,7 +8,7 @@ import type { Reading } from './metrics.js'
 
 /** Between two readings, ms. */
 const EVERY_MS = 5000
-/** Readings that are kept: half an hour. */
+/** Most readings: half an hour. */
 const KEPT = 360
 
 /** Kept while the page is open, so that the charts go on where they were. */

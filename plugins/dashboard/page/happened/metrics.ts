@@ -2,7 +2,6 @@
 
 export interface Sample { name: string, labels: Readonly<Record<string, string>>, value: number }
 
-/** A figure of a node at one moment. */
 export interface Reading { atMs: number, samples: readonly Sample[] }
 
 const LINE = /^([a-zA-Z_:][\w:]*)(?:\{(.*)\})?\s+(\S+)(?:\s+-?\d+)?\s*$/
@@ -11,7 +10,7 @@ const NUMBERS: Readonly<Record<string, number>> = {
   '+Inf': Infinity, Inf: Infinity, '-Inf': -Infinity, NaN
 }
 
-/** Every sample of an answer of GET /metrics; lines that are none are left out. */
+/** The samples of GET /metrics; ignores other lines. */
 export function parseMetrics (text: string): Sample[] {
   return text.split('\n').flatMap((line) => {
     if (line.startsWith('#')) return []
@@ -30,7 +29,6 @@ const unquoted = (text: string): string =>
 type Where = (labels: Readonly<Record<string, string>>) => boolean
 const always: Where = () => true
 
-/** The sum of all samples of a name; null when there is none. */
 export function totalOf ({ samples }: Reading, name: string, where: Where = always): number | null {
   const found = samples.filter((one) => one.name === name && where(one.labels))
   return found.length === 0 ? null : found.reduce((sum, { value }) => sum + value, 0)
@@ -66,7 +64,6 @@ export function quantileOf (
   return low + (most - low) * (wanted - lowCount) / (count - lowCount)
 }
 
-/** One line of a chart: its value at a reading, with the reading before it. */
 export interface Line { label: string, value: (before: Reading, now: Reading) => number | null }
 
 export type Unit = 'perSecond' | 'seconds' | 'bytes' | 'bytesPerSecond' | 'count'
@@ -81,7 +78,7 @@ const quantile = (label: string, name: string, part: number, where: Where): Line
 const label = (key: string, value: RegExp): Where => (labels) => value.test(labels[key] ?? '')
 const FIRST = 'svc_task_first_output_seconds'
 
-/** What is drawn of one node. */
+/** The charts of a node. */
 export const charts: readonly Chart[] = [
   {
     title: 'Tasks', unit: 'perSecond', about: 'Chat, speech and other work that came to this node and ended.',

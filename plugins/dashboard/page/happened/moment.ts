@@ -3,7 +3,6 @@ import { emptyState } from '../state.js'
 import type { ControlEvent } from './events.js'
 import type { InstanceBody, Shard, State, Tagged } from '../state.js'
 
-/** The answer of GET /state?at=. */
 export interface PastAnswer {
   at: number | string
   snapshot: { idx: number, at: string, stale: boolean, omitted: string[] }

@@ -1,4 +1,3 @@
-// What happened: events, requests, logs, figures, earlier moments, and a question about any of it.
 import { route } from '../route.js'
 import { Tabs } from '../ui/tabs.js'
 import { Ask } from './ask.js'

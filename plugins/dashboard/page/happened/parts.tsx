@@ -1,4 +1,3 @@
-// What the parts of this page share.
 import { nodes } from './names.js'
 import { Badge, Button } from '../ui/parts.js'
 import type { Following } from './follow.js'
@@ -69,7 +68,6 @@ export function NodeFilter ({ id, value, onChange }: Pick<SelectProps, 'id' | 'v
   return <Filter id={id} label="Node" all="all nodes" value={value} options={options} onChange={onChange} />
 }
 
-/** Hands a file to the person. */
 export function save (contents: Blob, name: string): void {
   const url = URL.createObjectURL(contents)
   const link = document.createElement('a')

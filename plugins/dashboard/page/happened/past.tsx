@@ -1,4 +1,3 @@
-// Earlier moments of the cluster: the whole page at one of them, and what is different between two.
 import { useEffect, useState } from 'preact/hooks'
 import { batch } from '@preact/signals'
 import { ApiError } from '../api.js'
@@ -13,7 +12,7 @@ import { nameOf } from './names.js'
 import type { Change } from './difference.js'
 import type { PastAnswer } from './moment.js'
 
-/** How long the slider rests before the node is asked, ms. */
+/** Rest of the slider before a request, ms. */
 const REST_MS = 150
 
 interface Range { first: number, last: number }
@@ -31,7 +30,6 @@ async function rangeOf (signal: AbortSignal): Promise<Range> {
   }
 }
 
-/** The state at an index or a time; null while it is asked for. */
 function useMoment (at: string | null): ReturnType<typeof useLoaded<PastAnswer | null>> {
   const [rested, setRested] = useState(at)
   useEffect(() => {

@@ -1,4 +1,3 @@
-// The requests that were traced, and one of them as a waterfall over the nodes.
 import { useState } from 'preact/hooks'
 import { ask, call, latest } from '../link.js'
 import { linkTo, route } from '../route.js'
@@ -19,7 +18,7 @@ interface Entry {
 
 interface Listing { traces: Entry[], failed: Failed[] }
 
-/** How often the list is asked for anew while it is shown, ms. */
+/** Interval of list requests while it is shown, ms. */
 const AGAIN_MS = 4000
 /** A list shows so many. */
 const SHOWN = 200

@@ -9,7 +9,7 @@ export interface Bar { left: number, width: number, span: Span, spans: number }
 
 export interface Lane {
   key: string, name: string, category: string, nodeId: string, rank: number
-  /** How many spans, and how long they took together. */
+  /** Number of spans, and their time together. */
   count: number, totalUs: number
   bars: Bar[]
 }

@@ -1,4 +1,3 @@
-// What a model needs to answer, link by link; the first that is broken, with what mends it.
 import { ask } from '../link.js'
 import { Badge, Section, Sentence, Trouble, useLoaded } from '../ui/parts.js'
 import { changes } from './live.js'

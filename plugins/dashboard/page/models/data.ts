@@ -1,7 +1,5 @@
-// What the pages of models read out of answers and the state. Nothing here touches the document.
 import type { Instance, Transfer } from '../state.js'
 
-/** An entry of GET /v1/models. */
 export interface Entry {
   id: string, root?: string, name: string, description: string, tasks: string[], family: string
   quantization: string | null, context_length: number, storage_size_megabytes: number
@@ -9,13 +7,11 @@ export interface Entry {
   broken_link: string | null, remedy: string | null
 }
 
-/** A copy of GET /models/copies. */
 export interface Copied {
   modelId: string, nodeId: string, nodeName: string, live: boolean, sizeBytes: number, digest: string
   kind: 'store' | 'bundled' | 'staged' | 'cache' | 'receiving'
 }
 
-/** An entry of GET /store/downloads. */
 export interface Download {
   modelId: string
   status: 'pending' | 'downloading' | 'paused' | 'complete' | 'failed' | 'cancelled' | 'not_found'
@@ -27,9 +23,9 @@ export interface Download {
 export interface Row {
   id: string, title: string, description: string, tasks: string[], sizeBytes: number | null
   quantization: string | null, contextLength: number, virtual: boolean
-  /** What it does, in one word, and how good that is. */
+  /** Its state in one word, and the severity. */
   state: string, level: 'ok' | 'warn' | 'error' | 'plain'
-  /** What mends it, where it is broken. */
+  /** The remedy, if it is broken. */
   remedy: string | null
   instances: number
   /** Names of the nodes that have a copy. */
@@ -47,7 +43,7 @@ export const isRunning = ({ status }: Download): boolean => RUNNING.has(status)
 export const isStopped = ({ status }: Download): boolean =>
   status === 'paused' || status === 'failed' || status === 'cancelled'
 
-/** Every model that is known, on a disk or on its way, by name. */
+/** Every known model, on disks or in transit, by name. */
 export function rowsOf (entries: readonly Entry[], copies: readonly Copied[], live: Live): Row[] {
   const listed = new Map(entries.map((entry) => [entry.id, entry]))
   const coming = live.downloads.filter(({ status }) => status !== 'complete' && status !== 'not_found')
@@ -83,7 +79,7 @@ function byModel<T extends { modelId: string }> (list: readonly T[]): Map<string
   return groups
 }
 
-/** What is true now comes from the state; what the catalogue said a moment ago counts where it is silent. */
+/** The state is current; the catalogue counts if the state has no entry. */
 function stateOf (
   id: string, entry: Entry | undefined, instances: readonly Instance[], live: Live, copies: readonly Copied[]
 ): Pick<Row, 'state' | 'level' | 'remedy'> {
@@ -139,7 +135,7 @@ export function filterRows (rows: readonly Row[], text: string): Row[] {
   })
 }
 
-/** How far a bar is: bytes never fewer than were shown for this attempt. */
+/** Progress of a bar; never fewer bytes than before in this attempt. */
 export interface Bar { done: number, total: number | null }
 
 /** Keeps the bars of attempts from going backwards; a new attempt begins anew. */
@@ -156,7 +152,7 @@ export class Bars {
   }
 }
 
-/** What a person typed as a model of the hub: `org/name`, its weights, its revision. */
+/** A model of the hub as typed: `org/name`, its weights, its revision. */
 export interface Wanted { modelId: string, variant: string | null, revision: string | null }
 
 const NAME = /^([A-Za-z0-9][\w.-]*\/[A-Za-z0-9][\w.-]*)(?::([A-Za-z0-9._-]+))?(?:@([A-Za-z0-9][\w./-]*))?$/

@@ -1,4 +1,3 @@
-// Where copies are, node by node, what an eviction would take, and a purge that says first what would go.
 import { useState } from 'preact/hooks'
 import { linkTo } from '../route.js'
 import { Badge, Button, Empty, Meter, Section } from '../ui/parts.js'
@@ -70,7 +69,6 @@ function NodeCopies ({ id, copies }: { id: string, copies: readonly Copied[] }) 
   )
 }
 
-/** Copies in one line each, told by their model or by their node. */
 export function CopyList ({ copies, by }: { copies: readonly Copied[], by: 'modelId' | 'nodeName' }) {
   if (copies.length === 0) return <Empty title="No node has a copy." />
   const sorted = [...copies].sort((a, b) => a[by] < b[by] ? -1 : a[by] > b[by] ? 1 : 0)

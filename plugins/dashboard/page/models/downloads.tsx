@@ -1,4 +1,3 @@
-// Downloads into the store and copies on their way to nodes, with bars that never go backwards.
 import { useState } from 'preact/hooks'
 import { linkTo } from '../route.js'
 import { Badge, Button, Confirm, Progress, Section, Trouble } from '../ui/parts.js'

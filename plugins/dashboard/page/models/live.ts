@@ -1,4 +1,3 @@
-// What the pages of models know: from the replica at once, and from the node when that changes.
 import { computed, signal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
 import { ApiError } from '../api.js'
@@ -18,12 +17,12 @@ export const waiting = computed(() =>
 /** Bars of downloads and transfers, for as long as the page is open. */
 export const bars = new Bars()
 
-/** The store's downloads as they were told last; null before that. */
+/** The newest list of the store's downloads; null before the first. */
 export const downloads = signal<readonly Download[] | null>(null)
 /** Why they could not be read; none for a cluster without a store, which has none. */
 export const downloadsError = signal<Error | null>(null)
 
-/** How often downloads are asked for: they are no part of the replica, ms. */
+/** Interval of requests for downloads, which are not in the replica, ms. */
 const MOVING_MS = 700
 const STILL_MS = 5000
 let readers = 0
@@ -62,7 +61,7 @@ export function useDownloads (): void {
   }, [origin.value, caller.value])
 }
 
-/** What nodes have is told a moment after a transfer or a download has ended, ms. */
+/** Delay of the nodes' news after a transfer or a download, ms. */
 const SETTLED_MS = 1200
 const settled = signal(0)
 
@@ -107,7 +106,7 @@ export async function pull ({ modelId, variant, revision }: Wanted): Promise<voi
   await readDownloads()
 }
 
-/** Pauses a download or cancels it; what has come is kept. */
+/** Pauses or cancels a download, and keeps its bytes. */
 export async function halt (modelId: string, how: 'pause' | 'cancel'): Promise<void> {
   const path = `${storeModel(modelId)}/download`
   if (how === 'pause') await call(`${path}/pause`, { method: 'POST' })

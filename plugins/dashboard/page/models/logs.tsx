@@ -1,4 +1,3 @@
-// What the runners of a model and its nodes write about it, as it comes.
 import { useEffect, useState } from 'preact/hooks'
 import { useFollow } from '../happened/follow.js'
 import { Lines } from '../happened/logs.js'
@@ -7,7 +6,7 @@ import { linkTo } from '../route.js'
 import { Button, Empty, Section } from '../ui/parts.js'
 import type { Line } from '../happened/logs.js'
 
-/** Lines that are kept. */
+/** Most lines. */
 const KEPT = 500
 /** Lines it begins with. */
 const BEGIN_WITH = 100

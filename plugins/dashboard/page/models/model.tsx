@@ -1,4 +1,3 @@
-// The page of one model: what it is, what keeps it from answering, where it runs and lies, what it logs.
 import { useState } from 'preact/hooks'
 import { InstanceRow, WaitingRow } from '../cluster/instance.js'
 import { ask, call, state } from '../link.js'
@@ -18,7 +17,6 @@ import { PurgeDialog } from './purge.js'
 import { StageDialog } from './stage.js'
 import type { Copied, Row } from './data.js'
 
-/** The answer of GET /models/{id}/card. */
 interface CardAnswer { origin: string, copies: Copied[], card: Card }
 
 interface Card {

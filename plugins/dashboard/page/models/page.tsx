@@ -1,4 +1,3 @@
-// The models: what there is and how it does, what is on its way, where copies are, and where more come from.
 import { useState } from 'preact/hooks'
 import { past } from '../link.js'
 import { linkTo, route } from '../route.js'

@@ -1,4 +1,3 @@
-// Placing a model: every way with its sums, what would make the others fit, nodes to leave out by a click.
 import { useState } from 'preact/hooks'
 import { ApiError } from '../api.js'
 import { ask, call } from '../link.js'
@@ -93,7 +92,6 @@ async function readWays (modelId: string, asked: Ask, signal: AbortSignal): Prom
   return ways.map((way, i) => i === 0 ? { ...way, suggestions } : way)
 }
 
-/** What a refused placement suggests. Throws every other error. */
 function suggestionsOf (error: unknown): Suggestion[] {
   if (error instanceof ApiError && error.status === 400) {
     return (error.details['suggestions'] ?? []) as Suggestion[]

@@ -24,7 +24,6 @@ export type Suggestion = { text: string } & (
   | { kind: 'stop', instanceId: string }
 )
 
-/** A row of GET /instance/previews. */
 export interface Preview {
   model_id: string, sharding: string, instance_meta: string, min_nodes: number
   instance: Record<string, unknown> | null
@@ -87,7 +86,6 @@ export const rowsOf = (sum: NodeSum): (NodeSum & { what: string })[] => {
   })) ?? [{ ...sum, what: whole }]
 }
 
-/** The terms of what a node needs and can use, where they are told. */
 export function termsOf (sum: NodeSum, bytes: (count: number) => string): { need: string, use: string } {
   const { shareBytes, cacheBytes, bufferBytes = 0, fixedBytes = 0, freeBytes, limitBytes } = sum
   const need = cacheBytes === undefined
@@ -102,7 +100,7 @@ export function termsOf (sum: NodeSum, bytes: (count: number) => string): { need
   return { need, use }
 }
 
-/** What is asked for in the dialog. */
+/** The choices of the dialog. */
 export interface Ask { contextLength: number | null, excluded: readonly string[] }
 
 /** The query of GET /instance/previews, and of GET /instance/placement. */

@@ -1,4 +1,3 @@
-// What a pull would fetch, whether that fits, and which of the weights; nothing is fetched before.
 import { useState } from 'preact/hooks'
 import { ask } from '../link.js'
 import { Badge, Button, Dialog, Trouble, useLoaded } from '../ui/parts.js'
@@ -7,7 +6,6 @@ import { storeModel } from './data.js'
 import { pull } from './live.js'
 import type { Wanted } from './data.js'
 
-/** The answer of GET …/download/plan. */
 interface Plan {
   modelId: string, hub: string, commit: string, files: number, totalBytes: number
   variant: string | null, engine: 'gguf' | 'onnx' | null, weightsBytes: number

@@ -1,4 +1,3 @@
-// What a purge would take and what stays, on every node, before anything is removed.
 import { ask } from '../link.js'
 import { Badge, Button, Dialog, Trouble, useLoaded, useNow } from '../ui/parts.js'
 import { ago, bytes, count } from '../ui/text.js'

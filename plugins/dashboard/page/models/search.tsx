@@ -1,4 +1,3 @@
-// Models of the public hub: looked for by name, and brought into the store once it is known what that takes.
 import { useState } from 'preact/hooks'
 import { ask } from '../link.js'
 import { linkTo } from '../route.js'
@@ -7,7 +6,6 @@ import { wantedOf } from './data.js'
 import { PullDialog } from './pull.js'
 import type { Wanted } from './data.js'
 
-/** An entry of GET /store/search. */
 interface Found {
   modelId: string, engine: 'gguf' | 'onnx' | null, task: string | null, downloads: number | null
   likes: number | null, updatedAt: string | null, gated: boolean, here: boolean

@@ -1,4 +1,3 @@
-// Copies of a model of the store onto nodes, before somebody waits for them.
 import { useState } from 'preact/hooks'
 import { ask } from '../link.js'
 import { Button, Dialog } from '../ui/parts.js'

@@ -1,4 +1,3 @@
-// One way to place a model: the sums of each node, or why it does not fit and what would change that.
 import { Badge, Button } from '../ui/parts.js'
 import { bytes } from '../ui/text.js'
 import { names } from './live.js'

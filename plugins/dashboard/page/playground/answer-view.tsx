@@ -1,4 +1,3 @@
-// An answer of a model: what it thought, said and wants to call, and how fast that went.
 import { useId, useState } from 'preact/hooks'
 import { status } from '../link.js'
 import { copyText } from '../ui/copy.js'

@@ -9,10 +9,10 @@ import { chatBody } from './request.js'
 import { conversation, say, update } from './session.js'
 import type { Answer, Message } from './conversation.js'
 
-/** A node says something at least every 10 s; one that says nothing for so long is gone, ms. */
+/** A node sends data at least every 10 s; a longer silence than this means that it left, ms. */
 const SILENCE_MS = 30_000
 
-/** What ends the answers that are being written, by their message. */
+/** Abort controllers of open answers, by message. */
 const stops = new Map<string, AbortController>()
 
 /** Name of the node that the page is at. */

@@ -1,4 +1,4 @@
-// How much of the conversations a browser keeps.
+// Bounds of the conversations in a browser.
 
 const MOST = 50
 const MOST_BYTES = 32 * 1024 * 1024

@@ -1,4 +1,3 @@
-// The models that can do what a part of the playground needs, and the choice of one of them.
 import { useId } from 'preact/hooks'
 import { ask, origin, state } from '../link.js'
 import { linkTo } from '../route.js'

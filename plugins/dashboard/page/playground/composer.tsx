@@ -1,4 +1,3 @@
-// Where the next message is written.
 import { useId, useRef, useState } from 'preact/hooks'
 import { Button } from '../ui/parts.js'
 import { failed } from '../ui/toast.js'

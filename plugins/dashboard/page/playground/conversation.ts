@@ -1,5 +1,5 @@
-// A conversation as a tree: each message knows the one before it, and of several that follow one message the
-// chosen one is shown. Nothing is ever overwritten; everything here gives a new value.
+// A conversation as a tree: each message has a parent, and of several children the chosen one is shown.
+// Immutable: functions return new values.
 import type { Sampling } from './sampling.js'
 
 export interface ToolCall { id: string, name: string, arguments: string }
@@ -10,10 +10,10 @@ export interface Tool {
   function: { name: string, description?: string, parameters?: Record<string, unknown> }
 }
 
-/** What goes along with every request of a conversation. */
+/** The settings of a conversation, part of every request. */
 export interface Settings { system: string, sampling: Sampling, tools: Tool[] }
 
-/** `lost`: the connection or the model went away in the middle; what had come is kept. */
+/** `lost`: the connection or the model broke off; the text so far stays. */
 export type AnswerState = 'open' | 'done' | 'stopped' | 'failed' | 'lost'
 
 export interface Answer {
@@ -28,7 +28,6 @@ export interface Answer {
   toolCalls: ToolCall[]
   finish: string | null
   commandId: string | null
-  /** Whether requests were traced when it was asked. */
   traced: boolean
   /** Name of the node that was asked. */
   node: string
@@ -94,7 +93,7 @@ export function pathTo (lane: Lane, id: string | null): Message[] {
   return path
 }
 
-/** What could stand in the place of this message, itself included, oldest first. */
+/** The alternatives of a message, itself included, oldest first. */
 export function siblingsOf ({ messages }: Lane, { parent, role }: Message): Message[] {
   return messages.filter((one) => one.parent === parent && one.role === role)
 }
@@ -132,7 +131,7 @@ export function openCalls (path: readonly Message[]): ToolCall[] {
   return (path[at]?.answer?.toolCalls ?? []).filter(({ id }) => !answered.has(id))
 }
 
-/** A conversation that was kept: what was being written then is over now. */
+/** A saved conversation: its open answers have ended. */
 export function afterReload (conversation: Conversation): Conversation {
   const lanes = conversation.lanes.map((lane) => ({
     ...lane,

@@ -1,4 +1,3 @@
-// Vectors: how near texts are to each other for a model.
 import { useId, useState } from 'preact/hooks'
 import { ask } from '../link.js'
 import { linkTo } from '../route.js'

@@ -1,12 +1,11 @@
 // Images that go along with a message: small enough for a request, in a format that models read.
 
-/** What the API reads; everything else is drawn anew. */
+/** Formats of the API; other images are redrawn. */
 const READ = ['image/png', 'image/jpeg', 'image/gif', 'image/bmp']
 /** A request may have 4 MiB, and base64 is a third larger. */
 const MOST_BYTES = 700 * 1024
 const LONGEST_SIDE = 1536
 
-/** An image as a data URL. */
 export async function readImage (file: Blob): Promise<string> {
   if (READ.includes(file.type) && file.size <= MOST_BYTES) return await dataUrl(file)
   const bitmap = await createImageBitmap(file).catch(() => null)

@@ -14,7 +14,7 @@ interface Chunk {
   error?: { message?: string, retryable?: boolean, details?: { remedy?: unknown } }
 }
 
-/** How the stream ended: `failure` is the event that ended it early. */
+/** `failure`: the event that ended the stream early. */
 export interface Failure { message: string, retryable: boolean, remedy: string | null }
 
 const STATS = 'generation_stats '

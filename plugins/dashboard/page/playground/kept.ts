@@ -28,7 +28,7 @@ async function store (mode: IDBTransactionMode): Promise<IDBObjectStore> {
 const sizeOf = (one: Conversation): Size =>
   ({ id: one.id, changedAt: one.changedAt, bytes: bytesOf(one) })
 
-/** All conversations that were kept, newest first. */
+/** All saved conversations, newest first. */
 export async function readKept (): Promise<Conversation[]> {
   const all = await wanted((await store('readonly')).getAll()) as Conversation[]
   return all.map(afterReload).sort((a, b) => b.changedAt - a.changedAt)

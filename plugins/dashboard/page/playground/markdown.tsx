@@ -1,4 +1,4 @@
-// Markdown of models. It is hostile: only what is allowed here gets into the page, and nothing is fetched.
+// Markdown of models is hostile: allows a fixed set of markup, and fetches no resource.
 import DOMPurify from 'dompurify'
 import { Marked } from 'marked'
 import { memo } from 'preact/compat'
@@ -12,9 +12,8 @@ const HARMLESS = /^<\/?(?:br|sub|sup|kbd)\s*\/?>$/i
 const marked = new Marked({
   gfm: true, breaks: true,
   renderer: {
-    // The page's own headings are an outline; an answer has no part in it.
     heading ({ tokens }) { return `<p><strong>${this.parser.parseInline(tokens)}</strong></p>` },
-    // A picture from elsewhere would tell its host who reads this: a link in its place.
+    // A remote picture would show its host who reads this, so it becomes a link.
     image ({ href, text }) { return `<a href="${escaped(href)}">${escaped(text === '' ? href : text)}</a>` },
     // Markup in an answer is shown as it is written, but for a few tags that only set text.
     html ({ text }) { return HARMLESS.test(text.trim()) ? text : escaped(text) },

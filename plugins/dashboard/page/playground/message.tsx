@@ -1,4 +1,3 @@
-// One message with what can be done with it.
 import { memo } from 'preact/compat'
 import { useId, useState } from 'preact/hooks'
 import { Badge, Button } from '../ui/parts.js'

@@ -1,4 +1,3 @@
-// The playground: every kind of model tried out here, and each request shown for other programs.
 import { route } from '../route.js'
 import { Tabs } from '../ui/tabs.js'
 import { Chat } from './chat.js'

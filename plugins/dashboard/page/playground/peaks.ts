@@ -1,5 +1,3 @@
-// What a waveform shows: the loudest value of each slice of time.
-
 /** The loudest sample of each of `count` slices, 0 to 1. */
 export function peaksOf (samples: Float32Array, count: number): number[] {
   const slice = samples.length / count

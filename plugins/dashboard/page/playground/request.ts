@@ -123,7 +123,7 @@ const client = new OpenAI({ baseURL: '${origin}/v1', apiKey })
 const svcCall = (shown: Shown, capability: string, payload: Json, rest = ''): string =>
   `svc --url ${shown.origin} call ${capability} --payload ${quote(JSON.stringify(payload, null, 2))}${rest}`
 
-/** The same chat for other programs. Where a token is needed it is read from SVC_TOKEN, as svc does. */
+/** The chat request for other programs. A needed token comes from SVC_TOKEN, as in svc. */
 export function chatLines (given: Shown): Lines[] {
   const shown = { ...given, body: forReading(given.body) }
   const { stream: _stream, stream_options: _options, ...payload } = shown.body
@@ -192,6 +192,5 @@ await writeFile('speech.mp3', Buffer.from(await answer.arrayBuffer()))` }
 /** Any other request, as it is sent. */
 export const plainLines = (shown: Shown): Lines[] => [curl(shown, '')]
 
-/** Whether a text is too long to be shown in a title. */
 export const shortened = (text: string): string =>
   text.length > MOST_SHOWN ? `${text.slice(0, MOST_SHOWN - 1)}…` : text

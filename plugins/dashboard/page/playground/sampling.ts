@@ -1,4 +1,4 @@
-// The figures that a request may carry; what is left empty is the model's own.
+// The figures of a request; an empty one is the model's default.
 
 export type Sampling = Partial<Record<SamplingName, number>>
 export type SamplingName = typeof fields[number]['name']

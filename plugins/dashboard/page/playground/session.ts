@@ -1,4 +1,3 @@
-// The conversations of this page. They go on while another page is shown, and are kept over a reload.
 import { computed, signal } from '@preact/signals'
 import { failed } from '../ui/toast.js'
 import {
@@ -7,7 +6,7 @@ import {
 import { forget, forgetAll, keep, readKept } from './kept.js'
 import type { Conversation, Lane, Message, Settings } from './conversation.js'
 
-/** How long changes are gathered before they are kept, ms. */
+/** Changes are saved after this pause, ms. */
 const KEEP_AFTER_MS = 1000
 
 const newId = (): string => {
@@ -84,7 +83,7 @@ export function show (index: number, message: Message): void {
 
 let loaded: Promise<void> | null = null
 
-/** Reads what was kept, once; the newest conversation is shown again. */
+/** Reads the saved conversations once, and shows the newest. */
 export function load (): Promise<void> {
   return loaded ??= (async () => {
     try {
@@ -106,7 +105,7 @@ export function begin (model = conversation.value.lanes[0]!.model, settings: Set
 
 export function open (id: string): void { if (all.value.has(id)) currentId.value = id }
 
-/** Removes the conversation that is shown, for good. */
+/** Removes the shown conversation permanently. */
 export async function remove (): Promise<void> {
   const { id } = conversation.value
   const { model } = conversation.value.lanes[0]!

@@ -1,4 +1,3 @@
-// What goes along with each request: the system message, the sampling, the tools.
 import { useId, useState } from 'preact/hooks'
 import { Button } from '../ui/parts.js'
 import { readTools } from './request.js'

@@ -1,4 +1,3 @@
-// A request as other programs would send it, and where it went.
 import { useId, useState } from 'preact/hooks'
 import { call, origin, state, token } from '../link.js'
 import { linkTo } from '../route.js'
@@ -13,7 +12,6 @@ interface RequestProps {
   lines: (shown: Shown) => Lines[]
 }
 
-/** A button that shows a request for other programs. */
 export function RequestButton ({ body, path, lines }: RequestProps) {
   const [open, setOpen] = useState(false)
   return (
@@ -52,7 +50,7 @@ interface TraceProps {
   offer?: boolean
 }
 
-/** The way to a request's trace; where requests are not traced, the way to have them traced. */
+/** A link to the trace of a request; without tracing, a button that enables it. */
 export function TraceLink ({ commandId, traced, offer = true }: TraceProps) {
   if (traced && commandId !== null) {
     return <a class="button quiet" href={linkTo('happened', 'traces', commandId)}>Trace</a>

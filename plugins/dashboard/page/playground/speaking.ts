@@ -17,7 +17,6 @@ export interface Spoken {
   commandId: string | null
   traced: boolean
   node: string
-  /** Of all bytes that came, once no more do. */
   url: string | null
   /** Whether it is played while it comes. */
   streams: boolean
@@ -30,12 +29,12 @@ export interface Speaking {
   close (): void
 }
 
-/** What is asked for and played. */
+/** Requested media type. */
 const TYPE = 'audio/mpeg'
 /** Between two looks at the waveform of what has come, ms. */
 const LOOK_MS = 400
 
-/** Speaks, and tells what is known each time more is. */
+/** Speaks, and reports progress. */
 export function speak (
   body: Record<string, unknown>, audio: HTMLAudioElement, tell: (spoken: Spoken) => void
 ): Speaking {
@@ -99,7 +98,7 @@ class Speech {
     if (this.#spoken.url !== null) URL.revokeObjectURL(this.#spoken.url)
   }
 
-  /** Gathers waveforms: at most one is made at a time, of all that has come. */
+  /** Decodes waveforms, one at a time. */
   async #look (): Promise<void> {
     if (this.#looks) return
     this.#looks = true

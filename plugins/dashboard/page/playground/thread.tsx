@@ -1,4 +1,3 @@
-// The messages of one model, newest at the end.
 import { useLayoutEffect, useRef } from 'preact/hooks'
 import { Empty } from '../ui/parts.js'
 import { pathOf, siblingsOf } from './conversation.js'
@@ -14,7 +13,7 @@ export function Thread ({ lane, index }: { lane: Lane, index: number }) {
   const path = pathOf(lane)
   const last = path.at(-1)
   const open = last?.answer?.state === 'open'
-  // What is written is followed, unless one has scrolled up to read.
+  // Follows the text unless the reader has scrolled up.
   useLayoutEffect(() => {
     const element = ref.current
     if (element !== null && follows.current) element.scrollTop = element.scrollHeight

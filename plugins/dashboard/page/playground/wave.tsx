@@ -5,10 +5,8 @@ import { span } from '../ui/text.js'
 import { barsIn, peaksOf } from './peaks.js'
 import type { RefObject } from 'preact'
 
-/** A sound as samples of one channel. */
 export interface Sound { samples: Float32Array, seconds: number }
 
-/** Decodes what has come. Null: not enough for a sound yet. */
 export async function decode (bytes: ArrayBuffer): Promise<Sound | null> {
   try {
     // Offline, so that no permission to play is needed.

@@ -1,4 +1,3 @@
-// Which authorities there are, and how some of them are chosen.
 import { ask } from '../link.js'
 
 interface OpenApi { paths: Record<string, Record<string, { 'x-authority'?: string | null }>> }

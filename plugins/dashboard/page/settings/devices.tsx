@@ -36,7 +36,7 @@ export function Devices () {
   )
 }
 
-/** What a node says to those who are no operators: with no credential, and with one that is not enough. */
+/** A refusal for want of authority: without a credential, or with a weak one. */
 const isRefused = (error: Error): boolean =>
   error instanceof ApiError && (error.status === 401 || error.status === 403)
 

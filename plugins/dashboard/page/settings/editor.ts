@@ -1,4 +1,3 @@
-// A setting as something a person can type, and back, by its schema.
 import { Validator } from '@cfworker/json-schema'
 import type { Schema } from '@cfworker/json-schema'
 
@@ -6,7 +5,6 @@ export type SettingSchema = Record<string, unknown> & {
   type?: string | string[], enum?: unknown[], description?: string, default?: unknown
 }
 
-/** One setting as GET /config tells it. */
 export interface Setting {
   path: string
   value?: unknown
@@ -43,7 +41,7 @@ export function kindOf (schema: SettingSchema | null): Kind {
 const isTextList = (schema: SettingSchema): boolean =>
   (schema['items'] as SettingSchema | undefined)?.type === 'string'
 
-/** What stands in the control for a value. */
+/** The text of a value in its control. */
 export function textOf (kind: Kind, value: unknown): string {
   if (value === undefined || value === null) return ''
   if (kind === 'lines') return (value as string[]).join('\n')
@@ -53,7 +51,7 @@ export function textOf (kind: Kind, value: unknown): string {
 /** A value, or in a sentence why the text is none. */
 export type Read = { value: unknown } | { problem: string }
 
-/** What was typed, as the value to send, checked by the schema. An empty text is no value: the default. */
+/** The typed text as a value, checked by the schema; an empty text means the default. */
 export function readText (schema: SettingSchema | null, text: string): Read {
   const kind = kindOf(schema)
   if (text.trim() === '' && kind !== 'lines') return { value: null }
@@ -99,14 +97,14 @@ export function fixedBy ({ local, origin, schema }: Setting): string | null {
 
 const ORIGINS = { flag: 'command line', env: 'environment', file: 'svc.yaml', default: 'default' } as const
 
-/** Where a value comes from, in words. */
+/** The origin of a value in words. */
 export function originText ({ origin, source, line }: Setting): string {
   if (origin === undefined) return 'not set'
   if (origin === 'env' && source !== undefined) return `environment: ${source}`
   return origin === 'file' && line !== undefined ? `svc.yaml, line ${line}` : ORIGINS[origin]
 }
 
-/** Settings by their first word, plugins by name, each group in the order that the node tells. */
+/** Settings by their first word, plugins by name, in the node's order. */
 export function grouped (settings: readonly Setting[], search: string): [string, Setting[]][] {
   const wanted = search.trim().toLowerCase()
   const groups = new Map<string, Setting[]>()

@@ -1,4 +1,3 @@
-// This browser as a paired device: what its grant says, and its end.
 import { useState } from 'preact/hooks'
 import { device, ended, forget } from '../device/own.js'
 import { PairDialog } from '../device/pair.js'

@@ -7,7 +7,7 @@ import { done } from '../ui/toast.js'
 import { authorities as known, AuthorityChoice } from './authorities.js'
 
 const PAIRING = '/v1/devices/pairing'
-/** How often it is looked whether a device waits, ms. */
+/** Interval of checks for a waiting device, ms. */
 const LOOK_MS = 500
 const DAY_MS = 86_400_000
 const DAYS = [['1', 'a day'], ['7', 'a week'], ['90', '90 days'], ['365', 'a year']] as const
@@ -21,7 +21,7 @@ interface View {
 export function PairingDialog ({ onClose }: { onClose: () => void }) {
   const { view, error, again } = usePairing()
   const close = (): void => {
-    // Nobody is to get in once the operator has left. What does not arrive ends by itself.
+    // Pairing must end when the operator leaves. A lost request is harmless, as pairing times out.
     if (view?.open === true) void ask(PAIRING, { method: 'DELETE' }).catch(() => {})
     onClose()
   }

@@ -1,4 +1,4 @@
-// What is written but not in force yet.
+// Settings that wait for a restart.
 import { useState } from 'preact/hooks'
 import { RestartDialog } from '../cluster/node-actions.js'
 import { state } from '../link.js'

@@ -1,4 +1,3 @@
-// The tokens of this node: made, shown once, revoked.
 import { useState } from 'preact/hooks'
 import { ask } from '../link.js'
 import { Badge, Button, Confirm, Copy, Dialog, Empty, Snippet, Trouble, useLoaded } from '../ui/parts.js'

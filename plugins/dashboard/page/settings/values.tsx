@@ -55,8 +55,7 @@ function Row ({ setting, revision, onChanged }: RowProps) {
   const problem = read !== null && 'problem' in read ? read.problem : null
   const fixed = fixedBy(setting)
   const write = async (value: unknown): Promise<void> => {
-    const change = { revision, set: { [setting.path]: value } }
-    await ask('/config', { method: 'PUT', body: change })
+    await ask('/config', { method: 'PUT', body: { revision, set: { [setting.path]: value } } })
     done(`${setting.path} is written to svc.yaml.`)
     setText(null)
     onChanged()

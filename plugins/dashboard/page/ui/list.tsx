@@ -1,4 +1,3 @@
-// A list of which only the rows that are seen exist: thousands cost no more than the few on the screen.
 import { useLayoutEffect, useRef, useState } from 'preact/hooks'
 import type { ComponentChildren } from 'preact'
 

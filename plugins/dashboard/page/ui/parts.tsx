@@ -1,4 +1,3 @@
-// The small parts that all pages are made of.
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { copyText } from './copy.js'
 import { commandsIn, percent } from './text.js'
@@ -7,7 +6,7 @@ import type { ComponentChildren } from 'preact'
 
 interface ButtonProps {
   children: ComponentChildren
-  /** What it does. While a promise it gave is open the button is busy; what it throws is told. */
+  /** While its promise is pending the button is busy; an error is shown. */
   onClick: () => unknown
   kind?: 'plain' | 'main' | 'danger' | 'quiet'
   disabled?: boolean
@@ -70,7 +69,6 @@ export function Progress ({ label, done, total }: { label: string, done: number,
     : <progress aria-label={label} value={done} max={total} />
 }
 
-/** An id or a command that can be copied. */
 export function Copy ({ text, shown }: { text: string, shown?: string }) {
   const [copied, setCopied] = useState(false)
   const copy = async (): Promise<void> => {
@@ -99,7 +97,7 @@ export function Sentence ({ text }: { text: string }) {
   )
 }
 
-/** A sentence with what stands in backticks shown as code: it may name what is no command. */
+/** A sentence with text in backticks as code, which need not be a command. */
 export function Quoting ({ text }: { text: string }) {
   return <>{commandsIn(text).map(({ text: part, command }) => command ? <code>{part}</code> : part)}</>
 }
@@ -123,7 +121,7 @@ export function Snippet ({ code, label }: { code: string, label: string }) {
   )
 }
 
-/** What stands where there is nothing yet, with the next step. */
+/** Placeholder of an empty list, with the next step. */
 export function Empty ({ title, children }: { title: string, children?: ComponentChildren }) {
   return <div class="empty"><p class="empty-title">{title}</p>{children}</div>
 }
@@ -141,7 +139,6 @@ export function Section (
 
 interface DialogProps { title: string, onClose: () => void, children: ComponentChildren }
 
-/** A modal dialog: the browser keeps the focus inside, Escape closes it. */
 export function Dialog ({ title, onClose, children }: DialogProps) {
   const ref = useRef<HTMLDialogElement>(null)
   useEffect(() => { ref.current?.showModal() }, [])
@@ -181,7 +178,7 @@ export function Confirm ({ title, action, danger, onConfirm, onClose, children }
   )
 }
 
-/** The time, anew every `ms`: for what is told as "3 s ago". */
+/** The time, updated every `ms`, for texts such as "3 s ago". */
 export function useNow (ms = 1000): number {
   const [now, setNow] = useState(Date.now())
   useEffect(() => {
@@ -193,7 +190,7 @@ export function useNow (ms = 1000): number {
 
 interface Loaded<T> { value: T | null, error: Error | null, again: () => void }
 
-/** What a request gave, asked for again when one of `keys` changes or `again` is called. */
+/** Loads by a request, again when one of `keys` changes or `again` is called. */
 export function useLoaded<T> (
   load: (signal: AbortSignal) => Promise<T>, keys: readonly unknown[]
 ): Loaded<T> {
@@ -211,7 +208,7 @@ export function useLoaded<T> (
   return { ...result, again: () => { setRound((n) => n + 1) } }
 }
 
-/** What stands in place of what could not be loaded. */
+/** Replaces a part that failed to load. */
 export function Trouble ({ error, again }: { error: Error, again?: () => void }) {
   return (
     <div class="trouble" role="alert">

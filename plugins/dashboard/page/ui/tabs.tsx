@@ -1,4 +1,3 @@
-// The parts of a page, named above the one that is shown.
 import { linkTo } from '../route.js'
 
 interface TabsProps {

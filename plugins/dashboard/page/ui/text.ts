@@ -1,5 +1,3 @@
-// Numbers with their units, and times in words.
-
 const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB']
 
 /** Bytes in binary units: `3.9 GiB`. */
@@ -14,7 +12,6 @@ export function bytes (count: number): string {
   return `${value.toFixed(digits)} ${UNITS[unit]}`
 }
 
-/** Bytes per second: `110 MiB/s`. */
 export const rate = (bytesPerSecond: number): string => `${bytes(bytesPerSecond)}/s`
 
 /** A length of time in its two largest units: `3 min 20 s`. */
@@ -31,7 +28,7 @@ export function span (ms: number): string {
     .map(([value, unit]) => `${value} ${unit}`).join(' ')
 }
 
-/** How long ago a moment was: `just now`, `3 min 20 s ago`. */
+/** Time since a moment: `just now`, `3 min 20 s ago`. */
 export function ago (at: string, now: number): string {
   const ms = now - Date.parse(at)
   return ms < 2000 ? 'just now' : `${span(ms)} ago`
@@ -39,7 +36,6 @@ export function ago (at: string, now: number): string {
 
 export const percent = (ratio: number): string => `${Math.round(ratio * 100)} %`
 
-/** The clock time of a moment, with the date when it is not today's. */
 export function clock (at: string | number): string {
   const moment = new Date(at)
   const time = moment.toLocaleTimeString(undefined, { hour12: false })
@@ -51,7 +47,7 @@ export function count (n: number, noun: string, plural = `${noun}s`): string {
   return `${n} ${n === 1 ? noun : plural}`
 }
 
-/** A sentence cut at its commands, which stand in backticks. */
+/** A sentence split at its commands in backticks. */
 export function commandsIn (sentence: string): { text: string, command: boolean }[] {
   return sentence.split('`').map((text, index) => ({ text, command: index % 2 === 1 }))
     .filter(({ text }) => text !== '')

@@ -1,4 +1,3 @@
-// Light, dark, or as the system has it.
 import { effect, signal } from '@preact/signals'
 
 export const themes = ['system', 'light', 'dark'] as const

@@ -1,4 +1,3 @@
-// Short words about what a button did.
 import { signal } from '@preact/signals'
 import { ApiError } from '../api.js'
 
@@ -11,7 +10,7 @@ export const toasts = signal<readonly Toast[]>([])
 function add (kind: Toast['kind'], text: string, remedy: string | null = null): void {
   const id = ++last
   toasts.value = [...toasts.value, { id, kind, text, remedy }].slice(-4)
-  // What failed stays until it is dismissed.
+  // Errors stay until they are dismissed.
   if (kind === 'done') setTimeout(() => { dismiss(id) }, STAYS_MS)
 }
 

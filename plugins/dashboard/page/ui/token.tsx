@@ -65,7 +65,7 @@ export function TokenDialog ({ onClose }: { onClose: () => void }) {
   )
 }
 
-/** What stands in place of a page that this node shows to nobody it does not know. */
+/** Replaces a page that needs a credential. */
 export function AccessForm () {
   return (
     <>
