@@ -112,8 +112,7 @@ function apisPage (manifests: readonly Manifest[]): string {
     'What is done with each field of a request. **Honoured**: it has the effect that it has there.',
     '**Ignored**: it has none on the answer, for the reason that is given. **Refused**: it would change the',
     'answer and is not served, so it is a 400 in the words of that API; the values beside it ask for nothing',
-    'and are taken, and so is null. A field that is not here is refused by OpenAI\'s and Anthropic\'s routes',
-    'and ignored by Ollama\'s, as their own servers do; that of speech ignores it, too.',
+    'and are taken, and so is null. A field that is not here is ignored and named in `x-svc-ignored`.',
     'How to connect each client: [clients](../operations/clients.md).',
     GLOSSARY
   ].join(' '),

@@ -21,8 +21,9 @@ export type {
 
 /** For people: what lets more requests of a model run at once. */
 export const moreOf = (modelId: string): string =>
-  `Place one more instance: \`svc place ${modelId}\`; or one that takes more at once: of a language model ` +
-  'with `--slots N`, of others after `svc config set plugins.runners.max_concurrent` and a restart.'
+  `Place one more instance: \`svc place ${modelId} --node NODE\`; or one that takes more at once: of a ` +
+  'language model after `svc stop` with `--slots N`, of others after ' +
+  '`svc config set plugins.runners.max_concurrent` and a restart.'
 
 /**
  * What a runner waits for before it can start, for ever. Times are ISO-8601. Without `tries` and `nextTryAt`

@@ -17,7 +17,8 @@ const SERVER_FIELDS: Readonly<Record<string, string>> = {
   lora: 'loads no LoRA', id_slot: 'has no slots to choose', suffix: 'fills nothing in',
   input_prefix: 'fills nothing in', input_suffix: 'fills nothing in', input_extra: 'fills nothing in',
   samplers: 'has one order of samplers', mirostat: 'has no mirostat', typical_p: 'has no typical_p',
-  dynatemp_range: 'has no dynamic temperature', xtc_probability: 'has no xtc', dry_multiplier: 'has no dry'
+  dynatemp_range: 'has no dynamic temperature', xtc_probability: 'has no xtc', dry_multiplier: 'has no dry',
+  top_n_sigma: 'has no top_n_sigma', ignore_eos: 'ends where the model does'
 }
 
 /** A checked request, without its prompt. */
@@ -39,7 +40,10 @@ interface Facts { defaults: Fields, contextLength: number, vocabularySize: numbe
 export function readParameters (payload: Fields, facts: Facts): Parameters {
   for (const [field, why] of Object.entries(SERVER_FIELDS)) {
     const value = payload[field]
-    if (value != null && value !== 0 && value !== '' && value !== false) throw needsServer(field, why)
+    // -1 switches some of them off.
+    if (value != null && value !== 0 && value !== -1 && value !== '' && value !== false) {
+      throw needsServer(field, why)
+    }
   }
   const seed = numberAt(payload, 'seed', SAMPLING.seed) ?? randomInt(SEEDS)
   const seedOf = (index: number): number => ((seed + index) % SEEDS + SEEDS) % SEEDS

@@ -42,11 +42,14 @@ export async function place (
   const names = plan.ranks.map(({ nodeId }) => planning.nameOf(nodeId)).join(', ')
   const what = entered.isNew ? `is placed on ${names}. ${plan.why}`
     : `is placed on ${names} already, as it was asked for then.`
+  const differs = [body.context_length, body.slots, body.chat_template].some((one) => one !== undefined)
+  const stays = entered.isNew || !differs ? ''
+    : ` Its context, slots and template stay: for others, \`svc stop ${asked.modelId}\` first.`
   const unknown = planning.unknownNodes(asked.excluded)
   const ignored = unknown.length === 0 ? '' : ` Excluded but not known: ${unknown.join(', ')}.`
   const { chat_template: untold } = asked.chatTemplate === undefined ? card.support : {}
   const note = untold === undefined ? '' : ` Chat template: ${untold}.`
-  const answer = answerOf(`${asked.modelId} ${what}${ignored}${note}`, card, entered)
+  const answer = answerOf(`${asked.modelId} ${what}${stays}${ignored}${note}`, card, entered)
   if (body.wait !== true) return answer
   const { instanceId } = entered
   const seconds = body.timeout_seconds ?? WAIT_SECONDS

@@ -1,5 +1,6 @@
 import { delay, SvcError } from '../../../kernel/index.js'
 import type { ModelCard, NodeView } from '../../../kernel/index.js'
+import { GGUF_ENGINE } from '../../llama-cpp/engine.js'
 import { plan } from '../planner/index.js'
 import type { ClusterView, InstanceMeta, Plan, Refusal, Sharding } from '../planner/index.js'
 import { modelUnknown, refusalError, refuse } from '../errors.js'
@@ -213,12 +214,12 @@ export class Planning {
 }
 
 /** Throws `invalid_request` for a context, or a use of a template, that the model does not have. */
-function checkAsked ({ modelId, contextLength, files }: ModelCard, asked: Ask): void {
+function checkAsked ({ modelId, contextLength, engine }: ModelCard, asked: Ask): void {
   if ((asked.contextLength ?? 0) > contextLength) {
     throw invalid('context_length', contextLength === 0 ? `is not for ${modelId}: it has no context to choose`
       : `must be at most ${contextLength}, the context of ${modelId}`)
   }
-  if (asked.chatTemplate === undefined || files.some(({ path }) => path.endsWith('.gguf'))) return
+  if (asked.chatTemplate === undefined || engine === GGUF_ENGINE) return
   throw invalid('chat_template', `is for models in GGUF files, and ${modelId} is none`)
 }
 

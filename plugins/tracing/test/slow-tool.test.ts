@@ -61,7 +61,7 @@ t.test('queues, a late event loop, busy processors and a slow link', async (t) =
     {
       level: 'warn', code: 'model_busy',
       text: 'svc/voice-en is busy on node2: its runner takes 8 at once, and 3 more wait.',
-      remedy: /`svc place svc\/voice-en`/
+      remedy: /`svc place svc\/voice-en --node NODE`/
     },
     {
       level: 'warn', code: 'link_slow',
