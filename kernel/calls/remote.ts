@@ -2,7 +2,7 @@ import { raceAbort } from '../api/clock.js'
 import { kernelError, noSuchNode, SvcError } from '../api/errors.js'
 import { isObject, parseJson } from '../api/schema.js'
 import {
-  MemberFault, readRefusal, refusalIn, textOf, whileLive
+  errorFrom, MemberFault, readRefusal, refusalIn, textOf, whileLive
 } from '../cluster/links/ask-member.js'
 import { traceHeaders } from '../observe/tracer.js'
 import { Admission } from './admission.js'
@@ -13,7 +13,6 @@ import { chooseVersion, clientStreams } from './registry.js'
 import type { Clock } from '../api/clock.js'
 import type { Caller, CapabilityCall, CapabilityChunk, NodeInfo } from '../api/plugin.js'
 import type { Cluster, MemberRequest, MemberResponse, NodeView } from '../api/services.js'
-import type { Refusal } from '../cluster/links/ask-member.js'
 import type { Hop } from '../observe/tracer.js'
 import type { Frame } from './frames.js'
 import type { CallRequest } from './invoke.js'
@@ -306,18 +305,6 @@ function errorHere (node: NodeView, error: unknown, isLost: boolean, how: string
   if (how !== null) return unreachable(node, isLost ? 'was lost before it answered' : how)
   return kernelError('instance_lost', `${sentence(node)} was lost in the middle of the stream.`,
     { node_id: node.nodeId })
-}
-
-/** The error of another node as it was thrown there; null when it is none. */
-function errorFrom (refusal: Refusal | null, retryAfter?: string): SvcError | null {
-  if (refusal === null || !Number.isInteger(refusal.code)) return null
-  const { reason, message, details, retryable } = refusal
-  const [status, seconds] = [refusal.code as number, Number(retryAfter)]
-  if (status < 400 || status > 599) return null
-  return new SvcError(reason, {
-    status, retryable: retryable === true, message, remedy: '',
-    ...(seconds > 0 ? { retryAfterSeconds: seconds } : {})
-  }, message, details)
 }
 
 function passHeaders (headers: Readonly<Record<string, string>>, call: CapabilityCall): void {

@@ -149,6 +149,18 @@ export function refusalIn (error: unknown): Refusal | null {
   return { reason, message, details: isObject(details) ? details : {}, code, retryable }
 }
 
+/** The error of another node as it was thrown there; null when it is none. */
+export function errorFrom (refusal: Refusal | null, retryAfter?: string): SvcError | null {
+  if (refusal === null || !Number.isInteger(refusal.code)) return null
+  const { reason, message, details, retryable } = refusal
+  const [status, seconds] = [refusal.code as number, Number(retryAfter)]
+  if (status < 400 || status > 599) return null
+  return new SvcError(reason, {
+    status, retryable: retryable === true, message, remedy: '',
+    ...(seconds > 0 ? { retryAfterSeconds: seconds } : {})
+  }, message, details)
+}
+
 /**
  * The bytes of another node's answer as they come, until the signal aborts. Throws MemberFault when its
  * status is another than 200, and what `Cluster.request` throws.
