@@ -176,10 +176,11 @@ check('imports of plugins', pluginFiles.flatMap((path) => {
   })
 }))
 
-/** Shared with the kernel: entries of the replica, frames of calls, the protocol of devices. */
+/** Shared with the nodes: entries of the replica, frames of calls, protocol of devices, loops of answers. */
 const SHARED = [
-  'calls/frame-parser', 'state/entries', 'signing/pair', 'signing/protocol', 'signing/signer', 'signing/web'
-].map((name) => `kernel/${name}.ts`)
+  'kernel/calls/frame-parser', 'kernel/state/entries', 'kernel/signing/pair', 'kernel/signing/protocol',
+  'kernel/signing/signer', 'kernel/signing/web', 'plugins/chat/repetition'
+].map((path) => `${path}.ts`)
 check('imports of the page', pageSources.flatMap((path) => imports(path).filter((from) => {
   if (from.startsWith('.')) return !inBrowser(target(path, from)) && !SHARED.includes(target(path, from))
   return !(packageOf(from) in { ...dependencies, ...packed.devDependencies })

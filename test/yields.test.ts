@@ -55,6 +55,7 @@ const places: Readonly<Record<string, string[]>> = {
     POST /v1/completions
     POST /v1/detokenize
     POST /v1/embeddings
+    POST /v1/rerank
     POST /v1/messages
     POST /v1/messages/count_tokens
     POST /v1/responses

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { definePlugin } from '../../kernel/index.js'
 import { countMessages, messages } from './api/anthropic.js'
 import { formatted } from './api/answer.js'
-import { embed, embeddings } from './api/embeddings.js'
+import { embed, embeddings, rerank } from './api/embeddings.js'
 import { Kept } from './api/kept.js'
 import { ollamaChat, ollamaGenerate } from './api/ollama/chat.js'
 import { ollamaEmbed, ollamaEmbeddings } from './api/ollama/embed.js'
@@ -48,6 +48,7 @@ export default definePlugin(manifest, (ctx) => {
       tokenize: (request) => tokenize(parts, request),
       detokenize: (request) => detokenize(parts, request),
       embeddings: (request) => embeddings(parts, request),
+      rerank: (request) => rerank(parts, request),
       messages: (request) => messages(parts, request),
       countMessages: (request) => countMessages(parts, request),
       responses: (request) => responses(parts, request),

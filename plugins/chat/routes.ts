@@ -1,6 +1,6 @@
 import { answerFields } from './api/answer-fields.js'
 import { countBody, messagesBody } from './api/anthropic-body.js'
-import { embeddingsBody } from './api/embeddings.js'
+import { embeddingsBody, rerankBody } from './api/embeddings.js'
 import { BODY_BYTES } from './api/fields.js'
 import { anthropicFailure, ollamaFailure, openAiFailure } from './api/failures.js'
 import * as ollamaBodies from './api/ollama/body.js'
@@ -76,6 +76,11 @@ export const routes = {
   embeddings: {
     ...openAi, url: '/v1/embeddings', body: embeddingsBody,
     summary: 'One vector for each text (OpenAI\'s route).', ...reply('object', 'data', 'model', 'usage')
+  },
+  rerank: {
+    ...openAi, url: '/v1/rerank', body: rerankBody,
+    summary: 'How well each document answers a query (the route of Jina and Cohere), the best first.',
+    ...reply('object', 'model', 'results', 'usage')
   },
   messages: {
     ...anthropic, url: '/v1/messages', body: messagesBody, errors: [...served.errors, 'not_kept'],

@@ -7,3 +7,4 @@ export function hidesTools (template: string): boolean {
   const { tools: { way, problem } } = new ChatTemplate(new Map([['default', template]]), names)
   return way === null && problem === null
 }
+export { TEMPLATE_FILE } from './text/source.js'

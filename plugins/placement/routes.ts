@@ -55,6 +55,10 @@ const place = {
   body: object(['model_id'], {
     model_id: modelId, sharding, instance_meta: instanceMeta, min_nodes: minNodes,
     context_length: contextLength, slots,
+    chat_template: {
+      type: 'string', minLength: 1, maxLength: 65_536,
+      description: 'a chat template in Jinja, instead of the one in the files of a GGUF model'
+    },
     excluded_nodes: {
       ...nodeRefs, description: 'by node id, install id or name; unknown ones are ignored'
     },

@@ -1,7 +1,11 @@
-/** Vectors of a real llama-server. */
+/** Vectors and ranks of a real llama-server. */
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import t from 'tap'
-import { chunksOf } from '../../plugins/llama-cpp/test/llama-kit.js'
-import { loaded, madeModel, skipMade, type Real } from './kit.js'
+import { chunksOf, folder } from '../../plugins/llama-cpp/test/llama-kit.js'
+import { load, tinyCard } from '../../plugins/llama-cpp/test/embedded-kit.js'
+import { rankingModel } from '../../plugins/llama-cpp/test/gguf-kit.js'
+import { loaded, madeModel, noPrograms, skipMade, type Real } from './kit.js'
 
 const vectors = async ({ session }: Real, payload: Record<string, unknown>): Promise<number[][]> =>
   (await chunksOf(session, 'embed', payload)).flatMap(({ media }) => media === undefined
@@ -12,6 +16,8 @@ const alike = (a: number[], b: number[]): number => a.reduce((sum, x, i) => sum 
 
 /** The vector of the last token. */
 const LAST = 3
+/** A model that ranks documents. */
+const RANK = 4
 
 t.test('an encoder', { skip: skipMade }, async (t) => {
   const made = { vocabulary: 'bert-bge', encoder: true, shape: { context: 512 } }
@@ -47,4 +53,25 @@ t.test('a decoder', { skip: skipMade }, async (t) => {
   const real = await loaded(t, madeModel(t, { pooling: LAST }, { tasks: ['embeddings'], contextLength: 512 }))
   const [a, b] = await vectors(real, { input: ['It rains', 'It does not rain'] })
   t.ok(Math.abs(length(a!) - 1) < 1e-5 && alike(a!, b!) < 0.99999)
+})
+
+t.test('documents are ranked as by the library', { skip: noPrograms }, async (t) => {
+  const directory = folder(t)
+  writeFileSync(join(directory, 'tiny.gguf'), rankingModel())
+  const qwen = { directory, card: tinyCard({ tasks: ['rerank'], family: 'qwen3' }) }
+  const encoder = { vocabulary: 'bert-bge', encoder: true, pooling: RANK, shape: { context: 512 } }
+  const bert = { tasks: ['rerank'], contextLength: 512, family: 'bert' }
+  for (const model of [qwen, ...skipMade === false ? [madeModel(t, encoder, bert)] : []]) {
+    const server = await scoresOf((await loaded(t, model)).session)
+    const library = await scoresOf((await load(t, model)).session)
+    t.equal(new Set(server).size, 3, 'other documents, other scores')
+    for (const [i, score] of server.entries()) {
+      t.ok(Math.abs(score - library[i]!) < 1e-3, `${server.join(' ')}, ${library.join(' ')}`)
+    }
+  }
+  async function scoresOf (session: Real['session']): Promise<number[]> {
+    const documents = ['a cat sat on a mat', 'rain', 'the other day']
+    const [first] = await chunksOf(session, 'rerank', { query: 'where is it', documents })
+    return first!.payload['scores'] as number[]
+  }
 })

@@ -18,7 +18,8 @@ import { writeModel, type Made } from './gguf.js'
 
 /** The folder of the programs; run.mjs says it. */
 export const programs = process.env['SVC_TEST_LLAMA'] ?? ''
-const noPrograms = programs === '' && 'needs a real llama.cpp: npm run test:llama'
+/** Why a test cannot run that needs the programs only. */
+export const noPrograms = programs === '' && 'needs a real llama.cpp: npm run test:llama'
 const sources = join(programs, '../../models')
 const SHARED = process.env['SVC_TEST_SHARED'] ?? fileURLToPath(new URL('../../../shared', import.meta.url))
 const stories = join(SHARED, 'data', 'stories260K')

@@ -13,7 +13,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { writeModel, type Made } from './gguf.js'
 
-const FIXTURES = new URL('../../plugins/chat/test/fixtures/', import.meta.url)
+const FIXTURES = new URL('../../plugins/llama-cpp/test/fixtures/', import.meta.url)
 export const FILE = fileURLToPath(new URL('llama-recorded.json', FIXTURES))
 const PIN = JSON.parse(readFileSync(new URL('pin.json', import.meta.url), 'utf8')) as Record<string, string>
 

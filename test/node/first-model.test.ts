@@ -97,7 +97,7 @@ t.test('svc run with a model of the hub, on a node that has nothing', { timeout:
 
   const first = await run(MODEL)
   t.equal(first.status, 0, first.stderr)
-  t.match(first.stderr, new RegExp(`^acme/tiny is not here; from ${hub.url}: 1 files, .*\\(GGUF F32\\)\n` +
+  t.match(first.stderr, new RegExp(`^acme/tiny is not here; from ${hub.url}: 1 file, .*\\(GGUF F32\\)\n` +
     'disk of the store, on .*\nmemory: it takes at least .*; fits on .*\n' +
     'there was no store: this node keeps'))
   t.match(first.stderr, /acme\/tiny {2}100 %/)

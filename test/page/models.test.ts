@@ -24,7 +24,9 @@ async function newHub (t: Test) {
     [CHAT]: { files: { 'tiny-F32.gguf': tinyModel() } },
     [SLOW]: { files: {
       'm-Q4_K_M.gguf': Buffer.concat([weights, Buffer.alloc(8 * MIB)]),
-      'm-Q8_0.gguf': Buffer.concat([weights, Buffer.alloc(12 * MIB)])
+      'm-Q8_0.gguf': Buffer.concat([weights, Buffer.alloc(12 * MIB)]),
+      // Only llama.cpp's server reads images, and no node has it.
+      'mmproj-m.gguf': weights
     } },
     'acme/tiny-torch': { files: { 'model.safetensors': 'x' } }
   } })
@@ -89,6 +91,18 @@ t.test('search, pull, place, ask, copy, purge and stop', { skip, timeout: 180_00
     await page.getByText(`${SLOW} is in the store`).waitFor()
     const values = await shown()
     t.same(values, values.toSorted((a, b) => a - b), 'it never went back')
+  })
+
+  await t.test('the chain of a model that no node can run names the link and what mends it', async (t) => {
+    await page.getByRole('list', { name: 'Models' }).getByRole('link', { name: SLOW }).click()
+    await page.getByText('engine_missing').waitFor()
+    await page.getByText('takes no images').first().waitFor()
+    await page.getByText(/svc engine add llama.cpp/).first().waitFor()
+    await page.getByRole('button', { name: 'Place', exact: true }).click()
+    await dialog.getByText('not possible').first().waitFor()
+    t.ok(await dialog.getByRole('button', { name: 'It fits nowhere' }).isDisabled())
+    await judge(t, page, 'what does not fit')
+    await page.keyboard.press('Escape')
   })
 
   await t.test('placed where a click allows, with its sums, and ready without being asked for', async (t) => {

@@ -19,6 +19,12 @@ BLOCK = 32
 LAYER = {'input_layernorm': 'attn_norm', 'post_attention_layernorm': 'ffn_norm', 'self_attn.q_proj': 'attn_q',
          'self_attn.k_proj': 'attn_k', 'self_attn.v_proj': 'attn_v', 'self_attn.o_proj': 'attn_output',
          'mlp.gate_proj': 'ffn_gate', 'mlp.up_proj': 'ffn_up', 'mlp.down_proj': 'ffn_down'}
+# Entries of the file, in their order, and the key of config.json.
+FACTS = {'vocab_size': 'vocab_size', 'context_length': 'max_position_embeddings', 'embedding_length': 'hidden_size',
+         'block_count': 'num_hidden_layers', 'feed_forward_length': 'intermediate_size',
+         'head_count': 'num_attention_heads', 'head_count_kv': 'num_key_value_heads', 'key_length': 'head_dim',
+         'value_length': 'head_dim', 'rope_dimension_count': 'head_dim', 'rope_freq_base': 'rope_theta',
+         'layer_norm_rms_eps': 'rms_norm_eps'}
 
 
 def interleaved(rows, heads):
@@ -44,18 +50,8 @@ def add_metadata(out, config, file_type):
     out.add_file_type(file_type)
     out.add_quantization_version(gguf.GGML_QUANT_VERSION)
     out.add_sampling_temp(0.0)
-    out.add_vocab_size(config['vocab_size'])
-    out.add_context_length(config['max_position_embeddings'])
-    out.add_embedding_length(config['hidden_size'])
-    out.add_block_count(config['num_hidden_layers'])
-    out.add_feed_forward_length(config['intermediate_size'])
-    out.add_head_count(config['num_attention_heads'])
-    out.add_head_count_kv(config['num_key_value_heads'])
-    out.add_key_length(config['head_dim'])
-    out.add_value_length(config['head_dim'])
-    out.add_rope_dimension_count(config['head_dim'])
-    out.add_rope_freq_base(config['rope_theta'])
-    out.add_layer_norm_rms_eps(config['rms_norm_eps'])
+    for name, key in FACTS.items():
+        getattr(out, f'add_{name}')(config[key])
 
 
 def add_tokenizer(out, tokenizer, config, texts):

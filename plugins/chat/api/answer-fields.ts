@@ -36,6 +36,7 @@ const fields: Readonly<Record<string, JsonSchema>> = {
   },
   content: objects,
   output: objects,
+  results: objects,
   data: objects,
   models: objects,
   message,

@@ -1,9 +1,9 @@
-/** Vectors of texts: the embeddings capability, and OpenAI's route. */
+/** Vectors of texts: the embeddings capability, and OpenAI's route. Ranks of texts: Jina's and Cohere's. */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { idsOf, present } from '../../runners/language/json.js'
 import { answerJson, runWhole } from './answer.js'
 import { atMost, refused } from './errors.js'
-import { long, name } from './fields.js'
+import { long, name, text, whole } from './fields.js'
 import { openAiExtras } from './schema.js'
 import { modelOf } from './task.js'
 import type { CapabilityCall, FromSchema } from '../../../kernel/index.js'
@@ -124,4 +124,37 @@ export async function embeddingList (
     model,
     usage: { prompt_tokens: tokens, total_tokens: tokens }
   }
+}
+
+/** Body of POST /v1/rerank. */
+export const rerankBody = {
+  type: 'object', required: ['model', 'query', 'documents'],
+  properties: {
+    model: name, query: { ...text, minLength: 1 },
+    documents: {
+      type: 'array', minItems: 1, description: 'Texts, or objects with a text.', maxItems: long.maxItems,
+      items: { ...text, type: ['string', 'object'], required: ['text'], properties: { text } }
+    },
+    top_n: { ...whole(1), description: 'Only so many of the best; all of them without it.' }
+  }
+} as const
+
+/** POST /v1/rerank. */
+export const rerank: Handler<typeof rerankBody> = async (parts, request) => {
+  const { model, query, documents: given, top_n: most } =
+    request.body as FromSchema<typeof rerankBody> & { documents: (string | { text: string })[] }
+  atMost('documents', given.length, parts.limits.max_inputs, 'texts')
+  const documents = given.map((one) => typeof one === 'string' ? one : one.text)
+  const task = { kind: 'rerank', payload: { query, documents } }
+  const asked = { modelId: modelOf(parts, model), capability: 'rerank', task }
+  await answerJson(parts, request, async (call) => {
+    let made = { scores: [] as number[], tokens: 0 }
+    for await (const payload of runWhole(parts.runners, asked, call, (chunk) => chunk.payload)) {
+      made = payload as typeof made
+    }
+    const results = made.scores.map((score, index) => ({ index, relevance_score: score }))
+      .sort((a, b) => b.relevance_score - a.relevance_score).slice(0, most ?? undefined)
+    const usage = { prompt_tokens: made.tokens, total_tokens: made.tokens }
+    return { object: 'list', model: asked.modelId, results, usage }
+  }, EMBEDDINGS)
 }

@@ -60,7 +60,7 @@ function refuseImages (messages: readonly Fields[]): void {
 }
 
 /** Tasks of models that have a tokenizer. */
-const TEXT_TASKS = ['chat', 'completions', 'embeddings']
+const TEXT_TASKS = ['chat', 'completions', 'embeddings', 'rerank']
 
 /** The last message of the engine, of tasks that have one only. */
 async function replyTo (

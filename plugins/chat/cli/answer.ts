@@ -14,9 +14,8 @@ export interface ModelRequest extends Sampling {
   max_tokens?: number
 }
 
-/** A request of the chat route, or one of the route that goes on with a text. */
-export type AnswerRequest =
-  | ModelRequest & { messages: readonly ChatMessage[] } | ModelRequest & { prompt: string }
+/** A request of the chat route. */
+export type AnswerRequest = ModelRequest & { messages: readonly ChatMessage[] }
 
 /** What a stream brings: chunks as they came, and figures of the work behind the answer. */
 export type AnswerPart =
@@ -36,8 +35,7 @@ const STATS = 'generation_stats '
 export async function * answerOf (
   ctx: Asker, request: AnswerRequest, signal: AbortSignal
 ): AsyncGenerator<AnswerPart> {
-  const path = 'prompt' in request ? '/v1/completions' : '/v1/chat/completions'
-  const { bytes } = await ctx.client.open(path,
+  const { bytes } = await ctx.client.open('/v1/chat/completions',
     { body: { ...request, stream: true }, accept: 'text/event-stream', signal })
   let complete = false
   for await (const part of serverEvents(bytes)) {
@@ -56,10 +54,10 @@ export async function * answerOf (
 
 /** The texts of a chunk's first choice, and why that choice ended. */
 export function readDelta (chunk: Fields): { text: string, thought: string, finish: string | null } {
-  const { delta, text: completed, finish_reason: finish } = listOf(chunk['choices'])[0] ?? {}
+  const { delta, finish_reason: finish } = listOf(chunk['choices'])[0] ?? {}
   const { content, reasoning_content: thought } = fieldsOf(delta)
   return {
-    text: textOf(content) + textOf(completed), thought: textOf(thought),
+    text: textOf(content), thought: textOf(thought),
     finish: typeof finish === 'string' ? finish : null
   }
 }

@@ -5,7 +5,7 @@ import type { Pace, VerbContext, VerbError } from '../../../kernel/cli/index.js'
 import type { NamedModel } from '../../staging/service.js'
 
 /** What is known of a model here. */
-interface Known { card: { quantization: string | null, files: { path: string }[], tasks: string[] } }
+interface Known { card: { quantization: string | null, files: { path: string }[] } }
 
 /** Whether an answer says that the model is there, and does something else than it was asked for. */
 export const isOfAnotherTask = (error: unknown): boolean => isVerbError(error) &&
@@ -14,13 +14,6 @@ export const isOfAnotherTask = (error: unknown): boolean => isVerbError(error) &
 /** Whether an answer says that the model is not there, or not ready. */
 export const isAbsent = (error: unknown): error is VerbError =>
   isVerbError(error) && error.api?.reason === 'no_instance' && !isOfAnotherTask(error)
-
-/** Whether a model did not chat because it has no chat template: it goes on with texts. */
-export async function onlyCompletes (ctx: VerbContext, modelId: string, error: unknown): Promise<boolean> {
-  if (!isOfAnotherTask(error)) return false
-  const known = await lookUp(ctx, { modelId }).catch(() => undefined)
-  return known?.card.tasks.includes('completions') === true && !known.card.tasks.includes('chat')
-}
 
 /** Whether the model takes requests already; true also where that cannot be asked. */
 export async function isReady ({ client }: VerbContext, { modelId }: NamedModel): Promise<boolean> {

@@ -1,6 +1,5 @@
 import { converse, readPipe, realPace } from '../../../kernel/cli/index.js'
 import { readNamedModel } from '../../staging/service.js'
-import { present } from '../../runners/language/json.js'
 import { parametersOf, samplingOf } from '../../runners/language/sampling.js'
 import { bring, checkWeights, isAbsent, isReady } from './bring.js'
 import { COUNT, readNumber } from './input.js'
@@ -9,13 +8,14 @@ import type { Pace, Verb, VerbContext } from '../../../kernel/cli/index.js'
 import type { ChatMessage } from './answer.js'
 import type { Settings, Turn } from './turn.js'
 
+/** Most tokens of an answer without --max-tokens. */
+const USUAL_TOKENS = 4096
 /** Longest text that is read from a pipe, bytes. */
 const STDIN_MAX = 16 * 1024 * 1024
 
 /**
  * `svc run`: one answer to a prompt or a pipe, else a conversation on the terminal. A model that is not here
- * is fetched, one that is not placed is placed, and one that is not ready is waited for. One without a chat
- * template goes on with the text.
+ * is fetched, one that is not placed is placed, and one that is not ready is waited for.
  */
 export function createRun (pace: Pace): Verb {
   return {
@@ -75,12 +75,12 @@ async function talk (ctx: VerbContext, given: Settings): Promise<number> {
 function readSettings (ctx: VerbContext, model: string, options: Record<string, unknown>): Settings {
   const given = parametersOf('cli').map(({ name, parameter, flag, min, max, whole = false }) =>
     [name, readNumber(ctx, flag, options[parameter], { min, max, whole })])
-  const max_tokens = readNumber(ctx, '--max-tokens', options['maxTokens'], COUNT)
+  const most = readNumber(ctx, '--max-tokens', options['maxTokens'], COUNT)
   return {
     request: {
-      model, ...samplingOf('cli', Object.fromEntries(given) as object), ...present({ max_tokens })
+      model, ...samplingOf('cli', Object.fromEntries(given) as object), max_tokens: most ?? USUAL_TOKENS
     },
-    way: { completes: false },
+    endsLoops: most === undefined,
     system: (options['system'] as string | undefined) ?? '',
     stats: options['stats'] === true
   }

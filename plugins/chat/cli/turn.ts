@@ -1,24 +1,22 @@
 import { patiently, visible } from '../../../kernel/cli/index.js'
 import { numberOf } from '../../runners/language/json.js'
+import { loopFinder } from '../repetition.js'
 import { answerOf, readDelta } from './answer.js'
-import { isAbsent, isOfAnotherTask, onlyCompletes } from './bring.js'
+import { isAbsent, isOfAnotherTask } from './bring.js'
 import type { VerbContext } from '../../../kernel/cli/index.js'
 import type { Fields } from '../../runners/language/json.js'
-import type { AnswerPart, AnswerRequest, ChatMessage, ModelRequest } from './answer.js'
+import type { AnswerPart, ChatMessage, ModelRequest } from './answer.js'
 
 /** What stays the same from question to question. */
 export interface Settings {
   request: ModelRequest
-  /** Found out at the first question: a model without a chat template goes on with the text it is given. */
-  way: { completes: boolean }
   /** The system message; empty for none. */
   system: string
+  /** Whether an answer is stopped that repeats itself: where no length was asked for. */
+  endsLoops: boolean
   /** Whether the speed is shown. */
   stats: boolean
 }
-
-/** Tokens of a text that no end is in sight of. */
-const COMPLETED_TOKENS = 256
 
 /** What came of a question. */
 export interface Turn { text: string, cancelled: boolean }
@@ -32,41 +30,19 @@ export async function takeTurn (
   ctx: VerbContext, settings: Settings, conversation: readonly ChatMessage[], signal: AbortSignal,
   atOnce = false
 ): Promise<Turn> {
-  const { request: { model }, way } = settings
-  try {
-    return await oneTurn(ctx, settings, conversation, signal, atOnce)
-  } catch (error) {
-    if (way.completes || !await onlyCompletes(ctx, model, error)) throw error
-    way.completes = true
-    ctx.err.line(`${model} has no chat template: it goes on with each text by itself`)
-    return await oneTurn(ctx, settings, conversation, signal, atOnce)
-  }
-}
-
-function requestOf (
-  { request, system, way }: Settings, conversation: readonly ChatMessage[]
-): AnswerRequest {
-  if (!way.completes) {
-    const first: ChatMessage[] = system === '' ? [] : [{ role: 'system', content: system }]
-    return { ...request, messages: [...first, ...conversation] }
-  }
-  const prompt = [system, conversation.at(-1)?.content ?? ''].filter((text) => text !== '').join('\n\n')
-  return { max_tokens: COMPLETED_TOKENS, ...request, prompt }
-}
-
-async function oneTurn (
-  ctx: VerbContext, settings: Settings, conversation: readonly ChatMessage[], signal: AbortSignal,
-  atOnce: boolean
-): Promise<Turn> {
-  const { stats } = settings
-  const asked = requestOf(settings, conversation)
-  const printer = new Printer(ctx, stats)
+  const { request, system } = settings
+  const first: ChatMessage[] = system === '' ? [] : [{ role: 'system', content: system }]
+  const asked = { ...request, messages: [...first, ...conversation] }
+  const printer = new Printer(ctx, settings)
   let cancelled = false
   let absent = false
   try {
     await patiently(ctx, () => signal.aborted || absent, async () => {
       try {
-        for await (const part of answerOf(ctx, asked, signal)) await printer.take(part)
+        for await (const part of answerOf(ctx, asked, signal)) {
+          await printer.take(part)
+          if (printer.looped) break
+        }
       } catch (error) {
         absent = isOfAnotherTask(error) || (atOnce && ctx.wait !== undefined && isAbsent(error))
         throw error
@@ -86,16 +62,19 @@ async function oneTurn (
 /** Shows an answer: text on stdout, what the model thinks and figures on stderr. */
 class Printer {
   text = ''
+  /** It repeats itself, and is to be stopped. */
+  looped = false
   readonly #ctx: VerbContext
-  readonly #withStats: boolean
+  readonly #settings: Settings
+  readonly #isLoop = loopFinder()
   #stats: Fields | null = null
   #finish: string | null = null
   /** What the unfinished line on the terminal is, so that something else begins on a new line. */
   #open: 'text' | 'thought' | null = null
 
-  constructor (ctx: VerbContext, withStats: boolean) {
+  constructor (ctx: VerbContext, settings: Settings) {
     this.#ctx = ctx
-    this.#withStats = withStats
+    this.#settings = settings
   }
 
   async take (part: AnswerPart): Promise<void> {
@@ -107,6 +86,7 @@ class Printer {
     const { text, thought, finish } = readDelta(part.chunk)
     this.text += text
     this.#finish = finish ?? this.#finish
+    this.looped = this.#isLoop(thought + text) && this.#settings.endsLoops
     if (this.#ctx.out.json) this.#line(part.chunk)
     else {
       await this.#think(thought)
@@ -149,9 +129,11 @@ class Printer {
   /** What there is to say when the answer is complete. */
   sayEnd (): void {
     const { err } = this.#ctx
-    if (this.text === '') err.line('the model answered without any text')
+    if (this.looped) err.line('stopped: it repeats itself; with --max-tokens it goes on as long as that')
+    else if (this.text === '') err.line('the model answered without any text')
     else if (this.#finish === 'length') err.line('cut off at the limit of tokens (--max-tokens)')
-    if (this.#withStats) err.line(this.#stats === null ? 'the node gave no figures' : words(this.#stats))
+    if (!this.#settings.stats || this.looped) return
+    err.line(this.#stats === null ? 'the node gave no figures' : words(this.#stats))
   }
 }
 

@@ -22,7 +22,7 @@ export const verbs = {
     args: '<model> [prompt...]',
     options: [
       ['--system <text>', 'what the model is told first'],
-      ['--max-tokens <n>', 'end the answer after so many tokens'],
+      ['--max-tokens <n>', 'end the answer after so many tokens (4096, sooner if it repeats itself)'],
       ...samplingOptions,
       ['--stats', 'show the tokens per second, on stderr'],
       ['-y, --yes', 'fetch a model, and the engine it runs on, without asking where they are not here'],

@@ -156,3 +156,24 @@ t.test('a lost instance is tried again where the client wants that', async (t) =
   const answer = await post(URL_, { model: MODEL, input: 'a' }, { 'x-svc-retry': '1' })
   t.match(answer.json(), { data: [{ embedding: [1, 0] }], usage: { prompt_tokens: 3 } })
 })
+
+t.test('documents are ranked, the best first', async (t) => {
+  const { post, asked } = await startChat(t, {
+    cards: [{ ...card, tasks: ['rerank'] }], config: { max_inputs: 3 },
+    open: async function * () { yield { payload: { scores: [0.2, 0.9, 0.5], tokens: 11 } } }
+  })
+  const body = { model: MODEL, query: 'q', documents: ['a', { text: 'b' }, 'c'] }
+  const all = await post('/v1/rerank', body)
+  t.same(all.json(), {
+    object: 'list', model: MODEL, usage: { prompt_tokens: 11, total_tokens: 11 },
+    results: [[1, 0.9], [2, 0.5], [0, 0.2]].map(([index, score]) => ({ index, relevance_score: score }))
+  })
+  t.match(asked.tasks, [{ kind: 'rerank', payload: { query: 'q', documents: ['a', 'b', 'c'] } }])
+  const best = await post('/v1/rerank', { ...body, top_n: 1 })
+  t.same((best.json() as { results: object[] }).results, [{ index: 1, relevance_score: 0.9 }])
+  for (const [more, param] of [
+    [{ documents: [] }, 'documents'], [{ documents: [7] }, 'documents.0'],
+    [{ documents: [{}] }, /documents.0/],
+    [{ query: '' }, 'query'], [{ documents: ['a', 'b', 'c', 'd'] }, 'documents'], [{ top_n: 0 }, 'top_n']
+  ] as const) t.match((await post('/v1/rerank', { ...body, ...more })).json(), { error: { param } })
+})

@@ -23,6 +23,7 @@ function wordedFields (schema: Schema, path: string[] = []): Field[] {
 /** A body of each route that is taken, and objects in it where fields need more beside them. */
 const bodies: Readonly<Record<string, object>> = {
   chat: hello, completions: { model: MODEL, prompt: 'Hi' }, embeddings: { model: MODEL, input: 'Hi' },
+  rerank: { model: MODEL, query: 'Hi', documents: ['a'] },
   messages: { ...hello, max_tokens: 5, tools: [{ name: 'f' }], thinking: { type: 'enabled' } },
   countMessages: { ...hello, tools: [{ name: 'f' }], thinking: { type: 'enabled' } },
   responses: { model: MODEL, input: 'Hi' }, inputTokens: { model: MODEL, input: 'Hi' },

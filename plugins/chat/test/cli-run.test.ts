@@ -11,7 +11,7 @@ t.test('svc run: one answer', async (t) => {
   const node = await nodeOf(t, { [CHAT]: (response) => { response.end(stream('Hel', 'lo', '!')) } })
   t.strictSame(await node.run(['run', 'acme/chat', 'hi', 'there']), { status: 0, out: 'Hello!\n', err: '' })
   t.strictSame(node.asked[0]!.body, {
-    model: 'acme/chat', messages: [{ role: 'user', content: 'hi there' }], stream: true
+    model: 'acme/chat', messages: [{ role: 'user', content: 'hi there' }], max_tokens: 4096, stream: true
   })
   t.equal(node.asked[0]!.headers.accept, 'text/event-stream')
   const all = await node.run(['run', 'acme/chat', 'hi', '--system', 'Be short', '--temperature', '0.5',
@@ -23,6 +23,26 @@ t.test('svc run: one answer', async (t) => {
     model: 'acme/chat', temperature: 0.5, max_tokens: 7, seed: 0, stream: true,
     messages: [{ role: 'system', content: 'Be short' }, { role: 'user', content: 'hi' }]
   })
+})
+
+t.test('svc run: an answer that repeats itself is stopped, unless a length is asked for', async (t) => {
+  const passage = 'The capital of France is Paris. '
+  const sent = Array.from({ length: 60 }, () => data(chunk(passage)))
+  const node = await nodeOf(t, {
+    // An endless answer: only a client that leaves ends it.
+    [CHAT]: (response, { body }) => {
+      begin(response)
+      response.write(sent.join(''))
+      if ('max_tokens' in (body as object) && (body as { max_tokens: number }).max_tokens < 4096) {
+        response.end(`${data(end('length'))}data: [DONE]\n\n`)
+      }
+    }
+  })
+  const stopped = await node.run(['run', 'acme/chat', 'hi'])
+  t.match(stopped, { status: 0, err: /^stopped: it repeats itself; with --max-tokens it goes on/ })
+  t.ok(stopped.out.length < 1_200, `${stopped.out.length} characters`)
+  const asked = await node.run(['run', 'acme/chat', 'hi', '--max-tokens', '900'])
+  t.match(asked, { out: `${passage.repeat(60)}\n`, err: /^cut off at the limit/ })
 })
 
 t.test('svc run: where the question comes from', async (t) => {

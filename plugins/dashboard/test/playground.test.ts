@@ -91,7 +91,8 @@ t.test('the body of a request holds the shown messages and the settings', (t) =>
     assistant('a2', 'r1', { content: '', state: 'lost' }), user('q2', 'a2', 'And now?')
   ]
   t.same(chatBody('acme/model', settings, path), {
-    model: 'acme/model', temperature: 0, stream: true, stream_options: { include_usage: true },
+    model: 'acme/model', max_tokens: 4096, temperature: 0, stream: true,
+    stream_options: { include_usage: true },
     messages: [
       { role: 'system', content: 'Be brief.' },
       { role: 'user', content: [
@@ -143,7 +144,7 @@ t.test('requests as lines for other programs carry no token, and any text as it 
   const names = chatLines(shown).map(({ name }) => name)
   t.same(names, ['curl', 'svc call', 'OpenAI (Python)', 'OpenAI (JavaScript)'])
   const plain = { ...shown, body: chatBody('acme/model', noSettings, [user('q', null, 'Why?')]) }
-  const code = "svc --url http://127.0.0.1:52415 run acme/model 'Why?'"
+  const code = "svc --url http://127.0.0.1:52415 run acme/model 'Why?' --max-tokens 4096"
   t.match(chatLines(plain)[1], { name: 'svc run', code })
   const lines = chatLines({ ...shown, withToken: true })
   t.match(lines[0]?.code, 'Bearer $SVC_TOKEN')

@@ -85,6 +85,7 @@ export interface ContextOptions {
   kvCacheKeyType?: number
   kvCacheValueType?: number
   embeddings: boolean
+  ranking: boolean
 }
 
 export interface Binding {

@@ -9,10 +9,11 @@ import {
 import { BATCH } from '../engine.js'
 import { sizesOf } from '../server/command-line.js'
 import { modelFile } from '../server/index.js'
-import { readGguf, type GgufHeader, type GgufValue } from '../../staging/cards/gguf.js'
+import { readGguf, type GgufHeader } from '../../staging/cards/gguf.js'
 import {
-  errorsRead, llamaCpp, withErrors, type Binding, type ContextOptions, type NativeContext, type NativeModel
+  errorsRead, llamaCpp, withErrors, type Binding, type ContextOptions, type NativeModel
 } from './binding.js'
+import { templateOf } from '../text/source.js'
 import { Decoder } from './decoder.js'
 import { Prompts } from './prompt.js'
 import { cannotLoad } from './refusals.js'
@@ -81,12 +82,13 @@ interface Opened {
 
 async function open ({ native, release, model, header, spec, env }: Opened): Promise<EngineSession> {
   const { card, threads } = spec
-  const embeds = card.tasks.includes('embeddings')
+  const ranks = card.tasks.includes('rerank')
+  const embeds = ranks || card.tasks.includes('embeddings')
   const sizes = sizesOf(spec, embeds)
   const { contextLength } = sizes
   const slots = embeds ? 1 : sizes.slots
   const context = new native.AddonContext(model, {
-    contextSize: contextLength * slots, sequences: slots, threads, embeddings: embeds,
+    contextSize: contextLength * slots, sequences: slots, threads, embeddings: embeds, ranking: ranks,
     // Attention over a whole text needs it in one batch.
     batchSize: embeds ? contextLength : Math.max(BATCH, slots),
     flashAttention: 'auto',
@@ -97,18 +99,20 @@ async function open ({ native, release, model, header, spec, env }: Opened): Pro
     await errorsRead()
     throw cannotLoad(card.modelId, errors.join('; ') || 'no memory for its context')
   })
-  const size = lengthOf(header.metadata.get('tokenizer.ggml.tokens'))
-  const addsSpace = header.metadata.get('tokenizer.ggml.add_space_prefix') !== false
-  const vocabulary = new Vocabulary(model, { size, addsSpace })
+  const vocabulary = new Vocabulary(model, header.metadata)
   if (embeds) {
-    const close = async (): Promise<void> => { await released(context, model) }
-    const { modelId } = card
-    return new VectorSession({ modelId, contextLength, release, vocabulary, context, env, close })
+    const close = async (): Promise<void> => {
+      await context.dispose()
+      await model.dispose()
+    }
+    return new VectorSession({ card, contextLength, release, vocabulary, context, env, close })
   }
   const now = (): number => performance.now()
   const decoder = new Decoder(context, { slots, window: card.memory?.windowTokens ?? 0 }, env, now)
-  const prompts = new Prompts(vocabulary, templatesOf(header),
-    { bos: model.tokenBos(), eos: model.tokenEos() })
+  const given = await templateOf(spec)
+  const templates = given === '' ? templatesOf(header) : new Map([['default', given]])
+  const prompts = new Prompts(vocabulary, templates, { bos: model.tokenBos(), eos: model.tokenEos() })
+  if (given !== '') prompts.read({ messages: [{ role: 'user', content: 'hi' }] })
   return new TextSession({
     modelId: card.modelId, defaults: card.defaults, sizes, release, vocabulary, prompts, decoder,
     sampling: { native, model, context, table: vocabulary.table }, now,
@@ -124,14 +128,6 @@ const TYPES = { f16: 1, q8_0: 8, q4_0: 2 } as const
 
 const typesOf = (type: CacheType): Pick<ContextOptions, 'kvCacheKeyType' | 'kvCacheValueType'> =>
   ({ kvCacheKeyType: TYPES[type], kvCacheValueType: TYPES[type] })
-
-async function released (context: NativeContext, model: NativeModel): Promise<void> {
-  await context.dispose()
-  await model.dispose()
-}
-
-const lengthOf = (value: GgufValue | undefined): number =>
-  typeof value === 'object' && value !== null ? value.length : 0
 
 /** The templates of a file by name, `default` first. */
 function templatesOf ({ metadata }: GgufHeader): Map<string, string> {

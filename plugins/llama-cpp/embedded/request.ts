@@ -1,8 +1,9 @@
 /** The parameters of an answer: what the request sets, else the model's defaults, else llama.cpp's. */
 import { randomInt } from 'node:crypto'
-import { fieldsOf, isObject, type Fields } from '../../runners/language/json.js'
+import { fieldsOf, isObject, numberOf, type Fields } from '../../runners/language/json.js'
 import { SAMPLING, type Parameter } from '../../runners/language/sampling.js'
 import type { SamplerConfig } from './binding.js'
+import { numberAt } from '../server/request.js'
 import { invalid, needsServer } from './refusals.js'
 
 type Named = Exclude<Parameter, 'seed'>
@@ -40,16 +41,16 @@ export function readParameters (payload: Fields, facts: Facts): Parameters {
     const value = payload[field]
     if (value != null && value !== 0 && value !== '' && value !== false) throw needsServer(field, why)
   }
-  const seed = numberIn(payload, 'seed', SAMPLING.seed.min, SAMPLING.seed.max) ?? randomInt(SEEDS)
+  const seed = numberAt(payload, 'seed', SAMPLING.seed) ?? randomInt(SEEDS)
   const seedOf = (index: number): number => ((seed + index) % SEEDS + SEEDS) % SEEDS
   const config = samplerOf(payload, facts)
   const { repeatPenaltyMaxTokens: last } = config
   return {
-    n: numberIn(payload, 'n', 1, MAX_ANSWERS) ?? 1,
-    maxTokens: numberIn(payload, 'max_tokens', 1, Number.MAX_SAFE_INTEGER) ?? Infinity,
+    n: numberAt(payload, 'n', { min: 1, max: MAX_ANSWERS }) ?? 1,
+    maxTokens: numberAt(payload, 'max_tokens', { min: 1, max: Number.MAX_SAFE_INTEGER }) ?? Infinity,
     stop: stopOf(payload['stop']),
     logprobs: payload['logprobs'] === true,
-    tops: numberIn(payload, 'top_logprobs', 0, MAX_TOP) ?? 0,
+    tops: numberAt(payload, 'top_logprobs', { min: 0, max: MAX_TOP }) ?? 0,
     seedOf,
     configOf: (index, prompt) => ({
       ...config, seed: seedOf(index),
@@ -63,8 +64,8 @@ function samplerOf (payload: Fields, { defaults, contextLength, vocabularySize }
     const { min, max, default: usual } = SAMPLING[name]
     // Off, for some clients.
     const least = name === 'top_k' ? -1 : min
-    const own = defaults[name]
-    return numberIn(payload, name, least, max) ?? (typeof own === 'number' ? own : usual)
+    return numberAt(payload, name, { min: least, max, whole: 'whole' in SAMPLING[name] }) ??
+      numberOf(defaults[name]) ?? usual
   }
   const [temperature, topK, topP, minP] =
     [value('temperature'), value('top_k'), value('top_p'), value('min_p')]
@@ -103,13 +104,6 @@ function biasOf (bias: unknown, vocabularySize: number): SamplerConfig {
     tokenBiasKeys: Uint32Array.from(entries, ([id]) => Number(id)),
     tokenBiasValues: Float32Array.from(entries, ([, value]) => value as number)
   }
-}
-
-function numberIn (payload: Fields, field: string, min: number, max: number): number | undefined {
-  const value = payload[field]
-  if (value == null) return undefined
-  if (typeof value === 'number' && value >= min && value <= max) return value
-  throw invalid(`${field} is ${JSON.stringify(value)}: it takes a number from ${min} to ${max}`, field)
 }
 
 function stopOf (stop: unknown): string[] {

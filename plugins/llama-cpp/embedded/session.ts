@@ -1,7 +1,7 @@
 /** A loaded model: its tasks. */
 import type { EngineChunk, EngineSession, EngineTask, SpanSink } from '../../../kernel/api/engine.js'
 import type { Sizes } from '../server/command-line.js'
-import { fieldsOf, idsOf, listOf, type Fields } from '../../runners/language/json.js'
+import { fieldsOf, listOf, type Fields } from '../../runners/language/json.js'
 import { contextExceeded, unknownTask } from '../../runners/language/refusals.js'
 import { OutputReader, MARKERS } from '../text/parse/output.js'
 import { reasoningMarkers, reasonings } from '../text/reasoning.js'
@@ -73,17 +73,9 @@ export class TextSession implements EngineSession {
   }
 
   private completion (payload: Fields): Asked {
-    const ids = this.plain(payload['prompt'])
+    const ids = this.parts.vocabulary.read(payload['prompt'], 'prompt')
     const prompt: Prompt = { ids, tools: null, reasoning: null, thoughts: 'over' }
     return { prompt, constraint: constraintOf(payload, prompt), isChat: false, payload }
-  }
-
-  private plain (prompt: unknown, path = 'prompt', special = true): number[] {
-    const { vocabulary } = this.parts
-    if (typeof prompt === 'string') return vocabulary.encode(prompt, special)
-    const ids = idsOf(prompt)
-    if (ids?.every((id) => id < vocabulary.table.size) === true) return ids
-    throw invalid(`${path} takes a text or token ids below ${vocabulary.table.size}`, path)
   }
 
   private async * write (
@@ -153,15 +145,16 @@ export class TextSession implements EngineSession {
   }
 
   private tokenized (payload: Fields): Record<string, unknown> {
-    const { prompts, sizes: { contextLength } } = this.parts
+    const { prompts, vocabulary, sizes: { contextLength } } = this.parts
     const tokens = payload['messages'] === undefined
-      ? this.plain(payload['prompt'], 'prompt', payload['add_special_tokens'] !== false)
+      ? vocabulary.read(payload['prompt'], 'prompt', payload['add_special_tokens'] !== false)
       : prompts.read(payload).ids
     return { kind: 'tokens', tokens, count: tokens.length, context_length: contextLength }
   }
 
   private detokenized ({ tokens }: Fields): Record<string, unknown> {
     if (!Array.isArray(tokens)) throw invalid('tokens takes token ids', 'tokens')
-    return { kind: 'text', text: decodeAll(this.parts.vocabulary.table, this.plain(tokens, 'tokens'), false) }
+    const { vocabulary } = this.parts
+    return { kind: 'text', text: decodeAll(vocabulary.table, vocabulary.read(tokens, 'tokens'), false) }
   }
 }

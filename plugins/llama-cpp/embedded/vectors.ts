@@ -1,7 +1,9 @@
-/** A model that makes embeddings. */
-import type { EngineChunk, EngineEnv, EngineSession, EngineTask } from '../../../kernel/api/engine.js'
-import { readEmbed, vectorChunk } from '../../runners/language/vectors.js'
-import { idsOf, type Fields } from '../../runners/language/json.js'
+/** A model that makes embeddings, or ranks documents. */
+import type {
+  EngineChunk, EngineEnv, EngineSession, EngineTask, ModelCard
+} from '../../../kernel/api/engine.js'
+import { readEmbed, scoresChunk, vectorChunk } from '../../runners/language/vectors.js'
+import type { Fields } from '../../runners/language/json.js'
 import { contextExceeded, unknownTask } from '../../runners/language/refusals.js'
 import { decodeAll } from '../text/stream.js'
 import type { NativeContext } from './binding.js'
@@ -9,7 +11,7 @@ import { invalid } from './refusals.js'
 import type { Vocabulary } from './vocabulary.js'
 
 interface VectorParts {
-  modelId: string
+  card: ModelCard
   contextLength: number
   release: string
   vocabulary: Vocabulary
@@ -35,8 +37,9 @@ export class VectorSession implements EngineSession {
     } else if (kind === 'detokenize') {
       const tokens = this.idsOf(payload['tokens'])
       yield { payload: { kind: 'text', text: decodeAll(vocabulary.table, tokens, false) } }
-    } else if (kind === 'embed' || kind === 'embeddings') yield * this.embed(payload, signal)
-    else throw unknownTask(kind, 'embed, tokenize and detokenize')
+    } else if (kind === 'rerank') yield * this.rank(payload, signal)
+    else if (kind === 'embed' || kind === 'embeddings') yield * this.embed(payload, signal)
+    else throw unknownTask(kind, 'embed, rerank, tokenize and detokenize')
   }
 
   info (): Record<string, unknown> {
@@ -50,13 +53,8 @@ export class VectorSession implements EngineSession {
   }
 
   private async * embed (payload: Fields, signal: AbortSignal): AsyncGenerator<EngineChunk> {
-    const { modelId, contextLength } = this.parts
     const { inputs, shape } = readEmbed(payload)
-    const texts = inputs.map((input) => this.idsOf(input))
-    for (const ids of texts) {
-      if (ids.length === 0) throw invalid('input is empty: there is nothing to read', 'input')
-      if (ids.length > contextLength) throw contextExceeded(modelId, ids.length, contextLength)
-    }
+    const texts = inputs.map((input) => this.fitting(this.idsOf(input), 'input'))
     for (const [i, ids] of texts.entries()) {
       const vector = await this.vector(ids)
       if (signal.aborted) return
@@ -67,14 +65,29 @@ export class VectorSession implements EngineSession {
     yield { payload: { kind: 'done', usage } }
   }
 
+  private async * rank (payload: Fields, signal: AbortSignal): AsyncGenerator<EngineChunk> {
+    const { query, documents } = payload as { query: string, documents: string[] }
+    const { card, vocabulary } = this.parts
+    const pairs = documents.map((one) => this.fitting(vocabulary.encodePair(query, one), 'documents'))
+    const scores: number[] = []
+    for (const ids of pairs) {
+      if (signal.aborted) return
+      scores.push((await this.vector(ids))[0] ?? 0)
+    }
+    yield scoresChunk(card, scores, pairs.reduce((sum, { length }) => sum + length, 0))
+  }
+
+  private fitting (ids: number[], path: string): number[] {
+    const { card: { modelId }, contextLength } = this.parts
+    if (ids.length === 0) throw invalid(`${path}: there is nothing to read`, path)
+    if (ids.length > contextLength) throw contextExceeded(modelId, ids.length, contextLength)
+    return ids
+  }
+
   private idsOf (input: unknown, special = true): number[] {
     const { vocabulary } = this.parts
-    if (typeof input === 'string') {
-      return special ? vocabulary.encodeWhole(input) : vocabulary.encode(input, false)
-    }
-    const ids = idsOf(input)
-    if (ids?.every((id) => id < vocabulary.table.size) === true) return ids
-    throw invalid(`input takes texts or token ids below ${vocabulary.table.size}`, 'input')
+    return special && typeof input === 'string'
+      ? vocabulary.encodeWhole(input) : vocabulary.read(input, 'input', false)
   }
 
   private async vector (ids: readonly number[]): Promise<Float32Array> {

@@ -1,10 +1,15 @@
 /** The vocabulary of a loaded model: the bytes of its tokens, and text to tokens. */
+import { idsOf } from '../../runners/language/json.js'
 import { CUT } from '../text/verbatim.js'
 import type { TokenTable } from '../text/tokens.js'
 import { ATTRIBUTE, type NativeModel } from './binding.js'
+import { invalid } from './refusals.js'
 
 const SENTENCE_PIECE = 1
 const BYTE_LEVEL = 2
+const WORD_PIECE = 3
+/** Tokenizers of byte pairs that put a separator between two texts, as llama.cpp knows them. */
+const SEPARATED = /^(jina-v1-en|jina-v2-code|roberta-bpe)$/
 const utf8 = new TextEncoder()
 
 /** GPT-2's writing of bytes as visible characters. */
@@ -26,16 +31,18 @@ function bytesOf (text: string, attributes: number, type: number): Uint8Array {
   return byte === undefined ? utf8.encode(text.replaceAll('▁', ' ')) : Uint8Array.of(parseInt(byte, 16))
 }
 
-/** Facts from the header of the file. */
-export interface VocabularyFacts { size: number, addsSpace: boolean }
-
 /** Tokens of a model. */
 export class Vocabulary {
   readonly table: TokenTable
   private readonly model: NativeModel
+  private readonly metadata: ReadonlyMap<string, unknown>
 
-  constructor (model: NativeModel, { size, addsSpace }: VocabularyFacts) {
+  constructor (model: NativeModel, metadata: ReadonlyMap<string, unknown>) {
     this.model = model
+    this.metadata = metadata
+    const tokens = metadata.get('tokenizer.ggml.tokens')
+    const size = (tokens as { length: number } | undefined)?.length ?? 0
+    const addsSpace = metadata.get('tokenizer.ggml.add_space_prefix') !== false
     const type = model.getVocabularyType()
     const parts: Uint8Array[] = []
     const offsets = new Uint32Array(size + 1)
@@ -74,6 +81,14 @@ export class Vocabulary {
     return special ? this.begun(this.tokens(text)) : this.tokens(text)
   }
 
+  /** Tokens of a text, or ids as they are. @throws EngineError invalid_request that names the path */
+  read (value: unknown, path: string, special = true): number[] {
+    if (typeof value === 'string') return this.encode(value, special)
+    const ids = idsOf(value)
+    if (ids?.every((id) => id < this.table.size) === true) return ids
+    throw invalid(`${path} takes a text or token ids below ${this.table.size}`, path)
+  }
+
   /** Tokens of a text for an embedding. */
   encodeWhole (text: string): number[] {
     const ids = this.encode(text)
@@ -81,6 +96,21 @@ export class Vocabulary {
     if (!this.model.shouldAppendEosToken()) return ids
     const last = separator >= 0 ? separator : end
     return last < 0 || ids.at(-1) === last ? ids : [...ids, last]
+  }
+
+  /** Tokens of a query and a document in one, as llama.cpp's server joins them. */
+  encodePair (query: string, document: string): number[] {
+    const { model, metadata } = this
+    const template = metadata.get('tokenizer.chat_template.rerank')
+    if (typeof template === 'string') {
+      return this.encode(template.replace('{query}', () => query).replace('{document}', () => document))
+    }
+    const separates = metadata.get('tokenizer.ggml.add_sep_token') ??
+      (model.getVocabularyType() === WORD_PIECE || SEPARATED.test(String(metadata.get('tokenizer.ggml.pre'))))
+    const separator = separates === true && model.sepToken() >= 0 ? [model.sepToken()] : []
+    const end = model.shouldAppendEosToken()
+      ? [model.tokenEos() >= 0 ? model.tokenEos() : model.sepToken()] : []
+    return this.begun([...this.tokens(query), ...end, ...separator, ...this.tokens(document), ...end])
   }
 
   private tokens (text: string): number[] { return [...this.model.tokenize(text, true)] }

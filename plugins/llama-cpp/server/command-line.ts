@@ -164,11 +164,14 @@ export interface StartOptions {
   threads: number
   backend: string
   sizes: Sizes
-  /** Makes embeddings, and nothing else. */
+  /** Only makes embeddings, or only ranks documents. */
   embeds: boolean
+  ranks?: boolean
   /** Vision weights and a drafter of the model, where it has them. */
   mmproj?: string | undefined
   drafter?: Drafter | undefined
+  /** File with the chat template; undefined for that of the model. */
+  template?: string | undefined
   /** How the model is spread over donors; null for a model that this server has alone. */
   rpc?: RpcPlan | null
   /** The GPUs of this node that share a model without donors; null where there is one device. */
@@ -180,15 +183,16 @@ const placeOf = (address: Address): string[] => 'socketPath' in address
   : ['--host', address.host, '--port', String(address.port)]
 
 /** Options that are given only to a server that knows them, as it would not start otherwise. */
-function optional (
-  { flags, backend, sizes, embeds, mmproj, drafter, rpc = null, split = null }: StartOptions
-): string[][] {
+function optional (options: StartOptions): string[][] {
+  const { flags, backend, sizes, mmproj, drafter, template, rpc = null, split = null } = options
   const { contextLength, promptCacheMib, cacheType } = sizes
+  const length = String(contextLength)
   return [
     // Only this runner uses the server.
     flags.has('--no-ui') ? ['--no-ui'] : ['--no-webui'],
     ['--offline'],
     ['--jinja'],
+    ...template === undefined ? [] : [['--chat-template-file', template]],
     // Weights are often kept in another order than the file's: with the file mapped beside, they would count
     // twice.
     ...flags.has('--load-mode') ? [['--load-mode', 'none']] : [['--no-mmap']],
@@ -207,8 +211,9 @@ function optional (
     // What each device holds was planned; the server would try a load of its own first.
     ['--fit', 'off'],
     ...rpc === null ? alone(backend, split) : [],
-    ...embeds
-      ? [['--embeddings'], ['--batch-size', String(contextLength)], ['--ubatch-size', String(contextLength)]]
+    ...options.embeds
+      ? [[options.ranks === true ? '--reranking' : '--embeddings'],
+          ['--batch-size', length], ['--ubatch-size', length]]
       : []
   ].filter(([name]) => flags.has(name as string))
 }

@@ -35,7 +35,7 @@ function tooLong (error: Record<string, unknown>, message: string, modelId: stri
   }
   return prompt === undefined || context === undefined
     ? new EngineError('context_length_exceeded',
-        `context_length_exceeded: the prompt is over the model's maximum context length: ${message}`, details)
+        `context_length_exceeded: this model's maximum context length is exceeded: ${message}`, details)
     : contextExceeded(modelId, prompt, context)
 }
 

@@ -3,11 +3,13 @@
  * is a child of one runner process, on a socket of its own with a key of its own. A model may be spread over
  * several nodes: this server is then its driver, and runners on the others are its donors (donor.ts).
  */
+import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import {
   EngineError, type EngineEnv, type EngineModule, type EngineSession, type ModelCard, type ModelSpec
 } from '../../../kernel/api/engine.js'
+import { templateOf } from '../text/source.js'
 import { findServer } from './binary.js'
 import { rpcOf, sizesOf, splitOf, type RpcPlan } from './command-line.js'
 import { startDonor } from './donor.js'
@@ -59,21 +61,26 @@ export function llamaEngine (parts: EngineParts): EngineModule {
       const own = told?.tensor === true && spec.backend === 'cpu' ? await ownRank(spec, env, parts) : null
       const rpc = told === null || own === null ? told : withOwn(told, own)
       const model = join(directory, modelFile(card))
-      const embeds = card.tasks.includes('embeddings')
-      const sizes = sizesOf(spec, embeds)
+      const ranks = card.tasks.includes('rerank')
+      const embeds = ranks || card.tasks.includes('embeddings')
+      // llama.cpp (b11434) gives documents wrong scores that are in one batch.
+      const sizes = { ...sizesOf(spec, embeds), ...ranks ? { slots: 1 } : {} }
       const binary = await findServer(options)
       const { modelId, totalBytes: modelBytes } = card
       const beside = (role: string): string | undefined => {
         const file = card.files.find((one) => one.role === role)
         return file === undefined ? undefined : join(directory, file.path)
       }
+      const source = await templateOf(spec)
+      // In the runner's own folder, which is its working folder.
+      const template = source === '' ? undefined : 'chat-template.jinja'
+      if (template !== undefined) await writeFile(template, source)
       const drafter = beside('assistant')
       const server = await LlamaServer.start({
         mmproj: beside('vision_weights'),
         drafter: drafter === undefined ? undefined : await drafterAt(drafter),
-        own,
-        split: splitOf(options),
-        binary, model, modelId, modelBytes, threads, backend: spec.backend, sizes, embeds, rpc, env, ...parts
+        own, split: splitOf(options), binary, model, template, modelId, modelBytes, threads,
+        backend: spec.backend, sizes, embeds, ranks, rpc, env, ...parts
       })
       const session = new LlamaSession({ server, spec, sizes, embeds })
       try {

@@ -39,7 +39,8 @@ const LOGGED_LINES = 10
 const WINDOW_MS = 10_000
 /** What a server tells of every answer: seven lines, which would go through three processes to a file. */
 const ROUTINE = /^[\d.]+ I slot /
-const ALARMING = /\b(error|fail(ed|ure)?|warn(ing)?|abort(ed)?|assert|exception|fatal|out of memory)\b/i
+const CAUSE = /\b(error|fail(ed|ure)?|abort(ed)?|assert|exception|fatal|out of memory)\b/i
+const ALARMING = RegExp(`\\bwarn(ing)?\\b|${CAUSE.source}`, 'i')
 
 /** A port of the loopback address that is free just now. */
 export async function freePort (): Promise<number> {
@@ -113,8 +114,8 @@ export class Program {
     while (!await ready()) {
       const end = await this.endOf(pauseMs)
       if (end === null) continue
-      const message = withoutPaths(`${this.parts.name} ${end}${this.lastLines}`)
-      throw new EngineError('provider_error', message)
+      const why = this.output.causes.length === 0 ? this.lastLines : `: ${this.output.causes.join('; ')}`
+      throw new EngineError('provider_error', withoutPaths(`${this.parts.name} ${end}${why}`))
     }
   }
 
@@ -163,6 +164,8 @@ export class Output {
   private readonly log: (line: string, leftOut: number) => void
   private readonly now: () => number
   private readonly kept: string[] = []
+  /** The first two lines with words of a failure, without their times; others are what came of it. */
+  readonly causes: string[] = []
   private since = -Infinity
   private logged = 0
   private leftOut = 0
@@ -175,6 +178,7 @@ export class Output {
   add (line: string): void {
     this.kept.push(line)
     if (this.kept.length > KEPT_LINES) this.kept.shift()
+    if (this.causes.length < 2 && CAUSE.test(line)) this.causes.push(line.replace(/^[\d.]+ [A-Z] /, ''))
     if (ALARMING.test(line)) this.alarm(line)
   }
 

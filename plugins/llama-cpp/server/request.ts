@@ -1,7 +1,6 @@
 /** From the payload of a task to the bodies that llama.cpp's server takes. Pure. */
 import { createHash } from 'node:crypto'
 import type { ChatMessage } from '../../runners/language/chunks.js'
-import { readEmbed, type VectorShape } from '../../runners/language/vectors.js'
 import { parametersOf } from '../../runners/language/sampling.js'
 import { invalid } from '../../runners/language/refusals.js'
 import {
@@ -47,7 +46,7 @@ const OWN_FORM = new Set([
 ])
 
 /** A number of the request; undefined if it has none. @throws EngineError invalid_request */
-function numberAt (
+export function numberAt (
   payload: Fields, path: string, { min, max, whole = true }: { min: number, max: number, whole?: boolean }
 ): number | undefined {
   const value = payload[path]
@@ -225,13 +224,4 @@ export function completionBodies (
     n_predict: mostTokens(payload, facts),
     ...payload['logprobs'] === true ? { n_probs: candidates(payload) } : {}
   }, warnings)
-}
-
-/** A request for embeddings. */
-export interface EmbedRequest { inputs: (string | number[])[], shape: VectorShape }
-
-/** `input` is a text, token ids, or a list of either. @throws EngineError invalid_request */
-export function embedRequest (payload: Fields): EmbedRequest {
-  const { inputs, shape } = readEmbed(payload)
-  return { inputs: inputs.map((each) => promptOf(each, 'input')), shape }
 }

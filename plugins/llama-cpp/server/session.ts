@@ -2,7 +2,7 @@
 import {
   EngineError, type EngineChunk, type EngineSession, type EngineTask, type ModelSpec, type SpanSink
 } from '../../../kernel/api/engine.js'
-import { vectorChunk } from '../../runners/language/vectors.js'
+import { readEmbed, scoresChunk, vectorChunk } from '../../runners/language/vectors.js'
 import { unknownTask } from '../../runners/language/refusals.js'
 import { checked } from '../check.js'
 import { newCallId } from '../embedded/answer.js'
@@ -18,8 +18,8 @@ import type { Client } from './http.js'
 import { fieldsOf, idsOf, listOf, numberOf, textOf, type Fields } from '../../runners/language/json.js'
 import { merged } from '../../runners/language/merged.js'
 import {
-  callIdsOf, chatBodies, completionBodies, embedRequest, isConstrained, promptOf, readsTools, templateBody,
-  templated, type Bodies, type Facts
+  callIdsOf, chatBodies, completionBodies, isConstrained, promptOf, readsTools, templateBody, templated,
+  type Bodies, type Facts
 } from './request.js'
 import type { AnswerChunk } from '../../runners/language/chunks.js'
 import type { LlamaServer } from './server.js'
@@ -73,11 +73,13 @@ export class LlamaSession implements EngineSession {
   }
 
   async warmup (): Promise<void> {
+    const { embeds, spec: { card } } = this.parts
     const text = { prompt: 'warm', max_tokens: WARMUP_TOKENS, temperature: 0 }
-    const task = this.parts.embeds
-      ? { kind: 'embed', payload: { input: 'warm' } }
+    const read = { input: 'warm', query: 'warm', documents: ['warm'] }
+    const task = embeds
+      ? { kind: card.tasks.includes('rerank') ? 'rerank' : 'embed', payload: read }
       : { kind: 'completion', payload: text }
-    if (!this.parts.embeds) warmCompiler()
+    if (!embeds) warmCompiler()
     for await (const chunk of this.run(task, new AbortController().signal)) void chunk
   }
 
@@ -105,8 +107,9 @@ export class LlamaSession implements EngineSession {
     if (kind === 'tokenize') return this.tokenize(payload, signal)
     if (kind === 'detokenize') return this.detokenize(payload, signal)
     if (this.parts.embeds) {
+      if (kind === 'rerank') return this.rank(payload, signal)
       if (kind === 'embed' || kind === 'embeddings') return this.embed(payload, signal)
-      throw unknownTask(kind, 'embed, tokenize and detokenize')
+      throw unknownTask(kind, 'embed, rerank, tokenize and detokenize')
     }
     if (kind === 'chat') return this.chat(payload, signal, trace)
     if (kind === 'completion' || kind === 'completions') {
@@ -214,7 +217,8 @@ export class LlamaSession implements EngineSession {
   }
 
   private async * embed (payload: Fields, signal: AbortSignal): AsyncGenerator<EngineChunk> {
-    const { inputs, shape } = embedRequest(payload)
+    const { inputs: given, shape } = readEmbed(payload)
+    const inputs = given.map((each) => promptOf(each, 'input'))
     let tokens = 0
     for (let from = 0; from < inputs.length; from += MAX_TEXTS) {
       const input = inputs.slice(from, from + MAX_TEXTS)
@@ -227,6 +231,14 @@ export class LlamaSession implements EngineSession {
     }
     const usage = { prompt_tokens: tokens, completion_tokens: 0, cached_tokens: 0 }
     yield { payload: { kind: 'done', usage } }
+  }
+
+  private async * rank (payload: Fields, signal: AbortSignal): AsyncGenerator<EngineChunk> {
+    const { results, usage } = await this.client.json({ path: '/v1/rerank', body: payload, signal })
+    const scores = (payload['documents'] as string[]).map((_, i) =>
+      numberOf(listOf(results).find(({ index }) => index === i)?.['relevance_score']) ??
+      fail('llama-server did not rank all documents'))
+    yield scoresChunk(this.parts.spec.card, scores, numberOf(fieldsOf(usage)['prompt_tokens']) ?? 0)
   }
 
   /** A broken connection as what it means: the server has ended, or failed. */

@@ -1,8 +1,10 @@
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import t from 'tap'
 import { Decoder } from '../embedded/decoder.js'
-import { HELLO, loadTiny, whole } from './embedded-kit.js'
-import { tinyModel } from './gguf-kit.js'
-import type { Whole } from './embedded-kit.js'
+import { HELLO, load, loadTiny, tinyCard, whole } from './embedded-kit.js'
+import { rankingModel, tinyModel } from './gguf-kit.js'
+import type { Loaded, Whole } from './embedded-kit.js'
 import type { EngineEnv } from '../../../kernel/api/engine.js'
 
 /** Makes texts and objects end soon: the quote, and the brace. */
@@ -156,6 +158,28 @@ t.test('a template without tools is told of them in the system message', async (
   t.match(text, /<tool_response>\nseen\n<\/tool_response>/)
 })
 
+t.test('templates: the given one, that beside the file, its own, ChatML', async (t) => {
+  const promptOf = async ({ chunks }: Loaded): Promise<string> => {
+    const [read] = await chunks('tokenize', { messages: HELLO })
+    return (await chunks('detokenize', { tokens: read?.tokens }))[0]!.text
+  }
+  const given = (source: string): object => ({ options: { chatTemplate: { source } } })
+  const file = tinyModel({ template: 'own: {{ messages[0].content }}' })
+  t.match(await promptOf(await loadTiny(t)), '<|im_start|>user\nhello<|im_end|>')
+  t.match(await promptOf(await loadTiny(t, { file })), 'own: hello')
+  const directory = t.testdir({ 'chat_template.jinja': 'beside: {{ messages[0].content }}' })
+  writeFileSync(join(directory, 'tiny.gguf'), file)
+  const files = [...tinyCard().files, { path: 'chat_template.jinja', role: 'template', bytes: 1 }]
+  const spec = { card: tinyCard({ files }), directory }
+  t.match(await promptOf(await load(t, spec)), 'beside: hello')
+  t.match(await promptOf(await load(t, { ...spec, ...given('given: {{ messages[0].content }}') })),
+    'given: hello')
+  for (const broken of ['{% for %}', '{{ raise_exception("no") }}', '{{']) {
+    await t.rejects(load(t, { ...spec, ...given(broken) }),
+      { reason: 'invalid_request', message: /^the model's chat template/ }, broken)
+  }
+})
+
 t.test('a template that fails at a tool, or without tools, gets an empty list', async (t) => {
   const template = TOOLS.replace('{% if tools %}', '').replace('{% endfor %}<|im_end|>\n{% endif %}',
     '{{ x.function.parameters.kind.type | upper }}{% endfor %}')
@@ -288,4 +312,28 @@ t.test('embeddings', async (t) => {
   t.same(await chunks('tokenize', { prompt: 'hi' }),
     [{ kind: 'tokens', tokens: [104, 105], count: 2, context_length: 512 }])
   t.match(await refusal('embed', { input: 'x'.repeat(600) }), { reason: 'context_length_exceeded' })
+})
+
+t.test('a model that ranks documents', async (t) => {
+  const card = { tasks: ['rerank'], family: 'qwen3' }
+  const documents = ['a cat sat', 'on a mat', 'a cat sat']
+  const scoresOf = async ({ chunks }: Loaded): Promise<number[]> =>
+    (await chunks('rerank', { query: 'where', documents }))[0]!['scores'] as number[]
+  const ranker = await loadTiny(t, { file: rankingModel(), card })
+  await ranker.session.warmup()
+  const [first, second, third] = await scoresOf(ranker)
+  t.equal(first, third, 'the same each time')
+  t.not(first, second)
+  t.ok([first!, second!].every((score) => score > 0 && score < 1), `${first} ${second}`)
+  const counted = async ({ chunks }: Loaded): Promise<unknown> =>
+    (await chunks('rerank', { query: 'where', documents: ['a cat'] }))[0]!.tokens
+  t.equal(await counted(ranker), 10)
+  const templated = rankingModel({ 'tokenizer.chat_template.rerank': 'q: {query} d: {document}' })
+  t.equal(await counted(await loadTiny(t, { file: templated, card })), 17)
+  // Of a family whose last layer has logits.
+  const logits = tinyModel({ metadata: { 'llama.pooling_type': 4 } })
+  t.ok((await scoresOf(await loadTiny(t, { file: logits, card: { tasks: ['rerank'] } })))
+    .every((score) => score > 0 && score < 1))
+  t.match(await ranker.refusal('rerank', { query: 'x', documents: ['y'.repeat(600)] }),
+    { message: /^context_length_exceeded.* has 601 tokens/ })
 })

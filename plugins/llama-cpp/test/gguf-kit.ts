@@ -123,3 +123,28 @@ export function tinyModel (
     ...metadata
   }, tensors)
 }
+
+/** A model that ranks documents, in Qwen3's layout: two classes, the first of which is "yes". */
+export function rankingModel (metadata: Record<string, Value> = {}): Buffer {
+  const { layers, hidden, heads, kvHeads, headSize, feed, context } = SHAPE
+  const random = seededRandom(11)
+  const ones = (name: string): Tensor =>
+    ({ name, shape: [headSize], values: new Float32Array(headSize).fill(1) })
+  return tinyModel({
+    metadata: {
+      'general.architecture': 'qwen3', 'qwen3.block_count': layers, 'qwen3.context_length': context,
+      'qwen3.embedding_length': hidden, 'qwen3.feed_forward_length': feed,
+      'qwen3.attention.head_count': heads, 'qwen3.attention.head_count_kv': kvHeads,
+      'qwen3.attention.key_length': headSize, 'qwen3.attention.value_length': headSize,
+      'qwen3.attention.layer_norm_rms_epsilon': { f32: 1e-5 }, 'qwen3.pooling_type': 4,
+      'qwen3.classifier.output_labels': ['yes', 'no'], ...metadata
+    },
+    change (tensors) {
+      for (let layer = 0; layer < layers; layer++) {
+        tensors.push(ones(`blk.${layer}.attn_q_norm.weight`), ones(`blk.${layer}.attn_k_norm.weight`))
+      }
+      const values = Float32Array.from({ length: 2 * hidden }, () => random() * 2 - 1)
+      tensors.push({ name: 'cls.output.weight', shape: [hidden, 2], values })
+    }
+  })
+}

@@ -31,7 +31,7 @@ t.test('a server that dies fails its tasks and ends the runner', async (t) => {
 
 t.test('a server that does not start', async (t) => {
   for (const [scenario, message] of [
-    [{ dies: 'at start' }, /exited with code 1; its last lines: llama_model_load: error loading model/],
+    [{ dies: 'at start' }, /exited with code 1: llama_model_load: error loading model/],
     [{ dies: 'while loading', refusals: 100 }, /exited with code 9/],
     [{ help: 'other' }, /is no server of llama\.cpp, .* does not name --model, --host/],
     [{ help: 'fails' }, /--help failed: .*Run it by hand/],

@@ -176,7 +176,7 @@ t.test('a donor that dies ends its runner, and says why', async (t) => {
 t.test('programs that are no donors', async (t) => {
   await t.rejects(donorOf(t, { help: 'other' }),
     { message: /is no rpc-server of llama.cpp.*SVC_LLAMA_RPC_SERVER_BIN/ })
-  await t.rejects(donorOf(t, { dies: 'at start' }), { message: /exited with code 1; .*initialize CUDA0/ })
+  await t.rejects(donorOf(t, { dies: 'at start' }), { message: /exited with code 1: .*initialize CUDA0/ })
   const path = process.env['PATH']
   t.teardown(() => { process.env['PATH'] = path })
   process.env['PATH'] = folder(t)

@@ -278,3 +278,13 @@ t.test('an embedding model', async (t) => {
   t.match(bodies('/v1/embeddings').at(-1), { input: ['abc'], embd_normalize: -1 })
   await t.rejects(chunksOf(session, 'chat', talk('go')), { message: /serves embed/ })
 })
+
+t.test('a model that ranks documents', async (t) => {
+  const { session, journal } = await rig(t, {}, { tasks: ['rerank'] })
+  t.match((journal()[0]?.['start'] as string[]).join(' '), /--reranking --batch-size 2048 /)
+  await session.warmup()
+  const asked = { query: 'x', documents: ['ab', 'abcd'] }
+  const [{ payload }] = await chunksOf(session, 'rerank', asked) as [{ payload: { scores: number[] } }]
+  t.match(payload, { scores: [0.5, 1 / (1 + Math.exp(-2))], tokens: 7 }, 'logits as probabilities, in order')
+  await t.rejects(chunksOf(session, 'chat', talk('go')), { message: /serves embed, rerank/ })
+})

@@ -7,9 +7,8 @@ import { serverError } from '../server/errors.js'
 import { modelFile } from '../server/index.js'
 import { merged } from '../../runners/language/merged.js'
 import { LineCutter, Output } from '../server/program.js'
-import {
-  chatBodies, completionBodies, embedRequest, isConstrained, promptOf, readsTools
-} from '../server/request.js'
+import { readEmbed } from '../../runners/language/vectors.js'
+import { chatBodies, completionBodies, isConstrained, promptOf, readsTools } from '../server/request.js'
 import { cardOf, specOf } from './llama-kit.js'
 
 const facts = { contextLength: 100, defaults: {} }
@@ -42,6 +41,8 @@ t.test('the command line', (t) => {
     ...base, backend, flags: new Set(['--mmproj', '--model-draft', ...more]), mmproj: '/v',
     drafter: { path: '/d', way }
   }).slice(14).join(' ')
+  const templated = { ...base, flags: new Set(['--chat-template-file']), template: 'given.jinja' }
+  t.same(serverArguments(templated).slice(14), ['--chat-template-file', 'given.jinja'])
   t.equal(beside('draft-simple', 'cpu'), '--mmproj /v --model-draft /d', 'an old server')
   const newer = ['--spec-type', 'draft-simple', '--no-mmproj-offload', '--device-draft']
   t.equal(beside('draft-simple', 'cuda', ...newer), '--mmproj /v --model-draft /d --spec-type draft-simple')
@@ -198,10 +199,10 @@ t.test('bodies of completions and embeddings', (t) => {
     const call = () => chatBodies({ messages: wrong }, facts)
     t.match(thrown(call), { reason: 'invalid_request' }, JSON.stringify(wrong))
   }
-  t.same(embedRequest({ input: [1, 2] }).inputs, [[1, 2]])
-  t.same(embedRequest({ input: ['a', [3]] }).inputs, ['a', [3]])
-  for (const payload of [{}, { input: [] }, { input: [''] }, { input: 'a', dimensions: 0 }]) {
-    t.match(thrown(() => embedRequest(payload)), { reason: 'invalid_request' }, JSON.stringify(payload))
+  t.same(readEmbed({ input: [1, 2] }).inputs, [[1, 2]])
+  t.same(readEmbed({ input: ['a', [3]] }).inputs, ['a', [3]])
+  for (const payload of [{ input: [] }, { input: 'a', dimensions: 0 }]) {
+    t.match(thrown(() => readEmbed(payload)), { reason: 'invalid_request' }, JSON.stringify(payload))
   }
   t.match(thrown(() => promptOf({})), { details: { issues: [{ path: 'prompt' }] } })
   t.end()

@@ -82,11 +82,8 @@ export class ChatTemplate {
 
   private find (withTools: boolean): Template {
     const name = withTools && this.templates.has('tool_use') ? 'tool_use' : 'default'
-    const source = this.templates.get(name) ?? this.templates.values().next().value
-    if (source === undefined) {
-      throw invalid('this model has no chat template; send the whole prompt to /v1/completions', 'messages')
-    }
-    const template = this.parsed.get(name) ?? parse(source)
+    const template = this.parsed.get(name) ??
+      parse(this.templates.get(name) ?? this.templates.values().next().value ?? '')
     this.parsed.set(name, template)
     return template
   }

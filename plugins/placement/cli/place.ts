@@ -1,3 +1,5 @@
+import { readFileSync } from 'node:fs'
+import { resolve } from 'node:path'
 import { failedAttempts, Follower, instancesOf } from '../progress/progress.js'
 import type { Progress } from '../progress/progress.js'
 import { withEngine } from '../../llama-cpp/service.js'
@@ -24,6 +26,7 @@ interface Ask {
   /** Left out: as the route takes it by itself. */
   instance_meta?: 'Ring' | 'LlamaRpc'
   min_nodes: number
+  chat_template?: string
   /** Undefined: the usual number of tokens. */
   context_length: number | undefined
   /** Undefined: as many as there is memory for. */
@@ -66,7 +69,7 @@ function askOf (ctx: VerbContext, model_id: string, options: Record<string, unkn
   return {
     model_id, sharding: known, ...instance, min_nodes: min, excluded: exclude,
     context_length: wholeOf(ctx, 'ctx', options, 'tokens', 2),
-    slots: wholeOf(ctx, 'slots', options, 'answers at once', 1)
+    slots: wholeOf(ctx, 'slots', options, 'answers at once', 1), ...templateOf(ctx, options['chatTemplate'])
   }
 }
 
@@ -86,12 +89,21 @@ function wholeOf (
   throw ctx.fail(2, `--${name} ${String(given)}: expected a number of ${what} from ${least} on`)
 }
 
+function templateOf (ctx: VerbContext, path: unknown): Pick<Ask, 'chat_template'> {
+  if (path === undefined) return {}
+  try {
+    return { chat_template: readFileSync(resolve(ctx.io.cwd, path as string), 'utf8') }
+  } catch (error) {
+    throw ctx.fail(2, `--chat-template ${path as string}: ${(error as Error).message}`)
+  }
+}
+
 /** The one of these words that was written, in whatever case. */
 function named<T extends string> (words: readonly T[], text: string): T | undefined {
   return words.find((word) => word.toLowerCase() === text.toLowerCase())
 }
 
-function queryOf ({ model_id: model, excluded, ...shape }: Ask, shaped: boolean): string {
+function queryOf ({ model_id: model, excluded, chat_template: _, ...shape }: Ask, shaped: boolean): string {
   const query = new URLSearchParams({ model_id: model })
   const told = shaped ? shape : { context_length: shape.context_length, slots: shape.slots }
   for (const [key, value] of Object.entries(told)) if (value !== undefined) query.set(key, String(value))

@@ -12,6 +12,7 @@ export const verbs = {
       ['--meta <kind>', 'how its parts talk: Ring, or LlamaRpc for GGUF on llama.cpp'],
       ['--ctx <tokens>', 'tokens of context; 8192 when left out, or all of a model that has fewer'],
       ['--slots <n>', 'answers at once, with a context each; as many as there is memory for when left out'],
+      ['--chat-template <file>', 'a chat template in Jinja, instead of that of a GGUF model'],
       ['--node <node>', 'on this node and no other'],
       ['--exclude <node...>', 'nodes that take no part, by id, install id or name'],
       ['--dry-run', 'show where it would go; place nothing'],

@@ -32,6 +32,7 @@ export async function place (
     minNodes: body.min_nodes ?? 1,
     contextLength: body.context_length,
     slots: body.slots,
+    chatTemplate: body.chat_template,
     excluded: planning.refs(body.excluded_nodes, body.excluded_node_ids),
     force: body.force ?? false,
     origin: 'request',
@@ -43,7 +44,9 @@ export async function place (
     : `is placed on ${names} already, as it was asked for then.`
   const unknown = planning.unknownNodes(asked.excluded)
   const ignored = unknown.length === 0 ? '' : ` Excluded but not known: ${unknown.join(', ')}.`
-  const answer = answerOf(`${asked.modelId} ${what}${ignored}`, card, entered)
+  const { chat_template: untold } = asked.chatTemplate === undefined ? card.support : {}
+  const note = untold === undefined ? '' : ` Chat template: ${untold}.`
+  const answer = answerOf(`${asked.modelId} ${what}${ignored}${note}`, card, entered)
   if (body.wait !== true) return answer
   const { instanceId } = entered
   const seconds = body.timeout_seconds ?? WAIT_SECONDS

@@ -28,7 +28,9 @@ export async function planAndEnter (
   planning: Planning, request: PlacementRequest, { caller, signal }: Requester
 ): Promise<{ outcome: Outcome, entered: Entered }> {
   const { clock, deps: { cluster } } = planning.ctx
-  const { origin, sharding, minNodes, excluded, ttlSeconds, contextLength, slots, force } = request
+  const {
+    origin, sharding, minNodes, excluded, ttlSeconds, contextLength, slots, chatTemplate, force
+  } = request
   // Install ids, because node ids change at a restart.
   const installIds = new Set(excluded.flatMap((ref) => cluster.resolve(ref)?.installId ?? []))
   for (let tries = 1; ; tries++) {
@@ -37,7 +39,8 @@ export async function planAndEnter (
     const intent: PlacementIntent = {
       origin, sharding, instanceMeta, minNodes, excluded: [...installIds], failedOn: [], ttlSeconds,
       replaces: null, ...contextLength === undefined ? {} : { contextLength },
-      ...slots === undefined ? {} : { slots }
+      ...slots === undefined ? {} : { slots },
+      ...chatTemplate === undefined ? {} : { chatTemplate }
     }
     const instance = instanceOf(plan, card, nodes, randomUUID, intent)
     try {

@@ -1,4 +1,4 @@
-import { delay, kernelError, SvcError } from '../../../kernel/index.js'
+import { delay, SvcError } from '../../../kernel/index.js'
 import type { ModelCard, NodeView } from '../../../kernel/index.js'
 import { plan } from '../planner/index.js'
 import type { ClusterView, InstanceMeta, Plan, Refusal, Sharding } from '../planner/index.js'
@@ -8,6 +8,7 @@ import type { PlacementContext } from '../manifest.js'
 import type { Keeping } from '../service.js'
 import { virtualModel } from '../../staging/service.js'
 import type { NodeProblem } from '../../staging/service.js'
+import { invalid } from './check.js'
 import { viewOf } from './view.js'
 
 /** Longest wait for nodes that have not reported their readings yet, ms. */
@@ -26,6 +27,8 @@ export interface Ask {
   contextLength?: number | undefined
   /** Answers at once; as many as there is memory for when left out. */
   slots?: number | undefined
+  /** Instead of the model's own. */
+  chatTemplate?: string | undefined
   /** Node ids, install ids or names; unknown ones are ignored. */
   excluded: readonly string[]
   force: boolean
@@ -186,13 +189,14 @@ export class Planning {
   }
 
   /** Plans a placement from these facts, without waiting. Throws as `plan` does. */
-  look ({ modelId, excluded, ...ask }: Ask, facts: Facts): Outcome {
+  look (asked: Ask, facts: Facts): Outcome {
+    const { modelId, excluded, ...ask } = asked
     const card = this.known(modelId)
     if (card === undefined) throw modelUnknown(modelId, [])
-    checkContext(card, ask.contextLength)
+    checkAsked(card, asked)
     const view = this.view(facts, modelId)
     if (ask.slots !== undefined && view.engines[card.engine]?.slots === undefined) {
-      throw unfit('slots', `${modelId} runs on ${card.engine}, which keeps no slots`)
+      throw invalid('slots', `cannot be chosen for ${modelId}: ${card.engine} keeps no slots`)
     }
     const instanceMeta = ask.instanceMeta ?? view.engines[card.engine]?.meta ?? 'Ring'
     const result = plan({ ...ask, card, instanceMeta, excluded: this.nodeIds(excluded) }, view)
@@ -208,16 +212,15 @@ export class Planning {
   }
 }
 
-/** Throws `invalid_request` for a context that the model does not have. */
-function checkContext ({ modelId, contextLength }: ModelCard, asked: number | undefined): void {
-  if (asked === undefined || asked <= contextLength) return
-  const message = contextLength === 0 ? `${modelId} has no context to choose`
-    : `context_length must be at most ${contextLength}, the context of ${modelId}`
-  throw unfit('context_length', message)
+/** Throws `invalid_request` for a context, or a use of a template, that the model does not have. */
+function checkAsked ({ modelId, contextLength, files }: ModelCard, asked: Ask): void {
+  if ((asked.contextLength ?? 0) > contextLength) {
+    throw invalid('context_length', contextLength === 0 ? `is not for ${modelId}: it has no context to choose`
+      : `must be at most ${contextLength}, the context of ${modelId}`)
+  }
+  if (asked.chatTemplate === undefined || files.some(({ path }) => path.endsWith('.gguf'))) return
+  throw invalid('chat_template', `is for models in GGUF files, and ${modelId} is none`)
 }
-
-const unfit = (path: string, message: string): SvcError =>
-  kernelError('invalid_request', message, { param: path, issues: [{ path, message }] })
 
 function storeAway (modelId: string, { nodeId, name }: NodeView): SvcError {
   const message = `No model is called ${modelId.slice(0, 200)} on the nodes that are there, and the store ` +

@@ -47,7 +47,8 @@ type Engine = Partial<EngineDecl>
 
 /** Engines by name: `lm` on one node, `wide` over several, `star` with a driver; all three on the CPU. */
 const ENGINES: Record<string, Engine> = {
-  lm: {}, wide: { multiNode: true, tensor: true }, star: { multiNode: true, meta: 'LlamaRpc' },
+  lm: {}, 'llama-server': {}, wide: { multiNode: true, tensor: true },
+  star: { multiNode: true, meta: 'LlamaRpc' },
   gpu: { backends: ['cuda', 'cpu'], overhead: 1.1 }
 }
 

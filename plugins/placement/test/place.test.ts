@@ -51,8 +51,20 @@ t.test('an instance has the context that was asked for', async (t) => {
   t.match(await place('acme/long', 131_073),
     { status: 400, body: { error: { reason: 'invalid_request', param, message: /at most 131072/ } } })
   t.match(await place('acme/long', 1), { status: 400, body: { error: { param } } })
-  t.match(await place('acme/mute', 10),
-    { status: 400, body: { error: { param, message: /no context to choose/ } } })
+  const none = await place('acme/mute', 10)
+  t.match(none, { status: 400, body: { error: { param, message: /no context to choose/ } } })
+})
+
+t.test('a given chat template is kept for later places; a missing one is said', async (t) => {
+  const other = card('acme/other', { files: [{ path: 'm.gguf', role: 'weights', bytes: 1 }] })
+  const cards = [card('acme/old', { support: { chat_template: 'no' } }), other]
+  const rig = await startPlacement(t, { nodes: { n1: 100 }, cards })
+  const place = (asked: object) => rig.ask('POST', '/place_instance', asked)
+  t.match((await place({ model_id: 'acme/old' })).body, { message: /Chat template: no\.$/ })
+  t.notMatch((await place({ model_id: 'acme/other', chat_template: '{{ x }}' })).body['message'], /template/)
+  t.match(bodyOf(rig.placed[1]!.instance), { placement: { chatTemplate: '{{ x }}' } })
+  const { status } = await place({ model_id: 'acme/old', chat_template: 'x' })
+  t.equal(status, 400)
 })
 
 t.test('a model over several nodes, in a ring with addresses', async (t) => {

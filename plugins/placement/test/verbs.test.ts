@@ -1,3 +1,4 @@
+import { join } from 'node:path'
 import t from 'tap'
 import { card, GIB, runnersAre } from './kit.js'
 import { bodyOf, stateCard } from '../../runners/service.js'
@@ -50,6 +51,11 @@ t.test('svc place waits and shows the state', async (t) => {
   t.strictSame(JSON.parse(json.out), placed, 'the body of the route')
   t.match(json, { status: 0, err: /it is starting; svc ps/ })
   t.match(node.asked.at(-1)!.body, { force: true, sharding: 'Tensor', instance_meta: 'LlamaRpc' })
+  const file = join(t.testdir({ 'a.jinja': '{{ messages }}' }), 'a.jinja')
+  await node.run(['place', 'acme/chat', '--no-wait', '--chat-template', file])
+  t.match(node.asked.at(-1)!.body, { chat_template: '{{ messages }}' })
+  t.match(await node.run(['place', 'acme/chat', '--chat-template', `${file}x`]),
+    { status: 2, err: /--chat-template .*x: ENOENT/ })
 })
 
 t.test('svc place: how waiting can end', async (t) => {

@@ -23,7 +23,7 @@ import { modelOf } from './copies.js'
 import type { ModelLeases } from './copies.js'
 import type { PlacedInstances } from './document.js'
 import type { LaunchOptions } from './fleet.js'
-import type { ShardBody } from './sections.js'
+import type { RingInstance, ShardBody } from './sections.js'
 import { bodyOf, devicePartsOf, shardOf } from './shapes.js'
 import type { Assignment } from './shapes.js'
 
@@ -53,19 +53,9 @@ export function assignedRole ({ instances, node }: LaunchParts, { instanceId }: 
   return instance === undefined ? null : roleOf(instance, node.nodeId)
 }
 
-function digestOf ({ instances }: LaunchParts, { instanceId }: Assignment): string | undefined {
+const bodyIn = ({ instances }: LaunchParts, { instanceId }: Assignment): RingInstance | undefined => {
   const instance = instances.get(instanceId)
-  return instance === undefined ? undefined : bodyOf(instance).modelDigest
-}
-
-/** The tokens of a context of an instance, and its slots. */
-function contextIn (
-  { instances }: LaunchParts, { instanceId }: Assignment
-): Pick<Place, 'context' | 'slots'> {
-  const instance = instances.get(instanceId)
-  if (instance === undefined) return {}
-  const { contextTokenLimit: context, slots } = bodyOf(instance)
-  return { context, slots }
+  return instance === undefined ? undefined : bodyOf(instance)
 }
 
 function shardIn ({ instances, node }: LaunchParts, { instanceId }: Assignment): ShardBody | null {
@@ -110,7 +100,7 @@ export function prepareLaunch (
   if (role?.kind === 'donor') return undefined
   // The launch will refuse it, so nothing is fetched and no port is opened.
   if (opensPorts(role) && !parts.config.rpc_for_every_user) return undefined
-  const digest = digestOf(parts, assignment)
+  const digest = bodyIn(parts, assignment)?.modelDigest
   leases.take(assignment, digest)
   // A staged copy may have been removed by hand; bundled files are always there.
   const staged = (models?.locate(modelId, digest)?.kind ?? 'bundled') !== 'bundled'
@@ -129,7 +119,7 @@ export function launchOptions (parts: LaunchParts, assignment: Assignment): Laun
   const scratch = join(runnersFolder(node.home), runnerId)
   // A donor needs none of the model's files.
   const model = role?.kind === 'donor' ? { card: role.card, directory: join(scratch, 'work') }
-    : modelOf(bundle, models, modelId, digestOf(parts, assignment))
+    : modelOf(bundle, models, modelId, bodyIn(parts, assignment)?.modelDigest)
   if (model === undefined) throw new LaunchError('runner_failed', `model ${modelId} is not on this node`)
   const engine = bundle.engine(model.card.engine)
   const choice = backendOf(parts, model.card)
@@ -139,12 +129,15 @@ export function launchOptions (parts: LaunchParts, assignment: Assignment): Laun
   if (choice.backend === null) throw new LaunchError('no_backend', choice.problem)
   const module = moduleOf(parts, engine, role)
   const traits = memoryTraits(parts, engine)
-  const context = contextIn(parts, assignment)
+  const { contextTokenLimit, slots, placement } = bodyIn(parts, assignment) ?? {}
+  const context: Pick<Place, 'context' | 'slots'> = { context: contextTokenLimit, slots }
   const shard = shardIn(parts, assignment)
   const gpu = choice.backend !== 'cpu'
   const options = {
     ...optionsOf(config, engine.name), ...programs(parts, { engine, role }),
-    ...planned(parts, assignment, role)
+    ...planned(parts, assignment, role),
+    // An object: a text that begins with a slash would count as a program that the runner may read.
+    ...placement?.chatTemplate === undefined ? {} : { chatTemplate: { source: placement.chatTemplate } }
   }
   return {
     runnerId,
@@ -242,11 +235,12 @@ function programs (
   if (decl.external !== true) return {}
   const server = detection.binary(name)
   const program = detection.programs()[name]
-  const built = program != null && 'build' in program ? { serverBinary: program.path } : {}
-  if (role?.kind !== 'donor') return server === undefined ? built : { serverBinary: usable(server) }
+  // Also of one in PATH, since the runner's sandbox has what the path leads to.
+  const found = program != null && 'path' in program ? { serverBinary: program.path } : {}
+  if (role?.kind !== 'donor') return server === undefined ? found : { serverBinary: usable(server) }
   const donor = decl.donor === undefined ? undefined : detection.binary(decl.donor)
   // A donor's program is looked for beside the server's.
-  const beside = server?.problem === null ? { serverBinary: server.path } : built
+  const beside = server?.problem === null ? { serverBinary: server.path } : found
   return { ...beside, ...donor === undefined ? {} : { donorBinary: usable(donor) } }
 }
 

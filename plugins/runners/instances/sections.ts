@@ -27,6 +27,8 @@ export const placement = exactly({
   contextLength: count,
   /** Answers at once that were asked for; absent for as many as there is memory for. */
   slots: { type: 'integer', minimum: 1 },
+  /** A chat template that was given, instead of the model's own. */
+  chatTemplate: text,
   /** The instance that ends once this one serves, because its node is drained; absent for all else. */
   moves: text
 })

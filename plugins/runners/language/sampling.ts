@@ -21,6 +21,8 @@ interface Row {
   ollama?: Use
   /** llama.cpp's server. */
   llama?: Use
+  /** The metadata of GGUF files, as `general.sampling.<name>`; a generation_config.json has our names. */
+  gguf?: Use
   /** An option of `svc run`. */
   cli?: Use & { value: string, help: string }
 }
@@ -31,20 +33,20 @@ const OF_LAST = 'counts the last tokens of prompt and answer, as many as repeat_
 /** By OpenAI's names, or vLLM's where OpenAI has none. An API takes the parameters that have a use for it. */
 export const SAMPLING = {
   temperature: {
-    min: 0, max: 100, default: 0.8,
+    min: 0, max: 100, default: 0.8, gguf: { name: 'temp' },
     chat: { max: 2 }, responses: { max: 2 }, anthropic: { max: 1 }, ollama: {}, llama: {},
     cli: { value: '<t>', max: 2, help: 'how freely it chooses, 0 to 2; 0 always takes the likeliest' }
   },
   top_p: {
     min: 0, max: 1, default: 0.95,
-    chat: {}, responses: {}, anthropic: {}, ollama: {}, llama: {}
+    chat: {}, responses: {}, anthropic: {}, ollama: {}, llama: {}, gguf: {}
   },
   top_k: {
     min: 0, max: 2 ** 31, whole: true, default: 40,
     // -1 is vLLM's word for off.
-    chat: { min: -1 }, anthropic: {}, ollama: { min: -1 }, llama: {}
+    chat: { min: -1 }, anthropic: {}, ollama: { min: -1 }, llama: {}, gguf: { min: -1 }
   },
-  min_p: { min: 0, max: 1, default: 0.05, chat: {}, ollama: {}, llama: {} },
+  min_p: { min: 0, max: 1, default: 0.05, chat: {}, ollama: {}, llama: {}, gguf: {} },
   frequency_penalty: {
     min: -2, max: 2, default: 0,
     chat: { note: OF_LAST }, ollama: {}, llama: {}
@@ -54,13 +56,13 @@ export const SAMPLING = {
     chat: { note: OF_LAST }, ollama: {}, llama: {}
   },
   repetition_penalty: {
-    min: 0.01, max: 100, default: 1,
+    min: 0.01, max: 100, default: 1, gguf: { name: 'penalty_repeat' },
     chat: {}, ollama: { name: 'repeat_penalty' }, llama: { name: 'repeat_penalty' }
   },
   // llama-server gets a number always, see llama/request.ts.
   repeat_last_n: {
     min: -1, max: 2 ** 31 - 1, whole: true, default: 64,
-    chat: { note: COUNTED }, ollama: { note: COUNTED }
+    chat: { note: COUNTED }, ollama: { note: COUNTED }, gguf: { name: 'penalty_last_n' }
   },
   // llama-server gets a seed for each answer, see llama/request.ts.
   seed: {
@@ -76,7 +78,7 @@ export type Parameter = keyof Rows
 /** Values by those names. */
 export type Sampling = Partial<Record<Parameter, number>>
 
-type User = 'chat' | 'responses' | 'anthropic' | 'ollama' | 'llama' | 'cli'
+type User = 'chat' | 'responses' | 'anthropic' | 'ollama' | 'llama' | 'gguf' | 'cli'
 type NameFor<U extends User, P extends Parameter> =
   Rows[P] extends Record<U, { name: infer N extends string }> ? N
     : Rows[P] extends Record<U, object> ? P : never
@@ -120,4 +122,20 @@ export function samplingOf (user: User, given: object | null | undefined): Sampl
     const value = values[name]
     return value == null ? [] : [[parameter, Math.max(SAMPLING[parameter].min, value)]]
   }))
+}
+
+/**
+ * The parameters of a GGUF model: its generation_config.json counts before its metadata, which llama.cpp's
+ * server reads, too. Values outside of the ranges are left out.
+ */
+export function modelSampling (
+  metadata: ReadonlyMap<string, unknown>, config: Readonly<Record<string, unknown>>
+): Sampling {
+  const rows = parametersOf('gguf')
+  return samplingOf('gguf', Object.fromEntries(rows.map(({ parameter, name, min, max, whole }) => {
+    const value = [config[parameter], metadata.get(`general.sampling.${name}`)].find((one) =>
+      typeof one === 'number' && one >= min && one <= max && (whole !== true || Number.isInteger(one)))
+    // Metadata has 32 bits: 0.7 is 0.699999988.
+    return [name, typeof value === 'number' ? Number(value.toPrecision(6)) : null]
+  })))
 }

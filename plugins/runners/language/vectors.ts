@@ -1,6 +1,6 @@
-/** Request and answer of the task `embed`: vectors of texts. Pure. */
+/** Request and answer of the tasks `embed`, vectors of texts, and `rerank`, ranks of documents. Pure. */
 import { invalid } from './refusals.js'
-import type { EngineChunk } from '../../../kernel/api/engine.js'
+import type { EngineChunk, ModelCard } from '../../../kernel/api/engine.js'
 
 /** The requested form of vectors. */
 export interface VectorShape {
@@ -48,4 +48,13 @@ export function vectorChunk (index: number, vector: Float32Array, shape: VectorS
   const numbers = shapedVector(vector, shape)
   const media = new Uint8Array(numbers.buffer, numbers.byteOffset, numbers.byteLength)
   return { payload: { kind: 'embedding', index, dimensions: numbers.length }, media }
+}
+
+/** Families whose last layer gives a probability; that of all others gives its logit. */
+const PROBABILITY = /^qwen3(vl)?$/
+
+/** The answer to a task `rerank`: a probability for each document. */
+export function scoresChunk ({ family }: ModelCard, raw: readonly number[], tokens: number): EngineChunk {
+  const scores = PROBABILITY.test(family) ? [...raw] : raw.map((value) => 1 / (1 + Math.exp(-value)))
+  return { payload: { scores, tokens } }
 }

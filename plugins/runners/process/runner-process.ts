@@ -214,7 +214,13 @@ export class RunnerProcess {
         break
       case 'work': this.#work.apply(message, this.mono()); break
       case 'log': log[message.level]({ ...message.fields, pid: this.pid }, message.message); break
-      case 'fatal': this.kill(`the engine failed (${message.stage}): ${message.message}`); break
+      case 'fatal': {
+        const text = `the engine failed (${message.stage}): ${message.message}`
+        this.kill(text)
+        // The process may have ended before its last frame is read.
+        if (!this.#stopping) this.#failure ??= { message: text, wedged: false }
+        break
+      }
       default: this.tasks.onMessage(frame.task, message, frame)
     }
   }

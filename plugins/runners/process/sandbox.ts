@@ -1,6 +1,8 @@
 /** The sandbox of a runner, set up by programs of util-linux at the best level that the kernel offers. */
 import { spawnSync } from 'node:child_process'
-import { mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import {
+  mkdirSync, readFileSync, realpathSync, rmSync, statSync, symlinkSync, writeFileSync
+} from 'node:fs'
 import { delimiter, dirname, join } from 'node:path'
 import { isMainThread } from 'node:worker_threads'
 import { writeWhole } from '../../../kernel/index.js'
@@ -124,7 +126,7 @@ function mountTable (root: string, work: string, { read, write }: Files, net?: s
   const flagsAt = (path: string): string => [...here].filter(([point]) => within(path, point))
     .sort(([a], [b]) => b.length - a.length)[0]?.[1].map((flag) => `,${flag}`).join('') ?? ''
   const bound = (path: string, how: string): string[] => {
-    place(root, path)
+    if (!place(root, path)) return []
     // `mount` applies options of a bind to its top only, so each mount below gets a line.
     const below = [...here.keys()].filter((point) => point !== path && within(point, path))
     return [line(path, root + path, 'none', `rbind${how}${flagsAt(path)}`), ...below.map((point) =>
@@ -151,11 +153,19 @@ const within = (path: string, folder: string): boolean =>
 const outermost = (paths: readonly string[]): string[] =>
   paths.filter((path) => !paths.some((folder) => folder !== path && within(path, folder)))
 
-/** Makes the mount point for a path. */
-function place (root: string, path: string): void {
+/**
+ * Makes the mount point for a path. A file behind a link becomes a link instead, false: a program looks for
+ * its libraries in the folder that it really lies in, which is mounted too.
+ */
+function place (root: string, path: string): boolean {
   const isFolder = statSync(path).isDirectory()
   mkdirSync(root + (isFolder ? path : dirname(path)), { recursive: true })
-  if (!isFolder) writeFileSync(root + path, '')
+  const target = realpathSync(path)
+  if (isFolder) return true
+  rmSync(root + path, { force: true })
+  if (target === path) writeFileSync(root + path, '')
+  else symlinkSync(target, root + path)
+  return target === path
 }
 
 /** Mount points of this process with their restrictions, which a user namespace must repeat. */

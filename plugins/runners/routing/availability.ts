@@ -7,6 +7,7 @@ import type { Fleet } from '../instances/fleet.js'
 import { lends } from '../instances/shapes.js'
 import type { InstanceFailure, RingInstance } from '../instances/sections.js'
 import type { BackendChoice } from '../machine/backends.js'
+import { beyond } from '../machine/programs.js'
 import { reasonOf } from '../process/errors.js'
 import { advanceOf, kindOf, serves } from '../process/states.js'
 import type { Absence, RunnerStatus } from '../service.js'
@@ -92,7 +93,7 @@ const OF_RUNNER: BackendChoice = { backend: 'what its runner has', declared: fal
 interface Offers {
   backends?: readonly string[]
   engineBackends?: Readonly<Record<string, readonly string[]>>
-  engines?: Readonly<Record<string, unknown>>
+  engines?: Readonly<Record<string, { from?: string } | null>>
 }
 
 interface Question extends Look { modelId: string, capability: string | null }
@@ -268,10 +269,13 @@ export class Availability {
   /** Whether another live node runs the model or could. Only a node that has the engine can tell. */
   #elsewhere ({ offers }: Source, { runners }: Question, card: ModelCard | null): boolean {
     if (runners.some(({ own }) => !own)) return true
-    const known = card === null ? [] : this.#parts.bundle.engine(card.engine)?.decl.backends ?? []
-    const engine = card?.engine ?? ''
+    if (card === null) return false
+    const { engine } = card
+    const { backends: known = [], program } = this.#parts.bundle.engine(engine)?.decl ?? {}
+    const isBeyond = program?.otherwise !== undefined && beyond(program.otherwise, card) !== null
     return offers.some(({ backends = [], engineBackends, engines }) => engines?.[engine] !== null &&
-      known.some((name) => runsOn(card!, name) &&
+      !(isBeyond && engines?.[engine]?.from === 'library') &&
+      known.some((name) => runsOn(card, name) &&
         (engineBackends?.[engine] ?? backends).includes(name)))
   }
 }

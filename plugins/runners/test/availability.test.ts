@@ -188,7 +188,7 @@ t.test('a backend or an instance on another live node will do', async (t) => {
     return { RingInstance: { ...ring, ...drainUntil === undefined ? {} : { drainUntil } } }
   }
   const broken = async (
-    instances: Instance[], backends: Record<string, { backends: string[] }>,
+    instances: Instance[], backends: Record<string, { backends: string[], engines?: object }>,
     over: Partial<AvailabilityParts> = {}
   ): Promise<string> => {
     const { chains } = new Availability({
@@ -212,6 +212,18 @@ t.test('a backend or an instance on another live node will do', async (t) => {
   t.equal(await broken([], { 'id-n3': { backends: ['cpu'] } }), 'no cuda', 'that one is not there')
   t.equal(await broken([], { 'id-n2': { backends: ['webgpu'] } }), 'no cuda', 'that is none of the engine')
   t.equal(await broken([], { 'id-n2': { backends: ['cpu'] } }), 'it is not placed on any node')
+  const seeing = { ...card(VOICE), files: [{ path: 'mmproj.gguf', role: 'vision_weights', bytes: 1 }] }
+  const otherwise = { name: 'the library', module: '', backends: ['cpu'], packages: {},
+    without: { vision_weights: 'takes no images' } }
+  const decl = { summary: '', module: '', backends: ['cpu'], program: { name: 'x', builds: 'x', otherwise } }
+  const withImages = { bundle: {
+    model: () => ({ card: seeing, directory: '' }), models: () => [],
+    engine: () => ({ name: 'onnx-tts', owner: 'x', decl }), engines: () => []
+  } }
+  for (const [from, problem] of [['library', 'no cuda'], ['path', 'it is not placed on any node']] as const) {
+    const there = { 'id-n2': { backends: ['cpu'], engines: { 'onnx-tts': { from } } } }
+    t.equal(await broken([], there, withImages), problem, `images on ${from}`)
+  }
   t.equal(await broken([instance('n2')], {}), 'its runner has not started yet')
   t.match(await broken([instance('n2', '2030-01-01T00:00:00Z')], {}), /being stopped/)
   const fleet = {

@@ -1,7 +1,7 @@
 import './process-plain-spawn.js'
 import { spawn, spawnSync } from 'node:child_process'
 import {
-  copyFileSync, mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync
+  copyFileSync, mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, symlinkSync, writeFileSync
 } from 'node:fs'
 import { once } from 'node:events'
 import { createServer } from 'node:net'
@@ -165,6 +165,32 @@ t.test('in namespaces it is alone', { skip: skipped('namespaces') }, async (t) =
   const { found: sharing } = await intrude(t, 'namespaces', { network: true })
   t.equal(sharing.reached[0], 'ok', 'unless it needs the network')
   t.match(sharing, { marked: true, signal: 'ESRCH' })
+})
+
+t.test('a program behind a link finds what lies beside it', { skip: skipped('namespaces') }, async (t) => {
+  const { home, scratch, engine, outside } = homeOf(t)
+  const top = dirname(outside)
+  for (const name of ['real', 'links']) mkdirSync(join(top, name))
+  // As llama-server looks for its libraries: in the folder that the kernel started it from.
+  const text = '#!/bin/sh\ncat "$(dirname "$(readlink -f "$0")")/library"'
+  writeFileSync(join(top, 'real', 'program'), text, { mode: 0o755 })
+  writeFileSync(join(top, 'real', 'library'), 'found')
+  const links = [['links', 'program', '../real/program'], ['', 'folder', 'real']] as const
+  for (const [folder, name, target] of links) symlinkSync(target, join(top, folder, name))
+  for (const path of [join(top, 'links', 'program'), join(top, 'folder', 'program')]) {
+    writeFileSync(engine, `import { spawnSync } from 'node:child_process'
+      import { Socket } from 'node:net'
+      const { stdout, stderr } = spawnSync(${JSON.stringify(path)})
+      new Socket({ fd: 3 }).end(stdout + '|' + stderr)`)
+    const files = () => filesFor({
+      home, scripts: [engine], model: [], options: { serverBinary: path }, env: process.env
+    })
+    const { child, frames } = launch({ scratch, mark: 'm', files, entry: engine, hold: 'namespaces' })
+    let said = ''
+    frames.setEncoding('utf8').on('data', (part: string) => { said += part })
+    await once(child, 'close')
+    t.equal(said, 'found|', path)
+  }
 })
 
 t.test('what is not held can do all of it: the intruder tries in earnest', async (t) => {

@@ -4,6 +4,7 @@ import { manualClock } from '../../../kernel/testing/index.js'
 import { opensPorts, roleOf } from '../donors/role.js'
 import { launchOptions } from '../instances/launch.js'
 import type { LaunchParts } from '../instances/launch.js'
+import { changed } from '../instances/shapes.js'
 import type { Instance } from '../instances/sections.js'
 import { star } from './donors-kit.js'
 import { card } from './samples.js'
@@ -34,7 +35,7 @@ function launched (instance: Instance, nodeId: string, agreed: boolean): unknown
   try {
     const { spec } = launchOptions(parts as LaunchParts,
       { instanceId: 'I', runnerId: 'r', modelId: 'acme/gguf' })
-    return spec.card.modelId
+    return spec.options['chatTemplate'] ?? spec.card.modelId
   } catch (error) {
     return error
   }
@@ -54,5 +55,8 @@ t.test('a part of a spread model is refused unless the operator agreed', (t) => 
   }
   t.strictSame([roleOf(spread, 'n1'), roleOf(spread, 'n0'), roleOf(alone, 'n0'), null].map(opensPorts),
     [true, true, false, false])
+  // A text in an object: one of an option that is a path may be read by the runner.
+  const given = changed(alone, { placement: { chatTemplate: '/{{ messages }}' } as never })
+  t.strictSame(launched(given, 'n0', false), { source: '/{{ messages }}' })
   t.end()
 })

@@ -11,7 +11,11 @@ export const UNCUT = new Set([
 
 /**
  * A card as this release makes it: whether llama.cpp cuts a model across its layers follows from the
- * architecture alone, and cards that were made before it did say no.
+ * architecture alone, and models without a chat template chat in ChatML. Cards of earlier releases deny both.
  */
-export const withCuts = <C extends Pick<ModelCard, 'engine' | 'family' | 'supportsTensor'>>(card: C): C =>
-  card.engine === GGUF_ENGINE ? { ...card, supportsTensor: !UNCUT.has(card.family) } : card
+export const withCuts = <C extends Pick<ModelCard, 'engine' | 'family' | 'supportsTensor' | 'tasks'>>(
+  card: C
+): C => card.engine !== GGUF_ENGINE ? card : {
+  ...card, supportsTensor: !UNCUT.has(card.family),
+  tasks: String(card.tasks) === 'completions' ? ['chat', 'completions'] : card.tasks
+}

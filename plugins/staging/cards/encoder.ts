@@ -58,7 +58,7 @@ export async function findEncoder (folder: Folder, modelId: string): Promise<Fou
   const quantization = suffixOf(header, graph)
   return {
     ...sizes,
-    ...modelWords({ encoder: true, family, quantization, hidesTools: null, ...sizes }),
+    ...modelWords({ encoder: 'embeddings', family, quantization, template: null, ...sizes }),
     engine: 'onnx-lm',
     backends: ['cpu'],
     family,

@@ -1,5 +1,6 @@
 /** Models in GGUF files, for llama.cpp's server. */
-import { hidesTools } from '../../llama-cpp/cards.js'
+import { modelSampling } from '../../chat/cards.js'
+import { hidesTools, TEMPLATE_FILE } from '../../llama-cpp/cards.js'
 import { GGUF_ENGINE } from '../../llama-cpp/engine.js'
 import { UNCUT } from './cuts.js'
 import type { Folder } from './folder.js'
@@ -26,27 +27,32 @@ export async function findGguf (folder: Folder): Promise<Found | undefined> {
   const headers = [header]
   for (const path of paths.slice(1)) headers.push(await folder.gguf(path))
   const companions = new Map([...ggufCompanions(folder.files)].map(([{ path }, role]) => [path, role]))
+  const template = folder.has(TEMPLATE_FILE) ? await folder.text(TEMPLATE_FILE) : undefined
+  const found = facts(header, paths, companions, template)
+  const defaults = found.tasks.includes('completions')
+    ? modelSampling(header.metadata, await folder.json('generation_config.json') ?? {}) : {}
   const beside = async (role: string): Promise<GgufHeader | undefined> => {
     const [path] = [...companions].find(([, one]) => one === role) ?? []
     return path === undefined ? undefined : await folder.gguf(path)
   }
   const [drafter, vision] = [await beside('assistant'), await beside('vision_weights')]
-  return { ...facts(header, paths, companions), memory: memoryFacts(headers, drafter, vision) }
+  return { ...found, defaults, memory: memoryFacts(headers, drafter, vision) }
 }
 
 const text = (value: GgufValue | undefined): string | undefined =>
   typeof value === 'string' && value !== '' ? value : undefined
 
 function facts (
-  header: GgufHeader, parts: readonly string[], companions: ReadonlyMap<string, string>
+  header: GgufHeader, parts: readonly string[], companions: ReadonlyMap<string, string>,
+  given: string | undefined
 ): Found {
   const { metadata } = header
   const family = text(metadata.get('general.architecture'))?.slice(0, 60)
   if (family === undefined) throw new CardError(`${parts[0]} does not say general.architecture`)
   const own = (key: string): number | undefined => largestOf(metadata.get(`${family}.${key}`))
   const need = (key: string): number => own(key) ?? missing(`${family}.${key}`, parts[0]!)
-  const encoder = isEncoder(metadata.get(`${family}.pooling_type`), parts[0]!)
-  const template = text(metadata.get('tokenizer.chat_template'))
+  const encoder = encoderOf(metadata.get(`${family}.pooling_type`))
+  const template = given ?? text(metadata.get('tokenizer.chat_template'))
   const [nLayers, hiddenSize] = [need('block_count'), need('embedding_length')]
   const contextLength = need('context_length')
   const heads = own('attention.head_count') ?? 0
@@ -55,7 +61,7 @@ function facts (
   const words = modelWords({
     encoder, family, quantization, nLayers, contextLength,
     // llama.cpp renders templates and finds calls: only what this template does not show counts here.
-    hidesTools: encoder || template === undefined ? null : hidesTools(template)
+    template: encoder !== null || template === undefined ? null : { hidesTools: hidesTools(template) }
   })
   const sees = [...companions.values()].includes('vision_weights')
   return {
@@ -78,10 +84,10 @@ function facts (
   }
 }
 
-/** Pooling of tokens makes one vector of a text: 1 mean, 2 first, 3 last. @throws CardError for a ranker */
-function isEncoder (pooling: GgufValue | undefined, path: string): boolean {
-  if (pooling === 4) throw new CardError(`${path} ranks documents: language and embedding models run here`)
-  return typeof pooling === 'number' && pooling > 0
+/** Pooling of tokens makes one vector of a text: 1 mean, 2 first, 3 last; 4 ranks documents. */
+function encoderOf (pooling: GgufValue | undefined): 'embeddings' | 'rerank' | null {
+  if (pooling === 4) return 'rerank'
+  return typeof pooling === 'number' && pooling > 0 ? 'embeddings' : null
 }
 
 function missing (key: string, path: string): never {

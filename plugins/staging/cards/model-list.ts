@@ -59,6 +59,7 @@ function capabilitiesOf ({ tasks, support }: ModelCard) {
     chat: has('chat'),
     completions: has('completions'),
     embeddings: has('embeddings'),
+    rerank: has('rerank'),
     tts: has('tts'),
     streaming: has('chat') || has('completions') || has('tts'),
     tools: takesTools({ tasks, support }),

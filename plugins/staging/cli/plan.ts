@@ -20,7 +20,7 @@ function linesOf (plan: DownloadPlan, begin: string): string[] {
   const { hub, files, totalBytes, weightsBytes, variant, engine, disk, memory, unused } = plan
   const kind = [engine === null ? null : engine.toUpperCase(), variant].filter((word) => word !== null)
   return [
-    `${begin} from ${hub}: ${files} files, ${showBytes(totalBytes)}` +
+    `${begin} from ${hub}: ${files} ${files === 1 ? 'file' : 'files'}, ${showBytes(totalBytes)}` +
     (kind.length === 0 ? '' : ` (${kind.join(' ')})`),
     ...unused.map((part) => `not used of it: ${part}`),
     `disk of the store, on ${disk.node}: ${showBytes(disk.roomBytes)} are free for it`,

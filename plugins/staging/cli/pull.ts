@@ -134,12 +134,14 @@ async function finish (ctx: VerbContext, status: DownloadStatus, yes: boolean): 
   const card = await seenCard(ctx, modelId)
   const hint = phonemizerHint(card ?? {})
   if (hint !== undefined) ctx.err.line(plain(hint))
+  const untold = card?.support['chat_template']
+  if (untold !== undefined) ctx.err.line(plain(`chat template: ${untold}`))
   const ready = !await lacksEngine(ctx, card) || await offerEngine(ctx, yes)
   if (!ready) ctx.err.line('it runs on llama.cpp, which no node has: `svc engine add llama.cpp` brings it')
   ctx.err.line(`next: ${programIn(ctx.io.cwd)} place ${modelId}`)
 }
 
-type SeenCard = Pick<ModelCard, 'engine' | 'family' | 'languages' | 'backends' | 'files'>
+type SeenCard = Pick<ModelCard, 'engine' | 'family' | 'languages' | 'backends' | 'files' | 'support'>
 
 /** The card of a model; undefined where it cannot be asked for. */
 async function seenCard (ctx: VerbContext, modelId: string): Promise<SeenCard | undefined> {

@@ -94,7 +94,10 @@ export class Catalogue {
 /** Characters of a text that other nodes are told. */
 const TEXT_CHARS = 200
 /** What a model does with these, every node has to know: it refuses requests by it. */
-const TOLD_SUPPORT = ['tools', 'images']
+const TOLD_SUPPORT = ['tools', 'images', 'chat_template']
+
+/** Files by which a node knows that the model needs another driver of its engine. */
+const TOLD_ROLES = ['vision_weights', 'assistant']
 
 /**
  * A card as other nodes are told, without what may be long: thousands of files, and texts for people. It goes
@@ -103,7 +106,8 @@ const TOLD_SUPPORT = ['tools', 'images']
 export function shortCard (card: ModelCard): ModelCard {
   const support = Object.fromEntries(TOLD_SUPPORT.filter((field) => Object.hasOwn(card.support, field))
     .map((field) => [field, card.support[field]!.slice(0, TEXT_CHARS)]))
-  return { ...card, files: [], support, description: card.description.slice(0, TEXT_CHARS) }
+  const files = card.files.filter(({ role }) => TOLD_ROLES.includes(role)).slice(0, TOLD_ROLES.length)
+  return { ...card, files, support, description: card.description.slice(0, TEXT_CHARS) }
 }
 
 /** What other nodes are told of a model that the store offers, by its id. */

@@ -58,7 +58,8 @@ t.test('an entry of the model list', (t) => {
     storage_size_megabytes: 2,
     supports_tensor: false, family: 'llama', quantization: 'q4', capabilities: ['chat', 'completions'],
     resolved_capabilities: {
-      chat: true, completions: true, embeddings: false, tts: false, streaming: true, tools: false,
+      chat: true, completions: true, embeddings: false, rerank: false, tts: false, streaming: true,
+      tools: false,
       vision: false
     },
     audio: null, installed: true, ready: false, virtual: false, available: null, broken_link: null,

@@ -230,22 +230,32 @@ t.test('GGUF', async (t) => {
     const { [key]: _, ...metadata } = llama.metadata!
     return gguf({ ...llama, metadata })
   }
-  t.same((await made({ 'm.gguf': without('tokenizer.chat_template') })).tasks, ['completions'])
+  const plainFile = without('tokenizer.chat_template')
+  const untold = await made({ 'm.gguf': plainFile })
+  t.match(untold.support, { chat_template: /ChatML.*--chat-template FILE/ })
+  t.same(untold.tasks, ['chat', 'completions'])
+  const beside = await made({ 'm.gguf': plainFile, 'chat_template.jinja': '{{ tools }}' })
+  t.match(beside.support, { tools: /^given to/ })
+  t.notOk('chat_template' in beside.support)
+  t.match(rolesOf(beside), { 'chat_template.jinja': 'template' })
   const toolsOf = async (template: string): Promise<string | undefined> => (await made({
     'm.gguf': gguf({ ...llama, metadata: { ...llama.metadata, 'tokenizer.chat_template': template } })
   })).support['tools']
   t.match(await toolsOf('{{ messages }}{{ tools }}'), /^given to/, 'llama.cpp finds calls of its own formats')
   t.match(await toolsOf('{# tools #}{{ messages[0].content }}'), /^no effect/)
+  const sampled = gguf({ ...llama, metadata: { ...llama.metadata, 'general.sampling.top_k': 20 } })
+  t.match(await made({ 'm.gguf': sampled, 'generation_config.json': { temperature: 0.6 } }),
+    { defaults: { temperature: 0.6, top_k: 20 } })
   const bare = await made({ 'm.gguf': without('general.file_type') })
   t.equal(bare.quantization, 'fp32', 'what most bytes are')
   const ranker = gguf({ ...llama, metadata: { ...llama.metadata, 'llama.pooling_type': 4 } })
+  t.match(await made({ 'm.gguf': ranker }), { tasks: ['rerank'], description: /^Reranking model \(llama/ })
   const bad: Array<[Files, RegExp]> = [
     [{ 'm-00001-of-00002.gguf': part }, /one of 2 parts, of which 1/],
     [{ ...parts, 'm-00002-of-00002.gguf': 'cut' }, /00002-of-00002.gguf is broken/],
     [{ 'm.gguf': part }, /one of 2 parts/],
     [{ 'm.gguf': without('general.architecture') }, /general.architecture/],
     [{ 'm.gguf': without('llama.block_count') }, /llama.block_count/],
-    [{ 'm.gguf': ranker }, /ranks documents/],
     [{ 'mmproj-m.gguf': gguf(llama) }, /cannot tell/]
   ]
   for (const [content, expected] of bad) await t.rejects(made(content), refused(expected))
@@ -314,8 +324,8 @@ t.test('real models', { skip: data === undefined && 'no folder of shared models'
   const expected: Record<string, object> = {
     'piper-test-voice': { family: 'piper', tasks: ['tts'], languages: ['en-us'] },
     stories260K: {
-      tasks: ['completions'], family: 'llama', engine: 'llama-server', nLayers: 5, hiddenSize: 64, heads: 8,
-      kvHeads: 4, headSize: 8, contextLength: 512, quantization: 'fp32'
+      tasks: ['chat', 'completions'], family: 'llama', engine: 'llama-server', nLayers: 5, hiddenSize: 64,
+      heads: 8, kvHeads: 4, headSize: 8, contextLength: 512, quantization: 'fp32'
     }
   }
   for (const [name, card] of Object.entries(expected)) t.match(await cardOf(at(name)), card, name)

@@ -109,6 +109,9 @@ t.test('tell makes the own entries what they are to be, and writes only what dif
   t.same(written, ['put x', 'put y', 'put y', 'remove x'])
   t.same(section.get('p', 'n-peer'), { a: 9 }, 'what others say is theirs')
   t.same(shortCard(card('a/b')).files, [])
+  const eyes = { path: 'mmproj-m.gguf', role: 'vision_weights', bytes: 1 }
+  const files = [{ path: 'm.gguf', role: 'weights', bytes: 2 }, eyes]
+  t.same(shortCard({ ...card('a/b'), files }).files, [eyes], 'by which a node knows what runs it')
   const support = { tools: 'x'.repeat(300), images: 'read', speed: 'any' }
   t.same(shortCard({ ...card('a/b'), support }).support, { tools: 'x'.repeat(200), images: 'read' })
   t.end()

@@ -53,6 +53,9 @@ t.test('a card that is older than tensor splits', (t) => {
   t.equal(cutOf('llama-server', 'llama', false), true)
   t.equal(cutOf('llama-server', 'mamba', true), false, 'one that llama.cpp refuses to cut')
   t.equal(cutOf('onnx-lm', 'llama', false), false, 'another engine')
+  const record = recordOf(ID, NEW)
+  const untold = { ...record.card, engine: 'llama-server', tasks: ['completions'] }
+  t.same(checkRecord({ ...record, card: untold }, ID).card.tasks, ['chat', 'completions'], 'in ChatML')
   t.end()
 })
 

@@ -50,6 +50,19 @@ t.test('a download that does not move is not waited for without end', async (t) 
     { status: 4, err: /nothing has come for 6 minutes; the download/ })
 })
 
+t.test('svc pull says that a model has no chat template', async (t) => {
+  const node = await nodeOf(t, {
+    'POST /store/models/acme/x/download': (response) => {
+      sendJson(response, download({ status: 'complete' }))
+    },
+    'GET /models/acme/x/card': (response) => {
+      const support = { chat_template: 'its files have none' }
+      sendJson(response, { card: { engine: 'x', family: 'y', support } })
+    }
+  })
+  t.match(await node.run(['pull', 'acme/x']), { err: /^chat template: its files have none\nnext: /m })
+})
+
 t.test('svc pull on a terminal shows one line', async (t) => {
   const node = await downloading(t,
     [{ downloadedBytes: 10 }, { downloadedBytes: 20 }, { status: 'complete' }])

@@ -1,6 +1,7 @@
 /** What models there are, as Ollama's clients see them. */
 import { createHash } from 'node:crypto'
 import { takesTools } from '../../../staging/service.js'
+import { parametersOf } from '../../../runners/language/sampling.js'
 import { digestOf } from '../made.js'
 import { ask } from './own.js'
 import { find, nameIn } from './names.js'
@@ -133,7 +134,8 @@ function shown (
 ): object {
   const { family, contextLength, licence, support, hiddenSize, nLayers, heads, kvHeads } = card
   const task = card.tasks.includes('embeddings') ? 'embedding' : 'completion'
-  const lines = parameterLines(made?.parameters ?? card.defaults)
+  const named = parametersOf('ollama').map(({ parameter, name }) => [name, card.defaults[parameter]])
+  const lines = parameterLines(made?.parameters ?? Object.fromEntries(named) as object)
   const { system, messages = [] } = made ?? {}
   const modelfile = [
     `FROM ${made?.from ?? card.modelId}`, ...lines.map((line) => ['PARAMETER', ...line].join(' ')),

@@ -93,6 +93,9 @@ async function answer (id: string, index: number, asked: Message): Promise<void>
   }
 }
 
+/** Why an answer is stopped whose length the person did not set. */
+const LOOP = new Error('It repeats itself. Set "Most tokens" to let it go on.')
+
 /** One answer while it is being written. */
 class Writing {
   readonly #incoming = new Incoming()
@@ -110,6 +113,7 @@ class Writing {
 
   async run (body: Record<string, unknown>, controller: AbortController): Promise<void> {
     const { signal } = controller
+    const endsLoops = this.#message.answer?.sent.sampling.max_tokens === undefined
     let silent: ReturnType<typeof setTimeout> | undefined
     try {
       await connected(signal)
@@ -128,6 +132,7 @@ class Writing {
       for await (const event of serverEvents(response)) {
         heard()
         if (this.#incoming.take(event)) this.#arrived()
+        if (endsLoops && this.#incoming.loops) controller.abort(LOOP)
       }
       this.#end(this.#outcome())
     } catch (error) {
@@ -185,6 +190,7 @@ class Writing {
 
 function failureOf (error: unknown, signal: AbortSignal): Partial<Answer> {
   const { reason } = signal as { reason: unknown }
+  if (reason === LOOP) return { state: 'stopped', note: LOOP.message }
   if (signal.aborted && !(reason instanceof Error && reason.message.startsWith('Nothing came'))) {
     return { state: 'stopped', note: 'Stopped.' }
   }

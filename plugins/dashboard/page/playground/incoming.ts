@@ -1,4 +1,5 @@
 // An answer as it comes: what each event of the stream adds to it.
+import { loopFinder } from '../../../chat/repetition.js'
 import type { ToolCall } from './conversation.js'
 
 interface Delta {
@@ -22,6 +23,9 @@ const STATS = 'generation_stats '
 export class Incoming {
   content = ''
   reasoning = ''
+  /** Its end is one passage over and over. */
+  loops = false
+  readonly #isLoop = loopFinder()
   toolCalls: ToolCall[] = []
   finish: string | null = null
   tokens: number | null = null
@@ -54,6 +58,7 @@ export class Incoming {
   #grow ({ content, reasoning_content: reasoning, tool_calls: calls }: {
     [K in keyof Delta]?: Delta[K] | undefined
   }): boolean {
+    this.loops ||= this.#isLoop((reasoning ?? '') + (content ?? ''))
     this.content += content ?? ''
     this.reasoning += reasoning ?? ''
     for (const { index = 0, id, function: called } of calls ?? []) {

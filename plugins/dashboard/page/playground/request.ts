@@ -12,7 +12,7 @@ export function chatBody (model: string, settings: Settings, path: readonly Mess
       ...system.trim() === '' ? [] : [{ role: 'system', content: system }],
       ...path.filter(worthSending).map(wireMessage)
     ],
-    ...sampling,
+    max_tokens: 4096, ...sampling,
     ...tools.length === 0 ? {} : { tools },
     stream: true, stream_options: { include_usage: true }
   }

@@ -1,0 +1,15 @@
+/** GGUF models on the library of llama.cpp in whole nodes: damaged files, engines that die, a full disk. */
+import t from 'tap'
+import { noSmallDisk, smallDisk } from '../tools/small-disk.js'
+import { damagedFiles, endlessTemplate, fullDisk, killedEngine, longPrompt } from './gguf-kit.js'
+
+/** Without a server in PATH the library runs them. */
+const env = { PATH: '/usr/bin:/bin' }
+
+t.test('damaged files', { timeout: 400_000 }, async (t) => { await damagedFiles(t, env, null) })
+t.test('a runner that is killed in the middle of a stream', async (t) => {
+  await killedEngine(t, env, null)
+})
+t.test('a template that does not end', async (t) => { await endlessTemplate(t, env) })
+t.test('a prompt that is too long', async (t) => { await longPrompt(t, env) })
+t.test('a full disk', { skip: noSmallDisk }, async (t) => { await fullDisk(t, env, smallDisk(t, '16m')) })
