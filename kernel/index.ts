@@ -43,9 +43,11 @@ export type { Hop, HopTarget, TaskAbout, Trace, TraceEnd, Tracers, TraceStart } 
 export { TrafficService } from './calls/traffic.js'
 export type { CallQueue, Traffic } from './calls/traffic.js'
 export type { CallOutcome } from './calls/calls.js'
-export { askMember, askMembers, MemberFault, openMember, readRefusal } from './cluster/links/ask-member.js'
+export {
+  askMember, askMembers, MemberFault, openMember, readRefusal, whileLive
+} from './cluster/links/ask-member.js'
 export type {
-  AskMemberParts, MemberAnswer, MemberQuestion, MembersQuestion
+  AskMemberParts, MemberAnswer, MemberParts, MemberQuestion, MembersQuestion
 } from './cluster/links/ask-member.js'
 export { boundsOf, clockOffset, PeerClocks } from './cluster/links/clocks.js'
 export type { Bounds, ClockOffset } from './cluster/links/clocks.js'

@@ -1,6 +1,7 @@
 import type { CacheType, MemoryFacts, MemoryTraits } from './memory.js'
 
 export { EventParser } from '../http/server-events.js'
+export { ByteQueue } from './byte-queue.js'
 export { cacheOf, CHECKPOINTS, contextOf, keptBytes, MAX_EMBEDDED, type CacheType } from './memory.js'
 
 /** One file of a model, relative to the model's folder. */

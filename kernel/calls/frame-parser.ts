@@ -1,4 +1,5 @@
 // Reads `application/vnd.svc.frames`, without imports of Node, as the page uses this file as well.
+import { ByteQueue } from '../api/byte-queue.js'
 import { isObject, parseJson } from '../api/schema.js'
 
 /** Of a header's length, big-endian. */
@@ -17,55 +18,35 @@ export interface RawFrame { header: Record<string, unknown>, media: Uint8Array<A
 
 /** Collects bytes until a frame is whole. */
 export class FrameParser {
-  #parts: Uint8Array[] = []
-  #length = 0
+  readonly #bytes = new ByteQueue()
   #header: { fields: Record<string, unknown>, size: number } | null = null
   #headerLength: number | null = null
 
   /** Bytes that wait for the rest of their frame. */
   get pending (): number {
-    return this.#length + (this.#headerLength === null ? 0 : LENGTH_BYTES)
+    return this.#bytes.length + (this.#headerLength === null ? 0 : LENGTH_BYTES)
   }
 
-  push (bytes: Uint8Array): void {
-    if (bytes.byteLength === 0) return
-    this.#parts.push(bytes)
-    this.#length += bytes.byteLength
-  }
+  push (bytes: Uint8Array): void { this.#bytes.push(bytes) }
 
   next (): RawFrame | null {
     if (this.#headerLength === null) {
-      if (this.#length < LENGTH_BYTES) return null
-      const length = new DataView(this.#take(LENGTH_BYTES).buffer).getUint32(0)
+      if (this.#bytes.length < LENGTH_BYTES) return null
+      const length = new DataView(this.#bytes.take(LENGTH_BYTES).buffer).getUint32(0)
       if (length < 2 || length > MAX_HEADER_BYTES) {
         throw new FrameError(`a frame header of ${length} bytes; from 2 to ${MAX_HEADER_BYTES} are possible`)
       }
       this.#headerLength = length
     }
     if (this.#header === null) {
-      if (this.#length < this.#headerLength) return null
-      this.#header = parseHeader(this.#take(this.#headerLength))
+      if (this.#bytes.length < this.#headerLength) return null
+      this.#header = parseHeader(this.#bytes.take(this.#headerLength))
     }
     const { fields, size } = this.#header
-    if (this.#length < size) return null
+    if (this.#bytes.length < size) return null
     this.#header = this.#headerLength = null
     const none = (fields['media'] ?? null) === null
-    return { header: fields, media: none ? null : this.#take(size) }
-  }
-
-  #take (count: number): Uint8Array<ArrayBuffer> {
-    const out = new Uint8Array(count)
-    let filled = 0
-    while (filled < count) {
-      const part = this.#parts[0]!
-      const used = part.subarray(0, count - filled)
-      out.set(used, filled)
-      filled += used.byteLength
-      if (used.byteLength === part.byteLength) this.#parts.shift()
-      else this.#parts[0] = part.subarray(used.byteLength)
-    }
-    this.#length -= count
-    return out
+    return { header: fields, media: none ? null : this.#bytes.take(size) }
   }
 }
 

@@ -80,19 +80,28 @@ export function decodeFrame (message: Uint8Array): RawFrame {
 }
 
 /**
- * Reads a whole stream of frames, however its bytes are cut. Ends after the terminal frame. Throws
- * FrameError when the bytes are no frames, or end before a terminal frame (a cut connection).
+ * Reads a whole stream of frames, however its bytes are cut. Ends after the terminal frame, with the source
+ * read to its end so that its connection can serve again. Throws FrameError when the bytes are no frames, or
+ * end before a terminal frame (a cut connection).
  */
 export async function * decodeFrames (source: AsyncIterable<Uint8Array>): AsyncGenerator<Frame> {
   const parser = new FrameParser()
-  for await (const bytes of source) {
-    parser.push(bytes)
-    for (let raw = parser.next(); raw !== null; raw = parser.next()) {
-      const frame = raw as unknown as Frame
-      yield frame
-      if (isTerminal(frame.header.kind)) return
+  let ended = false
+  try {
+    for await (const bytes of source) {
+      if (ended) return
+      parser.push(bytes)
+      for (let raw = parser.next(); raw !== null && !ended; raw = parser.next()) {
+        const frame = raw as unknown as Frame
+        ended = isTerminal(frame.header.kind)
+        yield frame
+      }
     }
+  } catch (error) {
+    // Once the terminal has come, a connection that breaks changes nothing.
+    if (!ended) throw error
   }
+  if (ended) return
   throw new FrameError(parser.pending > 0
     ? `the stream ended inside a frame (${parser.pending} bytes of it had arrived)`
     : 'the stream ended without a terminal frame')

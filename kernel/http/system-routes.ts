@@ -1,11 +1,9 @@
 import os from 'node:os'
-import type { Readable } from 'node:stream'
 import { kernelError, noSuchNode, SvcError } from '../api/errors.js'
 import { openApi } from '../plugins/openapi.js'
+import { askMember, errorFrom, MemberFault } from '../cluster/links/ask-member.js'
 import { requireAuthority } from './access.js'
-import { collectBody } from './body.js'
 import type { Manifest, RouteDecl, RouteRequest } from '../api/plugin.js'
-import type { ClusterCore } from '../cluster/cluster.js'
 import type { Assembly } from '../plugins/assembly.js'
 import type { PluginSwitch } from '../plugins/switch.js'
 import type { StateSource } from '../state/source.js'
@@ -180,8 +178,9 @@ export type SystemParts =
   Pick<Assembly, 'options' | 'config' | 'present' | 'routes' | 'bus' | 'readiness' | 'changes'> &
   { readonly state: StateSource, readonly switches: PluginSwitch }
 
-/** Most that is read of another node's answer to a restart. */
+/** Most that is read of another node's answer to a restart, and how long that may take, ms. */
 const ANSWER_BYTES = 64 * 1024
+const ANSWER_MS = 60_000
 /** A follower hears of changes at most this often, in ms. */
 const FOLLOW_PAUSE_MS = 100
 
@@ -292,7 +291,7 @@ function restart ({ options, bus }: SystemParts, request: RouteRequest): unknown
   const { node_id: id } = request.query as { node_id?: string }
   const { nodeId } = options.node
   if (id !== undefined && options.cluster.directory.resolve(id)?.self !== true) {
-    return restartOther(options.cluster, id, request)
+    return restartOther(options, id, request)
   }
   if (!options.restart()) throw kernelError('restart_pending')
   bus.emit('kernel', 'NodeRestarted', { nodeId })
@@ -301,28 +300,19 @@ function restart ({ options, bus }: SystemParts, request: RouteRequest): unknown
 
 /** Asks another node to restart. Throws `node_not_found`, `unreachable`, and the other node's refusal. */
 async function restartOther (
-  cluster: ClusterCore, id: string, { caller, signal }: RouteRequest
+  { clock, cluster: { directory, service } }: SystemParts['options'], id: string,
+  { caller, signal }: RouteRequest
 ): Promise<unknown> {
-  const other = cluster.directory.resolve(id)
-  if (other === undefined) throw noSuchNode(id, cluster.directory.nodes())
-  const answer = await cluster.service.request(other.installId, {
-    method: 'POST', path: '/admin/restart', caller, signal
-  })
-  const body = await readAnswer(answer.body).catch(() => {
-    throw kernelError('unreachable', `The node "${id}" gave no answer that can be read.`)
-  }) as { error?: { reason: string, message: string, retryable: boolean } }
-  if (body.error === undefined) return body
-  const { reason, message, retryable } = body.error
-  throw new SvcError(reason, { status: answer.status, retryable, message, remedy: '' })
-}
-
-async function readAnswer (source: Readable): Promise<unknown> {
-  const bytes = await new Promise<Buffer>((resolve, reject) => {
-    collectBody(source, ANSWER_BYTES, (error, body) => {
-      if (body !== undefined) return resolve(body)
-      source.destroy()
-      reject(error!)
-    })
-  })
-  return JSON.parse(bytes.toString())
+  const other = directory.resolve(id)
+  if (other === undefined) throw noSuchNode(id, directory.nodes())
+  try {
+    return JSON.parse(await askMember({ cluster: service, clock }, other, {
+      method: 'POST', path: '/admin/restart', caller, signal, ms: ANSWER_MS, bytes: ANSWER_BYTES,
+      refusals: true
+    }))
+  } catch (error) {
+    if (error instanceof SvcError) throw error
+    throw errorFrom(error instanceof MemberFault ? error.refusal : null) ??
+      kernelError('unreachable', `The node "${id}" gave no answer that can be read.`)
+  }
 }

@@ -118,7 +118,7 @@ async function pass (
     signal?.addEventListener('abort', () => { (answer ?? sent).destroy(kernelError('cancelled')) })
     sent.on('error', reject)
     sent.on('response', (body) => {
-      answer = body
+      answer = body.on('error', () => {})
       resolve({ status: body.statusCode!, headers: body.headers as Record<string, string>, body })
     })
     sent.end(text)

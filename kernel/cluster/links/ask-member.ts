@@ -1,8 +1,8 @@
 import { raceAbort } from '../../api/clock.js'
 import { SvcError } from '../../api/errors.js'
+import { isObject, parseJson } from '../../api/schema.js'
 import type { Clock } from '../../api/clock.js'
-import type { Caller } from '../../api/plugin.js'
-import type { Cluster, NodeView } from '../../api/services.js'
+import type { Cluster, MemberRequest, NodeView } from '../../api/services.js'
 
 /** Why a node gave no answer. The message continues a sentence about the node: "answered with status 500". */
 export class MemberFault extends Error {
@@ -23,19 +23,21 @@ export class MemberFault extends Error {
 }
 
 /** The fields of an error body; `message` is empty where it has none. */
-export interface Refusal { reason: string, message: string, details: Record<string, unknown> }
+export interface Refusal {
+  reason: string
+  message: string
+  details: Record<string, unknown>
+  /** As the body says, unchecked. */
+  code?: unknown
+  retryable?: unknown
+}
 
 /** A request to a node's API, in a caller's name. */
-export interface MemberQuestion {
+export type MemberQuestion = Omit<MemberRequest, 'method' | 'signal' | 'timeoutMs'> & {
   /** GET where it is left out. */
   readonly method?: 'GET' | 'POST' | 'DELETE'
-  /** Path and query on its API. */
-  readonly path: string
-  readonly body?: unknown
-  readonly headers?: Readonly<Record<string, string>>
   /** Also reads the error body of a refusal. */
   readonly refusals?: boolean
-  readonly caller: Caller
   readonly signal: AbortSignal
   /** How long it may take, ms: to the head of its answer, or to the end where the whole is asked for. */
   readonly ms: number
@@ -59,7 +61,9 @@ export async function askMember (
   const cancel = clock.after(question.ms, () => { over.abort(late) })
   const signal = AbortSignal.any([question.signal, over.signal])
   try {
-    return await raceAbort(readText(cluster, node, { ...question, signal }, bytes), signal)
+    const read = async (): Promise<string> =>
+      await textOf(await openMember(cluster, node, { ...question, signal }), bytes)
+    return await raceAbort(read(), signal)
   } finally {
     cancel()
     // Whatever still goes on is given up.
@@ -115,14 +119,8 @@ function readAs<T> (text: string, node: NodeView, read: (text: string, node: Nod
   return value
 }
 
-async function readText (
-  cluster: AskMemberParts['cluster'], node: NodeView, question: MemberQuestion, most: number
-): Promise<string> {
-  return await textOf(await openMember(cluster, node, question), most)
-}
-
-/** Throws MemberFault `too_large`. */
-async function textOf (body: AsyncIterable<Uint8Array>, most: number): Promise<string> {
+/** The whole text of an answer. Throws MemberFault `too_large`. */
+export async function textOf (body: AsyncIterable<Uint8Array>, most: number): Promise<string> {
   const parts: Uint8Array[] = []
   let size = 0
   for await (const part of body) {
@@ -134,19 +132,33 @@ async function textOf (body: AsyncIterable<Uint8Array>, most: number): Promise<s
 }
 
 /** Longest error body that is read. */
-const REFUSAL_BYTES = 64 * 1024
+const REFUSAL_BYTES = 1024 * 1024
 
-/** What an error body of another node says; null when it is none, breaks off, or is longer than 64 KiB. */
+/** What an error body of another node says; null when it is none, breaks off, or is longer than 1 MiB. */
 export async function readRefusal (body: AsyncIterable<Uint8Array>): Promise<Refusal | null> {
-  try {
-    const { error } = JSON.parse(await textOf(body, REFUSAL_BYTES)) as { error: Partial<Refusal> }
-    const { reason, message = '', details } = error
-    if (typeof reason !== 'string' || !/^[a-z][a-z0-9_]{0,63}$/.test(reason)) return null
-    if (typeof message !== 'string') return null
-    return { reason, message, details: typeof details === 'object' ? { ...details } : {} }
-  } catch {
-    return null
-  }
+  const text = await textOf(body, REFUSAL_BYTES).catch(() => '')
+  const answer = parseJson(text)
+  return isObject(answer) ? refusalIn(answer['error']) : null
+}
+
+/** The `error` of an error body; null when it is none. */
+export function refusalIn (error: unknown): Refusal | null {
+  const { reason, message = '', details, code, retryable } = (error ?? {}) as Partial<Refusal>
+  if (typeof reason !== 'string' || !/^[a-z][a-z0-9_]{0,63}$/.test(reason)) return null
+  if (typeof message !== 'string') return null
+  return { reason, message, details: isObject(details) ? details : {}, code, retryable }
+}
+
+/** The error of another node as it was thrown there; null when it is none. */
+export function errorFrom (refusal: Refusal | null, retryAfter?: string): SvcError | null {
+  if (refusal === null || !Number.isInteger(refusal.code)) return null
+  const { reason, message, details, retryable } = refusal
+  const [status, seconds] = [refusal.code as number, Number(retryAfter)]
+  if (status < 400 || status > 599) return null
+  return new SvcError(reason, {
+    status, retryable: retryable === true, message, remedy: '',
+    ...(seconds > 0 ? { retryAfterSeconds: seconds } : {})
+  }, message, details)
 }
 
 /**
@@ -155,19 +167,43 @@ export async function readRefusal (body: AsyncIterable<Uint8Array>): Promise<Ref
  */
 export async function openMember (
   cluster: AskMemberParts['cluster'], { installId }: NodeView,
-  { method = 'GET', ms, signal, path, caller, body: sent, headers, refusals }: MemberQuestion
+  { ms, refusals, ...question }: MemberQuestion
 ): Promise<AsyncIterable<Uint8Array>> {
-  signal.throwIfAborted()
-  const { status, body } = await cluster.request(installId, {
-    method, path, caller, signal, timeoutMs: ms,
-    ...(sent === undefined ? {} : { body: sent }), ...(headers === undefined ? {} : { headers })
-  })
-  body.on('error', () => {})
-  const destroy = (): void => { body.destroy(signal.reason as Error) }
-  if (signal.aborted) destroy()
-  else signal.addEventListener('abort', destroy, { once: true })
-  if (status === 200) return body as AsyncIterable<Uint8Array>
-  const refusal = refusals === true ? await readRefusal(body as AsyncIterable<Uint8Array>) : null
+  question.signal.throwIfAborted()
+  const { status, body } = await cluster.request(installId, { method: 'GET', timeoutMs: ms, ...question })
+  if (status === 200) return body
+  const refusal = refusals === true ? await readRefusal(body) : null
   body.destroy()
   throw new MemberFault('refused', `answered with status ${status}`, status, refusal)
+}
+
+/** What streams between nodes need of the cluster. */
+export interface MemberParts {
+  cluster: Pick<Cluster, 'request' | 'resolve'>
+  clock: Clock
+}
+
+/** How often an open stream checks whether the other node is still live, ms. */
+const LOOK_MS = 1_000
+
+/**
+ * Ends a stream with another node with `signal`, with `end`, and once the cluster no longer counts that node
+ * as live, when `gone` is called: a connection cut on the way would not show for a long time. Whoever begins
+ * one calls `end`.
+ */
+export function whileLive (
+  { cluster, clock }: { cluster: Pick<Cluster, 'resolve'>, clock: Pick<Clock, 'every'> }, installId: string,
+  signal: AbortSignal, gone: () => void = () => {}
+): { signal: AbortSignal, end: () => void } {
+  const over = new AbortController()
+  const end = (): void => {
+    stopLooking()
+    over.abort()
+  }
+  const stopLooking = clock.every(LOOK_MS, () => {
+    if (cluster.resolve(installId)?.live === true) return
+    end()
+    gone()
+  })
+  return { signal: AbortSignal.any([signal, over.signal]), end }
 }

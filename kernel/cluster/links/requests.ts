@@ -156,6 +156,8 @@ function exchange (
     call.once('response', (head: IncomingMessage) => {
       stopTimer()
       response = head
+      // Without a listener a connection that breaks after the reader has gone would crash the process.
+      head.on('error', () => {})
       resolve({ status: head.statusCode!, headers: plainHeaders(head), body: head })
     })
     call.end(body)

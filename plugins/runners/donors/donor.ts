@@ -1,11 +1,9 @@
 import { connect } from 'node:net'
 import type { Socket } from 'node:net'
-import { kernelError } from '../../../kernel/index.js'
-import type { Logger, RouteRequest, Section } from '../../../kernel/index.js'
+import { kernelError, whileLive } from '../../../kernel/index.js'
+import type { Logger, MemberParts, RouteRequest, Section } from '../../../kernel/index.js'
 import type { Fleet } from '../instances/fleet.js'
 import { reasonOf } from '../process/errors.js'
-import { openAnswer, whileLive } from '../routing/remote/member.js'
-import type { MemberParts } from '../routing/remote/member.js'
 import type { routes } from '../routes.js'
 import { assignmentOf } from '../instances/shapes.js'
 import type { Instance } from '../instances/sections.js'
@@ -70,7 +68,7 @@ async function carry (parts: DonorParts, request: DonorRequest, member: string):
   try {
     const socket = await reach(parts, request.body, signal)
     signal.addEventListener('abort', () => { socket.destroy() }, { once: true })
-    const feed = await openAnswer(parts, member, {
+    const feed = await parts.cluster.request(member, {
       method: 'GET', path: `${TUNNELS_PATH}/${feedId}`, caller: NODE_CALLER, signal, timeoutMs: HEAD_MS
     })
     if (feed.status !== 200) throw kernelError('instance_lost', `The driver's node answered ${feed.status}.`)

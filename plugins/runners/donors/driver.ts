@@ -1,11 +1,9 @@
 import { createServer } from 'node:net'
 import type { AddressInfo, Server, Socket } from 'node:net'
-import { isOwnServer, kernelError, untilCalled } from '../../../kernel/index.js'
-import type { Logger, RouteRequest, Section } from '../../../kernel/index.js'
+import { isOwnServer, kernelError, untilCalled, whileLive } from '../../../kernel/index.js'
+import type { Logger, MemberParts, RouteRequest, Section } from '../../../kernel/index.js'
 import { kindOf, serves } from '../process/states.js'
 import { reasonOf } from '../process/errors.js'
-import { openAnswer, whileLive } from '../routing/remote/member.js'
-import type { MemberParts } from '../routing/remote/member.js'
 import type { RunnerStatus } from '../service.js'
 import type { routes } from '../routes.js'
 import type { Assignment } from '../instances/shapes.js'
@@ -208,7 +206,7 @@ async function pass (
   let carries = false
   try {
     feeds.set(feedId, { socket, installId })
-    const answer = await openAnswer(parts, installId, {
+    const answer = await parts.cluster.request(installId, {
       method: 'POST', path: TUNNELS_PATH, body: { instanceId, runnerId, feedId, run }, caller: NODE_CALLER,
       signal, timeoutMs: HEAD_MS
     })

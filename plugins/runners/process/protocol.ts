@@ -1,3 +1,4 @@
+import { ByteQueue } from '../../../kernel/api/engine.js'
 import { ProtocolError } from './errors.js'
 import type { EngineChunk, ModelSpec } from '../../../kernel/api/engine.js'
 import type { HostLimits } from './limits.js'
@@ -38,80 +39,57 @@ export function encodeFrame (
   return media.byteLength === 0 ? [head] : [head, media]
 }
 
-/**
- * Cuts frames out of a byte stream that arrives in pieces of any size. Pieces are kept as they came and
- * joined once per frame, so that the cost stays linear in the bytes.
- */
+/** Cuts frames out of a byte stream that arrives in pieces of any size. */
 export class FrameParser {
   readonly #maxFrameBytes: number
-  #pieces: Buffer[] = []
-  #size = 0
-  #need = LENGTH_BYTES
+  readonly #bytes = new ByteQueue()
+  /** Length of the frame that has begun. */
+  #length: number | null = null
 
   constructor (maxFrameBytes: number) { this.#maxFrameBytes = maxFrameBytes }
 
   /** Bytes held that are not yet a whole frame. */
-  get pending (): number { return this.#size }
+  get pending (): number { return this.#bytes.length + (this.#length === null ? 0 : LENGTH_BYTES) }
 
-  push (bytes: Uint8Array): void {
-    this.#pieces.push(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength))
-    this.#size += bytes.byteLength
-  }
+  push (bytes: Uint8Array): void { this.#bytes.push(bytes) }
 
   /** The next whole frame, or undefined until more bytes come. Throws ProtocolError on a malformed one. */
   next (): Frame | undefined {
-    if (this.#size < this.#need) return undefined
-    if (this.#need === LENGTH_BYTES) {
-      this.#need = LENGTH_BYTES + this.#frameLength()
-      if (this.#size < this.#need) return undefined
+    if (this.#length === null) {
+      if (this.#bytes.length < LENGTH_BYTES) return undefined
+      const length = this.#take(LENGTH_BYTES).readUInt32BE()
+      if (length < HEAD_BYTES || length > this.#maxFrameBytes) {
+        throw new ProtocolError(
+          `frame of ${length} bytes; allowed are ${HEAD_BYTES} to ${this.#maxFrameBytes}`)
+      }
+      this.#length = length
     }
-    const bytes = this.#take(this.#need)
-    this.#need = LENGTH_BYTES
+    if (this.#bytes.length < this.#length) return undefined
+    const bytes = this.#take(this.#length)
+    this.#length = null
     return decode(bytes)
   }
 
-  #frameLength (): number {
-    if ((this.#pieces[0]?.length ?? 0) < LENGTH_BYTES) this.#pieces = [Buffer.concat(this.#pieces)]
-    const length = this.#pieces[0]?.readUInt32BE(0) ?? 0
-    if (length < HEAD_BYTES || length > this.#maxFrameBytes) {
-      throw new ProtocolError(`frame of ${length} bytes; allowed are ${HEAD_BYTES} to ${this.#maxFrameBytes}`)
-    }
-    return length
-  }
-
-  #take (count: number): Buffer {
-    const first = this.#pieces[0]
-    if (first === undefined || first.length < count) {
-      const joined = Buffer.concat(this.#pieces)
-      this.#pieces = [joined]
-      return this.#take(count)
-    }
-    if (first.length === count) this.#pieces.shift()
-    else this.#pieces[0] = first.subarray(count)
-    this.#size -= count
-    return first.subarray(0, count)
-  }
+  #take (count: number): Buffer<ArrayBuffer> { return Buffer.from(this.#bytes.take(count).buffer) }
 }
 
-function decode (bytes: Buffer): Frame {
-  const jsonBytes = bytes.readUInt32BE(9)
-  const jsonEnd = LENGTH_BYTES + HEAD_BYTES + jsonBytes
+function decode (bytes: Buffer<ArrayBuffer>): Frame {
+  const jsonBytes = bytes.readUInt32BE(5)
+  const jsonEnd = HEAD_BYTES + jsonBytes
   if (jsonEnd > bytes.length) throw new ProtocolError(`frame says ${jsonBytes} bytes of JSON but ends before`)
-  // Copied, so that one small piece of media does not keep a whole read buffer alive.
-  const media = jsonEnd === bytes.length ? NO_MEDIA : new Uint8Array(bytes.subarray(jsonEnd))
   return {
-    kind: bytes.readUInt8(4),
-    task: bytes.readUInt32BE(5),
+    kind: bytes.readUInt8(0),
+    task: bytes.readUInt32BE(1),
     header: parse(bytes, jsonEnd),
-    media,
-    bytes: bytes.length
+    media: new Uint8Array(bytes.buffer, jsonEnd),
+    bytes: LENGTH_BYTES + bytes.length
   }
 }
 
 function parse (bytes: Buffer, end: number): Record<string, unknown> {
   let value: unknown
   try {
-    value = JSON.parse(bytes.toString('utf8', LENGTH_BYTES + HEAD_BYTES, end))
+    value = JSON.parse(bytes.toString('utf8', HEAD_BYTES, end))
   } catch {
     throw new ProtocolError('frame header is not JSON')
   }

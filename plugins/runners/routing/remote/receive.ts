@@ -1,4 +1,4 @@
-import { EngineError, kernelError, SvcError, TRACE_HEADER } from '../../../../kernel/index.js'
+import { EngineError, kernelError, SvcError, TRACE_HEADER, whileLive } from '../../../../kernel/index.js'
 import type {
   Clock, Cluster, Commands, EngineChunk, EngineTask, RouteRequest, StreamWriter, Trace, Tracers
 } from '../../../../kernel/index.js'
@@ -7,7 +7,6 @@ import type { Route } from '../../service.js'
 import type { Asker } from '../tasks.js'
 import { chunkFrame, endFrame, failFrame, TASK_TYPE } from './frames.js'
 import type { Failure, Recorded } from './frames.js'
-import { whileLive } from './member.js'
 
 /** Ends streams whose reader is lost, ms. The reader's own node decides how slow it may be. */
 const STALL_MS = 3_600_000

@@ -1,11 +1,11 @@
-import { readRefusal, SvcError, traceHeaders } from '../../../../kernel/index.js'
-import type { Caller, EngineChunk, EngineTask, Hop, MemberResponse } from '../../../../kernel/index.js'
+import { readRefusal, SvcError, traceHeaders, whileLive } from '../../../../kernel/index.js'
+import type {
+  Caller, EngineChunk, EngineTask, Hop, MemberParts, MemberResponse
+} from '../../../../kernel/index.js'
 import { NOT_BEGUN, ProtocolError, reasonOf, RunnerError } from '../../process/errors.js'
 import type { Route } from '../../service.js'
 import type { Task } from '../tasks.js'
 import { readTask, TASK_TYPE, RemoteTaskError } from './frames.js'
-import { openAnswer, whileLive } from './member.js'
-import type { MemberParts } from './member.js'
 
 /** The route that runs tasks for other nodes; declared in `routes.ts`. */
 const TASKS_PATH = '/runners/tasks'
@@ -37,7 +37,7 @@ export async function * openRemote (
   try {
     const response = await ask(parts, route, remote, hop, link.signal)
     if (response.status !== 200) throw await refusal(response)
-    yield * readTask(response.body as AsyncIterable<Uint8Array>, (recorded) => { hop?.done(recorded) })
+    yield * readTask(response.body, (recorded) => { hop?.done(recorded) })
   } catch (error) {
     throw error instanceof RemoteTaskError ? error : lost(parts, route, error, link.signal.aborted)
   } finally {
@@ -52,7 +52,7 @@ async function ask (
 ): Promise<MemberResponse> {
   const { taskId, modelId, instanceId, runnerId, installId } = route
   const { commandId, capability } = about
-  return await openAnswer(parts, installId, {
+  return await parts.cluster.request(installId, {
     method: 'POST',
     path: TASKS_PATH,
     headers: { accept: TASK_TYPE, ...traceHeaders(hop) },
@@ -74,7 +74,7 @@ class Refused extends ProtocolError {}
 
 /** The error that an answer with another status than 200 stands for. */
 async function refusal ({ status, headers, body }: MemberResponse): Promise<Error> {
-  const said = await readRefusal(body as AsyncIterable<Uint8Array>)
+  const said = await readRefusal(body)
   if (said === null || said.message === '' || NOT_PASSED_ON.includes(said.reason)) {
     return new Refused(`it answered ${status}${said === null ? '' : ` ${said.reason}`}`)
   }
