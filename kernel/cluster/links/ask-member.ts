@@ -169,8 +169,13 @@ export async function openMember (
   cluster: AskMemberParts['cluster'], { installId }: NodeView,
   { ms, refusals, ...question }: MemberQuestion
 ): Promise<AsyncIterable<Uint8Array>> {
-  question.signal.throwIfAborted()
+  const { signal } = question
+  signal.throwIfAborted()
   const { status, body } = await cluster.request(installId, { method: 'GET', timeoutMs: ms, ...question })
+  body.on('error', () => {})
+  const destroy = (): void => { body.destroy(signal.reason as Error) }
+  if (signal.aborted) destroy()
+  else signal.addEventListener('abort', destroy, { once: true })
   if (status === 200) return body
   const refusal = refusals === true ? await readRefusal(body) : null
   body.destroy()
