@@ -4,7 +4,7 @@ import { binaryProblem, declaredBackend, isFound, offersOf, overrideVariable } f
 import type { BinaryOverride } from './backends.js'
 import { findConflict, leavesGpu } from './conflicts.js'
 import type { ConflictCode, EngineOffer, Observation } from './conflicts.js'
-import { findLibrary, findProgram, outputOf, readDevices } from './programs.js'
+import { buildsAge, findLibrary, findProgram, outputOf, readDevices } from './programs.js'
 import type { Build, Library, Program } from './programs.js'
 import { conflicts } from '../declarations.js'
 import { reasonOf } from '../process/errors.js'
@@ -70,12 +70,13 @@ export function startDetection (parts: DetectionParts): Detection {
     for (const code of stopped ? [] : codes) publishOne(parts, code, findConflict(code, seen))
   }
   const libraries = librariesOf(parts)
-  let found: { atMs: number, programs: ReturnType<Detection['programs']> } | undefined
+  let found: { atMs: number, builds: string, programs: ReturnType<Detection['programs']> } | undefined
   const programs: Detection['programs'] = () => {
     const nowMs = clock.mono()
+    const builds = engines.map(({ program }) => buildsAge(parts.home, program?.builds)).join()
     // Every listing of models asks for each of them, and searching PATH blocks.
-    if (found === undefined || nowMs - found.atMs >= PROGRAMS_MS) {
-      found = { atMs: nowMs, programs: programsOf(parts, seen, libraries) }
+    if (found === undefined || found.builds !== builds || nowMs - found.atMs >= PROGRAMS_MS) {
+      found = { atMs: nowMs, builds, programs: programsOf(parts, seen, libraries) }
     }
     return found.programs
   }

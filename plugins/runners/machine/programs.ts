@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process'
-import { accessSync, constants, readdirSync, readFileSync } from 'node:fs'
+import { accessSync, constants, readdirSync, readFileSync, statSync } from 'node:fs'
 import { delimiter, isAbsolute, join } from 'node:path'
 import { promisify } from 'node:util'
 import { runsOn } from '../../../kernel/index.js'
@@ -34,6 +34,10 @@ export function buildsOf (home: string, builds: string): Build[] {
   return namesIn(folder).flatMap((name) => readBuild(join(folder, name), name) ?? [])
     .sort((a, b) => b.usedSince.localeCompare(a.usedSince) || a.name.localeCompare(b.name))
 }
+
+/** When a build of an engine came or went, ms; 0 without builds. */
+export const buildsAge = (home: string, builds = ''): number =>
+  statSync(buildsFolder(home, builds), { throwIfNoEntry: false })?.mtimeMs ?? 0
 
 /** The text of a build's file. */
 export function buildText ({ tag, backend, usedSince, digests, devices }: Build): string {
