@@ -137,8 +137,7 @@ export interface Route {
 
 /**
  * What a routed request asks for. `signal` ends the wait for a model that is only being placed for it;
- * `pinned`: only a runner of this node may serve it; `except`: instances of earlier tries; `readyOnly`:
- * nothing is placed or waited for.
+ * `pinned`: only a runner of this node may serve it; `except`: instances that earlier tries have lost.
  */
 export interface RouteQuery {
   modelId: string
@@ -147,7 +146,6 @@ export interface RouteQuery {
   caller: Caller
   signal?: AbortSignal
   except?: readonly string[]
-  readyOnly?: boolean
   pinned?: boolean
   trace?: Trace | undefined
 }

@@ -51,10 +51,9 @@ export class Routing implements Runners {
   async route (query: RouteQuery): Promise<Route> {
     const virtual = this.#virtual.route(query, this.#parts)
     if (virtual !== undefined) return virtual
-    const { readyOnly = false } = query
-    const routed = readyOnly ? this.#pick(query) : await this.#pickOnceKnown(query)
+    const routed = await this.#pickOnceKnown(query)
     if (!(routed instanceof SvcError)) return routed
-    if (readyOnly || !await this.#place(query, routed)) throw routed
+    if (!await this.#place(query, routed)) throw routed
     const again = this.#pick(query)
     if (again instanceof SvcError) throw again
     return again

@@ -14,8 +14,7 @@ export interface TaskRequest extends Pick<RouteQuery, 'modelId' | 'capability'> 
  * yields the task's chunks. The reader's pull is the backpressure; the call's signal cancels. When the
  * instance is lost before the first chunk and the call allows a retry, another instance gets the task, once;
  * without another one the loss is thrown. A task that was refused before any work on it goes to each other
- * instance without that permission, and so does one whose prompt is beyond the context of an instance.
- * Throws what `Runners.route` and `Runners.open` throw; of several contexts the refusal by the longest.
+ * instance without that permission. Throws what `Runners.route` and `Runners.open` throw.
  */
 export async function * runTask (
   runners: Pick<Runners, 'route' | 'open'>, { modelId, capability, task }: TaskRequest, call: CapabilityCall
@@ -26,11 +25,9 @@ export async function * runTask (
   }
   const except: string[] = []
   let begunLoss: unknown
-  let tooLong: unknown
   for (;;) {
-    const readyOnly = tooLong !== undefined
-    const route = await timed(trace, 'route', 'route', () => runners.route({ ...query, except, readyOnly }))
-      .catch((none: unknown) => { throw tooLong ?? begunLoss ?? none })
+    const route = await timed(trace, 'route', 'route', () => runners.route({ ...query, except }))
+      .catch((none: unknown) => { throw begunLoss ?? none })
     trace?.task({ taskId: route.taskId, modelId, capability })
     call.setHeader('x-svc-task-id', route.taskId)
     if (except.length > 0) {
@@ -45,10 +42,8 @@ export async function * runTask (
       }
       return
     } catch (error) {
-      const exceeded = contextOf(error)
-      if (answered || signal.aborted || !(exceeded > 0 || isLoss(error))) throw error
-      if (exceeded > contextOf(tooLong)) tooLong = error
-      if (isLoss(error) && error.details['begun'] !== NOT_BEGUN.begun) {
+      if (answered || signal.aborted || !isLoss(error)) throw error
+      if (error.details['begun'] !== NOT_BEGUN.begun) {
         if (!call.retry || begunLoss !== undefined) throw error
         begunLoss = error
       }
@@ -59,12 +54,6 @@ export async function * runTask (
 
 const isLoss = (error: unknown): error is SvcError =>
   error instanceof SvcError && error.reason === 'instance_lost'
-
-/** The context that a prompt exceeded, tokens; 0 for another error. */
-function contextOf (error: unknown): number {
-  const { reason, details } = (error ?? {}) as Partial<EngineError | SvcError>
-  return reason === 'context_length_exceeded' ? Number(details?.['context_length'] ?? 1) : 0
-}
 
 /** What is told when a task ends. */
 export interface ServeParts {

@@ -1,15 +1,12 @@
 import t from 'tap'
-import { EngineError, kernelError } from '../../../kernel/index.js'
-import type { CapabilityCall, Cluster, NodeView, Section } from '../../../kernel/index.js'
+import type { Cluster, NodeView, Section } from '../../../kernel/index.js'
 import type { Member } from '../instances/fleet.js'
 import { Availability, choose } from '../routing/availability.js'
 import type { AvailabilityParts, Candidate } from '../routing/availability.js'
 import { PlacedInstances } from '../instances/document.js'
-import { runTask } from '../service.js'
-import type { Route, RunnerStatus } from '../service.js'
+import type { RunnerStatus } from '../service.js'
 import { bodyOf } from '../instances/shapes.js'
 import type { Instance } from '../instances/sections.js'
-import { caller, hear, task, VOICE } from './remote-kit.js'
 import { card, soloInstance } from './samples.js'
 
 const at = (name: string, load: number, own = false): Candidate =>
@@ -112,23 +109,4 @@ t.test('the instances are read once after each change', async (t) => {
   changed()
   t.equal(placed.of('acme/x').length, 2)
   t.equal(reads, 2)
-})
-
-t.test('a prompt beyond one context goes to the instance with a longer one', async (t) => {
-  const call = { caller, signal: new AbortController().signal, setHeader () {} } as unknown as CapabilityCall
-  const contexts: Record<string, number> = { short: 100, long: 200, shorter: 50 }
-  const outcome = async (tokens: number) => await hear(runTask({
-    route: async ({ except = [] }) => {
-      const instanceId = Object.keys(contexts).find((id) => !except.includes(id))
-      if (instanceId === undefined) throw kernelError('no_instance')
-      return { instanceId, taskId: 'T' } as Route
-    },
-    open: async function * ({ instanceId }) {
-      const most = contexts[instanceId]!
-      if (tokens > most) throw new EngineError('context_length_exceeded', 'x', { context_length: most })
-      yield { payload: { instanceId } }
-    }
-  }, { modelId: VOICE, capability: 'tts', task }, call))
-  t.match(await outcome(150), { error: null, chunks: [{ payload: { instanceId: 'long' } }] })
-  t.match((await outcome(300)).error, { reason: 'context_length_exceeded', details: { context_length: 200 } })
 })
