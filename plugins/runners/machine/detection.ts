@@ -72,8 +72,7 @@ export function startDetection (parts: DetectionParts): Detection {
   const libraries = librariesOf(parts)
   let found: { atMs: number, builds: string, programs: ReturnType<Detection['programs']> } | undefined
   const programs: Detection['programs'] = () => {
-    const nowMs = clock.mono()
-    const builds = engines.map(({ program }) => buildsAge(parts.home, program?.builds)).join()
+    const [nowMs, builds] = [clock.mono(), buildsAge(parts.home)]
     // Every listing of models asks for each of them, and searching PATH blocks.
     if (found === undefined || found.builds !== builds || nowMs - found.atMs >= PROGRAMS_MS) {
       found = { atMs: nowMs, builds, programs: programsOf(parts, seen, libraries) }

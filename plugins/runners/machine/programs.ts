@@ -35,9 +35,9 @@ export function buildsOf (home: string, builds: string): Build[] {
     .sort((a, b) => b.usedSince.localeCompare(a.usedSince) || a.name.localeCompare(b.name))
 }
 
-/** When a build of an engine came or went, ms; 0 without builds. */
-export const buildsAge = (home: string, builds = ''): number =>
-  statSync(buildsFolder(home, builds), { throwIfNoEntry: false })?.mtimeMs ?? 0
+/** When the builds of each engine in a home last came or went. */
+export const buildsAge = (home: string): string => namesIn(join(home, 'engines')).map((name) =>
+  `${name} ${statSync(buildsFolder(home, name), { throwIfNoEntry: false })?.mtimeMs}`).join()
 
 /** The text of a build's file. */
 export function buildText ({ tag, backend, usedSince, digests, devices }: Build): string {
