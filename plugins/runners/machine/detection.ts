@@ -4,7 +4,7 @@ import { binaryProblem, declaredBackend, isFound, offersOf, overrideVariable } f
 import type { BinaryOverride } from './backends.js'
 import { findConflict, leavesGpu } from './conflicts.js'
 import type { ConflictCode, EngineOffer, Observation } from './conflicts.js'
-import { buildsAge, findLibrary, findProgram, outputOf, readDevices } from './programs.js'
+import { findLibrary, findProgram, outputOf, readDevices } from './programs.js'
 import type { Build, Library, Program } from './programs.js'
 import { conflicts } from '../declarations.js'
 import { reasonOf } from '../process/errors.js'
@@ -15,7 +15,7 @@ import type { RuntimeFiles, Runtimes } from './runtimes.js'
 const GPU_DELAY_MS = 1_000
 
 /** Time after which PATH is searched again, ms. */
-const PROGRAMS_MS = 100
+const PROGRAMS_MS = 10
 
 /** The program that an engine drives on a node, named by a variable or found, or the library it uses. */
 export type Driver = BinaryOverride | Program | Library
@@ -70,12 +70,12 @@ export function startDetection (parts: DetectionParts): Detection {
     for (const code of stopped ? [] : codes) publishOne(parts, code, findConflict(code, seen))
   }
   const libraries = librariesOf(parts)
-  let found: { atMs: number, builds: string, programs: ReturnType<Detection['programs']> } | undefined
+  let found: { atMs: number, programs: ReturnType<Detection['programs']> } | undefined
   const programs: Detection['programs'] = () => {
-    const [nowMs, builds] = [clock.mono(), buildsAge(parts.home)]
+    const nowMs = clock.mono()
     // Every listing of models asks for each of them, and searching PATH blocks.
-    if (found === undefined || found.builds !== builds || nowMs - found.atMs >= PROGRAMS_MS) {
-      found = { atMs: nowMs, builds, programs: programsOf(parts, seen, libraries) }
+    if (found === undefined || nowMs - found.atMs >= PROGRAMS_MS) {
+      found = { atMs: nowMs, programs: programsOf(parts, seen, libraries) }
     }
     return found.programs
   }

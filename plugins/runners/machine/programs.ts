@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process'
-import { accessSync, constants, readdirSync, readFileSync, statSync } from 'node:fs'
+import { accessSync, constants, readdirSync, readFileSync } from 'node:fs'
 import { delimiter, isAbsolute, join } from 'node:path'
 import { promisify } from 'node:util'
 import { runsOn } from '../../../kernel/index.js'
@@ -34,10 +34,6 @@ export function buildsOf (home: string, builds: string): Build[] {
   return namesIn(folder).flatMap((name) => readBuild(join(folder, name), name) ?? [])
     .sort((a, b) => b.usedSince.localeCompare(a.usedSince) || a.name.localeCompare(b.name))
 }
-
-/** When the builds of each engine in a home last came or went. */
-export const buildsAge = (home: string): string => namesIn(join(home, 'engines')).map((name) =>
-  `${name} ${statSync(buildsFolder(home, name), { throwIfNoEntry: false })?.mtimeMs}`).join()
 
 /** The text of a build's file. */
 export function buildText ({ tag, backend, usedSince, digests, devices }: Build): string {

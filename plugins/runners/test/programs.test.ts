@@ -104,7 +104,9 @@ t.test('a node without the program does not offer the engine, until a build is a
   t.strictSame(shown(detection), { [ENGINE]: null })
   t.match(choice(detection), { backend: null, code: 'engine_missing', remedy: /`svc engine add llama\.cpp`/ })
   addBuild(home, 'cpu')
-  t.match(choice(detection), { backend: 'cpu' }, 'at once')
+  t.match(choice(detection), { backend: null }, 'it is looked for a hundred times a second')
+  await clock.advance(10)
+  t.match(choice(detection), { backend: 'cpu' })
 })
 
 t.test('a library stands in for a program that is not found', async (t) => {
