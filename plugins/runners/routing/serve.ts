@@ -43,10 +43,10 @@ export async function * runTask (
       return
     } catch (error) {
       if (answered || signal.aborted || !isLoss(error)) throw error
-      if (error.details['begun'] !== NOT_BEGUN.begun) {
-        if (!call.retry || begunLoss !== undefined) throw error
-        begunLoss = error
-      }
+      const begun = error.details['begun'] !== NOT_BEGUN.begun
+      // A router without another instance returns the same one again.
+      if (begun ? !call.retry || begunLoss !== undefined : except.includes(route.instanceId)) throw error
+      if (begun) begunLoss = error
       except.push(route.instanceId)
     }
   }

@@ -1,13 +1,28 @@
 import t from 'tap'
-import type { Cluster, NodeView, Section } from '../../../kernel/index.js'
+import { kernelError } from '../../../kernel/index.js'
+import type { CapabilityCall, Cluster, NodeView, Section } from '../../../kernel/index.js'
 import type { Member } from '../instances/fleet.js'
 import { Availability, choose } from '../routing/availability.js'
 import type { AvailabilityParts, Candidate } from '../routing/availability.js'
 import { PlacedInstances } from '../instances/document.js'
-import type { RunnerStatus } from '../service.js'
+import { runTask } from '../service.js'
+import type { Route, RunnerStatus } from '../service.js'
 import { bodyOf } from '../instances/shapes.js'
 import type { Instance } from '../instances/sections.js'
+import { caller, hear, task, VOICE } from './remote-kit.js'
 import { card, soloInstance } from './samples.js'
+
+t.test('an instance that refused a task is not tried again', async (t) => {
+  let opened = 0
+  const call = { caller, signal: new AbortController().signal, setHeader () {} } as unknown as CapabilityCall
+  const loss = kernelError('instance_lost', 'x', { begun: false })
+  const heard = await hear(runTask({
+    route: async () => ({ instanceId: '', taskId: 'T' } as Route),
+    open: async function * () { opened += 1; throw loss }
+  }, { modelId: VOICE, capability: 'tts', task }, call))
+  t.match(heard.error, { reason: 'instance_lost' })
+  t.equal(opened, 2, 'by a router that has one instance only')
+})
 
 const at = (name: string, load: number, own = false): Candidate =>
   ({ nodeId: `n-${name}`, installId: `i-${name}`, instanceId: name, runnerId: `r-${name}`, own, load })
