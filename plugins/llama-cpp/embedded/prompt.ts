@@ -2,7 +2,7 @@
 import { Cutter } from '../text/verbatim.js'
 import { MARKERS } from '../text/parse/output.js'
 import { reasonings, thoughtsAfter, type ReasoningName, type Thoughts } from '../text/reasoning.js'
-import { ChatTemplate } from '../text/template.js'
+import { ChatTemplate, EndlessTemplate } from '../text/template.js'
 import type { ToolFormatName } from '../text/tools/index.js'
 import type { ChatMessage } from '../../runners/language/chunks.js'
 import { fieldsOf, isObject, type Fields } from '../../runners/language/json.js'
@@ -61,29 +61,23 @@ export class Prompts {
     const offered = Array.isArray(given) && choice !== 'none' ? given : []
     const spoken = messages.map((message) => this.cutterOf(message.role).cut(message))
     const tools = this.others.cut(offered)
-    let shows = this.shows(tools, spoken)
+    const shows = this.shows(tools, spoken)
+    const asText = (): ChatMessage[] => shows && tools.length === 0 ? spoken : inHermes(spoken, tools)
     const variables = isObject(payload['chat_template_kwargs'])
       ? this.others.cut(payload['chat_template_kwargs']) : {}
-    const render = (extra: Fields, change = (list: ChatMessage[]) => list): string =>
-      this.template.render(change(shows ? spoken : inHermes(spoken, tools)), {
-        addGenerationPrompt: payload['add_generation_prompt'] !== false,
-        ...shows && tools.length > 0 ? { tools } : {}, extra
-      })
-    let rendered
-    try {
-      rendered = render(variables)
-    } catch (error) {
-      // Some templates fail at parameters without a type, at no list of tools, or at system messages.
-      shows &&= tools.length === 0
-      const extra = { ...variables, tools: [] }
-      try { rendered = render(extra) } catch {
-        try { rendered = render(extra, withoutSystem) } catch { throw error }
-      }
-    }
+    const options = { addGenerationPrompt: payload['add_generation_prompt'] !== false, extra: variables }
+    const bare = { ...options, extra: { ...variables, tools: [] } }
+    // Some templates fail at parameters without a type, at no list of tools, or at system messages.
+    const [rendered, showsTools] = firstOf<[string, boolean]>([
+      () => [shows ? this.template.render(spoken, { ...options, tools })
+        : this.template.render(asText(), options), shows],
+      () => [this.template.render(asText(), bare), false],
+      () => [this.template.render(withoutSystem(asText()), bare), false]
+    ])
     const { reasoning } = this.template
     return {
       ids: this.vocabulary.encodeRendered(rendered),
-      tools: tools.length === 0 ? null : shows ? this.template.tools.format : 'hermes',
+      tools: tools.length === 0 ? null : showsTools ? this.template.tools.format : 'hermes',
       reasoning,
       thoughts: reasoning === null ? 'over' : thoughtsAfter(rendered.slice(-END_CHARS), reasonings[reasoning])
     }
@@ -98,6 +92,20 @@ export class Prompts {
     const { way, format } = this.template.tools
     return way !== null && format !== null
   }
+}
+
+/** The result of the first attempt that succeeds. Throws the error of the first attempt. */
+function firstOf<T> (attempts: readonly (() => T)[]): T {
+  let first: unknown
+  for (const attempt of attempts) {
+    try {
+      return attempt()
+    } catch (error) {
+      first ??= error
+      if ((error as Error).cause instanceof EndlessTemplate) break
+    }
+  }
+  throw first
 }
 
 /** @throws EngineError invalid_request */

@@ -137,7 +137,7 @@ export function templateBody (payload: Fields, callIds: Facts['callIds'] = 'any'
 const nameOf = (tool: unknown): unknown => fieldsOf(fieldsOf(tool)['function'])['name']
 
 /** The tools that the model may call. */
-function offeredTools ({ tools, tool_choice: choice }: Fields): Fields[] {
+export function offeredTools ({ tools, tool_choice: choice }: Fields): Fields[] {
   if (choice === 'none') return []
   return listOf(tools).filter((tool) => !isObject(choice) || nameOf(tool) === nameOf(choice))
 }

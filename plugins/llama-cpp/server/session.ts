@@ -18,8 +18,8 @@ import type { Client } from './http.js'
 import { fieldsOf, idsOf, listOf, numberOf, textOf, type Fields } from '../../runners/language/json.js'
 import { merged } from '../../runners/language/merged.js'
 import {
-  callIdsOf, chatBodies, completionBodies, isConstrained, promptOf, readsTools, templateBody, templated,
-  type Bodies, type Facts
+  callIdsOf, chatBodies, completionBodies, isConstrained, offeredTools, promptOf, readsTools, templateBody,
+  templated, type Bodies, type Facts
 } from './request.js'
 import type { AnswerChunk } from '../../runners/language/chunks.js'
 import type { LlamaServer } from './server.js'
@@ -124,7 +124,7 @@ export class LlamaSession implements EngineSession {
   ): AsyncGenerator<EngineChunk> {
     const { facts, facts: { reasoning = null } } = this
     const asked = templated(payload, facts)
-    const tools = 'tools' in asked || asked['messages'] !== payload['messages'] ? 'hermes' : null
+    const tools = offeredTools(payload).length === 0 ? null : 'hermes'
     if (!isConstrained(payload)) {
       const readsCalls = tools !== null && !('tools' in asked)
       const output = { tools, reasoning: null, newId: newCallId } as const

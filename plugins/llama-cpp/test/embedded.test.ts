@@ -2,6 +2,7 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { Decoder } from '../embedded/decoder.js'
+import { ChatTemplate } from '../text/template.js'
 import { HELLO, load, loadTiny, tinyCard, whole } from './embedded-kit.js'
 import { rankingModel, tinyModel } from './gguf-kit.js'
 import type { Loaded, Whole } from './embedded-kit.js'
@@ -197,6 +198,15 @@ t.test('a system message where the template refuses one', async (t) => {
   const [read] = await chunks('tokenize', { messages: [{ role: 'system', content: 'Be kind' }, ...HELLO] })
   const [{ text } = { text: '' }] = await chunks('detokenize', { tokens: read?.tokens })
   t.match(text, `user\nBe kind\n\n${HELLO[0]?.content}`)
+})
+
+t.test('a template without an end is evaluated once for a request', async (t) => {
+  const template = '{% for a in range(9999) %}{% for b in range(9999) %}{{ b }}{% endfor %}{% endfor %}'
+  const { chunks } = await loadTiny(t, { file: tinyModel({ template }) })
+  const renders = t.capture(ChatTemplate.prototype, 'render', ChatTemplate.prototype.render)
+  const asked = chunks('tokenize', { messages: HELLO })
+  await t.rejects(asked, { reason: 'invalid_request', message: /400000 steps/ })
+  t.equal(renders().length, 1)
 })
 
 t.test('special tokens in messages are plain text', async (t) => {

@@ -75,8 +75,10 @@ export class ChatTemplate {
     try {
       return evaluate(template, variables)
     } catch (error) {
-      throw invalid(`the model's chat template refuses these messages: ${(error as Error).message}`,
-        'messages')
+      const { message } = error as Error
+      const refusal = invalid(`the model's chat template refuses these messages: ${message}`, 'messages')
+      refusal.cause = error
+      throw refusal
     }
   }
 
@@ -126,6 +128,9 @@ interface LibraryEnvironment { set (name: string, value: unknown): unknown }
 const BaseInterpreter = Interpreter as unknown as new (environment: LibraryEnvironment) => LibraryInterpreter
 const BaseEnvironment = Environment as unknown as new () => LibraryEnvironment
 
+/** A template does not come to an end: another try would not, either. */
+export class EndlessTemplate extends Error {}
+
 /** An interpreter that gives up on a template that does not come to an end. */
 class BoundedInterpreter extends BaseInterpreter {
   private steps = 0
@@ -141,7 +146,7 @@ class BoundedInterpreter extends BaseInterpreter {
 
   private take (steps: number): void {
     this.steps += steps
-    if (this.steps > MAX_STEPS) throw new Error(`it takes more than ${MAX_STEPS} steps`)
+    if (this.steps > MAX_STEPS) throw new EndlessTemplate(`it takes more than ${MAX_STEPS} steps`)
   }
 }
 
