@@ -28,7 +28,7 @@ const CONFIG = (store) => JSON.stringify({
   cluster: { discovery: false },
   plugins: {
     placement: { autoplace: [] },
-    runners: { threads: 1, engine_options: { 'llama-server': { max_batch: 64 } } }
+    runners: { threads: 1 }
   },
   model_store: { hub: { enabled: false }, store_path: store }
 })
@@ -93,7 +93,7 @@ async function startServing (folder) {
   const node = await startNode({ yaml: CONFIG(store) })
   const authorization = `Bearer ${readFileSync(join(node.home, 'operator.token'), 'utf8').trim()}`
   try {
-    const place = { model_id: MODEL, wait: true, timeout_seconds: 60, context_length: 512 }
+    const place = { model_id: MODEL, wait: true, timeout_seconds: 60, context_length: 512, slots: 64 }
     await until({ agent: node.agent, url: `${node.url}/place_instance`, method: 'POST',
       headers: { authorization, 'content-type': 'application/json' }, body: JSON.stringify(place) }, 60_000)
     const { kernel, runner } = await processes(node)
