@@ -29,7 +29,7 @@ export type Listed = Listing['capabilities'][number]
 interface RemoteListing { readonly listing: Listing, readonly mediaTypes: Readonly<Record<string, unknown>> }
 interface Kept { readonly nodeId: string, readonly atMs: number, readonly listing: Promise<RemoteListing> }
 
-/** How long a listing serves the calls that follow, ms. */
+/** Lifetime of a cached listing, ms. */
 const KEEP_MS = 10_000
 const ANSWER_MS = 5000
 /** Longest answer that is read whole. */
@@ -38,11 +38,11 @@ const ANSWER_BYTES = 64 * 1024 * 1024
 const STALE = [
   'unreachable', 'instance_lost', 'capability_not_found', 'version_mismatch', 'revision_mismatch'
 ]
-/** What the other node may hold its head for, and the way there and back. */
+/** Factor on the head hold of the other node, with the round trip. */
 const HEAD_FACTOR = 1.5
 /** The other node's own deadline comes first, ms. */
 const HEAD_GRACE_MS = 5000
-/** Headers of the answer that are made anew here. */
+/** Headers that this node sets itself. */
 const OWN_HEADERS = ['x-svc-command-id', 'x-svc-request-id']
 /** In whose name this node looks up what a call needs to know. */
 const SELF: Caller = { id: 'node', mode: 'direct', authorities: new Set(['read']) }
@@ -269,7 +269,7 @@ export class Remote {
     return { cluster: cluster!, clock }
   }
 
-  /** The head of an answer with status 200. Throws the error that another answer stands for. */
+  /** The head of an answer with status 200. Throws the error of any other answer. */
   async #open (node: NodeView, question: Question): Promise<MemberResponse> {
     question.signal.throwIfAborted()
     const answer = await this.#parts.cluster.request(node.installId, question).catch((error: unknown) => {
@@ -358,6 +358,5 @@ function unreachable (node: NodeView, what: string): SvcError {
   return kernelError('unreachable', `${sentence(node)} ${what}.`, { node_id: node.nodeId })
 }
 
-/** How messages call another node. */
 const nodeName = (node: NodeView): string => `node ${node.name} (${node.nodeId})`
 const sentence = (node: NodeView): string => nodeName(node).replace('node', 'Node')

@@ -51,7 +51,7 @@ export interface Tool<A = Record<string, unknown>> {
   run (ctx: ToolContext, args: A): Promise<Finding>
 }
 
-/** Turns the answer of a GET into the result of `ToolContext.look`. */
+/** The value of a GET's answer, or the failure that its error body describes. */
 export function lookedAt<T> (status: number, text: string): T | ReturnType<typeof apiFailure> {
   const value = parseJson(text) ?? null
   if (status >= 200 && status < 300) return value as T

@@ -184,7 +184,7 @@ interface LoadParts extends Required<Pick<MachineOptions, 'io' | 'clock' | 'env'
   report: (part: string, error: unknown) => void
 }
 
-/** Readings of GPUs and sensors: `load` returns the last one, `look` takes a new one. */
+/** Readings of GPUs and sensors: `look` takes a reading, `load` returns the last one. */
 function loadReader ({ io, clock, env, gpus, report }: LoadParts) {
   let known = summarize([], null, env)
   let last: GpuReading = { atMs: -Infinity, gpus: [], vramByPid: new Map() }

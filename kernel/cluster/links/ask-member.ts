@@ -134,7 +134,7 @@ export async function textOf (body: AsyncIterable<Uint8Array>, most: number): Pr
 /** Longest error body that is read. */
 const REFUSAL_BYTES = 1024 * 1024
 
-/** What an error body of another node says; null when it is none, breaks off, or is longer than 1 MiB. */
+/** Reads another node's error body; null if it is none, breaks off, or is longer than 1 MiB. */
 export async function readRefusal (body: AsyncIterable<Uint8Array>): Promise<Refusal | null> {
   const text = await textOf(body, REFUSAL_BYTES).catch(() => '')
   const answer = parseJson(text)
@@ -182,19 +182,17 @@ export async function openMember (
   throw new MemberFault('refused', `answered with status ${status}`, status, refusal)
 }
 
-/** What streams between nodes need of the cluster. */
 export interface MemberParts {
   cluster: Pick<Cluster, 'request' | 'resolve'>
   clock: Clock
 }
 
-/** How often an open stream checks whether the other node is still live, ms. */
+/** Interval between two checks that the other node is live, ms. */
 const LOOK_MS = 1_000
 
 /**
- * Ends a stream with another node with `signal`, with `end`, and once the cluster no longer counts that node
- * as live, when `gone` is called: a connection cut on the way would not show for a long time. Whoever begins
- * one calls `end`.
+ * A signal for a stream with another node. It aborts with `signal`, by `end`, which the caller has to call,
+ * and once the cluster counts that node as lost, after which `gone` is called: TCP reports a cut path later.
  */
 export function whileLive (
   { cluster, clock }: { cluster: Pick<Cluster, 'resolve'>, clock: Pick<Clock, 'every'> }, installId: string,

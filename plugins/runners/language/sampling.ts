@@ -125,8 +125,8 @@ export function samplingOf (user: User, given: object | null | undefined): Sampl
 }
 
 /**
- * The parameters of a GGUF model: its generation_config.json counts before its metadata, which llama.cpp's
- * server reads, too. Values outside of the ranges are left out.
+ * Sampling parameters of a GGUF model: those of its generation_config.json, else of its metadata, which
+ * llama-server reads as well. Values outside the ranges are ignored.
  */
 export function modelSampling (
   metadata: ReadonlyMap<string, unknown>, config: Readonly<Record<string, unknown>>

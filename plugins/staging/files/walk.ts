@@ -53,7 +53,7 @@ function refuseEntry (root: string, path: string, entry: Dirent): void {
   if (problem !== null) throw new PathError(`${root} holds what no model may: ${problem}`)
 }
 
-/** Every regular file below a folder but svc's own at the top. Unreadable files and folders are left out. */
+/** All regular files below a folder, without svc's at its top and without unreadable ones. */
 export async function findFiles (root: string): Promise<FoundFile[]> {
   const paths: string[] = []
   const unreadable = (error: unknown): void => { if (errnoOf(error) === undefined) throw error }

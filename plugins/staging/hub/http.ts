@@ -225,8 +225,8 @@ export class HostRules {
   isHub (url: URL): boolean { return url.origin === this.#origin }
 
   /**
-   * How far the host of a URL is trusted. Throws HubError `refused_redirect` for a URL that may not be
-   * asked at all. Names are judged again by their addresses when the connection is made.
+   * Trust level of a URL's host. Throws HubError `refused_redirect` for a URL that must not be requested. The
+   * addresses of a name are checked when the connection is made.
    */
   trust (url: URL): Trust {
     if (url.protocol !== 'https:' && url.protocol !== 'http:') {

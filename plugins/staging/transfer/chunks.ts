@@ -114,7 +114,7 @@ export class ChunkWriter {
   readonly #buffer: Buffer
   #filled = 0
 
-  /** `written` is told of bytes on disk; the next bytes wait for what it returns. */
+  /** `written` gets the number of bytes on disk; the next write waits for its promise. */
   constructor (work: Work, file: FileHandle, written: (bytes: number) => Promise<void> | undefined) {
     this.#work = work
     this.#file = file

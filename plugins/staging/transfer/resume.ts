@@ -127,7 +127,7 @@ export class Journal {
     this.#failed = failed
   }
 
-  /** Begins a new journal with the chunks that are kept. `failed` gets the error of a later write. */
+  /** Starts a new journal with the kept chunks. `failed` gets the error of a later write. */
   static async begin (
     folder: string, digest: string, { complete, begun }: Kept, failed: (error: unknown) => void
   ): Promise<Journal> {
