@@ -28,6 +28,12 @@ export async function contributed<T> (
     await ((await load()).default as { run (given: CheckContext): Promise<T> }).run(given)))
 }
 
+/** The module of a verb that ships with svc, for another verb that goes on with it. */
+export async function verbModule ({ plugins }: Pick<VerbContext, 'plugins'>, name: string): Promise<unknown> {
+  const verbs = (await plugins()).map(({ manifest }) => manifest.verbs?.[name])
+  return await verbs.find((verb) => verb !== undefined)?.load()
+}
+
 /** The manifests of `homePlugins`. */
 export async function homeManifests (ctx: Parameters<typeof homePlugins>[0]): Promise<Manifest[]> {
   return (await homePlugins(ctx)).plugins.map(({ manifest }) => manifest)

@@ -1,7 +1,7 @@
-import { isVerbError, modelInPath } from '../../../kernel/cli/index.js'
-import { modelStarter } from '../../placement/service.js'
+import { isVerbError, modelInPath, verbModule } from '../../../kernel/cli/index.js'
 import { modelFetcher } from '../../staging/service.js'
 import type { Pace, VerbContext, VerbError } from '../../../kernel/cli/index.js'
+import type { PlaceModule } from '../../placement/service.js'
 import type { NamedModel } from '../../staging/service.js'
 
 /** What is known of a model here. */
@@ -52,7 +52,7 @@ export async function bring (
     const fetchModel = await modelFetcher()
     await fetchModel(ctx, pace, named, yes)
   }
-  const makeReady = await modelStarter()
+  const { makeReady } = await verbModule(ctx, 'place') as PlaceModule
   await makeReady(ctx, pace, modelId, ctx.wait === undefined ? Infinity : ctx.wait * 1000, yes)
   return true
 }
