@@ -10,7 +10,8 @@ const NODE = ['kernel/cli/verbs/up.ts', 'kernel/boot/launcher.ts', 'kernel/boot/
 /** Entries of other processes: jobs of kernel/untrusted, runners, verbs. */
 const ELSEWHERE = [
   'plugins/staging/cards/derive.ts', 'plugins/llama-cpp/cards/index.ts',
-  'plugins/capabilities-tts/card-reader.ts', 'plugins/chat/embed/card-reader.ts', 'plugins/chat/embed/index.ts', 'plugins/llama-cpp/server/index.ts',
+  'plugins/capabilities-tts/card-reader.ts', 'plugins/chat/embed/card-reader.ts',
+  'plugins/chat/embed/index.ts', 'plugins/llama-cpp/server/index.ts',
   'plugins/capabilities-tts/engine/index.ts',
   'plugins/llama-cpp/embedded/index.ts', 'plugins/llama-cpp/cli/engine.ts'
 ]
