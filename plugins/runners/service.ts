@@ -137,7 +137,8 @@ export interface Route {
 
 /**
  * What a routed request asks for. `signal` ends the wait for a model that is only being placed for it;
- * `pinned`: only a runner of this node may serve it; `except`: instances that earlier tries have lost.
+ * `pinned`: only a runner of this node may serve it; `except`: instances that earlier tries have lost;
+ * `tooShort`: the instance whose context had no room, so that only one with a larger context may serve it.
  */
 export interface RouteQuery {
   modelId: string
@@ -146,6 +147,7 @@ export interface RouteQuery {
   caller: Caller
   signal?: AbortSignal
   except?: readonly string[]
+  tooShort?: string | undefined
   pinned?: boolean
   trace?: Trace | undefined
 }
