@@ -5,7 +5,7 @@ import { delay } from '../../../kernel/index.js'
 import { TaskChannels } from './channels.js'
 import { passedDeadline, describeEnd, AnnouncedWork } from './deadlines.js'
 import type { Ended, Phase } from './deadlines.js'
-import { ProtocolError, RunnerError } from './errors.js'
+import { lost, ProtocolError, RunnerError } from './errors.js'
 import type { RunnerLimits } from './limits.js'
 import { Link } from './link.js'
 import type { RunnerOptions } from './options.js'
@@ -301,8 +301,7 @@ export class RunnerProcess {
     removePidfile(this.#options.scratch)
     const { code, signal } = this.#exit ?? { code: null, signal: null }
     this.#record.note(`${how.message ?? 'process stopped'} (exit ${signal ?? code ?? 'unknown'})`)
-    const cause = how.message ?? 'it was stopped'
-    this.tasks.loseAll(new RunnerError('instance_lost', `The instance serving this task was lost: ${cause}.`))
+    this.tasks.loseAll(lost(how.message ?? 'it was stopped'))
     this.#events.ended(how)
     // A disk that hangs must not delay the stop.
     void Promise.race([this.#ring.flushed(), delay(this.#options.clock, LAST_WORDS_MS)]).then(this.#whenEnded)

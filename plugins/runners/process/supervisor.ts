@@ -6,7 +6,7 @@ import { afterFailure, CLOSED } from './breaker.js'
 import type { BreakerState } from './breaker.js'
 import type { TaskChannel } from './channels.js'
 import type { Ended } from './deadlines.js'
-import { cancelled, NOT_BEGUN, reasonOf, RunnerError } from './errors.js'
+import { cancelled, lost, NOT_BEGUN, reasonOf, RunnerError } from './errors.js'
 import { resolveLimits } from './limits.js'
 import type { RunnerLimits } from './limits.js'
 import type { RunnerOptions } from './options.js'
@@ -325,8 +325,6 @@ class RunnerSupervisor {
   }
 
   #refuseQueued (message: string): void {
-    this.#admission.refuseAll(
-      new RunnerError('instance_lost', `The instance that was to serve this task was lost: ${message}.`,
-        { ...NOT_BEGUN }))
+    this.#admission.refuseAll(lost(message, { ...NOT_BEGUN }))
   }
 }
