@@ -5,7 +5,8 @@ import { reasonings, thoughtsAfter, type ReasoningName, type Thoughts } from '..
 import { ChatTemplate, EndlessTemplate } from '../text/template.js'
 import type { ToolFormatName } from '../text/tools/index.js'
 import type { ChatMessage } from '../../runners/language/chunks.js'
-import { fieldsOf, isObject, type Fields } from '../../runners/language/json.js'
+import { fieldsOf, isObject, textOf, type Fields } from '../../runners/language/json.js'
+import { begunAnswer } from '../server/request.js'
 import { inHermes, withoutSystem } from './formats.js'
 import { invalid, needsServer } from './refusals.js'
 import type { Vocabulary } from './vocabulary.js'
@@ -56,7 +57,9 @@ export class Prompts {
 
   /** @throws EngineError invalid_request */
   read (payload: Fields): Prompt {
-    const messages = messagesOf(payload['messages'])
+    const all = messagesOf(payload['messages'])
+    const begun = begunAnswer(all)
+    const messages = begun === undefined ? all : all.slice(0, -1)
     const { tools: given, tool_choice: choice } = payload
     const offered = Array.isArray(given) && choice !== 'none' ? given : []
     const spoken = messages.map((message) => this.cutterOf(message.role).cut(message))
@@ -65,7 +68,8 @@ export class Prompts {
     const asText = (): ChatMessage[] => shows && tools.length === 0 ? spoken : inHermes(spoken, tools)
     const variables = isObject(payload['chat_template_kwargs'])
       ? this.others.cut(payload['chat_template_kwargs']) : {}
-    const options = { addGenerationPrompt: payload['add_generation_prompt'] !== false, extra: variables }
+    const begins = begun !== undefined || payload['add_generation_prompt'] !== false
+    const options = { addGenerationPrompt: begins, extra: variables }
     const bare = { ...options, extra: { ...variables, tools: [] } }
     // Some templates fail at parameters without a type, at no list of tools, or at system messages.
     const [rendered, showsTools] = firstOf<[string, boolean]>([
@@ -75,12 +79,29 @@ export class Prompts {
       () => [this.template.render(withoutSystem(asText()), bare), false]
     ])
     const { reasoning } = this.template
+    const after = reasoning === null ? 'over' : thoughtsAfter(rendered.slice(-END_CHARS), reasonings[reasoning])
+    const { text, thoughts } = begun === undefined ? { text: rendered, thoughts: after }
+      : this.goingOn(rendered, after, this.answers.cut(begun))
     return {
-      ids: this.vocabulary.encodeRendered(rendered),
+      ids: this.vocabulary.encodeRendered(text),
       tools: tools.length === 0 ? null : showsTools ? this.template.tools.format : 'hermes',
       reasoning,
-      thoughts: reasoning === null ? 'over' : thoughtsAfter(rendered.slice(-END_CHARS), reasonings[reasoning])
+      thoughts
     }
+  }
+
+  /** A rendered prompt with the begun answer behind it, as llama-server has it. */
+  private goingOn (
+    rendered: string, after: Thoughts, { content, reasoning_content: thought }: ChatMessage
+  ): { text: string, thoughts: Thoughts } {
+    const { reasoning } = this.template
+    const said = textOf(content)
+    if (reasoning === null) return { text: rendered + said, thoughts: 'over' }
+    const { opens, closes, channels } = reasonings[reasoning]
+    if (channels === true) throw needsServer('messages', 'goes on from no answer of this model')
+    const before = after === 'may' ? rendered : rendered.slice(0, rendered.lastIndexOf(opens))
+    return said === '' ? { text: before + opens + textOf(thought), thoughts: 'inside' }
+      : { text: before + opens + textOf(thought) + closes + said, thoughts: 'over' }
   }
 
   private cutterOf (role: string): Cutter { return role === 'assistant' ? this.answers : this.others }

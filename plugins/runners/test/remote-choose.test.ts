@@ -130,7 +130,7 @@ const partsOf = (instances: Section<Instance>, runners: Section<RunnerStatus>) =
 })
 
 const availability = (...of: Parameters<typeof partsOf>): Availability => new Availability(
-  { ...partsOf(...of), fleet: { get: () => ({}) as Member, status: ready } } as AvailabilityParts)
+  { ...partsOf(...of), fleet: { get: () => ({}) as Member, status: ready } } as Partial<AvailabilityParts> as AvailabilityParts)
 
 t.test('runners of other live nodes, with what those nodes say of them', async (t) => {
   const all = availability(section<Instance>([
