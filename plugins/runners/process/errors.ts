@@ -27,7 +27,7 @@ export function lost (cause: string, details: Record<string, unknown> = {}): Run
 /** The kind of a failure, by which the plugin `placement` decides what to do next. */
 export type FailureCode =
   'insufficient_memory' | 'download_failed' | 'no_backend' | 'warmup_timeout' | 'runner_failed' |
-  'insufficient_storage'
+  'insufficient_storage' | 'load_failed'
 
 /** A runner cannot be started on this node. The message is one sentence without its full stop. */
 export class LaunchError extends Error {

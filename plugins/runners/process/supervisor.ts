@@ -310,7 +310,7 @@ class RunnerSupervisor {
     this.#cancelRestart = clock.after(verdict.delayMs, () => { this.#launch() })
   }
 
-  #giveUp (errorMessage: string, { wedged, full = false }: Ended): void {
+  #giveUp (errorMessage: string, { wedged, full, unloadable }: Ended): void {
     const { log, onFailed } = this.#options
     const attempts = this.#breaker.attempts
     const fields = { ...this.#who, attempts, reason: errorMessage }
@@ -318,7 +318,8 @@ class RunnerSupervisor {
     else log.error(fields, 'runner given up')
     this.#record.note(`given up after ${attempts} attempts`)
     // A warmup overrun is the only wedge there is.
-    const errorCode = wedged ? 'warmup_timeout' : full ? 'insufficient_storage' : 'runner_failed'
+    const errorCode = wedged ? 'warmup_timeout' : full === true ? 'insufficient_storage'
+      : unloadable === true ? 'load_failed' : 'runner_failed'
     this.#move({ RunnerFailed: { errorMessage, errorCode } })
     this.#refuseQueued(errorMessage)
     onFailed({ errorMessage, errorCode, attempts })
