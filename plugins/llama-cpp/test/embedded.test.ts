@@ -203,8 +203,9 @@ t.test('templates: the given one, that beside the file, its own, ChatML', async 
   t.match(await promptOf(await load(t, { ...spec, ...given('given: {{ messages[0].content }}') })),
     'given: hello')
   for (const broken of ['{% for %}', '{{ raise_exception("no") }}', '{{']) {
-    await t.rejects(load(t, { ...spec, ...given(broken) }),
-      { reason: 'invalid_request', message: /^the model's chat template/ }, broken)
+    const refused = { reason: 'model_invalid', message: /acme\/tiny: the model's chat template.*--chat-template FILE/ }
+    await t.rejects(load(t, { ...spec, ...given(broken) }), refused, broken)
+    await t.rejects(loadTiny(t, { file: tinyModel({ template: broken }) }), refused, `its own: ${broken}`)
   }
 })
 
@@ -228,10 +229,11 @@ t.test('a system message where the template refuses one', async (t) => {
 })
 
 t.test('a template without an end is evaluated once for a request', async (t) => {
-  const template = '{% for a in range(9999) %}{% for b in range(9999) %}{{ b }}{% endfor %}{% endfor %}'
+  const template = '{% if messages | length > 1 %}{% for a in range(9999) %}{% for b in range(9999) %}{{ b }}' +
+    '{% endfor %}{% endfor %}{% endif %}'
   const { chunks } = await loadTiny(t, { file: tinyModel({ template }) })
   const renders = t.capture(ChatTemplate.prototype, 'render', ChatTemplate.prototype.render)
-  const asked = chunks('tokenize', { messages: HELLO })
+  const asked = chunks('tokenize', { messages: [...HELLO, ...HELLO] })
   await t.rejects(asked, { reason: 'invalid_request', message: /400000 steps/ })
   t.equal(renders().length, 1)
 })

@@ -97,8 +97,7 @@ function parse (source: string): Template {
   try {
     return new Template(source)
   } catch (error) {
-    throw invalid(`the model's chat template cannot be read: ${(error as Error).message}; send the whole ` +
-      'prompt to /v1/completions', 'messages')
+    throw invalid(`the model's chat template cannot be read: ${(error as Error).message}`, 'messages')
   }
 }
 
