@@ -1,6 +1,6 @@
-import { isVerbError, modelInPath } from '../../../kernel/cli/index.js'
+import { editDistance, isVerbError, modelInPath, nearest } from '../../../kernel/cli/index.js'
 import { modelStarter } from '../../placement/service.js'
-import { modelFetcher } from '../../staging/service.js'
+import { modelFetcher, readNamedModel } from '../../staging/service.js'
 import type { Pace, VerbContext, VerbError } from '../../../kernel/cli/index.js'
 import type { NamedModel } from '../../staging/service.js'
 
@@ -14,6 +14,40 @@ export const isOfAnotherTask = (error: unknown): boolean => isVerbError(error) &
 /** Whether an answer says that the model is not there, or not ready. */
 export const isAbsent = (error: unknown): error is VerbError =>
   isVerbError(error) && error.api?.reason === 'no_instance' && !isOfAnotherTask(error)
+
+/** The model that a word names. Throws VerbError (2), which has the name of a model here that is alike. */
+export async function namedModel (ctx: VerbContext, word: string): Promise<NamedModel> {
+  try {
+    return readNamedModel(ctx, word)
+  } catch (error) {
+    const ids = await listed(ctx)
+    const near = nearest(word, ids.flatMap((id) => [id, nameIn(id)]))
+    const meant = ids.find((id) => id === near || nameIn(id) === near)
+    if (meant === undefined || !isVerbError(error)) throw error
+    throw ctx.fail(error.exitCode, `${error.message}; did you mean ${meant}?`)
+  }
+}
+
+const nameIn = (id: string): string => id.slice(id.indexOf('/') + 1)
+
+/** The models of which the node knows. */
+async function listed ({ client }: VerbContext): Promise<string[]> {
+  const { data } = await client.json<{ data: { id: string }[] }>('/v1/models').catch(() => ({ data: [] }))
+  return data.map(({ id }) => id)
+}
+
+/** Letters that a mistyped name may have wrong. Numbers tell models apart: they are no mistake. */
+const MISTYPED = 2
+
+/** Throws VerbError (3) where a model here has almost that name: the hub may have a stranger's of it. */
+async function refuseMistyped (ctx: VerbContext, { modelId, source }: NamedModel): Promise<void> {
+  const digits = (id: string): string => id.replace(/\D+/g, ' ').trim()
+  const meant = source !== undefined ? undefined : (await listed(ctx)).find((id) =>
+    digits(id) === digits(modelId) && editDistance(id.toLowerCase(), modelId.toLowerCase()) <= MISTYPED)
+  if (meant === undefined) return
+  throw ctx.fail(3, `no model is called ${modelId} here; did you mean ${meant}?\n` +
+    `  the hub's of that name: svc pull ${modelId}`)
+}
 
 /** Whether the model takes requests already; true also where that cannot be asked. */
 export async function isReady ({ client }: VerbContext, { modelId }: NamedModel): Promise<boolean> {
@@ -49,6 +83,7 @@ export async function bring (
   const known = await lookUp(ctx, named).catch(() => null)
   if (known === null) return false
   if (known === undefined) {
+    await refuseMistyped(ctx, named)
     const fetchModel = await modelFetcher()
     await fetchModel(ctx, pace, named, yes)
   }
