@@ -1,4 +1,4 @@
-import { editDistance, isVerbError, modelInPath, nearest } from '../../../kernel/cli/index.js'
+import { editDistance, isVerbError, modelInPath } from '../../../kernel/cli/index.js'
 import { modelStarter } from '../../placement/service.js'
 import { modelFetcher, readNamedModel } from '../../staging/service.js'
 import type { Pace, VerbContext, VerbError } from '../../../kernel/cli/index.js'
@@ -15,38 +15,25 @@ export const isOfAnotherTask = (error: unknown): boolean => isVerbError(error) &
 export const isAbsent = (error: unknown): error is VerbError =>
   isVerbError(error) && error.api?.reason === 'no_instance' && !isOfAnotherTask(error)
 
-/** The model that a word names. Throws VerbError (2), which has the name of a model here that is alike. */
+/** Letters that a mistyped name may have wrong. */
+const MISTYPED = 2
+
+/** The model that a word names. Throws VerbError (2), which has the one here that is meant. */
 export async function namedModel (ctx: VerbContext, word: string): Promise<NamedModel> {
   try {
     return readNamedModel(ctx, word)
   } catch (error) {
-    const ids = await listed(ctx)
-    const near = nearest(word, ids.flatMap((id) => [id, nameIn(id)]))
-    const meant = ids.find((id) => id === near || nameIn(id) === near)
-    if (meant === undefined || !isVerbError(error)) throw error
-    throw ctx.fail(error.exitCode, `${error.message}; did you mean ${meant}?`)
+    throw isVerbError(error) ? ctx.fail(2, error.message + await meant(ctx, word)) : error
   }
 }
 
-const nameIn = (id: string): string => id.slice(id.indexOf('/') + 1)
-
-/** The models of which the node knows. */
-async function listed ({ client }: VerbContext): Promise<string[]> {
+/** `; did you mean acme/chat?` if a model here has almost that name. Numbers tell models apart. */
+async function meant ({ client }: VerbContext, word: string): Promise<string> {
   const { data } = await client.json<{ data: { id: string }[] }>('/v1/models').catch(() => ({ data: [] }))
-  return data.map(({ id }) => id)
-}
-
-/** Letters that a mistyped name may have wrong. Numbers tell models apart: they are no mistake. */
-const MISTYPED = 2
-
-/** Throws VerbError (3) where a model here has almost that name: the hub may have a stranger's of it. */
-async function refuseMistyped (ctx: VerbContext, { modelId, source }: NamedModel): Promise<void> {
-  const digits = (id: string): string => id.replace(/\D+/g, ' ').trim()
-  const meant = source !== undefined ? undefined : (await listed(ctx)).find((id) =>
-    digits(id) === digits(modelId) && editDistance(id.toLowerCase(), modelId.toLowerCase()) <= MISTYPED)
-  if (meant === undefined) return
-  throw ctx.fail(3, `no model is called ${modelId} here; did you mean ${meant}?\n` +
-    `  the hub's of that name: svc pull ${modelId}`)
+  const digits = (name: string): string => name.replace(/\D+/g, ' ').trim()
+  const near = data.find(({ id }) => [id, id.replace(/^.*\//, '')].some((name) =>
+    digits(name) === digits(word) && editDistance(name.toLowerCase(), word.toLowerCase()) <= MISTYPED))
+  return near === undefined ? '' : `; did you mean ${near.id}?`
 }
 
 /** Whether the model takes requests already; true also where that cannot be asked. */
@@ -83,7 +70,10 @@ export async function bring (
   const known = await lookUp(ctx, named).catch(() => null)
   if (known === null) return false
   if (known === undefined) {
-    await refuseMistyped(ctx, named)
+    const near = named.source === undefined ? await meant(ctx, modelId) : ''
+    if (near !== '') {
+      throw ctx.fail(3, `no model is called ${modelId} here${near}\n  the hub's: svc pull ${modelId}`)
+    }
     const fetchModel = await modelFetcher()
     await fetchModel(ctx, pace, named, yes)
   }

@@ -79,29 +79,14 @@ export class Prompts {
       () => [this.template.render(withoutSystem(asText()), bare), false]
     ])
     const { reasoning } = this.template
-    const after = reasoning === null ? 'over' : thoughtsAfter(rendered.slice(-END_CHARS), reasonings[reasoning])
-    const { text, thoughts } = begun === undefined ? { text: rendered, thoughts: after }
-      : this.goingOn(rendered, after, this.answers.cut(begun))
+    const thoughts = reasoning === null ? 'over' : thoughtsAfter(rendered.slice(-END_CHARS), reasonings[reasoning])
+    const written = { rendered, reasoning, thoughts }
+    const { rendered: text, ...rest } = begun === undefined ? written : goingOn(written, this.answers.cut(begun))
     return {
       ids: this.vocabulary.encodeRendered(text),
       tools: tools.length === 0 ? null : showsTools ? this.template.tools.format : 'hermes',
-      reasoning,
-      thoughts
+      ...rest
     }
-  }
-
-  /** A rendered prompt with the begun answer behind it, as llama-server has it. */
-  private goingOn (
-    rendered: string, after: Thoughts, { content, reasoning_content: thought }: ChatMessage
-  ): { text: string, thoughts: Thoughts } {
-    const { reasoning } = this.template
-    const said = textOf(content)
-    if (reasoning === null) return { text: rendered + said, thoughts: 'over' }
-    const { opens, closes, channels } = reasonings[reasoning]
-    if (channels === true) throw needsServer('messages', 'goes on from no answer of this model')
-    const before = after === 'may' ? rendered : rendered.slice(0, rendered.lastIndexOf(opens))
-    return said === '' ? { text: before + opens + textOf(thought), thoughts: 'inside' }
-      : { text: before + opens + textOf(thought) + closes + said, thoughts: 'over' }
   }
 
   private cutterOf (role: string): Cutter { return role === 'assistant' ? this.answers : this.others }
@@ -113,6 +98,20 @@ export class Prompts {
     const { way, format } = this.template.tools
     return way !== null && format !== null
   }
+}
+
+type Written = Pick<Prompt, 'reasoning' | 'thoughts'> & { rendered: string }
+
+/** A rendered prompt with the begun answer behind it, as llama-server has it. */
+function goingOn ({ rendered, reasoning, thoughts }: Written, answer: ChatMessage): Written {
+  const said = textOf(answer.content)
+  if (reasoning === null) return { rendered: rendered + said, reasoning, thoughts }
+  const { opens, closes, channels } = reasonings[reasoning]
+  if (channels === true) throw needsServer('messages', 'goes on from no answer of this model')
+  const before = thoughts === 'may' ? rendered : rendered.slice(0, rendered.lastIndexOf(opens))
+  const text = before + opens + textOf(answer.reasoning_content)
+  return said === '' ? { rendered: text, reasoning, thoughts: 'inside' }
+    : { rendered: text + closes + said, reasoning, thoughts: 'over' }
 }
 
 /** The result of the first attempt that succeeds. Throws the error of the first attempt. */

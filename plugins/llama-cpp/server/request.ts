@@ -78,17 +78,12 @@ function samplingOf (payload: Fields, { contextLength, defaults }: Facts): Body 
   }
 }
 
-/**
- * Pairs of an id and a bias. Ids beyond the vocabulary do nothing; the server would cut those beyond 32 bits.
- * @throws EngineError invalid_request
- */
+/** Ids with biases, without those that the server would cut to 32 bits. @throws EngineError invalid_request */
 export function biasOf ({ logit_bias: bias }: Fields): [number, number][] {
   const entries = Object.entries(fieldsOf(bias))
   const isFine = (bias == null || isObject(bias)) && entries.every(([id, value]) => /^\d+$/.test(id) &&
     Math.abs(numberOf(value) ?? Infinity) <= MOST_BIAS)
-  if (!isFine) {
-    throw invalid(`logit_bias maps token ids to numbers from -${MOST_BIAS} to ${MOST_BIAS}`, 'logit_bias')
-  }
+  if (!isFine) throw invalid(`logit_bias maps token ids to numbers of at most ${MOST_BIAS}`, 'logit_bias')
   return entries.map(([id, value]): [number, number] => [Number(id), value as number])
     .filter(([id]) => id < 2 ** 31)
 }
@@ -133,26 +128,20 @@ function readMessages (value: unknown): ChatMessage[] {
     isObject(message) && typeof message['role'] === 'string' &&
     (message['content'] == null || typeof message['content'] === 'string' ||
       (Array.isArray(message['content']) && message['content'].every(isObject))))
-  if (fine) {
-    begunAnswer(value as ChatMessage[])
-    return value as ChatMessage[]
-  }
-  throw invalid('messages takes at least one message with a role and a text', 'messages')
+  if (!fine) throw invalid('messages takes at least one message with a role and a text', 'messages')
+  begunAnswer(value as ChatMessage[])
+  return value as ChatMessage[]
 }
 
-/**
- * The answer at the end, from which the model is to go on; undefined if there is none. Refuses those from which
- * llama.cpp does not go on. @throws EngineError invalid_request
- */
+/** The answer at the end that is gone on from, if any. @throws EngineError for one from which llama.cpp does not */
 export function begunAnswer (messages: readonly ChatMessage[]): ChatMessage | undefined {
-  const [before, last] = [messages.at(-2), messages.at(-1)]
+  const last = messages.at(-1)
   if (last?.role !== 'assistant') return undefined
-  const refuse = (why: string): never => { throw invalid(`messages ends with ${why}`, 'messages') }
-  if (before?.role === 'assistant') refuse('two answers: the model goes on from one')
-  if (listOf(last.tool_calls).length > 0) refuse('tool calls: the results of them have to follow')
-  if ((last.content ?? '').length === 0 && textOf(last.reasoning_content) === '') {
-    refuse('an empty answer: leave it out to have one written')
-  }
+  const isEmpty = (last.content ?? '').length === 0 && textOf(last.reasoning_content) === ''
+  const why = messages.at(-2)?.role === 'assistant' ? 'two answers: the model goes on from one'
+    : listOf(last.tool_calls).length > 0 ? 'tool calls: the results of them have to follow'
+      : isEmpty ? 'an empty answer: leave it out to have one written' : null
+  if (why !== null) throw invalid(`messages ends with ${why}`, 'messages')
   return last
 }
 
