@@ -1,5 +1,5 @@
 /** The library for plugin verbs; `svc/cli` outside of this repository. */
-export type { Declared } from './declared.js'
+export type { Declared } from '../api/declared.js'
 export { isVerbError } from './verb.js'
 export type { Verb, VerbContext, VerbError } from './verb.js'
 export type { Admitted } from './output.js'

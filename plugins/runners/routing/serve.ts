@@ -1,66 +1,10 @@
-import { SvcError, timed, EngineError, kernelError } from '../../../kernel/index.js'
-import type { CapabilityCall, EngineChunk, EngineTask, Logger } from '../../../kernel/index.js'
+import { SvcError, EngineError, kernelError } from '../../../kernel/index.js'
+import type { EngineChunk, Logger } from '../../../kernel/index.js'
 import { NOT_BEGUN, reasonOf, RunnerError } from '../process/errors.js'
-import type { Route, RouteQuery, Runners } from '../service.js'
+import type { Route, TerminalStatus } from '../service.js'
 import type { TaskFailure } from './losses.js'
 import { RemoteTaskError } from './remote/frames.js'
-import type { TaskWatchers, TaskTable, TerminalStatus } from './tasks.js'
-
-/** What a request wants of a model. */
-export interface TaskRequest extends Pick<RouteQuery, 'modelId' | 'capability'> { task: EngineTask }
-
-/**
- * Serves a capability call with a runner: routes it as a task, names the task in a header of the answer, and
- * yields the task's chunks. The reader's pull is the backpressure; the call's signal cancels. When the
- * instance is lost before the first chunk and the call allows a retry, another instance gets the task, once;
- * without another one the loss is thrown. A task that was refused before any work on it goes to each other
- * instance without that permission, and one that was too long for the context to those with a larger one.
- * Throws what `Runners.route` and `Runners.open` throw.
- */
-export async function * runTask (
-  runners: Pick<Runners, 'route' | 'open'>, { modelId, capability, task }: TaskRequest, call: CapabilityCall
-): AsyncGenerator<EngineChunk> {
-  const { commandId, caller, signal, pinned = false, trace } = call
-  const query: RouteQuery = {
-    modelId, capability, commandId, caller, signal, pinned, ...(trace === undefined ? {} : { trace })
-  }
-  const except: string[] = []
-  let tooShort: string | undefined
-  let retried = false
-  let last: unknown
-  for (;;) {
-    const route = await timed(trace, 'route', 'route', () => runners.route({ ...query, except, tooShort }))
-      .catch((none: unknown) => { throw last ?? none })
-    trace?.task({ taskId: route.taskId, modelId, capability })
-    call.setHeader('x-svc-task-id', route.taskId)
-    if (except.length > 0) {
-      trace?.note({ retried: true })
-      call.setHeader('x-svc-retried', '1')
-    }
-    let answered = false
-    try {
-      for await (const chunk of runners.open(route, task, signal)) {
-        answered ||= chunk.payload['queue'] === undefined
-        yield chunk
-      }
-      return
-    } catch (error) {
-      const { instanceId } = route
-      const tooLong = error instanceof EngineError && error.reason === 'context_length_exceeded'
-      if (answered || signal.aborted || !(tooLong || isLoss(error))) throw error
-      const begun = !tooLong && !notBegun(error)
-      // A router without another instance returns the same one again; a virtual model has one only.
-      const again = except.includes(instanceId) || (tooLong && instanceId === '')
-      if (begun ? !call.retry || retried : again) throw error
-      if (tooLong) tooShort = instanceId
-      retried ||= begun
-      if (tooLong || begun) last = error
-      except.push(instanceId)
-    }
-  }
-}
-
-const isLoss = (error: unknown): boolean => error instanceof SvcError && error.reason === 'instance_lost'
+import type { TaskWatchers, TaskTable } from './tasks.js'
 
 /** What is told when a task ends. */
 export interface ServeParts {
