@@ -13,7 +13,7 @@ import { readGguf, type GgufHeader } from '../../staging/cards/gguf.js'
 import {
   errorsRead, llamaCpp, withErrors, type Binding, type ContextOptions, type NativeModel
 } from './binding.js'
-import { otherTemplate, templateOf } from '../text/source.js'
+import { templateOf } from '../text/source.js'
 import { Decoder } from './decoder.js'
 import { Prompts } from './prompt.js'
 import { cannotLoad } from './refusals.js'
@@ -112,11 +112,7 @@ async function open ({ native, release, model, header, spec, env }: Opened): Pro
   const given = await templateOf(spec)
   const templates = given === '' ? templatesOf(header) : new Map([['default', given]])
   const prompts = new Prompts(vocabulary, templates, { bos: model.tokenBos(), eos: model.tokenEos() })
-  try {
-    prompts.read({ messages: [{ role: 'user', content: 'hi' }] })
-  } catch (error) {
-    throw cannotLoad(card.modelId, (error as Error).message + otherTemplate(card.modelId))
-  }
+  prompts.read({ messages: [{ role: 'user', content: 'hi' }] })
   return new TextSession({
     modelId: card.modelId, defaults: card.defaults, sizes, release, vocabulary, prompts, decoder,
     sampling: { native, model, context, table: vocabulary.table }, now,

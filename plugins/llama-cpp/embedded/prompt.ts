@@ -79,9 +79,10 @@ export class Prompts {
       () => [this.template.render(withoutSystem(asText()), bare), false]
     ])
     const { reasoning } = this.template
-    const thoughts = reasoning === null ? 'over' : thoughtsAfter(rendered.slice(-END_CHARS), reasonings[reasoning])
-    const written = { rendered, reasoning, thoughts }
-    const { rendered: text, ...rest } = begun === undefined ? written : goingOn(written, this.answers.cut(begun))
+    const thoughts = reasoning === null ? 'over'
+      : thoughtsAfter(rendered.slice(-END_CHARS), reasonings[reasoning])
+    const asked = { rendered, reasoning, thoughts }
+    const { rendered: text, ...rest } = begun === undefined ? asked : goingOn(asked, this.answers.cut(begun))
     return {
       ids: this.vocabulary.encodeRendered(text),
       tools: tools.length === 0 ? null : showsTools ? this.template.tools.format : 'hermes',

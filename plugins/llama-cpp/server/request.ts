@@ -78,7 +78,7 @@ function samplingOf (payload: Fields, { contextLength, defaults }: Facts): Body 
   }
 }
 
-/** Ids with biases, without those that the server would cut to 32 bits. @throws EngineError invalid_request */
+/** Biases of ids; the server would cut those above 32 bits. @throws EngineError invalid_request */
 export function biasOf ({ logit_bias: bias }: Fields): [number, number][] {
   const entries = Object.entries(fieldsOf(bias))
   const isFine = (bias == null || isObject(bias)) && entries.every(([id, value]) => /^\d+$/.test(id) &&
@@ -133,7 +133,7 @@ function readMessages (value: unknown): ChatMessage[] {
   return value as ChatMessage[]
 }
 
-/** The answer at the end that is gone on from, if any. @throws EngineError for one from which llama.cpp does not */
+/** The answer at the end, if any. @throws EngineError for one from which llama.cpp does not go on */
 export function begunAnswer (messages: readonly ChatMessage[]): ChatMessage | undefined {
   const last = messages.at(-1)
   if (last?.role !== 'assistant') return undefined

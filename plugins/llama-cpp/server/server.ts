@@ -4,8 +4,7 @@
  */
 import { randomBytes } from 'node:crypto'
 import { readFile, rm, writeFile } from 'node:fs/promises'
-import { EngineError, type EngineEnv, type EngineSession } from '../../../kernel/api/engine.js'
-import { otherTemplate } from '../text/source.js'
+import type { EngineEnv, EngineSession } from '../../../kernel/api/engine.js'
 import type { Binary } from './binary.js'
 import { serverArguments, type StartOptions } from './command-line.js'
 import { Client, type Address } from './http.js'
@@ -66,16 +65,13 @@ export class LlamaServer {
 
   /** Waits until the model is loaded, reporting how far that is. @throws EngineError when the server ends */
   async ready (): Promise<void> {
-    const { client, program, parts: { env, modelBytes, modelId } } = this
+    const { client, program, parts: { env, modelBytes } } = this
     const total = Math.max(modelBytes, 1)
     await program.until(async () => {
       if (await client.healthy()) return true
       env.progress(Math.min(await memory(program.pid, 'VmRSS'), total - 1), total)
       return false
-    }, POLL_MS).catch((error: Error) => {
-      throw !/chat.template/i.test(error.message) ? error
-        : new EngineError('model_invalid', error.message + otherTemplate(modelId))
-    })
+    }, POLL_MS)
     await rm(KEY_FILE, { force: true })
     env.progress(total, total)
   }

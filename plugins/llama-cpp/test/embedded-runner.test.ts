@@ -44,7 +44,8 @@ t.test('a runner serves the model, and an aborted answer leaves it serving', { s
   t.equal(refused.end, 'invalid_request')
   const killed = await hear(supervisor.open('5', { kind: 'chat', payload: { messages: HELLO } }, never),
     () => { process.kill(pid(), 'SIGKILL') })
-  t.match(killed.error, { reason: 'instance_lost', message: 'The instance serving this task was lost: its program ended.', details: {} })
+  t.match(killed.error, { reason: 'instance_lost', details: {},
+    message: 'The instance serving this task was lost: its program ended.' })
   t.match(killed.error?.cause, /ended by SIGKILL/, 'for the log')
 })
 

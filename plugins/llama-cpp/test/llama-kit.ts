@@ -18,8 +18,6 @@ export interface Scenario {
   help?: 'new' | 'old' | 'other' | 'fails'
   refusals?: number
   dies?: 'at start' | 'while loading'
-  /** What it says before it dies at the start. */
-  cries?: string
   /** Other answers of `/props`. */
   props?: object
   /** False: built without RPC. */

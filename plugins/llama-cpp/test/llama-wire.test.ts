@@ -122,7 +122,8 @@ t.test('bodies of chats: only what the client or the card has set', (t) => {
     ...always, ...params, repeat_penalty: 1.2, seed: 256, logit_bias: [[5, -100]], logprobs: true,
     top_logprobs: 1, stop: ['x'], mirostat: 2, grammar: 'root ::= "a"'
   })
-  t.match(body({ logit_bias: { 5: 1, [2 ** 32 + 5]: 9 } }), { logit_bias: [[5, 1]] }, 'the server would cut it to 5')
+  t.match(body({ logit_bias: { 5: 1, [2 ** 32 + 5]: 9 } }), { logit_bias: [[5, 1]] },
+    'the server would cut it to 5')
   t.notOk('logit_bias' in body({ logit_bias: { [2 ** 31]: 9 } }))
   for (const bias of ODD_BIAS) {
     t.match(thrown(() => body({ logit_bias: bias })),

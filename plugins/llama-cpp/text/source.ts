@@ -6,10 +6,6 @@ import { fieldsOf, textOf } from '../../runners/language/json.js'
 /** The chat template beside a model counts before that in its file. */
 export const TEMPLATE_FILE = 'chat_template.jinja'
 
-/** For people: what helps if the chat template of a model fails its load. */
-export const otherTemplate = (modelId: string): string =>
-  `; \`svc place ${modelId} --chat-template FILE\` gives it another one`
-
 /** The chat template that an instance was placed with, else that beside its model; an empty text for none. */
 export async function templateOf ({ options, directory, card: { files } }: ModelSpec): Promise<string> {
   const given = textOf(fieldsOf(options['chatTemplate'])['source'])

@@ -113,7 +113,8 @@ export function follow (look: (link: Link) => Found, comes: (link: Link) => bool
     if (broken !== null) return { link, ok: null, message: 'not looked at', remedy: null, code: null }
     const { nextTryAt, final, ...found } = look(link)
     if (found.ok === false) {
-      broken = { link, problem: found.message, remedy: found.remedy ?? '', comes: comes(link), nextTryAt, final }
+      const { message: problem, remedy } = found
+      broken = { link, problem, remedy: remedy ?? '', comes: comes(link), nextTryAt, final }
     }
     return { link, ...found }
   })
@@ -221,12 +222,14 @@ function runnerLink ({ runner, failure, copies, modelId, lost = [] }: ChainFacts
     const nextTryAt = nextTryOf(runner)
     const next = nextTryAt === undefined ? '' : `It is started again at ${nextTryAt}; to have it now: `
     const final = failure.code === 'load_failed'
+    const [files, given] = !final ? ['', ''] : /chat.template/i.test(failure.message)
+      ? ['', ' --chat-template FILE']
+      : [`, \`svc rm ${modelId}\`, \`svc pull ${modelId}\` (of a folder ` +
+        `\`svc pull ./FOLDER --as ${modelId}\`)`, '']
     const found = bad(CODES[waits?.reason ?? ''] ?? CODES[failure.code ?? ''] ?? 'runner_failed',
       `it was given up: ${failure.message}`,
-      `${next}Mend the cause (\`svc logs --model ${modelId}\` has it), then ` + (final
-        ? `\`svc stop ${failure.instanceId}\`, \`svc rm ${modelId}\`, \`svc pull ${modelId}\` (of a folder ` +
-          `\`svc pull ./FOLDER --as ${modelId}\`) and \`svc place ${modelId}\`.`
-        : `\`svc stop ${failure.instanceId}\` and \`svc place ${modelId}\`.`))
+      `${next}Mend the cause (\`svc logs --model ${modelId}\` has it), then ` +
+      `\`svc stop ${failure.instanceId}\`${files} and \`svc place ${modelId}${given}\`.`)
     return { ...found, final }
   }
   if (runner !== null && 'RunnerFailed' in runner) {

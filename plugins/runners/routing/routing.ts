@@ -162,7 +162,8 @@ export class Routing implements Runners {
     const contextOf = (id: string | undefined): number =>
       look.instances.find(({ instanceId }) => instanceId === id)?.contextTokenLimit ?? -1
     const chosen = choose(candidates.filter(({ instanceId }) =>
-      !except.includes(instanceId) && (tooShort === undefined || contextOf(instanceId) > contextOf(tooShort))))
+      // Without `tooShort` any context is larger.
+      !except.includes(instanceId) && contextOf(instanceId) > contextOf(tooShort)))
     if (chosen === undefined) return none(NOT_READY)
     const { own, instanceId, runnerId, nodeId, installId } = chosen
     const taskId = this.#parts.newId()

@@ -79,8 +79,6 @@ function publicError (error: unknown, modelId: string): Error {
 const causeOf = (error: unknown): string =>
   error instanceof RunnerError || error instanceof SvcError ? error.reason : 'provider_error'
 
-const causeIn = (error: unknown): unknown => error instanceof RunnerError ? error.cause ?? error : error
-
 const STOPPING = new RunnerError('instance_lost', 'The node stops.')
 
 /**
@@ -102,7 +100,8 @@ function record (
   { log, taskFailed }: ServeParts, { taskId, modelId }: Route, commandId: string, error: unknown
 ): void {
   const reason = causeOf(error)
-  log.error({ taskId, commandId, modelId, reason, error: reasonOf(causeIn(error)) }, 'a task failed')
+  const cause = (error as Error).cause ?? error
+  log.error({ taskId, commandId, modelId, reason, error: reasonOf(cause) }, 'a task failed')
   taskFailed({
     taskId, commandId, errorType: reason, errorMessage: `The task of ${modelId} failed with ${reason}.`
   })

@@ -57,7 +57,9 @@ for (const [name, contexts, tried, answers] of rooms) {
     const parts: Partial<RoutingParts> = {
       ...partsOf(section(all), section<RunnerStatus>([])), tasks, clock, newId: () => `T${ids += 1}`,
       bundle: { model: () => ({ card: card('acme/x') }), engine: () => undefined } as never,
-      fleet: { status: ready, get: (runner: string) => ({ supervisor: { open: open(runner.slice(2)) } }) } as never,
+      fleet: {
+        status: ready, get: (runner: string) => ({ supervisor: { open: open(runner.slice(2)) } })
+      } as never,
       watchers: { begin: () => undefined }, taskFailed: (failure) => { failed.push(failure) },
       backend: () => null, absence: () => null, learning: () => false
     }
@@ -129,8 +131,11 @@ const partsOf = (instances: Section<Instance>, runners: Section<RunnerStatus>) =
   sections: { runners, failures: section<never>([]) }
 })
 
-const availability = (...of: Parameters<typeof partsOf>): Availability => new Availability(
-  { ...partsOf(...of), fleet: { get: () => ({}) as Member, status: ready } } as Partial<AvailabilityParts> as AvailabilityParts)
+function availability (...of: Parameters<typeof partsOf>): Availability {
+  const fleet = { get: () => ({}) as Member, status: ready }
+  const parts: Partial<AvailabilityParts> = { ...partsOf(...of), fleet }
+  return new Availability(parts as AvailabilityParts)
+}
 
 t.test('runners of other live nodes, with what those nodes say of them', async (t) => {
   const all = availability(section<Instance>([
