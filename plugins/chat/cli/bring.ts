@@ -18,7 +18,7 @@ export const isAbsent = (error: unknown): error is VerbError =>
 /** Letters that a mistyped name may have wrong. */
 const MISTYPED = 2
 
-/** The model that a word names. Throws VerbError (2), which has the one here that is meant. */
+/** Reads the name of a model. Throws VerbError (2) with a similar name of a model here. */
 export async function namedModel (ctx: VerbContext, word: string): Promise<NamedModel> {
   try {
     return readNamedModel(ctx, word)
@@ -27,7 +27,7 @@ export async function namedModel (ctx: VerbContext, word: string): Promise<Named
   }
 }
 
-/** `; did you mean acme/chat?` if a model here has almost that name. Numbers tell models apart. */
+/** `; did you mean acme/chat?` if a model here has almost that name, with the same numbers. */
 async function meant ({ client }: VerbContext, word: string): Promise<string> {
   const { data } = await client.json<{ data: { id: string }[] }>('/v1/models').catch(() => ({ data: [] }))
   const digits = (name: string): string => name.replace(/\D+/g, ' ').trim()

@@ -72,7 +72,7 @@ export interface BrokenLink {
   comes: boolean
   /** ISO time of the node's next try, if it is known. */
   nextTryAt?: string | undefined
-  /** What is placed does not become ready by waiting. */
+  /** Waiting does not help, although the model is placed. */
   final?: boolean | undefined
 }
 
