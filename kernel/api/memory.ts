@@ -84,7 +84,9 @@ export function cacheOf (card: Sized, context?: number, slots?: number): Cache {
   const contextBytes = Math.ceil(tokenBytes * tokens * scale + inWindow(room) + stateBytes)
   const checkpointBytes = Math.ceil(inWindow(windowTokens) + stateBytes)
   const fitting = contextBytes === 0 ? MOST_CONTEXTS : Math.floor(SMALL_CACHE_BYTES / contextBytes)
-  const contexts = slots ?? Math.min(MOST_CONTEXTS, Math.max(1, fitting))
+  // llama.cpp (b11434) gives documents wrong scores that are in one batch.
+  const contexts = card.tasks?.includes('rerank') === true ? 1
+    : slots ?? Math.min(MOST_CONTEXTS, Math.max(1, fitting))
   return { contextBytes, contexts, bytes: contextBytes * contexts, checkpointBytes }
 }
 

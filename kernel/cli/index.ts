@@ -13,7 +13,7 @@ export {
   expiryOf, isModelId, modelInPath, MOMENTS, readModelId, readMoment, showBytes, showSpan, showTime
 } from './text.js'
 export { homeOption, programIn, shellWord } from './shell.js'
-export { nearest } from '../config/nearest.js'
+export { editDistance, nearest } from '../config/nearest.js'
 export { followEvents, patiently, realPace, stillness } from './waiting.js'
 export type { Pace } from './waiting.js'
 export { fail, factOf, judgeDisk, ok, warn } from './check.js'

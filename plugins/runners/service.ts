@@ -1,4 +1,4 @@
-import { defineService, SvcError, timed } from '../../kernel/index.js'
+import { defineService, EngineError, SvcError, timed } from '../../kernel/index.js'
 import { NOT_BEGUN } from './process/errors.js'
 import type { Instance, InstanceFailure } from './instances/sections.js'
 import type {
@@ -141,7 +141,8 @@ export interface Route {
 
 /**
  * What a routed request asks for. `signal` ends the wait for a model that is only being placed for it;
- * `pinned`: only a runner of this node may serve it; `except`: instances that earlier tries have lost.
+ * `pinned`: only a runner of this node may serve it; `except`: instances that earlier tries have lost;
+ * `tooShort`: the instance whose context had no room, so that only one with a larger context may serve it.
  */
 export interface RouteQuery {
   modelId: string
@@ -150,6 +151,7 @@ export interface RouteQuery {
   caller: Caller
   signal?: AbortSignal
   except?: readonly string[]
+  tooShort?: string | undefined
   pinned?: boolean
   trace?: Trace | undefined
 }
@@ -270,7 +272,8 @@ export interface TaskRequest extends Pick<RouteQuery, 'modelId' | 'capability'> 
  * yields the task's chunks. The reader's pull is the backpressure; the call's signal cancels. When the
  * instance is lost before the first chunk and the call allows a retry, another instance gets the task, once;
  * without another one the loss is thrown. A task that was refused before any work on it goes to each other
- * instance without that permission. Throws what `Runners.route` and `Runners.open` throw.
+ * instance without that permission, and one that was too long for the context to those with a larger one.
+ * Throws what `Runners.route` and `Runners.open` throw.
  */
 export async function * runTask (
   runners: Pick<Runners, 'route' | 'open'>, { modelId, capability, task }: TaskRequest, call: CapabilityCall
@@ -280,10 +283,12 @@ export async function * runTask (
     modelId, capability, commandId, caller, signal, pinned, ...(trace === undefined ? {} : { trace })
   }
   const except: string[] = []
-  let begunLoss: unknown
+  let tooShort: string | undefined
+  let retried = false
+  let last: unknown
   for (;;) {
-    const route = await timed(trace, 'route', 'route', () => runners.route({ ...query, except }))
-      .catch((none: unknown) => { throw begunLoss ?? none })
+    const route = await timed(trace, 'route', 'route', () => runners.route({ ...query, except, tooShort }))
+      .catch((none: unknown) => { throw last ?? none })
     trace?.task({ taskId: route.taskId, modelId, capability })
     call.setHeader('x-svc-task-id', route.taskId)
     if (except.length > 0) {
@@ -298,12 +303,17 @@ export async function * runTask (
       }
       return
     } catch (error) {
-      if (answered || signal.aborted || !isLoss(error)) throw error
-      const begun = error.details['begun'] !== NOT_BEGUN.begun
-      // A router without another instance returns the same one again.
-      if (begun ? !call.retry || begunLoss !== undefined : except.includes(route.instanceId)) throw error
-      if (begun) begunLoss = error
-      except.push(route.instanceId)
+      const { instanceId } = route
+      const tooLong = error instanceof EngineError && error.reason === 'context_length_exceeded'
+      if (answered || signal.aborted || !(tooLong || isLoss(error))) throw error
+      const begun = !tooLong && error.details['begun'] !== NOT_BEGUN.begun
+      // A router without another instance returns the same one again; a virtual model has one only.
+      const again = except.includes(instanceId) || (tooLong && instanceId === '')
+      if (begun ? !call.retry || retried : again) throw error
+      if (tooLong) tooShort = instanceId
+      retried ||= begun
+      if (tooLong || begun) last = error
+      except.push(instanceId)
     }
   }
 }

@@ -196,8 +196,10 @@ export class Planning {
     if (card === undefined) throw modelUnknown(modelId, [])
     checkAsked(card, asked)
     const view = this.view(facts, modelId)
-    if (ask.slots !== undefined && view.engines[card.engine]?.slots === undefined) {
-      throw invalid('slots', `cannot be chosen for ${modelId}: ${card.engine} keeps no slots`)
+    const keeper = card.tasks.includes('rerank') ? 'a model that ranks'
+      : view.engines[card.engine]?.slots === undefined ? card.engine : undefined
+    if (ask.slots !== undefined && keeper !== undefined) {
+      throw invalid('slots', `cannot be chosen for ${modelId}: ${keeper} keeps no slots`)
     }
     const instanceMeta = ask.instanceMeta ?? view.engines[card.engine]?.meta ?? 'Ring'
     const result = plan({ ...ask, card, instanceMeta, excluded: this.nodeIds(excluded) }, view)

@@ -100,7 +100,8 @@ function record (
   { log, taskFailed }: ServeParts, { taskId, modelId }: Route, commandId: string, error: unknown
 ): void {
   const reason = causeOf(error)
-  log.error({ taskId, commandId, modelId, reason, error: reasonOf(error) }, 'a task failed')
+  const cause = (error as Error).cause ?? error
+  log.error({ taskId, commandId, modelId, reason, error: reasonOf(cause) }, 'a task failed')
   taskFailed({
     taskId, commandId, errorType: reason, errorMessage: `The task of ${modelId} failed with ${reason}.`
   })
