@@ -28,7 +28,7 @@ export async function contributed<T> (
     await ((await load()).default as { run (given: CheckContext): Promise<T> }).run(given)))
 }
 
-/** The module of a verb that ships with svc, for another verb that goes on with it. Throws CliError for none. */
+/** The module of a verb that ships with svc, for another verb. Throws CliError if there is none. */
 export async function verbModule ({ plugins }: Pick<VerbContext, 'plugins'>, name: string): Promise<unknown> {
   const verb = (await plugins()).flatMap(({ manifest }) => manifest.verbs?.[name] ?? [])[0]
   if (verb === undefined) throw new CliError(1, `it needs \`svc ${name}\`, which no plugin here has`)

@@ -8,7 +8,6 @@ export const manifest = {
   version: '1.0.0',
   kernel: '^1.0.0',
   summary: 'Records single requests across nodes, keeps and shows what took how long, and exports it.',
-  requires: ['runners'],
   consumes: { tracers: TracerService, cluster: ClusterService },
   provides: { tracing: TracingService },
   settings: {

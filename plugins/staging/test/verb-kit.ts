@@ -33,8 +33,8 @@ export function verbPlugin (pace: Pace = quickPace()): ReturnType<typeof defineP
     stage: { ...verbs.stage, load: async () => ({ default: createStage(pace) }) }
   }
   return definePlugin({
-    name: 'models-verbs', version: '1.0.0', kernel: '^1.0.0', summary: 'The verbs about models.', verbs: paced,
-    engines
+    name: 'models-verbs', version: '1.0.0', kernel: '^1.0.0', summary: 'The verbs about models.',
+    verbs: paced, engines
   }, () => ({}))
 }
 
