@@ -1,4 +1,4 @@
-/** What imports what in kernel and plugins. Types and `import()` count. */
+/** Rules for imports in kernel and plugins; types and `import()` count. */
 import { execFileSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { posix } from 'node:path'

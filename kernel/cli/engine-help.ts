@@ -3,7 +3,7 @@ import type { VerbContext } from './verb.js'
 
 type Seen = Pick<ModelCard, 'family' | 'languages' | 'backends' | 'files'>
 
-/** What an engine has to say on the command line about its models. */
+/** Answers of an engine for verbs about its models. */
 export interface EngineHelp {
   /** The software that a model needs besides; undefined: none. */
   hint? (card: Seen): string | undefined

@@ -3,13 +3,11 @@ import { GGUF_ENGINE, LLAMA_SERVER } from '../engine.js'
 import { offerEngine } from './offer.js'
 import type { EngineHelp } from '../../../kernel/cli/index.js'
 
-/** GET /state, as far as it says which programs of engines the nodes have: null for one that is missing. */
-interface SeenPrograms {
-  nodeResources?: Record<string, { engines?: Record<string, { from?: string } | null> } | null>
-}
+/** The programs of engines by node, in GET /state: null for a missing one. */
+type Seen = Record<string, { engines?: Record<string, { from?: string } | null> } | null>
 
 export default {
-  lacksProgram (card, { nodeResources = {} }: SeenPrograms) {
+  lacksProgram (card, { nodeResources = {} }: { nodeResources?: Seen }) {
     const onLibrary = beyond(LLAMA_SERVER.otherwise, card) === null
     const nodes = Object.values(nodeResources)
     return nodes.length > 0 && nodes.every((node) => {

@@ -24,7 +24,7 @@ export class Folder {
     return { models: ggufModels(this.files), companions: ggufCompanions(this.files) }
   }
 
-  /** What is wrong with the path of a file; null for a good one. */
+  /** The fault of a file's path; null for a good one. */
   readonly pathProblem = filePathProblem
 
   has (path: string): boolean { return this.#byPath.has(path) }
@@ -68,7 +68,7 @@ export class Folder {
     })
   }
 
-  /** Where a file is. Only its head is to be read. */
+  /** The absolute path of a file, for readers of heads. */
   at (path: string): string { return join(this.#root, path) }
 }
 
