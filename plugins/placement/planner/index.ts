@@ -49,7 +49,7 @@ export interface PreviewScope {
   /** Only these nodes; all when left out or empty. */
   nodeIds?: readonly string[]
   excluded?: readonly string[]
-  /** Tokens of context; the usual number when left out. */
+  /** Tokens of context; as many as there is memory for when left out. */
   contextLength?: number | undefined
   /** Answers at once; as many as there is memory for when left out. */
   slots?: number | undefined

@@ -36,7 +36,7 @@ t.test('slots follow the free memory', async (t) => {
     t.equal(cacheBytes, cacheOf(model, more.contextLength).contextBytes * slots, 'they are counted')
     t.ok(neededBytes < usableBytes)
     const context = more.contextLength ?? 8192
-    t.match(why, new RegExp(`; ${slots} slots? of ${context} tokens with \\d+\\.\\d\\d GiB`))
+    t.match(why, new RegExp(`; ${slots} slots? x ${context} tokens x 64.00 KiB = \\d+\\.\\d\\d GiB`))
   }
 })
 
@@ -48,7 +48,7 @@ t.test('over nodes each has its part of every slot', async (t) => {
 })
 
 t.test('more than there is memory for is refused with the sums', async (t) => {
-  t.match(refused(planOn([node('a', 10)], { slots: 20 })),
+  t.match(refused(planOn([node('a', 10)], { slots: 20, contextLength: 8192 })),
     { reason: 'insufficient_memory', details: { nodes: [{ cacheBytes: each * 20 }] } })
   t.equal(planned(planOn([node('a', 10)], { slots: 20, force: true })).slots, 20)
 })
