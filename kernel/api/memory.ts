@@ -2,7 +2,7 @@
 import type { ModelCard } from './engine.js'
 
 const MIB = 2 ** 20
-/** Tokens of context for which no other number was asked. */
+/** Tokens of context, unless a request or a plan has another number. */
 export const USUAL_CONTEXT = 8192
 /** Small models keep as many whole contexts as fit in here, up to MOST_CONTEXTS: several answers at once. */
 const SMALL_CACHE_BYTES = 512 * MIB

@@ -1,11 +1,12 @@
 import type { ModelCard } from '../../../kernel/index.js'
 import type { Unplanned } from './refusals.js'
-import { solve } from './solve.js'
+import { LEAST_CHOSEN, solve } from './solve.js'
 import { suggest } from './suggest.js'
 import type {
   ClusterView, InstanceMeta, NodeFacts, PlanRequest, PlanResult, Sharding, Suggestion
 } from './types.js'
 
+export { LEAST_CHOSEN }
 export { withChange } from './suggest.js'
 export { REFUSALS } from './types.js'
 export type {

@@ -16,20 +16,23 @@ import type { ClusterView, EngineTraits, Plan, Planned, PlanRank, PlanRequest } 
 /** Steps that the searches for rings of one request may take; only large, thin networks come near it. */
 const SEARCH_STEPS = 100_000
 /** The smallest context that is chosen for a request without one. */
-const LEAST_CHOSEN = 2048
+export const LEAST_CHOSEN = 2048
 
 /**
  * Chooses the nodes and parts for a model, or gives the first reason why there is no choice. Pure: the same
  * request and view give the same result, in whatever order nodes and edges are listed.
  */
 export function solve (request: PlanRequest, view: ClusterView): Planned | Unplanned {
-  let solved = solveOnce(request, view)
+  const first = solveOnce(request, view)
+  let last = first
   for (const contextLength of chosenContexts(request)) {
-    if (solved.ok || solved.reason !== 'insufficient_memory') return solved
-    solved = solveOnce({ ...request, contextLength }, view)
+    if (last.ok || !MEMORY_REASONS.has(last.reason)) return last
+    last = solveOnce({ ...request, contextLength }, view)
   }
-  return solved
+  return last.ok || first.ok || first.reason !== 'info_pending' ? last : first
 }
+
+const MEMORY_REASONS: ReadonlySet<string> = new Set(['insufficient_memory', 'info_pending'])
 
 /** Smaller contexts that a request without one may be given. */
 const chosenContexts = (request: PlanRequest): number[] =>

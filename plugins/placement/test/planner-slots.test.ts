@@ -40,6 +40,37 @@ t.test('slots follow the free memory', async (t) => {
   }
 })
 
+t.test('the context follows the free memory, if none was asked for', async (t) => {
+  const long = { ...model, contextLength: 131_072 }
+  const rows: [string, number, Partial<PlanRequest>, number, number][] = [
+    ['the usual one, with more slots first', 41.1, {}, 8192, 11],
+    ['twice as long, where 8 slots are left', 61.1, {}, 16_384, 8],
+    ['the longest that is chosen', 125.1, {}, 32_768, 8],
+    ['and no longer', 700, {}, 32_768, 16],
+    ['for fewer slots with less memory', 15.1, { slots: 1 }, 32_768, 1],
+    ['half, where the usual one has no room', 0.6, {}, 4096, 1],
+    ['a quarter, since equal is not enough', 0.5, {}, 2048, 1],
+    ['smaller for more slots', 5, { slots: 16 }, 2048, 16],
+    ['as asked for', 700, { contextLength: 8192 }, 8192, 16],
+    ['whatever memory is free', 16.1, { contextLength: 131_072 }, 131_072, 1],
+    ['all of a model that has fewer', 700, { card: { ...long, contextLength: 10_000 } }, 10_000, 16],
+    ['what is embedded has the usual one', 700, { card: { ...long, tasks: ['embeddings'] } }, 8192, 16],
+    ['as has what is forced', 0, { force: true }, 8192, 1]
+  ]
+  for (const [what, free, more, context, slots] of rows) {
+    const on = node('a', 4 + free * each / GIB)
+    const made = planned(planOn([on], { card: long, ...more }))
+    t.match(made, { contextLength: context, slots }, what)
+    t.match(made.why, `${slots === 1 ? '1 slot' : `${slots} slots`} x ${context} tokens x 64.00 KiB = `)
+  }
+  const none = refused(planOn([node('a', 4 + each / 5 / GIB)], { card: long }))
+  t.match(none.message, /KV cache 0\.13 GiB .* Counted with a context of 2048 tokens\. .* context_length to 1024/)
+  const exact = refused(planOn([node('a', 4.3)], { card: long, contextLength: 8192 }))
+  t.match(exact.message, /needs 4\.50 GiB .*, has 4\.30 GiB\. Counted with a context of 8192 tokens\./)
+  const nodes = ['a', 'b'].map((name) => node(name, 2.6))
+  t.match(planned(planOn(nodes, { card: long })), { contextLength: 8192, ranks: [{}, {}] }, 'rather on more nodes')
+})
+
 t.test('over nodes each has its part of every slot', async (t) => {
   const nodes = ['a', 'b'].map((name) => node(name, 2 + each / GIB * 20.6))
   const { slots, ranks } = planned(planOn(nodes, { minNodes: 2 }))
