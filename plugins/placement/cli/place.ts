@@ -12,7 +12,7 @@ import {
   findNodes, isVerbError, plain, readModelId, realPace, showBytes, stillness
 } from '../../../kernel/cli/index.js'
 import type { Pace, Verb, VerbContext, VerbError } from '../../../kernel/cli/index.js'
-import { count, nameOf, rankText } from './state.js'
+import { nameOf, rankText } from './state.js'
 import type { SeenState } from './state.js'
 import { linesOf } from './sums.js'
 import type { PreviewRow } from './sums.js'

@@ -37,7 +37,7 @@ export function withRoom (job: Job, nodes: readonly ArrangedNode[]): Job {
   const bound = held.every(({ device }) => device !== 'ram') ? most.gpu : most.cpu
   const parts = job.layers * (isTensor(job, nodes.length) ? nodes.length : 1)
   const asked = request.contextLength
-  /** Further slots for which a part of the memory that is left has room. */
+  /** Further slots that fit into a share of the memory left. */
   const more = (share: number, contextLength: number | undefined): number => Math.min(...held.map((on) => {
     const needed = (slots: number): number => jobNeed(
       { ...job, request: { ...request, contextLength }, slots }, { of: on.layers, parts }, on).neededBytes

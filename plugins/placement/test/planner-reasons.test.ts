@@ -210,7 +210,7 @@ const rows: Row[] = [{
   request: { sharding: 'Tensor', minNodes: 2, card: card(heads), contextLength: 8192 },
   view: view([node('a', 50), node('b', 7)]),
   reason: 'insufficient_memory',
-  message: /on 2 nodes: b: needs 7\.06 GiB \(weights 5\.00 GiB \+ KV cache 0\.31 GiB \+ buffers 1\.50 .* 8192 t/,
+  message: /on 2 nodes: b: needs 7\.06 GiB \(weights 5\.00 GiB \+ KV cache 0\.31 GiB .* 8192 tokens/,
   suggestions: [
     'set context_length to 4096', 'set sharding to Pipeline', 'set min_nodes to 1',
     'free 0.07 GiB of memory on b'
