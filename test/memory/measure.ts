@@ -1,7 +1,7 @@
 /**
  * The memory that is counted for a model, and what a real runner with it takes; after `npm run build`:
  *   node --import=./test/tools/typescript.mjs test/memory/measure.ts server|library|onnx FOLDER
- *     [context=N] [slots=N] [cacheType=q8_0] [long=TOKENS] [image=FILE]
+ *     [context=N] [slots=N] [cacheType=q8_0] [long=WORDS] [image=FILE]
  * FOLDER holds the model's files; `server` runs the llama-server that SVC_LLAMA_SERVER_BIN names. Use is the
  * sum of the peaks (VmHWM) of the runner and its children. Prints a row of a table; ends with 1 where the two
  * are too far apart.

@@ -68,7 +68,7 @@ t.test('the context follows the free memory, if none was asked for', async (t) =
   const exact = refused(planOn([node('a', 4.3)], { card: long, contextLength: 8192 }))
   t.match(exact.message, /needs 4\.50 GiB .*, has 4\.30 GiB\. Counted with a context of 8192 tokens\./)
   const nodes = ['a', 'b'].map((name) => node(name, 2.6))
-  t.match(planned(planOn(nodes, { card: long })), { contextLength: 8192, ranks: [{}, {}] }, 'rather on more nodes')
+  t.match(planned(planOn(nodes, { card: long })), { contextLength: 8192, ranks: [{}, {}] }, 'more nodes')
 })
 
 t.test('over nodes each has its part of every slot', async (t) => {
