@@ -65,15 +65,18 @@ export function canPlan (request: PlanRequest, view: ClusterView): boolean {
 /** What is asked with the engine's traits at hand, or what is wrong whatever the nodes are. */
 function jobOf (request: PlanRequest, view: ClusterView): Job | Unplanned {
   const { card, sharding, minNodes } = request
-  const traits = Object.hasOwn(view.engines, card.engine) ? view.engines[card.engine]! : null
-  if (traits === null) return noBackend(request, null, null)
+  const told = Object.hasOwn(view.engines, card.engine) ? view.engines[card.engine]! : null
+  if (told === null) return noBackend(request, null, null)
+  const ranks = card.tasks.includes('rerank')
+  // There is nothing to choose for a model that has one slot.
+  const traits = ranks ? { ...told, slots: undefined } : told
   const why = traits.refuses?.(card) ?? null
   if (why !== null) return refusedByEngine(request, why)
   if (sharding === 'Tensor' && !(card.supportsTensor && traits.tensor)) {
     return tensorUnsupported(request, traits)
   }
   if (sharding === 'Pipeline' && minNodes > 1 && minNodes > card.nLayers) return tooFewLayers(request)
-  const slots = traits.slots === undefined ? undefined : request.slots ?? 1
+  const slots = told.slots === undefined ? undefined : ranks ? 1 : request.slots ?? 1
   return { request, traits, layers: Math.max(1, card.nLayers), slots }
 }
 

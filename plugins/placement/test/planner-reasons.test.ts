@@ -201,7 +201,7 @@ const rows: Row[] = [{
   view: view([node('a', 11), node('b', 5)], { edges: [] }),
   reason: 'insufficient_memory',
   message: new RegExp('^Model acme/x does not fit on the nearest choice, 1 node: a: needs 13\\.25 GiB ' +
-    '\\(weights 10\\.00 GiB \\+ KV cache 0\\.00 GiB \\+ buffers 3\\.00 GiB \\+ process 0\\.25 GiB\\), ' +
+    '\\(weights 10\\.00 GiB \\+ KV cache 0 MiB \\+ buffers 3\\.00 GiB \\+ process 0\\.25 GiB\\), ' +
     'has 11\\.00 GiB\\. Counted with a context of 2048 tokens\\. ' +
     'It can be placed if you free 2\\.26 GiB of memory on a\\.$'),
   suggestions: ['free 2.26 GiB of memory on a', 'free 8.26 GiB of memory on b']
@@ -213,7 +213,7 @@ const rows: Row[] = [{
   message: /on 2 nodes: b: needs 7\.06 GiB \(weights 5\.00 GiB \+ KV cache 0\.31 GiB .* 8192 tokens/,
   suggestions: [
     'set context_length to 4096', 'set sharding to Pipeline', 'set min_nodes to 1',
-    'free 0.07 GiB of memory on b'
+    'free 65 MiB of memory on b'
   ]
 }]
 

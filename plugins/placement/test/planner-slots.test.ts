@@ -84,6 +84,15 @@ t.test('more than there is memory for is refused with the sums', async (t) => {
   t.equal(planned(planOn([node('a', 10)], { slots: 20, force: true })).slots, 20)
 })
 
+t.test('a model that ranks has one, as its driver gives it', async (t) => {
+  const ranker = { ...model, tasks: ['rerank'] }
+  const { slots, ranks, why } = planned(planOn([node('a', 400)], { card: ranker }))
+  t.equal(slots, 1)
+  t.equal(ranks[0]!.cacheBytes, each)
+  t.match(why, /; 1 slot x 8192 /)
+  t.equal(cacheOf(ranker, undefined, 7).contexts, 1, 'whatever an instance says')
+})
+
 t.test('an engine without slots has none', async (t) => {
   const { slots } = planned(plan(request(), view([node('a', 40)])))
   t.equal(slots, undefined)

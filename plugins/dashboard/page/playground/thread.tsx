@@ -3,6 +3,7 @@ import { Empty } from '../ui/parts.js'
 import { pathOf, siblingsOf } from './conversation.js'
 import { MessageView } from './message.js'
 import type { Lane, Message } from './conversation.js'
+import type { Place } from './message.js'
 
 /** Nearer to the end than this counts as being there, px. */
 const NEAR = 40
@@ -40,9 +41,6 @@ export function Thread ({ lane, index }: { lane: Lane, index: number }) {
     </div>
   )
 }
-
-/** Where a message stands among those that could be in its place, with the ones beside it. */
-export interface Place { at: number, of: number, before: Message | null, after: Message | null }
 
 function placeOf (lane: Lane, message: Message): Place {
   const siblings = siblingsOf(lane, message)
