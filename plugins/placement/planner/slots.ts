@@ -22,10 +22,10 @@ export function smallerContexts (
     .filter((tokens) => tokens >= least)
 }
 
-/** Contexts above the usual one, the longest first; none for what is embedded. */
+/** Contexts above the usual one, the longest first; none to embed or rank texts, which are cut at that. */
 function longerContexts ({ card }: PlanRequest): number[] {
   const longest = contextOf(card, LONGEST_CONTEXT)
-  return card.tasks.includes('embeddings') ? []
+  return card.tasks.some((task) => task === 'embeddings' || task === 'rerank') ? []
     : [longest, ...smallerContexts({ card, contextLength: longest })].filter((one) => one > USUAL_CONTEXT)
 }
 
@@ -45,7 +45,7 @@ export function withRoom (job: Job, nodes: readonly ArrangedNode[]): Job {
     const each = (needed(kept + bound) - needed(kept)) / bound
     const now = on.need.neededBytes
     const left = (on.usable.usableBytes - now - 1) * share + now - needed(kept)
-    return each > 0 ? Math.floor(left / each) : bound
+    return each > 0 ? Math.floor(left / each) : left < 0 ? -1 : bound
   }))
   const fewest = request.slots ?? Math.min(FEWEST_SLOTS, bound)
   const contextLength = asked ??

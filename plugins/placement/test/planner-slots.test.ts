@@ -55,6 +55,7 @@ t.test('the context follows the free memory, if none was asked for', async (t) =
     ['whatever memory is free', 16.1, { contextLength: 131_072 }, 131_072, 1],
     ['all of a model that has fewer', 700, { card: { ...long, contextLength: 10_000 } }, 10_000, 16],
     ['what is embedded has the usual one', 700, { card: { ...long, tasks: ['embeddings'] } }, 8192, 16],
+    ['as has what is ranked, in one slot', 700, { card: { ...long, tasks: ['rerank'] } }, 8192, 1],
     ['as has what is forced', 0, { force: true }, 8192, 1]
   ]
   for (const [what, free, more, context, slots] of rows) {
