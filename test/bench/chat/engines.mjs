@@ -103,7 +103,8 @@ async function startBare (binary, file) {
     child = spawn(binary, ['--model', file, '--host', '127.0.0.1', '--port', `${port}`, '-np', `${SLOTS}`,
       '--threads', `${THREADS}`, '--threads-batch', `${THREADS}`], { stdio: 'ignore' })
     for (;;) {
-      const { status } = await request({ agent: at.agent, url: `${at.url}/health` }).catch(() => ({ status: 0 }))
+      const health = request({ agent: at.agent, url: `${at.url}/health` })
+      const { status } = await health.catch(() => ({ status: 0 }))
       if (status === 200) return performance.now() - startedAt
       await sleep(POLL_MS)
     }
