@@ -9,7 +9,7 @@ export type {
 export type {
   BundledModel, CardFile, CardVoice, EngineDecl, LibraryDecl, ProgramDecl, SpanAttrs
 } from './api/engine.js'
-export { addNeeds, cacheOf, contextOf, needOf, needWords, USUAL_CONTEXT } from './api/memory.js'
+export { addNeeds, cacheOf, cacheWords, contextOf, needOf, needWords, USUAL_CONTEXT } from './api/memory.js'
 export type { MemoryFacts } from './api/card.js'
 export type { MemoryTraits, Need, Part, Place } from './api/memory.js'
 export { noSuchNode, toSvcError } from './api/errors.js'

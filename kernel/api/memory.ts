@@ -2,7 +2,7 @@
 import type { CacheType, MemoryFacts, ModelCard } from './card.js'
 
 const MIB = 2 ** 20
-/** Tokens of context of an instance for which nobody asked for another number. */
+/** Tokens of context, unless a request or a plan has another number. */
 export const USUAL_CONTEXT = 8192
 /** Small models keep as many whole contexts as fit in here, up to MOST_CONTEXTS: several answers at once. */
 const SMALL_CACHE_BYTES = 512 * MIB
@@ -88,6 +88,12 @@ export function cacheOf (card: Sized, context?: number, slots?: number): Cache {
   const contexts = card.tasks?.includes('rerank') === true ? 1
     : slots ?? Math.min(MOST_CONTEXTS, Math.max(1, fitting))
   return { contextBytes, contexts, bytes: contextBytes * contexts, checkpointBytes }
+}
+
+/** `16 slots x 8192 tokens x 22.50 KiB`: windows and states are shared out among the tokens. */
+export function cacheWords (card: Sized, context: number, slots: number): string {
+  const each = (cacheOf(card, context).contextBytes / contextOf(card, context) / 1024).toFixed(2)
+  return `${slots} ${slots === 1 ? 'slot' : 'slots'} x ${context} tokens x ${each} KiB`
 }
 
 /** Bytes in which a server keeps prompts that may come again. */

@@ -88,8 +88,7 @@ function completed (given: Instance, card: ModelCard, nodes: readonly NodeReport
   const all = ranksOf(given)
   const ranks = all.map(({ nodeId, shard: { startLayer, endLayer } }) => ({ nodeId, startLayer, endLayer }))
   const ids = [...all.map(({ runnerId }) => runnerId), idOf(given)]
-  const made = instanceOf({ ...intent, ranks }, card, nodes, () => ids.shift()!, intent)
-  return changed(made, {
-    contextTokenLimit: contextOf(card, contextTokenLimit), systemRole, ...slots === undefined ? {} : { slots }
-  })
+  const plan = { ...intent, ranks, contextLength: contextOf(card, contextTokenLimit) }
+  const made = instanceOf(plan, card, nodes, () => ids.shift()!, intent)
+  return changed(made, { systemRole, ...slots === undefined ? {} : { slots } })
 }

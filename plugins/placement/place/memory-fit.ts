@@ -1,6 +1,6 @@
 import { needOf } from '../../../kernel/index.js'
 import type { ModelCard } from '../../../kernel/index.js'
-import { planBriefly } from '../planner/index.js'
+import { LEAST_CHOSEN, planBriefly } from '../planner/index.js'
 import type { MemoryFit, MemoryPlanner } from '../../staging/service.js'
 import { ENGINES } from './planning.js'
 import type { Planning } from './planning.js'
@@ -31,7 +31,7 @@ export function memoryFit (
   const result = planBriefly(request, { ...view, nodes })
   if (!result.ok && result.reason === 'info_pending') return null
   return {
-    neededBytes: needOf(card, traits).neededBytes,
+    neededBytes: needOf(card, traits, { context: LEAST_CHOSEN }).neededBytes,
     nodes: result.ok
       ? result.plan.ranks.flatMap(({ nodeId, neededBytes, usableBytes, memories }) =>
           (memories ?? [{ memory: null, neededBytes, usableBytes }]).map(({ memory, ...sums }) => ({

@@ -24,7 +24,7 @@ export interface Ask {
   /** When left out, the topology that the model's engine uses. */
   instanceMeta?: InstanceMeta | undefined
   minNodes: number
-  /** Tokens of context; the usual number when left out. */
+  /** Tokens of context; as many as there is memory for when left out. */
   contextLength?: number | undefined
   /** Answers at once; as many as there is memory for when left out. */
   slots?: number | undefined

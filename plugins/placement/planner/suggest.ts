@@ -4,7 +4,8 @@ import type { BackendOption, CandidateNode, Job } from './candidates.js'
 import { bytesToFree, gib } from './memory.js'
 import { least, shortOf } from './refusals.js'
 import type { Shortage, Unplanned } from './refusals.js'
-import { canPlan, smallerContexts } from './solve.js'
+import { smallerContexts } from './slots.js'
+import { canPlan } from './solve.js'
 import type { Change, ClusterView, InstanceMemory, NodeFacts, PlanRequest, Suggestion } from './types.js'
 
 /** Of each kind of change, how many are tried at most. */

@@ -159,7 +159,7 @@ function ContextField ({ value, problem, onChange }: FieldProps) {
         onInput={({ currentTarget }) => { onChange(currentTarget.value.trim()) }}
       />
       <p id="context-hint" class="hint">
-        {problem ?? 'Empty for the usual: 8192, or all the model has where that is less. More needs memory.'}
+        {problem ?? 'Empty for 2048 to 32768, as memory is free, at most what the model has.'}
       </p>
     </div>
   )
