@@ -95,7 +95,7 @@ t.test('every end has its exit status', async (t) => {
     [{ status: 'failed', error: 'needs 9 GiB', reason: 'no_safe_fit' }, 6, /needs 9 GiB/],
     [{ status: 'failed', error: 'no such model', reason: 'not_found' }, 3, /no such model/],
     [{ status: 'paused' }, 1, /`svc downloads resume acme\/x` goes on/],
-    [{ status: 'cancelled' }, 1, /was cancelled; `svc pull acme\/x` goes on/],
+    [{ status: 'cancelled' }, 1, /was cancelled; `svc downloads resume acme\/x` goes on/],
     [{ status: 'not_found' }, 3, /the store knows no download/]
   ]
   for (const [end, status, err] of cases) {
