@@ -1,4 +1,4 @@
-import { eitherFailure } from '../chat/service.js'
+import { eitherFailure } from './failures.js'
 import { exact, listOf, modelId, modelParam, object, some, storeErrors, text } from './routes-parts.js'
 import type { FromSchema, RouteDecl } from '../../kernel/index.js'
 
