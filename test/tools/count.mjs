@@ -37,9 +37,9 @@ const BUDGET = {
   'plugins/llama-cpp': 7940,
   'plugins/logs': 1309,
   'plugins/mcp': 666,
-  'plugins/placement': 8102,
+  'plugins/placement': 7386,
   'plugins/relay': 2825,
-  'plugins/runners': 11517,
+  'plugins/runners': 11525,
   'plugins/staging': 12310,
   'plugins/steward': 3561,
   'plugins/tracing': 1864
