@@ -1,95 +1,26 @@
-export interface Bytes { inBytes: number }
+import type { Replies } from '../../../docs/reference/replies.js'
 
-export interface Identity {
-  friendlyName: string, modelId: string, chipId: string, osVersion: string, svcVersion: string
-  nodeInstallId: string, apiUrl: string | null
-}
-
-export interface Accelerator {
-  vendor: string, name: string, utilizationRatio: number | null
-  vramTotalBytes: number | null, vramUsedBytes: number | null
-  powerWatts: number | null, temperatureCelsius: number | null
-}
-
-export interface NodeSystem {
-  gpuUsage: number | null, temp: number | null, sysPower: number | null, pcpuUsage: number | null
-  /** All GPUs that svc can use. */
-  accelerators?: Accelerator[]
-  runnerMemory?: Record<string, { residentBytes: number | null, estimatedBytes: number | null }>
-}
-
-export interface HealthReason {
-  code: string, severity: 'warn' | 'error', message: string, remediation: string | null
-}
-
-export interface Health { level: 'ok' | 'warn' | 'error', reasons: HealthReason[] }
-
-export interface Card {
-  modelId: string, title?: string, description?: string, tasks: string[], engine: string
-  contextLength: number, storageSize: Bytes, quantization: string | null, family: string
-}
-
-/** One rank of an instance: `PipelineShardMetadata` or `TensorShardMetadata`. */
-export type Shard = Record<string, {
-  modelCard: Card, deviceRank: number, worldSize: number
-  startLayer: number, endLayer: number, nLayers: number
-}>
-
-export interface InstanceBody {
-  instanceId: string, contextTokenLimit: number, systemRole: string | null, engine: string
-  shardAssignments: {
-    modelId: string, runnerToShard: Record<string, Shard>, nodeToRunner: Record<string, string>
-  }
-  placement?: { origin: string, ttlSeconds: number | null, minNodes: number, sharding: string }
-}
-
-/** A record with one key, the tag. */
-export type Tagged<T> = Record<string, T>
-
-export interface TaskBody {
-  taskId: string, commandId: string, instanceId: string | null, modelId: string | null
-  capability: string | null, status: string, createdAt: string
-}
-
-export interface Edge { session: boolean, rttMs?: number | null, bytesPerSecond?: number | null }
-
-export interface Failure {
-  instanceId: string, modelId: string, errorCode: string, errorMessage: string
-  affectedNodeIds: string[], recordedAt: string
-}
-
-export interface Waiting { modelId: string, reason: string, message: string, since: string }
-
-export interface State {
+type Whole = Extract<Replies['GET /state'], { localNodeId: string }>
+export type State = Omit<Whole, 'sessionId' | 'node_identities' | 'nodeNetwork'> & {
   sessionId: string | null
-  masterNodeId: string | null
-  localNodeId: string
-  instances: Record<string, Tagged<InstanceBody>>
-  runners: Record<string, Tagged<Record<string, unknown>>>
-  downloads: Record<string, Tagged<Record<string, unknown>>[]>
-  tasks: Record<string, Tagged<TaskBody>>
-  lastSeen: Record<string, string>
-  topology: { nodes: string[], connections: Record<string, Record<string, Edge[]>> }
-  tracingEnabled: boolean
-  lastEventAppliedIdx: number
-  nodeIdentities: Record<string, Identity>
-  nodeMemory: Record<string, { ramTotal: Bytes, ramAvailable: Bytes }>
-  nodeSystem: Record<string, NodeSystem>
-  nodeDisk: Record<string, { total: Bytes, available: Bytes }>
-  nodeHealth: Record<string, Health>
-  nodeResources: Record<string, {
-    backends: string[], participation: string, engines?: Record<string, unknown>
-  }>
-  nodeCapabilities: Record<string, string[]>
-  instanceFailures: Failure[]
+  // Of plugins, which declare no schema of them.
   waitingInstances?: Record<string, Waiting>
   /** By install id. */
   drainedNodes?: Record<string, { since: string, by: string }>
-  cluster: {
-    term: number, quorum: 'ok' | 'lost', stale: boolean, partition: boolean
-    knownNodes: number, liveNodes: number
-  }
 }
+export interface Waiting { modelId: string, reason: string, message: string, since: string }
+
+/** A record with one key, the tag. */
+export type Tagged<T> = Record<string, T>
+type In<M> = M extends Record<string, infer T> ? T : never
+export type InstanceBody = In<In<State['instances']>>
+type Shard = In<In<InstanceBody['shardAssignments']['runnerToShard']>>
+type Identity = In<State['nodeIdentities']>
+type NodeSystem = In<State['nodeSystem']>
+type Health = In<State['nodeHealth']>
+export type HealthReason = Health['reasons'][number]
+export type Accelerator = NonNullable<NodeSystem['accelerators']>[number]
+interface Bytes { inBytes: number }
 
 const body = <T>(tagged: Tagged<T>): T => Object.values(tagged)[0]!
 export const tagOf = (tagged: Tagged<unknown>): string => Object.keys(tagged)[0] ?? ''
@@ -97,7 +28,7 @@ export const tagOf = (tagged: Tagged<unknown>): string => Object.keys(tagged)[0]
 /** One instance with what is known of its runners. */
 export interface Instance extends InstanceBody {
   modelId: string
-  card: Card | null
+  card: Shard['modelCard'] | null
   nodeIds: string[]
   /** `ready` once every runner is, `failed` when one is, else what the slowest does. */
   phase: string
