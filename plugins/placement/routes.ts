@@ -135,16 +135,19 @@ const placement = {
 
 const bytes = { type: 'integer' } as const
 const sums = { shareBytes: bytes, neededBytes: bytes, usableBytes: bytes } as const
-const nodeSum = object(['nodeId'], {
+/** An object with these fields, and others. */
+const open = (required: string[], properties: Record<string, object>) =>
+  ({ type: 'object', required, properties }) as const
+const nodeSum = open(['nodeId'], {
   nodeId: text, name: text, backend: text, startLayer: bytes, endLayer: bytes, ...sums,
   cacheBytes: bytes, bufferBytes: bytes, fixedBytes: bytes, freeBytes: bytes, limitBytes: bytes,
   reservedBytes: bytes,
-  memories: { type: 'array', items: object(['memory', 'layers', ...Object.keys(sums)],
+  memories: { type: 'array', items: open(['memory', 'layers', ...Object.keys(sums)],
     { memory: { enum: ['vram', 'ram'] }, layers: bytes, ...sums }) }
 })
 const nodeIds = { type: 'array', items: text } as const
 const change = (kind: string, properties: Record<string, object>) =>
-  object(['kind', 'text', ...Object.keys(properties)], { kind: { const: kind }, text, ...properties })
+  open(['kind', 'text', ...Object.keys(properties)], { kind: { const: kind }, text, ...properties })
 const suggestion = {
   description: 'a change after which the same request fits', anyOf: [
     change('sharding', { sharding }), change('instance_meta', { instanceMeta: text }),

@@ -4,6 +4,7 @@ import { ApiError, send } from './api.js'
 import { bearerAfter, bearerAt, device, ended, learnNodes, newBearer, signs } from './device/own.js'
 import { followState } from './replica.js'
 import { emptyState, nodesOf } from './state.js'
+import type { Replies } from '../../../docs/reference/replies.js'
 import type { CallOptions, Target } from './api.js'
 import type { State } from './state.js'
 
@@ -58,9 +59,20 @@ export async function call (path: string, options: CallOptions = {}): Promise<Re
 /** Whether requests to a node go as the device that this browser is. */
 const signsAt = (at: string): boolean => !tokens.value.has(at) && signs()
 
-/** The same, and reads the answer as JSON. */
-export async function ask<T> (path: string, options: CallOptions = {}): Promise<T> {
-  return await (await call(path, options)).json() as T
+export interface AskOptions extends Pick<CallOptions, 'body' | 'signal'> {
+  /** Values of the route's parameters, in order. */
+  params?: readonly string[]
+  query?: URLSearchParams | Record<string, string>
+}
+
+/** Asks a route such as `GET /v1/tokens` and reads its answer. */
+export async function ask<R extends keyof Replies> (
+  route: R, { params = [], query, ...options }: AskOptions = {}
+): Promise<Replies[R]> {
+  const [method, path] = route.split(' ') as [NonNullable<CallOptions['method']>, string]
+  const filled = params.reduce((at, one) => at.replace(/\{\w+\}/, encodeURIComponent(one)), path)
+  const search = query === undefined ? '' : `?${new URLSearchParams(query)}`
+  return await (await call(filled + search, { method, ...options })).json() as Replies[R]
 }
 
 let closeReplica = (): void => {}

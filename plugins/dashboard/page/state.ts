@@ -146,6 +146,20 @@ export function transfersOf (state: State): Transfer[] {
   }))
 }
 
+/** Keeps the bars of attempts from going backwards; a new attempt begins anew. */
+export class Bars {
+  readonly #shown = new Map<string, { attempt: string, done: number }>()
+
+  /** The bar of something, by its name and the attempt at it. */
+  at (name: string, attempt: string, done: number, total: number): { done: number, total: number | null } {
+    const had = this.#shown.get(name)
+    const most = had?.attempt === attempt ? Math.max(had.done, done) : done
+    const shown = total > 0 ? Math.min(most, total) : most
+    this.#shown.set(name, { attempt, done: shown })
+    return { done: shown, total: total > 0 ? total : null }
+  }
+}
+
 /** A state with nothing in it, before the first one has come. */
 export const emptyState: State = {
   sessionId: null, masterNodeId: null, localNodeId: '', instances: {}, runners: {}, downloads: {}, tasks: {},

@@ -2,7 +2,7 @@ import { useEffect, useRef, useState } from 'preact/hooks'
 import { pairWith } from '../../../../kernel/signing/pair.js'
 import { ApiError, send } from '../api.js'
 import { origin, useToken } from '../link.js'
-import { Button, Dialog, Quoting, Sentence, Snippet } from '../ui/parts.js'
+import { Button, Dialog, Field, Quoting, Sentence, Snippet } from '../ui/parts.js'
 import { done } from '../ui/toast.js'
 import { newKeys, selfOf } from './kept.js'
 import { keep } from './own.js'
@@ -58,11 +58,7 @@ export function PairThis ({ onDone }: { onDone?: () => void }) {
         at <code>{origin.value}</code>: under Settings, Devices, or on that machine with
       </p>
       <Snippet label="Opens the pairing on the node's machine" code="svc pair" />
-      <label for="device-name">What this device is called</label>
-      <input
-        id="device-name" value={name} maxLength={MOST_LETTERS} autocomplete="off"
-        onInput={({ currentTarget }) => { setName(currentTarget.value) }}
-      />
+      <Field label="What this device is called" value={name} maxLength={MOST_LETTERS} onText={setName} />
       {error !== null && <Failure error={error} />}
       <div class="inline">
         <button type="submit" class="button main" disabled={stage !== 'idle' || name.trim() === ''}>

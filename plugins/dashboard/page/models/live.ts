@@ -1,21 +1,12 @@
 import { computed, signal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
 import { ApiError } from '../api.js'
-import { ask, call, caller, origin, state } from '../link.js'
-import { instancesOf, nodesOf, transfersOf } from '../state.js'
+import { instances, nodes, transfers } from '../known.js'
+import { ask, caller, origin } from '../link.js'
 import { useLoaded } from '../ui/parts.js'
 import { done } from '../ui/toast.js'
-import { Bars, isRunning, storeModel } from './data.js'
+import { isRunning } from './data.js'
 import type { Copied, Download, Entry, Wanted } from './data.js'
-
-export const nodes = computed(() => nodesOf(state.value))
-export const names = computed(() => new Map(nodes.value.map(({ id, name }) => [id, name])))
-export const instances = computed(() => instancesOf(state.value))
-export const transfers = computed(() => transfersOf(state.value))
-export const waiting = computed(() =>
-  Object.values(state.value.waitingInstances ?? {}).map(({ modelId }) => modelId))
-/** Bars of downloads and transfers, for as long as the page is open. */
-export const bars = new Bars()
 
 /** The newest list of the store's downloads; null before the first. */
 export const downloads = signal<readonly Download[] | null>(null)
@@ -34,9 +25,9 @@ export async function readDownloads (): Promise<void> {
   clearTimeout(timer)
   const mine = ++asking
   try {
-    const { downloads: list } = await ask<{ downloads: Download[] }>('/store/downloads')
+    const { downloads: list } = await ask('GET /store/downloads')
     if (mine !== asking) return
-    downloads.value = list
+    downloads.value = list as Download[]
     downloadsError.value = null
   } catch (error) {
     if (mine !== asking) return
@@ -82,17 +73,14 @@ key.subscribe(() => {
 /** Another value whenever what the node says of models may be another one. */
 export const changes = computed(() => `${key.value} ${settled.value}`)
 
-export interface Catalogue { entries: Entry[], copies: Copied[] }
-
 /** The catalogue and all copies, read again when something of it changed. */
-export function useCatalogue (): ReturnType<typeof useLoaded<Catalogue>> {
+export function useCatalogue (): ReturnType<typeof useLoaded<{ entries: Entry[], copies: Copied[] }>> {
   return useLoaded(async (abort) => {
     const [{ data }, { copies }] = await Promise.all([
-      ask<{ data: Entry[] }>('/v1/models', { signal: abort }),
-      ask<{ copies: Copied[] }>('/models/copies', { signal: abort })
+      ask('GET /v1/models', { signal: abort }), ask('GET /models/copies', { signal: abort })
     ])
     // Other names of models are listed there, too.
-    return { entries: data.filter(({ id, root = id }) => root === id), copies }
+    return { entries: data.filter(({ id, root = id }) => root === id) as Entry[], copies }
   }, [changes.value])
 }
 
@@ -101,15 +89,14 @@ export async function pull ({ modelId, variant, revision }: Wanted): Promise<voi
   const body = {
     ...variant === null ? {} : { variant }, ...revision === null ? {} : { revision }
   }
-  const { storeMade } = await ask<{ storeMade?: string }>(`${storeModel(modelId)}/download`, { body })
+  const { storeMade } = await ask('POST /store/models/{model_id}/download', { params: [modelId], body })
   if (storeMade !== undefined) done(`This node keeps the store from now on, in ${storeMade}.`)
   await readDownloads()
 }
 
 /** Pauses or cancels a download, and keeps its bytes. */
 export async function halt (modelId: string, how: 'pause' | 'cancel'): Promise<void> {
-  const path = `${storeModel(modelId)}/download`
-  if (how === 'pause') await call(`${path}/pause`, { method: 'POST' })
-  else await call(path, { method: 'DELETE' })
+  const pause = how === 'pause' ? 'POST /store/models/{model_id}/download/pause' as const : null
+  await ask(pause ?? 'DELETE /store/models/{model_id}/download', { params: [modelId] })
   await readDownloads()
 }

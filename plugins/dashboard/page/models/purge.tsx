@@ -1,37 +1,20 @@
+import { nameOf } from '../known.js'
 import { ask } from '../link.js'
-import { Badge, Button, Dialog, Trouble, useLoaded, useNow } from '../ui/parts.js'
+import { Badge, Button, Dialog, Trouble, useAsk, useNow } from '../ui/parts.js'
 import { ago, bytes, count } from '../ui/text.js'
 import { done } from '../ui/toast.js'
-import { names } from './live.js'
+import type { Replies } from '../../../../docs/reference/replies.js'
 
-interface Outlook {
-  modelId: string, sizeBytes: number, freeableBytes: number, lastUsedEpochSeconds: number
-  inUse: boolean, overBudget: boolean
-}
-
-interface NodePurge {
-  nodeId: string, removed: string[], skippedInUse: string[], freedBytes: number, error: string | null
-  copies?: Outlook[]
-}
-
-interface PurgeAnswer { message: string, nodes: NodePurge[] }
-
-async function askPurge (
-  modelId: string | null, dryRun: boolean, signal?: AbortSignal
-): Promise<PurgeAnswer> {
-  return await ask<PurgeAnswer>('/store/purge-staging', {
-    body: { ...modelId === null ? {} : { modelId }, ...dryRun ? { dryRun } : {} },
-    ...signal === undefined ? {} : { signal }
-  })
-}
+const ROUTE = 'POST /store/purge-staging'
+type NodePurge = Replies[typeof ROUTE]['nodes'][number]
 
 export function PurgeDialog ({ modelId, onClose }: { modelId: string | null, onClose: () => void }) {
-  const { value, error, again } = useLoaded(async (signal) =>
-    await askPurge(modelId, true, signal), [modelId])
+  const which = modelId === null ? {} : { modelId }
+  const { value, error, again } = useAsk(ROUTE, [modelId], { body: { ...which, dryRun: true } })
   const going = value?.nodes.reduce((sum, { removed }) => sum + removed.length, 0) ?? 0
   const freed = value?.nodes.reduce((sum, { freedBytes }) => sum + freedBytes, 0) ?? 0
   const purge = async (): Promise<void> => {
-    const { message, nodes } = await askPurge(modelId, false)
+    const { message, nodes } = await ask(ROUTE, { body: which })
     done(message)
     const failed = nodes.filter((node) => node.error !== null)
     if (failed.length === 0) onClose()
@@ -68,8 +51,8 @@ function NodeOutlook ({ node }: { node: NodePurge }) {
   const whole = new Set(copies.map(({ modelId }) => modelId))
   const partial = [...removed, ...skippedInUse].filter((modelId) => !whole.has(modelId))
   return (
-    <section class="outlook" aria-label={names.value.get(nodeId) ?? nodeId}>
-      <h3>{names.value.get(nodeId) ?? nodeId}</h3>
+    <section class="outlook" aria-label={nameOf(nodeId)}>
+      <h3>{nameOf(nodeId)}</h3>
       {error !== null && <p class="trouble">{error}</p>}
       {copies.length + partial.length === 0 && error === null && <p class="hint">No copies to remove.</p>}
       <ol class="rows">

@@ -1,6 +1,6 @@
+import { nameOf } from '../known.js'
 import { Badge, Button } from '../ui/parts.js'
 import { bytes } from '../ui/text.js'
-import { names } from './live.js'
 import { rowsOf, termsOf } from './previews.js'
 import type { Suggestion, Way } from './previews.js'
 
@@ -11,7 +11,7 @@ interface WayProps {
 
 export function WayChoice ({ way, chosen, usable, onChoose, onApply }: WayProps) {
   const { title, fits, short, preview: { error, details }, sums, suggestions } = way
-  const on = fits ? sums.map(({ nodeId }) => names.value.get(nodeId) ?? nodeId).join(', ') : ''
+  const on = fits ? sums.map(({ nodeId }) => nameOf(nodeId)).join(', ') : ''
   return (
     <div class={`way${chosen ? ' chosen' : ''}`}>
       <label class="choice">
@@ -54,7 +54,7 @@ function Sums ({ way }: { way: Way }) {
             return (
               <tr key={`${nodeId} ${what}`}>
                 <td>
-                  {sum.name ?? names.value.get(nodeId) ?? nodeId}
+                  {sum.name ?? nameOf(nodeId)}
                   <p class="hint">{what}</p>
                 </td>
                 <td>{bytes(neededBytes)}<p class="hint">{need}</p></td>

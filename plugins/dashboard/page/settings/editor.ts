@@ -1,22 +1,12 @@
 import { Validator } from '@cfworker/json-schema'
+import { grouped as byKey } from '../ui/text.js'
 import type { Schema } from '@cfworker/json-schema'
+import type { Replies } from '../../../../docs/reference/replies.js'
 
 export type SettingSchema = Record<string, unknown> & {
   type?: string | string[], enum?: unknown[], description?: string, default?: unknown
 }
-
-export interface Setting {
-  path: string
-  value?: unknown
-  origin?: 'flag' | 'env' | 'file' | 'default'
-  source?: string
-  line?: number
-  /** The file says something else, which counts after a restart. */
-  restart?: true
-  /** Only svc.yaml itself changes it. */
-  local?: true
-  schema: SettingSchema | null
-}
+export type Setting = Replies['GET /config']['entries'][number] & { schema: SettingSchema | null }
 
 export type Kind = 'switch' | 'choice' | 'number' | 'text' | 'lines' | 'json'
 
@@ -107,13 +97,10 @@ export function originText ({ origin, source, line }: Setting): string {
 /** Settings by their first word, plugins by name, in the node's order. */
 export function grouped (settings: readonly Setting[], search: string): [string, Setting[]][] {
   const wanted = search.trim().toLowerCase()
-  const groups = new Map<string, Setting[]>()
-  for (const setting of settings) {
-    const about = `${setting.path} ${setting.schema?.description ?? ''}`.toLowerCase()
-    if (!about.includes(wanted)) continue
-    const [first, second] = setting.path.split('.')
-    const group = second === undefined ? 'general' : first === 'plugins' ? `plugins.${second}` : first!
-    groups.set(group, [...groups.get(group) ?? [], setting])
-  }
-  return [...groups]
+  const found = settings.filter(({ path, schema }) =>
+    `${path} ${schema?.description ?? ''}`.toLowerCase().includes(wanted))
+  return [...byKey(found, ({ path }) => {
+    const [first = '', second] = path.split('.')
+    return second === undefined ? 'general' : first === 'plugins' ? `plugins.${second}` : first
+  })]
 }

@@ -1,18 +1,14 @@
 // The settings of this node with their origins; changes are checked here, then by the node, then written.
 import { useState } from 'preact/hooks'
 import { ask } from '../link.js'
-import { Badge, Button, Empty, Trouble, useLoaded } from '../ui/parts.js'
+import { Badge, Button, Empty, Field, Trouble, useAsk } from '../ui/parts.js'
 import { done } from '../ui/toast.js'
 import { fixedBy, grouped, kindOf, originText, readText, textOf } from './editor.js'
 import { RestartNotice } from './restart.js'
 import type { Setting } from './editor.js'
 
-interface Config {
-  revision: string, file: string, restart_needed: boolean, entries: Setting[], unset: Setting[]
-}
-
 export function Values () {
-  const { value, error, again } = useLoaded(async (signal) => await ask<Config>('/config', { signal }), [])
+  const { value, error, again } = useAsk('GET /config', [])
   const [search, setSearch] = useState('')
   if (error !== null) return <Trouble error={error} again={again} />
   if (value === null) return <p class="waiting">Loading…</p>
@@ -23,10 +19,9 @@ export function Values () {
       <p class="hint">
         What this node has in force. Changes go to {value.file}; its restart puts them into force.
       </p>
-      <label class="visually-hidden" for="setting-search">Search the settings</label>
-      <input
-        id="setting-search" type="search" placeholder="Search the settings" value={search}
-        onInput={({ currentTarget }) => { setSearch(currentTarget.value) }}
+      <Field
+        label="Search the settings" unseen type="search" placeholder="Search the settings" value={search}
+        onText={setSearch}
       />
       {groups.length === 0 && <Empty title="No setting is called that." />}
       {groups.map(([group, settings]) => (
@@ -55,7 +50,7 @@ function Row ({ setting, revision, onChanged }: RowProps) {
   const problem = read !== null && 'problem' in read ? read.problem : null
   const fixed = fixedBy(setting)
   const write = async (value: unknown): Promise<void> => {
-    await ask('/config', { method: 'PUT', body: { revision, set: { [setting.path]: value } } })
+    await ask('PUT /config', { body: { revision, set: { [setting.path]: value } } })
     done(`${setting.path} is written to svc.yaml.`)
     setText(null)
     onChanged()

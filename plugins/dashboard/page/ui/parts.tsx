@@ -1,8 +1,11 @@
-import { useEffect, useRef, useState } from 'preact/hooks'
+import { useEffect, useId, useRef, useState } from 'preact/hooks'
+import { ask } from '../link.js'
 import { copyText } from './copy.js'
-import { commandsIn, percent } from './text.js'
+import { bytes, commandsIn, percent } from './text.js'
 import { failed } from './toast.js'
-import type { ComponentChildren } from 'preact'
+import type { ComponentChildren, ComponentProps } from 'preact'
+import type { Replies } from '../../../../docs/reference/replies.js'
+import type { AskOptions } from '../link.js'
 
 interface ButtonProps {
   children: ComponentChildren
@@ -37,6 +40,75 @@ export function Button ({ children, onClick, kind = 'plain', disabled, title, la
   )
 }
 
+interface OpensProps extends Omit<ButtonProps, 'onClick'> { dialog: (close: () => void) => ComponentChildren }
+
+/** A button that opens a dialog. */
+export function Opens ({ dialog, ...button }: OpensProps) {
+  const [open, setOpen] = useState(false)
+  return (
+    <>
+      <Button {...button} onClick={() => { setOpen(true) }} />
+      {open && dialog(() => { setOpen(false) })}
+    </>
+  )
+}
+
+interface FieldProps { label: ComponentChildren, value: string, onText: (text: string) => void, unseen?: boolean }
+
+/** A text with its label, which `unseen` leaves to screen readers; with `rows` of several lines. */
+export function Field (
+  { label, unseen, onText, rows, ...given }: FieldProps & Omit<ComponentProps<'textarea'>, 'label' | 'value'> &
+    Pick<ComponentProps<'input'>, 'type' | 'min' | 'max' | 'step'>
+) {
+  const own = useId()
+  const id = given.id ?? own
+  const onInput = ({ currentTarget }: { currentTarget: { value: string } }): void => {
+    onText(currentTarget.value)
+  }
+  return (
+    <>
+      <label for={id as string} class={unseen === true ? 'visually-hidden' : undefined}>{label}</label>
+      {rows === undefined
+        ? <input autocomplete="off" {...given as object} id={id} onInput={onInput} />
+        : <textarea {...given} rows={rows} id={id} onInput={onInput} />}
+    </>
+  )
+}
+
+interface SelectProps extends FieldProps {
+  options: readonly (readonly [value: string, words: string])[]
+  id?: string, class?: string, disabled?: boolean
+}
+
+/** One of several. A value that is no option stays as it is. */
+export function Select ({ label, unseen, options, onText, value, class: more = '', ...given }: SelectProps) {
+  const own = useId()
+  const id = given.id ?? own
+  return (
+    <>
+      <label for={id} class={unseen === true ? 'visually-hidden' : undefined}>{label}</label>
+      <select
+        {...given} id={id} class={`field ${more}`} value={value}
+        onChange={({ currentTarget }) => { onText(currentTarget.value) }}
+      >
+        {!options.some(([one]) => one === value) && <option value={value}>{value}</option>}
+        {options.map(([one, words]) => <option key={one} value={one}>{words}</option>)}
+      </select>
+    </>
+  )
+}
+
+/** Names and values; those without a value are left out. `whole` takes the full width. */
+export function Facts ({ list }: { list: readonly (readonly [string, ComponentChildren, 'whole'?])[] }) {
+  return (
+    <dl class="facts">
+      {list.filter(([, value]) => value != null && value !== '' && value !== false).map(([name, value, width]) => (
+        <div key={name} class={width}><dt>{name}</dt><dd>{value}</dd></div>
+      ))}
+    </dl>
+  )
+}
+
 type Level = 'ok' | 'warn' | 'error' | 'plain'
 
 export function Badge ({ level = 'plain', children }: { level?: Level, children: ComponentChildren }) {
@@ -61,6 +133,13 @@ export function Meter (
     </div>
   )
 }
+
+type Space = { used: number, total: number } | null
+
+export const MemoryMeter = ({ of }: { of: Space }) =>
+  of && <Meter label="Memory" {...of} text={`${bytes(of.used)} of ${bytes(of.total)}`} />
+export const DiskMeter = ({ of }: { of: Space }) =>
+  of && <Meter label="Disk" {...of} text={`${bytes(of.total - of.used)} free`} />
 
 /** Progress; without a known end it shows that work goes on, and no number. */
 export function Progress ({ label, done, total }: { label: string, done: number, total: number | null }) {
@@ -118,6 +197,22 @@ export function Snippet ({ code, label }: { code: string, label: string }) {
         {copied ? 'Copied' : 'Copy'}
       </Button>
     </div>
+  )
+}
+
+/** The same code for several programs. */
+export interface Lines { name: string, code: string, note?: string }
+
+export function CodeChoice ({ label, lines }: { label: string, lines: readonly Lines[] }) {
+  const [name, setName] = useState(lines[0]!.name)
+  const { code, note } = lines.find((one) => one.name === name) ?? lines[0]!
+  const options = lines.map((one) => [one.name, one.name] as const)
+  return (
+    <>
+      <Select label={label} unseen class="short" options={options} value={name} onText={setName} />
+      <Snippet label={`Lines for ${name}`} code={code} />
+      {note !== undefined && <p class="hint">{note}</p>}
+    </>
   )
 }
 
@@ -207,6 +302,10 @@ export function useLoaded<T> (
   }, [...keys, round])
   return { ...result, again: () => { setRound((n) => n + 1) } }
 }
+
+/** Loads the answer of a route. */
+export const useAsk = <R extends keyof Replies>(route: R, keys: readonly unknown[], options: AskOptions = {}) =>
+  useLoaded(async (signal) => await ask(route, { ...options, signal }), keys)
 
 /** Replaces a part that failed to load. */
 export function Trouble ({ error, again }: { error: Error, again?: () => void }) {

@@ -42,10 +42,26 @@ export function clock (at: string | number): string {
   return moment.toDateString() === new Date().toDateString() ? time : `${moment.toLocaleDateString()} ${time}`
 }
 
+export const day = (at: string): string => new Date(at).toLocaleDateString()
+
 /** `1 node`, `3 nodes`. */
 export function count (n: number, noun: string, plural = `${noun}s`): string {
   return `${n} ${n === 1 ? noun : plural}`
 }
+
+export function grouped<T> (list: readonly T[], keyOf: (one: T) => string): Map<string, T[]> {
+  const groups = new Map<string, T[]>()
+  for (const one of list) groups.set(keyOf(one), [...groups.get(keyOf(one)) ?? [], one])
+  return groups
+}
+
+/** The list with or without one of its members. */
+export const toggled = <T>(list: readonly T[], one: T, on: boolean): T[] =>
+  [...list.filter((other) => other !== one), ...on ? [one] : []]
+
+/** Words in one line, without those that are missing. */
+export const joined = (words: readonly (string | null | undefined)[]): string =>
+  words.filter((word) => word != null && word !== '').join(' · ')
 
 /** A sentence split at its commands in backticks. */
 export function commandsIn (sentence: string): { text: string, command: boolean }[] {

@@ -1,0 +1,16 @@
+// What the shown state says, read once for all views.
+import { computed } from '@preact/signals'
+import { latest, state } from './link.js'
+import { instancesOf, nodesOf, transfersOf } from './state.js'
+
+export const nodes = computed(() => nodesOf(state.value))
+export const instances = computed(() => instancesOf(state.value))
+/** Transfers that have not been completed. */
+export const transfers = computed(() => transfersOf(state.value).filter(({ status }) => status !== 'completed'))
+export const waiting = computed(() => Object.entries(state.value.waitingInstances ?? {}))
+/** Every node that is known now, whatever moment is shown. */
+export const nodesNow = computed(() => nodesOf(latest.value))
+const names = computed(() =>
+  new Map([...nodesNow.value, ...nodes.value].map(({ id, name }) => [id, name])))
+
+export const nameOf = (id: string): string => names.value.get(id) ?? id.slice(0, 8)
