@@ -1,5 +1,5 @@
 import { Badge, Copy, Section, Snippet } from '../ui/parts.js'
-import { nameOf } from '../happened/names.js'
+import { nameOf } from '../known.js'
 import { rowsOf } from './schema.js'
 import type { Descriptor } from './target.js'
 

@@ -91,15 +91,13 @@ function VoiceStep () {
   )
 }
 
-interface Completion { choices: { message: { content: string } }[] }
-
 function GuideStep () {
   const [question, setQuestion] = useState('What is a runner?')
   const [answer, setAnswer] = useState<string | null>(null)
   const put = async (): Promise<void> => {
     const body = { model: 'svc/guide', messages: [{ role: 'user', content: question }] }
-    const { choices } = await ask<Completion>('/v1/chat/completions', { body })
-    setAnswer(choices[0]?.message.content ?? '')
+    const { choices } = await ask('POST /v1/chat/completions', { body })
+    setAnswer(choices[0]?.message?.content ?? '')
   }
   return (
     <Step title="Ask the guide" done={answer !== null}>

@@ -1,26 +1,9 @@
-export type Evidence =
-  | { kind: 'event', idx: number, at: string, name: string }
-  | { kind: 'trace', taskId: string }
-  | { kind: 'node', nodeId: string, name: string }
-  | { kind: 'error', reason: string }
-  | { kind: 'log', node: string, at: string }
-  | { kind: 'time', at: string }
-  | { kind: 'path', path: string }
+import type { Replies } from '../../../../docs/reference/replies.js'
 
-export interface Fact {
-  level: 'fail' | 'warn' | 'ok' | 'info', code: string, text: string, about: string[]
-  evidence: Evidence[], remedy: string | null
-}
-
-export interface Answer {
-  diagnosis: string, sure: boolean, facts: Fact[], evidence: Evidence[], remedies: string[], unknown: string[]
-  voice: string
-}
-
-export type TurnEvent =
-  | { type: 'call', tool: string, args: Record<string, unknown> }
-  | { type: 'text', text: string }
-  | { type: 'answer', answer: Answer }
+export type Answer = Replies['POST /v1/steward/ask']
+export type Evidence = Answer['evidence'][number]
+type TurnEvent =
+  { type: 'call', tool: string } | { type: 'text', text: string } | { type: 'answer', answer: Answer }
 
 export interface Turn {
   question: string, tools: readonly string[], text: string, answer: Answer | null, error: string | null

@@ -1,10 +1,7 @@
-export interface ControlEvent {
-  idx: number, at: string, origin: string, id: string, event: Record<string, Record<string, unknown>>
-}
+import type { Replies } from '../../../../docs/reference/replies.js'
 
-export interface EventsPage {
-  firstIdx: number, nextIdx: number, events: ControlEvent[], mode: string, gaps?: [number, number][]
-}
+export type ControlEvent = Omit<Replies['GET /events']['events'][number], 'event' | 'sessionId'> &
+  { event: Record<string, Record<string, unknown>> }
 
 export const kindOf = ({ event }: ControlEvent): string => Object.keys(event)[0] ?? ''
 export const fieldsOf = (one: ControlEvent): Record<string, unknown> => one.event[kindOf(one)] ?? {}

@@ -4,13 +4,11 @@ import { Badge, Button, Empty, Section } from '../ui/parts.js'
 import { clock, count } from '../ui/text.js'
 import { useFollow } from './follow.js'
 import { Filter, Live, NodeFilter, Refused, Search } from './parts.js'
+import type { Replies } from '../../../../docs/reference/replies.js'
 
-export interface Line {
-  nodeId: string, node: string, seq: number, at: string, level: string, source: 'node' | 'runner'
-  plugin: string | null, modelId: string | null, message: string, fields: Record<string, unknown>
-}
-
-interface Word { nodeId: string, node: string, error: { message: string } | null }
+type Reply = Replies['GET /v1/logs/cluster']
+export type Line = Reply['lines'][number]
+type Word = Reply['nodes'][number]
 
 const LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal'].map((one) => [one, one] as const)
 /** Lines to begin with. */
@@ -110,20 +108,20 @@ function Filters ({ wanted, lines, text, onChange, onText }: FiltersProps) {
   const set = (key: keyof Wanted) => (value: string) => { onChange({ ...wanted, [key]: value }) }
   return (
     <div class="filters">
-      <NodeFilter id="log-node" value={wanted.node} onChange={set('node')} />
+      <NodeFilter value={wanted.node} onChange={set('node')} />
       <Filter
-        id="log-level" label="Lowest level" all="as the nodes log" value={wanted.level} options={LEVELS}
+        label="Lowest level" all="as the nodes log" value={wanted.level} options={LEVELS}
         onChange={set('level')}
       />
       <Filter
-        id="log-plugin" label="Plugin" all="all" value={wanted.plugin} options={seen('plugin')}
+        label="Plugin" all="all" value={wanted.plugin} options={seen('plugin')}
         onChange={set('plugin')}
       />
       <Filter
-        id="log-model" label="Model" all="all" value={wanted.model} options={seen('modelId')}
+        label="Model" all="all" value={wanted.model} options={seen('modelId')}
         onChange={set('model')}
       />
-      <Search id="log-text" label="Text" value={text} onChange={onText} />
+      <Search label="Text" value={text} onChange={onText} />
     </div>
   )
 }

@@ -3,7 +3,7 @@ import { call, caller, latest, origin } from '../link.js'
 import { Section, Trouble } from '../ui/parts.js'
 import { ChartView } from './chart.js'
 import { charts, parseMetrics, pointsOf } from './metrics.js'
-import { nameOf } from './names.js'
+import { nameOf } from '../known.js'
 import type { Reading } from './metrics.js'
 
 /** Between two readings, ms. */

@@ -2,13 +2,13 @@ import { useEffect, useState } from 'preact/hooks'
 import { batch } from '@preact/signals'
 import { ApiError } from '../api.js'
 import { ask, latest, past } from '../link.js'
-import { linkTo, route } from '../route.js'
-import { Badge, Button, Empty, Section, Trouble, useLoaded } from '../ui/parts.js'
+import { linkTo } from '../route.js'
+import { Badge, Button, Empty, Facts, Section, Trouble, useLoaded } from '../ui/parts.js'
 import { clock, count } from '../ui/text.js'
 import { differenceOf } from './difference.js'
 import { kindOf, kindWords, summaryOf } from './events.js'
 import { momentOf, pastState } from './moment.js'
-import { nameOf } from './names.js'
+import { nameOf } from '../known.js'
 import type { Change } from './difference.js'
 import type { PastAnswer } from './moment.js'
 
@@ -21,7 +21,7 @@ interface Range { first: number, last: number }
 async function rangeOf (signal: AbortSignal): Promise<Range> {
   const last = Math.max(1, latest.value.lastEventAppliedIdx)
   try {
-    await ask('/state?at=0', { signal })
+    await ask('GET /state', { query: { at: '0' }, signal })
     return { first: 0, last }
   } catch (error) {
     const oldest = error instanceof ApiError ? error.details['oldest'] as { idx: number } | null : null
@@ -38,15 +38,14 @@ function useMoment (at: string | null): ReturnType<typeof useLoaded<PastAnswer |
   }, [at])
   return useLoaded(async (signal) => rested === null
     ? null
-    : await ask<PastAnswer>(`/state?at=${encodeURIComponent(rested)}`, { signal }), [rested])
+    : await ask('GET /state', { query: { at: rested }, signal }) as unknown as PastAnswer, [rested])
 }
 
-export function Past () {
+export function Past ({ asked: named }: { asked: string | null }) {
   const { value: range, error, again } = useLoaded(rangeOf, [])
-  const [, named] = route.value.parts
   if (error !== null) return <Section title="Earlier"><Trouble error={error} again={again} /></Section>
   if (range === null) return <p class="waiting">Loading…</p>
-  return <Moments key={named} range={range} named={named ?? null} />
+  return <Moments key={named} range={range} named={named} />
 }
 
 function Moments ({ range, named }: { range: Range, named: string | null }) {
@@ -141,16 +140,15 @@ function MomentFacts ({ answer }: { answer: PastAnswer }) {
   const { instances, topology, masterNodeId } = pastState(answer)
   return (
     <>
-      <dl class="facts">
-        <div><dt>Time</dt><dd>{clock(at)}</dd></div>
-        <div>
-          <dt>Event</dt><dd><a href={linkTo('happened', 'events', String(idx))}>{idx}</a></dd>
-        </div>
-        <div><dt>Nodes</dt><dd>{topology.nodes.map(nameOf).join(', ') || 'none'}</dd></div>
-        <div><dt>Master</dt><dd>{masterNodeId === null ? 'none' : nameOf(masterNodeId)}</dd></div>
-        <div><dt>Instances</dt><dd>{Object.keys(instances).length}</dd></div>
-        <div><dt>Readings of</dt><dd>{clock(snapshot.at)}</dd></div>
-      </dl>
+      <Facts
+        list={[
+          ['Time', clock(at)],
+          ['Event', <a key="event" href={linkTo('happened', 'events', String(idx))}>{idx}</a>],
+          ['Nodes', topology.nodes.map(nameOf).join(', ') || 'none'],
+          ['Master', masterNodeId === null ? 'none' : nameOf(masterNodeId)],
+          ['Instances', Object.keys(instances).length], ['Readings of', clock(snapshot.at)]
+        ]}
+      />
       {snapshot.omitted.length > 0 && (
         <p class="hint">Too large to be recorded, so not shown: {snapshot.omitted.join(', ')}.</p>
       )}

@@ -1,9 +1,7 @@
 // A trace as lanes: spans of one kind at one place share a lane, in the order in which they began.
+import type { Replies } from '../../../../docs/reference/replies.js'
 
-export interface Span {
-  name: string, startUs: number, durationUs: number, rank: number, category: string, nodeId: string
-  attrs: Record<string, unknown>
-}
+export type Span = Replies['GET /v1/traces/cluster/{id}']['traces'][number]
 
 export interface Bar { left: number, width: number, span: Span, spans: number }
 

@@ -1,8 +1,8 @@
-import { useId, useState } from 'preact/hooks'
+import { useState } from 'preact/hooks'
 import { status } from '../link.js'
 import { copyText } from '../ui/copy.js'
-import { Button } from '../ui/parts.js'
-import { span } from '../ui/text.js'
+import { Button, Field } from '../ui/parts.js'
+import { joined, span } from '../ui/text.js'
 import { again, answerCall, stop } from './answering.js'
 import { openCalls, pathOf, pathTo } from './conversation.js'
 import { Markdown } from './markdown.js'
@@ -62,13 +62,13 @@ function Ending ({ answer, onAgain }: { answer: Answer, onAgain: () => void }) {
 }
 
 function figures ({ firstMs, perSecond, tokens, totalMs, node }: Answer): string {
-  return [
+  return joined([
     firstMs === null ? null : `first token after ${span(firstMs)}`,
     perSecond === null ? null : `${perSecond.toFixed(perSecond < 10 ? 1 : 0)} tokens/s`,
     tokens === null || tokens === 0 ? null : `${tokens} tokens`,
     totalMs === null ? null : `${span(totalMs)} in all`,
     node === '' ? null : `at ${node}`
-  ].filter((one) => one !== null).join(' · ')
+  ])
 }
 
 function Foot ({ message, answer, index, last }: AnswerProps & { answer: Answer }) {
@@ -112,7 +112,6 @@ const pretty = (text: string): string => {
 
 /** A call that the model wants to have made; the person gives its result. */
 function Call ({ call, index, last }: { call: ToolCall, index: number, last: boolean }) {
-  const id = useId()
   const [text, setText] = useState('')
   const lane = conversation.value.lanes[index]!
   const path = pathOf(lane)
@@ -124,11 +123,7 @@ function Call ({ call, index, last }: { call: ToolCall, index: number, last: boo
       <pre tabIndex={0} aria-label={`Arguments of ${call.name}`}><code>{pretty(call.arguments)}</code></pre>
       {waits && (
         <div class="form">
-          <label for={id}>Its result</label>
-          <textarea
-            id={id} rows={2} value={text} autofocus={last}
-            onInput={({ currentTarget }) => { setText(currentTarget.value) }}
-          />
+          <Field label="Its result" rows={2} value={text} autofocus={last} onText={setText} />
           <div class="inline">
             <Button kind="main" onClick={() => { answerCall(index, call.id, text) }}>Give this result</Button>
           </div>

@@ -1,8 +1,8 @@
 // Asks models and writes their answers into the conversation, at most once a frame.
 import { effect } from '@preact/signals'
 import { ApiError, serverEvents } from '../api.js'
+import { nodes } from '../known.js'
 import { call, origin, state, status } from '../link.js'
-import { nodesOf } from '../state.js'
 import { openCalls, pathOf, pathTo } from './conversation.js'
 import { Incoming } from './incoming.js'
 import { chatBody } from './request.js'
@@ -17,7 +17,7 @@ const stops = new Map<string, AbortController>()
 
 /** Name of the node that the page is at. */
 export const nodeName = (): string =>
-  nodesOf(state.value).find(({ local }) => local)?.name ?? new URL(origin.value).host
+  nodes.value.find(({ local }) => local)?.name ?? new URL(origin.value).host
 
 /** Resolves when the page is connected to a node. */
 export function connected (signal: AbortSignal): Promise<void> {

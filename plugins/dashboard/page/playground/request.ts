@@ -1,4 +1,5 @@
 // The requests of the playground, and the same requests as lines for other programs.
+import type { Lines } from '../ui/parts.js'
 import type { Message, Settings, Tool } from './conversation.js'
 
 type Json = Record<string, unknown>
@@ -59,8 +60,6 @@ export function readTools (text: string): Tool[] | string {
 
 /** A request to show: where it goes, what it carries, and whether a token goes with it. */
 export interface Shown { origin: string, path: string, body: Json, withToken: boolean }
-
-export interface Lines { name: string, code: string }
 
 const PICTURE = /^data:(image\/[a-z]+);base64,.{64,}/
 const MOST_SHOWN = 48
