@@ -2,7 +2,7 @@ import { Component } from 'preact'
 import { Suspense, lazy } from 'preact/compat'
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { ApiError } from '../api.js'
-import { Button, Copy, Section } from '../ui/parts.js'
+import { Button, Copy, Field, Section, Select } from '../ui/parts.js'
 import { Frames } from './frames-view.js'
 import { callOnce, callStream, openSession } from './run.js'
 import { problemsOf } from './schema.js'
@@ -28,18 +28,10 @@ class OrJson extends Component<{ children: ComponentChildren, onFail: () => void
 
 interface Outcome {
   running: boolean, startedMs: number, frames: readonly Arrived[]
-  result: { value: unknown } | null
-  error: { message: string, remedy: string | null, reason: string } | null
+  result: { value: unknown } | null, error: Error | null
 }
 
 const NOTHING: Outcome = { running: false, startedMs: 0, frames: [], result: null, error: null }
-
-function failureOf (error: unknown): Outcome['error'] {
-  const { message } = error as Error
-  return error instanceof ApiError
-    ? { message, remedy: error.remedy, reason: error.reason }
-    : { message, remedy: null, reason: '' }
-}
 
 /** The calls of one capability, with what came of the last one. */
 function useCall (descriptor: Descriptor) {
@@ -63,7 +55,7 @@ function useCall (descriptor: Descriptor) {
     const mode = descriptor.io_mode
     if (mode === 'client_streaming' || mode === 'bidirectional') {
       const opened = openSession(descriptor, payload, {
-        frame: add, over: (why) => { over(why === null ? {} : { error: failureOf(new Error(why)) }) }
+        frame: add, over: (why) => { over(why === null ? {} : { error: new Error(why) }) }
       })
       session.current = opened
       stop.current = () => { opened.cancel() }
@@ -76,7 +68,7 @@ function useCall (descriptor: Descriptor) {
         over({})
       }
     } catch (error) {
-      over(abort.signal.aborted ? {} : { error: failureOf(error) })
+      over(abort.signal.aborted ? {} : { error: error as Error })
     }
   }
   return { outcome, start, stop: () => { stop.current() }, session }
@@ -105,7 +97,14 @@ export function CallView ({ descriptor, onStale }: { descriptor: Descriptor, onS
           ))}
         </ul>
       )}
-      {mode === 'server_streaming' && <FramingChoice value={framing} onChange={setFraming} />}
+      {mode === 'server_streaming' && (
+        <div class="filter">
+          <Select
+            label="How the stream comes" options={FRAMINGS} value={framing}
+            onText={(value) => { setFraming(value as Framing) }}
+          />
+        </div>
+      )}
       <div class="inline">
         <Button kind="main" onClick={go} disabled={running}>Call</Button>
         {running && <Button onClick={stop}>Stop</Button>}
@@ -117,8 +116,10 @@ export function CallView ({ descriptor, onStale }: { descriptor: Descriptor, onS
       {error !== null && (
         <div class="trouble" role="alert">
           <p>{error.message}</p>
-          {error.remedy !== null && <p>{error.remedy}</p>}
-          {error.reason === 'revision_mismatch' && <Button onClick={onStale}>Read it again</Button>}
+          {error instanceof ApiError && error.remedy !== null && <p>{error.remedy}</p>}
+          {error instanceof ApiError && error.reason === 'revision_mismatch' && (
+            <Button onClick={onStale}>Read it again</Button>
+          )}
         </div>
       )}
       {result !== null && (
@@ -129,20 +130,9 @@ export function CallView ({ descriptor, onStale }: { descriptor: Descriptor, onS
   )
 }
 
-function FramingChoice ({ value, onChange }: { value: Framing, onChange: (value: Framing) => void }) {
-  return (
-    <div class="filter">
-      <label for="framing">How the stream comes</label>
-      <select
-        id="framing" class="field" value={value}
-        onChange={({ currentTarget }) => { onChange(currentTarget.value as Framing) }}
-      >
-        <option value="frames">frames (application/vnd.svc.frames)</option>
-        <option value="events">server-sent events (text/event-stream)</option>
-      </select>
-    </div>
-  )
-}
+const FRAMINGS = [
+  ['frames', 'frames (application/vnd.svc.frames)'], ['events', 'server-sent events (text/event-stream)']
+] as const
 
 interface PayloadProps { schema: Schema, value: unknown, onChange: (value: unknown) => void, name: string }
 
@@ -177,9 +167,9 @@ function Payload ({ schema, value, onChange, name }: PayloadProps) {
       {asJson
         ? (
             <>
-              <textarea
-                class="json" aria-label={`${name} as JSON`} rows={10} spellcheck={false} value={text}
-                onInput={({ currentTarget }) => { read(currentTarget.value) }}
+              <Field
+                label={`${name} as JSON`} unseen class="mono" rows={10} spellcheck={false} value={text}
+                onText={read}
               />
               {problem !== null && <p class="problem" role="alert">{problem}</p>}
             </>

@@ -1,6 +1,5 @@
-import { Validator } from '@cfworker/json-schema'
+import { problemsOf } from '../discovery/schema.js'
 import { grouped as byKey } from '../ui/text.js'
-import type { Schema } from '@cfworker/json-schema'
 import type { Replies } from '../../../../docs/reference/replies.js'
 
 export type SettingSchema = Record<string, unknown> & {
@@ -47,9 +46,8 @@ export function readText (schema: SettingSchema | null, text: string): Read {
   if (text.trim() === '' && kind !== 'lines') return { value: null }
   const read = valueOf(kind, schema, text)
   if ('problem' in read || schema === null) return read
-  const { valid, errors } = new Validator(plain(schema) as Schema, '2020-12', false).validate(read.value)
-  const worst = errors.at(-1)
-  return valid ? read : { problem: worst?.error ?? 'This is not a value for it.' }
+  const worst = problemsOf(plain(schema), read.value).at(-1)
+  return worst === undefined ? read : { problem: worst.message }
 }
 
 function valueOf (kind: Kind, schema: SettingSchema | null, text: string): Read {

@@ -51,7 +51,12 @@ export function count (n: number, noun: string, plural = `${noun}s`): string {
 
 export function grouped<T> (list: readonly T[], keyOf: (one: T) => string): Map<string, T[]> {
   const groups = new Map<string, T[]>()
-  for (const one of list) groups.set(keyOf(one), [...groups.get(keyOf(one)) ?? [], one])
+  for (const one of list) {
+    const key = keyOf(one)
+    const group = groups.get(key)
+    if (group === undefined) groups.set(key, [one])
+    else group.push(one)
+  }
   return groups
 }
 
