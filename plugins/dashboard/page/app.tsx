@@ -1,4 +1,3 @@
-import { Component } from 'preact'
 import { Suspense } from 'preact/compat'
 import { useEffect } from 'preact/hooks'
 import { ended, signs } from './device/own.js'
@@ -7,26 +6,13 @@ import { arrivals, home, notice, origin, past, state, status, typed } from './li
 import { linkTo, route } from './route.js'
 import { nodes as all } from './known.js'
 import { AccessForm, TokenDialog } from './ui/token.js'
-import { Badge, Button, Empty, Opens, Quoting, Trouble } from './ui/parts.js'
+import { Badge, Button, Empty, Guard, Opens, Quoting, Select } from './ui/parts.js'
 import { count } from './ui/text.js'
 import { dismiss, toasts } from './ui/toast.js'
 import { theme, themes } from './ui/theme.js'
 import { loadAll, pages } from './pages.js'
 import { loadPanels, PanelPage, panels } from './panel.js'
-import type { ComponentChildren } from 'preact'
-
-/** One page that fails leaves the others usable. */
-class Guard extends Component<{ children: ComponentChildren }, { error: Error | null }> {
-  override state = { error: null as Error | null }
-
-  override componentDidCatch (error: Error): void { this.setState({ error }) }
-
-  override render () {
-    const { error } = this.state
-    if (error === null) return this.props.children
-    return <Trouble error={error} again={() => { this.setState({ error: null }) }} />
-  }
-}
+import type { Theme } from './ui/theme.js'
 
 export function App () {
   const { page } = route.value
@@ -87,13 +73,10 @@ function Header ({ page }: { page: string }) {
       <Opens kind="quiet" dialog={tokenDialog}>
         {typed.value !== null ? 'Token in use' : signs() ? 'Paired device' : 'Enter a token'}
       </Opens>
-      <label class="visually-hidden" for="theme">Colours</label>
-      <select
-        id="theme" class="theme" value={theme.value}
-        onChange={({ currentTarget }) => { theme.value = themes[currentTarget.selectedIndex] ?? 'system' }}
-      >
-        {themes.map((one) => <option key={one} value={one}>{one}</option>)}
-      </select>
+      <Select
+        label="Colours" unseen options={themes.map((one) => [one, one] as const)} value={theme.value}
+        onText={(one) => { theme.value = one as Theme }}
+      />
     </header>
   )
 }

@@ -1,12 +1,10 @@
-import { Component } from 'preact'
 import { Suspense, lazy } from 'preact/compat'
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { ApiError } from '../api.js'
-import { Button, Copy, Field, Section, Select } from '../ui/parts.js'
+import { Button, Copy, Field, Guard, Section, Select } from '../ui/parts.js'
 import { Frames } from './frames-view.js'
 import { callOnce, callStream, openSession } from './run.js'
 import { problemsOf } from './schema.js'
-import type { ComponentChildren } from 'preact'
 import type { Arrived } from './frames-view.js'
 import type { Frame } from './frames.js'
 import type { Framing, Session } from './run.js'
@@ -14,17 +12,6 @@ import type { Problem, Schema } from './schema.js'
 import type { Descriptor } from './target.js'
 
 const SchemaForm = lazy(async () => (await import('./form.js')).SchemaForm)
-
-/** A schema that the form cannot show is typed as JSON. */
-class OrJson extends Component<{ children: ComponentChildren, onFail: () => void }, { failed: boolean }> {
-  override state = { failed: false }
-  override componentDidCatch (): void {
-    this.setState({ failed: true })
-    this.props.onFail()
-  }
-
-  override render () { return this.state.failed ? null : this.props.children }
-}
 
 interface Outcome {
   running: boolean, startedMs: number, frames: readonly Arrived[]
@@ -175,7 +162,7 @@ function Payload ({ schema, value, onChange, name }: PayloadProps) {
             </>
           )
         : (
-            <OrJson
+            <Guard
               onFail={() => {
                 setNote('The form cannot show this schema.')
                 show()
@@ -184,7 +171,7 @@ function Payload ({ schema, value, onChange, name }: PayloadProps) {
               <Suspense fallback={<p class="waiting">Loading the form…</p>}>
                 <SchemaForm id={name.toLowerCase()} schema={schema} value={value} onChange={onChange} />
               </Suspense>
-            </OrJson>
+            </Guard>
           )}
     </div>
   )

@@ -1,6 +1,6 @@
-import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
+import { useEffect, useRef, useState } from 'preact/hooks'
 import { route } from '../route.js'
-import { Badge, Button, Empty, Section } from '../ui/parts.js'
+import { Badge, Button, Empty, Section, useEnd } from '../ui/parts.js'
 import { clock, count } from '../ui/text.js'
 import { useFollow } from './follow.js'
 import { Filter, Live, NodeFilter, Refused, Search } from './parts.js'
@@ -126,24 +126,9 @@ function Filters ({ wanted, lines, text, onChange, onText }: FiltersProps) {
   )
 }
 
-/** From the lower edge, px: nearer than that the newest lines stay in sight. */
-const AT_END = 40
-
-/** Lines that stay at the newest, unless somebody has scrolled up to read. */
 export function Lines ({ lines }: { lines: readonly Line[] }) {
-  const ref = useRef<HTMLDivElement>(null)
-  const follows = useRef(true)
-  useLayoutEffect(() => {
-    const element = ref.current
-    if (element !== null && follows.current) element.scrollTop = element.scrollHeight
-  })
   return (
-    <div
-      ref={ref} class="log" role="log" aria-label="Lines of the logs" aria-live="off" tabIndex={0}
-      onScroll={({ currentTarget: { scrollTop, clientHeight, scrollHeight } }) => {
-        follows.current = scrollHeight - scrollTop - clientHeight < AT_END
-      }}
-    >
+    <div {...useEnd()} class="log" role="log" aria-label="Lines of the logs" aria-live="off" tabIndex={0}>
       {lines.map((line) => <LogLine key={`${line.nodeId}:${line.seq}`} line={line} />)}
     </div>
   )

@@ -3,7 +3,7 @@ import { batch } from '@preact/signals'
 import { ApiError } from '../api.js'
 import { ask, latest, past } from '../link.js'
 import { linkTo } from '../route.js'
-import { Badge, Button, Empty, Facts, Section, Trouble, useLoaded } from '../ui/parts.js'
+import { Badge, Button, Empty, Facts, Field, Section, Tick, Trouble, useLoaded } from '../ui/parts.js'
 import { clock, count } from '../ui/text.js'
 import { differenceOf } from './difference.js'
 import { kindOf, kindWords, summaryOf } from './events.js'
@@ -76,13 +76,9 @@ function Moments ({ range, named }: { range: Range, named: string | null }) {
       </Section>
       <Section title="What is different">
         <div class="inline">
-          <label>
-            <input
-              type="checkbox" checked={until === null}
-              onChange={({ currentTarget }) => { setUntil(currentTarget.checked ? null : String(last)) }}
-            />
-            {' '}compared with now
-          </label>
+          <Tick checked={until === null} onChange={(now) => { setUntil(now ? null : String(last)) }}>
+            compared with now
+          </Tick>
         </div>
         {until !== null && (
           <Slider
@@ -108,12 +104,9 @@ function Slider ({ id, label, range, value, onChange }: SliderProps) {
   }
   return (
     <div class="moment">
-      <label for={id}>
-        {label}: {/^\d+$/.test(value) ? `event ${value} of ${range.last}` : clock(value)}
-      </label>
-      <input
-        id={id} type="range" min={range.first} max={range.last} value={idx}
-        onInput={({ currentTarget }) => { onChange(currentTarget.value) }}
+      <Field
+        label={`${label}: ${/^\d+$/.test(value) ? `event ${value} of ${range.last}` : clock(value)}`}
+        type="range" min={range.first} max={range.last} value={String(idx)} onText={onChange}
       />
       <div class="inline">
         <Button onClick={() => { step(-1) }} disabled={idx <= range.first}>One event back</Button>

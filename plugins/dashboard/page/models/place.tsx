@@ -2,7 +2,7 @@ import { useState } from 'preact/hooks'
 import { ApiError } from '../api.js'
 import { nodes } from '../known.js'
 import { ask } from '../link.js'
-import { Button, Dialog, Field, Trouble, useLoaded } from '../ui/parts.js'
+import { Confirm, Field, Tick, Trouble, useLoaded } from '../ui/parts.js'
 import { count, toggled } from '../ui/text.js'
 import { done } from '../ui/toast.js'
 import { changes } from './live.js'
@@ -43,51 +43,41 @@ export function PlaceDialog ({ modelId, onClose }: { modelId: string, onClose: (
   const place = async (): Promise<void> => {
     const body = placeBody(way!, asked, force && !way!.fits)
     done((await ask('POST /place_instance', { body })).message)
-    onClose()
   }
   return (
-    <Dialog title={`Place ${modelId}`} onClose={onClose}>
-      <div class="dialog-body">
-        <NodePicker excluded={excluded} onChange={setExcluded} />
-        <div class="form">
-          <Field
-            label="Tokens of context" class="short" inputMode="numeric" aria-describedby="context-hint"
-            aria-invalid={problem !== null} value={context} onText={(text) => { setContext(text.trim()) }}
-          />
-          <p id="context-hint" class="hint">
-            {problem ?? 'Empty for the usual: 8192, or all the model has where that is less. More needs memory.'}
-          </p>
-        </div>
-        {error !== null && <Trouble error={error} again={again} />}
-        {value !== null && (
-          <fieldset class="options">
-            <legend>Where it may go</legend>
-            {value.map((one) => (
-              <WayChoice
-                key={one.key} way={one} chosen={one === way} usable={usable(one)}
-                onChoose={() => { setChosen(one.key) }}
-                onApply={async (change) => { await apply(change, one) }}
-              />
-            ))}
-          </fieldset>
-        )}
-        {value?.some(({ short }) => short) === true && (
-          <label class="choice">
-            <input
-              type="checkbox" checked={force}
-              onChange={({ currentTarget }) => { setForce(currentTarget.checked) }}
+    <Confirm
+      title={`Place ${modelId}`} disabled={way === null || problem !== null} onConfirm={place} onClose={onClose}
+      action={way === null ? 'It fits nowhere' : way.fits ? 'Place it' : 'Place it all the same'}
+    >
+      <NodePicker excluded={excluded} onChange={setExcluded} />
+      <div class="form">
+        <Field
+          label="Tokens of context" class="short" inputMode="numeric" aria-describedby="context-hint"
+          aria-invalid={problem !== null} value={context} onText={(text) => { setContext(text.trim()) }}
+        />
+        <p id="context-hint" class="hint">
+          {problem ?? 'Empty for the usual: 8192, or all the model has where that is less. More needs memory.'}
+        </p>
+      </div>
+      {error !== null && <Trouble error={error} again={again} />}
+      {value !== null && (
+        <fieldset class="options">
+          <legend>Where it may go</legend>
+          {value.map((one) => (
+            <WayChoice
+              key={one.key} way={one} chosen={one === way} usable={usable(one)}
+              onChoose={() => { setChosen(one.key) }}
+              onApply={async (change) => { await apply(change, one) }}
             />
-            <span>Let me place it where memory does not suffice; it may fail, and others with it</span>
-          </label>
-        )}
-      </div>
-      <div class="dialog-foot">
-        <Button kind="quiet" onClick={onClose}>Cancel</Button>
-        <Button kind="main" disabled={way === null || problem !== null} onClick={place}>
-          {way === null ? 'It fits nowhere' : way.fits ? 'Place it' : 'Place it all the same'}
-        </Button>
-      </div>
-    </Dialog>
+          ))}
+        </fieldset>
+      )}
+      {value?.some(({ short }) => short) === true && (
+        <Tick checked={force} onChange={setForce}>
+          <span>Let me place it where memory does not suffice; it may fail, and others with it</span>
+        </Tick>
+      )}
+    </Confirm>
   )
 }
 

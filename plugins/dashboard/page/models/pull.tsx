@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks'
 import { ask } from '../link.js'
-import { Badge, Button, Dialog, Facts, Trouble, useLoaded } from '../ui/parts.js'
+import { Badge, Confirm, Facts, Tick, Trouble, useLoaded } from '../ui/parts.js'
 import { bytes, count } from '../ui/text.js'
 import { pull } from './live.js'
 import type { Replies } from '../../../../docs/reference/replies.js'
@@ -20,30 +20,20 @@ export function PullDialog ({ wanted, onClose }: { wanted: Wanted, onClose: () =
   const plan = value?.plan ?? null
   const stale = value !== null && value.variant !== variant
   return (
-    <Dialog title={`Pull ${modelId}`} onClose={onClose}>
-      <div class="dialog-body">
-        {plan === null && error === null && <p class="waiting" role="status">Asking the hub…</p>}
-        {error !== null && <Trouble error={error} again={again} />}
-        {plan !== null && (
-          <>
-            <Sums plan={plan} />
-            <Weights plan={plan} chosen={variant ?? plan.variant} onChoose={setVariant} />
-          </>
-        )}
-      </div>
-      <div class="dialog-foot">
-        <Button kind="quiet" onClick={onClose}>Cancel</Button>
-        <Button
-          kind="main" disabled={plan === null || stale || error !== null || plan.disk.problem !== null}
-          onClick={async () => {
-            await pull({ modelId, variant, revision })
-            onClose()
-          }}
-        >
-          {plan === null || stale ? 'Pull it' : `Pull ${bytes(plan.totalBytes)}`}
-        </Button>
-      </div>
-    </Dialog>
+    <Confirm
+      title={`Pull ${modelId}`} onClose={onClose} onConfirm={() => pull({ modelId, variant, revision })}
+      action={plan === null || stale ? 'Pull it' : `Pull ${bytes(plan.totalBytes)}`}
+      disabled={plan === null || stale || error !== null || plan.disk.problem !== null}
+    >
+      {plan === null && error === null && <p class="waiting" role="status">Asking the hub…</p>}
+      {error !== null && <Trouble error={error} again={again} />}
+      {plan !== null && (
+        <>
+          <Sums plan={plan} />
+          <Weights plan={plan} chosen={variant ?? plan.variant} onChoose={setVariant} />
+        </>
+      )}
+    </Confirm>
   )
 }
 
@@ -95,12 +85,9 @@ function Weights ({ plan, chosen, onChoose }: WeightsProps) {
     <fieldset class="options">
       <legend>Which weights{engine === null ? '' : ` (${engine.toUpperCase()})`}</legend>
       {variants.map(({ name, bytes: size }) => (
-        <label key={name} class="choice">
-          <input
-            type="radio" name="weights" checked={name === chosen} onChange={() => { onChoose(name) }}
-          />
+        <Tick key={name} group="weights" checked={name === chosen} onChange={() => { onChoose(name) }}>
           <span>{name}</span><span class="hint">{bytes(size)}</span>
-        </label>
+        </Tick>
       ))}
       <p class="hint">Smaller ones are quicker and need less memory; larger ones answer better.</p>
     </fieldset>

@@ -1,6 +1,6 @@
 import { nameOf } from '../known.js'
 import { ask } from '../link.js'
-import { Badge, Button, Dialog, Trouble, useAsk, useNow } from '../ui/parts.js'
+import { Badge, Confirm, Trouble, useAsk, useNow } from '../ui/parts.js'
 import { ago, bytes, count } from '../ui/text.js'
 import { done } from '../ui/toast.js'
 import type { Replies } from '../../../../docs/reference/replies.js'
@@ -13,35 +13,31 @@ export function PurgeDialog ({ modelId, onClose }: { modelId: string | null, onC
   const { value, error, again } = useAsk(ROUTE, [modelId], { body: { ...which, dryRun: true } })
   const going = value?.nodes.reduce((sum, { removed }) => sum + removed.length, 0) ?? 0
   const freed = value?.nodes.reduce((sum, { freedBytes }) => sum + freedBytes, 0) ?? 0
-  const purge = async (): Promise<void> => {
+  const purge = async (): Promise<boolean> => {
     const { message, nodes } = await ask(ROUTE, { body: which })
     done(message)
-    const failed = nodes.filter((node) => node.error !== null)
-    if (failed.length === 0) onClose()
-    else again()
+    const whole = nodes.every((node) => node.error === null)
+    if (!whole) again()
+    return whole
   }
   return (
-    <Dialog title={modelId === null ? 'Free disk space' : `Remove copies of ${modelId}`} onClose={onClose}>
-      <div class="dialog-body">
-        {error !== null && <Trouble error={error} again={again} />}
-        {value === null && error === null && <p class="waiting" role="status">Asking every node…</p>}
-        {value !== null && (
-          <>
-            <p>
-              Copies on nodes that nothing uses can go; the store keeps its own. Evictions take them from the
-              top of each list when room is needed, and those beyond what is kept at the next occasion.
-            </p>
-            {value.nodes.map((node) => <NodeOutlook key={node.nodeId} node={node} />)}
-          </>
-        )}
-      </div>
-      <div class="dialog-foot">
-        <Button kind="quiet" onClick={onClose}>Close</Button>
-        <Button kind="danger" disabled={going === 0} onClick={purge}>
-          {going === 0 ? 'Nothing to remove' : `Remove ${count(going, 'copy', 'copies')}, ${bytes(freed)}`}
-        </Button>
-      </div>
-    </Dialog>
+    <Confirm
+      title={modelId === null ? 'Free disk space' : `Remove copies of ${modelId}`} danger cancel="Close"
+      action={going === 0 ? 'Nothing to remove' : `Remove ${count(going, 'copy', 'copies')}, ${bytes(freed)}`}
+      disabled={going === 0} onConfirm={purge} onClose={onClose}
+    >
+      {error !== null && <Trouble error={error} again={again} />}
+      {value === null && error === null && <p class="waiting" role="status">Asking every node…</p>}
+      {value !== null && (
+        <>
+          <p>
+            Copies on nodes that nothing uses can go; the store keeps its own. Evictions take them from the
+            top of each list when room is needed, and those beyond what is kept at the next occasion.
+          </p>
+          {value.nodes.map((node) => <NodeOutlook key={node.nodeId} node={node} />)}
+        </>
+      )}
+    </Confirm>
   )
 }
 

@@ -1,7 +1,7 @@
 import { useState } from 'preact/hooks'
 import { nameOf, nodes } from '../known.js'
 import { ask } from '../link.js'
-import { Button, Dialog } from '../ui/parts.js'
+import { Confirm, Tick } from '../ui/parts.js'
 import { toggled } from '../ui/text.js'
 import { done, failed } from '../ui/toast.js'
 import type { Copied } from './data.js'
@@ -20,26 +20,23 @@ export function StageDialog ({ modelId, copies, onClose }: StageProps) {
     }
     const goes = results.filter(({ error }) => error === null).map(({ nodeId }) => nameOf(nodeId))
     if (goes.length > 0) done(`${modelId} is on its way to ${goes.join(', ')}.`)
-    onClose()
   }
   return (
-    <Dialog title={`Copy ${modelId} to nodes`} onClose={onClose}>
+    <Confirm
+      title={`Copy ${modelId} to nodes`} action="Copy it" disabled={chosen.length === 0} onConfirm={stage}
+      onClose={onClose}
+    >
       <fieldset class="options">
         <legend>Which nodes</legend>
         {list.map(({ id, name }) => (
-          <label key={id} class="choice">
-            <input
-              type="checkbox" disabled={there.has(id)} checked={there.has(id) || chosen.includes(id)}
-              onChange={({ currentTarget }) => { setChosen(toggled(chosen, id, currentTarget.checked)) }}
-            />
+          <Tick
+            key={id} disabled={there.has(id)} checked={there.has(id) || chosen.includes(id)}
+            onChange={(on) => { setChosen(toggled(chosen, id, on)) }}
+          >
             <span>{name}</span>{there.has(id) && <span class="hint">has it</span>}
-          </label>
+          </Tick>
         ))}
       </fieldset>
-      <div class="dialog-foot">
-        <Button kind="quiet" onClick={onClose}>Cancel</Button>
-        <Button kind="main" disabled={chosen.length === 0} onClick={stage}>Copy it</Button>
-      </div>
-    </Dialog>
+    </Confirm>
   )
 }

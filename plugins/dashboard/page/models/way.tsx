@@ -1,5 +1,5 @@
 import { nameOf } from '../known.js'
-import { Badge, Button } from '../ui/parts.js'
+import { Badge, Button, Tick } from '../ui/parts.js'
 import { bytes } from '../ui/text.js'
 import { rowsOf, termsOf } from './previews.js'
 import type { Suggestion, Way } from './previews.js'
@@ -14,13 +14,12 @@ export function WayChoice ({ way, chosen, usable, onChoose, onApply }: WayProps)
   const on = fits ? sums.map(({ nodeId }) => nameOf(nodeId)).join(', ') : ''
   return (
     <div class={`way${chosen ? ' chosen' : ''}`}>
-      <label class="choice">
-        <input type="radio" name="way" checked={chosen} disabled={!usable} onChange={onChoose} />
+      <Tick group="way" checked={chosen} disabled={!usable} onChange={onChoose}>
         <span>{title}{on !== '' && `: ${on}`}</span>
         <Badge level={fits ? 'ok' : short ? 'warn' : 'plain'}>
           {fits ? 'fits' : short ? 'too little memory' : 'not possible'}
         </Badge>
-      </label>
+      </Tick>
       {fits && details?.why !== undefined && <p class="hint">{details.why}</p>}
       {error !== null && <p class="hint">{error}</p>}
       {sums.length > 0 && (chosen || !fits) && <Sums way={way} />}

@@ -1,7 +1,6 @@
 import { useState } from 'preact/hooks'
 import { status } from '../link.js'
-import { copyText } from '../ui/copy.js'
-import { Button, Field } from '../ui/parts.js'
+import { Button, CopyButton, Field } from '../ui/parts.js'
 import { joined, span } from '../ui/text.js'
 import { again, answerCall, stop } from './answering.js'
 import { openCalls, pathOf, pathTo } from './conversation.js'
@@ -73,7 +72,6 @@ function figures ({ firstMs, perSecond, tokens, totalMs, node }: Answer): string
 
 function Foot ({ message, answer, index, last }: AnswerProps & { answer: Answer }) {
   const { state, commandId, traced, model, sent } = answer
-  const [copied, setCopied] = useState(false)
   const body = () => chatBody(model, sent, pathTo(conversation.value.lanes[index]!, message.parent))
   return (
     <div class="answer-foot">
@@ -83,15 +81,7 @@ function Foot ({ message, answer, index, last }: AnswerProps & { answer: Answer 
           ? <Button kind="quiet" label="Stop this answer" onClick={() => { stop(message.id) }}>Stop</Button>
           : (
               <>
-                <Button
-                  kind="quiet" label="Copy the answer" disabled={message.content === ''}
-                  onClick={async () => {
-                    await copyText(message.content)
-                    setCopied(true)
-                  }}
-                >
-                  {copied ? 'Copied' : 'Copy'}
-                </Button>
+                <CopyButton text={message.content} label="Copy the answer" />
                 <Button kind="quiet" onClick={() => { again(index, message) }}>Another answer</Button>
               </>
             )}

@@ -37,7 +37,7 @@ export function ModelChoice ({ models, value, onChoose, label = 'Model' }: Model
   const chosen = models.find((one) => one.id === value)
   const options = models.map(({ id, ready }) => [id, ready ? id : `${id} (not ready)`] as const)
   return (
-    <div class="choice">
+    <div class="pick">
       <Select
         label={label} value={value} onText={onChoose}
         options={value === '' ? [['', 'Choose a model'], ...options] : options}

@@ -40,14 +40,14 @@ function SpeechForm ({ models, id, onModel }: FormProps) {
       <div class="choices-row">
         <ModelChoice models={models} value={id} onChoose={onModel} />
         {voices.length > 0 && (
-          <div class="choice">
+          <div class="pick">
             <Select
               label="Voice" options={voices.map((one) => [one.id, one.name] as const)} value={voice}
               onText={setVoice}
             />
           </div>
         )}
-        <div class="choice">
+        <div class="pick">
           <Field
             label={`Speed: ${speed.toFixed(2)} times`} type="range" min={0.5} max={2} step={0.05}
             value={String(speed)} onText={(text) => { setSpeed(Number(text)) }}

@@ -1,5 +1,5 @@
 import { call } from '../link.js'
-import { Select } from '../ui/parts.js'
+import { Select, Tick } from '../ui/parts.js'
 import { toggled } from '../ui/text.js'
 
 interface OpenApi { paths: Record<string, Record<string, { 'x-authority'?: string | null }>> }
@@ -24,13 +24,11 @@ export function AuthorityChoice ({ legend, all, chosen, onChange }: ChoiceProps)
     <fieldset class="choices">
       <legend>{legend}</legend>
       {all.map((one) => (
-        <label key={one}>
-          <input
-            type="checkbox" checked={chosen.includes(one)}
-            onChange={({ currentTarget: { checked } }) => { onChange(toggled(chosen, one, checked)) }}
-          />
+        <Tick
+          key={one} checked={chosen.includes(one)} onChange={(on) => { onChange(toggled(chosen, one, on)) }}
+        >
           {one}
-        </label>
+        </Tick>
       ))}
     </fieldset>
   )

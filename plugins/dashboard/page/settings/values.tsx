@@ -1,7 +1,7 @@
 // The settings of this node with their origins; changes are checked here, then by the node, then written.
 import { useState } from 'preact/hooks'
 import { ask } from '../link.js'
-import { Badge, Button, Empty, Field, Trouble, useAsk } from '../ui/parts.js'
+import { Badge, Button, Empty, Field, Select, Trouble, useAsk } from '../ui/parts.js'
 import { done } from '../ui/toast.js'
 import { fixedBy, grouped, kindOf, originText, readText, textOf } from './editor.js'
 import { RestartNotice } from './restart.js'
@@ -55,11 +55,10 @@ function Row ({ setting, revision, onChanged }: RowProps) {
     setText(null)
     onChanged()
   }
-  const id = `setting-${setting.path}`
   return (
     <li class="row">
       <div class="grow">
-        <p class="row-title"><label for={id}><code>{setting.path}</code></label></p>
+        <p class="row-title"><code>{setting.path}</code></p>
         <p class="hint">{setting.schema?.description}</p>
         <p class="hint">
           <Badge level={setting.origin === 'file' ? 'ok' : 'plain'}>{originText(setting)}</Badge>
@@ -67,7 +66,7 @@ function Row ({ setting, revision, onChanged }: RowProps) {
         </p>
       </div>
       <div class="setting">
-        <Control id={id} kind={kind} setting={setting} text={typed} disabled={!!fixed} onText={setText} />
+        <Control kind={kind} setting={setting} text={typed} disabled={!!fixed} onText={setText} />
         {problem !== null && <p class="problem" role="alert">{problem}</p>}
         {fixed !== null && <p class="hint">{fixed}</p>}
         <div class="inline">
@@ -89,42 +88,21 @@ function Row ({ setting, revision, onChanged }: RowProps) {
 }
 
 interface ControlProps {
-  id: string, kind: ReturnType<typeof kindOf>, setting: Setting, text: string, disabled: boolean
+  kind: ReturnType<typeof kindOf>, setting: Setting, text: string, disabled: boolean
   onText: (text: string) => void
 }
 
-function Control ({ id, kind, setting, text, disabled, onText }: ControlProps) {
-  const common = { id, disabled }
+function Control ({ kind, setting: { path, schema }, text, ...more }: ControlProps) {
+  const common = { label: path, unseen: true, value: text, ...more }
   if (kind === 'switch' || kind === 'choice') {
-    const choices = kind === 'switch' ? ['true', 'false'] : setting.schema!.enum!.map(String)
-    return (
-      <select
-        {...common} class="field" value={text}
-        onChange={({ currentTarget }) => { onText(currentTarget.value) }}
-      >
-        {!choices.includes(text) && <option value={text}>{text === '' ? 'not set' : text}</option>}
-        {choices.map((choice) => (
-          <option key={choice} value={choice}>
-            {kind === 'switch' ? choice === 'true' ? 'yes' : 'no' : choice}
-          </option>
-        ))}
-      </select>
-    )
+    const choices = kind === 'switch'
+      ? [['true', 'yes'], ['false', 'no']] as const
+      : schema!.enum!.map((one) => [String(one), String(one)] as const)
+    return <Select {...common} options={text === '' ? [['', 'not set'], ...choices] : choices} />
   }
   if (kind === 'lines' || kind === 'json') {
-    const hint = kind === 'lines' ? 'one in each line' : 'JSON'
-    return (
-      <textarea
-        {...common} rows={3} spellcheck={false} placeholder={hint} value={text}
-        onInput={({ currentTarget }) => { onText(currentTarget.value) }}
-      />
-    )
+    return <Field {...common} rows={3} spellcheck={false} placeholder={kind === 'lines' ? 'one in each line' : 'JSON'} />
   }
-  return (
-    <input
-      {...common} type="text" inputMode={kind === 'number' ? 'decimal' : 'text'} spellcheck={false}
-      autocomplete="off" placeholder="not set" value={text}
-      onInput={({ currentTarget }) => { onText(currentTarget.value) }}
-    />
-  )
+  const inputMode = kind === 'number' ? 'decimal' : 'text'
+  return <Field {...common} inputMode={inputMode} spellcheck={false} placeholder="not set" />
 }

@@ -1,4 +1,5 @@
-import { useEffect, useId, useRef, useState } from 'preact/hooks'
+import { Component } from 'preact'
+import { useEffect, useId, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { ask } from '../link.js'
 import { copyText } from './copy.js'
 import { bytes, commandsIn, percent } from './text.js'
@@ -181,24 +182,24 @@ export function Quoting ({ text }: { text: string }) {
   return <>{commandsIn(text).map(({ text: part, command }) => command ? <code>{part}</code> : part)}</>
 }
 
-/** Code to take along, with a button that copies it. */
-export function Snippet ({ code, label }: { code: string, label: string }) {
+export function CopyButton ({ text, label }: { text: string, label: string }) {
   const [copied, setCopied] = useState(false)
+  const copy = async (): Promise<void> => {
+    await copyText(text)
+    setCopied(true)
+  }
   return (
-    <div class="snippet">
-      <pre tabIndex={0} aria-label={label}><code>{code}</code></pre>
-      <Button
-        kind="quiet" label={`Copy: ${label}`}
-        onClick={async () => {
-          await copyText(code)
-          setCopied(true)
-        }}
-      >
-        {copied ? 'Copied' : 'Copy'}
-      </Button>
-    </div>
+    <Button kind="quiet" label={label} disabled={text === ''} onClick={copy}>{copied ? 'Copied' : 'Copy'}</Button>
   )
 }
+
+/** Code to take along, with a button that copies it. */
+export const Snippet = ({ code, label }: { code: string, label: string }) => (
+  <div class="snippet">
+    <pre tabIndex={0} aria-label={label}><code>{code}</code></pre>
+    <CopyButton text={code} label={`Copy: ${label}`} />
+  </div>
+)
 
 /** The same code for several programs. */
 export interface Lines { name: string, code: string, note?: string }
@@ -250,27 +251,65 @@ export function Dialog ({ title, onClose, children }: DialogProps) {
   )
 }
 
-interface ConfirmProps extends DialogProps { action: string, danger?: boolean, onConfirm: () => unknown }
+interface ConfirmProps extends DialogProps {
+  action: string, cancel?: string, danger?: boolean, disabled?: boolean
+  /** False leaves the dialog open. */
+  onConfirm: () => unknown
+}
 
 /** A question with the two answers; it closes once what was asked for is done. */
-export function Confirm ({ title, action, danger, onConfirm, onClose, children }: ConfirmProps) {
+export function Confirm (
+  { title, action, cancel = 'Cancel', danger, disabled, onConfirm, onClose, children }: ConfirmProps
+) {
   return (
     <Dialog title={title} onClose={onClose}>
       <div class="dialog-body">{children}</div>
       <div class="dialog-foot">
-        <Button kind="quiet" onClick={onClose}>Cancel</Button>
+        <Button kind="quiet" onClick={onClose}>{cancel}</Button>
         <Button
-          kind={danger === true ? 'danger' : 'main'}
-          onClick={async () => {
-            await onConfirm()
-            onClose()
-          }}
+          kind={danger === true ? 'danger' : 'main'} disabled={disabled === true}
+          onClick={async () => { if (await onConfirm() !== false) onClose() }}
         >
           {action}
         </Button>
       </div>
     </Dialog>
   )
+}
+
+interface TickProps {
+  checked: boolean, disabled?: boolean, onChange: (checked: boolean) => void, children: ComponentChildren
+  /** The group in which one is chosen. */
+  group?: string
+}
+
+/** A choice of yes or no, or with `group` of one among several. */
+export const Tick = ({ checked, disabled = false, onChange, group, children }: TickProps) => (
+  <label class="choice">
+    <input
+      type={group === undefined ? 'checkbox' : 'radio'} name={group} checked={checked} disabled={disabled}
+      onChange={({ currentTarget }) => { onChange(currentTarget.checked) }}
+    />
+    {children}
+  </label>
+)
+
+/** From the end, px: nearer than that counts as being there. */
+const NEAR = 40
+
+/** Keeps a scrolled element at its end, unless somebody has scrolled up to read. */
+export function useEnd (keys?: readonly unknown[]) {
+  const ref = useRef<HTMLDivElement>(null)
+  const follows = useRef(true)
+  useLayoutEffect(() => {
+    const element = ref.current
+    if (element !== null && follows.current) element.scrollTop = element.scrollHeight
+  }, keys)
+  const onScroll = (): void => {
+    const { scrollTop, clientHeight, scrollHeight } = ref.current!
+    follows.current = scrollHeight - scrollTop - clientHeight < NEAR
+  }
+  return { ref, onScroll }
 }
 
 /** The time, updated every `ms`, for texts such as "3 s ago". */
@@ -315,4 +354,21 @@ export function Trouble ({ error, again }: { error: Error, again?: () => void })
       {again !== undefined && <Button kind="quiet" onClick={again}>Try again</Button>}
     </div>
   )
+}
+
+/** A part that fails leaves the others usable; `onFail` is for what takes its place. */
+export class Guard extends Component<{ children: ComponentChildren, onFail?: () => void }> {
+  override state = { error: null as Error | null }
+
+  override componentDidCatch (error: Error): void {
+    this.setState({ error })
+    this.props.onFail?.()
+  }
+
+  override render () {
+    const { error } = this.state
+    if (error === null) return this.props.children
+    if (this.props.onFail !== undefined) return null
+    return <Trouble error={error} again={() => { this.setState({ error: null }) }} />
+  }
 }

@@ -1,4 +1,4 @@
-import { effect, signal } from '@preact/signals'
+import { computed, effect, signal } from '@preact/signals'
 
 export const themes = ['system', 'light', 'dark'] as const
 export type Theme = typeof themes[number]
@@ -18,6 +18,12 @@ function readStored (): string | null {
 }
 
 export const theme = signal<Theme>(stored())
+
+const dark = matchMedia('(prefers-color-scheme: dark)')
+const systemDark = signal(dark.matches)
+dark.addEventListener('change', () => { systemDark.value = dark.matches })
+/** Another value when the colours of the page are others. */
+export const colours = computed(() => `${theme.value} ${systemDark.value}`)
 
 effect(() => {
   const value = theme.value
