@@ -1,8 +1,8 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { pairWith } from '../../../../kernel/signing/pair.js'
-import { ApiError, send } from '../api.js'
+import { send } from '../api.js'
 import { origin, useToken } from '../link.js'
-import { Button, Dialog, Field, Quoting, Sentence, Snippet } from '../ui/parts.js'
+import { Button, Dialog, Field, Snippet, Trouble } from '../ui/parts.js'
 import { done } from '../ui/toast.js'
 import { newKeys, selfOf } from './kept.js'
 import { keep } from './own.js'
@@ -39,7 +39,7 @@ export function PairThis ({ onDone }: { onDone?: () => void }) {
       done('This device is paired.')
       onDone?.()
     } catch (cause) {
-      if (!signal.aborted) setError(cause as Error)
+      if (!signal.aborted) setError(asSentence(cause as Error))
     }
     setStage('idle')
   }
@@ -59,7 +59,7 @@ export function PairThis ({ onDone }: { onDone?: () => void }) {
       </p>
       <Snippet label="Opens the pairing on the node's machine" code="svc pair" />
       <Field label="What this device is called" value={name} maxLength={MOST_LETTERS} onText={setName} />
-      {error !== null && <Failure error={error} />}
+      {error !== null && <Trouble error={error} />}
       <div class="inline">
         <button type="submit" class="button main" disabled={stage !== 'idle' || name.trim() === ''}>
           Pair this device
@@ -118,18 +118,12 @@ function Compare ({ shown, onLeave }: { shown: Shown, onLeave: () => void }) {
   )
 }
 
-function Failure ({ error }: { error: Error }) {
-  const remedy = error instanceof ApiError ? error.remedy : null
-  return (
-    <div class="trouble" role="alert">
-      <p><Quoting text={sentence(error.message)} />{remedy !== null && <> <Sentence text={remedy} /></>}</p>
-    </div>
-  )
-}
-
 /** Capitalises a phrase of the command line. */
-const sentence = (text: string): string =>
-  `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.?!]$/.test(text) ? '' : '.'}`
+function asSentence (error: Error): Error {
+  const { message: text } = error
+  error.message = `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.?!]$/.test(text) ? '' : '.'}`
+  return error
+}
 
 /** A browser keeps keys from a page that came in clear from another machine. */
 function NeedsTls () {

@@ -1,7 +1,7 @@
 import { Suspense, lazy } from 'preact/compat'
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { ApiError } from '../api.js'
-import { Button, Copy, Field, Guard, Section, Select } from '../ui/parts.js'
+import { Button, Copy, Field, Guard, Section, Select, Trouble } from '../ui/parts.js'
 import { Frames } from './frames-view.js'
 import { callOnce, callStream, openSession } from './run.js'
 import { problemsOf } from './schema.js'
@@ -100,15 +100,9 @@ export function CallView ({ descriptor, onStale }: { descriptor: Descriptor, onS
       {takes && running && session.current !== null && (
         <Chunks schema={descriptor.input_chunk_schema ?? {}} session={session.current} />
       )}
-      {error !== null && (
-        <div class="trouble" role="alert">
-          <p>{error.message}</p>
-          {error instanceof ApiError && error.remedy !== null && <p>{error.remedy}</p>}
-          {error instanceof ApiError && error.reason === 'revision_mismatch' && (
-            <Button onClick={onStale}>Read it again</Button>
-          )}
-        </div>
-      )}
+      {error !== null && (error instanceof ApiError && error.reason === 'revision_mismatch'
+        ? <Trouble error={error} again={onStale} action="Read it again" />
+        : <Trouble error={error} />)}
       {result !== null && (
         <pre class="raw" tabIndex={0} aria-label="Result">{JSON.stringify(result.value, null, 2)}</pre>
       )}

@@ -3,12 +3,11 @@ import type { Lines } from '../ui/parts.js'
 
 const KEY = 'From another machine the key is a token: svc token create NAME --authority read invoke'
 const messages = [{ role: 'user', content: 'What is a runner?' }]
+const body = { model: 'svc/guide', messages, stream: true }
 
 /** Lines to copy for each client, with the address of a node. */
 export const clients = (origin: string): Lines[] => [
-  ...chatLines({
-    origin, path: '/v1/chat/completions', withToken: false, body: { model: 'svc/guide', messages, stream: true }
-  }),
+  ...chatLines({ origin, path: '/v1/chat/completions', withToken: false, body }),
   {
     name: 'Anthropic (Python)', code: `from anthropic import Anthropic
 

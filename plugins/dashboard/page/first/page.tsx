@@ -9,6 +9,7 @@ import { Badge, Button, CodeChoice, Field, Opens, Section, Snippet, useAsk } fro
 import { bytes } from '../ui/text.js'
 import { clients } from './clients.js'
 import type { ComponentChildren } from 'preact'
+import type { FieldProps } from '../ui/parts.js'
 
 export function FirstPage () {
   return (
@@ -36,10 +37,8 @@ function Step ({ title, done, children }: StepProps) {
   )
 }
 
-interface LineProps { label: string, value: string, onText: (text: string) => void, children: ComponentChildren }
-
 /** One line to type, with its button. */
-function Line ({ children, ...field }: LineProps) {
+function Line ({ children, ...field }: FieldProps & { children: ComponentChildren }) {
   return <div class="inline"><Field unseen class="short" {...field} />{children}</div>
 }
 

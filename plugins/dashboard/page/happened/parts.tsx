@@ -1,5 +1,5 @@
 import { nodesNow } from '../known.js'
-import { Badge, Button, Field, Select } from '../ui/parts.js'
+import { Badge, Field, Select, Trouble } from '../ui/parts.js'
 import type { Following } from './follow.js'
 
 /** Whether a stream is followed. */
@@ -15,15 +15,9 @@ export function Live ({ following, held = 0 }: { following: Following, held?: nu
 }
 
 /** The words of a node that refused, with what to do. */
-export function Refused ({ following, what }: { following: Following, what: string }) {
-  const { status, error, again } = following
+export function Refused ({ following: { status, error, again }, what }: { following: Following, what: string }) {
   if (status !== 'refused' || error === null) return null
-  return (
-    <div class="trouble" role="alert">
-      <p>{what} cannot be shown. {error.message}</p>
-      <Button kind="quiet" onClick={again}>Try again</Button>
-    </div>
-  )
+  return <Trouble error={new Error(`${what} cannot be shown. ${error.message}`)} again={again} />
 }
 
 interface FilterProps {
@@ -45,7 +39,8 @@ export const Search = ({ label, value, onChange }: Pick<FilterProps, 'label' | '
 )
 
 export function NodeFilter (props: Pick<FilterProps, 'value' | 'onChange'>) {
-  const options = nodesNow.value.map(({ id, name }) => [id, name] as const).sort((a, b) => a[1] < b[1] ? -1 : 1)
+  const options = nodesNow.value.map(({ id, name }) => [id, name] as const)
+    .sort(([, a], [, b]) => a < b ? -1 : 1)
   return <Filter label="Node" all="all nodes" options={options} {...props} />
 }
 

@@ -21,7 +21,9 @@ export function DiskSection ({ copies }: { copies: readonly Copied[] }) {
   return (
     <Section
       title="Copies by node"
-      aside={<Opens dialog={(close) => <PurgeDialog modelId={null} onClose={close} />}>Free disk space</Opens>}
+      aside={(
+        <Opens dialog={(close) => <PurgeDialog modelId={null} onClose={close} />}>Free disk space</Opens>
+      )}
     >
       <ul class="rows">
         {places.map(({ nodeId, copies: own }) => (

@@ -46,8 +46,8 @@ export function PlaceDialog ({ modelId, onClose }: { modelId: string, onClose: (
   }
   return (
     <Confirm
-      title={`Place ${modelId}`} disabled={way === null || problem !== null} onConfirm={place} onClose={onClose}
-      action={way === null ? 'It fits nowhere' : way.fits ? 'Place it' : 'Place it all the same'}
+      title={`Place ${modelId}`} disabled={way === null || problem !== null} onConfirm={place}
+      onClose={onClose} action={way === null ? 'It fits nowhere' : way.fits ? 'Place it' : 'Place it all the same'}
     >
       <NodePicker excluded={excluded} onChange={setExcluded} />
       <div class="form">
@@ -56,7 +56,7 @@ export function PlaceDialog ({ modelId, onClose }: { modelId: string, onClose: (
           aria-invalid={problem !== null} value={context} onText={(text) => { setContext(text.trim()) }}
         />
         <p id="context-hint" class="hint">
-          {problem ?? 'Empty for the usual: 8192, or all the model has where that is less. More needs memory.'}
+          {problem ?? 'Empty for the usual: 8192, or all the model has if that is less. More needs memory.'}
         </p>
       </div>
       {error !== null && <Trouble error={error} again={again} />}

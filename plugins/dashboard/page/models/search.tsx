@@ -1,7 +1,7 @@
 import { useState } from 'preact/hooks'
 import { ask } from '../link.js'
 import { linkTo } from '../route.js'
-import { Badge, Button, Empty, Field, Section, Trouble } from '../ui/parts.js'
+import { Badge, Button, Empty, Field, Section, Trouble, useLoaded } from '../ui/parts.js'
 import { joined } from '../ui/text.js'
 import { wantedOf } from './data.js'
 import { PullDialog } from './pull.js'
@@ -12,42 +12,30 @@ type Answer = Replies['GET /store/search']
 
 export function SearchSection () {
   const [text, setText] = useState('')
-  const [answer, setAnswer] = useState<Answer | null>(null)
-  const [error, setError] = useState<Error | null>(null)
-  const [busy, setBusy] = useState(false)
+  const [query, setQuery] = useState<string | null>(null)
+  const { value: answer, error, again } = useLoaded(async (signal) =>
+    query === null ? null : await ask('GET /store/search', { query: { query }, signal }), [query])
   const [pulls, setPulls] = useState<Wanted | null>(null)
   const named = wantedOf(text)
-  const search = async (): Promise<void> => {
-    setBusy(true)
-    try {
-      setAnswer(await ask('GET /store/search', { query: { query: named?.modelId ?? text.trim() } }))
-      setError(null)
-    } catch (failure) {
-      setError(failure as Error)
-    } finally {
-      setBusy(false)
-    }
-  }
   return (
     <Section title="Get a model from the hub">
       <form
         class="search" role="search" onSubmit={(event) => {
           event.preventDefault()
-          if (text.trim() !== '') void search()
+          setQuery(named?.modelId ?? text.trim())
+          again()
         }}
       >
         <Field
           label="Words of a model's name, or org/name" unseen type="search" spellcheck={false}
           placeholder="Words of its name, or org/name:VARIANT" value={text} onText={setText}
         />
-        <button type="submit" class="button main" disabled={busy || text.trim() === ''} aria-busy={busy}>
-          Search
-        </button>
+        <button type="submit" class="button main" disabled={text.trim() === ''}>Search</button>
         {named !== null && (
           <Button onClick={() => { setPulls(named) }}>Pull {named.modelId}</Button>
         )}
       </form>
-      {error !== null && <Trouble error={error} again={() => { void search() }} />}
+      {error !== null && <Trouble error={error} again={again} />}
       {answer !== null && error === null && <Results answer={answer} onPull={setPulls} />}
       {pulls !== null && <PullDialog wanted={pulls} onClose={() => { setPulls(null) }} />}
     </Section>

@@ -31,7 +31,9 @@ export function Embedding ({ asked }: { asked: string | null }) {
               >
                 Compare them
               </Button>
-              <RequestButton path="/v1/embeddings" body={() => ({ model, input: texts })} lines={plainLines} />
+              <RequestButton
+                path="/v1/embeddings" body={() => ({ model, input: texts })} lines={plainLines}
+              />
             </div>
             {result !== null && <Table {...result} />}
           </div>

@@ -76,7 +76,8 @@ function Editor ({ message, index, onDone }: { message: Message, index: number, 
   )
 }
 
-function Branches ({ index, place: { at, of, before, after }, open }: Pick<MessageProps, 'index' | 'place' | 'open'>) {
+function Branches ({ index, place, open }: Pick<MessageProps, 'index' | 'place' | 'open'>) {
+  const { at, of, before, after } = place
   const step = (label: string, sign: string, to: Message | null) => (
     <Button
       kind="quiet" label={label} disabled={to === null || open}

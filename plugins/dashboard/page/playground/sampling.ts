@@ -6,11 +6,11 @@ export type SamplingName = typeof fields[number]['name']
 /** The figures with their bounds in the API, and what they do. */
 export const fields = [
   { name: 'temperature', title: 'Temperature', hint: '0 always takes the likeliest', min: 0, max: 100 },
-  { name: 'max_tokens', title: 'Most tokens', hint: 'ends the answer there', min: 1, max: 1000000, whole: true },
+  { name: 'max_tokens', title: 'Most tokens', hint: 'ends the answer there', min: 1, max: 1e6, whole: true },
   { name: 'top_p', title: 'Top p', hint: 'share of likelihood to choose from', min: 0, max: 1 },
-  { name: 'top_k', title: 'Top k', hint: 'how many tokens to choose from', min: -1, max: 2 ** 31, whole: true },
+  { name: 'top_k', title: 'Top k', hint: 'tokens to choose from', min: -1, max: 2 ** 31, whole: true },
   { name: 'min_p', title: 'Min p', hint: 'least likelihood, beside the likeliest', min: 0, max: 1 },
-  { name: 'frequency_penalty', title: 'Frequency penalty', hint: 'by how often it was said', min: -2, max: 2 },
+  { name: 'frequency_penalty', title: 'Frequency penalty', hint: 'for each time it was said', min: -2, max: 2 },
   { name: 'presence_penalty', title: 'Presence penalty', hint: 'once it was said', min: -2, max: 2 },
   { name: 'repetition_penalty', title: 'Repetition penalty', hint: '1 is none', min: 0.01, max: 100 },
   {

@@ -123,26 +123,21 @@ export async function removeAll (): Promise<void> {
   await forgetAll()
 }
 
-/** Has a lane ask this model from now on. */
-export function useModel (index: number, model: string): void {
+/** Changes the shown conversation. One that has not begun is not worth keeping yet. */
+function alter (how: (had: Conversation) => Partial<Conversation>): void {
   const had = conversation.value
-  // A conversation that has not begun is not worth keeping yet.
-  if (had.changedAt === 0) {
-    put({ ...had, lanes: had.lanes.map((lane, i) => i === index ? { ...lane, model } : lane) })
-  } else changeLane(had.id, index, (lane) => ({ ...lane, model }))
+  if (had.changedAt === 0) put({ ...had, ...how(had) })
+  else change(had.id, (one) => ({ ...one, ...how(one) }))
 }
 
-export function useSettings (settings: Settings): void {
-  const had = conversation.value
-  if (had.changedAt === 0) put({ ...had, settings })
-  else change(had.id, (one) => ({ ...one, settings }))
+/** Has a lane ask this model from now on. */
+export function useModel (index: number, model: string): void {
+  alter(({ lanes }) => ({ lanes: lanes.map((lane, i) => i === index ? { ...lane, model } : lane) }))
 }
+
+export function useSettings (settings: Settings): void { alter(() => ({ settings })) }
 
 /** Puts a second model beside the first, which goes on from the same messages; or leaves the first alone. */
 export function compare (model: string | null): void {
-  const had = conversation.value
-  const [first = newLane('')] = had.lanes
-  const lanes = model === null ? [first] : [first, { ...first, model }]
-  if (had.changedAt === 0) put({ ...had, lanes })
-  else change(had.id, (one) => ({ ...one, lanes }))
+  alter(({ lanes: [first = newLane('')] }) => ({ lanes: model === null ? [first] : [first, { ...first, model }] }))
 }

@@ -14,12 +14,13 @@ interface RequestProps {
 
 export function RequestButton ({ body, path, lines }: RequestProps) {
   const withToken = token.value !== null
+  const shown = () => ({ origin: origin.value, path, body: body(), withToken })
   return (
     <Opens
       kind="quiet" dialog={(close) => (
         <Dialog title="This request as code" onClose={close}>
           <div class="dialog-body">
-            <CodeChoice label="Program" lines={lines({ origin: origin.value, path, body: body(), withToken })} />
+            <CodeChoice label="Program" lines={lines(shown())} />
             {withToken && <p class="hint">The token is read from SVC_TOKEN; it is not shown here.</p>}
           </div>
         </Dialog>

@@ -134,9 +134,6 @@ class Speech {
   }
 }
 
-function wordsOf (error: unknown): Error {
-  if (error instanceof ApiError) {
-    return error.remedy === null ? error : new Error(`${error.message} ${error.remedy}`)
-  }
-  return new Error('The node went away while it was speaking. What came before can be heard.')
-}
+const wordsOf = (error: unknown): Error => error instanceof ApiError
+  ? error
+  : new Error('The node went away while it was speaking. What came before can be heard.')

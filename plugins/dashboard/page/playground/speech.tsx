@@ -94,8 +94,12 @@ function Heard ({ spoken, audio }: { spoken: Spoken, audio: RefObject<HTMLAudioE
       <Facts
         list={[
           ['First sound after', firstMs === null ? 'not heard yet' : span(firstMs)],
-          ['Length', (sound === null ? '' : span(sound.seconds * 1000)) +
-            (state === 'open' ? ' so far' : state === 'cancelled' ? ', cancelled' : '')],
+          ['Length', (
+            <>
+              {sound !== null && span(sound.seconds * 1000)}
+              {state === 'open' ? ' so far' : state === 'cancelled' && ', cancelled'}
+            </>
+          )],
           ['Made in', totalMs === null ? 'being made' : `${span(totalMs)} at ${node}`],
           ['Received', `${bytes(received)} of MP3`]
         ]}

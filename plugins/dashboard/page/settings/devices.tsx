@@ -41,14 +41,7 @@ function All ({ list, again }: { list: Device[] | null, again: () => void }) {
     <>
       <div class="inline">
         <Opens
-          kind="main" dialog={(close) => (
-            <PairingDialog
-              onClose={() => {
-                close()
-                again()
-              }}
-            />
-          )}
+          kind="main" onClosed={again} dialog={(close) => <PairingDialog onClose={close} />}
         >
           Let a device in
         </Opens>
@@ -83,17 +76,16 @@ function Row ({ one, again }: { one: Device, again: () => void }) {
       </div>
       {state !== 'revoked' && (
         <Opens
-          label={`Revoke ${name}`} dialog={(close) => (
+          label={`Revoke ${name}`} onClosed={again} dialog={(close) => (
             <Confirm
               title={`Revoke ${name}?`} action="Revoke it" danger onClose={close}
               onConfirm={async () => {
                 ended(`${name} is revoked.`, await ask('DELETE /v1/devices/{id}', { params: [deviceId] }))
-                again()
               }}
             >
               <p>
-                Its key never counts again, at any node. What it has open ends within seconds, and so does what
-                it has let in.
+                Its key never counts again, at any node. What it has open ends within seconds, and so does
+                what it has let in.
               </p>
             </Confirm>
           )}

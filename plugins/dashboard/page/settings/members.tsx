@@ -18,14 +18,8 @@ export function Members () {
     <>
       <div class="inline">
         <Opens
-          kind="main" dialog={(close) => (
-            <JoinDialog
-              onClose={() => {
-                close()
-                setRound(round + 1)
-              }}
-            />
-          )}
+          kind="main" onClosed={() => { setRound(round + 1) }}
+          dialog={(close) => <JoinDialog onClose={close} />}
         >
           Connect a machine
         </Opens>
@@ -47,16 +41,10 @@ export function Members () {
             </div>
             {!member.self && (
               <Opens
-                label={`Remove ${member.name}`} dialog={(close) => {
-                  const node = nodes.value.find(({ identity }) => identity?.nodeInstallId === member.installId)
-                  return node && (
-                    <RemoveDialog
-                      node={node} onClose={() => {
-                        close()
-                        again()
-                      }}
-                    />
-                  )
+                label={`Remove ${member.name}`} onClosed={again} dialog={(close) => {
+                  const node = nodes.value.find(({ identity }) =>
+                    identity?.nodeInstallId === member.installId)
+                  return node && <RemoveDialog node={node} onClose={close} />
                 }}
               >
                 Remove

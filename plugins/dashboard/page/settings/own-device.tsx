@@ -47,7 +47,8 @@ export function OwnDevice () {
                     }}
                   >
                     <p>
-                      It is revoked for good at every node, and this browser drops its key. It may be paired anew.
+                      It is revoked for good at every node, and this browser drops its key. It may be paired
+                      anew.
                     </p>
                   </Confirm>
                 )}

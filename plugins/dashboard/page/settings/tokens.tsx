@@ -16,14 +16,7 @@ export function Tokens () {
       <p class="hint">A token is good at this node only.</p>
       <div class="inline">
         <Opens
-          kind="main" dialog={(close) => (
-            <MakeDialog
-              onClose={() => {
-                close()
-                again()
-              }}
-            />
-          )}
+          kind="main" onClosed={again} dialog={(close) => <MakeDialog onClose={close} />}
         >
           Make a token
         </Opens>
@@ -43,13 +36,12 @@ export function Tokens () {
               </p>
             </div>
             <Opens
-              label={`Revoke ${token.label}`} dialog={(close) => (
+              label={`Revoke ${token.label}`} onClosed={again} dialog={(close) => (
                 <Confirm
                   title={`Revoke ${token.label}?`} action="Revoke it" danger onClose={close}
                   onConfirm={async () => {
                     ended(`${token.label} is revoked.`,
                       await ask('DELETE /v1/tokens/{id}', { params: [token.id] }))
-                    again()
                   }}
                 >
                   <p>Whoever holds it is refused at once, and so is what was made with it.</p>

@@ -101,7 +101,8 @@ function Control ({ kind, setting: { path, schema }, text, ...more }: ControlPro
     return <Select {...common} options={text === '' ? [['', 'not set'], ...choices] : choices} />
   }
   if (kind === 'lines' || kind === 'json') {
-    return <Field {...common} rows={3} spellcheck={false} placeholder={kind === 'lines' ? 'one in each line' : 'JSON'} />
+    const hint = kind === 'lines' ? 'one in each line' : 'JSON'
+    return <Field {...common} rows={3} spellcheck={false} placeholder={hint} />
   }
   const inputMode = kind === 'number' ? 'decimal' : 'text'
   return <Field {...common} inputMode={inputMode} spellcheck={false} placeholder="not set" />

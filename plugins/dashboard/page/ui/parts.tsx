@@ -1,5 +1,6 @@
 import { Component } from 'preact'
 import { useEffect, useId, useLayoutEffect, useRef, useState } from 'preact/hooks'
+import { ApiError } from '../api.js'
 import { ask } from '../link.js'
 import { copyText } from './copy.js'
 import { bytes, commandsIn, percent } from './text.js'
@@ -41,25 +42,34 @@ export function Button ({ children, onClick, kind = 'plain', disabled, title, la
   )
 }
 
-interface OpensProps extends Omit<ButtonProps, 'onClick'> { dialog: (close: () => void) => ComponentChildren }
+interface OpensProps extends Omit<ButtonProps, 'onClick'> {
+  dialog: (close: () => void) => ComponentChildren
+  onClosed?: () => void
+}
 
 /** A button that opens a dialog. */
-export function Opens ({ dialog, ...button }: OpensProps) {
+export function Opens ({ dialog, onClosed, ...button }: OpensProps) {
   const [open, setOpen] = useState(false)
+  const close = (): void => {
+    setOpen(false)
+    onClosed?.()
+  }
   return (
     <>
       <Button {...button} onClick={() => { setOpen(true) }} />
-      {open && dialog(() => { setOpen(false) })}
+      {open && dialog(close)}
     </>
   )
 }
 
-interface FieldProps { label: ComponentChildren, value: string, onText: (text: string) => void, unseen?: boolean }
+export interface FieldProps {
+  label: ComponentChildren, value: string, onText: (text: string) => void, unseen?: boolean
+}
 
 /** A text with its label, which `unseen` leaves to screen readers; with `rows` of several lines. */
 export function Field (
-  { label, unseen, onText, rows, ...given }: FieldProps & Omit<ComponentProps<'textarea'>, 'label' | 'value'> &
-    Pick<ComponentProps<'input'>, 'type' | 'min' | 'max' | 'step'>
+  { label, unseen, onText, rows, ...given }: FieldProps & Pick<ComponentProps<'input'>, 'type' | 'min' | 'max' | 'step'> &
+    Omit<ComponentProps<'textarea'>, 'label' | 'value'>
 ) {
   const own = useId()
   const id = given.id ?? own
@@ -82,7 +92,9 @@ interface SelectProps extends FieldProps {
 }
 
 /** One of several. A value that is no option stays as it is. */
-export function Select ({ label, unseen, options, onText, value, class: more = '', ...given }: SelectProps) {
+export function Select (
+  { label, unseen, options, onText, value, class: more = '', ...given }: SelectProps
+) {
   const own = useId()
   const id = given.id ?? own
   return (
@@ -346,12 +358,15 @@ export function useLoaded<T> (
 export const useAsk = <R extends keyof Replies>(route: R, keys: readonly unknown[], options: AskOptions = {}) =>
   useLoaded(async (signal) => await ask(route, { ...options, signal }), keys)
 
-/** Replaces a part that failed to load. */
-export function Trouble ({ error, again }: { error: Error, again?: () => void }) {
+/** What failed, and what to do about it. */
+export function Trouble ({ error, again, action = 'Try again' }: { error: Error, again?: () => void, action?: string }) {
   return (
     <div class="trouble" role="alert">
-      <p><Quoting text={error.message} /></p>
-      {again !== undefined && <Button kind="quiet" onClick={again}>Try again</Button>}
+      <p>
+        <Quoting text={error.message} />
+        {error instanceof ApiError && error.remedy !== null && <> <Sentence text={error.remedy} /></>}
+      </p>
+      {again !== undefined && <Button kind="quiet" onClick={again}>{action}</Button>}
     </div>
   )
 }
