@@ -43,7 +43,6 @@ export function App () {
   )
 }
 
-/** Pages that the menu does not name by themselves. */
 const others: typeof pages = { panel: { title: 'Panel', component: PanelPage } }
 
 function NoPage () {
@@ -81,7 +80,6 @@ function Header ({ page }: { page: string }) {
   )
 }
 
-/** The state of the cluster in one line. */
 function Pulse () {
   if (arrivals.value === 0) return <span class="pulse" />
   const nodes = all.value
@@ -95,7 +93,9 @@ function Pulse () {
     ? 'not connected'
     : quorum === 'lost'
       ? 'no quorum'
-      : stale ? 'no master' : liveNodes < knownNodes ? `${liveNodes} of ${knownNodes} nodes` : count(liveNodes, 'node')
+      : stale
+        ? 'no master'
+        : liveNodes < knownNodes ? `${liveNodes} of ${knownNodes} nodes` : count(liveNodes, 'node')
   const local = nodes.find((node) => node.local)
   return (
     <span class="pulse" role="status">

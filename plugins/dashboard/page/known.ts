@@ -5,9 +5,9 @@ import { instancesOf, nodesOf, transfersOf } from './state.js'
 
 export const nodes = computed(() => nodesOf(state.value))
 export const instances = computed(() => instancesOf(state.value))
-/** Transfers that have not been completed. */
-export const transfers = computed(() =>
-  transfersOf(state.value).filter(({ status }) => status !== 'completed'))
+/** With those that are complete: one that goes says that a copy went. */
+export const allTransfers = computed(() => transfersOf(state.value))
+export const transfers = computed(() => allTransfers.value.filter(({ status }) => status !== 'completed'))
 export const waiting = computed(() => Object.entries(state.value.waitingInstances ?? {}))
 /** Every node that is known now, whatever moment is shown. */
 export const nodesNow = computed(() => nodesOf(latest.value))

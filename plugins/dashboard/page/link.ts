@@ -18,7 +18,6 @@ export type LinkStatus = 'connecting' | 'live' | 'lost' | 'refused'
 
 /** The origin the page came from. */
 export const home = location.origin
-/** The node the page is at. */
 export const origin = signal(home)
 /** Tokens by origin: each is for its node only, and is not sent to others. */
 const tokens = signal<ReadonlyMap<string, string>>(new Map())
@@ -31,16 +30,13 @@ export const caller = computed(() =>
 export const status = signal<LinkStatus>('connecting')
 /** The message about the connection, until it is dismissed. */
 export const notice = signal<string | null>(null)
-/** The newest state that has come. */
 export const latest = signal<State>(emptyState)
 /** A past state that is shown instead, with its moment. */
 export const past = signal<{ at: string, state: State } | null>(null)
-/** The state on the pages. */
 export const state = computed(() => past.value?.state ?? latest.value)
 /** Number of whole states so far; zero until the first. */
 export const arrivals = signal(0)
 
-/** The node the page is at, with its token. */
 export const here = computed<Target>(() => ({ origin: origin.value, token: token.value }))
 
 /** Sends a request to the node the page is at. A paired device signs anew where its bearer has ended. */
@@ -78,11 +74,9 @@ export async function ask<R extends keyof Replies> (
 let closeReplica = (): void => {}
 let turn = 0
 let attempts = 0
-/** Nodes that were tried since the last one answered. */
 let tried = new Set<string>()
 let timer: ReturnType<typeof setTimeout> | undefined
 
-/** Connects to the node the page is at, anew. */
 export function connect (): void {
   clearTimeout(timer)
   closeReplica()

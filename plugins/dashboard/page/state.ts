@@ -10,7 +10,6 @@ export type State = Omit<Whole, 'sessionId' | 'node_identities' | 'nodeNetwork'>
 }
 export interface Waiting { modelId: string, reason: string, message: string, since: string }
 
-/** A record with one key, the tag. */
 export type Tagged<T> = Record<string, T>
 type In<M> = M extends Record<string, infer T> ? T : never
 export type InstanceBody = In<In<State['instances']>>
@@ -25,7 +24,6 @@ interface Bytes { inBytes: number }
 const body = <T>(tagged: Tagged<T>): T => Object.values(tagged)[0]!
 export const tagOf = (tagged: Tagged<unknown>): string => Object.keys(tagged)[0] ?? ''
 
-/** One instance with what is known of its runners. */
 export interface Instance extends InstanceBody {
   modelId: string
   card: Shard['modelCard'] | null
@@ -41,7 +39,6 @@ const ORDER = [
   'RunnerLoading', 'RunnerLoaded', 'RunnerWarmingUp', 'RunnerRunning', 'RunnerReady'
 ]
 
-/** The words for what a runner does, from the tag of its status. */
 export function phaseWord (tag: string): string {
   const words = tag.replace(/^Runner/, '').replace(/([a-z])([A-Z])/g, '$1 $2').toLowerCase()
   return words === '' ? 'waiting' : words
@@ -128,7 +125,6 @@ const number = (value: unknown): number => typeof value === 'number'
   ? value
   : Number((value as Bytes | undefined)?.inBytes ?? 0)
 
-/** All transfers that nodes report. */
 export function transfersOf (state: State): Transfer[] {
   return Object.entries(state.downloads).flatMap(([nodeId, list]) => list.map((tagged) => {
     const one = body(tagged)
@@ -150,7 +146,6 @@ export function transfersOf (state: State): Transfer[] {
 export class Bars {
   readonly #shown = new Map<string, { attempt: string, done: number }>()
 
-  /** The bar of something, by its name and the attempt at it. */
   at (name: string, attempt: string, done: number, total: number): { done: number, total: number | null } {
     const had = this.#shown.get(name)
     const most = had?.attempt === attempt ? Math.max(had.done, done) : done
@@ -160,7 +155,6 @@ export class Bars {
   }
 }
 
-/** A state with nothing in it, before the first one has come. */
 export const emptyState: State = {
   sessionId: null, masterNodeId: null, localNodeId: '', instances: {}, runners: {}, downloads: {}, tasks: {},
   lastSeen: {}, topology: { nodes: [], connections: {} }, tracingEnabled: false, lastEventAppliedIdx: 0,

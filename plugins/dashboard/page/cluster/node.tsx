@@ -1,7 +1,9 @@
 import { instances, nameOf, nodes } from '../known.js'
 import { state } from '../link.js'
 import { linkTo } from '../route.js'
-import { Badge, Button, Copy, DiskMeter, Empty, Facts, MemoryMeter, Meter, Opens, Section, useNow } from '../ui/parts.js'
+import {
+  Badge, Button, Copy, DiskMeter, Empty, Facts, MemoryMeter, Meter, Opens, Section, useNow
+} from '../ui/parts.js'
 import { ago, bytes, joined, percent, rate } from '../ui/text.js'
 import { InstanceRow } from './instance.js'
 import { DrainDialog, RemoveDialog, RestartDialog, undrain } from './node-actions.js'
@@ -34,7 +36,9 @@ export function NodePage ({ id }: { id: string }) {
                   </Opens>
                 )}
             <Opens dialog={(close) => <RestartDialog node={node} onClose={close} />}>Restart</Opens>
-            <Opens kind="danger" dialog={(close) => <RemoveDialog node={node} onClose={close} />}>Remove</Opens>
+            <Opens kind="danger" dialog={(close) => <RemoveDialog node={node} onClose={close} />}>
+              Remove
+            </Opens>
           </>
         )}
       >

@@ -70,7 +70,8 @@ function Attention () {
 function Nodes () {
   return (
     <Section
-      title="Nodes" aside={<Opens dialog={(close) => <JoinDialog onClose={close} />}>Connect a machine</Opens>}
+      title="Nodes"
+      aside={<Opens dialog={(close) => <JoinDialog onClose={close} />}>Connect a machine</Opens>}
     >
       <Topology nodes={nodes.value} state={state.value} instances={instances.value} />
       <LongList

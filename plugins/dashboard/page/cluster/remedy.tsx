@@ -5,7 +5,8 @@ import type { ClusterNode, HealthReason } from '../state.js'
 /** Problems that a restart of the node fixes. */
 const RESTART = new Set(['event_loop_lag', 'state_not_durable', 'version_mismatch', 'event_log_unavailable'])
 
-export function Remedy ({ node, reason: { code, remediation } }: { node: ClusterNode, reason: HealthReason }) {
+export function Remedy ({ node, reason }: { node: ClusterNode, reason: HealthReason }) {
+  const { code, remediation } = reason
   const lost = code === 'unreachable'
   const What = lost ? RemoveDialog : RestartDialog
   return (

@@ -34,7 +34,6 @@ function layout (count: number, width: number): { places: Place[], height: numbe
 
 interface Link { from: number, to: number, rttMs: number | null, bytesPerSecond: number | null }
 
-/** The better of two readings. */
 const better = (of: typeof Math.min, ...readings: (number | null | undefined)[]): number | null => {
   const known = readings.filter((one) => one != null)
   return known.length === 0 ? null : of(...known)
@@ -109,7 +108,6 @@ const ratioOf = (part: { used: number, total: number } | null): number | null =>
 const memoryText = ({ memory }: ClusterNode): string =>
   memory === null ? 'memory unknown' : `memory ${bytes(memory.used)} of ${bytes(memory.total)}`
 
-/** Of all its GPUs together. */
 function acceleratorOf ({ system }: ClusterNode): number | null {
   const all = system?.accelerators ?? []
   const total = all.reduce((sum, { vramTotalBytes }) => sum + (vramTotalBytes ?? 0), 0)

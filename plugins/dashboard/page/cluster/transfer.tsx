@@ -5,7 +5,6 @@ import { bytes, joined, percent, rate, span } from '../ui/text.js'
 import { Bars } from '../state.js'
 import type { Transfer } from '../state.js'
 
-/** Bars of downloads and transfers, for as long as the page is open. */
 export const bars = new Bars()
 
 export function amounts (

@@ -16,11 +16,9 @@ export async function newKeys (): Promise<Keys> {
   return { deviceId: deviceIdOf(await sha256(key.publicKey)), key, agreement }
 }
 
-/** The keys as pairing and signing want them. */
 export const selfOf = (keys: Keys): DeviceSelf =>
   ({ ...keys, sign: async (message) => await signedWith(keys.key.privateKey, message) })
 
-/** A browser has one device for each origin, in one place. */
 const PLACE = { database: 'svc', store: 'device' }
 const OWN = 'own'
 

@@ -8,7 +8,6 @@ import { newKeys, selfOf } from './kept.js'
 import { keep } from './own.js'
 import { browserName, spaced } from './words.js'
 
-/** The longest name that a node takes. */
 const MOST_LETTERS = 60
 
 /** `answer`: whether the person said that the node shows the same digits. */
@@ -22,7 +21,6 @@ export function PairDialog ({ onClose }: { onClose: () => void }) {
   )
 }
 
-/** The device's side of pairing, whole. */
 export function PairThis ({ onDone }: { onDone?: () => void }) {
   const [name, setName] = useState(browserName(navigator.userAgent))
   const [stage, setStage] = useState<'idle' | 'asking' | Shown>('idle')

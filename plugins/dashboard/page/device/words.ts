@@ -1,5 +1,3 @@
-// Texts about devices.
-
 const SYSTEMS: [RegExp, string][] = [
   [/iPhone/, 'iPhone'], [/iPad/, 'iPad'], [/Android/, 'Android'], [/CrOS/, 'Chromebook'],
   [/Macintosh/, 'Mac'], [/Windows/, 'Windows'], [/Linux/, 'Linux']
@@ -17,7 +15,6 @@ export function browserName (userAgent: string): string {
   return system === undefined ? browser : `${browser} on ${system}`
 }
 
-/** Six digits as they are read aloud: `693 241`. */
 export const spaced = (digits: string): string => `${digits.slice(0, 3)} ${digits.slice(3)}`
 
 interface Choice { authorities: string[], viaRelay: string[] }

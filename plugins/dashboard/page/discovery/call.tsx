@@ -20,7 +20,6 @@ interface Outcome {
 
 const NOTHING: Outcome = { running: false, startedMs: 0, frames: [], result: null, error: null }
 
-/** The calls of one capability, with what came of the last one. */
 function useCall (descriptor: Descriptor) {
   const [outcome, setOutcome] = useState(NOTHING)
   const stop = useRef<() => void>(() => {})
@@ -171,7 +170,6 @@ function Payload ({ schema, value, onChange, name }: PayloadProps) {
   )
 }
 
-/** Sends further chunks during the call. */
 function Chunks ({ schema, session }: { schema: Schema, session: Session }) {
   const [chunk, setChunk] = useState<unknown>({})
   return (

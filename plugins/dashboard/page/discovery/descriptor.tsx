@@ -26,7 +26,8 @@ export function DescriptorView ({ descriptor }: { descriptor: Descriptor }) {
           ['Kind', <>{modeWords(mode)} (<code>{mode}</code>)</>],
           ['Revision', <Copy key="revision" text={revision} />],
           ['Node', <Copy key="node" text={node} shown={nameOf(node)} />],
-          ...Object.entries(annotations).map(([key, value]) => [key, <Badge key={key}>{value}</Badge>] as const)
+          ...Object.entries(annotations).map(([key, value]) =>
+            [key, <Badge key={key}>{value}</Badge>] as const)
         ]}
       />
       {schemas.map(([words, schema]) => schema !== null && (

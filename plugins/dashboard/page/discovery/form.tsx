@@ -22,7 +22,6 @@ const validator: ValidatorType = {
   rawValidation: (schema, data) => ({ errors: problemsOf(schema, data) as never[] })
 }
 
-/** A field without a known shape, typed as JSON. */
 function JsonField ({ fieldPathId, formData, onChange, schema, name }: FieldProps) {
   const [text, setText] = useState(formData === undefined ? '' : JSON.stringify(formData, null, 2))
   const [problem, setProblem] = useState<string | null>(null)
@@ -47,7 +46,6 @@ function JsonField ({ fieldPathId, formData, onChange, schema, name }: FieldProp
   )
 }
 
-/** Buttons with words in place of a font's icons. */
 const button = (words: string) => function WordButton ({ onClick, disabled, id }: IconButtonProps) {
   return (
     <button type="button" class="button" id={id} disabled={disabled} onClick={onClick as never}>
@@ -63,7 +61,8 @@ const TEMPLATES = {
   }
 }
 const FIELDS = {
-  SchemaField: (props: FieldProps) => isOpen(props.schema) ? <JsonField {...props} /> : <SchemaField {...props} />
+  SchemaField: (props: FieldProps) =>
+    isOpen(props.schema) ? <JsonField {...props} /> : <SchemaField {...props} />
 }
 
 interface SchemaFormProps {

@@ -16,7 +16,6 @@ export interface FrameHeader {
 
 export interface Frame { header: FrameHeader, media: Uint8Array | null }
 
-/** Whether no frame of the call follows. */
 export const isLast = ({ header: { kind } }: Frame): boolean =>
   kind === 'completed' || kind === 'failed' || kind === 'cancelled'
 
@@ -50,16 +49,15 @@ export function frameOfEvent (data: string): Frame {
   return { header: { ...header, media }, media: bytes }
 }
 
-/** The media of the frames, joined by type, in order of arrival. */
 export function mediaOf (frames: readonly Frame[]): { type: string, bytes: Uint8Array[], size: number }[] {
   const pieces = frames.flatMap(({ header, media }) =>
     media === null || header.media === null ? [] : [{ type: String(header.media.media_type), media }])
   return [...grouped(pieces, ({ type }) => type)].map(([type, list]) => ({
-    type, bytes: list.map(({ media }) => media), size: list.reduce((sum, { media }) => sum + media.byteLength, 0)
+    type, bytes: list.map(({ media }) => media),
+    size: list.reduce((sum, { media }) => sum + media.byteLength, 0)
   }))
 }
 
-/** The ending of a file of this type. */
 export function endingOf (type: string): string {
   const known: Record<string, string> = {
     'audio/mpeg': 'mp3', 'audio/wav': 'wav', 'audio/pcm': 'pcm', 'image/png': 'png', 'image/jpeg': 'jpg',

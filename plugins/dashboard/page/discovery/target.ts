@@ -16,7 +16,6 @@ export function useOther (next: Target | null): void {
   other.value = next
 }
 
-/** Sends a request to the origin that is looked at. */
 export const request = async (path: string, options: CallOptions = {}): Promise<Response> =>
   other.value === null ? await call(path, options) : await send(other.value, path, options)
 

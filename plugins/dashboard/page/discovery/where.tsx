@@ -1,4 +1,3 @@
-// Where capabilities are looked for: at a node of this cluster, or at an origin that is typed in.
 import { useState } from 'preact/hooks'
 import { Filter } from '../happened/parts.js'
 import { nodesNow } from '../known.js'
@@ -33,9 +32,11 @@ export function Where () {
 function NodeChoice () {
   const options = nodesNow.value.filter(({ live }) => live)
     .map(({ id, name, local }) => [id, local ? `${name} (this node)` : name] as const)
-  const choose = (id: string): void => { nodeId.value = id }
   return (
-    <Filter label="Node" all="the one the page is at" options={options} value={nodeId.value} onChange={choose} />
+    <Filter
+      label="Node" all="the one the page is at" options={options} value={nodeId.value}
+      onChange={(id) => { nodeId.value = id }}
+    />
   )
 }
 
@@ -82,7 +83,6 @@ function OriginForm ({ onDone }: { onDone: () => void }) {
   )
 }
 
-/** What to do about an origin that gave no answer that this page may read. */
 export function NoAnswer () {
   const { why, command } = noAnswer(target.value.origin, home)
   return (

@@ -5,7 +5,6 @@ const KEY = 'From another machine the key is a token: svc token create NAME --au
 const messages = [{ role: 'user', content: 'What is a runner?' }]
 const body = { model: 'svc/guide', messages, stream: true }
 
-/** Lines to copy for each client, with the address of a node. */
 export const clients = (origin: string): Lines[] => [
   ...chatLines({ origin, path: '/v1/chat/completions', withToken: false, body }),
   {

@@ -1,4 +1,3 @@
-// First steps with a new node: its name, a store, the voice, the guide, a second machine, and client lines.
 import { useState } from 'preact/hooks'
 import { JoinDialog } from '../cluster/join.js'
 import { nodes } from '../known.js'
@@ -37,12 +36,10 @@ function Step ({ title, done, children }: StepProps) {
   )
 }
 
-/** One line to type, with its button. */
 function Line ({ children, ...field }: FieldProps & { children: ComponentChildren }) {
   return <div class="inline"><Field unseen class="short" {...field} />{children}</div>
 }
 
-/** Writes one setting of this node to svc.yaml. */
 async function write (path: string, value: unknown): Promise<void> {
   const { revision } = await ask('GET /config')
   await ask('PUT /config', { body: { revision, set: { [path]: value } } })

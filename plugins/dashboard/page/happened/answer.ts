@@ -21,7 +21,6 @@ export function withEvent (turn: Turn, data: string): Turn {
   return { ...turn, answer: event.answer }
 }
 
-/** The conversation so far, for the next question. */
 export function threadOf (turns: readonly Turn[]): { role: 'user' | 'assistant', text: string }[] {
   return turns.filter(({ text }) => text !== '').slice(-20).flatMap(({ question, text }) =>
     [{ role: 'user' as const, text: question }, { role: 'assistant' as const, text }])

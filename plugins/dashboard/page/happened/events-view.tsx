@@ -12,7 +12,6 @@ import type { ControlEvent } from './events.js'
 
 /** Shown at first, before older ones are asked for. */
 const FIRST = 100
-/** Rows on the page at once. */
 const MOST = 1000
 /** Requests that one press of "Older" makes at most, where a filter leaves little of each answer. */
 const LOOKS = 10

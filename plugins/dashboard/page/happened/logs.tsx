@@ -11,7 +11,6 @@ export type Line = Reply['lines'][number]
 type Word = Reply['nodes'][number]
 
 const LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal'].map((one) => [one, one] as const)
-/** Lines to begin with. */
 const FIRST = 200
 /** Lines on the page at once; those above it go at the top. */
 const MOST = 1500

@@ -6,7 +6,6 @@ import { charts, parseMetrics, pointsOf } from './metrics.js'
 import { nameOf } from '../known.js'
 import type { Reading } from './metrics.js'
 
-/** Between two readings, ms. */
 const EVERY_MS = 5000
 /** Most readings: half an hour. */
 const KEPT = 360

@@ -15,7 +15,6 @@ export interface PastAnswer {
   more: boolean
 }
 
-/** The moment an answer is about. */
 export function momentOf ({ snapshot, derived, events }: PastAnswer): { idx: number, at: string } {
   return { idx: derived.idx, at: events.at(-1)?.at ?? snapshot.at }
 }

@@ -2,7 +2,6 @@ import { nodesNow } from '../known.js'
 import { Badge, Field, Select, Trouble } from '../ui/parts.js'
 import type { Following } from './follow.js'
 
-/** Whether a stream is followed. */
 export function Live ({ following, held = 0 }: { following: Following, held?: number }) {
   const { status } = following
   if (status === 'refused') return null
@@ -14,8 +13,8 @@ export function Live ({ following, held = 0 }: { following: Following, held?: nu
   )
 }
 
-/** The words of a node that refused, with what to do. */
-export function Refused ({ following: { status, error, again }, what }: { following: Following, what: string }) {
+export function Refused ({ following, what }: { following: Following, what: string }) {
+  const { status, error, again } = following
   if (status !== 'refused' || error === null) return null
   return <Trouble error={new Error(`${what} cannot be shown. ${error.message}`)} again={again} />
 }
@@ -25,7 +24,6 @@ interface FilterProps {
   onChange: (value: string) => void
 }
 
-/** One of several, or all. */
 export const Filter = ({ label, value, all, options, onChange }: FilterProps) => (
   <div class="filter">
     <Select label={label} options={[['', all], ...options]} value={value} onText={onChange} />

@@ -96,7 +96,6 @@ interface SliderProps {
   id: string, label: string, range: Range, value: string, onChange: (value: string) => void
 }
 
-/** A moment by the index of an event, or by the clock. */
 function Slider ({ id, label, range, value, onChange }: SliderProps) {
   const idx = /^\d+$/.test(value) ? Number(value) : range.last
   const step = (by: number): void => {
@@ -124,7 +123,6 @@ function Slider ({ id, label, range, value, onChange }: SliderProps) {
   )
 }
 
-/** Events of the moment that are listed. */
 const LISTED = 5
 
 function MomentFacts ({ answer }: { answer: PastAnswer }) {

@@ -14,7 +14,6 @@ type Failed = Replies['GET /v1/traces/cluster']['failed'][number]
 
 /** Interval of list requests while it is shown, ms. */
 const AGAIN_MS = 4000
-/** A list shows so many. */
 const SHOWN = '200'
 
 export const Traces = ({ asked: id }: { asked: string | null }) => id === null ? <List /> : <Trace id={id} />
@@ -132,7 +131,6 @@ function Waterfall ({ spans }: { spans: readonly Span[] }) {
   )
 }
 
-/** Spans of a lane that are listed when it is opened. */
 const LISTED = 100
 
 function LaneRow ({ lane }: { lane: Lane }) {

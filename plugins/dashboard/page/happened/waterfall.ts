@@ -7,7 +7,6 @@ export interface Bar { left: number, width: number, span: Span, spans: number }
 
 export interface Lane {
   key: string, name: string, category: string, nodeId: string, rank: number
-  /** Number of spans, and their time together. */
   count: number, totalUs: number
   bars: Bar[]
 }

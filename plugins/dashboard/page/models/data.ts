@@ -6,16 +6,12 @@ export type Entry = Required<Replies['GET /v1/models']['data'][number]>
 export type Copied = Replies['GET /models/copies']['copies'][number]
 export type Download = Required<Replies['GET /store/downloads']['downloads'][number]>
 
-/** A model as the catalogue shows it. */
 export interface Row {
   id: string, title: string, description: string, tasks: string[], sizeBytes: number | null
   quantization: string | null, contextLength: number, virtual: boolean
-  /** Its state in one word, and the severity. */
   state: string, level: 'ok' | 'warn' | 'error' | 'plain'
-  /** The remedy, if it is broken. */
   remedy: string | null
   instances: number
-  /** Names of the nodes that have a copy. */
   nodes: string[]
 }
 
@@ -97,7 +93,6 @@ export function copiesByNode (copies: readonly Copied[]): { nodeId: string, copi
     .sort((a, b) => a.copies[0]!.nodeName < b.copies[0]!.nodeName ? -1 : 1)
 }
 
-/** Those whose name, title, task or family has all these words. */
 export function filterRows (rows: readonly Row[], text: string): Row[] {
   const words = text.toLowerCase().split(/\s+/).filter((word) => word !== '')
   return rows.filter(({ id, title, tasks, state }) => {

@@ -11,7 +11,6 @@ const KINDS: Readonly<Record<Copied['kind'], string>> = {
   receiving: 'arriving'
 }
 
-/** Most nodes without copies that are named. */
 const NAMED = 12
 
 export function DiskSection ({ copies }: { copies: readonly Copied[] }) {
@@ -43,7 +42,6 @@ export function DiskSection ({ copies }: { copies: readonly Copied[] }) {
   )
 }
 
-/** Copies beyond so many of one node are folded away. */
 const OPEN = 8
 
 function NodeCopies ({ id, copies }: { id: string, copies: readonly Copied[] }) {

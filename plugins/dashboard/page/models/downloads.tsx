@@ -7,7 +7,6 @@ import { isRunning, isStopped } from './data.js'
 import { downloads, downloadsError, halt, pull, readDownloads } from './live.js'
 import type { Download } from './data.js'
 
-/** Downloads that ended are shown so many. */
 const ENDED = 5
 
 export function DownloadsSection () {

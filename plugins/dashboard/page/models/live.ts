@@ -1,14 +1,13 @@
 import { computed, signal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
 import { ApiError } from '../api.js'
-import { instances, nodes, transfers } from '../known.js'
+import { allTransfers, instances, nodes } from '../known.js'
 import { ask, caller, origin } from '../link.js'
 import { useLoaded } from '../ui/parts.js'
 import { done } from '../ui/toast.js'
 import { isRunning } from './data.js'
 import type { Copied, Download, Entry, Wanted } from './data.js'
 
-/** The newest list of the store's downloads; null before the first. */
 export const downloads = signal<readonly Download[] | null>(null)
 /** Why they could not be read; none for a cluster without a store, which has none. */
 export const downloadsError = signal<Error | null>(null)
@@ -40,7 +39,6 @@ export async function readDownloads (): Promise<void> {
   timer = setTimeout(() => { void readDownloads() }, moving ? MOVING_MS : STILL_MS)
 }
 
-/** Keeps the downloads up to date while a component is shown. */
 export function useDownloads (): void {
   useEffect(() => {
     readers++
@@ -59,7 +57,7 @@ const settled = signal(0)
 /** What makes the catalogue another one: instances, transfers and downloads that begin or end. */
 const key = computed(() => JSON.stringify([
   instances.value.map(({ instanceId, ready }) => [instanceId, ready]),
-  transfers.value.map(({ nodeId, modelId, status }) => [nodeId, modelId, status]),
+  allTransfers.value.map(({ nodeId, modelId, status }) => [nodeId, modelId, status]),
   downloads.value?.map(({ modelId, status }) => [modelId, status]),
   nodes.value.map(({ id, live }) => [id, live]), origin.value, caller.value
 ]))
@@ -73,7 +71,6 @@ key.subscribe(() => {
 /** Another value whenever what the node says of models may be another one. */
 export const changes = computed(() => `${key.value} ${settled.value}`)
 
-/** The catalogue and all copies, read again when something of it changed. */
 export function useCatalogue (): ReturnType<typeof useLoaded<{ entries: Entry[], copies: Copied[] }>> {
   return useLoaded(async (abort) => {
     const [{ data }, { copies }] = await Promise.all([

@@ -47,7 +47,8 @@ export function PlaceDialog ({ modelId, onClose }: { modelId: string, onClose: (
   return (
     <Confirm
       title={`Place ${modelId}`} disabled={way === null || problem !== null} onConfirm={place}
-      onClose={onClose} action={way === null ? 'It fits nowhere' : way.fits ? 'Place it' : 'Place it all the same'}
+      onClose={onClose}
+      action={way === null ? 'It fits nowhere' : way.fits ? 'Place it' : 'Place it all the same'}
     >
       <NodePicker excluded={excluded} onChange={setExcluded} />
       <div class="form">
@@ -97,13 +98,11 @@ function suggestionsOf (error: unknown): Suggestion[] {
   throw error
 }
 
-/** Stops an instance, or lets drained nodes run models again. */
 async function changeCluster (change: Suggestion & { kind: 'undrain' | 'stop' }): Promise<void> {
   if (change.kind === 'stop') await ask('DELETE /instance/{instance_id}', { params: [change.instanceId] })
   else await Promise.all(change.nodeIds.map((id) => ask('DELETE /nodes/{node}/drain', { params: [id] })))
 }
 
-/** The way that a suggestion leads to from another one. */
 function keyAfter ({ preview }: Way, to: Suggestion): string {
   const { sharding, instance_meta: meta, min_nodes: least } = preview
   return [

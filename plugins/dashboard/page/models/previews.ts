@@ -9,7 +9,6 @@ type Sums = NonNullable<Details['nodes']>[number]
 export type NodeSum = Sums & Required<Pick<Sums,
   'backend' | 'startLayer' | 'endLayer' | 'shareBytes' | 'neededBytes' | 'usableBytes'>>
 
-/** One way to place a model. */
 export interface Way {
   key: string, title: string, preview: Preview
   fits: boolean
@@ -76,10 +75,8 @@ export function termsOf (sum: NodeSum, bytes: (count: number) => string): { need
   return { need, use }
 }
 
-/** The choices of the dialog. */
 export interface Ask { contextLength: number | null, excluded: readonly string[] }
 
-/** The query of GET /instance/previews, and of GET /instance/placement. */
 export function queryOf (modelId: string, { contextLength, excluded }: Ask): URLSearchParams {
   const query = new URLSearchParams({ model_id: modelId })
   if (contextLength !== null) query.set('context_length', String(contextLength))
@@ -87,7 +84,6 @@ export function queryOf (modelId: string, { contextLength, excluded }: Ask): URL
   return query
 }
 
-/** The body of POST /place_instance for a way. */
 export function placeBody (way: Way, { contextLength, excluded }: Ask, force: boolean): object {
   const { model_id, sharding, instance_meta, min_nodes } = way.preview
   return {

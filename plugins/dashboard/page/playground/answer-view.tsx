@@ -38,7 +38,6 @@ export function AnswerView ({ message, index, last }: AnswerProps) {
   )
 }
 
-/** Why an answer is not whole, and how to go on. */
 function Ending ({ answer, onAgain }: { answer: Answer, onAgain: () => void }) {
   const { state, note, remedy, finish } = answer
   if (state === 'done') {

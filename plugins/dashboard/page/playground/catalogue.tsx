@@ -10,7 +10,6 @@ export type Model = Entry
 
 interface ModelsProps {
   task: 'chat' | 'completions' | 'embeddings' | 'tts', asked: string | null
-  /** What to say if no model does it. */
   none: string
   children: (models: Model[], id: string, choose: (id: string) => void) => ComponentChildren
 }

@@ -1,4 +1,3 @@
-// Chat: conversations with one model, or with two side by side.
 import { useEffect, useState } from 'preact/hooks'
 import { linkTo } from '../route.js'
 import { Button, Confirm, Opens, Section, Select } from '../ui/parts.js'

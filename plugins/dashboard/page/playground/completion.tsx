@@ -1,4 +1,3 @@
-// Text: a model goes on with a text, as it is.
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { serverEvents } from '../api.js'
 import { call } from '../link.js'

@@ -10,7 +10,6 @@ const PLACE = { database: 'svc-playground', store: 'conversations', keyPath: 'id
 const sizeOf = (one: Conversation): Size =>
   ({ id: one.id, changedAt: one.changedAt, bytes: bytesOf(one) })
 
-/** All saved conversations, newest first. */
 export async function readKept (): Promise<Conversation[]> {
   const all = await within<Conversation[]>(PLACE, 'readonly', (store) => store.getAll())
   return all.map(afterReload).sort((a, b) => b.changedAt - a.changedAt)

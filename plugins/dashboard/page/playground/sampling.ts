@@ -1,5 +1,3 @@
-// The figures of a request; an empty one is the model's default.
-
 export type Sampling = Partial<Record<SamplingName, number>>
 export type SamplingName = typeof fields[number]['name']
 
@@ -10,7 +8,7 @@ export const fields = [
   { name: 'top_p', title: 'Top p', hint: 'share of likelihood to choose from', min: 0, max: 1 },
   { name: 'top_k', title: 'Top k', hint: 'tokens to choose from', min: -1, max: 2 ** 31, whole: true },
   { name: 'min_p', title: 'Min p', hint: 'least likelihood, beside the likeliest', min: 0, max: 1 },
-  { name: 'frequency_penalty', title: 'Frequency penalty', hint: 'for each time it was said', min: -2, max: 2 },
+  { name: 'frequency_penalty', title: 'Frequency penalty', hint: 'each time it was said', min: -2, max: 2 },
   { name: 'presence_penalty', title: 'Presence penalty', hint: 'once it was said', min: -2, max: 2 },
   { name: 'repetition_penalty', title: 'Repetition penalty', hint: '1 is none', min: 0.01, max: 100 },
   {

@@ -6,7 +6,6 @@ import type { Lines } from '../ui/parts.js'
 import type { Shown } from './request.js'
 
 interface RequestProps {
-  /** Made when it is wanted. */
   body: () => Record<string, unknown>
   path: string
   lines: (shown: Shown) => Lines[]

@@ -1,4 +1,3 @@
-// Speech: a text is spoken, and heard while it is still being made.
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { Button, Facts, Field, Section, Select, Trouble } from '../ui/parts.js'
 import { bytes, span } from '../ui/text.js'
@@ -59,7 +58,6 @@ function SpeechForm ({ models, id, onModel }: FormProps) {
   )
 }
 
-/** Speaks, plays and shows what came. */
 function Speaker ({ body, ready }: { body: () => Record<string, unknown>, ready: boolean }) {
   const audio = useRef<HTMLAudioElement>(null)
   const running = useRef<Speaking | null>(null)

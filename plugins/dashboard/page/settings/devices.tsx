@@ -1,4 +1,3 @@
-// The paired devices of the cluster, this browser among them: let in, looked at, revoked.
 import { ApiError } from '../api.js'
 import { device } from '../device/own.js'
 import { ask, caller, origin } from '../link.js'

@@ -12,7 +12,6 @@ export type Kind = 'switch' | 'choice' | 'number' | 'text' | 'lines' | 'json'
 const typesOf = (schema: SettingSchema | null): string[] =>
   schema?.type === undefined ? [] : Array.isArray(schema.type) ? schema.type : [schema.type]
 
-/** The control that fits a setting. */
 export function kindOf (schema: SettingSchema | null): Kind {
   if (schema?.enum !== undefined) return 'choice'
   const types = typesOf(schema).filter((type) => type !== 'null')
@@ -30,7 +29,6 @@ export function kindOf (schema: SettingSchema | null): Kind {
 const isTextList = (schema: SettingSchema): boolean =>
   (schema['items'] as SettingSchema | undefined)?.type === 'string'
 
-/** The text of a value in its control. */
 export function textOf (kind: Kind, value: unknown): string {
   if (value === undefined || value === null) return ''
   if (kind === 'lines') return (value as string[]).join('\n')
@@ -85,7 +83,6 @@ export function fixedBy ({ local, origin, schema }: Setting): string | null {
 
 const ORIGINS = { flag: 'command line', env: 'environment', file: 'svc.yaml', default: 'default' } as const
 
-/** The origin of a value in words. */
 export function originText ({ origin, source, line }: Setting): string {
   if (origin === undefined) return 'not set'
   if (origin === 'env' && source !== undefined) return `environment: ${source}`

@@ -1,4 +1,3 @@
-// The members of the cluster with their keys, and the join tokens that still let a node in.
 import { useState } from 'preact/hooks'
 import { JoinDialog } from '../cluster/join.js'
 import { RemoveDialog } from '../cluster/node-actions.js'

@@ -1,4 +1,3 @@
-// The plugins of this node, switched on and off.
 import { useState } from 'preact/hooks'
 import { ask } from '../link.js'
 import { Badge, Button, Trouble, useAsk } from '../ui/parts.js'

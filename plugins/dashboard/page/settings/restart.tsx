@@ -2,7 +2,6 @@ import { RestartDialog } from '../cluster/node-actions.js'
 import { nodes } from '../known.js'
 import { Opens } from '../ui/parts.js'
 
-/** Says that this node has to restart, and offers it. */
 export function RestartNotice () {
   const node = nodes.value.find(({ local }) => local)
   return (

@@ -1,4 +1,3 @@
-// The settings of this node with their origins; changes are checked here, then by the node, then written.
 import { useState } from 'preact/hooks'
 import { ask } from '../link.js'
 import { Badge, Button, Empty, Field, Select, Trouble, useAsk } from '../ui/parts.js'

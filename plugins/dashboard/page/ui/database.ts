@@ -1,5 +1,3 @@
-// The browser's own database.
-
 export interface Place { database: string, store: string, keyPath?: string }
 
 const opened = new Map<string, Promise<IDBDatabase>>()

@@ -47,7 +47,6 @@ interface OpensProps extends Omit<ButtonProps, 'onClick'> {
   onClosed?: () => void
 }
 
-/** A button that opens a dialog. */
 export function Opens ({ dialog, onClosed, ...button }: OpensProps) {
   const [open, setOpen] = useState(false)
   const close = (): void => {
@@ -66,11 +65,11 @@ export interface FieldProps {
   label: ComponentChildren, value: string, onText: (text: string) => void, unseen?: boolean
 }
 
+type FieldElement = Pick<ComponentProps<'input'>, 'type' | 'min' | 'max' | 'step'> &
+  Omit<ComponentProps<'textarea'>, 'label' | 'value'>
+
 /** A text with its label, which `unseen` leaves to screen readers; with `rows` of several lines. */
-export function Field (
-  { label, unseen, onText, rows, ...given }: FieldProps & Pick<ComponentProps<'input'>, 'type' | 'min' | 'max' | 'step'> &
-    Omit<ComponentProps<'textarea'>, 'label' | 'value'>
-) {
+export function Field ({ label, unseen, onText, rows, ...given }: FieldProps & FieldElement) {
   const own = useId()
   const id = given.id ?? own
   const onInput = ({ currentTarget }: { currentTarget: { value: string } }): void => {
@@ -115,7 +114,7 @@ export function Select (
 export function Facts ({ list }: { list: readonly (readonly [string, ComponentChildren, 'whole'?])[] }) {
   return (
     <dl class="facts">
-      {list.filter(([, value]) => value != null && value !== '' && value !== false).map(([name, value, width]) => (
+      {list.filter(([, value]) => value === 0 || Boolean(value)).map(([name, value, width]) => (
         <div key={name} class={width}><dt>{name}</dt><dd>{value}</dd></div>
       ))}
     </dl>
@@ -128,7 +127,6 @@ export function Badge ({ level = 'plain', children }: { level?: Level, children:
   return <span class={`badge ${level}`}>{children}</span>
 }
 
-/** A bar of how much of something is used, with the words beside it. */
 export function Meter (
   { label, used, total, text }: { label: string, used: number, total: number, text: string }
 ) {
@@ -201,11 +199,12 @@ export function CopyButton ({ text, label }: { text: string, label: string }) {
     setCopied(true)
   }
   return (
-    <Button kind="quiet" label={label} disabled={text === ''} onClick={copy}>{copied ? 'Copied' : 'Copy'}</Button>
+    <Button kind="quiet" label={label} disabled={text === ''} onClick={copy}>
+      {copied ? 'Copied' : 'Copy'}
+    </Button>
   )
 }
 
-/** Code to take along, with a button that copies it. */
 export const Snippet = ({ code, label }: { code: string, label: string }) => (
   <div class="snippet">
     <pre tabIndex={0} aria-label={label}><code>{code}</code></pre>
@@ -213,7 +212,6 @@ export const Snippet = ({ code, label }: { code: string, label: string }) => (
   </div>
 )
 
-/** The same code for several programs. */
 export interface Lines { name: string, code: string, note?: string }
 
 export function CodeChoice ({ label, lines }: { label: string, lines: readonly Lines[] }) {
@@ -229,7 +227,6 @@ export function CodeChoice ({ label, lines }: { label: string, lines: readonly L
   )
 }
 
-/** Placeholder of an empty list, with the next step. */
 export function Empty ({ title, children }: { title: string, children?: ComponentChildren }) {
   return <div class="empty"><p class="empty-title">{title}</p>{children}</div>
 }
@@ -291,7 +288,6 @@ export function Confirm (
 
 interface TickProps {
   checked: boolean, disabled?: boolean, onChange: (checked: boolean) => void, children: ComponentChildren
-  /** The group in which one is chosen. */
   group?: string
 }
 
@@ -354,12 +350,14 @@ export function useLoaded<T> (
   return { ...result, again: () => { setRound((n) => n + 1) } }
 }
 
-/** Loads the answer of a route. */
-export const useAsk = <R extends keyof Replies>(route: R, keys: readonly unknown[], options: AskOptions = {}) =>
+export const useAsk = <R extends keyof Replies>(
+  route: R, keys: readonly unknown[], options: AskOptions = {}
+) =>
   useLoaded(async (signal) => await ask(route, { ...options, signal }), keys)
 
-/** What failed, and what to do about it. */
-export function Trouble ({ error, again, action = 'Try again' }: { error: Error, again?: () => void, action?: string }) {
+export function Trouble (
+  { error, again, action = 'Try again' }: { error: Error, again?: () => void, action?: string }
+) {
   return (
     <div class="trouble" role="alert">
       <p>

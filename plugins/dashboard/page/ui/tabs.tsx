@@ -6,7 +6,6 @@ interface TabsProps {
   page: string, label: string
   /** By name; the first is shown when the address names none. */
   tabs: Readonly<Record<string, { title: string, component: ComponentType<{ asked: string | null }> }>>
-  /** Whether each tab is one section with its title. */
   framed?: boolean
 }
 

@@ -60,7 +60,6 @@ export function grouped<T> (list: readonly T[], keyOf: (one: T) => string): Map<
   return groups
 }
 
-/** The list with or without one of its members. */
 export const toggled = <T>(list: readonly T[], one: T, on: boolean): T[] =>
   [...list.filter((other) => other !== one), ...on ? [one] : []]
 

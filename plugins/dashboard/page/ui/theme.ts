@@ -22,7 +22,6 @@ export const theme = signal<Theme>(stored())
 const dark = matchMedia('(prefers-color-scheme: dark)')
 const systemDark = signal(dark.matches)
 dark.addEventListener('change', () => { systemDark.value = dark.matches })
-/** Another value when the colours of the page are others. */
 export const colours = computed(() => `${theme.value} ${systemDark.value}`)
 
 effect(() => {

@@ -61,7 +61,6 @@ export function TokenDialog ({ onClose }: { onClose: () => void }) {
   )
 }
 
-/** Replaces a page that needs a credential. */
 export function AccessForm () {
   return (
     <>
