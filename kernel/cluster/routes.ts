@@ -98,7 +98,9 @@ export const clusterRoutes = {
     summary: 'The members with their keys and addresses, and every address that was tried.',
     reply: {
       type: 'object', required: ['clusterId', 'members', 'dials', 'removed'],
-      properties: { clusterId: text, members: { type: 'array', items: memberRow }, dials: rows, removed: rows }
+      properties: {
+        clusterId: text, members: { type: 'array', items: memberRow }, dials: rows, removed: rows
+      }
     }
   },
   removeMember: {

@@ -12,8 +12,8 @@ const anything = { type: 'object' } as const
 
 const reason = object({ code: text, severity: { enum: ['warn', 'error'] }, message: text, remediation: text })
 const identity = object({
-  friendlyName: nullableText, modelId: text, chipId: text, osVersion: text, svcVersion: text, nodeInstallId: text,
-  apiUrl: nullableText
+  friendlyName: nullableText, modelId: text, chipId: text, osVersion: text, svcVersion: text,
+  nodeInstallId: text, apiUrl: nullableText
 })
 const number = { type: ['number', 'null'] } as const
 const bytes = object({ inBytes: { type: 'number' } })
@@ -28,7 +28,9 @@ const system = {
     accelerators: { type: 'array', items: accelerator }
   }
 } as const
-const edge = object({ session: { type: 'boolean' }, rttMs: number, bytesPerSecond: number })
+const edges = {
+  type: 'array', items: object({ session: { type: 'boolean' }, rttMs: number, bytesPerSecond: number })
+} as const
 const card = {
   type: 'object', required: ['modelId', 'tasks', 'engine'],
   properties: { modelId: text, tasks: { type: 'array', items: text }, engine: text }
@@ -55,7 +57,7 @@ const values: Record<keyof typeof kernelManifest.state, JsonSchema> = {
   downloads: mapOf({ type: 'array', items: mapOf(anything) }),
   tasks: mapOf(mapOf(task)),
   lastSeen: mapOf({ ...text, format: 'date-time' }),
-  topology: object({ nodes: { type: 'array', items: text }, connections: mapOf(mapOf({ type: 'array', items: edge })) }),
+  topology: object({ nodes: { type: 'array', items: text }, connections: mapOf(mapOf(edges)) }),
   tracingEnabled: { type: 'boolean' },
   lastEventAppliedIdx: { type: 'integer' },
   nodeIdentities: mapOf(identity),

@@ -1,20 +1,7 @@
 // Requests to the node that the page is connected to.
-/** A request with an error answer, or without one. */
-export class ApiError extends Error {
-  readonly status: number
-  readonly reason: string
-  readonly remedy: string | null
-  readonly details: Record<string, unknown>
-  readonly requestId: string | null
-  constructor (message: string, more: Partial<Omit<ApiError, 'message' | 'name'>> = {}) {
-    super(message)
-    this.status = more.status ?? 0
-    this.reason = more.reason ?? 'unreachable'
-    this.remedy = more.remedy ?? null
-    this.details = more.details ?? {}
-    this.requestId = more.requestId ?? null
-  }
-}
+import { ApiError } from './api-error.js'
+
+export { ApiError }
 
 export interface Target { origin: string, token: string | null }
 

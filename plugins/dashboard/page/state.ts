@@ -13,26 +13,15 @@ export interface Waiting { modelId: string, reason: string, message: string, sin
 export type Tagged<T> = Record<string, T>
 type In<M> = M extends Record<string, infer T> ? T : never
 export type InstanceBody = In<In<State['instances']>>
-type Shard = In<In<InstanceBody['shardAssignments']['runnerToShard']>>
-type Identity = In<State['nodeIdentities']>
-type NodeSystem = In<State['nodeSystem']>
 type Health = In<State['nodeHealth']>
 export type HealthReason = Health['reasons'][number]
-export type Accelerator = NonNullable<NodeSystem['accelerators']>[number]
+export type Accelerator = NonNullable<In<State['nodeSystem']>['accelerators']>[number]
 interface Bytes { inBytes: number }
 
 const body = <T>(tagged: Tagged<T>): T => Object.values(tagged)[0]!
 export const tagOf = (tagged: Tagged<unknown>): string => Object.keys(tagged)[0] ?? ''
 
-export interface Instance extends InstanceBody {
-  modelId: string
-  card: Shard['modelCard'] | null
-  nodeIds: string[]
-  /** `ready` once every runner is, `failed` when one is, else what the slowest does. */
-  phase: string
-  ready: boolean
-  inFlight: number
-}
+export type Instance = ReturnType<typeof instancesOf>[number]
 
 const ORDER = [
   'RunnerFailed', 'RunnerShutdown', 'RunnerShuttingDown', 'RunnerIdle', 'RunnerConnecting', 'RunnerConnected',
@@ -44,8 +33,8 @@ export function phaseWord (tag: string): string {
   return words === '' ? 'waiting' : words
 }
 
-/** Every instance, by model and then by id. */
-export function instancesOf (state: State): Instance[] {
+/** Every instance, by model and then by id. It does what the slowest of its runners does. */
+export function instancesOf (state: State) {
   const busy = new Map<string, number>()
   for (const tagged of Object.values(state.tasks)) {
     const { instanceId, status } = body(tagged)
@@ -69,37 +58,19 @@ export function instancesOf (state: State): Instance[] {
     : a.modelId < b.modelId ? -1 : 1)
 }
 
-/** One node with all that is known of it; a reading that has not come yet is null. */
-export interface ClusterNode {
-  id: string
-  name: string
-  identity: Identity | null
-  live: boolean
-  master: boolean
-  local: boolean
-  /** Gets no placements, and its instances move away. */
-  drained: boolean
-  health: Health
-  memory: { used: number, total: number } | null
-  disk: { used: number, total: number } | null
-  system: NodeSystem | null
-  backends: string[]
-  participation: string
-  tags: string[]
-  lastSeen: string | null
-}
+export type ClusterNode = ReturnType<typeof nodesOf>[number]
 
-const part = (space: { total: Bytes, available: Bytes } | undefined): ClusterNode['disk'] =>
+const part = (space: { total: Bytes, available: Bytes } | undefined) =>
   space === undefined
     ? null
     : { total: space.total.inBytes, used: space.total.inBytes - space.available.inBytes }
 
-/** Every known node, the master first and then by name. */
-export function nodesOf (state: State): ClusterNode[] {
+/** Every known node, the master first and then by name; a reading that has not come yet is null. */
+export function nodesOf (state: State) {
   const ids = new Set([...state.topology.nodes, ...Object.keys(state.nodeIdentities)])
   return [...ids].map((id) => {
     const identity = state.nodeIdentities[id] ?? null
-    const health = state.nodeHealth[id] ?? { level: 'ok', reasons: [] }
+    const health: Health = state.nodeHealth[id] ?? { level: 'ok', reasons: [] }
     const memory = state.nodeMemory[id]
     return {
       id, identity, health, name: identity?.friendlyName ?? id.slice(0, 8),
@@ -115,17 +86,13 @@ export function nodesOf (state: State): ClusterNode[] {
   }).sort((a, b) => a.master !== b.master ? (a.master ? -1 : 1) : a.name < b.name ? -1 : 1)
 }
 
-export interface Transfer {
-  nodeId: string, modelId: string, attemptId: string
-  status: 'pending' | 'ongoing' | 'completed' | 'failed'
-  done: number, total: number, bytesPerSecond: number | null, etaMs: number | null, error: string | null
-}
+export type Transfer = ReturnType<typeof transfersOf>[number]
 
 const number = (value: unknown): number => typeof value === 'number'
   ? value
   : Number((value as Bytes | undefined)?.inBytes ?? 0)
 
-export function transfersOf (state: State): Transfer[] {
+export function transfersOf (state: State) {
   return Object.entries(state.downloads).flatMap(([nodeId, list]) => list.map((tagged) => {
     const one = body(tagged)
     const tag = tagOf(tagged).replace(/^Download/, '').toLowerCase()
@@ -133,7 +100,7 @@ export function transfersOf (state: State): Transfer[] {
     const total = number(progress['total'])
     return {
       nodeId, modelId: String(one['modelId']), attemptId: String(one['attemptId'] ?? ''),
-      status: tag as Transfer['status'], total,
+      status: tag as 'pending' | 'ongoing' | 'completed' | 'failed', total,
       done: tag === 'completed' ? total : number(progress['downloaded']),
       bytesPerSecond: progress['speed'] === undefined ? null : number(progress['speed']),
       etaMs: progress['etaMs'] === undefined ? null : number(progress['etaMs']),

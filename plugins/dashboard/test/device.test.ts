@@ -1,5 +1,5 @@
 import t from 'tap'
-import { ApiError } from '../page/api.js'
+import { ApiError } from '../page/api-error.js'
 import { Bearers, isForGood, refusalOf, signedSession } from '../page/device/bearers.js'
 import { browserName, chosenWith, spaced } from '../page/device/words.js'
 

@@ -1,4 +1,4 @@
-import { ApiError } from '../api.js'
+import { ApiError } from '../api-error.js'
 import type { RequestSigner } from '../../../../kernel/signing/signer.js'
 
 export const SESSION = '/v1/devices/session'

@@ -1,5 +1,5 @@
 import { chatLines } from '../playground/request.js'
-import type { Lines } from '../ui/parts.js'
+import type { Lines } from '../ui/text.js'
 
 const KEY = 'From another machine the key is a token: svc token create NAME --authority read invoke'
 const messages = [{ role: 'user', content: 'What is a runner?' }]

@@ -6,14 +6,7 @@ export type Entry = Required<Replies['GET /v1/models']['data'][number]>
 export type Copied = Replies['GET /models/copies']['copies'][number]
 export type Download = Required<Replies['GET /store/downloads']['downloads'][number]>
 
-export interface Row {
-  id: string, title: string, description: string, tasks: string[], sizeBytes: number | null
-  quantization: string | null, contextLength: number, virtual: boolean
-  state: string, level: 'ok' | 'warn' | 'error' | 'plain'
-  remedy: string | null
-  instances: number
-  nodes: string[]
-}
+export type Row = ReturnType<typeof rowsOf>[number]
 
 export interface Live {
   instances: readonly Instance[], downloads: readonly Download[], transfers: readonly Transfer[]
@@ -27,7 +20,7 @@ export const isStopped = ({ status }: Download): boolean =>
   status === 'paused' || status === 'failed' || status === 'cancelled'
 
 /** Every known model, on disks or in transit, by name. */
-export function rowsOf (entries: readonly Entry[], copies: readonly Copied[], live: Live): Row[] {
+export function rowsOf (entries: readonly Entry[], copies: readonly Copied[], live: Live) {
   const listed = new Map(entries.map((entry) => [entry.id, entry]))
   const coming = live.downloads.filter(({ status }) => status !== 'complete' && status !== 'not_found')
   const ids = new Set([
@@ -55,7 +48,7 @@ export function rowsOf (entries: readonly Entry[], copies: readonly Copied[], li
 /** The state is current; the catalogue counts if the state has no entry. */
 function stateOf (
   id: string, entry: Entry | undefined, instances: readonly Instance[], live: Live, copies: readonly Copied[]
-): Pick<Row, 'state' | 'level' | 'remedy'> {
+): { state: string, level: 'ok' | 'warn' | 'error' | 'plain', remedy: string | null } {
   const remedy = entry?.remedy ?? null
   if (instances.some(({ ready }) => ready)) return { state: 'ready', level: 'ok', remedy: null }
   if (entry?.virtual === true) {

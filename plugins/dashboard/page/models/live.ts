@@ -15,7 +15,7 @@ export const downloadsError = signal<Error | null>(null)
 /** Interval of requests for downloads, which are not in the replica, ms. */
 const MOVING_MS = 700
 const STILL_MS = 5000
-let readers = 0
+let shown = false
 let timer: ReturnType<typeof setTimeout> | undefined
 let asking = 0
 
@@ -34,18 +34,18 @@ export async function readDownloads (): Promise<void> {
     downloadsError.value = none ? null : error as Error
     if (none) downloads.value = []
   }
-  if (readers === 0) return
+  if (!shown) return
   const moving = downloads.value?.some(isRunning) === true
   timer = setTimeout(() => { void readDownloads() }, moving ? MOVING_MS : STILL_MS)
 }
 
 export function useDownloads (): void {
   useEffect(() => {
-    readers++
+    shown = true
     void readDownloads()
     return () => {
-      readers--
-      if (readers === 0) clearTimeout(timer)
+      shown = false
+      clearTimeout(timer)
     }
   }, [origin.value, caller.value])
 }

@@ -1,4 +1,4 @@
-import type { Lines } from '../ui/parts.js'
+import type { Lines } from '../ui/text.js'
 import type { Message, Settings, Tool } from './conversation.js'
 
 type Json = Record<string, unknown>

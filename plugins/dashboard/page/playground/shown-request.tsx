@@ -2,7 +2,7 @@ import { ask, origin, state, token } from '../link.js'
 import { linkTo } from '../route.js'
 import { Button, CodeChoice, Dialog, Opens } from '../ui/parts.js'
 import { done } from '../ui/toast.js'
-import type { Lines } from '../ui/parts.js'
+import type { Lines } from '../ui/text.js'
 import type { Shown } from './request.js'
 
 interface RequestProps {

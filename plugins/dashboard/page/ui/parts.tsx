@@ -8,6 +8,7 @@ import { failed } from './toast.js'
 import type { ComponentChildren, ComponentProps } from 'preact'
 import type { Replies } from '../../../../docs/reference/replies.js'
 import type { AskOptions } from '../link.js'
+import type { Lines } from './text.js'
 
 interface ButtonProps {
   children: ComponentChildren
@@ -211,8 +212,6 @@ export const Snippet = ({ code, label }: { code: string, label: string }) => (
     <CopyButton text={code} label={`Copy: ${label}`} />
   </div>
 )
-
-export interface Lines { name: string, code: string, note?: string }
 
 export function CodeChoice ({ label, lines }: { label: string, lines: readonly Lines[] }) {
   const [name, setName] = useState(lines[0]!.name)

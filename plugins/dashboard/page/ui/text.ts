@@ -67,6 +67,9 @@ export const toggled = <T>(list: readonly T[], one: T, on: boolean): T[] =>
 export const joined = (words: readonly (string | null | undefined)[]): string =>
   words.filter((word) => word != null && word !== '').join(' · ')
 
+/** Code for a program. */
+export interface Lines { name: string, code: string, note?: string }
+
 /** A sentence split at its commands in backticks. */
 export function commandsIn (sentence: string): { text: string, command: boolean }[] {
   return sentence.split('`').map((text, index) => ({ text, command: index % 2 === 1 }))
