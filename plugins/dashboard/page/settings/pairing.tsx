@@ -113,20 +113,16 @@ function Open ({ view, onDone }: { view: View, onDone: () => void }) {
   )
 }
 
-function HowTo ({ tries }: { tries: number }) {
-  return (
-    <p>
-      On the device open <code>{origin.value}</code> and choose “Pair this device”, or run{' '}
-      <code>svc device pair {origin.value}</code>. {tries === 1 ? 'One device' : `${tries} devices`} may try.
-    </p>
-  )
-}
+const HowTo = ({ tries }: { tries: number }) => (
+  <p>
+    On the device open <code>{origin.value}</code> and choose “Pair this device”, or run{' '}
+    <code>svc device pair {origin.value}</code>. {tries === 1 ? 'One device' : `${tries} devices`} may try.
+  </p>
+)
 
-function Digits ({ device: { digits, name } }: { device: Waiting }) {
-  return (
-    <>
-      <p><strong>{name}</strong> wants to be paired. It has to show the same six digits, and to say so:</p>
-      <p class="digits" role="status" aria-label="Six digits">{spaced(digits)}</p>
-    </>
-  )
-}
+const Digits = ({ device: { digits, name } }: { device: Waiting }) => (
+  <>
+    <p><strong>{name}</strong> wants to be paired. It has to show the same six digits, and to say so:</p>
+    <p class="digits" role="status" aria-label="Six digits">{spaced(digits)}</p>
+  </>
+)

@@ -179,19 +179,12 @@ export function Copy ({ text, shown }: { text: string, shown?: string }) {
 }
 
 /** A sentence with its commands, which can be copied. */
-export function Sentence ({ text }: { text: string }) {
-  return (
-    <>
-      {commandsIn(text).map(({ text: part, command }, index) =>
-        command ? <Copy key={index} text={part} /> : <span key={index}>{part}</span>)}
-    </>
-  )
-}
+export const Sentence = ({ text }: { text: string }) =>
+  <>{commandsIn(text).map(({ text: part, command }) => command ? <Copy text={part} /> : part)}</>
 
 /** A sentence with text in backticks as code, which need not be a command. */
-export function Quoting ({ text }: { text: string }) {
-  return <>{commandsIn(text).map(({ text: part, command }) => command ? <code>{part}</code> : part)}</>
-}
+export const Quoting = ({ text }: { text: string }) =>
+  <>{commandsIn(text).map(({ text: part, command }) => command ? <code>{part}</code> : part)}</>
 
 export function CopyButton ({ text, label }: { text: string, label: string }) {
   const [copied, setCopied] = useState(false)

@@ -4,16 +4,11 @@ export const themes = ['system', 'light', 'dark'] as const
 export type Theme = typeof themes[number]
 
 const KEY = 'svc.theme'
-const stored = (): Theme => {
-  const value = readStored()
-  return themes.find((one) => one === value) ?? 'system'
-}
-
-function readStored (): string | null {
+function stored (): Theme {
   try {
-    return localStorage.getItem(KEY)
+    return themes.find((one) => one === localStorage.getItem(KEY)) ?? 'system'
   } catch {
-    return null
+    return 'system'
   }
 }
 
