@@ -1,11 +1,10 @@
-import type { CacheType, MemoryFacts, MemoryTraits } from './memory.js'
+import type { ModelCard } from './card.js'
+import type { MemoryTraits } from './memory.js'
 
 export { EventParser } from '../http/server-events.js'
 export { ByteQueue } from './byte-queue.js'
-export { cacheOf, CHECKPOINTS, contextOf, keptBytes, MAX_EMBEDDED, type CacheType } from './memory.js'
-
-/** One file of a model, relative to the model's folder. */
-export interface CardFile { path: string, role: string, bytes: number, sha256?: string }
+export { cacheOf, CHECKPOINTS, contextOf, keptBytes, MAX_EMBEDDED } from './memory.js'
+export type { CacheType, CardFile, CardVoice, ModelCard } from './card.js'
 
 /** GPU backends that run every model whose card names cuda. */
 const LIKE_CUDA: readonly string[] = ['rocm', 'vulkan', 'metal']
@@ -13,48 +12,6 @@ const LIKE_CUDA: readonly string[] = ['rocm', 'vulkan', 'metal']
 /** Whether a model runs on a backend, where its engine has it. */
 export const runsOn = ({ backends }: Pick<ModelCard, 'backends'>, backend: string): boolean =>
   backends.includes(backend) || (LIKE_CUDA.includes(backend) && backends.includes('cuda'))
-
-/** A voice a text-to-speech model offers. */
-export interface CardVoice { id: string, name: string, language: string }
-
-/**
- * The model card: everything known about a model before it is loaded. Bytes are plain integers.
- * `support` says, per request field, what this model does with it (shown to users as it is).
- */
-export interface ModelCard {
-  modelId: string
-  revision: string
-  title: string
-  description: string
-  tasks: string[]
-  family: string
-  engine: string
-  backends: string[]
-  files: CardFile[]
-  totalBytes: number
-  nLayers: number
-  hiddenSize: number
-  /** Attention heads; 0 where there are none. */
-  heads: number
-  /** Heads of keys and values. */
-  kvHeads: number
-  /** Values per head. */
-  headSize: number
-  /** Memory facts from the file headers; if absent, `totalBytes` and the sizes above are used. */
-  memory?: MemoryFacts
-  /** Type of cached keys and values, for engines that support several; f16 when absent. */
-  cacheType?: CacheType
-  contextLength: number
-  supportsTensor: boolean
-  companions: { modelId: string, role: string }[]
-  licence: string
-  languages: string[]
-  /** Weight format, e.g. `q4`, `fp16`; null when unknown. */
-  quantization: string | null
-  voices: CardVoice[]
-  defaults: Record<string, string | number | boolean>
-  support: Record<string, string>
-}
 
 /** The model for a runner to load; `directory` is absolute and read-only to the engine. */
 export interface ModelSpec {

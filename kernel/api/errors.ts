@@ -1,4 +1,13 @@
-import type { ErrorDecl } from './plugin.js'
+export interface ErrorDecl {
+  readonly status: number
+  readonly retryable: boolean
+  /** Default sentence; a throw site usually gives a better one with the numbers. */
+  readonly message: string
+  /** What to do next; sent in `details.remedy`. */
+  readonly remedy: string
+  /** Seconds for the Retry-After header of a 429 or 503. */
+  readonly retryAfterSeconds?: number
+}
 
 /** An error with a registered reason; becomes the one error body of every route and stream. */
 export class SvcError extends Error {

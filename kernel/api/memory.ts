@@ -1,8 +1,8 @@
 /** How much memory a model takes on a node: the one forecast that planner, runner and engine go by. Pure. */
-import type { ModelCard } from './engine.js'
+import type { CacheType, MemoryFacts, ModelCard } from './card.js'
 
 const MIB = 2 ** 20
-/** Tokens of context of an instance for which nobody asked for another number. */
+/** Tokens of context, unless a request or a plan has another number. */
 export const USUAL_CONTEXT = 8192
 /** Small models keep as many whole contexts as fit in here, up to MOST_CONTEXTS: several answers at once. */
 const SMALL_CACHE_BYTES = 512 * MIB
@@ -28,26 +28,7 @@ const KEPT_BYTES = 32 * MIB
 export const CHECKPOINTS = 2
 
 /** Values of 16 bits; bytes of one value in blocks of 32 as llama.cpp keeps them. */
-const CACHE_TYPES = { f16: 2, q8_0: 34 / 32, q4_0: 18 / 32 } as const
-export type CacheType = keyof typeof CACHE_TYPES
-
-/** Memory facts from the headers of a model's files, drafter and vision weights included. Bytes or tokens. */
-export interface MemoryFacts {
-  weightBytes: number
-  /** A token in all layers that see the whole context, with values of 16 bits. */
-  tokenBytes: number
-  /** A token in all layers that see a window of it, and the tokens of the window. */
-  windowTokenBytes?: number
-  windowTokens?: number
-  /** The state of recurrent layers, whatever the length. */
-  stateBytes?: number
-  /** Compute buffer per token of a batch. */
-  batchTokenBytes?: number
-  /** Tokens of the vocabulary. */
-  vocabulary?: number
-  /** Buffers that do not depend on the context: arenas of a runtime, image encoding. */
-  workBytes?: number
-}
+const CACHE_TYPES: Readonly<Record<CacheType, number>> = { f16: 2, q8_0: 34 / 32, q4_0: 18 / 32 }
 
 type Sized = Pick<ModelCard, 'nLayers' | 'kvHeads' | 'headSize' | 'contextLength' | 'totalBytes' | 'memory' |
   'cacheType'> & { tasks?: readonly string[] }
@@ -103,8 +84,16 @@ export function cacheOf (card: Sized, context?: number, slots?: number): Cache {
   const contextBytes = Math.ceil(tokenBytes * tokens * scale + inWindow(room) + stateBytes)
   const checkpointBytes = Math.ceil(inWindow(windowTokens) + stateBytes)
   const fitting = contextBytes === 0 ? MOST_CONTEXTS : Math.floor(SMALL_CACHE_BYTES / contextBytes)
-  const contexts = slots ?? Math.min(MOST_CONTEXTS, Math.max(1, fitting))
+  // llama.cpp (b11434) gives documents wrong scores that are in one batch.
+  const contexts = card.tasks?.includes('rerank') === true ? 1
+    : slots ?? Math.min(MOST_CONTEXTS, Math.max(1, fitting))
   return { contextBytes, contexts, bytes: contextBytes * contexts, checkpointBytes }
+}
+
+/** `16 slots x 8192 tokens x 22.50 KiB`: windows and states are shared out among the tokens. */
+export function cacheWords (card: Sized, context: number, slots: number): string {
+  const each = (cacheOf(card, context).contextBytes / contextOf(card, context) / 1024).toFixed(2)
+  return `${slots} ${slots === 1 ? 'slot' : 'slots'} x ${context} tokens x ${each} KiB`
 }
 
 /** Bytes in which a server keeps prompts that may come again. */

@@ -3,20 +3,18 @@ import type { Clock } from './clock.js'
 import type { BundledModelDecl, EngineDecl } from './engine.js'
 import type { Logger, NodeInfo } from './node.js'
 import type { FromSchema, JsonSchema } from './schema.js'
-import type { SvcError } from './errors.js'
+import type { ErrorDecl, SvcError } from './errors.js'
 import type { Trace } from '../observe/tracer.js'
 import type { RouteDecl } from './route.js'
+import type { ServiceRef } from './service.js'
 export { Reply } from './reply.js'
 export type { StreamHead, StreamWriter } from './reply.js'
 
+export type { ErrorDecl } from './errors.js'
 export type { Logger, NodeInfo } from './node.js'
 export type { RouteDecl } from './route.js'
-
-/** Names a service; the type travels with the value, no global augmentation. */
-export interface ServiceRef<T> { readonly id: string, readonly type?: T }
-
-/** Makes the reference by which one plugin provides a service and others consume it. */
-export function defineService<T> (id: string): ServiceRef<T> { return { id } }
+export { defineService } from './service.js'
+export type { ServiceRef } from './service.js'
 
 /** Services by their names in a manifest. */
 export type Refs = Readonly<Record<string, ServiceRef<unknown>>>
@@ -27,17 +25,6 @@ export interface Caller {
   readonly id: string
   readonly mode: 'direct' | 'paired' | 'relay'
   readonly authorities: ReadonlySet<string>
-}
-
-export interface ErrorDecl {
-  readonly status: number
-  readonly retryable: boolean
-  /** Default sentence; a throw site usually gives a better one with the numbers. */
-  readonly message: string
-  /** What to do next; sent in `details.remedy`. */
-  readonly remedy: string
-  /** Seconds for the Retry-After header of a 429 or 503. */
-  readonly retryAfterSeconds?: number
 }
 
 export interface ConflictDecl {

@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import type { Duplex, Readable } from 'node:stream'
 import { defineService } from './plugin.js'
-import type { Declared } from '../cli/declared.js'
+import type { Declared } from './declared.js'
 import type { GossipCounters } from '../cluster/gossip.js'
 import type { GpuReading, GpuReport } from '../machine/gpu.js'
 import type { LogRing } from '../observe/log-ring.js'

@@ -15,7 +15,7 @@ import type { Caller, CapabilityCall, CapabilityChunk, NodeInfo } from '../api/p
 import type { Cluster, MemberRequest, MemberResponse, NodeView } from '../api/services.js'
 import type { Hop } from '../observe/tracer.js'
 import type { Frame } from './frames.js'
-import type { CallRequest } from './invoke.js'
+import type { CallRequest } from './request.js'
 import type { CapabilityLimits } from './limits.js'
 import type { Origin } from './origin.js'
 import type { Capability, Listing } from './registry.js'

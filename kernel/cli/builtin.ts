@@ -3,7 +3,7 @@ import type { Manifest, VerbDecl } from '../api/plugin.js'
 const waiting = 'keep trying while the node is starting or busy (60 s when no time is given)'
 const waitOption = ['--wait [seconds]', waiting] as const
 
-const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner'>>> = {
+const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner' | 'load'>>> = {
   up: {
     heading: 'Run a cluster',
     summary: 'run a node in the foreground',
@@ -15,8 +15,7 @@ const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner'>>> = {
       ['--join <token>', 'join the cluster of this token, or host:port of a member (better SVC_JOIN)'],
       ['--no-discovery', 'do not look for members on the local network (cluster.discovery)']
     ],
-    examples: ['svc up', 'svc up --port 0 --json', 'svc up --home /var/lib/svc --host 0.0.0.0'],
-    load: () => import('./verbs/up.js')
+    examples: ['svc up', 'svc up --port 0 --json', 'svc up --home /var/lib/svc --host 0.0.0.0']
   },
   dev: {
     heading: 'Run a cluster',
@@ -28,27 +27,23 @@ const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner'>>> = {
     ],
     examples: [
       'svc dev', 'svc dev --nodes 5 --json', 'svc dev --base-port 0 --home ./trial', 'svc dev start node2'
-    ],
-    load: () => import('./verbs/dev.js')
+    ]
   },
   status: {
     heading: 'Run a cluster',
     summary: 'show the cluster: master, quorum, nodes, what is ready and what is wrong',
     options: [['--wait [seconds]', 'until the node is ready (60 s when no time is given), else exit 4']],
-    examples: ['svc status', 'svc status --wait=30 && echo ready', 'svc status --json'],
-    load: () => import('./verbs/status.js')
+    examples: ['svc status', 'svc status --wait=30 && echo ready', 'svc status --json']
   },
   nodes: {
     heading: 'Run a cluster',
     summary: 'list the nodes: where they are, master, live or lost, memory, health',
-    examples: ['svc nodes', 'svc nodes --json | jq -r \'.nodes[] | select(.live | not) | .name\''],
-    load: async () => ({ default: (await import('./verbs/members.js')).nodes })
+    examples: ['svc nodes', 'svc nodes --json | jq -r \'.nodes[] | select(.live | not) | .name\'']
   },
   doctor: {
     heading: 'Run a cluster',
     summary: 'check this machine, the node and its cluster, and say what to do; exit 1 when a check fails',
-    examples: ['svc doctor', 'svc doctor --json'],
-    load: () => import('./verbs/doctor.js')
+    examples: ['svc doctor', 'svc doctor --json']
   },
   restart: {
     heading: 'Run a cluster',
@@ -58,8 +53,7 @@ const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner'>>> = {
       ['--wait [seconds]', 'wait at most so long, else exit 4 (60 s)'],
       ['--no-wait', 'ask for it and return']
     ],
-    examples: ['svc restart', 'svc restart attic'],
-    load: () => import('./verbs/restart.js')
+    examples: ['svc restart', 'svc restart attic']
   },
   'join-token': {
     heading: 'Run a cluster',
@@ -69,15 +63,13 @@ const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner'>>> = {
       ['--ttl <span>', 'how long it is good for: 90s, 15m, 2h, 1d (15m)'],
       ['--local', 'for one more node on this machine']
     ],
-    examples: ['svc join-token', 'svc join-token --ttl 1h --json', 'svc join-token revoke ID'],
-    load: () => import('./verbs/join-token.js')
+    examples: ['svc join-token', 'svc join-token --ttl 1h --json', 'svc join-token revoke ID']
   },
   members: {
     heading: 'Run a cluster',
     summary: 'list the machines that belong to the cluster, or remove one for good',
     args: '[action] [id]',
-    examples: ['svc members', 'svc members remove attic'],
-    load: async () => ({ default: (await import('./verbs/members.js')).members })
+    examples: ['svc members', 'svc members remove attic']
   },
   state: {
     heading: 'Watch it',
@@ -90,16 +82,14 @@ const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner'>>> = {
     examples: [
       'svc state', 'svc state --json | jq .nodeHealth', 'svc state --follow --json',
       'svc state --at 10m --json | jq .derived', 'svc state --at 2026-01-31T08:00Z'
-    ],
-    load: () => import('./verbs/state.js')
+    ]
   },
   capabilities: {
     heading: 'Use models',
     summary: 'list what a node can do, or show one capability with its schema',
     args: '[id@version]',
     options: [['--node <id>', 'ask another node'], ['--wait [seconds]', waitOption[1]]],
-    examples: ['svc capabilities', 'svc capabilities tts@1.0.0', 'svc capabilities --json'],
-    load: () => import('./verbs/capabilities.js')
+    examples: ['svc capabilities', 'svc capabilities tts@1.0.0', 'svc capabilities --json']
   },
   call: {
     heading: 'Use models',
@@ -115,105 +105,90 @@ const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner'>>> = {
     examples: [
       'svc call demo@1.0.0 --payload \'{"text":"a b c"}\' --json'
     ],
-    open: true,
-    load: () => import('./verbs/call.js')
+    open: true
   },
   'plugin new': {
     heading: 'Set it up',
     summary: 'write a plugin that runs, with a passing test',
     args: '<name>',
     options: [['--dir <dir>', 'folder to write to (else ./NAME)']],
-    examples: ['svc plugin new demo', 'svc plugin new demo --dir ~/plugins/demo'],
-    load: () => import('./verbs/plugin-new.js')
+    examples: ['svc plugin new demo', 'svc plugin new demo --dir ~/plugins/demo']
   },
   'plugin install': {
     heading: 'Set it up', local: true,
     summary: 'install a plugin from npm, a folder or a .tgz, and start it where a node runs',
     args: '<source>',
     options: [['--yes', 'do not ask']],
-    examples: ['svc plugin install ./demo', 'svc plugin install demo-1.0.0.tgz --yes'],
-    load: async () => ({ default: (await import('./verbs/plugin-packages.js')).install })
+    examples: ['svc plugin install ./demo', 'svc plugin install demo-1.0.0.tgz --yes']
   },
   'plugin rm': {
     heading: 'Set it up', local: true,
     summary: 'stop an installed plugin and remove its files',
     args: '<name>',
-    options: [['--yes', 'do not ask']],
-    load: async () => ({ default: (await import('./verbs/plugin-packages.js')).remove })
+    options: [['--yes', 'do not ask']]
   },
   'plugin verify': {
     heading: 'Set it up', local: true,
     summary: 'compare installed plugins with what was accepted',
     args: '[name]',
-    options: [['--accept', 'accept the files of the plugin as they are']],
-    load: async () => ({ default: (await import('./verbs/plugin-packages.js')).verify })
+    options: [['--accept', 'accept the files of the plugin as they are']]
   },
   'plugin ls': {
     heading: 'Set it up',
     summary: 'list plugins and whether they are on',
-    options: [['--config <file>', 'svc.yaml to read']],
-    load: async () => ({ default: (await import('./verbs/plugins.js')).ls })
+    options: [['--config <file>', 'svc.yaml to read']]
   },
   'plugin show': {
     heading: 'Set it up', local: true,
     summary: 'show everything a plugin declares',
     args: '<name>',
-    options: [['--config <file>', 'svc.yaml to read']],
-    load: async () => ({ default: (await import('./verbs/plugins.js')).show })
+    options: [['--config <file>', 'svc.yaml to read']]
   },
   'plugin enable': {
     heading: 'Set it up',
     summary: 'switch a plugin on, at once where a node runs',
     args: '<name>',
-    options: [['--config <file>', 'svc.yaml to change']],
-    load: async () => ({ default: (await import('./verbs/plugins.js')).enable })
+    options: [['--config <file>', 'svc.yaml to change']]
   },
   'plugin disable': {
     heading: 'Set it up',
     summary: 'switch a plugin off, at once where a node runs',
     args: '<name>',
-    options: [['--config <file>', 'svc.yaml to change']],
-    load: async () => ({ default: (await import('./verbs/plugins.js')).disable })
+    options: [['--config <file>', 'svc.yaml to change']]
   },
   'config check': {
     heading: 'Set it up', local: true,
     summary: 'check svc.yaml and the SVC_* variables, naming every problem at once',
-    options: [['--config <file>', 'svc.yaml to check']],
-    load: async () => ({ default: (await import('./verbs/config.js')).check })
+    options: [['--config <file>', 'svc.yaml to check']]
   },
   'config get': {
     heading: 'Set it up', local: true,
     summary: 'print the settings in use, or those under a key',
     args: '[key]',
     options: [['--origin', 'say where each value comes from'], ['--config <file>', 'svc.yaml to read']],
-    examples: ['svc config get api.port', 'svc config get --origin'],
-    load: async () => ({ default: (await import('./verbs/config.js')).get })
+    examples: ['svc config get api.port', 'svc config get --origin']
   },
   'config set': {
     heading: 'Set it up', local: true,
     summary: 'change one setting in svc.yaml: from the next restart, a plugin\'s switch at once',
     args: '<key> <value>',
     options: [['--config <file>', 'svc.yaml to change']],
-    examples: ['svc config set api.port 8080', 'svc config set access.local \'[read, invoke]\''],
-    load: async () => ({ default: (await import('./verbs/config.js')).set })
+    examples: ['svc config set api.port 8080', 'svc config set access.local \'[read, invoke]\'']
   },
   'known ls': {
     heading: 'Set it up',
-    summary: 'list the nodes whose keys this home knows, for https addresses',
-    load: async () => ({ default: (await import('./verbs/known.js')).ls })
+    summary: 'list the nodes whose keys this home knows, for https addresses'
   },
   'known rm': {
     heading: 'Set it up',
     summary: 'forget the key of a node, so that the next connection asks anew',
     args: '<place>',
-    examples: ['svc known rm attic.lan:52415', 'svc known rm attic.lan'],
-    load: async () => ({ default: (await import('./verbs/known.js')).rm })
+    examples: ['svc known rm attic.lan:52415', 'svc known rm attic.lan']
   },
   'docs codes': {
     heading: 'Set it up', local: true,
     summary: 'list every error reason, conflict code, event and authority',
-    options: [['--config <file>', 'svc.yaml whose plugins count too']],
-    load: () => import('./verbs/docs-codes.js')
+    options: [['--config <file>', 'svc.yaml whose plugins count too']]
   },
   completion: {
     heading: 'Set it up',
@@ -221,19 +196,17 @@ const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner'>>> = {
     args: '<shell>',
     examples: [
       'source <(svc completion bash)', 'svc completion zsh > ~/.zfunc/_svc', 'svc completion fish | source'
-    ],
-    load: async () => ({ default: (await import('./verbs/completion.js')).completion })
+    ]
   },
   'complete-words': {
     summary: 'print what can follow the given words; used by completion scripts',
     args: '[words...]',
     hidden: true,
-    open: true,
-    load: async () => ({ default: (await import('./verbs/completion.js')).completeWords })
+    open: true
   }
 }
 
-/** The kernel's own verbs; each module is loaded only when its verb is used. */
+/** The kernel's own verbs; `loaders` has their modules. */
 export const builtIn: readonly KnownVerb[] =
   Object.entries(verbs).map(([name, verb]) => ({ name, owner: 'kernel', ...verb }))
 
@@ -247,7 +220,9 @@ export const groups: Groups = {
   token: 'make, list and revoke tokens of this node'
 }
 
-export interface KnownVerb extends VerbDecl {
+export interface KnownVerb extends Omit<VerbDecl, 'load'> {
+  /** Absent from built-in verbs. */
+  readonly load?: VerbDecl['load']
   /** One word, or two for a verb in a group: `token create`. */
   readonly name: string
   readonly owner: string

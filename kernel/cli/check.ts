@@ -1,8 +1,7 @@
 import { DISK_FULL_BYTES, DISK_LOW_BYTES } from '../machine/self-watch.js'
 import { showBytes } from './text.js'
 import type { State } from './cluster-view.js'
-import type { Fact } from './tool.js'
-import type { VerbError } from './verb.js'
+import type { Fact, ToolContext } from './tool.js'
 
 /** One thing looked at: what was found, in numbers, and what to do about it. */
 export interface Check {
@@ -34,11 +33,9 @@ export function factOf ({ name, result, message, remedy, code, about = [], evide
 }
 
 /** Context of a plugin's part of `svc doctor` or `svc status`. */
-export interface CheckContext {
+export interface CheckContext extends Pick<ToolContext, 'look'> {
   /** The answer of GET /state. */
   readonly state: State
-  /** The answer to a GET, or the refusal that this caller gets. */
-  look<T> (path: string): Promise<T | VerbError>
 }
 
 export interface Checker { run (ctx: CheckContext): Promise<Check[]> }

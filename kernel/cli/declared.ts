@@ -8,20 +8,10 @@ import { stateSyncRoute } from '../state/sync.js'
 import { builtIn } from './builtin.js'
 import { exitCodeMeanings } from './errors.js'
 import { installationOf } from './installed.js'
-import type { Manifest, RouteDecl, VerbDecl } from '../api/plugin.js'
+import type { Declared } from '../api/declared.js'
+import type { Manifest, RouteDecl } from '../api/plugin.js'
 import type { OwnedRoute } from '../plugins/catalogue.js'
-import type { JsonSchema } from '../api/schema.js'
 import type { VerbContext } from './verb.js'
-
-/** What svc declares about itself: every word with a fixed meaning, setting, verb and route. */
-export interface Declared {
-  /** The kernel's manifest and those of the plugins. */
-  readonly manifests: readonly Manifest[]
-  readonly settings: Readonly<Record<string, JsonSchema>>
-  readonly verbs: Readonly<Record<string, Omit<VerbDecl, 'load'>>>
-  readonly routes: readonly RouteDecl[]
-  readonly exitCodes: readonly (readonly [status: number, meaning: string])[]
-}
 
 /** Every route of the kernel and of the given plugins. */
 export function allRoutes (manifests: readonly Manifest[]): OwnedRoute[] {

@@ -1,5 +1,5 @@
 /** The library for plugin verbs; `svc/cli` outside of this repository. */
-export type { Declared } from './declared.js'
+export type { Declared } from '../api/declared.js'
 export { isVerbError } from './verb.js'
 export type { Verb, VerbContext, VerbError } from './verb.js'
 export type { Admitted } from './output.js'
@@ -13,7 +13,7 @@ export {
   expiryOf, isModelId, modelInPath, MOMENTS, readModelId, readMoment, showBytes, showSpan, showTime
 } from './text.js'
 export { homeOption, programIn, shellWord } from './shell.js'
-export { nearest } from '../config/nearest.js'
+export { editDistance, nearest } from '../config/nearest.js'
 export { followEvents, patiently, realPace, stillness } from './waiting.js'
 export type { Pace } from './waiting.js'
 export { fail, factOf, judgeDisk, ok, warn } from './check.js'

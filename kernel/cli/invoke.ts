@@ -5,11 +5,21 @@ import type { Listed } from '../calls/remote.js'
 import { nearest } from '../config/nearest.js'
 import { apiFailure, asApiError, CliError, exitCodes, interrupted } from './errors.js'
 import type { Answer, Client } from './client.js'
-import type { Invocation } from './verb.js'
 
 export type { Frame } from '../calls/frames.js'
 
 export type { Listed, Listing }
+
+/** What to invoke. The version may be left out where the node serves one only. */
+export interface Invocation {
+  id: string
+  version?: string
+  payload: Record<string, unknown>
+  /** Longest wait for the first and for each next chunk, seconds; the node's default when absent. */
+  timeoutSeconds?: number
+  /** Node that is to serve it, by id, install id or name; the one that is asked when absent. */
+  node?: string
+}
 
 /** Splits `ID@VERSION`; the version may be missing. */
 export function parseId (text: string): { id: string, version?: string } {

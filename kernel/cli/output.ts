@@ -2,7 +2,6 @@ import { createInterface } from 'node:readline'
 import { styleText } from 'node:util'
 import { unsafe } from '../config/paths.js'
 import type { Readable, Writable } from 'node:stream'
-import type { Out, Progress, VerbContext } from './verb.js'
 
 /** The outside of one run of the command line; tests pass their own. */
 export interface Io {
@@ -11,6 +10,29 @@ export interface Io {
   stdin: Readable & { isTTY?: boolean }
   env: NodeJS.ProcessEnv
   cwd: string
+}
+
+/** Data for the caller, on stdout only. */
+export interface Out {
+  readonly json: boolean
+  readonly terminal: boolean
+  line (text: string): void
+  /** One JSON value: on one line with `--json`, else indented. */
+  value (value: unknown): void
+  table (headers: readonly string[], rows: readonly (readonly string[])[]): void
+  /** Raw bytes; resolves when the reader took them. */
+  bytes (bytes: Uint8Array): Promise<void>
+}
+
+/** Progress for people, on stderr. */
+export interface Progress {
+  line (text: string): void
+  /** Replaces the current line on a terminal; elsewhere nothing. */
+  update (text: string): void
+  /** Ends a replaced line. */
+  end (): void
+  /** Colours the text where that is wanted (terminal, no NO_COLOR). */
+  paint (style: 'red' | 'green' | 'yellow' | 'bold' | 'dim', text: string): string
 }
 
 /** Removes what steers a terminal, or turns the direction of writing: for a name from the network. */
@@ -75,14 +97,17 @@ export function createProgress (io: Pick<Io, 'stderr' | 'env'>): Progress {
   }
 }
 
+/** What a question needs of the context of a verb. */
+interface Asker { readonly io: Io, readonly signal: AbortSignal, fail (code: 130, message: string): Error }
+
 /** True when somebody can be asked. */
-export function canAsk ({ io }: VerbContext): boolean {
+export function canAsk ({ io }: Pick<Asker, 'io'>): boolean {
   return io.stdin.isTTY === true && io.stderr.isTTY === true
 }
 
 /** Asks for a yes; end of input or an empty line (unless `yes`) is a no. VerbError (130) at Ctrl-C. */
 export async function confirm (
-  ctx: VerbContext, question: string, { yes = false } = {}
+  ctx: Asker, question: string, { yes = false } = {}
 ): Promise<boolean> {
   const { stderr } = ctx.io
   stderr.write(`${question} ${yes ? '[Y/n]' : '[y/N]'} `)
@@ -93,7 +118,7 @@ export async function confirm (
 }
 
 /** The next line of the input, trimmed; undefined at its end. Throws VerbError (130) at Ctrl-C. */
-export async function readLine (ctx: VerbContext): Promise<string | undefined> {
+export async function readLine (ctx: Asker): Promise<string | undefined> {
   const { io: { stdin }, signal } = ctx
   // Not as a terminal: readline would take Ctrl-C for itself.
   const lines = createInterface({ input: stdin, terminal: false, signal })

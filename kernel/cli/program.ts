@@ -7,8 +7,10 @@ import { systemClock } from '../api/clock.js'
 import { signerAt } from '../signing/device.js'
 import { createClient, ownFingerprint, ownHome, ownToken, runningUrl } from './client.js'
 import { failuresOf, homePlugins } from './contributed.js'
-import { CliError, exitCodeMeanings, exitCodes, interrupted, usageError } from './errors.js'
+import { CliError, exitCodes, interrupted, usageError } from './errors.js'
+import { globalOptions, helpTopics } from './help.js'
 import { invoke } from './invoke.js'
+import { loaders } from './loaders.js'
 import { canAsk, confirm, createOut, createProgress } from './output.js'
 import { openSink } from './sink.js'
 import { notYet, retryFor } from './waiting.js'
@@ -16,17 +18,8 @@ import { verbHeadings } from '../api/plugin.js'
 import type { Plugin } from '../api/plugin.js'
 import type { KnownVerb } from './builtin.js'
 import type { Client, ClientOptions } from './client.js'
-import type { Io } from './output.js'
-import type { Progress, Verb, VerbContext } from './verb.js'
-
-/** Options that every verb has, in commander's notation. */
-export const globalOptions: readonly (readonly [flags: string, description: string])[] = [
-  ['--json', 'answer with JSON on stdout'],
-  ['--url <url>', 'address of the node (SVC_URL; else the node of the home, else http://127.0.0.1:52415)'],
-  ['--token <token>', 'token to send (SVC_TOKEN; else the operator token of the home, to this host only)'],
-  ['--fingerprint <pin>', 'what the key of an https node must be (SVC_FINGERPRINT); then kept as known'],
-  ['--home <dir>', 'home directory (SVC_HOME; else ~/.svc)']
-]
+import type { Io, Progress } from './output.js'
+import type { Verb, VerbContext } from './verb.js'
 
 /** Seconds of a bare `--wait`. */
 const DEFAULT_WAIT_SECONDS = 60
@@ -61,7 +54,7 @@ async function execute (argv: string[], options: CliOptions): Promise<number> {
   const verbs = await verbsFor(argv, options)
   let status: number | void = exitCodes.ok
   const program = buildProgram(verbs, options.io, async (verb, args, given) => {
-    const module = (await verb.load()).default as Verb
+    const module = (await (verb.load ?? loaders[verb.name]!)()).default as Verb
     const context = createContext(given, options)
     if (verb.local === true) refuseElsewhere(verb.name, context)
     status = await module.run(context, args, given)
@@ -300,28 +293,4 @@ function waitSeconds (given: unknown): number | undefined {
   const seconds = Number(given)
   if (Number.isFinite(seconds) && seconds >= 0) return seconds
   throw usageError(`--wait=${String(given)}: expected a number of seconds`)
-}
-
-const variables: readonly (readonly [name: string, meaning: string])[] = [
-  ['SVC_URL', 'address of the node, as --url'],
-  ['SVC_TOKEN', 'token to send, as --token'],
-  ['SVC_FINGERPRINT', 'fingerprint of the node\'s key, as --fingerprint'],
-  ['SVC_HOME', 'home directory, as --home'],
-  ['SVC_CONFIG', 'svc.yaml to use, as --config'],
-  ['SVC_<SETTING>', 'overrides a setting of svc.yaml: SVC_API_PORT is api.port'],
-  ['SVC_NO_LAUNCHER', '1: `svc up` runs without its launcher; /admin/restart then ends the node'],
-  ['SVC_TELEMETRY_DISABLE', '1: this node tells the others nothing of its memory, load and disk'],
-  ['SVC_DEBUG', '1: unexpected errors of the command line come with their stack'],
-  ['NO_COLOR', 'no colours']
-]
-
-const columns = (rows: readonly (readonly [left: string | number, right: string])[]): string => {
-  const width = Math.max(...rows.map(([left]) => String(left).length))
-  return rows.map(([left, right]) => `  ${String(left).padEnd(width)}  ${right}`).join('\n')
-}
-
-/** Topics of `svc help` beside the verbs. */
-export const helpTopics: Readonly<Record<string, () => string>> = {
-  'exit-codes': () => `Exit codes of svc:\n${columns(exitCodeMeanings)}`,
-  environment: () => `Environment variables:\n${columns(variables)}`
 }

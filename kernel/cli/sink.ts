@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { createWriteStream, renameSync, rmSync, statSync } from 'node:fs'
-import type { Out } from './verb.js'
 import { CliError, exitCodes, usageError } from './errors.js'
+import type { Out } from './output.js'
 
 export interface Sink {
   write (bytes: Uint8Array): Promise<void>

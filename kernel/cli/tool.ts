@@ -1,8 +1,7 @@
 import { parseJson } from '../api/schema.js'
 import { apiFailure, asApiError } from './errors.js'
 import { plain } from './output.js'
-import type { CheckContext } from './check.js'
-import type { Declared } from './declared.js'
+import type { Declared } from '../api/declared.js'
 import type { CliError } from './errors.js'
 
 /** Where a fact can be looked up again. `nodeId`s are those of the present start; times are ISO-8601. */
@@ -39,7 +38,9 @@ export interface Finding {
 }
 
 /** Context of a tool: GETs with the rights of its caller. */
-export interface ToolContext extends Pick<CheckContext, 'look'> {
+export interface ToolContext {
+  /** The answer to a GET, or the refusal that this caller gets. */
+  look<T> (path: string): Promise<T | CliError>
   /** Wall time, ms since 1970. */
   readonly nowMs: number
   declared (): Promise<Declared>

@@ -1,44 +1,18 @@
 import type { Plugin } from '../api/plugin.js'
 import type { Client, ClientOptions } from './client.js'
-import type { Declared } from './declared.js'
+import type { Declared } from '../api/declared.js'
 import type { CliError, ExitCode } from './errors.js'
-import type { Frame } from './invoke.js'
-import type { Io } from './output.js'
+import type { Frame, Invocation } from './invoke.js'
+import type { Io, Out, Progress } from './output.js'
 import type { Sink } from './sink.js'
-import type { WaitOptions } from './waiting.js'
 
-/** Data for the caller, on stdout only. */
-export interface Out {
-  readonly json: boolean
-  readonly terminal: boolean
-  line (text: string): void
-  /** One JSON value: on one line with `--json`, else indented. */
-  value (value: unknown): void
-  table (headers: readonly string[], rows: readonly (readonly string[])[]): void
-  /** Raw bytes; resolves when the reader took them. */
-  bytes (bytes: Uint8Array): Promise<void>
-}
-
-/** Progress for people, on stderr. */
-export interface Progress {
-  line (text: string): void
-  /** Replaces the current line on a terminal; elsewhere nothing. */
-  update (text: string): void
-  /** Ends a replaced line. */
-  end (): void
-  /** Colours the text where that is wanted (terminal, no NO_COLOR). */
-  paint (style: 'red' | 'green' | 'yellow' | 'bold' | 'dim', text: string): string
-}
-
-/** What to invoke. The version may be left out where the node serves one only. */
-export interface Invocation {
-  id: string
-  version?: string
-  payload: Record<string, unknown>
-  /** Longest wait for the first and for each next chunk, seconds; the node's default when absent. */
-  timeoutSeconds?: number
-  /** Node that is to serve it, by id, install id or name; the one that is asked when absent. */
-  node?: string
+export interface WaitOptions {
+  /** Longest time to go on trying, seconds. */
+  seconds: number
+  signal: AbortSignal
+  again (error: CliError): boolean | Promise<boolean>
+  /** Called before each new attempt with what the last one said. */
+  onWait? (error: CliError): void
 }
 
 export interface VerbContext {

@@ -3,19 +3,10 @@ import { systemClock } from '../api/clock.js'
 import { serverEvents } from '../http/server-events.js'
 import { CliError, exitCodes, interrupted } from './errors.js'
 import type { ServerEvent } from '../http/server-events.js'
-import type { VerbContext } from './verb.js'
+import type { VerbContext, WaitOptions } from './verb.js'
 
 /** Pause between two attempts, ms. */
 const PAUSE_MS = 250
-
-export interface WaitOptions {
-  /** Longest time to go on trying, seconds. */
-  seconds: number
-  signal: AbortSignal
-  again (error: CliError): boolean | Promise<boolean>
-  /** Called before each new attempt with what the last one said. */
-  onWait? (error: CliError): void
-}
 
 /** Tries until it works, the time is up or the error is final; then throws the last error. */
 export async function retryFor<T> (options: WaitOptions, attempt: () => Promise<T>): Promise<T> {

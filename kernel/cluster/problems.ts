@@ -1,11 +1,10 @@
-import type { KernelOptions } from '../plugins/assembly.js'
-
-export const COPY_REMEDY = 'Stop the process that runs from a copied home, remove node.json, node.key, ' +
-  'node.crt and state from that home, and start it with a token of `svc join-token`: it joins as a new node.'
+import type { NodeInfo } from '../api/plugin.js'
+import type { ClusterCore } from './cluster.js'
+import type { Network } from './routes.js'
 
 /** Problems between this node and the others, by health code. */
 export function clusterProblems (
-  { node, cluster, network }: Pick<KernelOptions, 'node' | 'cluster' | 'network'>
+  { node, cluster, network }: { node: NodeInfo, cluster: ClusterCore, network: Network }
 ): Record<'version_mismatch' | 'quorum_mismatch' | 'node_removed' | 'node_copied', string | null> {
   const peers = network.peers().map((peer) =>
     ({ ...peer, kinds: [...cluster.dropped.of(peer.installId).keys()] }))

@@ -1,15 +1,14 @@
-import { isIPv4 } from 'node:net'
 import { kernelError } from '../api/errors.js'
+import { isLoopback } from '../net/addresses.js'
 import { relayedOnly } from './callers.js'
 import type { Caller, RouteDecl } from '../api/plugin.js'
 import type { Clock } from '../api/clock.js'
 import type { Arrival, Proof } from '../api/callers.js'
 import type { CallerSchemes } from './callers.js'
-import type { TokenStore } from './tokens.js'
 export type { Arrival, Proof } from '../api/callers.js'
 
 export interface AccessOptions {
-  tokens: TokenStore
+  tokens: { check (token: string): Pick<Caller, 'id' | 'authorities'> | undefined }
   schemes: CallerSchemes
   /** `access.local`: what a loopback request may do without a token. */
   local: ReadonlySet<string>
@@ -19,12 +18,6 @@ export interface AccessOptions {
 /** Failed attempts per address and minute before the answer is 429. */
 const FAILURES_PER_MINUTE = 10
 const FAILURE_WINDOW_MS = 60_000
-
-/** True for loopback addresses, IPv4-mapped ones too. The socket's own address counts, never a header. */
-export function isLoopback (address: string): boolean {
-  const plain = address.startsWith('::ffff:') ? address.slice(7) : address
-  return plain === '::1' || (isIPv4(plain) && plain.startsWith('127.'))
-}
 
 /**
  * Finds the caller of a request: a token's holder, a plugin's scheme (paired devices), or loopback with the

@@ -24,7 +24,7 @@ import type { JsonSchema } from '../api/schema.js'
 import type { Tracers } from '../observe/tracer.js'
 import type { Follow } from './ending.js'
 import type { OpenWork, Unfinished } from './open-work.js'
-import type { HttpLimits } from './server.js'
+import type { HttpLimits } from './limits.js'
 import type { Standing } from './standing.js'
 
 export interface MountedRoute {

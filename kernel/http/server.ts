@@ -23,22 +23,10 @@ import type { OwnRequests } from './own-api.js'
 import type { Caller, Logger, RouteDecl } from '../api/plugin.js'
 import type { KernelReason } from '../api/errors.js'
 import type { Arrival, Proof } from './access.js'
+import type { HttpLimits } from './limits.js'
 import type { Rewrite } from './model-path.js'
 import type { Served } from './origin.js'
 import type { PageSources } from './pages.js'
-
-/** Limits of the public listener; times in ms, sizes in bytes. */
-export interface HttpLimits {
-  connections: number
-  connectionsPerAddress: number
-  streamsPerToken: number
-  headersTimeoutMs: number
-  requestTimeoutMs: number
-  keepAliveMs: number
-  handlerTimeoutMs: number
-  bodyBytes: number
-  streamStallMs: number
-}
 
 /** The error format of a route. */
 export type ErrorTelling = Pick<RouteDecl, 'failure' | 'idHeader'>

@@ -1,4 +1,4 @@
-import { BlockList, isIP } from 'node:net'
+import { BlockList, isIP, isIPv4 } from 'node:net'
 import { networkInterfaces } from 'node:os'
 import type { Server } from 'node:net'
 
@@ -94,4 +94,10 @@ export function isOwnPort (address: string, port: number): boolean {
   const forms = embedded ? [address, lastIpv4(address)] : [address]
   const own = Object.values(networkInterfaces()).flat().map((one) => one!.address)
   return forms.some((form) => /^(127\.|0\.0\.0\.0$|::1?$)/.test(form) || own.includes(form))
+}
+
+/** True for loopback addresses, IPv4-mapped ones too. The socket's own address counts, never a header. */
+export function isLoopback (address: string): boolean {
+  const plain = address.startsWith('::ffff:') ? address.slice(7) : address
+  return plain === '::1' || (isIPv4(plain) && plain.startsWith('127.'))
 }

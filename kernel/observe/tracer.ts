@@ -1,4 +1,4 @@
-import { defineService } from '../api/plugin.js'
+import { defineService } from '../api/service.js'
 import type { SpanAttrs, SpanSink } from '../api/engine.js'
 
 /** Header by which a node asks another one to record a request too and to send what it recorded. */

@@ -14,7 +14,7 @@ import { kernelManifest } from './kernel-manifest.js'
 import { Present } from './present.js'
 import type { Clock } from '../api/clock.js'
 import type { Identity } from '../api/identity.js'
-import type { Logger, NodeInfo, Plugin } from '../api/plugin.js'
+import type { Logger, NodeInfo, Plugin, Refs } from '../api/plugin.js'
 import type { Spending } from '../api/spending.js'
 import type { CapabilityLimits } from '../calls/limits.js'
 import type { ClusterCore } from '../cluster/cluster.js'
@@ -25,15 +25,14 @@ import type { ResolvedConfig } from '../config/resolve.js'
 import type { KernelConfig } from '../config/kernel-keys.js'
 import type { MountedRoute } from '../http/mount.js'
 import type { Served } from '../http/origin.js'
-import type { HttpLimits } from '../http/server.js'
+import type { HttpLimits } from '../http/limits.js'
 import type { ServerIdentity } from '../http/tls/identity.js'
 import type { TokenStore } from '../http/tokens.js'
 import type { MachineReader } from '../machine/vitals.js'
 import type { StateView } from '../state/state.js'
 import type { Bus, BusEvent } from './events.js'
+import type { Loaded } from './load.js'
 import type { OffPlugin } from './present.js'
-import type { Running } from './running.js'
-import type { Loaded } from './switch.js'
 
 export interface KernelOptions {
   node: NodeInfo
@@ -77,6 +76,20 @@ export interface KernelOptions {
   /** Tests: throw on events and replies that are not as declared. */
   strict: boolean
   startLimitMs?: number | undefined
+}
+
+/** A plugin that has started, with everything it gave in its place. */
+export interface Running {
+  readonly plugin: Plugin
+  readonly routes: readonly MountedRoute[]
+  /** Its requests that are still open. */
+  readonly work: OpenWork
+  /** Labels of what its start has done. */
+  effects (): string[]
+  /** The optional services that it read in its start, and may have kept. */
+  readonly kept: Refs
+  /** Takes out all it gave and undoes its effects. Safe to call twice. */
+  dispose (): Promise<void>
 }
 
 export type Assembly = ReturnType<typeof assemble>

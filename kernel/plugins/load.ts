@@ -30,6 +30,9 @@ export interface Setup {
 
 export interface LoadOptions extends InstallationOptions { flags: Record<string, unknown> }
 
+/** svc.yaml as it is now, with the plugins that it names. */
+export type Loaded = Pick<Setup, 'order' | 'off' | 'config' | 'owners' | 'authorities' | 'changed' | 'stale'>
+
 /** Reads the settings, loads third-party plugins and arranges all. Throws BootError with every problem. */
 export async function loadPlugins (options: LoadOptions): Promise<Setup> {
   const { home, env, flags } = options

@@ -3,7 +3,6 @@ import { kernelErrors, SvcError } from '../api/errors.js'
 import { isObject } from '../api/schema.js'
 import { errorBody } from '../http/error-body.js'
 import { capabilityRouteDecls } from '../calls/route-decls.js'
-import { systemRoutes } from '../http/system-routes.js'
 import { stateReply } from '../state/schema.js'
 import { errorsOf } from './catalogue.js'
 import { isAudited } from '../http/audited.js'
@@ -85,7 +84,7 @@ function declOf (given: RouteDecl, manifests: readonly Manifest[], routes: reado
   const asked = routes.filter(({ decl: { method, url } }) => given.asks?.includes(`${method} ${url}`))
   const errors = [...given.errors ?? [], ...asked.flatMap(({ decl }) => decl.errors ?? [])]
   const decl = { ...given, errors }
-  if (decl.url === systemRoutes.state.url) return { ...decl, reply: stateReply(manifests) }
+  if (decl.url === '/state') return { ...decl, reply: stateReply(manifests) }
   if (decl.url !== capabilityRouteDecls.stream.url) return decl
   const media = manifests.flatMap(({ capabilities = {} }) =>
     Object.values(capabilities).flatMap(({ media_type: type }) => type ?? []))

@@ -2,25 +2,10 @@ import { kernelError } from '../api/errors.js'
 import { schemaChecker } from '../api/validate.js'
 import { OpenWork } from '../http/open-work.js'
 import { commandName, startOne } from './context.js'
-import type { Plugin, Refs } from '../api/plugin.js'
+import type { Plugin } from '../api/plugin.js'
 import type { SvcError } from '../api/errors.js'
-import type { MountedRoute } from '../http/mount.js'
-import type { Assembly } from './assembly.js'
+import type { Assembly, Running } from './assembly.js'
 import type { Contributed, LiveContext } from './context.js'
-
-/** A plugin that has started, with everything it gave in its place. */
-export interface Running {
-  readonly plugin: Plugin
-  readonly routes: readonly MountedRoute[]
-  /** Its requests that are still open. */
-  readonly work: OpenWork
-  /** Labels of what its start has done. */
-  effects (): string[]
-  /** The optional services that it read in its start, and may have kept. */
-  readonly kept: Refs
-  /** Takes out all it gave and undoes its effects. Safe to call twice. */
-  dispose (): Promise<void>
-}
 
 /** How long requests and calls of a plugin that is stopped may take to end by themselves, ms. */
 const END_MS = 1000

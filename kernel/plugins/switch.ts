@@ -11,11 +11,8 @@ import type { ConfigChange, Saved } from '../config/api.js'
 import type { ResolvedConfig } from '../config/resolve.js'
 import type { Assembly } from './assembly.js'
 import type { OffPlugin } from './present.js'
-import type { Setup } from './load.js'
+import type { Loaded } from './load.js'
 import type { Step } from './steps.js'
-
-/** svc.yaml as it is now, with the plugins that it names. */
-export type Loaded = Pick<Setup, 'order' | 'off' | 'config' | 'owners' | 'authorities' | 'changed' | 'stale'>
 
 /** Whether a switch of a plugin has taken effect. */
 interface Effect {

@@ -11,7 +11,7 @@ import { bench, NODE } from './capabilities-kit.js'
 import type { AddressInfo, Socket } from 'node:net'
 import type { CapabilitiesOptions } from '../calls/index.js'
 import type { Cluster, MemberRequest, MemberResponse, NodeView } from '../api/services.js'
-import type { HttpLimits } from '../http/server.js'
+import type { HttpLimits } from '../http/limits.js'
 import type { Bench } from './capabilities-kit.js'
 
 export const OTHER = { nodeId: 'node-2', installId: '00000000-0000-4000-8000-000000000002' }

@@ -2,7 +2,7 @@ import t from 'tap'
 import { kernelError, SvcError } from '../api/errors.js'
 import { ask, bench, caller, errorOf, gate, NODE, piece, probe } from './capabilities-kit.js'
 import { at, callsOf, eventually, GONE, OTHER, pair } from './capabilities-remote-kit.js'
-import type { CallRequest } from '../calls/invoke.js'
+import type { CallRequest } from '../calls/request.js'
 import type { Request, Source, View } from './capabilities-kit.js'
 
 const counts: Source = async function * ({ n = 0 }) { for (let i = 0; i < n; i++) yield piece(i, 1000) }

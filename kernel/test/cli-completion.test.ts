@@ -2,7 +2,7 @@ import t from 'tap'
 import { spawnSync } from 'node:child_process'
 import { candidates, scriptFor } from '../cli/verbs/completion.js'
 import { builtIn } from '../cli/builtin.js'
-import { globalOptions } from '../cli/program.js'
+import { globalOptions } from '../cli/help.js'
 import { cli, sendJson, standIn } from './cli-helpers.js'
 
 let builtIns = builtIn

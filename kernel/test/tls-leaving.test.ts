@@ -12,7 +12,7 @@ import type { Socket } from 'node:net'
 import type { TLSSocket } from 'node:tls'
 import type { FastifyInstance } from 'fastify'
 import type { Test } from 'tap'
-import type { HttpLimits } from '../http/server.js'
+import type { HttpLimits } from '../http/limits.js'
 
 const limits: HttpLimits = {
   connections: 64, connectionsPerAddress: 64, streamsPerToken: 4, headersTimeoutMs: 60_000,

@@ -16,8 +16,8 @@ import { chatTask } from './api/task.js'
 import { detokenize, tokenize } from './api/tokens.js'
 import { manifest } from './manifest.js'
 import type { CapabilityCall, CapabilityChunk, Context } from '../../kernel/index.js'
-import type { ApiParts } from './api/answer.js'
-import type { ChatBody } from './api/task.js'
+import type { ApiParts } from './api/types.js'
+import type { ChatBody } from './api/schema.js'
 
 /** Chat: the engine for language models and the APIs people already use. */
 export default definePlugin(manifest, (ctx) => {

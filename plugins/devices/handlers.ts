@@ -4,6 +4,7 @@ import { Deciding } from './deciding.js'
 import type { Caller, Grant, KnownNode, NodeHalf, RouteRequest } from '../../kernel/index.js'
 import type { Bearers } from './bearers.js'
 import type { DeviceBook } from './book.js'
+import type { DeviceView } from './cli/describe.js'
 import type { Entry, Revocation } from './grants.js'
 import type { DevicesContext } from './manifest.js'
 import type { DeviceNotes } from './notes.js'
@@ -23,19 +24,6 @@ export interface Parts {
 type Request<K extends keyof typeof routes> = RouteRequest<(typeof routes)[K]>
 const bytes = (base64url: string): Buffer => Buffer.from(base64url, 'base64url')
 const text = (raw: Uint8Array): string => Buffer.from(raw).toString('base64url')
-
-export interface DeviceView {
-  readonly deviceId: string
-  readonly name: string
-  readonly authorities: readonly string[]
-  readonly viaRelay: readonly string[]
-  readonly created: string | null
-  readonly expires: string
-  readonly maxOfflineSeconds: number | null
-  readonly by: string
-  readonly lastUsedDay: string | null
-  readonly state: 'active' | 'expired' | 'revoked' | 'node_removed' | 'unheard'
-}
 
 export function createHandlers (ctx: DevicesContext, parts: Parts) {
   const { bearers, book, pairing } = parts

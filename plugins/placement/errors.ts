@@ -1,4 +1,4 @@
-import { SvcError } from '../../kernel/index.js'
+import { kernelError, SvcError } from '../../kernel/index.js'
 import type { ErrorDecl } from '../../kernel/index.js'
 import { runnerErrors } from '../runners/service.js'
 import type { Refusal } from './planner/index.js'
@@ -74,6 +74,11 @@ export function refuse (
 /** What the planner answered, as the error that a client gets. */
 export function refusalError ({ reason, message, details }: Refusal): SvcError {
   return refuse(reason, message, details)
+}
+
+/** The error for an invalid field. */
+export function invalid (path: string, message: string): SvcError {
+  return kernelError('invalid_request', `${path} ${message}`, { param: path, issues: [{ path, message }] })
 }
 
 /** Most names that an error lists. */

@@ -21,7 +21,7 @@ const instanceMeta = {
 const minNodes = { type: 'integer', minimum: 1, maximum: 1024 } as const
 const contextLength = {
   type: 'integer', minimum: 2, maximum: 2 ** 31,
-  description: 'tokens of context; 8192 when absent, and at most what the model has'
+  description: 'tokens of context, at most those of the model; when absent, 2048 to 32768 by the free memory'
 } as const
 const slots = {
   type: 'integer', minimum: 1, maximum: 256,

@@ -1,7 +1,9 @@
-import { defineService } from '../../kernel/index.js'
+import { defineService, EngineError, SvcError, timed } from '../../kernel/index.js'
+import { NOT_BEGUN } from './process/errors.js'
 import type { Instance, InstanceFailure } from './instances/sections.js'
-import type { TerminalStatus } from './routing/tasks.js'
-import type { Caller, EngineChunk, EngineTask, ModelCard, SvcError, Trace } from '../../kernel/index.js'
+import type {
+  CapabilityCall, Caller, EngineChunk, EngineTask, ModelCard, Trace
+} from '../../kernel/index.js'
 
 export { placement } from './instances/sections.js'
 export { errors as runnerErrors } from './declarations.js'
@@ -12,8 +14,6 @@ export {
 } from './machine/programs.js'
 export type { Build } from './machine/programs.js'
 export { runtimeFiles } from './machine/runtimes.js'
-export { runTask } from './routing/serve.js'
-export type { TaskRequest } from './routing/serve.js'
 export { bodyOf, changed, devicePartsOf, partOf, stateCard } from './instances/shapes.js'
 export type {
   Instance, LlamaRpcInstance, PlacementIntent, RingInstance, Shard, ShardBody, StateCard
@@ -83,6 +83,8 @@ export interface RunnerReport {
   chunks: { received: number, dropped: number, buffered: number }
 }
 
+export type TerminalStatus = 'Complete' | 'TimedOut' | 'Failed' | 'Cancelled'
+
 /** A task that has ended, as its node saw it. Nothing of what was asked or answered is in it. */
 export interface EndedTask {
   taskId: string
@@ -137,7 +139,8 @@ export interface Route {
 
 /**
  * What a routed request asks for. `signal` ends the wait for a model that is only being placed for it;
- * `pinned`: only a runner of this node may serve it; `except`: instances that earlier tries have lost.
+ * `pinned`: only a runner of this node may serve it; `except`: instances that earlier tries have lost;
+ * `tooShort`: the instance whose context had no room, so that only one with a larger context may serve it.
  */
 export interface RouteQuery {
   modelId: string
@@ -146,6 +149,7 @@ export interface RouteQuery {
   caller: Caller
   signal?: AbortSignal
   except?: readonly string[]
+  tooShort?: string | undefined
   pinned?: boolean
   trace?: Trace | undefined
 }
@@ -257,3 +261,60 @@ export interface Instances {
   onEnter (check: (entering: Entering) => void): () => void
 }
 export const InstanceService = defineService<Instances>('instances')
+
+/** What a request wants of a model. */
+export interface TaskRequest extends Pick<RouteQuery, 'modelId' | 'capability'> { task: EngineTask }
+
+/**
+ * Serves a capability call with a runner: routes it as a task, names the task in a header of the answer, and
+ * yields the task's chunks. The reader's pull is the backpressure; the call's signal cancels. When the
+ * instance is lost before the first chunk and the call allows a retry, another instance gets the task, once;
+ * without another one the loss is thrown. A task that was refused before any work on it goes to each other
+ * instance without that permission, and one that was too long for the context to those with a larger one.
+ * Throws what `Runners.route` and `Runners.open` throw.
+ */
+export async function * runTask (
+  runners: Pick<Runners, 'route' | 'open'>, { modelId, capability, task }: TaskRequest, call: CapabilityCall
+): AsyncGenerator<EngineChunk> {
+  const { commandId, caller, signal, pinned = false, trace } = call
+  const query: RouteQuery = {
+    modelId, capability, commandId, caller, signal, pinned, ...(trace === undefined ? {} : { trace })
+  }
+  const except: string[] = []
+  let tooShort: string | undefined
+  let retried = false
+  let last: unknown
+  for (;;) {
+    const route = await timed(trace, 'route', 'route', () => runners.route({ ...query, except, tooShort }))
+      .catch((none: unknown) => { throw last ?? none })
+    trace?.task({ taskId: route.taskId, modelId, capability })
+    call.setHeader('x-svc-task-id', route.taskId)
+    if (except.length > 0) {
+      trace?.note({ retried: true })
+      call.setHeader('x-svc-retried', '1')
+    }
+    let answered = false
+    try {
+      for await (const chunk of runners.open(route, task, signal)) {
+        answered ||= chunk.payload['queue'] === undefined
+        yield chunk
+      }
+      return
+    } catch (error) {
+      const { instanceId } = route
+      const tooLong = error instanceof EngineError && error.reason === 'context_length_exceeded'
+      if (answered || signal.aborted || !(tooLong || isLoss(error))) throw error
+      const begun = !tooLong && error.details['begun'] !== NOT_BEGUN.begun
+      // A router without another instance returns the same one again; a virtual model has one only.
+      const again = except.includes(instanceId) || (tooLong && instanceId === '')
+      if (begun ? !call.retry || retried : again) throw error
+      if (tooLong) tooShort = instanceId
+      retried ||= begun
+      if (tooLong || begun) last = error
+      except.push(instanceId)
+    }
+  }
+}
+
+const isLoss = (error: unknown): error is SvcError =>
+  error instanceof SvcError && error.reason === 'instance_lost'

@@ -2,6 +2,7 @@ import { defineService, kernelError } from '../../kernel/index.js'
 import { errors } from './declarations.js'
 import type { fetchModel } from './cli/pull.js'
 import type { ModelCard, NodeView, SvcError } from '../../kernel/index.js'
+import type { Judgement } from './cards/model-list.js'
 import type { DownloadView } from './transfer/job.js'
 import type { ClusterCopy, LocalCopy } from './types.js'
 
@@ -18,15 +19,6 @@ export type CardOrigin = 'bundled' | 'store' | 'staged' | 'home' | 'custom'
 export type LocatedModel = Pick<LocalCopy, 'card' | 'directory' | 'kind'>
 
 export type ModelCopy = Pick<ClusterCopy, 'nodeId' | 'nodeName' | 'kind' | 'live'>
-
-/** Whether a model can be asked, and else the first thing that is missing and what mends it. */
-export interface Judgement {
-  available: boolean
-  brokenLink: string | null
-  remedy: string | null
-  /** It is placed, or waits for a place. */
-  wanted: boolean
-}
 
 /** A further name by which clients ask a model. `madeMs`: ms since 1970; null: as old as the model. */
 export interface OtherName { id: string, root: string, madeMs: number | null }

@@ -1,8 +1,9 @@
 import { Admission, beating, errorBody, kernelError, raceAbort, toSvcError } from '../../kernel/index.js'
 import type { Caller, Clock, Logger, RouteRequest, StreamWriter, SvcError } from '../../kernel/index.js'
 import type { routes } from './routes.js'
-import type { TurnParts } from './turn.js'
+import type { ToolboxParts } from './toolbox.js'
 import type { Answer, Question, TurnEvent } from './types.js'
+import type { WordingModel } from './voice/keep.js'
 
 /** Turns of this node at once, and those that may wait for their place. */
 const TURNS = { concurrency: 8, queue: 16 }
@@ -14,6 +15,11 @@ const EVENTS = { contentType: 'text/event-stream' }
 
 /** The caller, and the signal that ends its wait. */
 export interface Asker { readonly caller: Caller, readonly signal: AbortSignal }
+
+export interface TurnParts extends ToolboxParts {
+  readonly log: Logger
+  readonly model: WordingModel
+}
 
 /** Answers a question and reports its progress; the last event is the answer. */
 export type Voice = (parts: TurnParts, question: Question, asker: Asker) => AsyncGenerator<TurnEvent>

@@ -1,14 +1,8 @@
-import type { Caller, Logger } from '../../kernel/index.js'
+import type { Caller } from '../../kernel/index.js'
 import { read } from './reader/index.js'
 import { TurnTools } from './toolbox.js'
-import type { ToolboxParts } from './toolbox.js'
+import type { TurnParts } from './ask.js'
 import type { Question, TurnEvent } from './types.js'
-import type { WordingModel } from './voice/keep.js'
-
-export interface TurnParts extends ToolboxParts {
-  readonly log: Logger
-  readonly model: WordingModel
-}
 
 /** Answers a question and reports its progress; the last event is the answer. */
 export async function * turn (

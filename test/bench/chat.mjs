@@ -5,7 +5,7 @@ import { main } from './lib/main.mjs'
 
 process.exitCode = await main({
   script: 'test/bench/chat.mjs',
-  names: ['llama', 'relay', 'ranks'],
+  names: ['llama', 'engines', 'relay', 'ranks'],
   hint: 'fewer rounds',
   load: async (name) => await import(`./chat/${name}.mjs`)
 })

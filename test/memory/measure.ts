@@ -1,7 +1,7 @@
 /**
  * The memory that is counted for a model, and what a real runner with it takes; after `npm run build`:
  *   node --import=./test/tools/typescript.mjs test/memory/measure.ts server|library|onnx FOLDER
- *     [context=N] [cacheType=q8_0] [long=TOKENS] [image=FILE]
+ *     [context=N] [slots=N] [cacheType=q8_0] [long=WORDS] [image=FILE]
  * FOLDER holds the model's files; `server` runs the llama-server that SVC_LLAMA_SERVER_BIN names. Use is the
  * sum of the peaks (VmHWM) of the runner and its children. Prints a row of a table; ends with 1 where the two
  * are too far apart.
@@ -82,7 +82,7 @@ async function embed (ask: Ask): Promise<void> {
 
 /** Starts a runner as a node does, from what `npm run build` made. */
 async function started (
-  scratch: string, engine: Engine, spec: Pick<ModelSpec, 'card' | 'directory' | 'contextLength'>
+  scratch: string, engine: Engine, spec: Pick<ModelSpec, 'card' | 'directory' | 'contextLength' | 'slots'>
 ): Promise<Supervisor> {
   const root = new URL('../../', import.meta.url).href
   const server = process.env['SVC_LLAMA_SERVER_BIN']
@@ -105,15 +105,19 @@ async function started (
 const [driver, given = '.', ...pairs] = process.argv.slice(2)
 const directory = resolve(given)
 const options = Object.fromEntries(pairs.map((pair) => pair.split('=') as [string, string]))
-const context = options['context'] === undefined ? undefined : Number(options['context'])
+const [context, slots] = ['context', 'slots'].map((key) => options[key] && Number(options[key]))
+  .map((number) => number || undefined)
 const card = await cardOf(directory)
 const { cacheType } = options
 if (cacheType !== undefined) card.cacheType = cacheType as NonNullable<ModelCard['cacheType']>
 const engine = driver === 'library' ? LLAMA_SERVER.otherwise : ENGINES[card.engine]!
-const need = needOf(card, engine, { context })
+const need = needOf(card, engine, { context, slots })
 const scratch = mkdtempSync(join(tmpdir(), 'svc-measure-'))
 const supervisor = await started(scratch, engine,
-  { card, directory, ...context === undefined ? {} : { contextLength: context } })
+  {
+    card, directory, ...context === undefined ? {} : { contextLength: context },
+    ...slots === undefined ? {} : { slots }
+  })
 const ask: Ask = async (kind, payload) => {
   const chunks = supervisor.open('task', { kind, payload }, new AbortController().signal)
   for await (const chunk of chunks) void chunk
@@ -122,7 +126,7 @@ if (card.tasks.includes('tts')) await speak(ask)
 else if (card.tasks.includes('embeddings')) await embed(ask)
 else {
   const longest = Math.min(Number(options['long'] ?? 900), card.contextLength - 200)
-  await write(ask, { contexts: cacheOf(card, context).contexts, longest, image: options['image'] })
+  await write(ask, { contexts: cacheOf(card, context, slots).contexts, longest, image: options['image'] })
 }
 const used = peakOf(supervisor.report().pid!)
 await supervisor.stop()

@@ -21,9 +21,9 @@ t.test('two slots and five requests', { timeout: 120_000 }, async (t) => {
   const node = await startNode(t, { config, env: { SVC_LLAMA_SERVER_BIN: binary }, ready: false })
   const verb = async (...words: string[]) => await svc([...words, '--home', node.home, '--url', node.url])
   const dry = await verb('place', MODEL, '--dry-run')
-  t.match(dry, { status: 0, stderr: /\d+ slots of 8192 tokens with \d+(\.\d)? \w+ of KV cache/ })
-  const placed = await verb('place', MODEL, '--slots', String(SLOTS))
-  t.match(placed, { status: 0, stderr: /; 2 slots of 8192 tokens with / })
+  t.match(dry, { status: 0, stderr: /\d+ slots x \d+ tokens x [\d.]+ KiB = \d+(\.\d)? \w+ of KV cache/ })
+  const placed = await verb('place', MODEL, '--slots', String(SLOTS), '--ctx', '8192')
+  t.match(placed, { status: 0, stderr: /; 2 slots x 8192 tokens x / })
   const started = entries(journal).find((entry) => 'start' in entry)?.['start'] as string[]
   t.match(started.join(' '), / --ctx-size 16384 --parallel 2 /, 'the server has as many')
 

@@ -4,7 +4,8 @@ import { listingPath, parseId, pick } from '../invoke.js'
 import { notYet, retryFor } from '../waiting.js'
 import type { JsonSchema } from '../../api/schema.js'
 import type { Listed, Listing } from '../invoke.js'
-import type { Out, Verb } from '../verb.js'
+import type { Out } from '../output.js'
+import type { Verb } from '../verb.js'
 
 export default {
   async run ({ client, out, wait, signal }, [wanted], options) {

@@ -8,7 +8,8 @@ import { pluginsAtNode, switched, tellEffect, turn } from '../switching.js'
 import type { Manifest } from '../../api/plugin.js'
 import type { Installation } from '../../plugins/installation.js'
 import type { AtNode } from '../switching.js'
-import type { Out, Verb, VerbContext } from '../verb.js'
+import type { Out } from '../output.js'
+import type { Verb, VerbContext } from '../verb.js'
 
 export const ls: Verb = {
   async run (ctx, _args, options) {

@@ -1,6 +1,6 @@
 import { isIPv6 } from 'node:net'
 import os from 'node:os'
-import { isLoopback } from '../../http/access.js'
+import { isLoopback } from '../../net/addresses.js'
 
 /** Most addresses of one member. */
 export const MAX_ADDRESSES = 16

@@ -8,6 +8,10 @@ const ANSWER_MS = 1000
 /** A copy is reported for this long after its last call, ms; it calls every `backoffMaxMs` at the latest. */
 const SHOWN_MS = 60_000
 
+/** What an operator does about a copied home. */
+export const COPY_REMEDY = 'Stop the process that runs from a copied home, remove node.json, node.key, ' +
+  'node.crt and state from that home, and start it with a token of `svc join-token`: it joins as a new node.'
+
 /** Finds processes that run with the key of a linked node: those of a copied home. */
 export class Copies {
   readonly #options: { clock: Clock, log: Logger }

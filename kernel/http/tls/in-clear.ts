@@ -1,5 +1,5 @@
 import { Socket } from 'node:net'
-import { isLoopback } from '../access.js'
+import { isLoopback } from '../../net/addresses.js'
 import type { TLSSocket } from 'node:tls'
 
 /** Whether a credential is a token, which any reader of it can use, unlike a device's signature. */

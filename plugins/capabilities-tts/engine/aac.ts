@@ -3,7 +3,7 @@ import type { Worker } from 'node:worker_threads'
 import { registerAacEncoder } from '@mediabunny/aac-encoder'
 import { AdtsOutputFormat, AudioSample, AudioSampleSource, Output, StreamTarget } from 'mediabunny'
 import { EngineError } from '../../../kernel/api/engine.js'
-import { clipped, type AudioEncoder, type Encoded } from './encoder.js'
+import { clipped, type AudioEncoder, type Encoded } from './samples.js'
 
 /** Rates that AAC has a number for, in Hz. */
 export const AAC_RATES: readonly number[] = [

@@ -1,6 +1,6 @@
 /** FLAC (libFLAC compiled to JavaScript), streamed: the header does not know the length and the hash. */
 import { createRequire } from 'node:module'
-import { toInt16, type AudioEncoder, type Encoded } from './encoder.js'
+import { toInt16, type AudioEncoder, type Encoded } from './samples.js'
 
 /** The used part of the package, whose types need those of a browser. */
 interface LibFlac {

@@ -1,6 +1,6 @@
 /** Opus (libopus in WebAssembly) in Ogg, as RFC 7845 has it: each piece ends with a whole page. */
 import { Application, createEncoder, Signal, type OpusEncoderHandle, type SampleRate } from 'libopus-wasm'
-import { clipped, type AudioEncoder, type Encoded } from './encoder.js'
+import { clipped, type AudioEncoder, type Encoded } from './samples.js'
 import { OggWriter, type Packet } from './ogg.js'
 import { Resampler } from './resample.js'
 

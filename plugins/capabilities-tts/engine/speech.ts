@@ -1,7 +1,8 @@
 /** Makes one answer: units to samples, samples to encoded chunks of the length asked for. */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { EngineChunk, SpanSeries, SpanSink } from '../../../kernel/api/engine.js'
-import { createEncoder, type AudioEncoder, type Encoded } from './encoder.js'
+import { createEncoder } from './encoder.js'
+import type { AudioEncoder, Encoded } from './samples.js'
 import { FIRST_SECONDS, Pace, type Family, type SpeechRequest, type SpeechUnit } from './family.js'
 import { unspeakable } from './phonemes.js'
 import type { SpeechTask } from './request.js'

@@ -59,8 +59,7 @@ async function openCut (
   index: GraphIndex, tensors: string[], label: string, sessions: Sessions
 ): Promise<{ front: InferenceSession, decode: (feeds: Feeds, frames: number) => Promise<Float32Array> }> {
   const output = outputOf(index)
-  const inputs = [...index.inputs.keys()].filter((name) => !index.initializers.has(name))
-  const front = await sessions.open(encodeModel(extractModel(index, inputs, tensors)), VOICE)
+  const front = await sessions.open(encodeModel(extractModel(index, inputsOf(index), tensors)), VOICE)
   const decoder = await sessions.open(encodeModel(extractModel(index, tensors, [output])), label)
   return {
     front,
@@ -70,6 +69,10 @@ async function openCut (
 }
 
 const outputOf = (index: GraphIndex): string => [...index.outputs.keys()][0] ?? 'output'
+
+/** Apart from `openCut`: the scope of its `decode` would keep the graph, and so the file, in memory. */
+const inputsOf = ({ inputs, initializers }: GraphIndex): string[] =>
+  [...inputs.keys()].filter((name) => !initializers.has(name))
 
 /**
  * Opens a stock Piper voice from its decoded file, cut before a local decoder; `path` replaces it for weights

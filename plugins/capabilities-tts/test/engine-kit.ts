@@ -6,7 +6,8 @@ import { parse } from 'yaml'
 import {
   EngineError, type EngineChunk, type EngineEnv, type EngineSession, type ModelCard, type ModelSpec
 } from '../../../kernel/api/engine.js'
-import { createEncoder, type Encoded, type Encoding } from '../engine/encoder.js'
+import { createEncoder, type Encoding } from '../engine/encoder.js'
+import type { Encoded } from '../engine/samples.js'
 import { makeKokoro, makePiper, makePiperConfig, TINY, type VitsShape } from './fixtures/make-graphs.js'
 
 const HERE = dirname(fileURLToPath(import.meta.url))

@@ -1,5 +1,5 @@
 import { lookUp } from './dictionary.js'
-import type { Rule } from './normalise.js'
+import type { Rule } from './rule.js'
 import { cardinal, ordinalOf } from './numbers.js'
 
 /** A name follows these: they never end a sentence. */

@@ -1,5 +1,5 @@
 import { cardinal, decimal, digits, ordinal, year } from './numbers.js'
-import type { Rule } from './normalise.js'
+import type { Rule } from './rule.js'
 
 const MONTHS = ['January', 'February', 'March', 'April', 'May', 'June', 'July', 'August', 'September',
   'October', 'November', 'December']

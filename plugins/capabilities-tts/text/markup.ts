@@ -1,5 +1,5 @@
 /** Takes markup out of a text before it is split: HTML, SSML, the marks of Markdown, and entities. */
-import type { Rule } from './normalise.js'
+import type { Rule } from './rule.js'
 
 const names = (list: string): ReadonlySet<string> => new Set(list.split(' '))
 

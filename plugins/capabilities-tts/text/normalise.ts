@@ -3,9 +3,7 @@ import { DATES } from './dates.js'
 import { digits } from './numbers.js'
 import { CODES, QUANTITIES } from './quantities.js'
 import { RANGES } from './ranges.js'
-
-/** A global pattern without nested repetition, and its replacement, whose arguments are the groups. */
-export type Rule = readonly [RegExp, string | ((all: string, ...groups: never[]) => string)]
+import type { Rule } from './rule.js'
 
 /** Applies the rules one after the other. */
 function applyRules (text: string, rules: readonly Rule[]): string {

@@ -1,5 +1,5 @@
 import { cardinal, decimal, digits, fraction, ordinal, pluralNumber, year } from './numbers.js'
-import type { Rule } from './normalise.js'
+import type { Rule } from './rule.js'
 
 /** Symbol and name; the plural takes an s. */
 const REGULAR = `

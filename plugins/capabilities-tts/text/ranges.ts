@@ -1,5 +1,5 @@
 /** Hyphens between numbers: ranges, sums and names of models. */
-import type { Rule } from './normalise.js'
+import type { Rule } from './rule.js'
 import { decimal } from './numbers.js'
 import { CURRENCY_SIGNS, isYear, NUMBER, UNIT } from './quantities.js'
 

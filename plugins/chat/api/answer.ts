@@ -5,109 +5,17 @@ import { merged } from '../../runners/language/merged.js'
 import { asRequestError } from './errors.js'
 import { Collector, pieceReader, Totals } from './pieces.js'
 import type {
-  CapabilityCall, CapabilityChunk, Clock, EngineChunk, ErrorBody, Invocations, Logger, OwnApi, RouteRequest,
-  ServedFrame
+  CapabilityCall, CapabilityChunk, EngineChunk, ErrorBody, RouteRequest, ServedFrame
 } from '../../../kernel/index.js'
-import type { Instances, Runners, TaskRequest } from '../../runners/service.js'
-import type { Models } from '../../staging/service.js'
-import type { Thread } from './anthropic.js'
-import type { Rules } from './errors.js'
-import type { Kept } from './kept.js'
-import type { Made } from './made.js'
-import type { EndPiece, Piece, QueuePiece, Reading, TextPiece } from './pieces.js'
-import type { KeptResponse } from './responses-kept.js'
+import type { Runners, TaskRequest } from '../../runners/service.js'
+import type { Piece, QueuePiece } from './pieces.js'
+import type { AnswerFormat, ApiParts, Asked, Facts, Framing } from './types.js'
 
 /** The capability whose limit of calls at once every request for text counts against. */
 const CHAT = 'chat@1.0.0'
 
 /** Silence after which a stream shows that it is alive, ms. */
 const BEAT_MS = 10_000
-
-/** What the routes of every API work with. */
-export interface ApiParts extends Rules {
-  runners: Runners
-  invocations: Invocations
-  clock: Clock
-  /** Conversations and answers that clients have kept here. */
-  threads: Kept<Thread>
-  responses: Kept<KeptResponse>
-  /** This node's own API, in the name of who asks. */
-  own: OwnApi
-  /** What is placed, and what is on disk; undefined where no plugin says. */
-  instances: Instances | undefined
-  models: Models | undefined
-  /** Models that are made of others, by name, over the whole cluster. */
-  makes: Makes
-  /** Models that are being loaded for requests of Ollama's clients. */
-  loading: Map<string, Promise<void>>
-  /** When the node started, ms. */
-  startedMs: number
-  log: Logger
-  /** A new id of characters and digits. */
-  newId: () => string
-}
-
-/** Models that are made of others. */
-export interface Makes {
-  all (): Iterable<{ key: string, value: Made }>
-  put (name: string, made: Made): Promise<unknown>
-  remove (name: string): Promise<unknown>
-}
-
-/** A route's handler; `Body` is the schema of its body. */
-export type Handler<Body> = (parts: ApiParts, request: RouteRequest<{ readonly body: Body }>) => Promise<void>
-
-/** A prompt as a task of the engine, and how its answers are read. */
-export interface Prompt { task: TaskRequest['task'], reading: Reading }
-
-/** A request for text: its prompt, and further ones where it has a list of them. */
-export interface Asked extends TaskRequest, Prompt {
-  /** The model's name in the answer, where that is not its own. */
-  shownAs?: string
-  /** How long it was loaded for this request, ms. */
-  loadMs?: number
-  /** They have `answers` answers each. */
-  more?: { prompts: readonly Prompt[], answers: number }
-}
-
-/** What an answer says about itself. */
-export interface Facts {
-  /** The command id. */
-  id: string
-  model: string
-  /** Unix seconds. */
-  created: number
-  /** Milliseconds since the request was taken, monotonic; of them, what the model was loaded before. */
-  elapsedMs: () => number
-  loadMs: number
-  newId: () => string
-}
-
-/** Makes the values of an API's answer of its pieces. */
-export interface Formatter {
-  begin (promptTokens: number): object[]
-  piece (piece: TextPiece | EndPiece): object[]
-  end (totals: Totals): object[]
-}
-
-/** How values are written to the stream. */
-export interface Framing {
-  contentType: string
-  /** What a stream opens with. */
-  begin (commandId: string): string
-  value (value: object): string
-  end (totals: Totals): string
-  /** Shows that the stream is alive. */
-  beat: string
-  failed (error: ErrorBody): string
-}
-
-/** How an API answers: with a stream, or whole. */
-export interface AnswerFormat {
-  framing: Framing
-  formatter: (facts: Facts) => Formatter
-  whole: (answer: Collector, facts: Facts) => object
-}
 
 /** The same format; `keep` gets the whole answer once it is complete, of a stream too. */
 export const keeping = (format: AnswerFormat, keep: (whole: object) => void): AnswerFormat => ({

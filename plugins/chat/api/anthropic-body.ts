@@ -3,6 +3,7 @@
  */
 import { strictFields } from '../../runners/language/sampling.js'
 import { BODY_BYTES, ignored, name, optional, refusedField, text, typed } from './fields.js'
+import type { FromSchema } from '../../../kernel/index.js'
 
 const blocks = { type: ['string', 'array'], maxLength: BODY_BYTES, items: typed } as const
 
@@ -103,3 +104,9 @@ export const messagesBody = {
 export const countBody = {
   type: 'object', required: ['model', 'messages'], properties: shared
 } as const
+
+/** A valid body of POST /v1/messages. */
+export type MessagesBody = FromSchema<typeof messagesBody>
+
+/** What is kept of a conversation under the id of its last answer. */
+export type Thread = Pick<MessagesBody, 'messages' | 'system' | 'tools'>

@@ -8,20 +8,16 @@ import { imagePart, wholeOf } from './images.js'
 import { chatTask, eyesOf, functionCall, functionTool, partText, textOf } from './task.js'
 import { countTokens } from './tokens.js'
 import type { FromSchema, RouteRequest } from '../../../kernel/index.js'
-import type { AnswerFormat, ApiParts, Asked, Facts, Formatter, Framing, Handler } from './answer.js'
-import type { countBody, messagesBody } from './anthropic-body.js'
+import type { AnswerFormat, ApiParts, Asked, Facts, Formatter, Framing, Handler } from './types.js'
+import type { countBody, messagesBody, MessagesBody, Thread } from './anthropic-body.js'
 import type { Collector, EndPiece, Finish, TextPiece, Totals } from './pieces.js'
 import type { Rules } from './errors.js'
 import type { Eyes } from './images.js'
-import type { ChatBody, InputMessage, Seeing, Tool } from './task.js'
+import type { Seeing } from './task.js'
+import type { ChatBody, InputMessage, Tool } from './schema.js'
 
-/** A valid body of POST /v1/messages. */
-export type MessagesBody = FromSchema<typeof messagesBody>
 type CountBody = FromSchema<typeof countBody>
 type Block = Record<string, unknown>
-
-/** What is kept of a conversation under the id of its last answer. */
-export type Thread = Pick<MessagesBody, 'messages' | 'system' | 'tools'>
 
 /** POST /v1/messages. */
 export const messages: Handler<typeof messagesBody> = async (parts, request) => {

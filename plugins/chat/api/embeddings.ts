@@ -8,7 +8,7 @@ import { openAiExtras } from './schema.js'
 import { modelOf } from './task.js'
 import type { CapabilityCall, FromSchema } from '../../../kernel/index.js'
 import type { TaskRequest } from '../../runners/service.js'
-import type { ApiParts, Handler } from './answer.js'
+import type { ApiParts, Handler } from './types.js'
 import type { Rules } from './errors.js'
 
 const inputs = { type: ['string', 'array'], ...long, minItems: 1 } as const

@@ -24,7 +24,8 @@ function openAiType (status: number): string {
 }
 
 /** A model that is known, and serves in a moment. */
-const isLoading = ({ reason, code }: ErrorBody['error']): boolean => reason === 'no_instance' && code === 503
+const isLoading = ({ reason, code, retryable }: ErrorBody['error']): boolean =>
+  reason === 'no_instance' && code === 503 && retryable
 
 /** In OpenAI's format: `type` and `code` are its words. */
 export function openAiFailure ({ error, detail }: ErrorBody): object {

@@ -8,8 +8,7 @@ import { samplingOf } from '../../runners/language/sampling.js'
 import { message } from './schema.js'
 import type { CommandDecl, FromSchema, SectionDecl } from '../../../kernel/index.js'
 import type { OtherName } from '../../staging/service.js'
-import type { ApiParts } from './answer.js'
-import type { ChatBody, CompletionBody } from './task.js'
+import type { ChatBody, CompletionBody } from './schema.js'
 
 const text = { type: 'string' } as const
 
@@ -26,6 +25,13 @@ const made = {
   }
 } as const
 export type Made = FromSchema<typeof made>
+
+/** Models that are made of others. */
+export interface Makes {
+  all (): Iterable<{ key: string, value: Made }>
+  put (name: string, made: Made): Promise<unknown>
+  remove (name: string): Promise<unknown>
+}
 
 export const sections = {
   made: {
@@ -78,7 +84,9 @@ export function asMade (body: ChatBody, made: Made | undefined): ChatBody {
 }
 
 /** The names that clients may use for models: of the settings, and of what was made. */
-export function otherNames ({ aliases, makes }: Pick<ApiParts, 'aliases' | 'makes'>): OtherName[] {
+export function otherNames ({ aliases, makes }: {
+  aliases: Readonly<Record<string, string>>, makes: Makes
+}): OtherName[] {
   const made = [...makes.all()].map(({ key: id, value }): OtherName =>
     ({ id, root: value.from, madeMs: Date.parse(value.at) }))
   const known = new Map(made.map((name) => [name.id, name]))

@@ -3,10 +3,9 @@ import { answer } from './answer.js'
 import { openAiFailure } from './failures.js'
 import { chatTask, completionTask, functionCall } from './task.js'
 import type { NamedToken, TokenReport } from '../../runners/language/chunks.js'
-import type { AnswerFormat, Facts, Formatter, Framing, Handler } from './answer.js'
+import type { AnswerFormat, Facts, Formatter, Framing, Handler } from './types.js'
 import type { EndPiece, TextPiece, Totals, Whole } from './pieces.js'
-import type { chatBody, completionBody } from './schema.js'
-import type { CompletionBody } from './task.js'
+import type { chatBody, CompletionBody, completionBody } from './schema.js'
 
 /** POST /v1/chat/completions. */
 export const chat: Handler<typeof chatBody> = async (parts, request) => {

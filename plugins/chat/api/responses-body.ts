@@ -5,6 +5,7 @@
 import { nullableFields } from '../../runners/language/sampling.js'
 import { BODY_BYTES, ignored, name, optional, optionalText, refusedField, whole } from './fields.js'
 import { openAiExtras } from './schema.js'
+import type { FromSchema } from '../../../kernel/index.js'
 
 /** Of tools that are refused. */
 const OF_OTHER_TOOLS = [
@@ -98,3 +99,14 @@ export const responsesBody = {
 export const inputTokensBody = {
   type: 'object', required: ['model', 'input'], properties: shared
 } as const
+
+/** A valid body of POST /v1/responses. */
+export type ResponsesBody = FromSchema<typeof responsesBody>
+/** An item of a conversation, as clients send it or as an answer has it. */
+export type InputItem = Record<string, unknown>
+
+/** An answer. */
+export interface Response extends Record<string, unknown> { id: string, output: object[] }
+
+/** An answer, what it was asked, and the answer that it went on from. */
+export interface KeptResponse { response: Response, input: InputItem[], previous: string | null }

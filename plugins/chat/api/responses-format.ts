@@ -1,9 +1,9 @@
 /** How answers of OpenAI's Responses API are written. */
 import { namedEvent } from './answer.js'
 import { openAiFailure } from './failures.js'
-import type { AnswerFormat, Facts, Formatter, Framing } from './answer.js'
+import type { AnswerFormat, Facts, Formatter, Framing } from './types.js'
 import type { Collector, EndPiece, Finish, TextPiece, Totals } from './pieces.js'
-import type { ResponsesBody } from './responses.js'
+import type { Response, ResponsesBody } from './responses-body.js'
 
 type Value = { type: string } & Record<string, unknown>
 
@@ -46,8 +46,6 @@ function itemValue ({ kind, id, text, callId, name }: OutputItem, status: string
   return { id, type: 'message', status, role: 'assistant', content }
 }
 
-/** An answer. */
-export interface Response extends Record<string, unknown> { id: string, output: object[] }
 type Keep = (response: Response) => void
 
 /** The events of a stream. Items follow each other; each is complete before the next one begins. */

@@ -1,13 +1,9 @@
 /** Answers of OpenAI's Responses API that are kept: they can be read, gone on from and deleted. */
 import { notKept, refused } from './errors.js'
 import type { FromSchema, RouteRequest } from '../../../kernel/index.js'
-import type { ApiParts } from './answer.js'
+import type { ApiParts } from './types.js'
 import type { Kept } from './kept.js'
-import type { Response } from './responses-format.js'
-import type { InputItem, ResponsesBody } from './responses.js'
-
-/** An answer, what it was asked, and the answer that it went on from. */
-export interface KeptResponse { response: Response, input: InputItem[], previous: string | null }
+import type { InputItem, KeptResponse, Response, ResponsesBody } from './responses-body.js'
 
 type Parts = Pick<ApiParts, 'responses' | 'newId'>
 

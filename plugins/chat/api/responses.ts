@@ -9,19 +9,15 @@ import { earlierItems, keepResponse } from './responses-kept.js'
 import { chatTask, eyesOf, functionCall, functionTool, partText, textOf } from './task.js'
 import { countTokens } from './tokens.js'
 import type { FromSchema } from '../../../kernel/index.js'
-import type { Asked, Handler } from './answer.js'
+import type { Asked, Handler } from './types.js'
 import type { Fields } from '../../runners/language/json.js'
 import type { Rules } from './errors.js'
 import type { Eyes } from './images.js'
-import type { inputTokensBody, responsesBody } from './responses-body.js'
-import type { ChatBody, InputMessage, Seeing, Tool } from './task.js'
+import type { InputItem, inputTokensBody, responsesBody, ResponsesBody } from './responses-body.js'
+import type { Seeing } from './task.js'
+import type { ChatBody, InputMessage, Tool } from './schema.js'
 
-/** A valid body of POST /v1/responses. */
-export type ResponsesBody = FromSchema<typeof responsesBody>
 type CountBody = FromSchema<typeof inputTokensBody>
-/** An item of a conversation, as clients send it or as an answer has it. */
-export type InputItem = Record<string, unknown>
-
 /** POST /v1/responses. */
 export const responses: Handler<typeof responsesBody> = async (parts, request) => {
   const { body, caller: { id: owner } } = request

@@ -6,6 +6,7 @@ import { nullableFields } from '../../runners/language/sampling.js'
 import {
   BODY_BYTES, ignored, long, name, optional, optionalText, refusedField, text, typed, whole
 } from './fields.js'
+import type { FromSchema } from '../../../kernel/index.js'
 
 /** As many tokens as there is room for: -1, as in llama.cpp's server. */
 const mostTokens = { ...whole(-1), description: '1 and more; -1: as many as there is room for' } as const
@@ -214,3 +215,21 @@ export const completionBody = {
     suffix: refusedField('is not served: nothing is filled in between two texts', '')
   }
 } as const
+
+/** A message as a client sends it; null is as good as absent. */
+export interface InputMessage {
+  role: string
+  content?: string | unknown[] | null
+  refusal?: string | null
+  name?: string | null
+  reasoning_content?: string | null
+  tool_call_id?: string | null
+  tool_calls?: unknown[] | null
+}
+
+/** The chat request every API is put into. */
+export type ChatBody = Omit<FromSchema<typeof chatBody>, 'messages'> & { messages: InputMessage[] }
+/** A request for text completion. */
+export type CompletionBody = FromSchema<typeof completionBody>
+/** A tool that a model may call. */
+export type Tool = NonNullable<ChatBody['tools']>[number]

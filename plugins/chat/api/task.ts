@@ -5,32 +5,13 @@ import { atMost, checkSchema, refused } from './errors.js'
 import { imagePart, isImage } from './images.js'
 import { asMade, chatParameters, withDefaults } from './made.js'
 import { llamaFields } from './schema.js'
-import type { FromSchema } from '../../../kernel/index.js'
 import type { ChatMessage } from '../../runners/language/chunks.js'
-import type { Asked, Prompt } from './answer.js'
+import type { Asked, Prompt } from './types.js'
 import type { Fields } from '../../runners/language/json.js'
 import type { Limits, Rules } from './errors.js'
 import type { Eyes } from './images.js'
 import type { Made } from './made.js'
-import type { chatBody, completionBody } from './schema.js'
-
-/** A message as a client sends it; null is as good as absent. */
-export interface InputMessage {
-  role: string
-  content?: string | unknown[] | null
-  refusal?: string | null
-  name?: string | null
-  reasoning_content?: string | null
-  tool_call_id?: string | null
-  tool_calls?: unknown[] | null
-}
-
-/** The chat request every API is put into. */
-export type ChatBody = Omit<FromSchema<typeof chatBody>, 'messages'> & { messages: InputMessage[] }
-/** A request for text completion. */
-export type CompletionBody = FromSchema<typeof completionBody>
-/** A tool that a model may call. */
-export type Tool = NonNullable<ChatBody['tools']>[number]
+import type { ChatBody, CompletionBody, InputMessage, Tool } from './schema.js'
 
 /** A tool under its name; what is null is left out. */
 export const functionTool = (name: string, more: Omit<Tool['function'], 'name'>): Tool =>

@@ -7,7 +7,7 @@ import { isImage } from './images.js'
 import { message, tool } from './schema.js'
 import { eyesOf, modelOf, toMessages } from './task.js'
 import type { CapabilityCall, EngineTask } from '../../../kernel/index.js'
-import type { ApiParts, Asked, Handler } from './answer.js'
+import type { ApiParts, Asked, Handler } from './types.js'
 import type { Fields } from '../../runners/language/json.js'
 
 /** Body of POST /v1/tokenize. */

@@ -1,6 +1,6 @@
-import { isVerbError, modelInPath } from '../../../kernel/cli/index.js'
+import { editDistance, isVerbError, modelInPath } from '../../../kernel/cli/index.js'
 import { modelStarter } from '../../placement/service.js'
-import { modelFetcher } from '../../staging/service.js'
+import { modelFetcher, readNamedModel } from '../../staging/service.js'
 import type { Pace, VerbContext, VerbError } from '../../../kernel/cli/index.js'
 import type { NamedModel } from '../../staging/service.js'
 
@@ -14,6 +14,27 @@ export const isOfAnotherTask = (error: unknown): boolean => isVerbError(error) &
 /** Whether an answer says that the model is not there, or not ready. */
 export const isAbsent = (error: unknown): error is VerbError =>
   isVerbError(error) && error.api?.reason === 'no_instance' && !isOfAnotherTask(error)
+
+/** Letters that a mistyped name may have wrong. */
+const MISTYPED = 2
+
+/** Reads the name of a model. Throws VerbError (2) with a similar name of a model here. */
+export async function namedModel (ctx: VerbContext, word: string): Promise<NamedModel> {
+  try {
+    return readNamedModel(ctx, word)
+  } catch (error) {
+    throw isVerbError(error) ? ctx.fail(2, error.message + await meant(ctx, word)) : error
+  }
+}
+
+/** `; did you mean acme/chat?` if a model here has almost that name, with the same numbers. */
+async function meant ({ client }: VerbContext, word: string): Promise<string> {
+  const { data } = await client.json<{ data: { id: string }[] }>('/v1/models').catch(() => ({ data: [] }))
+  const digits = (name: string): string => name.replace(/\D+/g, ' ').trim()
+  const near = data.find(({ id }) => [id, id.replace(/^.*\//, '')].some((name) =>
+    digits(name) === digits(word) && editDistance(name.toLowerCase(), word.toLowerCase()) <= MISTYPED))
+  return near === undefined ? '' : `; did you mean ${near.id}?`
+}
 
 /** Whether the model takes requests already; true also where that cannot be asked. */
 export async function isReady ({ client }: VerbContext, { modelId }: NamedModel): Promise<boolean> {
@@ -49,6 +70,10 @@ export async function bring (
   const known = await lookUp(ctx, named).catch(() => null)
   if (known === null) return false
   if (known === undefined) {
+    const near = named.source === undefined ? await meant(ctx, modelId) : ''
+    if (near !== '') {
+      throw ctx.fail(3, `no model is called ${modelId} here${near}\n  the hub's: svc pull ${modelId}`)
+    }
     const fetchModel = await modelFetcher()
     await fetchModel(ctx, pace, named, yes)
   }

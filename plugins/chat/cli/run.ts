@@ -1,7 +1,6 @@
 import { converse, readPipe, realPace } from '../../../kernel/cli/index.js'
-import { readNamedModel } from '../../staging/service.js'
 import { parametersOf, samplingOf } from '../../runners/language/sampling.js'
-import { bring, checkWeights, isAbsent, isReady } from './bring.js'
+import { bring, checkWeights, isAbsent, isReady, namedModel } from './bring.js'
 import { COUNT, readNumber } from './input.js'
 import { takeTurn } from './turn.js'
 import type { Pace, Verb, VerbContext } from '../../../kernel/cli/index.js'
@@ -20,7 +19,7 @@ const STDIN_MAX = 16 * 1024 * 1024
 export function createRun (pace: Pace): Verb {
   return {
     async run (ctx, [model, ...words], options) {
-      const named = readNamedModel(ctx, model!)
+      const named = await namedModel(ctx, model!)
       const settings = readSettings(ctx, named.modelId, options)
       const prepare = async (): Promise<boolean> => await bring(ctx, pace, named, options['yes'] === true)
       if (words.length === 0 && ctx.io.stdin.isTTY === true) {

@@ -2,7 +2,7 @@ import t from 'tap'
 import { EngineError, kernelError } from '../../../kernel/index.js'
 import { fromAnthropic } from '../api/anthropic.js'
 import { admitted, calling, delta, MODEL, namesField, png, startChat, values } from './api-kit.js'
-import type { MessagesBody } from '../api/anthropic.js'
+import type { MessagesBody } from '../api/anthropic-body.js'
 
 const URL_ = '/v1/messages'
 const body = { model: MODEL, max_tokens: 50, messages: [{ role: 'user', content: 'Hi' }] }

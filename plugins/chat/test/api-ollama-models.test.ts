@@ -7,7 +7,7 @@ import { otherNames } from '../api/made.js'
 import { canonical, fetched } from '../api/ollama/names.js'
 import { card, failure, MODEL, namesField, startChat } from './api-kit.js'
 import type { ModelCard } from '../../../kernel/index.js'
-import type { ApiParts } from '../api/answer.js'
+import type { ApiParts } from '../api/types.js'
 
 t.test('how long a model is to stay', (t) => {
   const rows: [string | number | null | undefined, number | null][] = [

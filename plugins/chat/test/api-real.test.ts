@@ -70,7 +70,7 @@ t.test('a real model in a real process', { skip: withoutBuild }, async (t) => {
     t.match(over.json(), { error: { reason, message: /^context_length_exceeded/ } })
   }
   const bias = await post('/v1/completions', { ...request, logit_bias: { 99999: 1 } })
-  t.match(bias.json(), { error: { reason: 'invalid_request', param: 'logit_bias' } })
+  t.match(bias.json(), { choices: [{ finish_reason: 'length' }] }, 'no token of this model')
   const stats = await post('/v1/completions', { ...request, stream: true })
   t.match(stats.body, /: generation_stats \{"prompt_tps":[\d.]+,"generation_tps":[\d.]+,"prompt_tokens":\d+/)
   t.equal(values(stats.body).length > 3, true)

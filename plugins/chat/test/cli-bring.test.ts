@@ -144,6 +144,31 @@ t.test('what does not fit is refused with the sum and the nearest change', async
   t.same([...small.did(), ...tiny.did(), ...full.did(), ...without.did()], [])
 })
 
+t.test('a mistyped name is compared with those that are here, before the hub is asked', async (t) => {
+  const known = { data: [{ id: ID, ready: true }, { id: 'acme/voice', ready: false }] }
+  const unknown = ['acme/chta', 'Acme/Voices', 'acme/chat2', 'other/thing']
+  const cards = unknown.map((id): [string, Answers[string]] => [
+    `GET /models/${id}/card`, (response) => { sendError(response, 404, 'model_not_found') }
+  ])
+  const { node } = await world(t, {}, {
+    'GET /v1/models': (response) => { sendJson(response, known) }, ...Object.fromEntries(cards)
+  })
+  const meant: [string, number, RegExp][] = [
+    ['chta', 2, /"chta" is no model: expected org\/name.*; did you mean acme\/chat\?/],
+    ['zzzzzzzz', 2, /expected org\/name, such as acme\/voice$/m],
+    ['acme/chta', 3, /acme\/chta here; did you mean acme\/chat\?\n +the hub's: svc pull acme\/chta/],
+    ['Acme/Voices:Q4', 3, /did you mean acme\/voice\?/]
+  ]
+  for (const [word, status, err] of meant) {
+    t.match(await node.run(['run', word, 'hi']), { status, out: '', err }, word)
+  }
+  t.same(node.asked.filter(({ url }) => url.startsWith('/store')), [])
+  for (const word of ['acme/chat2', 'other/thing']) {
+    await node.run(['run', word, 'hi'])
+    t.ok(node.asked.some(({ url }) => url.startsWith(`/store/models/${word}/`)), `${word} is another one`)
+  }
+})
+
 t.test('Ctrl-C leaves the download and the start to the cluster', async (t) => {
   for (const begin of [{}, { known: true }]) {
     const stop = new AbortController()

@@ -39,7 +39,8 @@ Engine        onnx-lm (cuda, cpu)
 Runs on       attic: the library (cpu)
 Size          2.0 KiB in 1 file
 Quantization  q4
-Layers        2 of 64
+Layers        2
+Hidden size   64
 Context       4096 tokens
 Languages     en
 Licence       MIT

@@ -1,6 +1,6 @@
 import { plain } from '../../../kernel/cli/index.js'
 import type { Verb } from '../../../kernel/cli/index.js'
-import type { DeviceView } from '../handlers.js'
+import type { DeviceView } from './describe.js'
 
 export default {
   async run ({ client, out }) {

@@ -2,7 +2,7 @@ import { expiryOf, isVerbError, plain, realPace } from '../../../kernel/cli/inde
 import { comparing } from './compare.js'
 import { describe } from './describe.js'
 import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
-import type { DeviceView } from '../handlers.js'
+import type { DeviceView } from './describe.js'
 
 const LOOK_MS = 500
 const CLOSE_MS = 2000

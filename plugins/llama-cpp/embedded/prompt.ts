@@ -5,7 +5,8 @@ import { reasonings, thoughtsAfter, type ReasoningName, type Thoughts } from '..
 import { ChatTemplate, EndlessTemplate } from '../text/template.js'
 import type { ToolFormatName } from '../text/tools/index.js'
 import type { ChatMessage } from '../../runners/language/chunks.js'
-import { fieldsOf, isObject, type Fields } from '../../runners/language/json.js'
+import { fieldsOf, isObject, textOf, type Fields } from '../../runners/language/json.js'
+import { begunAnswer } from '../server/request.js'
 import { inHermes, withoutSystem } from './formats.js'
 import { invalid, needsServer } from './refusals.js'
 import type { Vocabulary } from './vocabulary.js'
@@ -56,7 +57,9 @@ export class Prompts {
 
   /** @throws EngineError invalid_request */
   read (payload: Fields): Prompt {
-    const messages = messagesOf(payload['messages'])
+    const all = messagesOf(payload['messages'])
+    const begun = begunAnswer(all)
+    const messages = begun === undefined ? all : all.slice(0, -1)
     const { tools: given, tool_choice: choice } = payload
     const offered = Array.isArray(given) && choice !== 'none' ? given : []
     const spoken = messages.map((message) => this.cutterOf(message.role).cut(message))
@@ -65,7 +68,8 @@ export class Prompts {
     const asText = (): ChatMessage[] => shows && tools.length === 0 ? spoken : inHermes(spoken, tools)
     const variables = isObject(payload['chat_template_kwargs'])
       ? this.others.cut(payload['chat_template_kwargs']) : {}
-    const options = { addGenerationPrompt: payload['add_generation_prompt'] !== false, extra: variables }
+    const begins = begun !== undefined || payload['add_generation_prompt'] !== false
+    const options = { addGenerationPrompt: begins, extra: variables }
     const bare = { ...options, extra: { ...variables, tools: [] } }
     // Some templates fail at parameters without a type, at no list of tools, or at system messages.
     const [rendered, showsTools] = firstOf<[string, boolean]>([
@@ -75,11 +79,14 @@ export class Prompts {
       () => [this.template.render(withoutSystem(asText()), bare), false]
     ])
     const { reasoning } = this.template
+    const thoughts = reasoning === null ? 'over'
+      : thoughtsAfter(rendered.slice(-END_CHARS), reasonings[reasoning])
+    const asked = { rendered, reasoning, thoughts }
+    const { rendered: text, ...rest } = begun === undefined ? asked : goingOn(asked, this.answers.cut(begun))
     return {
-      ids: this.vocabulary.encodeRendered(rendered),
+      ids: this.vocabulary.encodeRendered(text),
       tools: tools.length === 0 ? null : showsTools ? this.template.tools.format : 'hermes',
-      reasoning,
-      thoughts: reasoning === null ? 'over' : thoughtsAfter(rendered.slice(-END_CHARS), reasonings[reasoning])
+      ...rest
     }
   }
 
@@ -92,6 +99,20 @@ export class Prompts {
     const { way, format } = this.template.tools
     return way !== null && format !== null
   }
+}
+
+type Written = Pick<Prompt, 'reasoning' | 'thoughts'> & { rendered: string }
+
+/** A rendered prompt with the begun answer behind it, as llama-server has it. */
+function goingOn ({ rendered, reasoning, thoughts }: Written, answer: ChatMessage): Written {
+  const said = textOf(answer.content)
+  if (reasoning === null) return { rendered: rendered + said, reasoning, thoughts }
+  const { opens, closes, channels } = reasonings[reasoning]
+  if (channels === true) throw needsServer('messages', 'goes on from no answer of this model')
+  const before = thoughts === 'may' ? rendered : rendered.slice(0, rendered.lastIndexOf(opens))
+  const text = before + opens + textOf(answer.reasoning_content)
+  return said === '' ? { rendered: text, reasoning, thoughts: 'inside' }
+    : { rendered: text + closes + said, reasoning, thoughts: 'over' }
 }
 
 /** The result of the first attempt that succeeds. Throws the error of the first attempt. */

@@ -1,16 +1,15 @@
 /** The parameters of an answer: what the request sets, else the model's defaults, else llama.cpp's. */
 import { randomInt } from 'node:crypto'
-import { fieldsOf, isObject, numberOf, type Fields } from '../../runners/language/json.js'
+import { numberOf, type Fields } from '../../runners/language/json.js'
 import { SAMPLING, type Parameter } from '../../runners/language/sampling.js'
 import type { SamplerConfig } from './binding.js'
-import { numberAt } from '../server/request.js'
+import { biasOf, numberAt } from '../server/request.js'
 import { invalid, needsServer } from './refusals.js'
 
 type Named = Exclude<Parameter, 'seed'>
 const SEEDS = 2 ** 32
 const MAX_ANSWERS = 128
 const MAX_TOP = 20
-const MAX_BIAS = 100
 
 /** Fields that change an answer, and that only the server knows. */
 const SERVER_FIELDS: Readonly<Record<string, string>> = {
@@ -79,7 +78,7 @@ function samplerOf (payload: Fields, { defaults, contextLength, vocabularySize }
       ...topK > 0 ? { topK } : {}, ...topP < 1 ? { topP } : {}, ...minP > 0 ? { minP } : {}
     },
     ...penaltiesOf(value, contextLength),
-    ...biasOf(payload['logit_bias'], vocabularySize)
+    ...biasesOf(payload, vocabularySize)
   }
 }
 
@@ -94,19 +93,11 @@ function penaltiesOf (value: (name: Named) => number, contextLength: number): Sa
   }
 }
 
-function biasOf (bias: unknown, vocabularySize: number): SamplerConfig {
-  if (bias == null) return {}
-  const entries = Object.entries(fieldsOf(bias))
-  const isFine = isObject(bias) && entries.every(([id, value]) => /^\d+$/.test(id) &&
-    Number(id) < vocabularySize && typeof value === 'number' && Math.abs(value) <= MAX_BIAS)
-  if (!isFine) {
-    throw invalid(
-      `logit_bias maps token ids below ${vocabularySize} to numbers from -100 to 100`, 'logit_bias')
-  }
-  if (entries.length === 0) return {}
-  return {
-    tokenBiasKeys: Uint32Array.from(entries, ([id]) => Number(id)),
-    tokenBiasValues: Float32Array.from(entries, ([, value]) => value as number)
+function biasesOf (payload: Fields, vocabularySize: number): SamplerConfig {
+  const pairs = biasOf(payload).filter(([id]) => id < vocabularySize)
+  return pairs.length === 0 ? {} : {
+    tokenBiasKeys: Uint32Array.from(pairs, ([id]) => id),
+    tokenBiasValues: Float32Array.from(pairs, ([, value]) => value)
   }
 }
 

@@ -63,8 +63,7 @@ export function llamaEngine (parts: EngineParts): EngineModule {
       const model = join(directory, modelFile(card))
       const ranks = card.tasks.includes('rerank')
       const embeds = ranks || card.tasks.includes('embeddings')
-      // llama.cpp (b11434) gives documents wrong scores that are in one batch.
-      const sizes = { ...sizesOf(spec, embeds), ...ranks ? { slots: 1 } : {} }
+      const sizes = sizesOf(spec, embeds)
       const binary = await findServer(options)
       const { modelId, totalBytes: modelBytes } = card
       const beside = (role: string): string | undefined => {

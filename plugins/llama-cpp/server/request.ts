@@ -4,7 +4,7 @@ import type { ChatMessage } from '../../runners/language/chunks.js'
 import { parametersOf } from '../../runners/language/sampling.js'
 import { invalid } from '../../runners/language/refusals.js'
 import {
-  fieldsOf, idsOf, isObject, listOf, numberOf, present, type Fields
+  fieldsOf, idsOf, isObject, listOf, numberOf, present, textOf, type Fields
 } from '../../runners/language/json.js'
 import { constraintOf, type Constraint, type Writing } from '../embedded/constraint.js'
 import { inHermes } from '../embedded/formats.js'
@@ -34,6 +34,7 @@ export interface Bodies {
 type Body = Record<string, unknown>
 
 const MOST_ANSWERS = 128
+const MOST_BIAS = 100
 const PLAIN: Writing = { tools: null, reasoning: null, thoughts: 'over' }
 /** The server takes seeds below this one, which means a seed of its own choice. */
 const SEEDS = 2 ** 32 - 1
@@ -64,7 +65,7 @@ function samplingOf (payload: Fields, { contextLength, defaults }: Facts): Body 
     [name, numberAt(payload, parameter, { min, max, whole }) ?? numberOf(defaults[parameter])])
   const last = numberAt(payload, 'repeat_last_n', { min: -1, max: 2 ** 31 - 1 }) ??
     numberOf(defaults['repeat_last_n'])
-  const bias = Object.entries(fieldsOf(payload['logit_bias'])).map(([id, value]) => [Number(id), value])
+  const bias = biasOf(payload)
   const sent = present(Object.fromEntries(named) as Fields)
   return {
     ...sent,
@@ -75,6 +76,16 @@ function samplingOf (payload: Fields, { contextLength, defaults }: Facts): Body 
     ...sent['temperature'] === 0 ? { top_k: 1 } : {},
     ...bias.length === 0 ? {} : { logit_bias: bias }
   }
+}
+
+/** Biases of ids; the server would cut those above 32 bits. @throws EngineError invalid_request */
+export function biasOf ({ logit_bias: bias }: Fields): [number, number][] {
+  const entries = Object.entries(fieldsOf(bias))
+  const isFine = (bias == null || isObject(bias)) && entries.every(([id, value]) => /^\d+$/.test(id) &&
+    Math.abs(numberOf(value) ?? Infinity) <= MOST_BIAS)
+  if (!isFine) throw invalid(`logit_bias maps token ids to numbers of at most ${MOST_BIAS}`, 'logit_bias')
+  return entries.map(([id, value]): [number, number] => [Number(id), value as number])
+    .filter(([id]) => id < 2 ** 31)
 }
 
 /** Answers to one prompt differ, and each can be had again: each is a request of its own. */
@@ -117,8 +128,21 @@ function readMessages (value: unknown): ChatMessage[] {
     isObject(message) && typeof message['role'] === 'string' &&
     (message['content'] == null || typeof message['content'] === 'string' ||
       (Array.isArray(message['content']) && message['content'].every(isObject))))
-  if (fine) return value as ChatMessage[]
-  throw invalid('messages takes at least one message with a role and a text', 'messages')
+  if (!fine) throw invalid('messages takes at least one message with a role and a text', 'messages')
+  begunAnswer(value as ChatMessage[])
+  return value as ChatMessage[]
+}
+
+/** The answer at the end, if any. @throws EngineError for one from which llama.cpp does not go on */
+export function begunAnswer (messages: readonly ChatMessage[]): ChatMessage | undefined {
+  const last = messages.at(-1)
+  if (last?.role !== 'assistant') return undefined
+  const isEmpty = (last.content ?? '').length === 0 && textOf(last.reasoning_content) === ''
+  const why = messages.at(-2)?.role === 'assistant' ? 'two answers: the model goes on from one'
+    : listOf(last.tool_calls).length > 0 ? 'tool calls: the results of them have to follow'
+      : isEmpty ? 'an empty answer: leave it out to have one written' : null
+  if (why !== null) throw invalid(`messages ends with ${why}`, 'messages')
+  return last
 }
 
 /** The messages and what else the template reads. @throws EngineError invalid_request */

@@ -144,4 +144,10 @@ export async function load (
   }
 }
 
+/** Biases and ends of conversations that both drivers refuse. */
+export const ODD_BIAS: unknown[] = [{ one: 1 }, { '-1': 1 }, { 5: 'x' }, { 5: 101 }, [[5, 1]], 7]
+const ANSWER = { role: 'assistant', content: 'So' }
+export const ODD_ENDS: object[][] = [[ANSWER, ANSWER], [{ role: 'assistant', content: '' }],
+  [{ ...ANSWER, tool_calls: [{ id: 'x', function: { name: 'look', arguments: '{}' } }] }]]
+
 export const HELLO = [{ role: 'user', content: 'hello' }]

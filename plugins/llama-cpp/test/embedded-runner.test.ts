@@ -13,6 +13,8 @@ const built = new URL('../../../dist/plugins/llama-cpp/embedded/index.js', impor
 /** A runner loads no TypeScript. */
 const skip = existsSync(built) ? false : 'needs the built engine: npm run build'
 
+const never = new AbortController().signal
+
 /** A runner that loads a file. */
 function runner (t: TestCase, file: Uint8Array): ReturnType<typeof bench> {
   // The kit empties the folder of the test.
@@ -24,11 +26,10 @@ function runner (t: TestCase, file: Uint8Array): ReturnType<typeof bench> {
 }
 
 t.test('a runner serves the model, and an aborted answer leaves it serving', { skip }, async (t) => {
-  const { supervisor, ready } = runner(t, tinyModel())
+  const { supervisor, ready, pid } = runner(t, tinyModel())
   await ready()
   const ask = async ({ id, ...payload }: Record<string, unknown>): Promise<Heard> => await hear(
-    supervisor.open(String(id), { kind: 'chat', payload: { messages: HELLO, ...payload } },
-      new AbortController().signal))
+    supervisor.open(String(id), { kind: 'chat', payload: { messages: HELLO, ...payload } }, never))
   const first = await ask({ id: 1, temperature: 0, max_tokens: 8 })
   t.equal(first.end, 'end')
   t.equal(whole(first.payloads).text.length, 8)
@@ -41,6 +42,11 @@ t.test('a runner serves the model, and an aborted answer leaves it serving', { s
   t.equal(whole(again.payloads).text, whole(first.payloads).text)
   const refused = await ask({ id: 4, temperature: 9_000 })
   t.equal(refused.end, 'invalid_request')
+  const killed = await hear(supervisor.open('5', { kind: 'chat', payload: { messages: HELLO } }, never),
+    () => { process.kill(pid(), 'SIGKILL') })
+  t.match(killed.error, { reason: 'instance_lost', details: {},
+    message: 'The instance serving this task was lost: its program ended.' })
+  t.match(killed.error?.cause, /ended by SIGKILL/, 'for the log')
 })
 
 t.test('a damaged file gives one error that says so', { skip }, async (t) => {
@@ -48,7 +54,7 @@ t.test('a damaged file gives one error that says so', { skip }, async (t) => {
     const { failed, failures } = runner(t, file)
     const message = await failed()
     t.comment(`${kind}: ${message}`)
-    t.equal(failures.length, 1, kind)
+    t.match(failures, [{ errorCode: 'load_failed' }], kind)
     t.match(message, /cannot load acme\/tiny|ended by SIG\w+ while loading/, kind)
     t.notMatch(message, /gives no reason/, kind)
     t.notMatch(message, /\/tiny\.gguf|\/tmp\//, kind)

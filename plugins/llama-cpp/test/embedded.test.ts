@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { Decoder } from '../embedded/decoder.js'
 import { ChatTemplate } from '../text/template.js'
-import { HELLO, load, loadTiny, tinyCard, whole } from './embedded-kit.js'
+import { HELLO, load, loadTiny, ODD_BIAS, ODD_ENDS, tinyCard, whole } from './embedded-kit.js'
 import { rankingModel, tinyModel } from './gguf-kit.js'
 import type { Loaded, Whole } from './embedded-kit.js'
 import type { EngineEnv } from '../../../kernel/api/engine.js'
@@ -159,6 +159,37 @@ t.test('a template without tools is told of them in the system message', async (
   t.match(text, /<tool_response>\nseen\n<\/tool_response>/)
 })
 
+t.test('odd biases and ends, as the server has them', async (t) => {
+  const { ask, chunks, refusal } = await loadTiny(t)
+  const biased = await ask({ max_tokens: 3, logit_bias: { 122: 100, 99999: 100 } })
+  t.equal(biased.text, 'zzz', 'one is not in the vocabulary')
+  for (const bias of ODD_BIAS) {
+    t.match(await refusal('chat', { messages: HELLO, logit_bias: bias }),
+      { reason: 'invalid_request', details: { issues: [{ path: 'logit_bias' }] } }, JSON.stringify(bias))
+  }
+  for (const end of ODD_ENDS) {
+    t.match(await refusal('chat', { messages: [...HELLO, ...end] }),
+      { reason: 'invalid_request', details: { issues: [{ path: 'messages' }] } }, JSON.stringify(end))
+  }
+  const promptOf = async (payload: object, { chunks }: Pick<Loaded, 'chunks'>): Promise<string> => {
+    const [read] = await chunks('tokenize', payload)
+    return (await chunks('detokenize', { tokens: read?.tokens }))[0]!.text
+  }
+  const begun = (more: object): object => ({ messages: [...HELLO, { role: 'assistant', ...more }] })
+  const goesOn = /<\|im_start\|>assistant\nSo$/
+  t.match(await promptOf(begun({ content: 'So' }), { chunks }), goesOn, 'an answer that is begun')
+  const template = '{% for m in messages %}{{ m.content }}|{% endfor %}>' +
+    '{% if add_generation_prompt %}<think>{% endif %}'
+  const thinking = await loadTiny(t, { file: tinyModel({ template }) })
+  t.equal(await promptOf(begun({ content: 'So' }), thinking), 'hello|><think></think>So')
+  t.equal(await promptOf(begun({ content: 'So', reasoning_content: 'Hm' }), thinking),
+    'hello|><think>Hm</think>So')
+  t.equal(await promptOf(begun({ content: '', reasoning_content: 'Hm' }), thinking), 'hello|><think>Hm')
+  const more = { max_tokens: 3, logit_bias: { 122: 100 } }
+  const answered = await thinking.ask({ ...begun({ content: 'So' }), ...more })
+  t.match(answered, { text: 'zzz', reasoning: '' }, 'and is over its reasoning')
+})
+
 t.test('templates: the given one, that beside the file, its own, ChatML', async (t) => {
   const promptOf = async ({ chunks }: Loaded): Promise<string> => {
     const [read] = await chunks('tokenize', { messages: HELLO })
@@ -176,8 +207,9 @@ t.test('templates: the given one, that beside the file, its own, ChatML', async 
   t.match(await promptOf(await load(t, { ...spec, ...given('given: {{ messages[0].content }}') })),
     'given: hello')
   for (const broken of ['{% for %}', '{{ raise_exception("no") }}', '{{']) {
-    await t.rejects(load(t, { ...spec, ...given(broken) }),
-      { reason: 'invalid_request', message: /^the model's chat template/ }, broken)
+    const refused = { reason: 'invalid_request', message: /^the model's chat template/ }
+    await t.rejects(load(t, { ...spec, ...given(broken) }), refused, broken)
+    await t.rejects(loadTiny(t, { file: tinyModel({ template: broken }) }), refused, `its own: ${broken}`)
   }
 })
 
@@ -201,10 +233,11 @@ t.test('a system message where the template refuses one', async (t) => {
 })
 
 t.test('a template without an end is evaluated once for a request', async (t) => {
-  const template = '{% for a in range(9999) %}{% for b in range(9999) %}{{ b }}{% endfor %}{% endfor %}'
+  const template = '{% if messages | length > 1 %}{% for a in range(9999) %}' +
+    '{% for b in range(9999) %}{{ b }}{% endfor %}{% endfor %}{% endif %}'
   const { chunks } = await loadTiny(t, { file: tinyModel({ template }) })
   const renders = t.capture(ChatTemplate.prototype, 'render', ChatTemplate.prototype.render)
-  const asked = chunks('tokenize', { messages: HELLO })
+  const asked = chunks('tokenize', { messages: [...HELLO, ...HELLO] })
   await t.rejects(asked, { reason: 'invalid_request', message: /400000 steps/ })
   t.equal(renders().length, 1)
 })
@@ -229,7 +262,7 @@ t.test('prompts without room, and what only the server does, are refused', async
     [{ lora: [{ id: 0, scale: 1 }] }, /lora: .*svc engine add llama\.cpp/],
     [{ input_prefix: 'a' }, /input_prefix: .*svc engine add/],
     [{ temperature: -1 }, /^temperature is -1/], [{ n: 0 }, /^n is 0/], [{ stop: [''] }, /^stop takes/],
-    [{ logit_bias: { 9999: 1 } }, /^logit_bias maps/], [{ top_logprobs: 21 }, /^top_logprobs is 21/],
+    [{ top_logprobs: 21 }, /^top_logprobs is 21/],
     [{ messages: [] }, /^messages takes/], [{ grammar: 'root ::= "' }, /^the grammar cannot be read/]
   ]
   for (const [fields, message] of refused) {

@@ -5,6 +5,8 @@ import { bench, hear, type TestCase } from '../../runners/test/process-kit.js'
 import { entries, folder, lives, specOf, standIn, talk, textIn, until, type Scenario } from './llama-kit.js'
 
 const ENGINE = new URL('../../../dist/plugins/llama-cpp/server/index.js', import.meta.url)
+/** For the client: why it ended is in the log. */
+const LOST = 'The instance serving this task was lost: its program ended.'
 const skip = existsSync(ENGINE) ? false : 'needs the compiled engine: run `npm run build` first'
 
 t.test('a server in a runner', { skip }, async (t) => {
@@ -28,7 +30,7 @@ t.test('a server in a runner', { skip }, async (t) => {
     const heard = await hear(chat('slow'), (index) => {
       if (index === 3) process.kill(pid(), 'SIGKILL')
     })
-    t.equal(heard.end, 'instance_lost')
+    t.match(heard.error, { reason: 'instance_lost', message: LOST })
     await until('the first server is gone', () => !lives(Number(first)))
     await until('another one serves', () => 'RunnerReady' in supervisor.status && pids().length === 2)
     t.match((await hear(chat('go'))).payloads.at(-1), { choices: [{ finish_reason: 'stop' }] })
@@ -40,7 +42,8 @@ t.test('a server in a runner', { skip }, async (t) => {
     const { pids, chat, supervisor } = await started(t)
     const heard = await hear(chat('crash'))
     t.equal(heard.end, 'instance_lost')
-    t.match(heard.error?.message, /llama-server was ended by SIGKILL/)
+    t.match(heard.error, { message: LOST, details: {} }, 'as with the llama.cpp in svc')
+    t.match(heard.error?.cause, /llama-server was ended by SIGKILL/, 'for the log')
     await until('another one serves', () => 'RunnerReady' in supervisor.status && pids().length === 2)
     t.notOk(lives(Number(pids()[0])))
   })

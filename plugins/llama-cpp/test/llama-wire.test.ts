@@ -9,6 +9,7 @@ import { merged } from '../../runners/language/merged.js'
 import { LineCutter, Output } from '../server/program.js'
 import { readEmbed } from '../../runners/language/vectors.js'
 import { chatBodies, completionBodies, isConstrained, promptOf, readsTools } from '../server/request.js'
+import { ODD_BIAS, ODD_ENDS } from './embedded-kit.js'
 import { cardOf, specOf } from './llama-kit.js'
 
 const facts = { contextLength: 100, defaults: {} }
@@ -121,6 +122,19 @@ t.test('bodies of chats: only what the client or the card has set', (t) => {
     ...always, ...params, repeat_penalty: 1.2, seed: 256, logit_bias: [[5, -100]], logprobs: true,
     top_logprobs: 1, stop: ['x'], mirostat: 2, grammar: 'root ::= "a"'
   })
+  t.match(body({ logit_bias: { 5: 1, [2 ** 32 + 5]: 9 } }), { logit_bias: [[5, 1]] },
+    'the server would cut it to 5')
+  t.notOk('logit_bias' in body({ logit_bias: { [2 ** 31]: 9 } }))
+  for (const bias of ODD_BIAS) {
+    t.match(thrown(() => body({ logit_bias: bias })),
+      { reason: 'invalid_request', details: { issues: [{ path: 'logit_bias' }] } }, JSON.stringify(bias))
+  }
+  for (const end of ODD_ENDS) {
+    t.match(thrown(() => body({ messages: [...messages, ...end] })),
+      { reason: 'invalid_request', details: { issues: [{ path: 'messages' }] } }, JSON.stringify(end))
+  }
+  const begun = [...messages, { role: 'assistant', content: 'So' }]
+  t.same(body({ messages: begun })['messages'], begun, 'the server goes on from it')
   const defaults = { temperature: 0.6, repeat_last_n: 9, voice: 'x' }
   t.same(body({}, { defaults }), { ...always, temperature: 0.6, repeat_last_n: 9 }, 'the card has defaults')
   t.match(body({ temperature: 1 }, { defaults }), { temperature: 1 })
@@ -128,8 +142,8 @@ t.test('bodies of chats: only what the client or the card has set', (t) => {
   t.same(body({ response_format }), { ...always, response_format })
   t.match(body({ chat_template_kwargs: { enable_thinking: false }, add_generation_prompt: false }),
     { chat_template_kwargs: { enable_thinking: false }, add_generation_prompt: false })
-  t.match(body({ messages: [{ role: 'assistant', tool_calls: [1] }] }),
-    { messages: [{ content: '', tool_calls: [1] }] })
+  t.match(body({ messages: [{ role: 'assistant', tool_calls: [1] }, { role: 'tool', content: 'x' }] }),
+    { messages: [{ content: '', tool_calls: [1] }, {}] })
   t.equal(body({ n_predict: 5 })['max_tokens'], 5)
   t.match(thrown(() => body({ n_predict: 100 })), { details: { issues: [{ path: 'n_predict' }] } }, 'the cap')
   t.match(body({ stream: false, return_progress: false }), { stream: true, return_progress: true })

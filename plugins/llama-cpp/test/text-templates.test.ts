@@ -102,7 +102,7 @@ t.test('what templates are given', async (t) => {
   t.equal(named.render([user], plain), 'D')
   t.equal(named.render([user], { ...plain, tools }), 'T2weather<tool_call>')
   t.throws(() => of('{% if %}').render([user], plain),
-    { reason: 'invalid_request', message: /cannot be read/ })
+    { reason: 'invalid_request', message: /chat template fails.*CloseStatement/ })
 })
 
 t.test('templates that throw, loop or explode', async (t) => {

@@ -62,7 +62,6 @@ export class ChatTemplate {
       form: ArgumentsForm, extra?: Record<string, unknown> | undefined
     }
   ): string {
-    const template = this.find(tools !== null)
     const variables = {
       ...this.tokens,
       messages: messages.map((message) => forTemplate(message, form)),
@@ -73,10 +72,10 @@ export class ChatTemplate {
       ...extra
     }
     try {
-      return evaluate(template, variables)
+      return evaluate(this.find(tools !== null), variables)
     } catch (error) {
       const { message } = error as Error
-      const refusal = invalid(`the model's chat template refuses these messages: ${message}`, 'messages')
+      const refusal = invalid(`the model's chat template fails at these messages: ${message}`, 'messages')
       refusal.cause = error
       throw refusal
     }
@@ -85,22 +84,13 @@ export class ChatTemplate {
   private find (withTools: boolean): Template {
     const name = withTools && this.templates.has('tool_use') ? 'tool_use' : 'default'
     const template = this.parsed.get(name) ??
-      parse(this.templates.get(name) ?? this.templates.values().next().value ?? '')
+      new Template(this.templates.get(name) ?? this.templates.values().next().value ?? '')
     this.parsed.set(name, template)
     return template
   }
 }
 
 const NO_TOOLS = { way: 'tools', form: 'object' } as const
-
-function parse (source: string): Template {
-  try {
-    return new Template(source)
-  } catch (error) {
-    throw invalid(`the model's chat template cannot be read: ${(error as Error).message}; send the whole ` +
-      'prompt to /v1/completions', 'messages')
-  }
-}
 
 /** Templates expect text, and most of them arguments as objects; the API has null, and JSON texts. */
 function forTemplate (message: Record<string, unknown>, form: ArgumentsForm): Record<string, unknown> {

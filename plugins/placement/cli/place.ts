@@ -3,7 +3,7 @@ import { resolve } from 'node:path'
 import { failedAttempts, Follower, instancesOf } from '../progress/progress.js'
 import type { Progress } from '../progress/progress.js'
 import { withEngine } from '../../llama-cpp/service.js'
-import { cacheOf } from '../../../kernel/index.js'
+import { cacheOf, cacheWords } from '../../../kernel/index.js'
 import { bodyOf } from '../../runners/service.js'
 import type { Instance, StateCard } from '../../runners/service.js'
 import { cardOf, ranksOf } from '../place/instance.js'
@@ -12,7 +12,7 @@ import {
   findNodes, isVerbError, plain, readModelId, realPace, showBytes, stillness
 } from '../../../kernel/cli/index.js'
 import type { Pace, Verb, VerbContext, VerbError } from '../../../kernel/cli/index.js'
-import { count, nameOf, rankText } from './state.js'
+import { nameOf, rankText } from './state.js'
 import type { SeenState } from './state.js'
 import { linesOf } from './sums.js'
 import type { PreviewRow } from './sums.js'
@@ -27,7 +27,7 @@ interface Ask {
   instance_meta?: 'Ring' | 'LlamaRpc'
   min_nodes: number
   chat_template?: string
-  /** Undefined: the usual number of tokens. */
+  /** Undefined: as many tokens as there is memory for. */
   context_length: number | undefined
   /** Undefined: as many as there is memory for. */
   slots: number | undefined
@@ -144,9 +144,9 @@ async function tryOut (ctx: VerbContext, ask: Ask, state: SeenState): Promise<vo
   const { contextTokenLimit, slots } = bodyOf(instance)
   const [rank] = ranksOf(instance)
   if (slots !== undefined && rank !== undefined) {
-    const { bytes } = cacheOf(cardOf(rank.shard), contextTokenLimit, slots)
-    const kept = `${count(slots, 'slot')} of ${contextTokenLimit} tokens`
-    ctx.err.line(`${kept} with ${showBytes(bytes)} of KV cache`)
+    const card = cardOf(rank.shard)
+    const { bytes } = cacheOf(card, contextTokenLimit, slots)
+    ctx.err.line(`${cacheWords(card, contextTokenLimit, slots)} = ${showBytes(bytes)} of KV cache`)
   }
   ctx.err.line('nothing was placed; the same without --dry-run does')
 }

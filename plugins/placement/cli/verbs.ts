@@ -10,7 +10,7 @@ export const verbs = {
       ['--min-nodes <n>', 'spread it over at least so many nodes'],
       ['--sharding <s>', 'how it is cut: pipeline (by layers) or tensor'],
       ['--meta <kind>', 'how its parts talk: Ring, or LlamaRpc for GGUF on llama.cpp'],
-      ['--ctx <tokens>', 'tokens of context; 8192 when left out, or all of a model that has fewer'],
+      ['--ctx <tokens>', 'tokens of context; when left out, 2048 to 32768 by the free memory'],
       ['--slots <n>', 'answers at once, with a context each; as many as there is memory for when left out'],
       ['--chat-template <file>', 'a chat template in Jinja, instead of that of a GGUF model'],
       ['--node <node>', 'on this node and no other'],

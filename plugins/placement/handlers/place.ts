@@ -1,10 +1,11 @@
 import { contextOf } from '../../../kernel/index.js'
 import type { ModelCard, NodeReport, RouteRequest } from '../../../kernel/index.js'
-import { checkFits, checkForm, invalid } from '../place/check.js'
+import { checkFits, checkForm } from '../place/check.js'
 import { enter, planAndEnter } from '../place/enter.js'
 import type { Entered, PlacementRequest } from '../place/enter.js'
 import { idOf, instanceOf, intentShownBy, modelOf, nodesOf, ranksOf } from '../place/instance.js'
 import type { Planning } from '../place/planning.js'
+import { invalid } from '../errors.js'
 import { untilReady } from '../progress/follow.js'
 import { failedAttempts } from '../progress/progress.js'
 import type { routes } from '../routes.js'
@@ -87,8 +88,7 @@ function completed (given: Instance, card: ModelCard, nodes: readonly NodeReport
   const all = ranksOf(given)
   const ranks = all.map(({ nodeId, shard: { startLayer, endLayer } }) => ({ nodeId, startLayer, endLayer }))
   const ids = [...all.map(({ runnerId }) => runnerId), idOf(given)]
-  const made = instanceOf({ ...intent, ranks }, card, nodes, () => ids.shift()!, intent)
-  return changed(made, {
-    contextTokenLimit: contextOf(card, contextTokenLimit), systemRole, ...slots === undefined ? {} : { slots }
-  })
+  const plan = { ...intent, ranks, contextLength: contextOf(card, contextTokenLimit) }
+  const made = instanceOf(plan, card, nodes, () => ids.shift()!, intent)
+  return changed(made, { systemRole, ...slots === undefined ? {} : { slots } })
 }

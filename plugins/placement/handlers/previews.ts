@@ -1,13 +1,10 @@
 import { randomUUID } from 'node:crypto'
-import { contextOf } from '../../../kernel/index.js'
-import type { ModelCard, RouteRequest } from '../../../kernel/index.js'
+import type { RouteRequest } from '../../../kernel/index.js'
 import { instanceOf, shownTo } from '../place/instance.js'
 import type { Planning } from '../place/planning.js'
 import { previews as combinations } from '../planner/index.js'
 import type { Preview } from '../planner/index.js'
 import type { routes } from '../routes.js'
-import { changed } from '../../runners/service.js'
-import type { Instance } from '../../runners/service.js'
 
 /** GET /instance/placement. */
 export async function placement (
@@ -24,7 +21,7 @@ export async function placement (
     excluded: planning.refs(query.excluded_node_ids, query.excluded_nodes),
     force: false
   }, signal)
-  return shownTo(caller, withContext(instanceOf(plan, card, facts.nodes, randomUUID), card, query))
+  return shownTo(caller, instanceOf(plan, card, facts.nodes, randomUUID))
 }
 
 /** GET /instance/previews. */
@@ -43,7 +40,7 @@ export async function previews (
   return {
     unknown_nodes: planning.unknownNodes([...only, ...excluded]),
     previews: rows.map((row) => rowOf(card.modelId, row, ({ plan }) =>
-      shownTo(caller, withContext(instanceOf(plan, card, facts.nodes, randomUUID), card, query))))
+      shownTo(caller, instanceOf(plan, card, facts.nodes, randomUUID))))
   }
 }
 
@@ -57,19 +54,13 @@ function rowOf (
     const { reason, message: error, details } = result
     return { ...shape, instance: null, memory_delta_by_node: null, error, reason, details }
   }
-  const { ranks, slots, stagedBytes, why } = result.plan
+  const { ranks, contextLength, slots, stagedBytes, why } = result.plan
   return {
     ...shape,
     instance: instance(result),
     memory_delta_by_node: Object.fromEntries(ranks.map(({ nodeId, neededBytes }) => [nodeId, neededBytes])),
     error: null,
     reason: null,
-    details: { why, stagedBytes, slots: slots ?? null, ranks }
+    details: { why, stagedBytes, contextLength, slots: slots ?? null, ranks }
   }
-}
-
-function withContext (
-  instance: Instance, card: ModelCard, { context_length: asked }: { context_length?: number }
-): Instance {
-  return changed(instance, { contextTokenLimit: contextOf(card, asked) })
 }

@@ -2,47 +2,14 @@ import { bodyOf } from '../../runners/service.js'
 import type { Instance, PlacementIntent } from '../../runners/service.js'
 import { serves } from '../progress/progress.js'
 import type { InstanceFailure } from '../progress/progress.js'
-import type { Wanted } from '../service.js'
 import { MESSAGE_CHARS_MAX } from '../waitlist.js'
 import type { WaitingEntry } from '../waitlist.js'
 import { AUTOPLACE, idOf, intentOf, modelOf, nodesOf } from '../place/instance.js'
 import { planRoles } from './roles.js'
+import type { Judge, Situation } from './roles.js'
 
 /** How often an instance is moved because it failed on a live node. */
 export const MOVES_MAX = 2
-
-/** What the master knows when it decides. */
-export interface Situation {
-  /** Wall time, ms. */
-  now: number
-  instances: readonly Instance[]
-  /** Runner id to its status, a one-key object. */
-  runners: Readonly<Record<string, Readonly<Record<string, unknown>>>>
-  failures: readonly InstanceFailure[]
-  nodes: readonly { nodeId: string, installId: string, name: string }[]
-  /** Ids of lost nodes. */
-  gone: ReadonlySet<string>
-  /** Ids of instances that have lost a link they need, with what is cut. */
-  cut: ReadonlyMap<string, string>
-  /** Ids of nodes that announced their stop. */
-  leaving: ReadonlySet<string>
-  /** Ids of nodes that an operator drains. */
-  drained: ReadonlySet<string>
-  waiting: ReadonlyMap<string, WaitingEntry>
-  /** Models that an operator stopped. */
-  stopped: ReadonlySet<string>
-  /** Models the cluster places by itself. */
-  autoplace: readonly string[]
-  /** What plugins want to be there, by role. */
-  roles: ReadonlyMap<string, Wanted>
-}
-
-/** What `decide` calls. */
-export interface Judge {
-  /** Whether the planner finds a place now. */
-  fits (modelId: string, intent: PlacementIntent): boolean
-  newId (): string
-}
 
 /**
  * A step of the keeper. They are carried out in order, and a master that dies between two of them loses

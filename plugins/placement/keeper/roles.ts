@@ -1,8 +1,42 @@
 import { bodyOf } from '../../runners/service.js'
 import type { Instance, PlacementIntent } from '../../runners/service.js'
 import { AUTOPLACE, idOf, modelOf } from '../place/instance.js'
+import type { InstanceFailure } from '../progress/progress.js'
+import type { Wanted } from '../service.js'
 import type { WaitingEntry } from '../waitlist.js'
-import type { Judge, Situation } from './decide.js'
+
+/** What the master knows when it decides. */
+export interface Situation {
+  /** Wall time, ms. */
+  now: number
+  instances: readonly Instance[]
+  /** Runner id to its status, a one-key object. */
+  runners: Readonly<Record<string, Readonly<Record<string, unknown>>>>
+  failures: readonly InstanceFailure[]
+  nodes: readonly { nodeId: string, installId: string, name: string }[]
+  /** Ids of lost nodes. */
+  gone: ReadonlySet<string>
+  /** Ids of instances that have lost a link they need, with what is cut. */
+  cut: ReadonlyMap<string, string>
+  /** Ids of nodes that announced their stop. */
+  leaving: ReadonlySet<string>
+  /** Ids of nodes that an operator drains. */
+  drained: ReadonlySet<string>
+  waiting: ReadonlyMap<string, WaitingEntry>
+  /** Models that an operator stopped. */
+  stopped: ReadonlySet<string>
+  /** Models the cluster places by itself. */
+  autoplace: readonly string[]
+  /** What plugins want to be there, by role. */
+  roles: ReadonlyMap<string, Wanted>
+}
+
+/** What `decide` calls. */
+export interface Judge {
+  /** Whether the planner finds a place now. */
+  fits (modelId: string, intent: PlacementIntent): boolean
+  newId (): string
+}
 
 /** What is to change for the roles that plugins have the cluster fill. */
 export interface RolePlan {

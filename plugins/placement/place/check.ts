@@ -3,7 +3,7 @@ import type { ModelCard } from '../../../kernel/index.js'
 import { deviceOf, gib, isGpu, memoryTraits, usableOf } from '../planner/memory.js'
 import type { ClusterView, PlanRequest } from '../planner/types.js'
 import { planBriefly } from '../planner/index.js'
-import { refusalError, refuse } from '../errors.js'
+import { invalid, refusalError, refuse } from '../errors.js'
 import { bodyOf, devicePartsOf } from '../../runners/service.js'
 import type { Entering, Instance } from '../../runners/service.js'
 import { cardOf, idOf, ranksOf } from './instance.js'
@@ -68,11 +68,6 @@ function checkShard (
 function check (rules: readonly (readonly [holds: boolean, path: string, message: string])[]): void {
   const broken = rules.find(([holds]) => !holds)
   if (broken !== undefined) throw invalid(broken[1], broken[2])
-}
-
-/** The error for an invalid field. */
-export function invalid (path: string, message: string): SvcError {
-  return kernelError('invalid_request', `${path} ${message}`, { param: path, issues: [{ path, message }] })
 }
 
 /**

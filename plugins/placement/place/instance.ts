@@ -1,11 +1,10 @@
-import { contextOf } from '../../../kernel/index.js'
 import type { Caller, ModelCard, NodeReport } from '../../../kernel/index.js'
 import type { Plan, PlanRank } from '../planner/types.js'
 import { bodyOf, changed, stateCard } from '../../runners/service.js'
 import type { Instance, PlacementIntent, RingInstance, Shard, ShardBody } from '../../runners/service.js'
 
 /** The part of a plan that an instance is made from; the nodes in order of their rank. */
-export interface InstancePlan extends Pick<Plan, 'sharding' | 'instanceMeta' | 'slots'> {
+export interface InstancePlan extends Pick<Plan, 'sharding' | 'instanceMeta' | 'contextLength' | 'slots'> {
   ranks: readonly Pick<PlanRank, 'nodeId' | 'startLayer' | 'endLayer' | 'gpuLayers'>[]
 }
 
@@ -36,7 +35,7 @@ export function instanceOf (
   })
   const body: RingInstance = {
     instanceId: newId(),
-    contextTokenLimit: contextOf(card, placement?.contextLength),
+    contextTokenLimit: plan.contextLength,
     ...plan.slots === undefined ? {} : { slots: plan.slots },
     systemRole: placement?.systemRole ?? null,
     engine: card.engine,

@@ -1,7 +1,7 @@
 import { needOf } from '../../../kernel/index.js'
 import { GGUF_ENGINE } from '../../llama-cpp/engine.js'
 import type { ModelCard } from '../../../kernel/index.js'
-import { planBriefly } from '../planner/index.js'
+import { LEAST_CHOSEN, planBriefly } from '../planner/index.js'
 import type { MemoryFit, MemoryPlanner } from '../../staging/service.js'
 import type { Planning } from './planning.js'
 
@@ -32,7 +32,7 @@ export function memoryFit (
   const result = planBriefly(request, { ...view, nodes })
   if (!result.ok && result.reason === 'info_pending') return null
   return {
-    neededBytes: needOf(card, traits).neededBytes,
+    neededBytes: needOf(card, traits, { context: LEAST_CHOSEN }).neededBytes,
     nodes: result.ok
       ? result.plan.ranks.flatMap(({ nodeId, neededBytes, usableBytes, memories }) =>
           (memories ?? [{ memory: null, neededBytes, usableBytes }]).map(({ memory, ...sums }) => ({

@@ -3,13 +3,12 @@ import type { ModelCard, NodeView } from '../../../kernel/index.js'
 import { GGUF_ENGINE } from '../../llama-cpp/engine.js'
 import { plan } from '../planner/index.js'
 import type { ClusterView, InstanceMeta, Plan, Refusal, Sharding } from '../planner/index.js'
-import { modelUnknown, refusalError, refuse } from '../errors.js'
+import { invalid, modelUnknown, refusalError, refuse } from '../errors.js'
 import type { Facts, FactsReader } from '../facts.js'
 import type { PlacementContext } from '../manifest.js'
 import type { Keeping } from '../service.js'
 import { virtualModel } from '../../staging/service.js'
 import type { NodeProblem } from '../../staging/service.js'
-import { invalid } from './check.js'
 import { viewOf } from './view.js'
 
 /** Longest wait for nodes that have not reported their readings yet, ms. */
@@ -24,7 +23,7 @@ export interface Ask {
   /** When left out, the topology that the model's engine uses. */
   instanceMeta?: InstanceMeta | undefined
   minNodes: number
-  /** Tokens of context; the usual number when left out. */
+  /** Tokens of context; as many as there is memory for when left out. */
   contextLength?: number | undefined
   /** Answers at once; as many as there is memory for when left out. */
   slots?: number | undefined
@@ -196,8 +195,10 @@ export class Planning {
     if (card === undefined) throw modelUnknown(modelId, [])
     checkAsked(card, asked)
     const view = this.view(facts, modelId)
-    if (ask.slots !== undefined && view.engines[card.engine]?.slots === undefined) {
-      throw invalid('slots', `cannot be chosen for ${modelId}: ${card.engine} keeps no slots`)
+    const keeper = card.tasks.includes('rerank') ? 'a model that ranks'
+      : view.engines[card.engine]?.slots === undefined ? card.engine : undefined
+    if (ask.slots !== undefined && keeper !== undefined) {
+      throw invalid('slots', `cannot be chosen for ${modelId}: ${keeper} keeps no slots`)
     }
     const instanceMeta = ask.instanceMeta ?? view.engines[card.engine]?.meta ?? 'Ring'
     const result = plan({ ...ask, card, instanceMeta, excluded: this.nodeIds(excluded) }, view)

@@ -1,11 +1,12 @@
 import type { ModelCard } from '../../../kernel/index.js'
 import type { Unplanned } from './refusals.js'
-import { solve } from './solve.js'
+import { LEAST_CHOSEN, solve } from './solve.js'
 import { suggest } from './suggest.js'
 import type {
   ClusterView, InstanceMeta, NodeFacts, PlanRequest, PlanResult, Sharding, Suggestion
 } from './types.js'
 
+export { LEAST_CHOSEN }
 export { withChange } from './suggest.js'
 export { REFUSALS } from './types.js'
 export type {
@@ -49,7 +50,7 @@ export interface PreviewScope {
   /** Only these nodes; all when left out or empty. */
   nodeIds?: readonly string[]
   excluded?: readonly string[]
-  /** Tokens of context; the usual number when left out. */
+  /** Tokens of context; as many as there is memory for when left out. */
   contextLength?: number | undefined
   /** Answers at once; as many as there is memory for when left out. */
   slots?: number | undefined

@@ -86,7 +86,8 @@ export function bytesToFree (usable: Usable, neededBytes: number): number | null
 
 const GIB = 1024 ** 3
 
-/** `9.75 GiB`. */
-export function gib (bytes: number): string {
-  return `${(bytes / GIB).toFixed(2)} GiB`
+/** `9.75 GiB`, and `12 MiB` of less than a tenth of one. */
+export function gib (bytes: number, round = Math.round): string {
+  return bytes < GIB / 10 ? `${Math.ceil(bytes / 1024 ** 2)} MiB`
+    : `${(round(bytes / GIB * 100) / 100).toFixed(2)} GiB`
 }

@@ -191,9 +191,11 @@ export function noMemory (shortage: Shortage): Unplanned {
   const short = told.filter((member) => shortOf(member) > 0)
   const shown = short.slice(0, NAMED_MAX).map(arithmetic).join('; ')
   const more = short.length > NAMED_MAX ? `; and ${short.length - NAMED_MAX} more` : ''
+  const context = request.contextLength === undefined ? ''
+    : ` Counted with a context of ${request.contextLength} tokens.`
   const best = nearest.length < candidates.length ? 'the nearest choice, ' : ''
   const message = `Model ${request.card.modelId} does not fit on ${best}${count(nearest.length, 'node')}: ` +
-    `${shown}${more}.`
+    `${shown}${more}.${context}`
   return {
     ...unplanned('insufficient_memory', request, message, {
       sharding: nearest.length === 1 ? 'Pipeline' : request.sharding,

@@ -1,11 +1,11 @@
-import { contextOf } from '../../../kernel/index.js'
+import { cacheWords, contextOf } from '../../../kernel/index.js'
 import { arrange, arrangeAnyway, memoriesField } from './arrange.js'
 import type { ArrangedNode, Held, Pool } from './arrange.js'
 import { joins, layersOn, neighboursIn, survey } from './candidates.js'
 import type { CandidateNode, Job, Survey } from './candidates.js'
 import { slowLinks } from './links.js'
 import { gib } from './memory.js'
-import { slotsFor } from './slots.js'
+import { smallerContexts, withRoom } from './slots.js'
 import {
   allDrained, allExcluded, indivisible, infoPending, least, noBackend, noCycle, noMemory, notSpread,
   refusedByEngine, shortOf, tensorUnsupported, tooFewLayers
@@ -15,15 +15,30 @@ import type { ClusterView, EngineTraits, Plan, Planned, PlanRank, PlanRequest } 
 
 /** Steps that the searches for rings of one request may take; only large, thin networks come near it. */
 const SEARCH_STEPS = 100_000
-/** Smaller contexts that are tried, down to so many tokens. */
-const CONTEXTS_TRIED = 8
-const LEAST_CONTEXT = 1024
+/** The smallest context that is chosen for a request without one. */
+export const LEAST_CHOSEN = 2048
 
 /**
  * Chooses the nodes and parts for a model, or gives the first reason why there is no choice. Pure: the same
  * request and view give the same result, in whatever order nodes and edges are listed.
  */
 export function solve (request: PlanRequest, view: ClusterView): Planned | Unplanned {
+  const first = solveOnce(request, view)
+  let last = first
+  for (const contextLength of chosenContexts(request)) {
+    if (last.ok || !MEMORY_REASONS.has(last.reason)) return last
+    last = solveOnce({ ...request, contextLength }, view)
+  }
+  return last.ok || first.ok || first.reason !== 'info_pending' ? last : first
+}
+
+const MEMORY_REASONS: ReadonlySet<string> = new Set(['insufficient_memory', 'info_pending'])
+
+/** Smaller contexts that a request without one may be given. */
+const chosenContexts = (request: PlanRequest): number[] =>
+  request.contextLength === undefined ? smallerContexts(request, LEAST_CHOSEN) : []
+
+function solveOnce (request: PlanRequest, view: ClusterView): Planned | Unplanned {
   const job = jobOf(request, view)
   if ('reason' in job) return job
   const found = survey(job, view)
@@ -40,7 +55,8 @@ export function solve (request: PlanRequest, view: ClusterView): Planned | Unpla
 
 /** Whether there is a plan; cheaper than the reason why not. */
 export function canPlan (request: PlanRequest, view: ClusterView): boolean {
-  const job = jobOf(request, view)
+  const contextLength = chosenContexts(request).at(-1) ?? request.contextLength
+  const job = jobOf({ ...request, contextLength }, view)
   if ('reason' in job) return false
   const told = survey(job, view).candidates.filter(({ pending }) => !pending)
   return planAmong(job, poolOf(told, view)) !== null
@@ -49,15 +65,18 @@ export function canPlan (request: PlanRequest, view: ClusterView): boolean {
 /** What is asked with the engine's traits at hand, or what is wrong whatever the nodes are. */
 function jobOf (request: PlanRequest, view: ClusterView): Job | Unplanned {
   const { card, sharding, minNodes } = request
-  const traits = Object.hasOwn(view.engines, card.engine) ? view.engines[card.engine]! : null
-  if (traits === null) return noBackend(request, null, null)
+  const told = Object.hasOwn(view.engines, card.engine) ? view.engines[card.engine]! : null
+  if (told === null) return noBackend(request, null, null)
+  const ranks = card.tasks.includes('rerank')
+  // There is nothing to choose for a model that has one slot.
+  const traits = ranks ? { ...told, slots: undefined } : told
   const why = traits.refuses?.(card) ?? null
   if (why !== null) return refusedByEngine(request, why)
   if (sharding === 'Tensor' && !(card.supportsTensor && traits.tensor)) {
     return tensorUnsupported(request, traits)
   }
   if (sharding === 'Pipeline' && minNodes > 1 && minNodes > card.nLayers) return tooFewLayers(request)
-  const slots = traits.slots === undefined ? undefined : request.slots ?? 1
+  const slots = told.slots === undefined ? undefined : ranks ? 1 : request.slots ?? 1
   return { request, traits, layers: Math.max(1, card.nLayers), slots }
 }
 
@@ -70,8 +89,8 @@ function planAmong (job: Job, pool: Pool): Plan | null {
   for (const size of allowedSizes(job, pool.candidates.length)) {
     const nodes = arrange(job, pool, size)
     if (nodes === null) continue
-    const more = { ...job, slots: slotsFor(job, nodes) }
-    const room = more.slots === job.slots ? null : arrange(more, pool, size)
+    const more = withRoom(job, nodes)
+    const room = more === job ? null : arrange(more, pool, size)
     return room === null ? planOf(job, nodes, pool.edges) : planOf(more, room, pool.edges)
   }
   return null
@@ -141,6 +160,7 @@ function planOf (job: Job, members: readonly ArrangedNode[], edges: ClusterView[
   return {
     sharding: alone ? 'Pipeline' : request.sharding,
     instanceMeta: alone ? 'Ring' : request.instanceMeta,
+    contextLength: contextOf(request.card, request.contextLength),
     ...job.slots === undefined ? {} : { slots: job.slots },
     ranks: members.map(({ candidate, option, startLayer, endLayer, need, held }) => ({
       nodeId: candidate.node.nodeId,
@@ -181,13 +201,14 @@ function whyOf (job: Job, members: readonly ArrangedNode[], stagedBytes: number)
   ].join('; ')
 }
 
-/** The slots, and the memory of their contexts. */
+/** The slots, the context of each, and the memory of all. */
 function slotsOf (
   { request: { card, contextLength }, slots }: Job, members: readonly ArrangedNode[]
 ): string[] {
+  if (slots === undefined) return []
+  const context = contextOf(card, contextLength)
   const cache = members.reduce((sum, { need }) => sum + need.cacheBytes, 0)
-  return slots === undefined ? [] : [`${slots} ${slots === 1 ? 'slot' : 'slots'} of ` +
-    `${contextOf(card, contextLength)} tokens with ${gib(cache)} of KV cache`]
+  return [`${cacheWords(card, context, slots)} = ${gib(cache)} of KV cache`]
 }
 
 /** Said of a node whose CPU has layers although its GPUs could run the model. */
@@ -201,11 +222,4 @@ function onCpu (job: Job, { candidate, held }: ArrangedNode, size: number): stri
     layersOn({ ...job, request: { ...job.request, contextLength } }, gpus, job.layers) >= all) : undefined
   const rather = fits === undefined ? '' : ` (all with a context of ${fits})`
   return [`${onGpu} of ${all} layers on the GPU${where}${rather}, the others on the CPU: slower`]
-}
-
-/** Half the context that is asked for, and so on. */
-export function smallerContexts ({ card, contextLength }: PlanRequest): number[] {
-  const now = contextOf(card, contextLength)
-  return Array.from({ length: CONTEXTS_TRIED }, (_, i) => Math.floor(now / 2 ** (i + 1)))
-    .filter((tokens) => tokens >= LEAST_CONTEXT)
 }

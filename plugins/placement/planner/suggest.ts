@@ -1,10 +1,11 @@
 import type { ArrangedNode } from './arrange.js'
 import { compareText, jobNeed } from './candidates.js'
 import type { BackendOption, CandidateNode, Job } from './candidates.js'
-import { bytesToFree } from './memory.js'
+import { bytesToFree, gib } from './memory.js'
 import { least, shortOf } from './refusals.js'
 import type { Shortage, Unplanned } from './refusals.js'
-import { canPlan, smallerContexts } from './solve.js'
+import { smallerContexts } from './slots.js'
+import { canPlan } from './solve.js'
 import type { Change, ClusterView, InstanceMemory, NodeFacts, PlanRequest, Suggestion } from './types.js'
 
 /** Of each kind of change, how many are tried at most. */
@@ -166,6 +167,6 @@ function freeOn (
   if (bytes === null) return []
   const memory = backend !== 'cpu' && gpus.length > 0 ? 'GPU memory' : 'memory'
   // Rounded up, so that freeing what the text says is enough.
-  const gib = (Math.ceil(bytes / 1024 ** 3 * 100) / 100).toFixed(2)
-  return [{ kind: 'free', nodeId, backend, bytes, text: `free ${gib} GiB of ${memory} on ${name}` }]
+  const text = `free ${gib(bytes, Math.ceil)} of ${memory} on ${name}`
+  return [{ kind: 'free', nodeId, backend, bytes, text }]
 }

@@ -8,7 +8,7 @@ export type InstanceMeta = 'Ring' | 'LlamaRpc'
 /** What is asked for. */
 export interface PlanRequest {
   card: ModelCard
-  /** Tokens of context; the usual number when left out. */
+  /** Tokens of context; as many as there is memory for when left out. */
   contextLength?: number | undefined
   /** Answers at once; as many as there is memory for when left out. */
   slots?: number | undefined
@@ -128,6 +128,8 @@ export interface MemoryPart {
 export interface Plan {
   sharding: Sharding
   instanceMeta: InstanceMeta
+  /** Tokens of context. */
+  contextLength: number
   /** Answers at once, each with its context; absent for an engine without slots. */
   slots?: number
   /** In ring order; of `LlamaRpc` the driver first. */

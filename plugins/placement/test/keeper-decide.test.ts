@@ -1,6 +1,6 @@
 import t from 'tap'
 import { decide, MOVES_MAX } from '../keeper/decide.js'
-import type { Situation } from '../keeper/decide.js'
+import type { Situation } from '../keeper/roles.js'
 import { entry, instance, intent, judge, ready, short, situation } from './keeper-kit.js'
 import { bodyOf } from '../../runners/service.js'
 

@@ -173,7 +173,7 @@ t.test('the plan says why, and what is there already', async (t) => {
   t.equal(result.stagedBytes, 12 * GIB)
   t.equal(result.why, '2 nodes, as few as allowed, on cpu; 12.00 GiB of the model already there.')
   const split = planned(plan(request(), view([node('a', 9), node('b', 9)])))
-  t.equal(split.why, '2 nodes, the fewest that hold it, on cpu; 0.00 GiB of the model already there.')
+  t.equal(split.why, '2 nodes, the fewest that hold it, on cpu; 0 MiB of the model already there.')
   const forced = planned(plan(request({ force: true }), view([node('a', 9)])))
   t.match(forced.why, /memory was not checked\.$/)
   t.ok(forced.ranks[0]!.freeAfterBytes < 0)

@@ -96,7 +96,7 @@ t.test('VRAM and RAM are shown apart, and what is left on the CPU is said', asyn
     t.notMatch(why(whole), /layers/)
     t.notMatch(whole, { plan: { ranks: [{ memories: [] }] } })
   }
-  const short = planned([node('a', 3, gpus(5.1))])
+  const short = planned([node('a', 3, gpus(5.1))], { contextLength: 8192 })
   t.match(why(short), 'a: 10 layers on the GPU need 5.02 GiB, there is 5.10 GiB, and ' +
   '10 layers on the CPU need 5.00 GiB, there is 3.00 GiB')
   t.match(short, { details: { nodes: [{ memories: [{ memory: 'vram' }, { memory: 'ram' }] }] } })

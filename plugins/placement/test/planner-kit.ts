@@ -127,7 +127,8 @@ export function someCase (random: Random): { request: PlanRequest, view: Cluster
       instanceMeta: oneOf(random, ['Ring', 'Ring', 'Ring', 'LlamaRpc']),
       minNodes: oneOf(random, [0, 1, 1, 1, 2, 3, 4, 5, 5]),
       excluded: random() < 0.7 ? [] : oneOf(random, [['n0'], ['install-n1', 'nobody'], ids]),
-      force: random() < 0.1
+      force: random() < 0.1,
+      contextLength: oneOf(random, [undefined, 8192])
     },
     view: {
       nodes,

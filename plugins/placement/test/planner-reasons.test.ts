@@ -201,19 +201,19 @@ const rows: Row[] = [{
   view: view([node('a', 11), node('b', 5)], { edges: [] }),
   reason: 'insufficient_memory',
   message: new RegExp('^Model acme/x does not fit on the nearest choice, 1 node: a: needs 13\\.25 GiB ' +
-    '\\(weights 10\\.00 GiB \\+ KV cache 0\\.00 GiB \\+ buffers 3\\.00 GiB \\+ process 0\\.25 GiB\\), ' +
-    'has 11\\.00 GiB\\. ' +
+    '\\(weights 10\\.00 GiB \\+ KV cache 0 MiB \\+ buffers 3\\.00 GiB \\+ process 0\\.25 GiB\\), ' +
+    'has 11\\.00 GiB\\. Counted with a context of 2048 tokens\\. ' +
     'It can be placed if you free 2\\.26 GiB of memory on a\\.$'),
   suggestions: ['free 2.26 GiB of memory on a', 'free 8.26 GiB of memory on b']
 }, {
   what: 'memory is not summed: an even part is too much for one',
-  request: { sharding: 'Tensor', minNodes: 2, card: card(heads) },
+  request: { sharding: 'Tensor', minNodes: 2, card: card(heads), contextLength: 8192 },
   view: view([node('a', 50), node('b', 7)]),
   reason: 'insufficient_memory',
-  message: /on 2 nodes: b: needs 7\.06 GiB \(weights 5\.00 GiB \+ KV cache 0\.31 GiB \+ buffers 1\.50 /,
+  message: /on 2 nodes: b: needs 7\.06 GiB \(weights 5\.00 GiB \+ KV cache 0\.31 GiB .* 8192 tokens/,
   suggestions: [
     'set context_length to 4096', 'set sharding to Pipeline', 'set min_nodes to 1',
-    'free 0.07 GiB of memory on b'
+    'free 65 MiB of memory on b'
   ]
 }]
 
@@ -255,6 +255,7 @@ t.test('a node that has not told is not needed where another fits', async (t) =>
 
 t.test('equal is refused and a byte more is not, on RAM, GPU and in parts', async (t) => {
   const needed = 13.25 * GIB
+  const exact = request({ contextLength: 8192 })
   const gpu = (used: number): ClusterView => view([
     node('a', 100, { gpus: [{ total: 20 * GIB, used }], backends: { lm: ['cuda'] } })
   ])
@@ -262,8 +263,8 @@ t.test('equal is refused and a byte more is not, on RAM, GPU and in parts', asyn
     view([node('a', 6.75 + bytes / GIB), node('b', 6.75 + bytes / GIB)])
   t.match(refused(plan(request(), view([node('a', needed / GIB)]))).message, /has 13\.25 GiB, 1 byte too few/)
   t.ok(plan(request(), view([node('a', (needed + 1) / GIB)])).ok)
-  t.notOk(plan(request(), gpu(18 * GIB - needed - MASK)).ok)
-  t.ok(plan(request(), gpu(18 * GIB - needed - MASK - 1)).ok)
+  t.notOk(plan(exact, gpu(18 * GIB - needed - MASK)).ok)
+  t.ok(plan(exact, gpu(18 * GIB - needed - MASK - 1)).ok)
   t.notOk(plan(request({ minNodes: 2 }), part(0)).ok)
   t.ok(plan(request({ minNodes: 2 }), part(1)).ok)
   const model = card({ ...heads, headSize: 0 })
@@ -287,7 +288,7 @@ t.test('overhead is exact in hundredths', async (t) => {
 })
 
 t.test('the details hold every term', async (t) => {
-  const result = refused(plan(request({ card: card(heads) }), view([node('a', 9)], {
+  const result = refused(plan(request({ card: card(heads), contextLength: 8192 }), view([node('a', 9)], {
     reservations: [claim('a', 2 * GIB), claim('z', GIB)],
     releasing: [claim('a', GIB)]
   })))

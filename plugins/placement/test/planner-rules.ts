@@ -71,8 +71,16 @@ function allowsSize (request: PlanRequest, view: ClusterView, size: number): boo
   return [card.heads, card.kvHeads, card.hiddenSize].every((n) => n > 0 && n % size === 0)
 }
 
-/** The fewest nodes on which the request can be met, by trying all groups; null when there are none. */
+/**
+ * The fewest nodes on which the request can be met, by trying all groups, with the largest context for which
+ * there are some; null when there are none.
+ */
 export function fewestNodes (request: PlanRequest, view: ClusterView, checkMemory: boolean): number | null {
+  return [8192, 4096, 2048].reduce<number | null>((found, contextLength) =>
+    found ?? fewestWith({ contextLength, ...request }, view, checkMemory), null)
+}
+
+function fewestWith (request: PlanRequest, view: ClusterView, checkMemory: boolean): number | null {
   const pool = eligible(request, view)
   for (let size = 1; size <= pool.length; size++) {
     if (!allowsSize(request, view, size)) continue
@@ -110,7 +118,8 @@ function * orders<T> (pool: readonly T[], size: number): Generator<T[]> {
 }
 
 /** What is wrong with an accepted plan; empty when nothing is. */
-export function breaches (request: PlanRequest, view: ClusterView, plan: Plan): string[] {
+export function breaches (asked: PlanRequest, view: ClusterView, plan: Plan): string[] {
+  const request = { ...asked, contextLength: plan.contextLength }
   const { card } = request
   const size = plan.ranks.length
   const pool = new Map(eligible(request, view).map((one) => [one.node.nodeId, one]))

@@ -36,8 +36,40 @@ t.test('slots follow the free memory', async (t) => {
     t.equal(cacheBytes, cacheOf(model, more.contextLength).contextBytes * slots, 'they are counted')
     t.ok(neededBytes < usableBytes)
     const context = more.contextLength ?? 8192
-    t.match(why, new RegExp(`; ${slots} slots? of ${context} tokens with \\d+\\.\\d\\d GiB`))
+    t.match(why, new RegExp(`; ${slots} slots? x ${context} tokens x 64.00 KiB = \\d+\\.\\d\\d GiB`))
   }
+})
+
+t.test('the context follows the free memory, if none was asked for', async (t) => {
+  const long = { ...model, contextLength: 131_072 }
+  const rows: [string, number, Partial<PlanRequest>, number, number][] = [
+    ['the usual one, with more slots first', 41.1, {}, 8192, 11],
+    ['twice as long, where 8 slots are left', 61.1, {}, 16_384, 8],
+    ['the longest that is chosen', 125.1, {}, 32_768, 8],
+    ['and no longer', 700, {}, 32_768, 16],
+    ['for fewer slots with less memory', 15.1, { slots: 1 }, 32_768, 1],
+    ['half, where the usual one has no room', 0.6, {}, 4096, 1],
+    ['a quarter, since equal is not enough', 0.5, {}, 2048, 1],
+    ['smaller for more slots', 5, { slots: 16 }, 2048, 16],
+    ['as asked for', 700, { contextLength: 8192 }, 8192, 16],
+    ['whatever memory is free', 16.1, { contextLength: 131_072 }, 131_072, 1],
+    ['all of a model that has fewer', 700, { card: { ...long, contextLength: 10_000 } }, 10_000, 16],
+    ['what is embedded has the usual one', 700, { card: { ...long, tasks: ['embeddings'] } }, 8192, 16],
+    ['as has what is ranked, in one slot', 700, { card: { ...long, tasks: ['rerank'] } }, 8192, 1],
+    ['as has what is forced', 0, { force: true }, 8192, 1]
+  ]
+  for (const [what, free, more, context, slots] of rows) {
+    const on = node('a', 4 + free * each / GIB)
+    const made = planned(planOn([on], { card: long, ...more }))
+    t.match(made, { contextLength: context, slots }, what)
+    t.match(made.why, new RegExp(`; ${slots} slots? x ${context} tokens x 64\\.00 KiB = `))
+  }
+  const none = refused(planOn([node('a', 4 + each / 5 / GIB)], { card: long }))
+  t.match(none.message, /0\.13 GiB .* with a context of 2048 tokens\. .* context_length to 1024/)
+  const exact = refused(planOn([node('a', 4.3)], { card: long, contextLength: 8192 }))
+  t.match(exact.message, /needs 4\.50 GiB .*, has 4\.30 GiB\. Counted with a context of 8192 tokens\./)
+  const nodes = ['a', 'b'].map((name) => node(name, 2.6))
+  t.match(planned(planOn(nodes, { card: long })), { contextLength: 8192, ranks: [{}, {}] }, 'more nodes')
 })
 
 t.test('over nodes each has its part of every slot', async (t) => {
@@ -48,9 +80,18 @@ t.test('over nodes each has its part of every slot', async (t) => {
 })
 
 t.test('more than there is memory for is refused with the sums', async (t) => {
-  t.match(refused(planOn([node('a', 10)], { slots: 20 })),
+  t.match(refused(planOn([node('a', 10)], { slots: 20, contextLength: 8192 })),
     { reason: 'insufficient_memory', details: { nodes: [{ cacheBytes: each * 20 }] } })
   t.equal(planned(planOn([node('a', 10)], { slots: 20, force: true })).slots, 20)
+})
+
+t.test('a model that ranks has one, as its driver gives it', async (t) => {
+  const ranker = { ...model, tasks: ['rerank'] }
+  const { slots, ranks, why } = planned(planOn([node('a', 400)], { card: ranker }))
+  t.equal(slots, 1)
+  t.equal(ranks[0]!.cacheBytes, each)
+  t.match(why, /; 1 slot x 8192 /)
+  t.equal(cacheOf(ranker, undefined, 7).contexts, 1, 'whatever an instance says')
 })
 
 t.test('an engine without slots has none', async (t) => {

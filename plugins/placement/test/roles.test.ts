@@ -1,7 +1,7 @@
 import t from 'tap'
 import { SvcError } from '../../../kernel/index.js'
 import { decide } from '../keeper/decide.js'
-import type { Situation } from '../keeper/decide.js'
+import type { Situation } from '../keeper/roles.js'
 import { PlacementService } from '../service.js'
 import type { Wanted } from '../service.js'
 import { bodyOf } from '../../runners/service.js'

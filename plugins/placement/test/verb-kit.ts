@@ -108,7 +108,7 @@ export function instanceOn (instanceId: string, modelId: string, nodeIds: string
     neededBytes: 0, usableBytes: 0, freeAfterBytes: 0
   }))
   const made = instanceOf(
-    { ranks, sharding: 'Pipeline', instanceMeta: 'Ring' }, card(modelId), [],
+    { ranks, sharding: 'Pipeline', instanceMeta: 'Ring', contextLength: 4096 }, card(modelId), [],
     () => `${instanceId}-${named++}`)
   return changed(made, { instanceId })
 }

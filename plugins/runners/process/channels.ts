@@ -1,4 +1,4 @@
-import { cancelled, ProtocolError, RunnerError } from './errors.js'
+import { cancelled, lost, ProtocolError, RunnerError } from './errors.js'
 import { chunkOf, CreditReturn, CreditWindow, TO_RUNNER } from './protocol.js'
 import type { Frame, RunnerMessage } from './protocol.js'
 import type { EngineChunk, EngineTask } from '../../../kernel/api/engine.js'
@@ -226,9 +226,9 @@ export class TaskChannels {
 
   #onTerminal (number: number, entered: Entered, message: TaskMessage & { type: 'end' | 'fail' }): void {
     const { channel, hop } = entered
-    const error = message.type === 'end'
-      ? null
-      : new RunnerError(message.reason, message.message, message.details)
+    const error = message.type === 'end' ? null
+      : message.reason === 'instance_lost' ? lost(message.message)
+        : new RunnerError(message.reason, message.message, message.details)
     hop?.done(message.trace)
     channel.settle(error)
     this.#record.note(`task ${channel.taskId} ${error === null ? 'ended' : `failed: ${error.reason}`}`)

@@ -81,7 +81,7 @@ export interface Ending {
   /** The end was asked for. */
   readonly stopping: boolean
   /** Why the node killed it, if it did. */
-  readonly failure: { readonly message: string, readonly wedged: boolean } | null
+  readonly failure: Pick<Ended, 'wedged' | 'unloadable'> & { readonly message: string } | null
   readonly phase: Phase
   readonly since: number
   readonly readyAt: number | null
@@ -94,6 +94,8 @@ export interface Ended {
   wedged: boolean
   /** The disk took no more. */
   full?: boolean
+  /** The engine failed at the files of the model. */
+  unloadable?: boolean
   exitCode: number | null
   readyMs: number
 }
@@ -108,7 +110,9 @@ export function describeEnd (ending: Ending, limits: RunnerLimits, nowMs: number
     return { ...ended, message: warmupMessage(limits), wedged: true }
   }
   const cause = signal === null ? `exited with code ${code}` : `was ended by ${signal}`
-  return { ...ended, message: `the runner process ${cause} while ${ending.phase}`, wedged: false }
+  // SIGKILL is the system's, for want of memory.
+  const unloadable = ending.phase === 'loading' && signal !== 'SIGKILL'
+  return { ...ended, message: `the runner process ${cause} while ${ending.phase}`, wedged: false, unloadable }
 }
 
 type WorkLimits = Pick<RunnerLimits, 'workMinMs' | 'workFactor'>

@@ -16,10 +16,18 @@ export class RunnerError extends Error {
 /** Detail of an `instance_lost` before which nothing was done for the task: another runner may have it. */
 export const NOT_BEGUN = { begun: false } as const
 
+/** The end of a task with its runner. Its reader may not learn the cause, which can hold paths and output. */
+export function lost (cause: string, details: Record<string, unknown> = {}): RunnerError {
+  const message = 'The instance serving this task was lost: its program ended.'
+  const error = new RunnerError('instance_lost', message, details)
+  error.cause = cause
+  return error
+}
+
 /** The kind of a failure, by which the plugin `placement` decides what to do next. */
 export type FailureCode =
   'insufficient_memory' | 'download_failed' | 'no_backend' | 'warmup_timeout' | 'runner_failed' |
-  'insufficient_storage'
+  'insufficient_storage' | 'load_failed'
 
 /** A runner cannot be started on this node. The message is one sentence without its full stop. */
 export class LaunchError extends Error {

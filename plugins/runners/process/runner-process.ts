@@ -4,8 +4,8 @@ import { join } from 'node:path'
 import { delay } from '../../../kernel/index.js'
 import { TaskChannels } from './channels.js'
 import { passedDeadline, describeEnd, AnnouncedWork } from './deadlines.js'
-import type { Ended, Phase } from './deadlines.js'
-import { ProtocolError, RunnerError } from './errors.js'
+import type { Ended, Ending, Phase } from './deadlines.js'
+import { lost, ProtocolError, RunnerError } from './errors.js'
 import type { RunnerLimits } from './limits.js'
 import { Link } from './link.js'
 import type { RunnerOptions } from './options.js'
@@ -64,7 +64,7 @@ export class RunnerProcess {
   #entered: number
   #readyAt: number | null = null
   #suspect = ''
-  #failure: { message: string, wedged: boolean } | null = null
+  #failure: Ending['failure'] = null
   #stopping = false
   #exit: { code: number | null, signal: string | null } | null = null
   #finished = false
@@ -126,10 +126,10 @@ export class RunnerProcess {
   readonly mono = (): number => this.#options.clock.mono() - this.#starvedMs
 
   /** Kills the process; it counts as failed with this message, of several with the first. */
-  kill (message: string, wedged = false): void {
+  kill (message: string, wedged = false, unloadable = false): void {
     if (this.exited) return
     if (this.#failure === null && !this.#stopping) {
-      this.#failure = { message, wedged }
+      this.#failure = { message, wedged, unloadable }
       this.#record.note(`killed: ${message}; ${diagnose(this.pid)}`)
     }
     signalGroup(this.#launched.pid, 'SIGKILL')
@@ -216,9 +216,10 @@ export class RunnerProcess {
       case 'log': log[message.level]({ ...message.fields, pid: this.pid }, message.message); break
       case 'fatal': {
         const text = `the engine failed (${message.stage}): ${message.message}`
-        this.kill(text)
+        const unloadable = message.stage === 'load'
+        this.kill(text, false, unloadable)
         // The process may have ended before its last frame is read.
-        if (!this.#stopping) this.#failure ??= { message: text, wedged: false }
+        if (!this.#stopping) this.#failure ??= { message: text, wedged: false, unloadable }
         break
       }
       default: this.tasks.onMessage(frame.task, message, frame)
@@ -301,8 +302,7 @@ export class RunnerProcess {
     removePidfile(this.#options.scratch)
     const { code, signal } = this.#exit ?? { code: null, signal: null }
     this.#record.note(`${how.message ?? 'process stopped'} (exit ${signal ?? code ?? 'unknown'})`)
-    const cause = how.message ?? 'it was stopped'
-    this.tasks.loseAll(new RunnerError('instance_lost', `The instance serving this task was lost: ${cause}.`))
+    this.tasks.loseAll(lost(how.message ?? 'it was stopped'))
     this.#events.ended(how)
     // A disk that hangs must not delay the stop.
     void Promise.race([this.#ring.flushed(), delay(this.#options.clock, LAST_WORDS_MS)]).then(this.#whenEnded)

@@ -6,7 +6,7 @@ import { afterFailure, CLOSED } from './breaker.js'
 import type { BreakerState } from './breaker.js'
 import type { TaskChannel } from './channels.js'
 import type { Ended } from './deadlines.js'
-import { cancelled, NOT_BEGUN, reasonOf, RunnerError } from './errors.js'
+import { cancelled, lost, NOT_BEGUN, reasonOf, RunnerError } from './errors.js'
 import { resolveLimits } from './limits.js'
 import type { RunnerLimits } from './limits.js'
 import type { RunnerOptions } from './options.js'
@@ -310,7 +310,7 @@ class RunnerSupervisor {
     this.#cancelRestart = clock.after(verdict.delayMs, () => { this.#launch() })
   }
 
-  #giveUp (errorMessage: string, { wedged, full = false }: Ended): void {
+  #giveUp (errorMessage: string, { wedged, full, unloadable }: Ended): void {
     const { log, onFailed } = this.#options
     const attempts = this.#breaker.attempts
     const fields = { ...this.#who, attempts, reason: errorMessage }
@@ -318,15 +318,14 @@ class RunnerSupervisor {
     else log.error(fields, 'runner given up')
     this.#record.note(`given up after ${attempts} attempts`)
     // A warmup overrun is the only wedge there is.
-    const errorCode = wedged ? 'warmup_timeout' : full ? 'insufficient_storage' : 'runner_failed'
+    const errorCode = wedged ? 'warmup_timeout' : full === true ? 'insufficient_storage'
+      : unloadable === true ? 'load_failed' : 'runner_failed'
     this.#move({ RunnerFailed: { errorMessage, errorCode } })
     this.#refuseQueued(errorMessage)
     onFailed({ errorMessage, errorCode, attempts })
   }
 
   #refuseQueued (message: string): void {
-    this.#admission.refuseAll(
-      new RunnerError('instance_lost', `The instance that was to serve this task was lost: ${message}.`,
-        { ...NOT_BEGUN }))
+    this.#admission.refuseAll(lost(message, { ...NOT_BEGUN }))
   }
 }

@@ -72,6 +72,8 @@ export interface BrokenLink {
   comes: boolean
   /** ISO time of the node's next try, if it is known. */
   nextTryAt?: string | undefined
+  /** Waiting does not help, although the model is placed. */
+  final?: boolean | undefined
 }
 
 /** Everything about one model's chain. */
@@ -81,7 +83,7 @@ export interface ModelChain { links: ChainLink[], broken: BrokenLink | null }
 export type ReadChains = () => Promise<(modelId: string, capability: string | null) => ModelChain>
 
 /** What is found of a link. */
-export type Found = Omit<ChainLink, 'link'> & Pick<BrokenLink, 'nextTryAt'>
+export type Found = Omit<ChainLink, 'link'> & Pick<BrokenLink, 'nextTryAt' | 'final'>
 
 export const good = (message: string): Found => ({ ok: true, message, remedy: null, code: null })
 export const bad = (code: string, message: string, remedy: string): Found =>
@@ -109,9 +111,10 @@ export function follow (look: (link: Link) => Found, comes: (link: Link) => bool
   let broken: BrokenLink | null = null
   const links = LINKS.map((link): ChainLink => {
     if (broken !== null) return { link, ok: null, message: 'not looked at', remedy: null, code: null }
-    const { nextTryAt, ...found } = look(link)
+    const { nextTryAt, final, ...found } = look(link)
     if (found.ok === false) {
-      broken = { link, problem: found.message, remedy: found.remedy ?? '', comes: comes(link), nextTryAt }
+      const { message: problem, remedy } = found
+      broken = { link, problem, remedy: remedy ?? '', comes: comes(link), nextTryAt, final }
     }
     return { link, ...found }
   })
@@ -129,17 +132,18 @@ export function noInstanceMessage (modelId: string, { problem }: Pick<BrokenLink
 
 /** 404 for a model that nobody placed, 503 for one that is placed or waits for a place. */
 export function noInstance (modelId: string, broken: BrokenLink, now: number): SvcError {
-  const { link: brokenLink, remedy, comes, nextTryAt } = broken
+  const { link: brokenLink, remedy, comes, nextTryAt, final } = broken
   const message = noInstanceMessage(modelId, broken)
   // The time may be of another node's clock.
   const seconds = Math.min(Math.ceil((Date.parse(nextTryAt ?? '') - now) / 1000), RETRY_MAX_SECONDS)
-  const again = seconds > 0 ? { retryAfterSeconds: seconds } : {}
+  const again = seconds > 0 && final !== true ? { retryAfterSeconds: seconds } : {}
   const details = { model: modelId, brokenLink, remedy, ...again }
   return comes
-    ? new SvcError('no_instance', { ...COMES, message, remedy }, message, details)
+    ? new SvcError('no_instance', { ...final === true ? FINAL : COMES, message, remedy }, message, details)
     : kernelError('no_instance', message, details)
 }
 
+const FINAL = { status: 503, retryable: false }
 const COMES = { status: 503, retryable: true, retryAfterSeconds: 1 }
 /** Longest Retry-After: the longest pause before a runner that was given up is started again. */
 const RETRY_MAX_SECONDS = RETRY_PAUSE.maxMs / 1000
@@ -217,10 +221,16 @@ function runnerLink ({ runner, failure, copies, modelId, lost = [] }: ChainFacts
   if (failure !== undefined) {
     const nextTryAt = nextTryOf(runner)
     const next = nextTryAt === undefined ? '' : `It is started again at ${nextTryAt}; to have it now: `
-    return bad(CODES[waits?.reason ?? ''] ?? CODES[failure.code ?? ''] ?? 'runner_failed',
+    const final = failure.code === 'load_failed'
+    const [files, given] = !final ? ['', ''] : /chat.template/i.test(failure.message)
+      ? ['', ' --chat-template FILE']
+      : [`, \`svc rm ${modelId}\`, \`svc pull ${modelId}\` (of a folder ` +
+        `\`svc pull ./FOLDER --as ${modelId}\`)`, '']
+    const found = bad(CODES[waits?.reason ?? ''] ?? CODES[failure.code ?? ''] ?? 'runner_failed',
       `it was given up: ${failure.message}`,
       `${next}Mend the cause (\`svc logs --model ${modelId}\` has it), then ` +
-      `\`svc stop ${failure.instanceId}\` and \`svc place ${modelId}\`.`)
+      `\`svc stop ${failure.instanceId}\`${files} and \`svc place ${modelId}${given}\`.`)
+    return { ...found, final }
   }
   if (runner !== null && 'RunnerFailed' in runner) {
     return bad(CODES[runner.RunnerFailed.errorCode ?? ''] ?? 'runner_failed',

@@ -53,6 +53,7 @@ export class Routing implements Runners {
     if (virtual !== undefined) return virtual
     const routed = await this.#pickOnceKnown(query)
     if (!(routed instanceof SvcError)) return routed
+    if (query.tooShort !== undefined) throw routed
     if (!await this.#place(query, routed)) throw routed
     const again = this.#pick(query)
     if (again instanceof SvcError) throw again
@@ -150,7 +151,7 @@ export class Routing implements Runners {
 
   /** Names a task and the runner that is to serve it; else the `no_instance` that says what is missing. */
   #pick (
-    { modelId, capability, commandId, caller, except = [], pinned, trace }: RouteQuery
+    { modelId, capability, commandId, caller, except = [], tooShort, pinned, trace }: RouteQuery
   ): Route | SvcError {
     const look = this.#availability.look(modelId, 'anywhere')
     const none = (link: BrokenLink): SvcError => noInstance(modelId, link, this.#parts.clock.now())
@@ -158,7 +159,11 @@ export class Routing implements Runners {
     if (broken !== null) return none(broken)
     const candidates = this.#availability.candidates(look).filter(({ own }) => own || pinned !== true)
     if (candidates.length === 0) return none(elsewhere(modelId, look))
-    const chosen = choose(candidates.filter(({ instanceId }) => !except.includes(instanceId)))
+    const contextOf = (id: string | undefined): number =>
+      look.instances.find(({ instanceId }) => instanceId === id)?.contextTokenLimit ?? -1
+    const chosen = choose(candidates.filter(({ instanceId }) =>
+      // Without `tooShort` any context is larger.
+      !except.includes(instanceId) && contextOf(instanceId) > contextOf(tooShort)))
     if (chosen === undefined) return none(NOT_READY)
     const { own, instanceId, runnerId, nodeId, installId } = chosen
     const taskId = this.#parts.newId()

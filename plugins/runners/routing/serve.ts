@@ -1,59 +1,10 @@
-import { SvcError, timed, EngineError, kernelError } from '../../../kernel/index.js'
-import type { CapabilityCall, EngineChunk, EngineTask, Logger } from '../../../kernel/index.js'
+import { SvcError, EngineError, kernelError } from '../../../kernel/index.js'
+import type { EngineChunk, Logger } from '../../../kernel/index.js'
 import { NOT_BEGUN, reasonOf, RunnerError } from '../process/errors.js'
-import type { Route, RouteQuery, Runners } from '../service.js'
+import type { Route, TerminalStatus } from '../service.js'
 import type { TaskFailure } from './losses.js'
 import { RemoteTaskError } from './remote/frames.js'
-import type { TaskWatchers, TaskTable, TerminalStatus } from './tasks.js'
-
-/** What a request wants of a model. */
-export interface TaskRequest extends Pick<RouteQuery, 'modelId' | 'capability'> { task: EngineTask }
-
-/**
- * Serves a capability call with a runner: routes it as a task, names the task in a header of the answer, and
- * yields the task's chunks. The reader's pull is the backpressure; the call's signal cancels. When the
- * instance is lost before the first chunk and the call allows a retry, another instance gets the task, once;
- * without another one the loss is thrown. A task that was refused before any work on it goes to each other
- * instance without that permission. Throws what `Runners.route` and `Runners.open` throw.
- */
-export async function * runTask (
-  runners: Pick<Runners, 'route' | 'open'>, { modelId, capability, task }: TaskRequest, call: CapabilityCall
-): AsyncGenerator<EngineChunk> {
-  const { commandId, caller, signal, pinned = false, trace } = call
-  const query: RouteQuery = {
-    modelId, capability, commandId, caller, signal, pinned, ...(trace === undefined ? {} : { trace })
-  }
-  const except: string[] = []
-  let begunLoss: unknown
-  for (;;) {
-    const route = await timed(trace, 'route', 'route', () => runners.route({ ...query, except }))
-      .catch((none: unknown) => { throw begunLoss ?? none })
-    trace?.task({ taskId: route.taskId, modelId, capability })
-    call.setHeader('x-svc-task-id', route.taskId)
-    if (except.length > 0) {
-      trace?.note({ retried: true })
-      call.setHeader('x-svc-retried', '1')
-    }
-    let answered = false
-    try {
-      for await (const chunk of runners.open(route, task, signal)) {
-        answered ||= chunk.payload['queue'] === undefined
-        yield chunk
-      }
-      return
-    } catch (error) {
-      if (answered || signal.aborted || !isLoss(error)) throw error
-      const begun = error.details['begun'] !== NOT_BEGUN.begun
-      // A router without another instance returns the same one again.
-      if (begun ? !call.retry || begunLoss !== undefined : except.includes(route.instanceId)) throw error
-      if (begun) begunLoss = error
-      except.push(route.instanceId)
-    }
-  }
-}
-
-const isLoss = (error: unknown): error is SvcError =>
-  error instanceof SvcError && error.reason === 'instance_lost'
+import type { TaskWatchers, TaskTable } from './tasks.js'
 
 /** What is told when a task ends. */
 export interface ServeParts {
@@ -149,7 +100,8 @@ function record (
   { log, taskFailed }: ServeParts, { taskId, modelId }: Route, commandId: string, error: unknown
 ): void {
   const reason = causeOf(error)
-  log.error({ taskId, commandId, modelId, reason, error: reasonOf(error) }, 'a task failed')
+  const cause = (error as Error).cause ?? error
+  log.error({ taskId, commandId, modelId, reason, error: reasonOf(cause) }, 'a task failed')
   taskFailed({
     taskId, commandId, errorType: reason, errorMessage: `The task of ${modelId} failed with ${reason}.`
   })

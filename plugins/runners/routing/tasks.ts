@@ -1,6 +1,6 @@
 import type { Caller, Clock, EngineChunk } from '../../../kernel/index.js'
 import type { Fleet } from '../instances/fleet.js'
-import type { EndedTask, Route, RunnerWork } from '../service.js'
+import type { EndedTask, Route, RunnerWork, TerminalStatus } from '../service.js'
 
 /** Finished tasks stay visible in /state for this long, and at most this many of them. */
 export const TASK_LINGER_MS = 30_000
@@ -8,8 +8,7 @@ export const TASKS_FINISHED_MAX = 64
 /** A task that was named but never opened within this time counts as timed out. */
 export const TASK_PENDING_MS = 60_000
 
-export type TaskStatus = 'Pending' | 'Running' | 'Complete' | 'TimedOut' | 'Failed' | 'Cancelled'
-export type TerminalStatus = Exclude<TaskStatus, 'Pending' | 'Running'>
+export type TaskStatus = 'Pending' | 'Running' | TerminalStatus
 
 /** A task as /state shows it; nothing of the request itself is kept. */
 export interface Task {

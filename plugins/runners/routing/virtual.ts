@@ -1,8 +1,7 @@
-import type { EngineChunk, EngineTask, ModelCard } from '../../../kernel/index.js'
+import type { Clock, EngineChunk, EngineTask, ModelCard } from '../../../kernel/index.js'
 import type { Route, RouteQuery, VirtualModel } from '../service.js'
 import { bad, follow, good, noInstance, requestLink } from './chain.js'
 import type { ModelChain } from './chain.js'
-import type { RoutingParts } from './routing.js'
 
 /** The models that plugins of this node answer for themselves. */
 export class VirtualModels {
@@ -30,7 +29,8 @@ export class VirtualModels {
    */
   route (
     query: RouteQuery,
-    { clock, newId, self: { nodeId, installId } }: Pick<RoutingParts, 'clock' | 'newId' | 'self'>
+    { clock, newId, self: { nodeId, installId } }:
+    { clock: Clock, newId: () => string, self: Pick<Route, 'nodeId' | 'installId'> }
   ): Route | undefined {
     const { modelId, capability, trace } = query
     const model = this.#models.get(modelId)

@@ -84,6 +84,16 @@ check('what is placed is not absent', {
 check('it was given up', {
   runner: { RunnerFailed: { errorMessage: 'y' } }, failure: { instanceId: 'i', message: 'no library' }
 }, 'runner', /given up: no library/, /`svc stop i` and `svc place acme\/x`/)
+const damaged = { instanceId: 'i', message: 'no GGUF', code: 'load_failed' }
+for (const runner of [{ RunnerFailed: { errorMessage: 'y' } }, { RunnerIdle: {} }]) {
+  check('its files could not be loaded', { runner, failure: damaged }, 'runner', /given up: no GGUF/,
+    /`svc stop i`, `svc rm acme\/x`, `svc pull acme\/x` \(of a folder `svc pull \.\/FOLDER --as acme\/x`\)/)
+  t.match(noInstance('acme/x', chainOf({ ...whole, runner, failure: damaged }).broken!, 0),
+    { status: 503, retryable: false, retryAfterSeconds: undefined }, 'waiting does not help')
+}
+check('its template could not be read', {
+  runner: { RunnerIdle: {} }, failure: { ...damaged, message: 'common_chat_templates_init: error: parser' }
+}, 'runner', /given up/, /then `svc stop i` and `svc place acme\/x --chat-template FILE`\.$/)
 check('it is started again later', {
   runner: { RunnerFailed: { errorMessage: 'y', nextTryAt: '2026-01-01T00:01:00.000Z' } },
   failure: { instanceId: 'i', message: 'no library' }

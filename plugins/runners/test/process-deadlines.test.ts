@@ -47,7 +47,7 @@ t.test('T-R06: by the real limits a blocked runner ends after 12 s', async (t) =
   await ready()
   const heard = await hear(open({ mode: 'block' }))
   t.equal(heard.end, 'instance_lost')
-  t.match(heard.error?.message, /ended by SIGKILL while serving/)
+  t.match(heard.error?.cause, /ended by SIGKILL while serving/)
 })
 
 t.test('work that is announced in small pieces is not overdue', async (t) => {

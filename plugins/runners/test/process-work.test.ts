@@ -107,6 +107,10 @@ t.test('the end of a process: asked for, the node\'s reason, or its own exit', (
   check({ exit: killed }, { message: 'the runner process was ended by SIGKILL while serving' })
   check({ exit: killed, failure }, failure)
   check({ exit: killed, failure, stopping: true }, { message: null })
+  const crash = { code: null, signal: 'SIGSEGV' }
+  check({ exit: crash, phase: 'loading' }, { unloadable: true })
+  check({ exit: killed, phase: 'loading' }, { unloadable: false })
+  check({ exit: crash, phase: 'warmup' }, { unloadable: false })
   const wedge = { message: /^warmup did not/, wedged: true, readyMs: 0 }
   check({ exit: killed, phase: 'warmup', readyAt: null }, wedge)
   t.end()

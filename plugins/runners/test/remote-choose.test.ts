@@ -1,9 +1,14 @@
 import t from 'tap'
-import { kernelError } from '../../../kernel/index.js'
+import { EngineError, kernelError } from '../../../kernel/index.js'
+import { manualClock } from '../../../kernel/testing/index.js'
 import type { CapabilityCall, Cluster, NodeView, Section } from '../../../kernel/index.js'
 import type { Member } from '../instances/fleet.js'
 import { Availability, choose } from '../routing/availability.js'
 import type { AvailabilityParts, Candidate } from '../routing/availability.js'
+import { Routing } from '../routing/routing.js'
+import type { RoutingParts } from '../routing/routing.js'
+import { TaskTable } from '../routing/tasks.js'
+import { RunnerError } from '../process/errors.js'
 import { PlacedInstances } from '../instances/document.js'
 import { runTask } from '../service.js'
 import type { Route, RunnerStatus } from '../service.js'
@@ -12,17 +17,62 @@ import type { Instance } from '../instances/sections.js'
 import { caller, hear, task, VOICE } from './remote-kit.js'
 import { card, soloInstance } from './samples.js'
 
-t.test('an instance that refused a task is not tried again', async (t) => {
-  let opened = 0
-  const call = { caller, signal: new AbortController().signal, setHeader () {} } as unknown as CapabilityCall
-  const loss = kernelError('instance_lost', 'x', { begun: false })
-  const heard = await hear(runTask({
-    route: async () => ({ instanceId: '', taskId: 'T' } as Route),
-    open: async function * () { opened += 1; throw loss }
-  }, { modelId: VOICE, capability: 'tts', task }, call))
-  t.match(heard.error, { reason: 'instance_lost' })
-  t.equal(opened, 2, 'by a router that has one instance only')
-})
+const call = { caller, signal: new AbortController().signal, setHeader () {} } as unknown as CapabilityCall
+const refusals: [Error, number][] = [
+  [kernelError('instance_lost', 'x', { begun: false }), 2],
+  [new EngineError('context_length_exceeded', 'x'), 1]
+]
+for (const [refusal, most] of refusals) {
+  t.test(`an instance that refused a task is not tried again: ${refusal.message}`, async (t) => {
+    let opened = 0
+    const heard = await hear(runTask({
+      route: async () => ({ instanceId: '', taskId: 'T' } as Route),
+      open: async function * () { opened += 1; throw refusal }
+    }, { modelId: VOICE, capability: 'tts', task }, call))
+    t.equal(heard.error, refusal)
+    t.equal(opened, most, 'by a router that has one instance only')
+  })
+}
+
+const LONG = 'context_length_exceeded'
+const rooms: [string, Record<string, number>, string[], string | null][] = [
+  ['one with room answers', { a: 1024, b: 2048, c: 4096, d: 4096 }, ['a', 'b', 'c'], 'c'],
+  ['one of the same size is not tried', { a: 2048, b: 1024, c: 2048 }, ['a'], null],
+  ['the largest refuses last', { a: 1024, b: 2048 }, ['a', 'b'], null]
+]
+for (const [name, contexts, tried, answers] of rooms) {
+  t.test(`a prompt for which an instance has no room: ${name}`, async (t) => {
+    const opened: string[] = []
+    const open = (id: string) => async function * () {
+      opened.push(id)
+      if (id !== answers) throw new RunnerError(LONG, `${id} refuses`)
+      yield { payload: {} }
+    }
+    const all = Object.entries(contexts).map(([id, contextLength]) =>
+      instance(id, 'me', card('acme/x', { contextLength })))
+    const clock = manualClock()
+    const tasks = new TaskTable(() => clock.mono())
+    const failed: unknown[] = []
+    let ids = 0
+    const parts: Partial<RoutingParts> = {
+      ...partsOf(section(all), section<RunnerStatus>([])), tasks, clock, newId: () => `T${ids += 1}`,
+      bundle: { model: () => ({ card: card('acme/x') }), engine: () => undefined } as never,
+      fleet: {
+        status: ready, get: (runner: string) => ({ supervisor: { open: open(runner.slice(2)) } })
+      } as never,
+      watchers: { begin: () => undefined }, taskFailed: (failure) => { failed.push(failure) },
+      backend: () => null, absence: () => null, learning: () => false
+    }
+    const routing = new Routing(parts as RoutingParts)
+    routing.onMissing(() => { throw new Error('no further instance is placed for it') })
+    const heard = await hear(runTask(routing, { modelId: 'acme/x', capability: 'tts', task }, call))
+    t.same(opened, tried)
+    t.equal(heard.error?.['message'], answers === null ? `${tried.at(-1)!} refuses` : undefined)
+    t.same(tasks.all().map(({ status }) => status),
+      tried.map((id) => id === answers ? 'Complete' : 'Failed'), 'each try has ended in the task table')
+    t.same(failed, [], 'and is no failure of its instance')
+  })
+}
 
 const at = (name: string, load: number, own = false): Candidate =>
   ({ nodeId: `n-${name}`, installId: `i-${name}`, instanceId: name, runnerId: `r-${name}`, own, load })
@@ -64,8 +114,8 @@ const section = <T>(all: [nodeId: string, key: string, value: T][]): Section<T> 
     observe: () => () => {}
   }) as unknown as Section<T>
 
-const instance = (instanceId: string, nodeId: string, modelId = 'acme/x'): [string, string, Instance] =>
-  ['master', instanceId, soloInstance({ instanceId, runnerId: `r-${instanceId}`, nodeId }, card(modelId))]
+const instance = (instanceId: string, nodeId: string, model = card('acme/x')): [string, string, Instance] =>
+  ['master', instanceId, soloInstance({ instanceId, runnerId: `r-${instanceId}`, nodeId }, model)]
 
 const draining = (instanceId: string, nodeId: string): [string, string, Instance] => {
   const [master, key, one] = instance(instanceId, nodeId)
@@ -73,20 +123,23 @@ const draining = (instanceId: string, nodeId: string): [string, string, Instance
   return [master, key, { RingInstance: { ...ring, drainUntil: '2026-01-01T00:00:00.000Z' } }]
 }
 
-function availability (instances: Section<Instance>, runners: Section<RunnerStatus>): Availability {
-  const parts: Partial<AvailabilityParts> = {
-    self: { nodeId: 'me', installId: 'i-me' },
-    cluster,
-    placed: new PlacedInstances(instances, 'me'),
-    sections: { runners, failures: section([]) },
-    fleet: { get: () => ({}) as Member, status: () => ({ RunnerReady: {} }) }
-  }
+const ready = (): RunnerStatus => ({ RunnerReady: {} })
+const partsOf = (instances: Section<Instance>, runners: Section<RunnerStatus>) => ({
+  self: { nodeId: 'me', installId: 'i-me' },
+  cluster: cluster as RoutingParts['cluster'],
+  placed: new PlacedInstances(instances, 'me'),
+  sections: { runners, failures: section<never>([]) }
+})
+
+function availability (...of: Parameters<typeof partsOf>): Availability {
+  const fleet = { get: () => ({}) as Member, status: ready }
+  const parts: Partial<AvailabilityParts> = { ...partsOf(...of), fleet }
   return new Availability(parts as AvailabilityParts)
 }
 
 t.test('runners of other live nodes, with what those nodes say of them', async (t) => {
   const all = availability(section<Instance>([
-    instance('1', 'me'), instance('2', 'b'), instance('3', 'c', 'acme/y'), instance('4', 'down'),
+    instance('1', 'me'), instance('2', 'b'), instance('3', 'c', card('acme/y')), instance('4', 'down'),
     instance('5', 'nobody'), instance('6', 'old-b'), draining('7', 'c')
   ]), section<RunnerStatus>([['b', 'r-2', { RunnerReady: {} }], ['c', 'r-7', { RunnerReady: {} }],
     ['b', 'r-3', { RunnerReady: {} }], ['down', 'r-4', { RunnerReady: {} }]]))

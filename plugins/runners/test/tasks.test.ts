@@ -1,7 +1,7 @@
 import t from 'tap'
 import { mergeTasks } from '../routing/remote/gossip.js'
 import { TASK_LINGER_MS, TASK_PENDING_MS, TaskTable, TASKS_FINISHED_MAX } from '../routing/tasks.js'
-import type { TerminalStatus } from '../routing/tasks.js'
+import type { TerminalStatus } from '../service.js'
 
 const shown = (tasks: TaskTable) => mergeTasks(tasks.all(), [], [])
 

@@ -2,7 +2,7 @@
 import { join } from 'node:path'
 import { readGguf, type GgufHeader } from './gguf.js'
 import { operatorProblem, type OnnxHeader } from '../../onnx/service.js'
-import { readOnnxHeader } from './onnx-facts.js'
+import { besides, readOnnxHeader } from './onnx-facts.js'
 import { CardError, readText, withReader } from './reader.js'
 
 export interface FolderFile { path: string, size: number, sha256?: string }
@@ -79,11 +79,6 @@ export class Folder {
 
   /** @throws CardError */
   async gguf (path: string): Promise<GgufHeader> { return await readGguf(join(this.#root, path)) }
-}
-
-/** Path of a file that is named relative to another file's folder. */
-export function besides (path: string, name: string): string {
-  return path.slice(0, path.lastIndexOf('/') + 1) + name
 }
 
 // Foreign JSON, read defensively: a field of another type is as if it were not there.

@@ -1,5 +1,13 @@
 import type { ModelCard } from '../../../kernel/index.js'
-import type { Judgement } from '../service.js'
+
+/** Whether a model can be asked, and else the first thing that is missing and what mends it. */
+export interface Judgement {
+  available: boolean
+  brokenLink: string | null
+  remedy: string | null
+  /** It is placed, or waits for a place. */
+  wanted: boolean
+}
 
 /** What is known about a model beside its card. `created` is in unix seconds. */
 export interface ModelPresence {

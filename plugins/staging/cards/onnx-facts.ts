@@ -1,7 +1,6 @@
 /** What the head of a graph says about the files and sizes of a model. */
 import { readHeader, type OnnxHeader } from '../../onnx/service.js'
 import { filePathProblem } from '../files/names.js'
-import { besides, type Folder } from './folder.js'
 import { withReader } from './reader.js'
 
 const FOUR_GIB = 4 * 2 ** 30
@@ -17,6 +16,11 @@ const TYPES: Readonly<Record<number, string>> = {
 /** What an ONNX file holds. @throws CardError when it is broken, or its weights lie outside its folder */
 export async function readOnnxHeader (path: string): Promise<OnnxHeader> {
   return await withReader(path, async (r) => await readHeader(r, filePathProblem))
+}
+
+/** Path of a file that is named relative to another file's folder. */
+export function besides (path: string, name: string): string {
+  return path.slice(0, path.lastIndexOf('/') + 1) + name
 }
 
 /** Roles of a graph and of the files beside it that hold its weights. */
@@ -42,7 +46,9 @@ export function suffixOf (header: OnnxHeader, path: string): string | null {
  * The graph to use among several of one model: the plain one up to 4 GiB, else q4, else the smallest, each
  * with its external weights. Undefined when there is none.
  */
-export function chooseGraph (folder: Folder, paths: readonly string[]): string | undefined {
+export function chooseGraph (
+  folder: { files: readonly { path: string, size: number }[] }, paths: readonly string[]
+): string | undefined {
   const bytes = (path: string): number => folder.files
     .filter(({ path: name }) => name === path || name.startsWith(`${path}_data`) || name === `${path}.data`)
     .reduce((sum, file) => sum + file.size, 0)

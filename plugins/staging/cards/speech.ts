@@ -14,8 +14,8 @@ const VOICES = 4096
 /** Symbols a voice is given at once, and tokens of Kokoro's context. */
 const PIPER_SYMBOLS = 200
 const KOKORO_TOKENS = 510
-/** Bytes of the runtime's arena per byte of weights, measured with long sentences. */
-const ARENA = { piper: 2.3, kokoro: 2.4 } as const
+/** Bytes per byte of weights: copies while a file is loaded, and the runtime's arena for long sentences. */
+const ARENA = { piper: 3.6, kokoro: 2.9 } as const
 
 function memoryOf (
   folder: Folder, weights: ReadonlyMap<string, string>, family: keyof typeof ARENA

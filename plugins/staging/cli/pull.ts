@@ -170,7 +170,8 @@ function checkEnd (ctx: VerbContext, status: DownloadStatus): void {
     case 'paused':
       throw ctx.fail(1, `the download of ${modelId} was paused; \`svc downloads resume ${modelId}\` goes on`)
     case 'cancelled':
-      throw ctx.fail(1, `the download of ${modelId} was cancelled; \`svc pull ${modelId}\` goes on`)
+      throw ctx.fail(1,
+        `the download of ${modelId} was cancelled; \`svc downloads resume ${modelId}\` goes on`)
     case 'not_found':
       throw ctx.fail(3, `the store knows no download of ${modelId}; \`svc downloads\` shows those it knows`)
   }

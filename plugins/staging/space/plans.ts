@@ -16,9 +16,8 @@ export type CapacityPlan =
   | { fits: false, sentence: string, evictableBytes: number, missingBytes: number }
 
 const GIB = 1024 ** 3
-const shown = (bytes: number): string => `${(bytes / GIB).toFixed(2)} GiB`
-/** Rounded up: a single missing byte must not read as 0.00. */
-const atLeast = (bytes: number): string => `${(Math.ceil(bytes / GIB * 100) / 100).toFixed(2)} GiB`
+const shown = (bytes: number, round = Math.round): string => bytes < GIB / 10
+  ? `${Math.ceil(bytes / 1024 ** 2)} MiB` : `${(round(bytes / GIB * 100) / 100).toFixed(2)} GiB`
 
 /** `evictableBytes`: what evicting every idle copy gives back. */
 function sentenceOf (
@@ -27,7 +26,7 @@ function sentenceOf (
 ): string {
   return `${shown(additionalBytes)} more do not fit: ${shown(freeBytes)} are free, ` +
     `${shown(headroomBytes)} must stay free and evicting idle models gives back ${shown(evictableBytes)}, ` +
-    `so ${atLeast(missingBytes)} are missing. Free space on the volume, or have a larger one used ` +
+    `so ${shown(missingBytes, Math.ceil)} are missing. Free space on the volume, or have a larger one used ` +
     `(${setting} in svc.yaml), then try again.`
 }
 

@@ -278,7 +278,7 @@ export class Store {
 const parked = (modelId: string, attempts: number): Failure => ({
   reason: 'parked',
   message: `the node ended ${attempts} times while this was fetched or read, so it does not go on by ` +
-    `itself; see in the node's log why it ended, then \`svc pull ${modelId}\` tries again`
+    `itself; see in the node's log why it ended, then \`svc downloads resume ${modelId}\` tries again`
 })
 
 function requestOf ({ source = 'hub', revision, allow, variant }: StartOptions): DownloadRequest {

@@ -112,8 +112,8 @@ t.test('what does not fit is told with the arithmetic and the next command', (t)
     '52.30 GiB more do not fit: 30.00 GiB are free, 10.00 GiB must stay free and evicting idle models ' +
     'gives back 8.00 GiB, so 24.30 GiB are missing. Free space on the volume, or have a larger ' +
     'one used (node_cache_path in svc.yaml), then try again.')
-  t.match(sentence(asks(5 + 1 / GIB, 15, '')), /so 0\.01 GiB are missing/, 'one byte is not shown as none')
-  t.match(sentence(asks(5000, 0, '')), /^5000\.00 GiB more .* 0\.00 GiB are free.* 5010\.00 GiB are missing/)
+  t.match(sentence(asks(5 + 1 / GIB, 15, '')), /so 1 MiB are missing/, 'one byte is not shown as none')
+  t.match(sentence(asks(5000, 0, '')), /^5000\.00 GiB more .* 0 MiB are free.* 5010\.00 GiB are missing/)
   t.end()
 })
 

@@ -41,7 +41,7 @@ function intoStore (
     return [fact(level, code, `The download of ${model} ${text}.`,
       { about: [model], evidence: [...STORE, ...why], remedy })]
   }
-  const again = `Start it again: \`svc pull ${model}\`; what has come is kept.`
+  const again = `Start it again: \`svc downloads resume ${model}\`; what has come is kept.`
   switch (status) {
     case 'failed': return told('fail', 'download_failed', `failed: ${causeOf(error, reason)}`, again)
     case 'cancelled': return told('warn', 'download_cancelled', `was cancelled${far}`, again)

@@ -3,7 +3,7 @@ import { diagnoses } from './plan.js'
 import type { Evidence, Fact, Finding } from '../../../kernel/cli/index.js'
 import type { Answer, ToolCall } from '../types.js'
 import type { World } from './entities.js'
-import type { Understood } from './understand.js'
+import type { Understood } from './thread.js'
 
 export interface Found { readonly call: ToolCall, readonly finding: Finding }
 

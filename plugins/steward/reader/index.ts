@@ -5,7 +5,7 @@ import type { Found } from './answer.js'
 import { planOf } from './plan.js'
 import { restWords } from './say.js'
 import { understand } from './understand.js'
-import type { Understood } from './understand.js'
+import type { Understood } from './thread.js'
 import type { World } from './entities.js'
 import { withCatalogue, worldOf } from './world.js'
 

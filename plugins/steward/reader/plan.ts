@@ -1,5 +1,5 @@
 import type { World } from './entities.js'
-import type { Understood } from './understand.js'
+import type { Understood } from './thread.js'
 import type { ToolCall } from '../types.js'
 
 const call = (tool: string, args: Record<string, string | null | undefined> = {}): ToolCall =>

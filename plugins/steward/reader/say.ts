@@ -1,7 +1,7 @@
 import type { Evidence } from '../../../kernel/cli/index.js'
 import { clockWords } from './when.js'
 import type { Worded } from './answer.js'
-import type { Understood } from './understand.js'
+import type { Understood } from './thread.js'
 
 /** A reference in words, with the command that shows it if any. */
 export function evidenceWords (evidence: Evidence): string {

@@ -1,5 +1,38 @@
+import type { NamedNode } from './entities.js'
 import type { Intent } from './intents.js'
-import type { Read, Understood } from './understand.js'
+import type { When } from './when.js'
+
+/** The intent and the subject of a question. */
+export interface Understood {
+  readonly intent: Intent
+  /** As the cluster writes it; as it was asked where no model is called so. */
+  readonly model: string | null
+  readonly node: NamedNode | null
+  /** Id of a request. */
+  readonly id: string | null
+  readonly when: When | null
+  /** The requested aspect: the cause, the time, or the remedy. */
+  readonly asks: 'cause' | 'when' | 'remedy'
+  /** Path of a setting, and the least level of log lines. */
+  readonly setting: string | null
+  readonly level: string | null
+  /** Whether it asks why something does not do as it should. */
+  readonly complains: boolean
+  /** The plugin that brings what the question speaks of, and the reason of an error that it has. */
+  readonly topic: string | null
+  /** Whether that plugin is off at the node that is asked. */
+  readonly off: boolean
+  readonly error: string | null
+  /** False where it is a guess. */
+  readonly sure: boolean
+  /** Interpretations of doubtful words, a sentence each. */
+  readonly read: readonly string[]
+  /** The question as help's sheets are searched for it. */
+  readonly text: string
+}
+
+/** A question without its conversation; `counted`: its counted words. */
+export interface Read extends Understood { readonly counted: string, readonly weight: number }
 
 /** Counted words of a question that can lean on what was said before. */
 const SHORT = 12

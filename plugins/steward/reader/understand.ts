@@ -3,39 +3,11 @@ import { intentOf, topicOf } from './intents.js'
 import { whenOf } from './when.js'
 import { countedText, wordsOf } from './words.js'
 import { joined } from './thread.js'
+import type { Read, Understood } from './thread.js'
 import type { Turn } from '../types.js'
 import type { Named, NamedNode, World } from './entities.js'
 import type { Intent } from './intents.js'
 import type { When } from './when.js'
-
-/** The intent and the subject of a question. */
-export interface Understood {
-  readonly intent: Intent
-  /** As the cluster writes it; as it was asked where no model is called so. */
-  readonly model: string | null
-  readonly node: NamedNode | null
-  /** Id of a request. */
-  readonly id: string | null
-  readonly when: When | null
-  /** The requested aspect: the cause, the time, or the remedy. */
-  readonly asks: 'cause' | 'when' | 'remedy'
-  /** Path of a setting, and the least level of log lines. */
-  readonly setting: string | null
-  readonly level: string | null
-  /** Whether it asks why something does not do as it should. */
-  readonly complains: boolean
-  /** The plugin that brings what the question speaks of, and the reason of an error that it has. */
-  readonly topic: string | null
-  /** Whether that plugin is off at the node that is asked. */
-  readonly off: boolean
-  readonly error: string | null
-  /** False where it is a guess. */
-  readonly sure: boolean
-  /** Interpretations of doubtful words, a sentence each. */
-  readonly read: readonly string[]
-  /** The question as help's sheets are searched for it. */
-  readonly text: string
-}
 
 /** Characters of a question that are read; the earlier ones that a follow-up may lean on, and of each. */
 const READ_MOST = 4000
@@ -56,9 +28,6 @@ export function understand (text: string, thread: readonly Turn[], world: World)
   const said = thread.findLast(({ role }) => role === 'assistant')?.text.split('\n')[0] ?? null
   return joined(readOne(text), before, said === null ? null : readOne(said))
 }
-
-/** A question without its conversation; `counted`: its counted words. */
-export interface Read extends Understood { readonly counted: string, readonly weight: number }
 
 function readText (asked: string, world: World, names: Names): Read {
   const text = asked.slice(0, READ_MOST).replace(/\p{Cc}+/gu, ' ')

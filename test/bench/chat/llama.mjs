@@ -113,7 +113,8 @@ export function serverUnder (pid) {
   return null
 }
 
-const freePort = () => new Promise((resolve) => {
+/** A port of the loopback that was free just now. */
+export const freePort = () => new Promise((resolve) => {
   const server = createServer().listen(0, '127.0.0.1', () => {
     const { port } = server.address()
     server.close(() => { resolve(port) })

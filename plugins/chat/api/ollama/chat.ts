@@ -9,9 +9,10 @@ import { chatFormat, generateFormat } from './format.js'
 import { loadFor, loadOnly, unloadAfter, TEXT_TASKS } from './load.js'
 import { canonical } from './names.js'
 import type { FromSchema, RouteRequest } from '../../../../kernel/index.js'
-import type { ApiParts } from '../answer.js'
+import type { ApiParts } from '../types.js'
 import type { Eyes } from '../images.js'
-import type { ChatBody, CompletionBody, InputMessage, Seeing, Tool } from '../task.js'
+import type { Seeing } from '../task.js'
+import type { ChatBody, CompletionBody, InputMessage, Tool } from '../schema.js'
 import type { chatBody, generateBody } from './body.js'
 
 /** Valid bodies. */

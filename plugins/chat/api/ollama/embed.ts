@@ -5,7 +5,7 @@ import { EMBEDDINGS, embeddingTask, numbersOf, vectorsOf, written } from '../emb
 import { loadFor, loadOnly } from './load.js'
 import { canonical } from './names.js'
 import type { FromSchema, RouteRequest } from '../../../../kernel/index.js'
-import type { ApiParts } from '../answer.js'
+import type { ApiParts } from '../types.js'
 import type { Vectors } from '../embeddings.js'
 import type { embedBody, embeddingsBody } from './body.js'
 

@@ -3,7 +3,7 @@ import { fieldsOf, parsed } from '../../../runners/language/json.js'
 import { ollamaFailure } from '../failures.js'
 import { Collector } from '../pieces.js'
 import type { TokenReport } from '../../../runners/language/chunks.js'
-import type { AnswerFormat, Facts, Formatter, Framing } from '../answer.js'
+import type { AnswerFormat, Facts, Formatter, Framing } from '../types.js'
 import type { Totals, Whole, WholeCall } from '../pieces.js'
 
 /**

@@ -7,7 +7,7 @@ import { modelOf } from '../task.js'
 import { find } from './names.js'
 import { ask } from './own.js'
 import type { RouteRequest } from '../../../../kernel/index.js'
-import type { ApiParts } from '../answer.js'
+import type { ApiParts } from '../types.js'
 
 /** How long Ollama keeps a model where nobody says, seconds. */
 const USUAL_SECONDS = 300

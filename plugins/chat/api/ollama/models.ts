@@ -7,7 +7,7 @@ import { ask } from './own.js'
 import { find, nameIn } from './names.js'
 import { instancesOf, isReady } from './load.js'
 import type { FromSchema, ModelCard, RouteRequest } from '../../../../kernel/index.js'
-import type { ApiParts } from '../answer.js'
+import type { ApiParts } from '../types.js'
 import type { Made } from '../made.js'
 import type { showBody } from './body.js'
 

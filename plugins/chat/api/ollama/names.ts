@@ -3,7 +3,7 @@ import { kernelError } from '../../../../kernel/index.js'
 import { refused } from '../errors.js'
 import { named } from '../task.js'
 import type { ModelCard, SvcError } from '../../../../kernel/index.js'
-import type { ApiParts } from '../answer.js'
+import type { ApiParts } from '../types.js'
 import type { Made } from '../made.js'
 
 /** The public hub's addresses, which stand before the names of its models. */

@@ -2,7 +2,7 @@
 import { SvcError } from '../../../../kernel/index.js'
 import { parsed } from '../../../runners/language/json.js'
 import type { ErrorBody, OwnQuestion, RouteRequest } from '../../../../kernel/index.js'
-import type { ApiParts } from '../answer.js'
+import type { ApiParts } from '../types.js'
 
 /** The answer of this node's own API. Throws its error as it is. */
 export async function ask<T> (

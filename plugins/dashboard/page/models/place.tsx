@@ -57,7 +57,7 @@ export function PlaceDialog ({ modelId, onClose }: { modelId: string, onClose: (
           aria-invalid={problem !== null} value={context} onText={(text) => { setContext(text.trim()) }}
         />
         <p id="context-hint" class="hint">
-          {problem ?? 'Empty for the usual: 8192, or all the model has if that is less. More needs memory.'}
+          {problem ?? 'Empty for 2048 to 32768, as memory is free, at most what the model has.'}
         </p>
       </div>
       {error !== null && <Trouble error={error} again={again} />}

@@ -5,7 +5,9 @@ import { edit } from './answering.js'
 import { AnswerView } from './answer-view.js'
 import { show } from './session.js'
 import type { Message } from './conversation.js'
-import type { Place } from './thread.js'
+
+/** Where a message stands among those that could be in its place, with the ones beside it. */
+export interface Place { at: number, of: number, before: Message | null, after: Message | null }
 
 interface MessageProps { message: Message, index: number, place: Place, last: boolean, open: boolean }
 

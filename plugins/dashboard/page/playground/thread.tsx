@@ -2,6 +2,7 @@ import { Empty, useEnd } from '../ui/parts.js'
 import { pathOf, siblingsOf } from './conversation.js'
 import { MessageView } from './message.js'
 import type { Lane, Message } from './conversation.js'
+import type { Place } from './message.js'
 
 export function Thread ({ lane, index }: { lane: Lane, index: number }) {
   const path = pathOf(lane)
@@ -27,9 +28,6 @@ export function Thread ({ lane, index }: { lane: Lane, index: number }) {
     </div>
   )
 }
-
-/** Where a message stands among those that could be in its place, with the ones beside it. */
-export interface Place { at: number, of: number, before: Message | null, after: Message | null }
 
 function placeOf (lane: Lane, message: Message): Place {
   const siblings = siblingsOf(lane, message)

@@ -1,7 +1,7 @@
 import { reasoningMarkers, reasonings, type Reasoning, type ReasoningName } from '../reasoning.js'
 import { readChannels } from '../tools/harmony.js'
 import { markersOf, toolFormats, type ToolFormatName } from '../tools/index.js'
-import type { CallSink, ToolFormat } from '../tools/format.js'
+import type { OutputSink, ToolFormat } from '../tools/format.js'
 import { Input, type Reading } from './input.js'
 import type { Choice } from '../../../runners/language/chunks.js'
 import { present } from '../../../runners/language/json.js'
@@ -39,13 +39,6 @@ export interface OutputOptions {
 export const MARKERS: readonly string[] = [...new Set([
   ...Object.values(reasonings).flatMap(reasoningMarkers), ...Object.values(toolFormats).flatMap(markersOf)
 ])]
-
-/** Takes what a reader finds in an output. */
-export interface OutputSink extends CallSink {
-  reasoning (text: string): void
-  /** A marker was passed: white space next to it is dropped. */
-  turn (): void
-}
 
 /**
  * Takes an output apart into content, reasoning and tool calls while it comes. The result does not depend

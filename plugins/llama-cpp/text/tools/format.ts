@@ -13,6 +13,13 @@ export interface CallSink {
   parameters (name: string): unknown
 }
 
+/** Takes what a reader finds in an output. */
+export interface OutputSink extends CallSink {
+  reasoning (text: string): void
+  /** A marker was passed: white space next to it is dropped. */
+  turn (): void
+}
+
 /** A format of tool calls. */
 export interface ToolFormat {
   /** Texts that a call in this format has, by which it is recognised in a rendered conversation. */

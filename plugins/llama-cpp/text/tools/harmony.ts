@@ -1,6 +1,5 @@
 import type { Input, Reading } from '../parse/input.js'
-import type { ToolFormat } from './format.js'
-import type { OutputSink } from '../parse/output.js'
+import type { OutputSink, ToolFormat } from './format.js'
 import { readArguments } from './json-calls.js'
 
 const [START, CHANNEL, MESSAGE, CONSTRAIN] = ['<|start|>', '<|channel|>', '<|message|>', '<|constrain|>']

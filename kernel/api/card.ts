@@ -1,0 +1,65 @@
+/** How a cache keeps its values; see `memory.ts`. */
+export type CacheType = 'f16' | 'q8_0' | 'q4_0'
+
+/** One file of a model, relative to the model's folder. */
+export interface CardFile { path: string, role: string, bytes: number, sha256?: string }
+
+/** A voice a text-to-speech model offers. */
+export interface CardVoice { id: string, name: string, language: string }
+
+/**
+ * The model card: everything known about a model before it is loaded. Bytes are plain integers.
+ * `support` says, per request field, what this model does with it (shown to users as it is).
+ */
+export interface ModelCard {
+  modelId: string
+  revision: string
+  title: string
+  description: string
+  tasks: string[]
+  family: string
+  engine: string
+  backends: string[]
+  files: CardFile[]
+  totalBytes: number
+  nLayers: number
+  hiddenSize: number
+  /** Attention heads; 0 where there are none. */
+  heads: number
+  /** Heads of keys and values. */
+  kvHeads: number
+  /** Values per head. */
+  headSize: number
+  /** Memory facts from the file headers; if absent, `totalBytes` and the sizes above are used. */
+  memory?: MemoryFacts
+  /** Type of cached keys and values, for engines that support several; f16 when absent. */
+  cacheType?: CacheType
+  contextLength: number
+  supportsTensor: boolean
+  companions: { modelId: string, role: string }[]
+  licence: string
+  languages: string[]
+  /** Weight format, e.g. `q4`, `fp16`; null when unknown. */
+  quantization: string | null
+  voices: CardVoice[]
+  defaults: Record<string, string | number | boolean>
+  support: Record<string, string>
+}
+
+/** Memory facts from the headers of a model's files, drafter and vision weights included. Bytes or tokens. */
+export interface MemoryFacts {
+  weightBytes: number
+  /** A token in all layers that see the whole context, with values of 16 bits. */
+  tokenBytes: number
+  /** A token in all layers that see a window of it, and the tokens of the window. */
+  windowTokenBytes?: number
+  windowTokens?: number
+  /** The state of recurrent layers, whatever the length. */
+  stateBytes?: number
+  /** Compute buffer per token of a batch. */
+  batchTokenBytes?: number
+  /** Tokens of the vocabulary. */
+  vocabulary?: number
+  /** Buffers that do not depend on the context: arenas of a runtime, image encoding. */
+  workBytes?: number
+}

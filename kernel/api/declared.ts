@@ -1,0 +1,12 @@
+import type { Manifest, RouteDecl, VerbDecl } from './plugin.js'
+import type { JsonSchema } from './schema.js'
+
+/** What svc declares about itself: every word with a fixed meaning, setting, verb and route. */
+export interface Declared {
+  /** The kernel's manifest and those of the plugins. */
+  readonly manifests: readonly Manifest[]
+  readonly settings: Readonly<Record<string, JsonSchema>>
+  readonly verbs: Readonly<Record<string, Omit<VerbDecl, 'load'>>>
+  readonly routes: readonly RouteDecl[]
+  readonly exitCodes: readonly (readonly [status: number, meaning: string])[]
+}

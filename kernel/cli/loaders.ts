@@ -1,0 +1,32 @@
+import type { VerbDecl } from '../api/plugin.js'
+
+/** The modules of the built-in verbs; each is loaded only when its verb is used. */
+export const loaders: Readonly<Record<string, VerbDecl['load']>> = {
+  up: () => import('./verbs/up.js'),
+  dev: () => import('./verbs/dev.js'),
+  status: () => import('./verbs/status.js'),
+  nodes: async () => ({ default: (await import('./verbs/members.js')).nodes }),
+  doctor: () => import('./verbs/doctor.js'),
+  restart: () => import('./verbs/restart.js'),
+  'join-token': () => import('./verbs/join-token.js'),
+  members: async () => ({ default: (await import('./verbs/members.js')).members }),
+  state: () => import('./verbs/state.js'),
+  capabilities: () => import('./verbs/capabilities.js'),
+  call: () => import('./verbs/call.js'),
+  'plugin new': () => import('./verbs/plugin-new.js'),
+  'plugin install': async () => ({ default: (await import('./verbs/plugin-packages.js')).install }),
+  'plugin rm': async () => ({ default: (await import('./verbs/plugin-packages.js')).remove }),
+  'plugin verify': async () => ({ default: (await import('./verbs/plugin-packages.js')).verify }),
+  'plugin ls': async () => ({ default: (await import('./verbs/plugins.js')).ls }),
+  'plugin show': async () => ({ default: (await import('./verbs/plugins.js')).show }),
+  'plugin enable': async () => ({ default: (await import('./verbs/plugins.js')).enable }),
+  'plugin disable': async () => ({ default: (await import('./verbs/plugins.js')).disable }),
+  'config check': async () => ({ default: (await import('./verbs/config.js')).check }),
+  'config get': async () => ({ default: (await import('./verbs/config.js')).get }),
+  'config set': async () => ({ default: (await import('./verbs/config.js')).set }),
+  'known ls': async () => ({ default: (await import('./verbs/known.js')).ls }),
+  'known rm': async () => ({ default: (await import('./verbs/known.js')).rm }),
+  'docs codes': () => import('./verbs/docs-codes.js'),
+  completion: async () => ({ default: (await import('./verbs/completion.js')).completion }),
+  'complete-words': async () => ({ default: (await import('./verbs/completion.js')).completeWords })
+}

@@ -1,0 +1,91 @@
+/** What the files of this folder share. */
+import type {
+  Clock, ErrorBody, Invocations, Logger, OwnApi, RouteRequest
+} from '../../../kernel/index.js'
+import type { Instances, Runners, TaskRequest } from '../../runners/service.js'
+import type { Models } from '../../staging/service.js'
+import type { Thread } from './anthropic-body.js'
+import type { Rules } from './errors.js'
+import type { Kept } from './kept.js'
+import type { Makes } from './made.js'
+import type { Collector, EndPiece, Reading, TextPiece, Totals } from './pieces.js'
+import type { KeptResponse } from './responses-body.js'
+
+/** What the routes of every API work with. */
+export interface ApiParts extends Rules {
+  runners: Runners
+  invocations: Invocations
+  clock: Clock
+  /** Conversations and answers that clients have kept here. */
+  threads: Kept<Thread>
+  responses: Kept<KeptResponse>
+  /** This node's own API, in the name of who asks. */
+  own: OwnApi
+  /** What is placed, and what is on disk; undefined where no plugin says. */
+  instances: Instances | undefined
+  models: Models | undefined
+  /** Models that are made of others, by name, over the whole cluster. */
+  makes: Makes
+  /** Models that are being loaded for requests of Ollama's clients. */
+  loading: Map<string, Promise<void>>
+  /** When the node started, ms. */
+  startedMs: number
+  log: Logger
+  /** A new id of characters and digits. */
+  newId: () => string
+}
+
+/** A route's handler; `Body` is the schema of its body. */
+export type Handler<Body> = (parts: ApiParts, request: RouteRequest<{ readonly body: Body }>) => Promise<void>
+
+/** A prompt as a task of the engine, and how its answers are read. */
+export interface Prompt { task: TaskRequest['task'], reading: Reading }
+
+/** A request for text: its prompt, and further ones where it has a list of them. */
+export interface Asked extends TaskRequest, Prompt {
+  /** The model's name in the answer, where that is not its own. */
+  shownAs?: string
+  /** How long it was loaded for this request, ms. */
+  loadMs?: number
+  /** They have `answers` answers each. */
+  more?: { prompts: readonly Prompt[], answers: number }
+}
+
+/** What an answer says about itself. */
+export interface Facts {
+  /** The command id. */
+  id: string
+  model: string
+  /** Unix seconds. */
+  created: number
+  /** Milliseconds since the request was taken, monotonic; of them, what the model was loaded before. */
+  elapsedMs: () => number
+  loadMs: number
+  newId: () => string
+}
+
+/** Makes the values of an API's answer of its pieces. */
+export interface Formatter {
+  begin (promptTokens: number): object[]
+  piece (piece: TextPiece | EndPiece): object[]
+  end (totals: Totals): object[]
+}
+
+/** How values are written to the stream. */
+export interface Framing {
+  contentType: string
+  /** What a stream opens with. */
+  begin (commandId: string): string
+  value (value: object): string
+  end (totals: Totals): string
+  /** Shows that the stream is alive. */
+  beat: string
+  failed (error: ErrorBody): string
+}
+
+/** How an API answers: with a stream, or whole. */
+export interface AnswerFormat {
+  framing: Framing
+  formatter: (facts: Facts) => Formatter
+  whole: (answer: Collector, facts: Facts) => object
+}

@@ -1,0 +1,79 @@
+// Counts the lines of the product, by folder:  npm run count
+// With --check it fails for each folder over its budget:  npm run lint
+import { execFileSync } from 'node:child_process'
+import { readFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+
+/** Lines that each folder may have. A budget may fall, and rises only by what another folder gives up. */
+const BUDGET = {
+  kernel: 116,
+  'kernel/api': 1963,
+  'kernel/boot': 1069,
+  'kernel/build': 390,
+  'kernel/calls': 3444,
+  'kernel/cards': 171,
+  'kernel/cli': 5753,
+  'kernel/cluster': 9785,
+  'kernel/config': 2212,
+  'kernel/http': 3567,
+  'kernel/machine': 900,
+  'kernel/net': 234,
+  'kernel/observe': 423,
+  'kernel/plugins': 2587,
+  'kernel/signing': 642,
+  'kernel/state': 1056,
+  'kernel/testing': 461,
+  'kernel/untrusted': 222,
+  plugins: 25,
+  'plugins/access': 379,
+  'plugins/approvals': 640,
+  'plugins/audit': 1358,
+  'plugins/capabilities-tts': 4960,
+  'plugins/chat': 7153,
+  'plugins/dashboard': 11194,
+  'plugins/devices': 2166,
+  'plugins/diagnostics': 1991,
+  'plugins/event-log': 4439,
+  'plugins/llama-cpp': 7427,
+  'plugins/logs': 1309,
+  'plugins/mcp': 666,
+  'plugins/onnx': 788,
+  'plugins/placement': 7322,
+  'plugins/relay': 2825,
+  'plugins/runners': 10326,
+  'plugins/staging': 13396,
+  'plugins/steward': 3559,
+  'plugins/tracing': 2102
+}
+
+const root = fileURLToPath(new URL('../..', import.meta.url))
+const git = ['ls-files', '-z', ...['ts', 'tsx', 'mjs', 'css', 'html'].flatMap((kind) =>
+  [`kernel/*.${kind}`, `plugins/*.${kind}`])]
+const files = execFileSync('git', git, { cwd: root, encoding: 'utf8' }).split('\0')
+  .filter((path) => path !== '' && !path.includes('/test/'))
+
+const counted = new Map(Object.keys(BUDGET).map((folder) => [folder, 0]))
+for (const path of files) {
+  const [top, below] = path.split('/')
+  const folder = path.split('/').length > 2 ? `${top}/${below}` : top
+  const lines = readFileSync(root + path, 'utf8').split('\n').length - 1
+  counted.set(folder, (counted.get(folder) ?? 0) + lines)
+}
+
+const sum = (values) => values.reduce((all, one) => all + one, 0)
+const row = (name, lines, budget) =>
+  `${name.padEnd(26)}${String(lines).padStart(8)}${String(budget).padStart(8)}\n`
+if (process.argv.includes('--check')) {
+  const over = [...counted].filter(([folder, lines]) => lines > (BUDGET[folder] ?? 0))
+  for (const [folder, lines] of over) {
+    process.stderr.write(`${folder}: ${lines} lines, budget ${BUDGET[folder] ?? 0} (test/tools/count.mjs)\n`)
+  }
+  if (over.length > 0) process.exitCode = 1
+} else {
+  process.stdout.write(row('', 'lines', 'budget'))
+  for (const top of ['kernel', 'plugins']) {
+    const within = [...counted].filter(([folder]) => folder.split('/')[0] === top)
+    for (const [folder, lines] of within.sort()) process.stdout.write(row(folder, lines, BUDGET[folder] ?? 0))
+  }
+  process.stdout.write(row(`${files.length} files`, sum([...counted.values()]), sum(Object.values(BUDGET))))
+}
