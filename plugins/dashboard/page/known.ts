@@ -1,4 +1,4 @@
-// What the shown state says, read once for all views.
+// Nodes, instances and transfers of the shown state, computed once for all views.
 import { computed } from '@preact/signals'
 import { latest, state } from './link.js'
 import { instancesOf, nodesOf, transfersOf } from './state.js'

@@ -36,7 +36,7 @@ export function AuthorityChoice ({ legend, all, chosen, onChange }: ChoiceProps)
 
 const DAY_MS = 86_400_000
 
-/** The end of a credential that is made now: after so many days, none for no number. */
+/** ISO-8601; null for a credential without an end. */
 export const endAfter = (days: string): string | null =>
   days === '' ? null : new Date(Date.now() + Number(days) * DAY_MS).toISOString()
 

@@ -111,7 +111,7 @@ export function Select (
   )
 }
 
-/** Names and values; those without a value are left out. `whole` takes the full width. */
+/** Leaves out rows with an empty value. `whole` takes the full width. */
 export function Facts ({ list }: { list: readonly (readonly [string, ComponentChildren, 'whole'?])[] }) {
   return (
     <dl class="facts">
