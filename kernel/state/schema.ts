@@ -31,10 +31,7 @@ const system = {
 const edges = {
   type: 'array', items: object({ session: { type: 'boolean' }, rttMs: number, bytesPerSecond: number })
 } as const
-const card = {
-  type: 'object', required: ['modelId', 'tasks', 'engine'],
-  properties: { modelId: text, tasks: { type: 'array', items: text }, engine: text }
-} as const
+const card = object({ modelId: text, tasks: { type: 'array', items: text }, engine: text })
 const instance = object({
   instanceId: text, contextTokenLimit: count, engine: text,
   shardAssignments: object({

@@ -25,7 +25,13 @@ export function ClusterPage () {
       <Attention />
       <Nodes />
       <Running />
-      <Waiting />
+      {waiting.value.length > 0 && (
+        <Section title="Waiting">
+          <ul class="rows">
+            {waiting.value.map(([id, one]) => <li key={id} class="row"><WaitingRow id={id} one={one} /></li>)}
+          </ul>
+        </Section>
+      )}
       {transfers.value.length > 0 && (
         <Section title="Transfers" aside={count(transfers.value.length, 'transfer')}>
           <TransferList list={transfers.value} />
@@ -132,17 +138,6 @@ function Running () {
               row={(instance) => <InstanceRow instance={instance} />}
             />
           )}
-    </Section>
-  )
-}
-
-function Waiting () {
-  if (waiting.value.length === 0) return null
-  return (
-    <Section title="Waiting">
-      <ul class="rows">
-        {waiting.value.map(([id, one]) => <li key={id} class="row"><WaitingRow id={id} one={one} /></li>)}
-      </ul>
     </Section>
   )
 }

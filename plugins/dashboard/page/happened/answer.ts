@@ -30,28 +30,28 @@ interface Place { words: string, parts: string[] | null, query?: Record<string, 
 
 /** The words for a piece of evidence, and the parts of the address where it is shown; null where nowhere. */
 export function placeOf (one: Evidence): Place {
-  if (one.kind === 'event') {
-    return { words: `event ${one.idx}: ${one.name}`, parts: ['happened', 'events', String(one.idx)] }
+  switch (one.kind) {
+    case 'event':
+      return { words: `event ${one.idx}: ${one.name}`, parts: ['happened', 'events', String(one.idx)] }
+    case 'trace':
+      return { words: `trace ${one.taskId.slice(0, 8)}`, parts: ['happened', 'traces', one.taskId] }
+    case 'node': return { words: `node ${one.name}`, parts: ['cluster', one.nodeId] }
+    case 'log': return {
+      words: `log of ${one.node}`, parts: ['happened', 'logs'],
+      query: { node: one.node, since: one.at, level: 'trace' }
+    }
+    case 'time': return { words: `the cluster at ${one.at}`, parts: ['happened', 'past', one.at] }
+    case 'error': return { words: `reason ${one.reason}`, parts: null }
+    case 'path': return { words: `GET ${one.path}`, parts: partsOf(one.path) }
   }
-  if (one.kind === 'trace') {
-    return { words: `trace ${one.taskId.slice(0, 8)}`, parts: ['happened', 'traces', one.taskId] }
-  }
-  if (one.kind === 'node') return { words: `node ${one.name}`, parts: ['cluster', one.nodeId] }
-  if (one.kind === 'log') {
-    const query = { node: one.node, since: one.at, level: 'trace' }
-    return { words: `log of ${one.node}`, parts: ['happened', 'logs'], query }
-  }
-  if (one.kind === 'time') return { words: `the cluster at ${one.at}`, parts: ['happened', 'past', one.at] }
-  if (one.kind === 'error') return { words: `reason ${one.reason}`, parts: null }
-  const [path = ''] = one.path.split('?')
+}
+
+function partsOf (address: string): string[] | null {
+  const [path = ''] = address.split('?')
   const trace = /^\/v1\/traces\/(?:cluster\/)?([\w-]+)$/.exec(path)?.[1]
   const model = /^\/models\/(.+)\/availability$/.exec(path)?.[1]
-  return {
-    words: `GET ${one.path}`,
-    parts: trace !== undefined && trace !== 'cluster'
-      ? ['happened', 'traces', trace]
-      : model !== undefined ? ['models', model] : PLACES[path] ?? null
-  }
+  if (trace !== undefined && trace !== 'cluster') return ['happened', 'traces', trace]
+  return model !== undefined ? ['models', model] : PLACES[path] ?? null
 }
 
 const PLACES: Readonly<Record<string, string[]>> = {

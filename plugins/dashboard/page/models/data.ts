@@ -50,30 +50,21 @@ function stateOf (
   id: string, entry: Entry | undefined, instances: readonly Instance[], live: Live, copies: readonly Copied[]
 ): { state: string, level: 'ok' | 'warn' | 'error' | 'plain', remedy: string | null } {
   const remedy = entry?.remedy ?? null
-  if (instances.some(({ ready }) => ready)) return { state: 'ready', level: 'ok', remedy: null }
-  if (entry?.virtual === true) {
-    return entry.ready
-      ? { state: 'ready', level: 'ok', remedy: null }
-      : { state: 'not ready', level: 'warn', remedy }
-  }
-  const failed = instances.find(({ phase }) => phase === 'failed')
-  if (instances.length > 0) {
-    return failed === undefined
-      ? { state: instances[0]!.phase, level: 'warn', remedy: null }
-      : { state: 'failed', level: 'error', remedy }
-  }
+  const ready = { state: 'ready', level: 'ok', remedy: null } as const
+  if (instances.some((one) => one.ready)) return ready
+  if (entry?.virtual === true) return entry.ready ? ready : { state: 'not ready', level: 'warn', remedy }
+  if (instances.some(({ phase }) => phase === 'failed')) return { state: 'failed', level: 'error', remedy }
+  if (instances[0] !== undefined) return { state: instances[0].phase, level: 'warn', remedy: null }
   if (live.waiting.includes(id)) return { state: 'waits for a place', level: 'warn', remedy }
   const download = live.downloads.find((one) => one.modelId === id)
   if (download !== undefined && (isRunning(download) || (copies.length === 0 && isStopped(download)))) {
-    const broken = download.status === 'failed'
-    return { state: download.status, level: broken ? 'error' : 'warn', remedy: download.error }
+    const { status, error } = download
+    return { state: status, level: status === 'failed' ? 'error' : 'warn', remedy: error }
   }
-  if (live.transfers.some(({ modelId, status }) => modelId === id && status === 'ongoing')) {
-    return { state: 'being copied', level: 'warn', remedy: null }
-  }
-  if (copies.length > 0 || entry?.installed === true) {
-    return { state: 'not placed', level: 'plain', remedy: null }
-  }
+  const comes = live.transfers.some(({ modelId, status }) => modelId === id && status === 'ongoing')
+  if (comes) return { state: 'being copied', level: 'warn', remedy: null }
+  const here = copies.length > 0 || entry?.installed === true
+  if (here) return { state: 'not placed', level: 'plain', remedy: null }
   return { state: 'no copy', level: 'error', remedy }
 }
 
