@@ -3,7 +3,7 @@ import type { JsonSchema } from '../kernel/api/schema.js'
 import { gatherKnown } from '../kernel/config/known.js'
 import { isTree } from '../kernel/config/paths.js'
 import { describe, show } from '../kernel/config/values.js'
-import type { ConfigOwner } from '../kernel/config/known.js'
+import type { ConfigOwner } from '../kernel/config/owner.js'
 
 const width = 100
 

@@ -33,7 +33,7 @@ export {
 } from './api/services.js'
 export type {
   Bundle, Commands, Declarations, DialReport, Inspection, LinkReport, Machine, MemberRequest,
-  MemberResponse, NodeReport, OwnAnswer, OwnApi, OwnQuestion, PluginReport, RegisteredEngine,
+  MemberResponse, NodeReport, OwnApi, OwnQuestion, PluginReport, RegisteredEngine,
   ServedFrame, StateThen, TokenRecord, Tokens
 } from './api/services.js'
 export { logLevels } from './observe/log-ring.js'
@@ -48,7 +48,7 @@ export {
   askMember, askMembers, MemberFault, openMember, readRefusal, whileLive
 } from './cluster/links/ask-member.js'
 export type {
-  AskMemberParts, MemberAnswer, MemberParts, MemberQuestion, MembersQuestion
+  AskMemberParts, MemberAnswer, MemberParts, MemberQuestion
 } from './cluster/links/ask-member.js'
 export { boundsOf, clockOffset, PeerClocks } from './cluster/links/clocks.js'
 export type { Bounds, ClockOffset } from './cluster/links/clocks.js'
@@ -83,9 +83,9 @@ export { packageRoot } from './boot/package.js'
 export * from './signing/protocol.js'
 export {
   agreed, answerMac, fingerprintOfRaw, isSignedBy, KEY_BYTES, keyPairOf, newKeyPair, pairSecrets,
-  publicKeyOf, rawPublic, sha256, signed
+  publicKeyOf, sha256, signed
 } from './signing/keys.js'
-export type { KeyPair, PairSecrets } from './signing/keys.js'
+export type { KeyPair } from './signing/keys.js'
 export {
   deviceFileOf, deviceFor, deviceKeysOf, newDeviceKeys, saveDevice, savedDevices, signerAt
 } from './signing/device.js'
@@ -93,4 +93,4 @@ export type { DeviceFile, DeviceKeys } from './signing/device.js'
 export { PairingError, pairWith } from './signing/pair.js'
 export type { AskNode, PairOptions } from './signing/pair.js'
 export { RequestSigner } from './signing/signer.js'
-export type { DeviceSelf, Seen, SigningOptions } from './signing/signer.js'
+export type { DeviceSelf, Seen } from './signing/signer.js'

@@ -9,15 +9,19 @@ import type { BuildOptions, Metafile } from 'esbuild'
 const NODE = ['kernel/cli/verbs/up.ts', 'kernel/boot/launcher.ts', 'kernel/boot/node.ts', 'plugins/index.ts']
 /** Entries of other processes: jobs of kernel/untrusted, runners, verbs. */
 const ELSEWHERE = [
-  'plugins/staging/cards/derive.ts', 'plugins/chat/embed/index.ts', 'plugins/llama-cpp/server/index.ts',
+  'plugins/staging/cards/derive.ts', 'plugins/llama-cpp/cards/index.ts',
+  'plugins/capabilities-tts/card-reader.ts', 'plugins/chat/embed/card-reader.ts',
+  'plugins/chat/embed/index.ts', 'plugins/llama-cpp/server/index.ts',
   'plugins/capabilities-tts/engine/index.ts',
   'plugins/llama-cpp/embedded/index.ts', 'plugins/llama-cpp/cli/engine.ts'
 ]
 const EVALUATES = [
   /^node_modules\/(@huggingface\/(jinja|tokenizers|gguf)|protobufjs|tar|minizlib)\//,
   /^(onnxruntime-node|piper-phonemize)$/,
-  /^plugins\/onnx\//,
-  /^plugins\/staging\/cards\/(derive|folder|gguf|gguf-model|encoder|onnx-facts|speech)\.ts$/,
+  /^plugins\/runners\/onnx\//,
+  /^plugins\/staging\/cards\/(derive|folder)\.ts$/,
+  /^plugins\/llama-cpp\/cards\//,
+  /^plugins\/capabilities-tts\/card-reader\.ts$/,
   /^plugins\/chat\/embed\//,
   /^plugins\/llama-cpp\/text\//
 ]

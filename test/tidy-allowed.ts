@@ -57,9 +57,6 @@ export const allowed: Partial<Record<Rule, Readonly<Record<string, string>>>> = 
     'plugins/runners/process/watchdog.ts': runner,
     'plugins/runners/process/supervisor.ts': 'the default of an argument'
   },
-  'imports of plugins': {
-    'plugins/llama-cpp/embedded/index.ts': 'the reader of GGUF headers'
-  },
   'imports of the kernel': {
     'kernel/cli/main.ts': 'the one place where the list of bundled plugins is imported, when it runs'
   },

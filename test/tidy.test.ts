@@ -159,22 +159,11 @@ const dependencies = { ...packed.dependencies, ...packed.optionalDependencies }
 const packageOf = (from: string): string => from.split('/').slice(0, from.startsWith('@') ? 2 : 1).join('/')
 const inFolder = (folder: string): string[] => sources.filter((path) => path.startsWith(folder))
 
-const pluginFiles = inFolder('plugins/').filter((path) => path !== 'plugins/index.ts')
-check('imports of plugins', pluginFiles.flatMap((path) => {
-  const own = path.split('/').slice(0, 2).join('/')
-  return imports(path).flatMap((from) => {
-    if (!from.startsWith('.')) {
-      const fine = from.startsWith('node:') || packageOf(from) in dependencies
-      return fine && !/^(fastify|yjs|y-)/.test(from) ? [] : [{ path, what: from }]
-    }
-    const to = target(path, from)
-    const ofKernel = /^kernel\/(index|cli\/index|api\/engine|cards\/index)\.ts$/
-    const door = ofKernel.test(to) || /^plugins\/[^/]+\/service\.ts$/.test(to) ||
-      /^plugins\/(chat\/cards|llama-cpp\/(cards|engine)|onnx\/engine|tracing\/recorder)\.ts$/.test(to) ||
-      to.startsWith('plugins/runners/language/')
-    return door || to.startsWith(`${own}/`) ? [] : [{ path, what: to }]
-  })
-}))
+// Imports of files: imports.test.ts.
+check('imports of plugins', inFolder('plugins/').flatMap((path) => imports(path).filter((from) => {
+  const fine = from.startsWith('node:') || packageOf(from) in dependencies
+  return !from.startsWith('.') && (!fine || /^(fastify|yjs|y-)/.test(from))
+}).map((from) => ({ path, what: from }))))
 
 /** Shared with the nodes: entries of the replica, frames, protocol of devices, loops, types of replies. */
 const SHARED = [

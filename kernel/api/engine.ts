@@ -121,6 +121,10 @@ export interface EngineDecl extends MemoryTraits {
   readonly backends: readonly string[]
   /** Why it offers no other, for a card that asks for a backend it lacks. */
   readonly backendsWhy?: string
+  /** file: URL of the module that makes cards of its models (default export: a `CardReader`). */
+  readonly cards?: string
+  /** For the command line; the default export is an `EngineHelp`. */
+  readonly help?: () => Promise<{ default: unknown }>
   /** Why a card that names the engine does not run on it; null if it does. */
   readonly refuses?: (card: ModelCard) => string | null
   /** True when it drives an external binary, whose override is `SVC_<ENGINE>_SERVER_BIN`. */

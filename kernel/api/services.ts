@@ -15,6 +15,8 @@ export interface RegisteredEngine { name: string, owner: string, decl: EngineDec
 export interface Bundle {
   engine (name: string): RegisteredEngine | undefined
   engines (): RegisteredEngine[]
+  /** The `cards` of all engines, those of plugins that are off too. */
+  cardReaders (): string[]
   /** Reads and checks the card on first use. Throws when the package's card is broken. */
   model (modelId: string): BundledModel | undefined
   /** All of them whose card can be read. */

@@ -13,6 +13,7 @@ export const ENTRIES = [
   'kernel/boot/package', 'plugins/index', 'plugins/runners/service', 'plugins/event-log/service',
   'plugins/runners/process/host', 'plugins/runners/process/watchdog', 'plugins/chat/embed/thread',
   'plugins/chat/guide/thread', 'kernel/untrusted/process', 'plugins/staging/cards/derive',
+  'plugins/chat/embed/card-reader', 'plugins/llama-cpp/cards/index', 'plugins/capabilities-tts/card-reader',
   'plugins/chat/embed/index', 'plugins/llama-cpp/server/index',
   'plugins/llama-cpp/embedded/index', 'plugins/capabilities-tts/engine/index'
 ]

@@ -59,7 +59,9 @@ function shippedBy (manifests: readonly Manifest[]): Shipped {
  * The engines and bundled models of the plugins that are on, of which there is another list after every
  * change; cards are read on first use.
  */
-export function createBundle (manifests: () => readonly Manifest[]): Bundle {
+export function createBundle (
+  manifests: () => readonly Manifest[], off: () => readonly Manifest[] = () => []
+): Bundle {
   let last = shippedBy(manifests())
   const now = (): Shipped => {
     if (last.of !== manifests()) last = shippedBy(manifests())
@@ -76,6 +78,8 @@ export function createBundle (manifests: () => readonly Manifest[]): Bundle {
   return {
     engine: (name) => now().engines.get(name),
     engines: () => [...now().engines.values()],
+    cardReaders: () => [...manifests(), ...off()].flatMap(({ engines = {} }) =>
+      Object.values(engines).flatMap(({ cards }) => cards ?? [])),
     model,
     models: () => [...now().folders.keys()].flatMap((id) => {
       // Who asks for that one is told why.

@@ -28,6 +28,13 @@ export async function contributed<T> (
     await ((await load()).default as { run (given: CheckContext): Promise<T> }).run(given)))
 }
 
+/** The module of a verb that ships with svc, for another verb. Throws CliError if there is none. */
+export async function verbModule ({ plugins }: Pick<VerbContext, 'plugins'>, name: string): Promise<unknown> {
+  const verb = (await plugins()).flatMap(({ manifest }) => manifest.verbs?.[name] ?? [])[0]
+  if (verb === undefined) throw new CliError(1, `it needs \`svc ${name}\`, which no plugin here has`)
+  return await verb.load()
+}
+
 /** The manifests of `homePlugins`. */
 export async function homeManifests (ctx: Parameters<typeof homePlugins>[0]): Promise<Manifest[]> {
   return (await homePlugins(ctx)).plugins.map(({ manifest }) => manifest)

@@ -1,8 +1,11 @@
 import { ownHome } from './client.js'
 import { changeSetting, restartHint } from './installed.js'
 import type { Installation } from '../plugins/installation.js'
-import type { Switched } from '../plugins/switch.js'
+import type { FromSchema } from '../api/schema.js'
+import type { systemRoutes } from '../http/system-routes.js'
 import type { VerbContext } from './verb.js'
+
+type Switched = FromSchema<typeof systemRoutes.switchPlugin.reply>
 
 export interface Effect {
   /** The node of this home does what was asked. */

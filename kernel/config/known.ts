@@ -4,16 +4,7 @@ import { kernelKeys } from './kernel-keys.js'
 import { formatPath, isTree, isUnder, pathKey } from './paths.js'
 import { nearest } from './nearest.js'
 import type { Path } from './paths.js'
-
-export interface ConfigOwner {
-  readonly name: string
-  /** Schema of `plugins.<name>`. */
-  readonly config?: JsonSchema
-  readonly settings?: Readonly<Record<string, JsonSchema>>
-  readonly variables?: Readonly<Record<string, string>>
-  /** False for a plugin that svc.yaml names by `module`. */
-  readonly bundled: boolean
-}
+import type { ConfigOwner } from './owner.js'
 
 /** A schema and where in svc.yaml it applies; each is compiled on its own. */
 export interface Piece {

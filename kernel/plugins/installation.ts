@@ -7,7 +7,7 @@ import { kernelManifest } from './kernel-manifest.js'
 import { faultOf, folderOf, linkSvc, readRecord } from './packages.js'
 import type { Manifest, Plugin } from '../api/plugin.js'
 import type { PluginModule } from '../config/file.js'
-import type { ConfigOwner } from '../config/known.js'
+import type { ConfigOwner } from '../config/owner.js'
 import type { RawConfig } from '../config/text.js'
 
 /** The plugins of a home as its svc.yaml has them; no node has to run. */

@@ -123,7 +123,9 @@ function addServices (kernel: Booting, own: OwnRequests, ports: MorePorts): void
     })
   }
   const all: [{ id: string }, unknown][] = [
-    [BundleService, createBundle(() => kernel.present.manifests)], [CommandService, kernel.commands],
+    [BundleService, createBundle(() => kernel.present.manifests,
+      () => kernel.present.off.map(({ plugin: { manifest } }) => manifest))],
+    [CommandService, kernel.commands],
     [InvocationService, capabilities.invocations], [SessionService, cluster.session],
     [ClusterService, cluster.service], [EventTapService, tap], [GossipService, options.gossip],
     [TokenService, options.tokens], [TracerService, kernel.tracers], [TrafficService, kernel.traffic],

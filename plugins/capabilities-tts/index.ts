@@ -19,6 +19,8 @@ export default definePlugin({
     'onnx-tts': {
       summary: 'Piper (VITS) and Kokoro voices and the bundled voice on onnxruntime.',
       module: new URL('./engine/index.js', import.meta.url).href,
+      cards: new URL('./card-reader.js', import.meta.url).href,
+      help: () => import('./cli/help.js'),
       backends: ['cpu', 'cuda', 'webgpu'],
       fixedBytes: 176 * 2 ** 20
     }

@@ -53,6 +53,7 @@ export const manifest = {
     'onnx-lm': {
       summary: 'Models that make vectors of texts, in the public ONNX layouts, on onnxruntime.',
       module: new URL('./embed/index.js', import.meta.url).href,
+      cards: new URL('./embed/card-reader.js', import.meta.url).href,
       backends: ['cpu'],
       backendsWhy: 'its models are small enough for a CPU',
       refuses: refusesCard,

@@ -30,6 +30,8 @@ export const manifest = {
     [GGUF_ENGINE]: {
       summary: 'Models in GGUF files, on llama.cpp: its server where that is found, else the one in svc.',
       module: new URL('./server/index.js', import.meta.url).href,
+      cards: new URL('./cards/index.js', import.meta.url).href,
+      help: () => import('./cli/help.js'),
       backends: ['cuda', 'rocm', 'vulkan', 'metal', 'cpu'],
       external: true,
       program: LLAMA_SERVER,

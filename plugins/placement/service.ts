@@ -51,6 +51,5 @@ export interface PlacementKeeper {
 }
 export const PlacementService = defineService<PlacementKeeper>('placement')
 
-/** For verbs: has a model served; see `makeReady`. */
-export const modelStarter = async (): Promise<typeof makeReady> =>
-  (await import('./cli/place.js')).makeReady
+/** The module of `svc place`: `makeReady` has a model served, for other verbs. */
+export interface PlaceModule { makeReady: typeof makeReady }

@@ -1,5 +1,5 @@
 import { cardSchema } from '../../kernel/index.js'
-import { eitherFailure } from '../chat/service.js'
+import { eitherFailure } from './failures.js'
 import { exact, listOf, modelId, modelParam, object, some, storeErrors, text } from './routes-parts.js'
 import type { FromSchema, RouteDecl } from '../../kernel/index.js'
 

@@ -1,6 +1,6 @@
 import type { Context } from '../../kernel/index.js'
-import { SPANS_MAX } from './recorder.js'
-import type { SpanPart } from './recorder.js'
+import { SPANS_MAX } from '../runners/service.js'
+import type { SpanPart } from '../runners/service.js'
 
 const MICROS_MAX = 86_400_000_000
 const text = { type: 'string', maxLength: 128 } as const

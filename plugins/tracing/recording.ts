@@ -2,10 +2,10 @@ import { boundsOf, clockOffset } from '../../kernel/index.js'
 import type {
   Bounds, Clock, Hop, HopTarget, SpanAttrs, TaskAbout, Trace, TraceEnd, TraceStart
 } from '../../kernel/index.js'
-import { ROOT, sent, SpanRecorder, SPANS_MAX } from './recorder.js'
+import { ROOT, sent, SpanRecorder, SPANS_MAX } from '../runners/service.js'
 import { readTraceparent, spanIdOf, writeTraceparent } from './traceparent.js'
 import type { ReadPart } from './part.js'
-import type { ClockNote, PlacedSpan, SpanPart, SpanPlace } from './recorder.js'
+import type { ClockNote, PlacedSpan, SpanPart, SpanPlace } from '../runners/service.js'
 import type { TraceRecord } from './trace-file.js'
 
 /** Longest wait of an ended request for other processes' spans. */

@@ -1,5 +1,5 @@
 import type { SpanAttrs } from '../../kernel/index.js'
-import type { SpanPlace } from './recorder.js'
+import type { SpanPlace } from '../runners/service.js'
 
 /** Ids of tasks and commands: without characters that could lead out of a folder. */
 export const TRACE_ID = /^[0-9A-Za-z][0-9A-Za-z-]{0,63}$/

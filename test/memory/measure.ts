@@ -18,7 +18,7 @@ import { manifest as llama } from '../../plugins/llama-cpp/manifest.js'
 import { LLAMA_SERVER } from '../../plugins/llama-cpp/engine.js'
 import { createSupervisor, type Supervisor } from '../../plugins/runners/process/supervisor.js'
 import { recordingLog, until } from '../../plugins/runners/test/process-kit.js'
-import { deriveCard } from '../../plugins/staging/cards/derive.js'
+import { derive } from '../../plugins/staging/test/cards-kit.js'
 
 const MIB = 2 ** 20
 /** Either is near enough. */
@@ -34,7 +34,7 @@ async function cardOf (folder: string): Promise<ModelCard> {
   const files = readdirSync(folder, { withFileTypes: true, recursive: true }).filter((one) => one.isFile())
     .map((one) => join(one.parentPath, one.name))
     .map((path) => ({ path: relative(folder, path), size: statSync(path).size }))
-  return await deriveCard(folder, { modelId: `local/${basename(folder)}`, revision: '1', files })
+  return await derive(folder, { modelId: `local/${basename(folder)}`, revision: '1', files })
 }
 
 /** Peak bytes of a process and those below it. */

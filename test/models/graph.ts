@@ -1,7 +1,7 @@
 /** Writes ONNX graphs with the operators that exporters use, in any of the forms that are published. */
 import {
   ATTRIBUTE, encodeMessage, encodeModel, tensorInfo, type OnnxNode
-} from '../../plugins/onnx/engine.js'
+} from '../../plugins/runners/onnx/engine.js'
 import { BLOCK, halves, randomWeights, toBytes, toNibbles, transposed } from './weights.js'
 
 /** Element types by the numbers of TensorProto. */

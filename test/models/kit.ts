@@ -6,9 +6,9 @@ import { basename, dirname, join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
 import type { EngineSession, ModelSpec } from '../../kernel/api/engine.js'
-import { deriveCard } from '../../plugins/staging/cards/derive.js'
 import { selectFiles } from '../../plugins/staging/hub/select.js'
 import type { Dtype } from './graph.js'
+import { derive } from '../../plugins/staging/test/cards-kit.js'
 
 /** A question to transformers.js. */
 export interface Question { texts: string[], encode: { texts: string[], pooling: string } }
@@ -34,7 +34,7 @@ export async function pulled (folder: string, dtype: Dtype, threads = 2): Promis
     return { path: path.slice(folder.length + 1), size: (await stat(path)).size }
   }))
   const files = selectFiles(there, { variant: dtype })
-  const card = await deriveCard(folder, { modelId: `svc/${basename(folder)}`, revision: dtype, files })
+  const card = await derive(folder, { modelId: `svc/${basename(folder)}`, revision: dtype, files })
   return { card, directory: folder, backend: 'cpu', threads, options: {} }
 }
 

@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { EngineError, type CardVoice, type EngineEnv, type ModelSpec } from '../../../kernel/api/engine.js'
-import { decodeModel, encodeModel, indexGraph } from '../../onnx/engine.js'
+import { decodeModel, encodeModel, indexGraph } from '../../runners/onnx/engine.js'
 import { warmUp } from '../text/front-end.js'
 import type { Family } from './family.js'
 import { isEnglish, kokoroLanguage, languageCode, PHONEME_TYPES } from '../languages.js'

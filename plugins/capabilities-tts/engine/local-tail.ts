@@ -2,7 +2,7 @@
  * Finds the part of a vocoder graph whose samples depend on nearby frames only, and runs it in overlapping
  * pieces with the samples of one whole run.
  */
-import { attributesOf, closureOf, type GraphIndex, type OnnxNode } from '../../onnx/engine.js'
+import { attributesOf, closureOf, type GraphIndex, type OnnxNode } from '../../runners/onnx/engine.js'
 import type { Pace } from './family.js'
 
 /** Where to cut, and how the tail's input frames relate to its output samples. */

@@ -2,7 +2,7 @@
 import { randomInt } from 'node:crypto'
 import {
   ELEMENT, attributesOf, int64Tensor, nodeOf, tensorInfo, type GraphIndex, type OnnxModel, type OnnxNode
-} from '../../onnx/engine.js'
+} from '../../runners/onnx/engine.js'
 import type { SpeechRequest, SpeechUnit } from './family.js'
 import { float32, int64, type Feeds } from './sessions.js'
 

@@ -1,6 +1,6 @@
 import { Tensor, type InferenceSession } from 'onnxruntime-node'
 import { EngineError, type EngineEnv, type ModelSpec } from '../../../kernel/api/engine.js'
-import { openSession } from '../../onnx/engine.js'
+import { openSession } from '../../runners/onnx/engine.js'
 
 export type Feeds = Record<string, Tensor>
 

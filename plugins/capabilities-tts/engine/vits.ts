@@ -5,7 +5,9 @@
  */
 import type { InferenceSession } from 'onnxruntime-node'
 import type { CardVoice } from '../../../kernel/api/engine.js'
-import { encodeModel, extractModel, indexGraph, type GraphIndex, type OnnxModel } from '../../onnx/engine.js'
+import {
+  encodeModel, extractModel, indexGraph, type GraphIndex, type OnnxModel
+} from '../../runners/onnx/engine.js'
 import type { Family, SpeechRequest, SpeechUnit } from './family.js'
 import { decodeLocal, findLocalTail } from './local-tail.js'
 import type { UnitSizes } from '../text/front-end.js'

@@ -3,7 +3,7 @@ import { fieldsOf, parsed, present, type Fields } from '../../runners/language/j
 import { samplingOf } from '../../runners/language/sampling.js'
 import { answer, answerJson, keeping, namedEvent } from './answer.js'
 import { inWordsOf, notKept, refused, stringAt } from './errors.js'
-import { anthropicFailure } from './failures.js'
+import { anthropicFailure } from '../../staging/service.js'
 import { imagePart, wholeOf } from './images.js'
 import { chatTask, eyesOf, functionCall, functionTool, partText, textOf } from './task.js'
 import { countTokens } from './tokens.js'

@@ -1,6 +1,6 @@
 /** How answers of OpenAI's Responses API are written. */
 import { namedEvent } from './answer.js'
-import { openAiFailure } from './failures.js'
+import { openAiFailure } from '../../staging/service.js'
 import type { AnswerFormat, Facts, Formatter, Framing } from './types.js'
 import type { Collector, EndPiece, Finish, TextPiece, Totals } from './pieces.js'
 import type { Response, ResponsesBody } from './responses-body.js'

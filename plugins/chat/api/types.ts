@@ -1,7 +1,4 @@
-/** What the files of this folder share. */
-import type {
-  Clock, ErrorBody, Invocations, Logger, OwnApi, RouteRequest
-} from '../../../kernel/index.js'
+import type { Clock, ErrorBody, Invocations, Logger, OwnApi, RouteRequest } from '../../../kernel/index.js'
 import type { Instances, Runners, TaskRequest } from '../../runners/service.js'
 import type { Models } from '../../staging/service.js'
 import type { Thread } from './anthropic-body.js'

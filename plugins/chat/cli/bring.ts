@@ -1,7 +1,7 @@
-import { editDistance, isVerbError, modelInPath } from '../../../kernel/cli/index.js'
-import { modelStarter } from '../../placement/service.js'
+import { editDistance, isVerbError, modelInPath, verbModule } from '../../../kernel/cli/index.js'
 import { modelFetcher, readNamedModel } from '../../staging/service.js'
 import type { Pace, VerbContext, VerbError } from '../../../kernel/cli/index.js'
+import type { PlaceModule } from '../../placement/service.js'
 import type { NamedModel } from '../../staging/service.js'
 
 /** What is known of a model here. */
@@ -77,7 +77,7 @@ export async function bring (
     const fetchModel = await modelFetcher()
     await fetchModel(ctx, pace, named, yes)
   }
-  const makeReady = await modelStarter()
+  const { makeReady } = await verbModule(ctx, 'place') as PlaceModule
   await makeReady(ctx, pace, modelId, ctx.wait === undefined ? Infinity : ctx.wait * 1000, yes)
   return true
 }

@@ -1,6 +1,6 @@
 /** Finds out what each input and output of a graph that makes vectors is for. */
 import { EngineError } from '../../../kernel/api/engine.js'
-import type { OnnxHeader } from '../../onnx/service.js'
+import type { OnnxHeader } from '../../runners/onnx/facts.js'
 
 /** An input or output of a session. A dimension is a number, or a name where it is free. */
 export interface Port { name: string, type: string, shape: ReadonlyArray<number | string> }

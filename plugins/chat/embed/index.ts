@@ -7,7 +7,7 @@ import type { InferenceSession } from 'onnxruntime-node'
 import {
   contextOf as cappedContext, EngineError, type EngineModule, type ModelCard, type ModelSpec
 } from '../../../kernel/api/engine.js'
-import { decodeModel, openSession } from '../../onnx/engine.js'
+import { decodeModel, openSession } from '../../runners/onnx/engine.js'
 import { fieldsOf } from '../../runners/language/json.js'
 import { refusesCard } from '../refusals.js'
 import { bindEncoder, type Port } from './bind.js'

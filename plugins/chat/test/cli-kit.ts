@@ -6,6 +6,8 @@ import { sendError, sendJson, standIn } from '../../../kernel/test/cli-helpers.j
 import type { Plugin } from '../../../kernel/index.js'
 import type { Pace } from '../../../kernel/cli/index.js'
 import type { Asked } from '../../../kernel/test/cli-helpers.js'
+import llamaCpp from '../../llama-cpp/index.js'
+import placement from '../../placement/index.js'
 import { createBench } from '../cli/bench.js'
 import { createRun } from '../cli/run.js'
 import { verbs } from '../cli/verbs.js'
@@ -66,7 +68,7 @@ async function svc (
 ): Promise<Ran> {
   const status = await runCli(words, {
     io: { stdout, stderr, stdin, env: { NO_COLOR: '1' }, cwd: process.cwd() },
-    plugins: async () => [plugin],
+    plugins: async () => [plugin, placement, llamaCpp],
     signal: signal ?? new AbortController().signal
   })
   return { status, out: stdout.text, err: stderr.text }

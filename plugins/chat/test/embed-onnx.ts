@@ -1,7 +1,7 @@
 /** A tiny encoder with random weights, written as an ONNX file. */
 import {
   ATTRIBUTE, ELEMENT, encodeMessage, encodeModel, tensorInfo, type OnnxNode
-} from '../../onnx/engine.js'
+} from '../../runners/onnx/engine.js'
 import { seededRandom } from '../../llama-cpp/test/random.js'
 
 type Element = keyof typeof ELEMENT

@@ -9,7 +9,7 @@ import {
 import { BATCH } from '../engine.js'
 import { sizesOf } from '../server/command-line.js'
 import { modelFile } from '../server/index.js'
-import { readGguf, type GgufHeader } from '../../staging/cards/gguf.js'
+import { readGguf, type GgufHeader } from '../cards/gguf.js'
 import {
   errorsRead, llamaCpp, withErrors, type Binding, type ContextOptions, type NativeModel
 } from './binding.js'

@@ -5,7 +5,6 @@ import t from 'tap'
 import { startTicks } from '../../../kernel/boot/home.js'
 import { buildsOf } from '../../runners/service.js'
 import chat from '../../chat/index.js'
-import { manifest } from '../manifest.js'
 import { archiveOf, homeAt, nameOf, startReleases } from './builds-kit.js'
 import { nodeOf, sendError, sendJson, stream } from '../../chat/test/cli-kit.js'
 import { folder } from './llama-kit.js'
@@ -15,7 +14,7 @@ import type { Answers, Node } from '../../chat/test/cli-kit.js'
 import type { Served } from './builds-kit.js'
 
 const ID = 'acme/gguf'
-const both = { ...chat, manifest: { ...chat.manifest, settings: manifest.settings } }
+const MISSING = { engine: 'llama-server' }
 const BACKEND = process.platform === 'darwin' && process.arch === 'arm64' ? 'metal' : 'cpu'
 const skip = readdirSync('/dev').some((name) => /^nvidia\d+$/.test(name)) &&
   'a build for CUDA would be fetched'
@@ -41,7 +40,7 @@ async function world (t: Test, served: Partial<Served> = {}, more: Answers = {})
     },
     'POST /place_instance': (response) => {
       // A node takes a moment to see what has come.
-      if (!there() || ++looks < 2) sendError(response, 400, 'engine_missing')
+      if (!there() || ++looks < 2) sendError(response, 400, 'engine_missing', MISSING)
       else {
         placed++
         sendJson(response, { message: 'placed on attic', instance_id: 'i1', model_card: { modelId: ID } })
@@ -60,7 +59,7 @@ async function world (t: Test, served: Partial<Served> = {}, more: Answers = {})
       })
     },
     ...more
-  }, both)
+  }, chat)
   mkdirSync(join(home, 'run'))
   writeFileSync(join(home, 'run', 'node.json'), JSON.stringify({
     format: 1, url: node.url, processes: [{ pid: process.pid, startTicks: startTicks(process.pid) }]

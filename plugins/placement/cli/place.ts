@@ -2,14 +2,13 @@ import { readFileSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { failedAttempts, Follower, instancesOf } from '../progress/progress.js'
 import type { Progress } from '../progress/progress.js'
-import { withEngine } from '../../llama-cpp/service.js'
 import { cacheOf, cacheWords } from '../../../kernel/index.js'
 import { bodyOf } from '../../runners/service.js'
 import type { Instance, StateCard } from '../../runners/service.js'
 import { cardOf, ranksOf } from '../place/instance.js'
 import { REFUSALS } from '../planner/types.js'
 import {
-  findNodes, isVerbError, plain, readModelId, realPace, showBytes, stillness
+  engineHelp, findNodes, isVerbError, plain, readModelId, realPace, showBytes, stillness
 } from '../../../kernel/cli/index.js'
 import type { Pace, Verb, VerbContext, VerbError } from '../../../kernel/cli/index.js'
 import { nameOf, rankText } from './state.js'
@@ -179,6 +178,27 @@ export async function makeReady (
     throw isVerbError(error) ? explained(ctx, ask, state, error) : error
   }
 }
+
+/** Longest time until a node has seen a new program, seconds. */
+const SEEN_SECONDS = 15
+
+/**
+ * Does what needs the program of a model. Where that is refused because no node has it, offers to bring it,
+ * and does it again. Throws what that throws, and VerbError.
+ */
+async function withEngine<T> (ctx: VerbContext, yes: boolean, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work()
+  } catch (error) {
+    if (!isMissing(error)) throw error
+    const help = await engineHelp(ctx, String(error.api?.details?.['engine']))
+    if (await help.offer?.(ctx, yes) !== true) throw error
+  }
+  return await ctx.retry({ seconds: SEEN_SECONDS, again: isMissing, onWait: () => {} }, work)
+}
+
+const isMissing = (error: unknown): error is VerbError =>
+  isVerbError(error) && error.api?.reason === 'engine_missing'
 
 /** Enters the instance. Where no node has the program of its engine, that is offered first. */
 async function request (

@@ -1,11 +1,10 @@
 import { needOf } from '../../../kernel/index.js'
-import { GGUF_ENGINE } from '../../llama-cpp/engine.js'
 import type { ModelCard } from '../../../kernel/index.js'
 import { LEAST_CHOSEN, planBriefly } from '../planner/index.js'
 import type { MemoryFit, MemoryPlanner } from '../../staging/service.js'
+import { ENGINES } from './planning.js'
 import type { Planning } from './planning.js'
 
-const ENGINES = { gguf: GGUF_ENGINE, onnx: 'onnx-lm' } as const
 /** Of a model whose files nobody has read: enough to be dealt out over nodes by memory. */
 const LAYERS = 32
 

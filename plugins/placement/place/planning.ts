@@ -1,6 +1,5 @@
 import { delay, SvcError } from '../../../kernel/index.js'
 import type { ModelCard, NodeView } from '../../../kernel/index.js'
-import { GGUF_ENGINE } from '../../llama-cpp/engine.js'
 import { plan } from '../planner/index.js'
 import type { ClusterView, InstanceMeta, Plan, Refusal, Sharding } from '../planner/index.js'
 import { invalid, modelUnknown, refusalError, refuse } from '../errors.js'
@@ -11,6 +10,8 @@ import { virtualModel } from '../../staging/service.js'
 import type { NodeProblem } from '../../staging/service.js'
 import { viewOf } from './view.js'
 
+/** The engines of language models, by the format of their files. */
+export const ENGINES = { gguf: 'llama-server', onnx: 'onnx-lm' } as const
 /** Longest wait for nodes that have not reported their readings yet, ms. */
 export const INFO_PENDING_MS = 15_000
 /** Pause between two tries meanwhile, ms: readings of other nodes arrive without an event. */
@@ -220,7 +221,7 @@ function checkAsked ({ modelId, contextLength, engine }: ModelCard, asked: Ask):
     throw invalid('context_length', contextLength === 0 ? `is not for ${modelId}: it has no context to choose`
       : `must be at most ${contextLength}, the context of ${modelId}`)
   }
-  if (asked.chatTemplate === undefined || engine === GGUF_ENGINE) return
+  if (asked.chatTemplate === undefined || engine === ENGINES.gguf) return
   throw invalid('chat_template', `is for models in GGUF files, and ${modelId} is none`)
 }
 

@@ -40,3 +40,21 @@ export function parsed (text: string): unknown {
     return undefined
   }
 }
+
+/** The object under a key; an empty one where there is none. */
+export const child = (json: Fields, key: string): Fields => fieldsOf(json[key])
+
+/** The text under the first key that has one of 1 to `limit` characters. */
+export function text (json: Fields, keys: string | readonly string[], limit = 200): string | undefined {
+  return [keys].flat().map((key) => json[key]).find((value): value is string =>
+    typeof value === 'string' && value.length > 0 && value.length <= limit)
+}
+
+/** The whole number from 1 to 2^31 - 1 under the first key that has one. */
+export function count (json: Fields, keys: string | readonly string[]): number | undefined {
+  return [keys].flat().map((key) => json[key]).find((value): value is number => isCount(value))
+}
+
+/** Whether a value is a whole number from 1 to 2^31 - 1: sizes beyond that are nonsense. */
+export const isCount = (value: unknown): value is number =>
+  Number.isInteger(value) && (value as number) >= 1 && (value as number) < 2 ** 31

@@ -16,10 +16,14 @@ export class RunnerError extends Error {
 /** Detail of an `instance_lost` before which nothing was done for the task: another runner may have it. */
 export const NOT_BEGUN = { begun: false } as const
 
-/** The end of a task with its runner. Its reader may not learn the cause, which can hold paths and output. */
-export function lost (cause: string, details: Record<string, unknown> = {}): RunnerError {
-  const message = 'The instance serving this task was lost: its program ended.'
-  const error = new RunnerError('instance_lost', message, details)
+/**
+ * The end of a task with its runner. The client does not get the cause, which can hold paths and output, but
+ * `shown`: the node's own reason for ending the runner.
+ */
+export function lost (
+  cause: string, details: Record<string, unknown> = {}, shown = 'its program ended'
+): RunnerError {
+  const error = new RunnerError('instance_lost', `The instance serving this task was lost: ${shown}.`, details)
   error.cause = cause
   return error
 }

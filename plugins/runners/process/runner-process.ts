@@ -65,6 +65,8 @@ export class RunnerProcess {
   #readyAt: number | null = null
   #suspect = ''
   #failure: Ending['failure'] = null
+  /** The engine gave the reason of the end. */
+  #fatal = false
   #stopping = false
   #exit: { code: number | null, signal: string | null } | null = null
   #finished = false
@@ -217,6 +219,7 @@ export class RunnerProcess {
       case 'fatal': {
         const text = `the engine failed (${message.stage}): ${message.message}`
         const unloadable = message.stage === 'load'
+        this.#fatal = true
         this.kill(text, false, unloadable)
         // The process may have ended before its last frame is read.
         if (!this.#stopping) this.#failure ??= { message: text, wedged: false, unloadable }
@@ -302,7 +305,8 @@ export class RunnerProcess {
     removePidfile(this.#options.scratch)
     const { code, signal } = this.#exit ?? { code: null, signal: null }
     this.#record.note(`${how.message ?? 'process stopped'} (exit ${signal ?? code ?? 'unknown'})`)
-    this.tasks.loseAll(lost(how.message ?? 'it was stopped'))
+    const shown = this.#fatal ? undefined : this.#failure?.message
+    this.tasks.loseAll(lost(how.message ?? 'it was stopped', {}, shown))
     this.#events.ended(how)
     // A disk that hangs must not delay the stop.
     void Promise.race([this.#ring.flushed(), delay(this.#options.clock, LAST_WORDS_MS)]).then(this.#whenEnded)

@@ -151,7 +151,8 @@ t.test('a thousand models are judged by what is read once', async (t) => {
   const { chains } = new Availability({
     ...nothing,
     bundle: {
-      model: () => undefined, models: once('models', []), engine: () => undefined, engines: () => []
+      model: () => undefined, models: once('models', []), engine: () => undefined, engines: () => [],
+      cardReaders: () => []
     },
     models: {
       card,
@@ -197,7 +198,7 @@ t.test('a backend or an instance on another live node will do', async (t) => {
         model: () => ({ card: card(VOICE), directory: '' }), models: () => [],
         engine: () =>
           ({ name: 'onnx-tts', owner: 'x', decl: { summary: '', module: '', backends: ['cuda', 'cpu'] } }),
-        engines: () => []
+        engines: () => [], cardReaders: () => []
       },
       cluster: { nodes: () => nodes },
       state: { read: async () => ({ nodeResources: backends }) } as never,
@@ -218,7 +219,7 @@ t.test('a backend or an instance on another live node will do', async (t) => {
   const decl = { summary: '', module: '', backends: ['cpu'], program: { name: 'x', builds: 'x', otherwise } }
   const withImages = { bundle: {
     model: () => ({ card: seeing, directory: '' }), models: () => [],
-    engine: () => ({ name: 'onnx-tts', owner: 'x', decl }), engines: () => []
+    engine: () => ({ name: 'onnx-tts', owner: 'x', decl }), engines: () => [], cardReaders: () => []
   } }
   for (const [from, problem] of [['library', 'no cuda'], ['path', 'it is not placed on any node']] as const) {
     const there = { 'id-n2': { backends: ['cpu'], engines: { 'onnx-tts': { from } } } }
@@ -250,7 +251,8 @@ t.test('a model whose card is away with its store is judged by its instance', as
   const instances = [{ key: 'i', nodeId: 'id-n2', value: soloInstance(ids, card(OTHER)) }]
   const { chains } = new Availability({
     ...nothing,
-    bundle: { model: () => undefined, models: () => [], engine: () => undefined, engines: () => [] },
+    bundle: { model: () => undefined, models: () => [], engine: () => undefined, engines: () => [],
+      cardReaders: () => [] },
     cluster: { nodes: () => [node('n2')] },
     placed: new PlacedInstances({ entries: () => instances, observe: () => () => {} } as never, 'id-n1'),
     sections: { runners: { get: () => ({ RunnerReady: {} }) }, failures: { entries: () => [] } } as never,

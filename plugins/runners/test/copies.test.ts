@@ -10,7 +10,7 @@ const VOICE = 'svc/voice'
 function bundleOf (...ids: string[]): Bundle {
   const models = ids.map((id): BundledModel => ({ card: card(id), directory: `/package/${id}` }))
   return {
-    engine: () => undefined, engines: () => [],
+    engine: () => undefined, engines: () => [], cardReaders: () => [],
     model: (id) => models.find((one) => one.card.modelId === id),
     models: () => models
   }

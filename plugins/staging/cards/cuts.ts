@@ -1,4 +1,3 @@
-import { GGUF_ENGINE } from '../../llama-cpp/engine.js'
 import type { ModelCard } from '../../../kernel/index.js'
 
 /** Architectures that llama.cpp does not cut across every layer, as of the release that is tested. */
@@ -15,7 +14,7 @@ export const UNCUT = new Set([
  */
 export const withCuts = <C extends Pick<ModelCard, 'engine' | 'family' | 'supportsTensor' | 'tasks'>>(
   card: C
-): C => card.engine !== GGUF_ENGINE ? card : {
+): C => card.engine !== 'llama-server' ? card : {
   ...card, supportsTensor: !UNCUT.has(card.family),
   tasks: String(card.tasks) === 'completions' ? ['chat', 'completions'] : card.tasks
 }

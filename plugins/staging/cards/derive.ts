@@ -1,52 +1,45 @@
 /** From the files of a model to its card. */
 import { parseCard } from '../../../kernel/cards/index.js'
+import { CardError } from '../../../kernel/cards/reader.js'
 import type { CardFile, ModelCard } from '../../../kernel/index.js'
-import { refusesCard } from '../../chat/cards.js'
 import { checkCardPaths, filePathProblem } from '../files/names.js'
-import { findEncoder, findGenai } from './encoder.js'
+import { withCuts } from './cuts.js'
 import { Folder } from './folder.js'
 import {
-  CARD_FILE, cardFiles, checked, PICKLE, toCard, type DeriveOptions, type Found
+  CARD_FILE, cardFiles, checked, PICKLE, toCard, type CardReader, type DeriveOptions
 } from './found.js'
-import { findGguf } from './gguf-model.js'
-import { CardError } from './reader.js'
-import { findKokoro, findPiper } from './speech.js'
 
 /** YAML made to be slow takes a good second at this size, and the time grows with its square. */
 const CARD_BYTES = 32 * 1024
 
-/** The formats of models, in the order in which they are looked for: what its files are, and who finds it. */
-const FORMATS: ReadonlyArray<{
-  files: string, find: (folder: Folder, modelId: string) => Promise<Found | undefined>
-}> = [
-  { files: 'a Piper voice (*.onnx with *.onnx.json)', find: findPiper },
-  { files: 'Kokoro (*.onnx with voices/*.bin or voices-v1.0.bin)', find: findKokoro },
-  { files: 'genai_config.json', find: findGenai },
-  { files: 'config.json with model_type and *.onnx or onnx/*.onnx', find: findEncoder },
-  { files: '*.gguf', find: findGguf }
-]
-
 /**
  * The card of the model in `folder`: its own card.yaml, or what its files say. Reads only text, and heads of
- * ONNX and GGUF files.
+ * ONNX and GGUF files. `engines` are the modules by which engines find their models.
  * @throws CardError with what was looked for, or what is broken
  */
-export async function deriveCard (folder: string, options: DeriveOptions): Promise<ModelCard> {
+export async function deriveCard (
+  folder: string, options: DeriveOptions, engines: readonly string[]
+): Promise<ModelCard> {
+  const modules = await Promise.all(engines.map(async (url) => await import(url) as { default: CardReader }))
+  const readers = modules.map((module) => module.default)
   for (const { path } of options.files) {
     const problem = filePathProblem(path)
     if (problem !== null) throw new CardError(problem)
   }
   const files = new Folder(folder, options.files)
-  if (files.has(CARD_FILE)) return await ownCard(files, options)
-  for (const { find } of FORMATS) {
+  if (files.has(CARD_FILE)) return await ownCard(files, options, readers)
+  const formats = readers.flatMap((reader) => reader.formats).sort((a, b) => a.rank - b.rank)
+  for (const { find } of formats) {
     const found = await find(files, options.modelId)
-    if (found !== undefined) return toCard(found, files, options)
+    if (found !== undefined) return withCuts(toCard(found, files, options))
   }
-  throw unknown(files)
+  throw unknown(files, formats.map((format) => format.files))
 }
 
 /** The card in the folder, told what is there: files, sizes, id and revision. */
-async function ownCard (folder: Folder, { modelId, revision }: DeriveOptions): Promise<ModelCard> {
+async function ownCard (
+  folder: Folder, { modelId, revision }: DeriveOptions, readers: readonly CardReader[]
+): Promise<ModelCard> {
   const bytes = folder.size(CARD_FILE)
   if (bytes > CARD_BYTES) {
     throw new CardError(`${CARD_FILE} has ${bytes} bytes, more than ${CARD_BYTES}: list only the files ` +
@@ -59,7 +52,7 @@ async function ownCard (folder: Folder, { modelId, revision }: DeriveOptions): P
   } catch (error) {
     throw new CardError((error as Error).message.slice(0, 500), { cause: error })
   }
-  const why = card.engine === 'onnx-lm' ? refusesCard({ ...card, modelId }) : null
+  const why = readers.find(({ engine }) => engine === card.engine)?.refuses?.({ ...card, modelId }) ?? null
   if (why !== null) throw new CardError(why)
   const given = new Map(card.files.map((file) => [file.path, file]))
   const roles = new Map(card.files.map(({ path, role }) => [path, role]))
@@ -78,14 +71,13 @@ async function ownCard (folder: Folder, { modelId, revision }: DeriveOptions): P
 const equal = (a: CardFile, b: CardFile | undefined): boolean =>
   a.bytes === b?.bytes && (a.sha256 === undefined || b.sha256 === undefined || a.sha256 === b.sha256)
 
-function unknown (folder: Folder): CardError {
+function unknown (folder: Folder, known: readonly string[]): CardError {
   const other = folder.files.find(({ path }) =>
     PICKLE.test(path) || /\.(safetensors|h5|msgpack|npz)$/.test(path))
   const hint = other === undefined
     ? ''
     : `. Weights like ${other.path} do not run here; ONNX and GGUF do: pull an export in one of them`
   const names = folder.files.slice(0, 8).map(({ path }) => path).join(', ')
-  const known = FORMATS.map((format) => format.files)
   const others = known.slice(0, -1).join(', ')
   return new CardError(
     `cannot tell what this is: looked for card.yaml, ${others}, and ${known.at(-1)}; ` +

@@ -1,9 +1,9 @@
 /** The files of a model whose card is looked for. */
 import { join } from 'node:path'
-import { readGguf, type GgufHeader } from './gguf.js'
-import { operatorProblem, type OnnxHeader } from '../../onnx/service.js'
-import { besides, readOnnxHeader } from './onnx-facts.js'
-import { CardError, readText, withReader } from './reader.js'
+import { CardError, readText, withReader } from '../../../kernel/cards/reader.js'
+import { filePathProblem } from '../files/names.js'
+import { ggufCompanions, ggufModels } from './gguf-parts.js'
+import type { GgufModel } from './gguf-parts.js'
 
 export interface FolderFile { path: string, size: number, sha256?: string }
 
@@ -18,6 +18,14 @@ export class Folder {
     this.files = files
     this.#byPath = new Map(files.map((file) => [file.path, file]))
   }
+
+  /** The GGUF models among the files, and what goes with them by role. */
+  gguf (): { models: GgufModel<FolderFile>[], companions: Map<FolderFile, string> } {
+    return { models: ggufModels(this.files), companions: ggufCompanions(this.files) }
+  }
+
+  /** The fault of a file's path; null for a good one. */
+  readonly pathProblem = filePathProblem
 
   has (path: string): boolean { return this.#byPath.has(path) }
 
@@ -44,8 +52,10 @@ export class Folder {
     } catch (error) {
       throw new CardError(`${path} is not JSON: ${(error as Error).message.slice(0, 200)}`, { cause: error })
     }
-    if (!isObject(value)) throw new CardError(`${path} is not a JSON object`)
-    return value
+    if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+      throw new CardError(`${path} is not a JSON object`)
+    }
+    return value as Json
   }
 
   /** The first 4 bytes of a file and up to `bytes` of its end, which begins at `from`. @throws CardError */
@@ -58,56 +68,8 @@ export class Folder {
     })
   }
 
-  /**
-   * @throws CardError, also when external weights are missing or shorter than the graph needs, and for
-   * operators that nobody here knows
-   */
-  async onnx (path: string): Promise<OnnxHeader> {
-    const header = await readOnnxHeader(join(this.#root, path))
-    for (const [name, bytes] of header.externalBytes) {
-      const beside = besides(path, name)
-      if (!this.has(beside)) {
-        throw new CardError(`${path} has weights in ${beside}, which is not among the files`)
-      }
-      const size = this.size(beside)
-      if (size < bytes) throw new CardError(`${path} needs ${bytes} bytes of ${beside}, which has ${size}`)
-    }
-    const problem = operatorProblem(header)
-    if (problem !== null) throw new CardError(`${path} cannot be run here: ${problem}`)
-    return header
-  }
-
-  /** @throws CardError */
-  async gguf (path: string): Promise<GgufHeader> { return await readGguf(join(this.#root, path)) }
+  /** The absolute path of a file, for readers of heads. */
+  at (path: string): string { return join(this.#root, path) }
 }
-
-// Foreign JSON, read defensively: a field of another type is as if it were not there.
 
 export type Json = Record<string, unknown>
-
-/** Whether a value is an object that is no list. */
-export const isObject = (value: unknown): value is Json =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)
-
-const own = (json: Json, key: string): unknown => Object.hasOwn(json, key) ? json[key] : undefined
-
-/** The object under a key; an empty one where there is none. */
-export function child (json: Json, key: string): Json {
-  const value = own(json, key)
-  return isObject(value) ? value : {}
-}
-
-/** The text under the first key that has one of 1 to `limit` characters. */
-export function text (json: Json, keys: string | readonly string[], limit = 200): string | undefined {
-  return [keys].flat().map((key) => own(json, key)).find((value): value is string =>
-    typeof value === 'string' && value.length > 0 && value.length <= limit)
-}
-
-/** The whole number from 1 to 2^31 - 1 under the first key that has one. */
-export function count (json: Json, keys: string | readonly string[]): number | undefined {
-  return [keys].flat().map((key) => own(json, key)).find((value): value is number => isCount(value))
-}
-
-/** Whether a value is a whole number from 1 to 2^31 - 1: sizes beyond that are nonsense. */
-export const isCount = (value: unknown): value is number =>
-  Number.isInteger(value) && (value as number) >= 1 && (value as number) < 2 ** 31

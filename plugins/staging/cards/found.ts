@@ -2,7 +2,7 @@
 import { checkCard } from '../../../kernel/cards/index.js'
 import type { CardFile, ModelCard } from '../../../kernel/index.js'
 import type { Folder, FolderFile } from './folder.js'
-import { CardError } from './reader.js'
+import { CardError } from '../../../kernel/cards/reader.js'
 
 export interface DeriveOptions {
   modelId: string
@@ -24,31 +24,21 @@ export type Found = Pick<ModelCard, Needed> & Partial<Pick<ModelCard, Optional>>
   roles: Map<string, string>
 }
 
-/** Facts to put into words; `template` is that of a chat, null for none. */
-interface Facts {
-  /** The task of a model that writes nothing. */
-  encoder: 'embeddings' | 'rerank' | null
-  family: string, quantization: string | null, nLayers: number, contextLength: number
-  template: { hidesTools: boolean } | null
+/** A format of models: what its files are, and what finds one. */
+interface CardFormat {
+  /** Formats are looked for in this order. */
+  readonly rank: number
+  readonly files: string
+  /** Undefined: the folder holds none. @throws CardError */
+  readonly find: (folder: Folder, modelId: string) => Promise<Found | undefined>
 }
 
-const NO_TEMPLATE = 'its files have none, so ChatML is used, which it may not have learned; ' +
-  '`svc place MODEL --chat-template FILE` gives one'
-
-/** Description, tasks and what is done with tools. A chat model also completes plain text. */
-export function modelWords (
-  { encoder, family, quantization, nLayers, contextLength, template }: Facts
-): Pick<Found, 'description' | 'tasks' | 'support'> {
-  const kept = quantization === null ? '' : `, ${quantization}`
-  const kind = encoder === null ? 'Language' : encoder === 'rerank' ? 'Reranking' : 'Embedding'
-  const description = `${kind} model (${family}${kept}), ` +
-    `${nLayers} layers, context of ${contextLength} tokens.`
-  if (encoder !== null) return { description, tasks: [encoder] }
-  const tools = template?.hidesTools === false
-    ? 'given to the chat template, which shows them to the model'
-    : 'no effect: the chat template does not show them'
-  const support = template === null ? { tools, chat_template: NO_TEMPLATE } : { tools }
-  return { description, tasks: ['chat', 'completions'], support }
+/** Makes cards of models for an engine: the default export of its `cards`. */
+export interface CardReader {
+  readonly engine: string
+  readonly formats: readonly CardFormat[]
+  /** Why a card that comes with the files of a model does not run on the engine; null if it does. */
+  readonly refuses?: (card: ModelCard) => string | null
 }
 
 /** Roles of files, by their names. */

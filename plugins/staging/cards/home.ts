@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { parseCard } from '../../../kernel/cards/index.js'
 import type { ModelCard } from '../../../kernel/index.js'
 import { checkCardPaths, modelIdProblem } from '../files/names.js'
-import { readText } from './reader.js'
+import { readText } from '../../../kernel/cards/reader.js'
 
 /** The operator's own may be longer than those that come with models. */
 const CARD_BYTES = 256 * 1024

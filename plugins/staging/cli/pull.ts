@@ -1,18 +1,14 @@
 import { askPatiently, exitFor, storePath } from './api.js'
 import { createMeter, showReadings } from './meter.js'
 import {
-  canAsk, confirm, isVerbError, modelInPath, plain, programIn, realPace, showBytes, stillness
+  canAsk, confirm, engineHelp, isVerbError, modelInPath, plain, programIn, realPace, showBytes, stillness
 } from '../../../kernel/cli/index.js'
-import { phonemizerHint } from '../../capabilities-tts/service.js'
-import { GGUF_ENGINE } from '../../llama-cpp/engine.js'
-import { nobodyRuns, offerEngine } from '../../llama-cpp/service.js'
 import type { ModelCard } from '../../../kernel/index.js'
 import { wantedFrom } from './source.js'
 import type { NamedModel, Wanted } from './source.js'
-import type { SeenPrograms } from '../../llama-cpp/service.js'
 import type { Answers } from '../routes.js'
 import type { DownloadStatus } from '../store/download.js'
-import type { Pace, Verb, VerbContext } from '../../../kernel/cli/index.js'
+import type { EngineHelp, Pace, Verb, VerbContext } from '../../../kernel/cli/index.js'
 
 const POLL_MS = 500
 
@@ -126,11 +122,13 @@ async function finish (ctx: VerbContext, status: DownloadStatus, yes: boolean): 
   if (ctx.out.json) return
   ctx.out.line(`${modelId} is in the store${totalBytes === 0 ? '' : `: ${showBytes(totalBytes)}`}`)
   const card = await seenCard(ctx, modelId)
-  const hint = phonemizerHint(card ?? {})
+  const help = card === undefined ? {} : await engineHelp(ctx, card.engine)
+  const hint = card === undefined ? undefined : help.hint?.(card)
   if (hint !== undefined) ctx.err.line(plain(hint))
   const untold = card?.support['chat_template']
   if (untold !== undefined) ctx.err.line(plain(`chat template: ${untold}`))
-  const ready = !await lacksEngine(ctx, card) || await offerEngine(ctx, yes)
+  const lacks = card !== undefined && await lacksEngine(ctx, help, card)
+  const ready = !lacks || await help.offer?.(ctx, yes) === true
   if (!ready) ctx.err.line('it runs on llama.cpp, which no node has: `svc engine add llama.cpp` brings it')
   ctx.err.line(`next: ${programIn(ctx.io.cwd)} place ${modelId}`)
 }
@@ -142,10 +140,10 @@ async function seenCard (ctx: VerbContext, modelId: string): Promise<SeenCard | 
 }
 
 /** Whether no node has the program that the model runs on; false where that cannot be asked. */
-async function lacksEngine ({ client }: VerbContext, card: SeenCard | undefined): Promise<boolean> {
-  if (card?.engine !== GGUF_ENGINE) return false
-  const state = await asked(client.json<SeenPrograms>('/state'))
-  return state !== undefined && nobodyRuns(card, state)
+async function lacksEngine ({ client }: VerbContext, help: EngineHelp, card: SeenCard): Promise<boolean> {
+  if (help.lacksProgram === undefined) return false
+  const state = await asked(client.json<object>('/state'))
+  return state !== undefined && help.lacksProgram(card, state)
 }
 
 /** An answer; undefined where the node refuses it or stays away. */
@@ -234,7 +232,8 @@ export async function fetchModel (
 async function bringEngine (
   ctx: VerbContext, { modelId, memory }: Answers['plan'], yes: boolean
 ): Promise<void> {
-  if ((memory?.engineMissing ?? null) === null || await offerEngine(ctx, yes)) return
+  const missing = memory?.engineMissing ?? null
+  if (missing === null || await (await engineHelp(ctx, missing)).offer?.(ctx, yes) === true) return
   throw ctx.fail(1, `${modelId} runs on llama.cpp, whose llama-server no node has\n` +
     '  `svc engine add llama.cpp` brings it, on each node that is to run such models')
 }

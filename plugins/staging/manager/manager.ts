@@ -343,8 +343,9 @@ export class ModelManager {
   readonly derive: Derive = async (folder, about) => {
     const byHand = this.catalogue.byHand(about.modelId)
     if (byHand === undefined) {
+      const args = [folder, about, this.ctx.deps.bundle.cardReaders()]
       return await this.#cards.run<ModelCard>(
-        { module: DERIVE, name: 'deriveCard', args: [folder, about], what: 'making its card' }, about.modelId)
+        { module: DERIVE, name: 'deriveCard', args, what: 'making its card' }, about.modelId)
     }
     const roles = new Map(byHand.files.map(({ path, role }) => [path, role]))
     const files = about.files.map(({ path, size, sha256 }) =>

@@ -4,11 +4,10 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { stringify } from 'yaml'
-import { supportOf } from '../../capabilities-tts/service.js'
+import { supportOf } from '../../capabilities-tts/support.js'
 import { cacheOf } from '../../../kernel/index.js'
-import { deriveCard } from '../cards/derive.js'
 import {
-  config, decoder, external, filesOf, gguf, llama, onnx, put, sharedData, tensor
+  config, decoder, derive, external, filesOf, gguf, llama, onnx, put, sharedData, tensor
 } from './cards-kit.js'
 import type { ModelCard } from '../../../kernel/index.js'
 import type { DeriveOptions } from '../cards/found.js'
@@ -22,7 +21,7 @@ const about = { modelId: 'acme/model', revision: 'abc' }
 
 /** The card of a folder as it lies there. */
 const cardOf = async (folder: string, more: Partial<DeriveOptions> = {}): Promise<ModelCard> =>
-  await deriveCard(folder, { ...about, files: filesOf(folder), ...more })
+  await derive(folder, { ...about, files: filesOf(folder), ...more })
 
 let folders = 0
 /** The card of files that are made for it. */
@@ -299,10 +298,10 @@ t.test('what does not run here', async (t) => {
   ]
   for (const [content, expected] of bad) await t.rejects(made(content), refused(expected))
   for (const path of ['../x', '/etc/passwd', '.svc-record.json', 'a//b']) {
-    await t.rejects(deriveCard(root, { ...about, files: [{ path, size: 1 }] }), refused(/no file path/), path)
+    await t.rejects(derive(root, { ...about, files: [{ path, size: 1 }] }), refused(/no file path/), path)
   }
   const gone = { ...about, files: [{ path: 'a.gguf', size: 1 }] }
-  await t.rejects(deriveCard(root, gone), refused(/a.gguf cannot be opened/))
+  await t.rejects(derive(root, gone), refused(/a.gguf cannot be opened/))
   await t.rejects(made(bert, { modelId: 'no id' }), refused(/modelId/))
 })
 

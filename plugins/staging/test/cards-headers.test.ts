@@ -3,9 +3,11 @@ import { mkdtempSync, readdirSync, rmSync, symlinkSync, truncateSync, writeFileS
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
-import { readGguf } from '../cards/gguf.js'
-import { readOnnxHeader } from '../cards/onnx-facts.js'
-import { CardError } from '../cards/reader.js'
+import { CardError } from '../../../kernel/cards/reader.js'
+import { readGguf } from '../../llama-cpp/cards/gguf.js'
+import { readOnnxHeader } from '../../runners/onnx/facts.js'
+import { filePathProblem } from '../files/names.js'
+import type { OnnxHeader } from '../../runners/onnx/facts.js'
 import {
   decoder, external, field, gguf, graph, hostileArray, llama, message, node, onnx, repository, sharedData,
   tensor, u64, varint
@@ -19,7 +21,8 @@ const from = <T>(read: (path: string) => Promise<T>) => async (bytes: Uint8Array
   writeFileSync(path, bytes)
   return await read(path)
 }
-const readO = from(readOnnxHeader)
+const readHeader = async (path: string): Promise<OnnxHeader> => await readOnnxHeader(path, filePathProblem)
+const readO = from(readHeader)
 const readG = from(readGguf)
 
 /** A CardError with this message. */
@@ -84,12 +87,12 @@ t.test('raw weights are skipped: a graph of 5 GB is read at once', async (t) => 
   truncateSync(big, head.length + giga)
   writeFileSync(big, rest, { flag: 'a' })
   const before = process.memoryUsage().rss
-  const header = await readOnnxHeader(big)
+  const header = await readHeader(big)
   t.equal(header.bytesByType.get(1), giga)
   t.equal(header.inputs.length, 6)
   t.ok(process.memoryUsage().rss - before < 256 * 2 ** 20, 'in little memory')
   truncateSync(big, head.length + giga - 1)
-  await t.rejects(readOnnxHeader(big), CardError)
+  await t.rejects(readHeader(big), CardError)
 })
 
 t.test('hostile ONNX files', async (t) => {
@@ -282,7 +285,7 @@ t.test('only regular files are opened', async (t) => {
   ]
   for (const [name, expected] of cases) {
     await t.rejects(readGguf(join(dir, name)), expected, name)
-    await t.rejects(readOnnxHeader(join(dir, name)), CardError, name)
+    await t.rejects(readHeader(join(dir, name)), CardError, name)
   }
 })
 
@@ -292,7 +295,7 @@ t.test('the files that ship', async (t) => {
   const folder = join(repository, 'plugins/capabilities-tts/voice')
   const voices = readdirSync(folder).filter((name) => name.endsWith('.onnx'))
   t.ok(voices.length > 0)
-  for (const name of voices) t.ok((await readOnnxHeader(join(folder, name))).opTypes.size > 0, name)
+  for (const name of voices) t.ok((await readHeader(join(folder, name))).opTypes.size > 0, name)
 })
 
 const data = sharedData()
@@ -302,15 +305,15 @@ t.test('real files', { skip: data === undefined && 'no folder of shared models' 
   t.ok(header.metadata.has('general.architecture'))
   t.same(header.metadata.get('tokenizer.ggml.tokens'), { length: 512, values: null })
   t.equal(header.metadata.get('llama.context_length'), 512)
-  const fp16 = await readOnnxHeader(at('ort-genai-tiny-random-llama-fp16/model.onnx'))
+  const fp16 = await readHeader(at('ort-genai-tiny-random-llama-fp16/model.onnx'))
   t.same(fp16.externalFiles, ['model.onnx.data'])
   t.equal(fp16.externalBytes.get('model.onnx.data'), 2_130_080)
-  const vocoder = await readOnnxHeader(at('hifigan-lj-v2/hifigan_v2.onnx'))
+  const vocoder = await readHeader(at('hifigan-lj-v2/hifigan_v2.onnx'))
   t.match(vocoder, {
     inputs: [{ name: 'mel', elemType: 1, dims: ['batch', 80, 'frames'] }], outputs: [{ name: 'audio' }]
   })
   t.ok(vocoder.opTypes.has('ConvTranspose') && vocoder.bytesByType.get(1)! > 3_600_000)
   for (const name of ['tinytts-parts/text_encoder.onnx', 'ort-genai-tiny-random-lfm2-fp32/decoder.onnx']) {
-    t.ok((await readOnnxHeader(at(name))).opTypes.size > 0, name)
+    t.ok((await readHeader(at(name))).opTypes.size > 0, name)
   }
 })

@@ -2,7 +2,12 @@
 import { existsSync, readdirSync, statSync, writeFileSync, mkdirSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { bundled } from '../../index.js'
+import { deriveCard } from '../cards/derive.js'
+import { definePlugin } from '../../../kernel/index.js'
+import type { Manifest, ModelCard } from '../../../kernel/index.js'
 import type { FolderFile } from '../cards/folder.js'
+import type { DeriveOptions } from '../cards/found.js'
 
 /** The root of the repository. */
 export const repository = fileURLToPath(new URL('../../../', import.meta.url))
@@ -13,6 +18,20 @@ export function sharedData (): string | undefined {
   const data = join(shared, 'data')
   return existsSync(data) ? data : undefined
 }
+
+/** The engines that ship with svc, by name. */
+export const engines = Object.fromEntries(bundled.flatMap((plugin) => {
+  const { manifest }: { manifest: Manifest } = plugin
+  return Object.entries(manifest.engines ?? {})
+}))
+
+/** A plugin that has all of them. */
+export const withEngines = definePlugin(
+  { name: 'engines', version: '1.0.0', kernel: '^1.0.0', summary: 'The engines.', engines }, () => ({}))
+
+/** Makes a card with the help of all engines. */
+export const derive = async (folder: string, options: DeriveOptions): Promise<ModelCard> =>
+  await deriveCard(folder, options, Object.values(engines).flatMap(({ cards }) => cards ?? []))
 
 /** Every file below a folder, sorted. */
 export function filesOf (folder: string): FolderFile[] {

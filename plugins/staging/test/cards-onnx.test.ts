@@ -1,7 +1,6 @@
 /** Models of vectors in ONNX that cannot be run: found while the card is made. */
 import t from 'tap'
-import { deriveCard } from '../cards/derive.js'
-import { config, decoder, field, filesOf, message, onnx, put } from './cards-kit.js'
+import { config, decoder, derive, field, filesOf, message, onnx, put } from './cards-kit.js'
 import type { ModelCard } from '../../../kernel/index.js'
 import type { OnnxParts } from './cards-kit.js'
 
@@ -13,7 +12,7 @@ let folders = 0
 async function made (files: Files): Promise<ModelCard> {
   const folder = `${root}/${folders++}`
   put(folder, files)
-  return await deriveCard(folder, { modelId: 'acme/model', revision: 'abc', files: filesOf(folder) })
+  return await derive(folder, { modelId: 'acme/model', revision: 'abc', files: filesOf(folder) })
 }
 const refused = (message: RegExp): { name: string, message: RegExp } => ({ name: 'CardError', message })
 

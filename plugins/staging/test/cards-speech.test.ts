@@ -6,11 +6,10 @@ import type { ModelCard } from '../../../kernel/index.js'
 import {
   KOKORO_VOICES, writeKokoroArchive, writeKokoroCommunity, writePiper
 } from '../../../test/models/speech.js'
-import { deriveCard } from '../cards/derive.js'
-import { filesOf } from './cards-kit.js'
+import { derive, filesOf } from './cards-kit.js'
 
 const cardOf = async (folder: string): Promise<ModelCard> =>
-  await deriveCard(folder, { modelId: 'acme/voice', revision: '1', files: filesOf(folder) })
+  await derive(folder, { modelId: 'acme/voice', revision: '1', files: filesOf(folder) })
 const refused = (message: RegExp): { name: string, message: RegExp } => ({ name: 'CardError', message })
 /** Those whose language can be read. */
 const SPOKEN = KOKORO_VOICES.filter((voice) => !/^[jz]/.test(voice)).sort()

@@ -1,7 +1,7 @@
 /** What the header of a GGUF file says about memory, for layers of several kinds. */
 import t from 'tap'
-import { contextFacts, memoryFacts } from '../cards/gguf-memory.js'
-import type { GgufHeader, GgufValue } from '../cards/gguf.js'
+import { contextFacts, memoryFacts } from '../../llama-cpp/cards/gguf-memory.js'
+import type { GgufHeader, GgufValue } from '../../llama-cpp/cards/gguf.js'
 
 type Shapes = Record<string, readonly number[]>
 const layered = (layers: readonly Shapes[]): GgufHeader['tensors'] => layers.flatMap((layer, at) =>

@@ -8,6 +8,7 @@ import { startPlugin } from '../../../kernel/testing/index.js'
 import type { StagingContext } from '../manifest.js'
 import { errors } from '../declarations.js'
 import { createStaging } from '../index.js'
+import { withEngines } from './cards-kit.js'
 import type {
   Channel, Cluster, MemberRequest, MemberResponse, NodeView, RouteRequest, Section, StreamHead
 } from '../../../kernel/index.js'
@@ -49,6 +50,7 @@ export async function startNode (t: Test, options: NodeOptions = {}): Promise<Ri
   const plugin = createStaging({ env, random: () => 0.01, headroomBytes })
   return await startPlugin(t, plugin, {
     clock: systemClock,
+    off: [withEngines],
     ...start,
     settings: {
       model_store: {

@@ -4,8 +4,7 @@ import {
 } from 'node:fs'
 import { dirname, join } from 'node:path'
 import t from 'tap'
-import { gguf, llama } from './cards-kit.js'
-import { deriveCard } from '../cards/derive.js'
+import { derive, gguf, llama } from './cards-kit.js'
 import { manifestPath } from '../nearby/ollama.js'
 import { nearbyOf } from '../manager/start.js'
 import { startHub } from './hub-kit.js'
@@ -13,14 +12,13 @@ import { cacheOf, ollamaOf, sha256 } from './nearby-kit.js'
 import { call, reasonOf, scratch, startNode } from './manager-kit.js'
 import { clientOf, done, open } from './store-kit.js'
 import type { FakeHub } from './hub-kit.js'
-import type { Nearby, StoreOptions } from '../store/types.js'
+import type { Nearby } from '../store/types.js'
 import type { Store } from '../store/store.js'
 
 const WEIGHTS = gguf(llama)
 const ID = 'acme/chat'
 const LARGER = Buffer.concat([WEIGHTS, WEIGHTS])
 const FILES = { 'config.json': '{"a":1}', 'm-Q4_K_M.gguf': WEIGHTS, 'm-Q8_0.gguf': LARGER }
-const derive: StoreOptions['derive'] = async (folder, about) => await deriveCard(folder, about)
 
 async function storeWith (
   t: Parameters<typeof open>[0], nearby: Partial<Nearby>, hub?: FakeHub

@@ -1,7 +1,6 @@
 import { existsSync, lstatSync, readFileSync, utimesSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { deriveCard } from '../cards/derive.js'
 import { startHub } from './hub-kit.js'
 import type { FakeHub, HubFaults, HubModel } from './hub-kit.js'
 import {
@@ -10,6 +9,7 @@ import {
 } from './store-kit.js'
 import { Room } from '../space/room.js'
 import { statusOf } from '../store/download.js'
+import { derive as deriveCard } from './cards-kit.js'
 
 const WEIGHTS = bytes(3 * MIB, 7)
 const MODEL: HubModel = {

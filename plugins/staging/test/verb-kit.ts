@@ -5,6 +5,7 @@ import { standIn } from '../../../kernel/test/cli-helpers.js'
 import { createPull } from '../cli/pull.js'
 import { createStage } from '../cli/stage.js'
 import { verbs } from '../cli/verbs.js'
+import { engines } from './cards-kit.js'
 import type { Asked } from '../../../kernel/test/cli-helpers.js'
 import type { Pace } from '../../../kernel/cli/index.js'
 import type { DownloadStatus } from '../store/download.js'
@@ -32,7 +33,8 @@ export function verbPlugin (pace: Pace = quickPace()): ReturnType<typeof defineP
     stage: { ...verbs.stage, load: async () => ({ default: createStage(pace) }) }
   }
   return definePlugin({
-    name: 'models-verbs', version: '1.0.0', kernel: '^1.0.0', summary: 'The verbs about models.', verbs: paced
+    name: 'models-verbs', version: '1.0.0', kernel: '^1.0.0', summary: 'The verbs about models.',
+    verbs: paced, engines
   }, () => ({}))
 }
 

@@ -1,6 +1,6 @@
 /** How answers are written for Ollama's clients. */
 import { fieldsOf, parsed } from '../../../runners/language/json.js'
-import { ollamaFailure } from '../failures.js'
+import { ollamaFailure } from '../../../staging/service.js'
 import { Collector } from '../pieces.js'
 import type { TokenReport } from '../../../runners/language/chunks.js'
 import type { AnswerFormat, Facts, Formatter, Framing } from '../types.js'

@@ -1,7 +1,10 @@
 /** What the head of a graph says about the files and sizes of a model. */
-import { readHeader, type OnnxHeader } from '../../onnx/service.js'
-import { filePathProblem } from '../files/names.js'
-import { withReader } from './reader.js'
+import { CardError, withReader } from '../../../kernel/cards/reader.js'
+import { readHeader } from './header.js'
+import { operatorProblem } from './operators.js'
+import type { Folder } from '../../staging/service.js'
+import type { OnnxHeader } from './header.js'
+export type { OnnxHeader } from './header.js'
 
 const FOUR_GIB = 4 * 2 ** 30
 /** Endings of transformers.js, and what they mean. */
@@ -14,12 +17,33 @@ const TYPES: Readonly<Record<number, string>> = {
 }
 
 /** What an ONNX file holds. @throws CardError when it is broken, or its weights lie outside its folder */
-export async function readOnnxHeader (path: string): Promise<OnnxHeader> {
-  return await withReader(path, async (r) => await readHeader(r, filePathProblem))
+export async function readOnnxHeader (
+  path: string, pathProblem: Folder['pathProblem']
+): Promise<OnnxHeader> {
+  return await withReader(path, async (r) => await readHeader(r, pathProblem))
+}
+
+/**
+ * The head of a graph in a folder. @throws CardError, also when external weights are missing or shorter than
+ * the graph needs, and for operators that nobody here knows
+ */
+export async function readGraph (folder: Folder, path: string): Promise<OnnxHeader> {
+  const header = await readOnnxHeader(folder.at(path), folder.pathProblem)
+  for (const [name, bytes] of header.externalBytes) {
+    const beside = besides(path, name)
+    if (!folder.has(beside)) {
+      throw new CardError(`${path} has weights in ${beside}, which is not among the files`)
+    }
+    const size = folder.size(beside)
+    if (size < bytes) throw new CardError(`${path} needs ${bytes} bytes of ${beside}, which has ${size}`)
+  }
+  const problem = operatorProblem(header)
+  if (problem !== null) throw new CardError(`${path} cannot be run here: ${problem}`)
+  return header
 }
 
 /** Path of a file that is named relative to another file's folder. */
-export function besides (path: string, name: string): string {
+function besides (path: string, name: string): string {
   return path.slice(0, path.lastIndexOf('/') + 1) + name
 }
 
@@ -46,9 +70,7 @@ export function suffixOf (header: OnnxHeader, path: string): string | null {
  * The graph to use among several of one model: the plain one up to 4 GiB, else q4, else the smallest, each
  * with its external weights. Undefined when there is none.
  */
-export function chooseGraph (
-  folder: { files: readonly { path: string, size: number }[] }, paths: readonly string[]
-): string | undefined {
+export function chooseGraph (folder: Folder, paths: readonly string[]): string | undefined {
   const bytes = (path: string): number => folder.files
     .filter(({ path: name }) => name === path || name.startsWith(`${path}_data`) || name === `${path}.data`)
     .reduce((sum, file) => sum + file.size, 0)

@@ -3,8 +3,8 @@
  * the kernel at run time. An OpenTelemetry span costs forty times as much; otlp.ts uses that SDK for export
  * only.
  */
-import type { TaskAbout } from '../../kernel/index.js'
-import type { OpenSpan, SpanAttrs, SpanSeries, SpanSink } from '../../kernel/api/engine.js'
+import type { TaskAbout } from '../../../kernel/index.js'
+import type { OpenSpan, SpanAttrs, SpanSeries, SpanSink } from '../../../kernel/api/engine.js'
 
 /** A span as it was recorded, milliseconds by the clock of its recorder. */
 export interface RecordedSpan {

@@ -1,6 +1,6 @@
 /** Opening onnxruntime sessions. */
 import { InferenceSession } from 'onnxruntime-node'
-import { EngineError, type ModelSpec } from '../../kernel/api/engine.js'
+import { EngineError, type ModelSpec } from '../../../kernel/api/engine.js'
 
 const PROVIDERS: Record<string, string[]> = { cpu: ['cpu'], cuda: ['cuda', 'cpu'], webgpu: ['webgpu', 'cpu'] }
 

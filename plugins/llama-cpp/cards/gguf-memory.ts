@@ -1,6 +1,6 @@
 /** What GGUF headers say about the memory of a model: mostly shapes of tensors, named alike everywhere. */
 import type { MemoryFacts } from '../../../kernel/index.js'
-import { isCount } from './folder.js'
+import { isCount } from '../../runners/language/json.js'
 import type { GgufHeader, GgufValue } from './gguf.js'
 
 /** Bytes of a cached key or value, and of a number in a state or an intermediate result. */

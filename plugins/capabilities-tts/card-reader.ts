@@ -1,14 +1,15 @@
 /** Text-to-speech models: Piper voices and Kokoro. */
-import type { CardVoice } from '../../../kernel/index.js'
-import {
-  archiveVoices, ARCHIVE_TAIL, isArchive, isEnglish, kokoroLanguage, languageCode, PACK_ARCHIVE, PACK_FILE,
-  PHONEME_TYPES, standIns, STYLE_ROW, supportOf, SYMBOLS, vocabularyOf
-} from '../../capabilities-tts/service.js'
-import type { OnnxHeader } from '../../onnx/service.js'
-import { child, count, isObject, text, type Folder, type Json } from './folder.js'
-import type { Found } from './found.js'
-import { chooseGraph, suffixOf, weightsOf } from './onnx-facts.js'
-import { CardError } from './reader.js'
+import { CardError } from '../../kernel/cards/reader.js'
+import type { CardVoice } from '../../kernel/index.js'
+import { chooseGraph, readGraph, suffixOf, weightsOf } from '../runners/onnx/facts.js'
+import { child, count, isObject, text, type Fields } from '../runners/language/json.js'
+import type { OnnxHeader } from '../runners/onnx/facts.js'
+import type { CardReader, Folder, Found } from '../staging/service.js'
+import { isEnglish, kokoroLanguage, languageCode, PHONEME_TYPES } from './languages.js'
+import { archiveVoices, ARCHIVE_TAIL, isArchive, PACK_ARCHIVE, PACK_FILE, STYLE_ROW } from './style-packs.js'
+import { supportOf } from './support.js'
+import { standIns } from './text/symbols.js'
+import { SYMBOLS, vocabularyOf } from './vocabulary.js'
 
 const VOICES = 4096
 /** Symbols a voice is given at once, and tokens of Kokoro's context. */
@@ -40,8 +41,8 @@ function needs (path: string, header: OnnxHeader, names: readonly string[]): voi
 }
 
 /** A Piper voice: a graph with its settings beside it. Undefined: the folder holds none. @throws CardError */
-export async function findPiper (folder: Folder): Promise<Found | undefined> {
-  const voices: [string, Json][] = []
+async function findPiper (folder: Folder): Promise<Found | undefined> {
+  const voices: [string, Fields][] = []
   for (const path of folder.matching(/\.onnx$/)) {
     const json = await folder.json(`${path}.json`)
     const rate = count(child(json ?? {}, 'audio'), 'sample_rate')
@@ -58,8 +59,8 @@ export async function findPiper (folder: Folder): Promise<Found | undefined> {
   return await piperFacts(folder, ...first)
 }
 
-async function piperFacts (folder: Folder, path: string, json: Json): Promise<Found> {
-  const header = await folder.onnx(path)
+async function piperFacts (folder: Folder, path: string, json: Fields): Promise<Found> {
+  const header = await readGraph(folder, path)
   needs(path, header, ['input', 'input_lengths', 'scales'])
   const speakers = count(json, 'num_speakers') ?? 1
   const many = header.inputs.some(({ name }) => name === 'sid')
@@ -94,7 +95,7 @@ async function piperFacts (folder: Folder, path: string, json: Json): Promise<Fo
 }
 
 /** Whether text can become the symbols of a Piper voice. @throws CardError where no way is known */
-function readable (path: string, json: Json, language: string): void {
+function readable (path: string, json: Fields, language: string): void {
   const type = text(json, 'phoneme_type') ?? 'espeak'
   if (!PHONEME_TYPES.includes(type)) {
     throw new CardError(`${path}: phonemes of type "${type}" are not made here, only ` +
@@ -110,7 +111,7 @@ function readable (path: string, json: Json, language: string): void {
   }
 }
 
-function piperVoices (json: Json, language: string): CardVoice[] {
+function piperVoices (json: Fields, language: string): CardVoice[] {
   const speakers = count(json, 'num_speakers') ?? 1
   const named = Object.keys(child(json, 'speaker_id_map'))
   if (speakers === 1) return [{ id: 'default', name: text(json, 'dataset', 100) ?? 'default', language }]
@@ -134,7 +135,7 @@ const isKokoro = (header: OnnxHeader): boolean => {
  * Kokoro: a graph and style packs, with a vocabulary in config.json or tokenizer.json, or with none: then
  * that of v1.0 holds. Undefined: the folder holds none. @throws CardError
  */
-export async function findKokoro (folder: Folder): Promise<Found | undefined> {
+async function findKokoro (folder: Folder): Promise<Found | undefined> {
   const graphs = folder.matching(/\.onnx$/)
   const whole = graphs.filter((path) => !REDUCED.test(path))
   const graph = chooseGraph(folder, whole.length > 0 ? whole : graphs)
@@ -145,7 +146,7 @@ export async function findKokoro (folder: Folder): Promise<Found | undefined> {
   const packs = folder.matching(PACK_FILE)
   const archives = folder.matching(PACK_ARCHIVE).filter((path) => !packs.includes(path))
   if (!named && packs.length === 0 && archives.length === 0 && graphs.length > 1) return undefined
-  const header = await folder.onnx(graph)
+  const header = await readGraph(folder, graph)
   if (!named && !isKokoro(header)) return undefined
   const [tokens] = TOKENS.filter((name) => header.inputs.some((input) => input.name === name))
   needs(graph, header, [tokens ?? 'input_ids', 'style', 'speed'])
@@ -235,7 +236,7 @@ const placesOf = (
 })
 
 async function kokoroFacts (
-  folder: Folder, config: Json, ids: readonly string[]
+  folder: Folder, config: Fields, ids: readonly string[]
 ): Promise<Omit<Found, 'roles' | 'quantization'>> {
   const tokenizer = await folder.json('tokenizer.json')
   const vocabulary = vocabularyOf(config) ?? vocabularyOf(tokenizer)
@@ -268,3 +269,11 @@ function kokoroVoice (id: string): CardVoice {
   const shown = `${name.slice(0, 1).toUpperCase()}${name.slice(1)} (${sex === 'f' ? 'female' : 'male'})`
   return { id, name: shown, language }
 }
+
+export default {
+  engine: 'onnx-tts',
+  formats: [
+    { rank: 1, files: 'a Piper voice (*.onnx with *.onnx.json)', find: findPiper },
+    { rank: 2, files: 'Kokoro (*.onnx with voices/*.bin or voices-v1.0.bin)', find: findKokoro }
+  ]
+} satisfies CardReader

@@ -1,23 +1,22 @@
 /** Models in GGUF files, for llama.cpp's server. */
-import { modelSampling } from '../../chat/cards.js'
-import { hidesTools, TEMPLATE_FILE } from '../../llama-cpp/cards.js'
-import { GGUF_ENGINE } from '../../llama-cpp/engine.js'
-import { UNCUT } from './cuts.js'
-import type { Folder } from './folder.js'
-import { modelWords, type Found } from './found.js'
-import { ggufCompanions, ggufModels } from './gguf-parts.js'
+import { CardError } from '../../../kernel/cards/reader.js'
+import { modelSampling } from '../../runners/language/sampling.js'
+import { modelWords } from '../../runners/language/words.js'
+import type { CardReader, Folder, Found } from '../../staging/service.js'
+import { GGUF_ENGINE } from '../engine.js'
+import { TEMPLATE_FILE } from '../text/source.js'
+import { ChatTemplate } from '../text/template.js'
 import { largestOf, memoryFacts } from './gguf-memory.js'
-import { FILE_TYPES, type GgufHeader, type GgufValue } from './gguf.js'
-import { CardError } from './reader.js'
+import { FILE_TYPES, readGguf, type GgufHeader, type GgufValue } from './gguf.js'
 
 /** A GGUF file, alone, in parts or among others. Undefined: there is none. @throws CardError */
-export async function findGguf (folder: Folder): Promise<Found | undefined> {
-  const models = ggufModels(folder.files)
+async function findGguf (folder: Folder): Promise<Found | undefined> {
+  const { models, companions: beside } = folder.gguf()
   if (models.length === 0) return undefined
   const preferred = models.find(({ files }) => /q4_k_m/i.test(files[0]!.path))
   const { files, parts } = preferred ?? models.sort((a, b) => a.bytes - b.bytes)[0]!
   const paths = files.map(({ path }) => path)
-  const header = await folder.gguf(paths[0]!)
+  const header = await readGguf(folder.at(paths[0]!))
   const split = header.metadata.get('split.count')
   const count = Math.max(parts, typeof split === 'number' ? split : 1)
   if (count !== paths.length) {
@@ -25,17 +24,17 @@ export async function findGguf (folder: Folder): Promise<Found | undefined> {
   }
   // Each of the others is a whole file, too.
   const headers = [header]
-  for (const path of paths.slice(1)) headers.push(await folder.gguf(path))
-  const companions = new Map([...ggufCompanions(folder.files)].map(([{ path }, role]) => [path, role]))
+  for (const path of paths.slice(1)) headers.push(await readGguf(folder.at(path)))
+  const companions = new Map([...beside].map(([{ path }, role]) => [path, role]))
   const template = folder.has(TEMPLATE_FILE) ? await folder.text(TEMPLATE_FILE) : undefined
   const found = facts(header, paths, companions, template)
   const defaults = found.tasks.includes('completions')
     ? modelSampling(header.metadata, await folder.json('generation_config.json') ?? {}) : {}
-  const beside = async (role: string): Promise<GgufHeader | undefined> => {
+  const companion = async (role: string): Promise<GgufHeader | undefined> => {
     const [path] = [...companions].find(([, one]) => one === role) ?? []
-    return path === undefined ? undefined : await folder.gguf(path)
+    return path === undefined ? undefined : await readGguf(folder.at(path))
   }
-  const [drafter, vision] = [await beside('assistant'), await beside('vision_weights')]
+  const [drafter, vision] = [await companion('assistant'), await companion('vision_weights')]
   return { ...found, defaults, memory: memoryFacts(headers, drafter, vision) }
 }
 
@@ -77,8 +76,6 @@ function facts (
     kvHeads: own('attention.head_count_kv') ?? heads,
     headSize: own('attention.key_length') ?? (heads > 0 ? Math.floor(hiddenSize / heads) : 0),
     contextLength,
-    // llama.cpp refuses to load the others with --split-mode tensor.
-    supportsTensor: !UNCUT.has(family),
     quantization,
     ...licence === undefined ? {} : { licence: licence.slice(0, 200) }
   }
@@ -102,3 +99,14 @@ function quantizationOf ({ metadata, tensors }: GgufHeader): string | null {
   const [most] = [...bytes].sort(([, a], [, b]) => b - a)
   return (typeof mix === 'number' ? FILE_TYPES[mix] : undefined) ?? most?.[0] ?? null
 }
+
+/** Whether a chat template can be rendered with tools, and does not show them. */
+function hidesTools (template: string): boolean {
+  const names = { bos_token: '<s>', eos_token: '</s>' }
+  const { tools: { way, problem } } = new ChatTemplate(new Map([['default', template]]), names)
+  return way === null && problem === null
+}
+
+export default {
+  engine: GGUF_ENGINE, formats: [{ rank: 5, files: '*.gguf', find: findGguf }]
+} satisfies CardReader

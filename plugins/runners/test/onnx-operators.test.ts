@@ -1,8 +1,8 @@
-/** What plugins/onnx/operators.ts says of onnxruntime, asked of the one that is installed. */
+/** What plugins/runners/onnx/operators.ts says of onnxruntime, asked of the one that is installed. */
 import { InferenceSession } from 'onnxruntime-node'
 import t from 'tap'
-import { encodeMessage, encodeModel, tensorInfo } from '../../onnx/engine.js'
-import { CONTRIB, NEWEST } from '../../onnx/operators.js'
+import { encodeMessage, encodeModel, tensorInfo } from '../onnx/engine.js'
+import { CONTRIB, NEWEST } from '../onnx/operators.js'
 
 /** What onnxruntime says of a graph of one operator without inputs, which is never right. */
 async function answerTo (opType: string, domain: string, { ir = 10, opset = 21 } = {}): Promise<string> {

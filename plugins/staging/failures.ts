@@ -1,7 +1,7 @@
 /**
  * The one error body in the formats of public APIs, so that each official client raises its own error. Pure.
  */
-import type { ErrorBody } from '../../../kernel/index.js'
+import type { ErrorBody } from '../../kernel/index.js'
 
 /** OpenAI's codes of refusals that have one; others keep their reason. */
 const CODES: Readonly<Record<string, string>> = {

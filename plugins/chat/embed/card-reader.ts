@@ -1,10 +1,12 @@
 /** Models in ONNX that make vectors of texts, as Optimum and transformers.js keep them. */
-import { checkEncoder, needsGguf } from '../../chat/cards.js'
-import type { OnnxHeader } from '../../onnx/service.js'
-import { child, count, text, type Folder, type Json } from './folder.js'
-import { modelWords, type Found } from './found.js'
-import { chooseGraph, hasCache, suffixOf, weightsOf } from './onnx-facts.js'
-import { CardError } from './reader.js'
+import { CardError } from '../../../kernel/cards/reader.js'
+import { child, count, text, type Fields } from '../../runners/language/json.js'
+import { modelWords } from '../../runners/language/words.js'
+import { chooseGraph, hasCache, readGraph, suffixOf, weightsOf } from '../../runners/onnx/facts.js'
+import type { OnnxHeader } from '../../runners/onnx/facts.js'
+import type { CardReader, Folder, Found } from '../../staging/service.js'
+import { needsGguf, refusesCard } from '../refusals.js'
+import { checkEncoder } from './bind.js'
 
 /** Names that configurations of different families give to the same size. */
 const KEYS = {
@@ -20,7 +22,7 @@ const KEYS = {
 const VECTORS = ['last_hidden_state', 'sentence_embedding', 'token_embeddings']
 
 /** A folder with a genai_config.json is refused. Undefined: there is none. @throws CardError */
-export async function findGenai (folder: Folder, modelId: string): Promise<undefined> {
+async function findGenai (folder: Folder, modelId: string): Promise<undefined> {
   const [path] = folder.matching(/(^|\/)genai_config\.json$/)
   if (path === undefined) return
   const family = text(child(await folder.json(path) ?? {}, 'model'), 'type', 60) ?? 'onnxruntime-genai'
@@ -28,7 +30,7 @@ export async function findGenai (folder: Folder, modelId: string): Promise<undef
 }
 
 /** A config.json with a model_type, and graphs. Undefined: there is none. @throws CardError */
-export async function findEncoder (folder: Folder, modelId: string): Promise<Found | undefined> {
+async function findEncoder (folder: Folder, modelId: string): Promise<Found | undefined> {
   const path = 'config.json'
   const config = await folder.json(path)
   const family = text(config ?? {}, 'model_type', 60)
@@ -43,7 +45,7 @@ export async function findEncoder (folder: Folder, modelId: string): Promise<Fou
       `model_q4.onnx and the like, found ${list(graphs)}`)
   }
   const graph = chooseGraph(folder, whole.length > 0 ? whole : graphs)!
-  const header = await folder.onnx(graph)
+  const header = await readGraph(folder, graph)
   refuseOthers(header, graph, modelId, family)
   if (!folder.has('tokenizer.json')) {
     throw new CardError('tokenizer.json is missing: a model of texts needs its tokenizer')
@@ -86,7 +88,7 @@ type Sizes = Pick<Found, 'nLayers' | 'contextLength'> &
   Required<Pick<Found, 'hiddenSize' | 'heads' | 'kvHeads' | 'headSize'>>
 
 /** @throws CardError */
-function sizesOf (config: Json, settings: Json): Sizes {
+function sizesOf (config: Fields, settings: Fields): Sizes {
   const nLayers = count(config, KEYS.layers)
   if (nLayers === undefined) {
     throw new CardError(`config.json says no number of layers: looked for ${list(KEYS.layers)}`)
@@ -104,3 +106,12 @@ function sizesOf (config: Json, settings: Json): Sizes {
   // It keeps no keys and values.
   return { nLayers, heads, headSize, contextLength, hiddenSize: hidden ?? heads * headSize, kvHeads: 0 }
 }
+
+export default {
+  engine: 'onnx-lm',
+  formats: [
+    { rank: 3, files: 'genai_config.json', find: findGenai },
+    { rank: 4, files: 'config.json with model_type and *.onnx or onnx/*.onnx', find: findEncoder }
+  ],
+  refuses: refusesCard
+} satisfies CardReader

@@ -1,0 +1,11 @@
+import type { JsonSchema } from '../api/schema.js'
+
+export interface ConfigOwner {
+  readonly name: string
+  /** Schema of `plugins.<name>`. */
+  readonly config?: JsonSchema
+  readonly settings?: Readonly<Record<string, JsonSchema>>
+  readonly variables?: Readonly<Record<string, string>>
+  /** False for a plugin that svc.yaml names by `module`. */
+  readonly bundled: boolean
+}

@@ -1,1 +1,0 @@
-export { eitherFailure, isAnthropic, openAiFailure } from './api/failures.js'

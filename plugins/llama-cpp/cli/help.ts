@@ -1,0 +1,19 @@
+import { beyond } from '../../runners/service.js'
+import { GGUF_ENGINE, LLAMA_SERVER } from '../engine.js'
+import { offerEngine } from './offer.js'
+import type { EngineHelp } from '../../../kernel/cli/index.js'
+
+/** The programs of engines by node, in GET /state: null for a missing one. */
+type Seen = Record<string, { engines?: Record<string, { from?: string } | null> } | null>
+
+export default {
+  lacksProgram (card, { nodeResources = {} }: { nodeResources?: Seen }) {
+    const onLibrary = beyond(LLAMA_SERVER.otherwise, card) === null
+    const nodes = Object.values(nodeResources)
+    return nodes.length > 0 && nodes.every((node) => {
+      const driver = node?.engines?.[GGUF_ENGINE]
+      return driver === null || (driver?.from === 'library' && !onLibrary)
+    })
+  },
+  offer: offerEngine
+} satisfies EngineHelp

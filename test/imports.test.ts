@@ -1,0 +1,60 @@
+/** Rules for imports in kernel and plugins; types and `import()` count. */
+import { execFileSync } from 'node:child_process'
+import { readFileSync } from 'node:fs'
+import { posix } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import t from 'tap'
+import ts from 'typescript'
+import { bundled } from '../plugins/index.js'
+
+/** Imports between plugins that a rule forbids, each with the reason. The list may only shrink. */
+const ALLOWED: Readonly<Record<string, string>> = {
+  'plugins/chat/cli/measures.ts -> plugins/capabilities-tts/service.ts': 'svc bench counts seconds of MP3',
+  'plugins/dashboard/page/playground/incoming.ts -> plugins/chat/repetition.ts': 'the page has no services',
+  ...Object.fromEntries(['part', 'recording', 'tools/nodes', 'tools/slow'].map((file) =>
+    [`plugins/tracing/${file}.ts -> plugins/runners/service.ts`, 'it stays on where runners are off']))
+}
+/** Entry points; those of plugins besides service.ts are for processes that load little. */
+const KERNEL = /^kernel\/(index|public|cli\/index|api\/engine|cards\/(index|reader))\.ts$/
+const PLUGIN = /^plugins\/([^/]+\/service\.ts$|runners\/(language|onnx)\/)/
+const root = fileURLToPath(new URL('..', import.meta.url))
+const git = 'ls-files -co --exclude-standard kernel plugins'.split(' ')
+const files = new Set(execFileSync('git', git, { cwd: root, encoding: 'utf8' }).split('\n').filter((path) =>
+  /\.(tsx?|mjs)$/.test(path) && !/\/(test|fixtures)\//.test(path) && ts.sys.fileExists(root + path)))
+const all = [...files].flatMap((from) => {
+  const text = readFileSync(root + from, 'utf8')
+  return ts.preProcessFile(text).importedFiles.flatMap(({ fileName, pos }) => {
+    const path = posix.join(posix.dirname(from), fileName).replace(/\.js$/, '.ts')
+    const to = [path, `${path}x`].find((one) => fileName.startsWith('.') && files.has(one))
+    const [, type] = [...text.slice(0, pos).matchAll(/\b(?:im|ex)port\b( type\b)?/g)].at(-1) ?? []
+    return to === undefined ? [] : [{ from, to, isType: type !== undefined, arrow: `${from} -> ${to}` }]
+  })
+})
+const folderOf = (path: string): string => path.split('/').slice(0, 2).join('/')
+const pluginOf = (path: string): string => /^plugins\/([^/]+)\//.exec(path)?.[1] ?? ''
+let left = all
+for (let size = 0; size !== left.length;) {
+  size = left.length
+  const [from, to] = [new Set(left.map((one) => one.from)), new Set(left.map((one) => one.to))]
+  left = left.filter((one) => from.has(one.to) && to.has(one.from))
+}
+t.same(left.map(({ arrow }) => arrow), [], 'no circles: these lie on one, or between two')
+const needsOf = new Map(bundled.map(({ manifest }) => {
+  const ids = Object.values({ ...manifest.consumes, ...manifest.consumesOptional }).map(({ id }) => id)
+  const providers = bundled.flatMap(({ manifest: { name, provides = {} } }) =>
+    Object.values(provides).some(({ id }) => ids.includes(id)) ? [name] : [])
+  return [manifest.name, [...manifest.requires ?? [], ...providers]]
+}))
+const wrong = all.filter(({ from, to, isType }) => {
+  const [own, other] = [pluginOf(from), pluginOf(to)]
+  if (own === '' || own === other) return false
+  if (other === '') return !KERNEL.test(to) && !from.startsWith('plugins/dashboard/page/')
+  return !PLUGIN.test(to) || (!isType && needsOf.get(own)?.includes(other) !== true)
+}).map(({ arrow }) => arrow)
+t.same(wrong.sort(), Object.keys(ALLOWED).sort(), 'plugins import by entry points what their manifests name')
+const shared = [...files].filter((file) => {
+  const users = all.filter(({ from, to }) => to === file && folderOf(from) !== folderOf(file))
+  return users.every(({ isType }) => isType) && new Set(users.map(({ from }) => folderOf(from))).size > 1
+})
+const loaded = all.filter(({ from, isType }) => shared.includes(from) && !isType)
+t.same(loaded.map(({ arrow }) => arrow), [], 'what several folders import as types alone imports types alone')
