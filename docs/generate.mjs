@@ -5,12 +5,14 @@ import { fileURLToPath } from 'node:url'
 import '../test/tools/typescript.mjs'
 
 const { referencePages, withTables } = await import('./pages.js')
+const { replyTypes } = await import('./replies.js')
 const { version } = await import('../kernel/boot/package.js')
 const { bundled } = await import('../plugins/index.js')
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 const read = (path) => readFileSync(join(root, path), 'utf8')
 const pages = referencePages(bundled, version())
+pages.set('docs/reference/replies.d.ts', await replyTypes(pages.get('docs/reference/openapi.json')))
 for (const { manifest } of bundled) {
   const path = `plugins/${manifest.name}/README.md`
   if (existsSync(join(root, path))) pages.set(path, withTables(read(path), manifest))

@@ -16,7 +16,7 @@ const FUNCTION_LINES = 70
 const root = fileURLToPath(new URL('..', import.meta.url))
 const skipped = /(^|\/)(node_modules|dist|\.tap)(\/|$)/
 /** Made by other tools, or kept as it came. */
-const foreign = /^docs\/recipes\/voice-en\//
+const foreign = /^docs\/(recipes\/voice-en\/|reference\/replies)/
 
 const paths = ['kernel', 'plugins', 'test', 'docs'].flatMap((top) =>
   readdirSync(join(root, top), { recursive: true, encoding: 'utf8' }).map((path) => join(top, path)))
@@ -165,10 +165,10 @@ check('imports of plugins', inFolder('plugins/').flatMap((path) => imports(path)
   return !from.startsWith('.') && (!fine || /^(fastify|yjs|y-)/.test(from))
 }).map((from) => ({ path, what: from }))))
 
-/** Shared with the nodes: entries of the replica, frames of calls, protocol of devices, loops of answers. */
+/** Shared with the nodes: entries of the replica, frames, protocol of devices, loops, types of replies. */
 const SHARED = [
   'kernel/calls/frame-parser', 'kernel/state/entries', 'kernel/signing/pair', 'kernel/signing/protocol',
-  'kernel/signing/signer', 'kernel/signing/web', 'plugins/chat/repetition'
+  'kernel/signing/signer', 'kernel/signing/web', 'plugins/chat/repetition', 'docs/reference/replies'
 ].map((path) => `${path}.ts`)
 check('imports of the page', pageSources.flatMap((path) => imports(path).filter((from) => {
   if (from.startsWith('.')) return !inBrowser(target(path, from)) && !SHARED.includes(target(path, from))

@@ -20,6 +20,16 @@ export interface Network extends Pick<
 
 const text = { type: 'string' } as const
 const rows = { type: 'array', items: { type: 'object' } } as const
+const flag = { type: 'boolean' } as const
+const memberRow = {
+  type: 'object', required: ['installId', 'nodeId', 'name', 'fingerprint', 'addresses', 'joinedAt', 'live',
+    'master', 'self', 'version'],
+  properties: {
+    installId: text, nodeId: { type: ['string', 'null'] }, name: text, fingerprint: text,
+    addresses: { type: 'array', items: text }, joinedAt: text, live: flag, master: flag, self: flag,
+    version: { type: ['string', 'null'] }
+  }
+} as const
 const nodeRef = { type: 'string', minLength: 1, maxLength: 128 } as const
 
 /** The answer to the end of a credential or member: the members that it admitted, which stay. */
@@ -88,7 +98,9 @@ export const clusterRoutes = {
     summary: 'The members with their keys and addresses, and every address that was tried.',
     reply: {
       type: 'object', required: ['clusterId', 'members', 'dials', 'removed'],
-      properties: { clusterId: text, members: rows, dials: rows, removed: rows }
+      properties: {
+        clusterId: text, members: { type: 'array', items: memberRow }, dials: rows, removed: rows
+      }
     }
   },
   removeMember: {

@@ -14,7 +14,15 @@ const operatorsText = { type: ['string', 'null'], description: 'null without `op
 const object = <const P extends Record<string, unknown>>(properties: P) =>
   ({ type: 'object', required: Object.keys(properties), properties }) as const
 const settings = {
-  type: 'array', items: { type: 'object', required: ['path'], properties: { path: text } }
+  type: 'array', items: {
+    type: 'object', required: ['path', 'schema'],
+    properties: {
+      path: text, value: {}, origin: { enum: ['flag', 'env', 'file', 'default'] }, source: text,
+      line: { type: 'integer' }, schema: { type: ['object', 'null'] },
+      restart: { const: true, description: 'svc.yaml says something else, which counts after a restart' },
+      local: { const: true, description: 'only svc.yaml itself changes it' }
+    }
+  }
 } as const
 const effect = {
   in_effect: { type: 'boolean' },

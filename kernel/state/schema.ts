@@ -11,36 +11,64 @@ const object = (properties: Record<string, JsonSchema>): JsonSchema =>
 const anything = { type: 'object' } as const
 
 const reason = object({ code: text, severity: { enum: ['warn', 'error'] }, message: text, remediation: text })
-const identity = {
-  type: 'object', required: ['friendlyName', 'svcVersion', 'apiUrl'],
-  properties: { friendlyName: nullableText, svcVersion: text, apiUrl: nullableText }
+const identity = object({
+  friendlyName: nullableText, modelId: text, chipId: text, osVersion: text, svcVersion: text,
+  nodeInstallId: text, apiUrl: nullableText
+})
+const number = { type: ['number', 'null'] } as const
+const bytes = object({ inBytes: { type: 'number' } })
+const accelerator = object({
+  vendor: text, name: text, utilizationRatio: number, vramTotalBytes: number, vramUsedBytes: number,
+  powerWatts: number, temperatureCelsius: number
+})
+const system = {
+  type: 'object', required: ['gpuUsage', 'temp', 'sysPower', 'pcpuUsage'],
+  properties: {
+    gpuUsage: number, temp: number, sysPower: number, pcpuUsage: number,
+    accelerators: { type: 'array', items: accelerator }
+  }
 } as const
+const edges = {
+  type: 'array', items: object({ session: { type: 'boolean' }, rttMs: number, bytesPerSecond: number })
+} as const
+const card = object({ modelId: text, tasks: { type: 'array', items: text }, engine: text })
+const instance = object({
+  instanceId: text, contextTokenLimit: count, engine: text,
+  shardAssignments: object({
+    modelId: text, runnerToShard: mapOf(mapOf(object({ modelCard: card }))), nodeToRunner: mapOf(text)
+  })
+})
+const task = object({ instanceId: nullableText, status: text })
+const failure = object({
+  instanceId: text, modelId: text, errorCode: text, errorMessage: text,
+  affectedNodeIds: { type: 'array', items: text }, recordedAt: text
+})
 
-/** Schemas of the kernel's keys, for typed readers of /state. */
+/** Schemas of the kernel's keys. A record with one key, its tag, is a map here. */
 const values: Record<keyof typeof kernelManifest.state, JsonSchema> = {
   sessionId: text,
   masterNodeId: nullableText,
   localNodeId: text,
-  instances: mapOf(anything),
-  runners: mapOf(anything),
-  downloads: mapOf({}),
-  tasks: mapOf(anything),
+  instances: mapOf(mapOf(instance)),
+  runners: mapOf(mapOf(anything)),
+  downloads: mapOf({ type: 'array', items: mapOf(anything) }),
+  tasks: mapOf(mapOf(task)),
   lastSeen: mapOf({ ...text, format: 'date-time' }),
-  topology: object({ nodes: { type: 'array', items: text }, connections: mapOf(anything) }),
+  topology: object({ nodes: { type: 'array', items: text }, connections: mapOf(mapOf(edges)) }),
   tracingEnabled: { type: 'boolean' },
   lastEventAppliedIdx: { type: 'integer' },
   nodeIdentities: mapOf(identity),
   node_identities: mapOf(identity),
-  nodeMemory: mapOf(anything),
-  nodeSystem: mapOf(anything),
-  nodeDisk: mapOf(anything),
+  nodeMemory: mapOf(object({ ramTotal: bytes, ramAvailable: bytes })),
+  nodeSystem: mapOf(system),
+  nodeDisk: mapOf(object({ total: bytes, available: bytes })),
   nodeNetwork: mapOf({}),
   nodeHealth: mapOf(object({
     level: { enum: ['ok', 'warn', 'error'] }, reasons: { type: 'array', items: reason }
   })),
-  nodeResources: mapOf(anything),
+  nodeResources: mapOf(object({ backends: { type: 'array', items: text }, participation: text })),
   nodeCapabilities: mapOf({ type: 'array', items: text }),
-  instanceFailures: { type: 'array', items: anything },
+  instanceFailures: { type: 'array', items: failure },
   cluster: object({
     term: count, quorum: { enum: ['ok', 'lost'] }, stale: { type: 'boolean' }, partition: { type: 'boolean' },
     knownNodes: count, liveNodes: count

@@ -133,6 +133,37 @@ const placement = {
   errors: refusals
 } as const satisfies RouteDecl
 
+const bytes = { type: 'integer' } as const
+const sums = { shareBytes: bytes, neededBytes: bytes, usableBytes: bytes } as const
+/** An object with these fields, and others. */
+const open = (required: string[], properties: Record<string, object>) =>
+  ({ type: 'object', required, properties }) as const
+const nodeSum = open(['nodeId'], {
+  nodeId: text, name: text, backend: text, startLayer: bytes, endLayer: bytes, ...sums,
+  cacheBytes: bytes, bufferBytes: bytes, fixedBytes: bytes, freeBytes: bytes, limitBytes: bytes,
+  reservedBytes: bytes,
+  memories: { type: 'array', items: open(['memory', 'layers', ...Object.keys(sums)],
+    { memory: { enum: ['vram', 'ram'] }, layers: bytes, ...sums }) }
+})
+const nodeIds = { type: 'array', items: text } as const
+const change = (kind: string, properties: Record<string, object>) =>
+  open(['kind', 'text', ...Object.keys(properties)], { kind: { const: kind }, text, ...properties })
+const suggestion = {
+  description: 'a change after which the same request fits', anyOf: [
+    change('sharding', { sharding }), change('instance_meta', { instanceMeta: text }),
+    change('context_length', { contextLength: bytes }), change('min_nodes', { minNodes: bytes }),
+    change('free', { nodeId: text, bytes }), change('stop', { instanceId: text }),
+    change('include', { nodeIds }), change('undrain', { nodeIds })
+  ]
+} as const
+const details = {
+  type: ['object', 'null'],
+  properties: {
+    why: text, stagedBytes: bytes, ranks: { type: 'array', items: nodeSum },
+    nodes: { type: 'array', items: nodeSum }, suggestions: { type: 'array', items: suggestion }
+  }
+} as const
+
 const preview = object([
   'model_id', 'sharding', 'instance_meta', 'min_nodes', 'instance', 'memory_delta_by_node', 'error', 'reason',
   'details'
@@ -142,7 +173,7 @@ const preview = object([
   memory_delta_by_node: objectOrNull,
   error: textOrNull,
   reason: textOrNull,
-  details: objectOrNull
+  details
 })
 
 const previews = {

@@ -1,3 +1,4 @@
+import { cardSchema } from '../../kernel/index.js'
 import { eitherFailure } from './failures.js'
 import { exact, listOf, modelId, modelParam, object, some, storeErrors, text } from './routes-parts.js'
 import type { FromSchema, RouteDecl } from '../../kernel/index.js'
@@ -283,14 +284,24 @@ const file = {
   errors: [...storeErrors, 'model_not_found', 'range_not_satisfiable', 'chunk_not_here']
 } as const satisfies RouteDecl
 
-const objects = listOf({ type: 'object' })
+const flag = { type: 'boolean' } as const
+const copyList = listOf(object({
+  modelId: text, nodeId: text, nodeName: text, live: flag, sizeBytes: bytes, digest: text,
+  kind: { enum: ['store', 'bundled', 'staged', 'cache', 'receiving'] }
+}))
 /** In both formats an entry has its id; OpenAI's has what svc knows of the model beside it. */
 const entry = {
   type: 'object', required: ['id'],
   properties: {
     id: text, root: text, object: text, created: { type: 'integer' }, owned_by: text, name: text,
-    description: text, installed: { type: 'boolean' }, ready: { type: 'boolean' },
-    tasks: listOf(text)
+    description: text, installed: flag, ready: flag, virtual: flag, tasks: listOf(text),
+    context_length: { type: 'integer' }, storage_size_megabytes: { type: 'integer' }, family: text,
+    quantization: nullable, remedy: nullable,
+    resolved_capabilities: { type: 'object', additionalProperties: flag },
+    audio: {
+      ...object({ voices: listOf(object({ id: text, name: text })), default_voice: nullable }),
+      type: ['object', 'null']
+    }
   }
 } as const
 
@@ -332,7 +343,7 @@ const copies = {
   method: 'GET', url: '/models/copies', authority: 'read',
   summary: 'Where the copies of all models are, over the whole cluster; `silent_store`: the node of ' +
     'a store that cannot be reached.',
-  reply: object({ copies: objects, silent_store: { type: ['string', 'null'] } })
+  reply: object({ copies: copyList, silent_store: { type: ['string', 'null'] } })
 } as const satisfies RouteDecl
 
 const rest = {
@@ -345,7 +356,7 @@ const card = {
   method: 'GET', url: '/models/:model_id/card', members: true, authority: 'read',
   summary: 'The card of a model, where it comes from and where its copies are.',
   params: modelParam,
-  reply: object({ model_id: text, origin: text, card: { type: 'object' }, copies: objects }),
+  reply: object({ model_id: text, origin: text, card: cardSchema, copies: copyList }),
   errors: ['model_not_found']
 } as const satisfies RouteDecl
 

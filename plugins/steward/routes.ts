@@ -3,6 +3,26 @@ import type { RouteDecl } from '../../kernel/index.js'
 const text = { type: 'string' } as const
 const texts = { type: 'array', items: text } as const
 const objects = { type: 'array', items: { type: 'object' } } as const
+const of = (kind: string, properties: Record<string, object>) => ({
+  type: 'object', required: ['kind', ...Object.keys(properties)],
+  properties: { kind: { const: kind }, ...properties }
+})
+const evidence = {
+  type: 'array', items: {
+    anyOf: [
+      of('event', { idx: { type: 'integer' }, at: text, name: text }), of('trace', { taskId: text }),
+      of('node', { nodeId: text, name: text }), of('error', { reason: text }), of('time', { at: text }),
+      of('log', { node: text, at: text }), of('path', { path: text })
+    ]
+  }
+}
+const fact = {
+  type: 'object', required: ['level', 'code', 'text', 'about', 'evidence', 'remedy'],
+  properties: {
+    level: { enum: ['fail', 'warn', 'ok', 'info'] }, code: text, text, about: texts, evidence,
+    remedy: { type: ['string', 'null'] }
+  }
+}
 
 /** Longest question and longest earlier message, characters; most earlier messages. */
 export const QUESTION_MAX = 4000
@@ -45,7 +65,7 @@ export const routes = {
       type: 'object',
       required: ['diagnosis', 'sure', 'facts', 'evidence', 'remedies', 'unknown', 'voice', 'calls', 'text'],
       properties: {
-        diagnosis: text, sure: { type: 'boolean' }, facts: objects, evidence: objects,
+        diagnosis: text, sure: { type: 'boolean' }, facts: { type: 'array', items: fact }, evidence,
         remedies: texts, unknown: texts, voice: text, calls: objects, text
       }
     },

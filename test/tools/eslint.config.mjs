@@ -7,7 +7,11 @@ import tseslint from 'typescript-eslint'
 const root = new URL('../..', import.meta.url).pathname
 
 export default tseslint.config(
-  { ignores: ['**/node_modules/', '**/dist/', '.tap/', 'docs/recipes/', 'test/bench/', '**/fixtures/'] },
+  {
+    ignores: [
+      '**/node_modules/', '**/dist/', '.tap/', 'docs/recipes/', 'test/bench/', '**/fixtures/', '**/*.d.ts'
+    ]
+  },
   {
     files: ['**/*.ts', '**/*.tsx', '**/*.mjs'],
     extends: [stylistic.configs.customize({ semi: false, indent: 2, quotes: 'single', commaDangle: 'never',

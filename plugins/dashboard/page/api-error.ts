@@ -1,5 +1,3 @@
-// Failures of requests.
-
 /** A request with an error answer, or without one. */
 export class ApiError extends Error {
   readonly status: number

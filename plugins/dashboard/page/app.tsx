@@ -1,32 +1,18 @@
-import { Component } from 'preact'
 import { Suspense } from 'preact/compat'
-import { useEffect, useState } from 'preact/hooks'
+import { useEffect } from 'preact/hooks'
 import { ended, signs } from './device/own.js'
 import { PairDialog } from './device/pair.js'
 import { arrivals, home, notice, origin, past, state, status, typed } from './link.js'
 import { linkTo, route } from './route.js'
-import { nodesOf } from './state.js'
+import { nodes as all } from './known.js'
 import { AccessForm, TokenDialog } from './ui/token.js'
-import { Badge, Button, Empty, Quoting, Trouble } from './ui/parts.js'
+import { Badge, Button, Empty, Guard, Opens, Quoting, Select } from './ui/parts.js'
 import { count } from './ui/text.js'
 import { dismiss, toasts } from './ui/toast.js'
 import { theme, themes } from './ui/theme.js'
 import { loadAll, pages } from './pages.js'
 import { loadPanels, PanelPage, panels } from './panel.js'
-import type { ComponentChildren } from 'preact'
-
-/** One page that fails leaves the others usable. */
-class Guard extends Component<{ children: ComponentChildren }, { error: Error | null }> {
-  override state = { error: null as Error | null }
-
-  override componentDidCatch (error: Error): void { this.setState({ error }) }
-
-  override render () {
-    const { error } = this.state
-    if (error === null) return this.props.children
-    return <Trouble error={error} again={() => { this.setState({ error: null }) }} />
-  }
-}
+import type { Theme } from './ui/theme.js'
 
 export function App () {
   const { page } = route.value
@@ -57,7 +43,6 @@ export function App () {
   )
 }
 
-/** Pages that the menu does not name by themselves. */
 const others: typeof pages = { panel: { title: 'Panel', component: PanelPage } }
 
 function NoPage () {
@@ -69,8 +54,9 @@ function skipToContent (event: Event): void {
   document.getElementById('content')?.focus()
 }
 
+const tokenDialog = (close: () => void) => <TokenDialog onClose={close} />
+
 function Header ({ page }: { page: string }) {
-  const [asksToken, setAsksToken] = useState(false)
   return (
     <header class="header">
       <a class="brand" href={linkTo('cluster')}>svc</a>
@@ -83,38 +69,33 @@ function Header ({ page }: { page: string }) {
         ))}
       </nav>
       <Pulse />
-      <Button kind="quiet" onClick={() => { setAsksToken(true) }}>
+      <Opens kind="quiet" dialog={tokenDialog}>
         {typed.value !== null ? 'Token in use' : signs() ? 'Paired device' : 'Enter a token'}
-      </Button>
-      <label class="visually-hidden" for="theme">Colours</label>
-      <select
-        id="theme" class="theme" value={theme.value}
-        onChange={({ currentTarget }) => { theme.value = themes[currentTarget.selectedIndex] ?? 'system' }}
-      >
-        {themes.map((one) => <option key={one} value={one}>{one}</option>)}
-      </select>
-      {asksToken && <TokenDialog onClose={() => { setAsksToken(false) }} />}
+      </Opens>
+      <Select
+        label="Colours" unseen options={themes.map((one) => [one, one] as const)} value={theme.value}
+        onText={(one) => { theme.value = one as Theme }}
+      />
     </header>
   )
 }
 
-/** The state of the cluster in one line. */
 function Pulse () {
   if (arrivals.value === 0) return <span class="pulse" />
-  const shown = state.value
-  const nodes = nodesOf(shown)
+  const nodes = all.value
   const worst = nodes.some(({ health }) => health.level === 'error')
     ? 'error'
     : nodes.some(({ health }) => health.level === 'warn') ? 'warn' : 'ok'
   const live = status.value === 'live'
-  const { knownNodes, liveNodes, stale, quorum } = shown.cluster
-  const all = count(liveNodes, 'node')
+  const { knownNodes, liveNodes, stale, quorum } = state.value.cluster
   const level = !live || stale || quorum === 'lost' ? 'error' : worst
   const words = !live
     ? 'not connected'
     : quorum === 'lost'
       ? 'no quorum'
-      : stale ? 'no master' : liveNodes < knownNodes ? `${liveNodes} of ${knownNodes} nodes` : all
+      : stale
+        ? 'no master'
+        : liveNodes < knownNodes ? `${liveNodes} of ${knownNodes} nodes` : count(liveNodes, 'node')
   const local = nodes.find((node) => node.local)
   return (
     <span class="pulse" role="status">
@@ -126,7 +107,6 @@ function Pulse () {
 
 function Banners () {
   const away = origin.value !== home
-  const [asks, setAsks] = useState<'token' | 'pair' | null>(null)
   const refused = status.value === 'refused' && arrivals.value > 0
   return (
     <div class="banners" aria-live="polite">
@@ -155,12 +135,12 @@ function Banners () {
               ? `${origin.value} wants a token of its own.`
               : `${ended.value} It may be paired anew.`}
           </span>
-          {arrivals.value > 0 && <Button onClick={() => { setAsks('pair') }}>Pair this device</Button>}
-          {refused && <Button onClick={() => { setAsks('token') }}>Enter a token</Button>}
+          {arrivals.value > 0 && (
+            <Opens dialog={(close) => <PairDialog onClose={close} />}>Pair this device</Opens>
+          )}
+          {refused && <Opens dialog={tokenDialog}>Enter a token</Opens>}
         </div>
       )}
-      {asks === 'token' && <TokenDialog onClose={() => { setAsks(null) }} />}
-      {asks === 'pair' && <PairDialog onClose={() => { setAsks(null) }} />}
     </div>
   )
 }

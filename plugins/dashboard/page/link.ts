@@ -4,6 +4,7 @@ import { ApiError, send } from './api.js'
 import { bearerAfter, bearerAt, device, ended, learnNodes, newBearer, signs } from './device/own.js'
 import { followState } from './replica.js'
 import { emptyState, nodesOf } from './state.js'
+import type { Replies } from '../../../docs/reference/replies.js'
 import type { CallOptions, Target } from './api.js'
 import type { State } from './state.js'
 
@@ -17,7 +18,6 @@ export type LinkStatus = 'connecting' | 'live' | 'lost' | 'refused'
 
 /** The origin the page came from. */
 export const home = location.origin
-/** The node the page is at. */
 export const origin = signal(home)
 /** Tokens by origin: each is for its node only, and is not sent to others. */
 const tokens = signal<ReadonlyMap<string, string>>(new Map())
@@ -30,16 +30,13 @@ export const caller = computed(() =>
 export const status = signal<LinkStatus>('connecting')
 /** The message about the connection, until it is dismissed. */
 export const notice = signal<string | null>(null)
-/** The newest state that has come. */
 export const latest = signal<State>(emptyState)
 /** A past state that is shown instead, with its moment. */
 export const past = signal<{ at: string, state: State } | null>(null)
-/** The state on the pages. */
 export const state = computed(() => past.value?.state ?? latest.value)
 /** Number of whole states so far; zero until the first. */
 export const arrivals = signal(0)
 
-/** The node the page is at, with its token. */
 export const here = computed<Target>(() => ({ origin: origin.value, token: token.value }))
 
 /** Sends a request to the node the page is at. A paired device signs anew where its bearer has ended. */
@@ -58,19 +55,28 @@ export async function call (path: string, options: CallOptions = {}): Promise<Re
 /** Whether requests to a node go as the device that this browser is. */
 const signsAt = (at: string): boolean => !tokens.value.has(at) && signs()
 
-/** The same, and reads the answer as JSON. */
-export async function ask<T> (path: string, options: CallOptions = {}): Promise<T> {
-  return await (await call(path, options)).json() as T
+export interface AskOptions extends Pick<CallOptions, 'body' | 'signal'> {
+  /** Values of the route's parameters, in order. */
+  params?: readonly string[]
+  query?: URLSearchParams | Record<string, string>
+}
+
+/** Asks a route such as `GET /v1/tokens` and reads its answer. */
+export async function ask<R extends keyof Replies> (
+  route: R, { params = [], query, ...options }: AskOptions = {}
+): Promise<Replies[R]> {
+  const [method, path] = route.split(' ') as [NonNullable<CallOptions['method']>, string]
+  const filled = params.reduce((at, one) => at.replace(/\{\w+\}/, encodeURIComponent(one)), path)
+  const search = query === undefined ? '' : `?${new URLSearchParams(query)}`
+  return await (await call(filled + search, { method, ...options })).json() as Replies[R]
 }
 
 let closeReplica = (): void => {}
 let turn = 0
 let attempts = 0
-/** Nodes that were tried since the last one answered. */
 let tried = new Set<string>()
 let timer: ReturnType<typeof setTimeout> | undefined
 
-/** Connects to the node the page is at, anew. */
 export function connect (): void {
   clearTimeout(timer)
   closeReplica()

@@ -3,19 +3,20 @@
 import { signal } from '@preact/signals'
 import { useEffect, useRef } from 'preact/hooks'
 import { ApiError } from './api.js'
-import { arrivals, ask, home, origin, state } from './link.js'
+import { arrivals, ask, call, home, origin, state } from './link.js'
 import { route } from './route.js'
 import { Empty, Section } from './ui/parts.js'
 import { mayAsk } from './panel-paths.js'
+import type { Replies } from '../../../docs/reference/replies.js'
 
-export interface Panel { plugin: string, name: string, title: string, routes: string[] }
+type Panel = Replies['GET /panels']['panels'][number]
 
 export const panels = signal<readonly Panel[]>([])
 
 /** Asks for them. At another node than its own the page shows none: it frames nothing from elsewhere. */
 export async function loadPanels (): Promise<void> {
   try {
-    panels.value = origin.value !== home ? [] : (await ask<{ panels: Panel[] }>('/panels')).panels
+    panels.value = origin.value !== home ? [] : (await ask('GET /panels')).panels
   } catch {
     panels.value = []
   }
@@ -67,7 +68,7 @@ async function answer (panel: Panel, path: string): Promise<{ status: number, bo
     return { status: 403, body: { error: { message: `${panel.plugin} declares no route GET ${path}` } } }
   }
   try {
-    return { status: 200, body: await ask<unknown>(path) }
+    return { status: 200, body: await (await call(path)).json() as unknown }
   } catch (error) {
     const status = error instanceof ApiError ? error.status : 0
     return { status, body: { error: { message: (error as Error).message } } }

@@ -15,7 +15,6 @@ const SYNC_LIMIT_MS = 10_000
 export interface ReplicaEvents {
   /** The state, at once and after each change. */
   state (state: State): void
-  /** The connection has ended, or never came about. */
   over (): void
 }
 
@@ -24,7 +23,6 @@ function * entriesIn (items: Iterable<Item>): Iterable<Entry> {
   for (const { content } of items) yield * content.getContent() as Entry[]
 }
 
-/** Follows the state of the node at this origin until `close`. */
 export function followState (origin: string, token: string | null, events: ReplicaEvents): () => void {
   const doc = new Doc()
   const provider = new WebsocketProvider(`${origin.replace(/^http/, 'ws')}/state`, 'sync', doc, {

@@ -1,123 +1,40 @@
-export interface Bytes { inBytes: number }
+import type { Replies } from '../../../docs/reference/replies.js'
 
-export interface Identity {
-  friendlyName: string, modelId: string, chipId: string, osVersion: string, svcVersion: string
-  nodeInstallId: string, apiUrl: string | null
-}
-
-export interface Accelerator {
-  vendor: string, name: string, utilizationRatio: number | null
-  vramTotalBytes: number | null, vramUsedBytes: number | null
-  powerWatts: number | null, temperatureCelsius: number | null
-}
-
-export interface NodeSystem {
-  gpuUsage: number | null, temp: number | null, sysPower: number | null, pcpuUsage: number | null
-  /** All GPUs that svc can use. */
-  accelerators?: Accelerator[]
-  runnerMemory?: Record<string, { residentBytes: number | null, estimatedBytes: number | null }>
-}
-
-export interface HealthReason {
-  code: string, severity: 'warn' | 'error', message: string, remediation: string | null
-}
-
-export interface Health { level: 'ok' | 'warn' | 'error', reasons: HealthReason[] }
-
-export interface Card {
-  modelId: string, title?: string, description?: string, tasks: string[], engine: string
-  contextLength: number, storageSize: Bytes, quantization: string | null, family: string
-}
-
-/** One rank of an instance: `PipelineShardMetadata` or `TensorShardMetadata`. */
-export type Shard = Record<string, {
-  modelCard: Card, deviceRank: number, worldSize: number
-  startLayer: number, endLayer: number, nLayers: number
-}>
-
-export interface InstanceBody {
-  instanceId: string, contextTokenLimit: number, systemRole: string | null, engine: string
-  shardAssignments: {
-    modelId: string, runnerToShard: Record<string, Shard>, nodeToRunner: Record<string, string>
-  }
-  placement?: { origin: string, ttlSeconds: number | null, minNodes: number, sharding: string }
-}
-
-/** A record with one key, the tag. */
-export type Tagged<T> = Record<string, T>
-
-export interface TaskBody {
-  taskId: string, commandId: string, instanceId: string | null, modelId: string | null
-  capability: string | null, status: string, createdAt: string
-}
-
-export interface Edge { session: boolean, rttMs?: number | null, bytesPerSecond?: number | null }
-
-export interface Failure {
-  instanceId: string, modelId: string, errorCode: string, errorMessage: string
-  affectedNodeIds: string[], recordedAt: string
-}
-
-export interface Waiting { modelId: string, reason: string, message: string, since: string }
-
-export interface State {
+type Whole = Extract<Replies['GET /state'], { localNodeId: string }>
+export type State = Omit<Whole, 'sessionId' | 'node_identities' | 'nodeNetwork'> & {
   sessionId: string | null
-  masterNodeId: string | null
-  localNodeId: string
-  instances: Record<string, Tagged<InstanceBody>>
-  runners: Record<string, Tagged<Record<string, unknown>>>
-  downloads: Record<string, Tagged<Record<string, unknown>>[]>
-  tasks: Record<string, Tagged<TaskBody>>
-  lastSeen: Record<string, string>
-  topology: { nodes: string[], connections: Record<string, Record<string, Edge[]>> }
-  tracingEnabled: boolean
-  lastEventAppliedIdx: number
-  nodeIdentities: Record<string, Identity>
-  nodeMemory: Record<string, { ramTotal: Bytes, ramAvailable: Bytes }>
-  nodeSystem: Record<string, NodeSystem>
-  nodeDisk: Record<string, { total: Bytes, available: Bytes }>
-  nodeHealth: Record<string, Health>
-  nodeResources: Record<string, {
-    backends: string[], participation: string, engines?: Record<string, unknown>
-  }>
-  nodeCapabilities: Record<string, string[]>
-  instanceFailures: Failure[]
+  // Of plugins, which declare no schema of them.
   waitingInstances?: Record<string, Waiting>
   /** By install id. */
   drainedNodes?: Record<string, { since: string, by: string }>
-  cluster: {
-    term: number, quorum: 'ok' | 'lost', stale: boolean, partition: boolean
-    knownNodes: number, liveNodes: number
-  }
 }
+export interface Waiting { modelId: string, reason: string, message: string, since: string }
+
+export type Tagged<T> = Record<string, T>
+type In<M> = M extends Record<string, infer T> ? T : never
+export type InstanceBody = In<In<State['instances']>>
+type Health = In<State['nodeHealth']>
+export type HealthReason = Health['reasons'][number]
+export type Accelerator = NonNullable<In<State['nodeSystem']>['accelerators']>[number]
+interface Bytes { inBytes: number }
 
 const body = <T>(tagged: Tagged<T>): T => Object.values(tagged)[0]!
 export const tagOf = (tagged: Tagged<unknown>): string => Object.keys(tagged)[0] ?? ''
 
-/** One instance with what is known of its runners. */
-export interface Instance extends InstanceBody {
-  modelId: string
-  card: Card | null
-  nodeIds: string[]
-  /** `ready` once every runner is, `failed` when one is, else what the slowest does. */
-  phase: string
-  ready: boolean
-  inFlight: number
-}
+export type Instance = ReturnType<typeof instancesOf>[number]
 
 const ORDER = [
   'RunnerFailed', 'RunnerShutdown', 'RunnerShuttingDown', 'RunnerIdle', 'RunnerConnecting', 'RunnerConnected',
   'RunnerLoading', 'RunnerLoaded', 'RunnerWarmingUp', 'RunnerRunning', 'RunnerReady'
 ]
 
-/** The words for what a runner does, from the tag of its status. */
 export function phaseWord (tag: string): string {
   const words = tag.replace(/^Runner/, '').replace(/([a-z])([A-Z])/g, '$1 $2').toLowerCase()
   return words === '' ? 'waiting' : words
 }
 
-/** Every instance, by model and then by id. */
-export function instancesOf (state: State): Instance[] {
+/** Every instance, by model and then by id. It does what the slowest of its runners does. */
+export function instancesOf (state: State) {
   const busy = new Map<string, number>()
   for (const tagged of Object.values(state.tasks)) {
     const { instanceId, status } = body(tagged)
@@ -141,37 +58,19 @@ export function instancesOf (state: State): Instance[] {
     : a.modelId < b.modelId ? -1 : 1)
 }
 
-/** One node with all that is known of it; a reading that has not come yet is null. */
-export interface ClusterNode {
-  id: string
-  name: string
-  identity: Identity | null
-  live: boolean
-  master: boolean
-  local: boolean
-  /** Gets no placements, and its instances move away. */
-  drained: boolean
-  health: Health
-  memory: { used: number, total: number } | null
-  disk: { used: number, total: number } | null
-  system: NodeSystem | null
-  backends: string[]
-  participation: string
-  tags: string[]
-  lastSeen: string | null
-}
+export type ClusterNode = ReturnType<typeof nodesOf>[number]
 
-const part = (space: { total: Bytes, available: Bytes } | undefined): ClusterNode['disk'] =>
+const part = (space: { total: Bytes, available: Bytes } | undefined) =>
   space === undefined
     ? null
     : { total: space.total.inBytes, used: space.total.inBytes - space.available.inBytes }
 
-/** Every known node, the master first and then by name. */
-export function nodesOf (state: State): ClusterNode[] {
+/** Every known node, the master first and then by name; a reading that has not come yet is null. */
+export function nodesOf (state: State) {
   const ids = new Set([...state.topology.nodes, ...Object.keys(state.nodeIdentities)])
   return [...ids].map((id) => {
     const identity = state.nodeIdentities[id] ?? null
-    const health = state.nodeHealth[id] ?? { level: 'ok', reasons: [] }
+    const health: Health = state.nodeHealth[id] ?? { level: 'ok', reasons: [] }
     const memory = state.nodeMemory[id]
     return {
       id, identity, health, name: identity?.friendlyName ?? id.slice(0, 8),
@@ -187,18 +86,13 @@ export function nodesOf (state: State): ClusterNode[] {
   }).sort((a, b) => a.master !== b.master ? (a.master ? -1 : 1) : a.name < b.name ? -1 : 1)
 }
 
-export interface Transfer {
-  nodeId: string, modelId: string, attemptId: string
-  status: 'pending' | 'ongoing' | 'completed' | 'failed'
-  done: number, total: number, bytesPerSecond: number | null, etaMs: number | null, error: string | null
-}
+export type Transfer = ReturnType<typeof transfersOf>[number]
 
 const number = (value: unknown): number => typeof value === 'number'
   ? value
   : Number((value as Bytes | undefined)?.inBytes ?? 0)
 
-/** All transfers that nodes report. */
-export function transfersOf (state: State): Transfer[] {
+export function transfersOf (state: State) {
   return Object.entries(state.downloads).flatMap(([nodeId, list]) => list.map((tagged) => {
     const one = body(tagged)
     const tag = tagOf(tagged).replace(/^Download/, '').toLowerCase()
@@ -206,7 +100,7 @@ export function transfersOf (state: State): Transfer[] {
     const total = number(progress['total'])
     return {
       nodeId, modelId: String(one['modelId']), attemptId: String(one['attemptId'] ?? ''),
-      status: tag as Transfer['status'], total,
+      status: tag as 'pending' | 'ongoing' | 'completed' | 'failed', total,
       done: tag === 'completed' ? total : number(progress['downloaded']),
       bytesPerSecond: progress['speed'] === undefined ? null : number(progress['speed']),
       etaMs: progress['etaMs'] === undefined ? null : number(progress['etaMs']),
@@ -215,7 +109,19 @@ export function transfersOf (state: State): Transfer[] {
   }))
 }
 
-/** A state with nothing in it, before the first one has come. */
+/** Keeps the bars of attempts from going backwards; a new attempt begins anew. */
+export class Bars {
+  readonly #shown = new Map<string, { attempt: string, done: number }>()
+
+  at (name: string, attempt: string, done: number, total: number): { done: number, total: number | null } {
+    const had = this.#shown.get(name)
+    const most = had?.attempt === attempt ? Math.max(had.done, done) : done
+    const shown = total > 0 ? Math.min(most, total) : most
+    this.#shown.set(name, { attempt, done: shown })
+    return { done: shown, total: total > 0 ? total : null }
+  }
+}
+
 export const emptyState: State = {
   sessionId: null, masterNodeId: null, localNodeId: '', instances: {}, runners: {}, downloads: {}, tasks: {},
   lastSeen: {}, topology: { nodes: [], connections: {} }, tracingEnabled: false, lastEventAppliedIdx: 0,

@@ -1,6 +1,7 @@
 import t from 'tap'
-import { Bars, copiesByNode, filterRows, rowsOf, wantedOf } from '../page/models/data.js'
+import { copiesByNode, filterRows, rowsOf, wantedOf } from '../page/models/data.js'
 import { placeBody, queryOf, termsOf, waysOf } from '../page/models/previews.js'
+import { Bars } from '../page/state.js'
 import type { Copied, Download, Entry, Live } from '../page/models/data.js'
 import type { NodeSum, Preview } from '../page/models/previews.js'
 import type { Instance, Transfer } from '../page/state.js'
@@ -9,14 +10,14 @@ const ID = 'acme/chat'
 const entry = (more: Partial<Entry> = {}): Entry => ({
   id: ID, name: 'Chat', description: '', tasks: ['chat'], family: 'llama', quantization: 'q4',
   context_length: 512, storage_size_megabytes: 2, installed: true, ready: false, virtual: false,
-  available: true, broken_link: null, remedy: null, ...more
-})
+  remedy: null, ...more
+}) as Entry
 const copy = (more: Partial<Copied> = {}): Copied => ({
   modelId: ID, nodeId: 'n1', nodeName: 'attic', live: true, sizeBytes: 7, digest: 'd', kind: 'staged', ...more
 })
 const download = (more: Partial<Download> = {}): Download => ({
   modelId: ID, status: 'downloading', progress: 0, error: null, downloadedBytes: 1, totalBytes: 4,
-  bytesPerSecond: 0, etaMs: null, startedAt: 'a', revision: null, ...more
+  bytesPerSecond: 0, etaMs: null, startedAt: 'a', revision: null, reason: null, source: null, ...more
 })
 const instance = (phase: string): Instance =>
   ({ modelId: ID, instanceId: phase, phase, ready: phase === 'ready' }) as Instance
@@ -118,7 +119,7 @@ const sum = (nodeId: string, more: Partial<NodeSum> = {}): NodeSum => ({
 })
 const preview = (more: Partial<Preview> = {}): Preview => ({
   model_id: ID, sharding: 'Pipeline', instance_meta: 'Ring', min_nodes: 1, instance: {}, error: null,
-  reason: null, details: { why: 'because', ranks: [sum('n1')] }, ...more
+  memory_delta_by_node: null, reason: null, details: { why: 'because', ranks: [sum('n1')] }, ...more
 })
 
 t.test('the ways to place a model: what fits first, equal ones once', (t) => {
@@ -146,7 +147,7 @@ t.test('the ways to place a model: what fits first, equal ones once', (t) => {
     context_length: 99
   })
   t.match(placeBody(ways[2]!, { contextLength: null, excluded: [] }, true), { force: true })
-  t.equal(queryOf('a/b', { contextLength: 8, excluded: ['x', 'y'] }),
+  t.equal(String(queryOf('a/b', { contextLength: 8, excluded: ['x', 'y'] })),
     'model_id=a%2Fb&context_length=8&excluded_node_ids=x&excluded_node_ids=y')
   t.end()
 })

@@ -1,18 +1,17 @@
-import { useState } from 'preact/hooks'
-import { call } from '../link.js'
+import { nameOf } from '../known.js'
+import { ask } from '../link.js'
 import { linkTo } from '../route.js'
-import { Badge, Button, Confirm, Copy } from '../ui/parts.js'
+import { Badge, Button, Confirm, Copy, Opens } from '../ui/parts.js'
 import { clock, count } from '../ui/text.js'
 import { done } from '../ui/toast.js'
 import type { Instance, Waiting } from '../state.js'
 
-interface InstanceRowProps { instance: Instance, names: ReadonlyMap<string, string> }
+/** The mode of the playground for a model of these tasks. */
+export const playFor = (tasks: readonly string[]): string => tasks.includes('tts') ? 'speech' : 'chat'
 
-export function InstanceRow ({ instance, names }: InstanceRowProps) {
-  const [stops, setStops] = useState(false)
+export function InstanceRow ({ instance }: { instance: Instance }) {
   const { instanceId, modelId, nodeIds, phase, ready, inFlight } = instance
   const level = ready ? 'ok' : phase === 'failed' ? 'error' : 'warn'
-  const play = instance.card?.tasks.includes('tts') === true ? 'speech' : 'chat'
   return (
     <>
       <div class="grow">
@@ -22,14 +21,19 @@ export function InstanceRow ({ instance, names }: InstanceRowProps) {
           {inFlight > 0 && <Badge>{count(inFlight, 'request')}</Badge>}
         </p>
         <p class="hint">
-          on {nodeIds.map((id) => names.get(id) ?? id.slice(0, 8)).join(', ')} · {instance.engine}
+          on {nodeIds.map(nameOf).join(', ')} · {instance.engine}
           {' · '}{instance.contextTokenLimit} tokens of context
           {' · '}<Copy text={instanceId} shown={instanceId.slice(0, 8)} />
         </p>
       </div>
-      {ready && <a class="button" href={linkTo('playground', play, modelId)}>Try it</a>}
-      <Button label={`Stop ${modelId}`} onClick={() => { setStops(true) }}>Stop</Button>
-      {stops && <StopDialog instance={instance} onClose={() => { setStops(false) }} />}
+      {ready && (
+        <a class="button" href={linkTo('playground', playFor(instance.card?.tasks ?? []), modelId)}>Try it</a>
+      )}
+      <Opens
+        label={`Stop ${modelId}`} dialog={(close) => <StopDialog instance={instance} onClose={close} />}
+      >
+        Stop
+      </Opens>
     </>
   )
 }
@@ -37,7 +41,7 @@ export function InstanceRow ({ instance, names }: InstanceRowProps) {
 export function WaitingRow ({ id, one }: { id: string, one: Waiting }) {
   const { modelId, reason, message, since } = one
   const giveUp = async (): Promise<void> => {
-    await call(`/instance/${encodeURIComponent(id)}`, { method: 'DELETE' })
+    await ask('DELETE /instance/{instance_id}', { params: [id] })
     done(`${modelId} waits no more.`)
   }
   return (
@@ -56,7 +60,7 @@ export function WaitingRow ({ id, one }: { id: string, one: Waiting }) {
 function StopDialog ({ instance, onClose }: { instance: Instance, onClose: () => void }) {
   const { instanceId, modelId, inFlight } = instance
   const stop = async (): Promise<void> => {
-    await call(`/instance/${instanceId}`, { method: 'DELETE' })
+    await ask('DELETE /instance/{instance_id}', { params: [instanceId] })
     done(`${modelId} is being stopped.`)
   }
   return (

@@ -1,14 +1,10 @@
 // Adding a machine: a short-lived token, as a command and as a QR code.
 import { renderSVG } from 'uqr'
-import { ask } from '../link.js'
-import { Dialog, Snippet, Trouble, useLoaded, useNow } from '../ui/parts.js'
+import { Dialog, Snippet, Trouble, useAsk, useNow } from '../ui/parts.js'
 import { span } from '../ui/text.js'
 
-interface JoinToken { token: string, expires: string, command: string }
-
 export function JoinDialog ({ onClose }: { onClose: () => void }) {
-  const { value, error } = useLoaded(async (signal) =>
-    await ask<JoinToken>('/cluster/join-tokens', { body: {}, signal }), [])
+  const { value, error } = useAsk('POST /cluster/join-tokens', [], { body: {} })
   const now = useNow()
   return (
     <Dialog title="Connect a machine" onClose={onClose}>

@@ -1,4 +1,4 @@
-import { ask, call } from '../link.js'
+import { ask } from '../link.js'
 import { Confirm } from '../ui/parts.js'
 import { count } from '../ui/text.js'
 import { done, ended } from '../ui/toast.js'
@@ -6,11 +6,9 @@ import type { ClusterNode } from '../state.js'
 
 interface NodeDialogProps { node: ClusterNode, onClose: () => void }
 
-const drainPath = ({ id }: ClusterNode): string => `/nodes/${encodeURIComponent(id)}/drain`
-
 export function DrainDialog ({ node, running, onClose }: NodeDialogProps & { running: number }) {
   const drain = async (): Promise<void> => {
-    done((await ask<{ message: string }>(drainPath(node), { method: 'PUT' })).message)
+    done((await ask('PUT /nodes/{node}/drain', { params: [node.id] })).message)
   }
   return (
     <Confirm title={`Drain ${node.name}?`} action="Drain it" onConfirm={drain} onClose={onClose}>
@@ -26,12 +24,12 @@ export function DrainDialog ({ node, running, onClose }: NodeDialogProps & { run
 }
 
 export async function undrain (node: ClusterNode): Promise<void> {
-  done((await ask<{ message: string }>(drainPath(node), { method: 'DELETE' })).message)
+  done((await ask('DELETE /nodes/{node}/drain', { params: [node.id] })).message)
 }
 
 export function RestartDialog ({ node, onClose }: NodeDialogProps) {
   const restart = async (): Promise<void> => {
-    await call(`/admin/restart?node_id=${encodeURIComponent(node.id)}`, { method: 'POST' })
+    await ask('POST /admin/restart', { query: { node_id: node.id } })
     done(`${node.name} restarts.`)
   }
   return (
@@ -45,7 +43,7 @@ export function RestartDialog ({ node, onClose }: NodeDialogProps) {
 export function RemoveDialog ({ node, onClose }: NodeDialogProps) {
   const remove = async (): Promise<void> => {
     const id = node.identity?.nodeInstallId ?? node.id
-    const answer = await ask<object>(`/cluster/members/${encodeURIComponent(id)}`, { method: 'DELETE' })
+    const answer = await ask('DELETE /cluster/members/{id}', { params: [id] })
     ended(`${node.name} is no member any more.`, answer)
   }
   return (

@@ -1,20 +1,19 @@
-import { useState } from 'preact/hooks'
-import { linkTo } from '../route.js'
+import { instances, nameOf, nodes } from '../known.js'
 import { state } from '../link.js'
-import { Badge, Button, Copy, Empty, Meter, Section, useNow } from '../ui/parts.js'
-import { ago, bytes, percent, rate } from '../ui/text.js'
+import { linkTo } from '../route.js'
+import {
+  Badge, Button, Copy, DiskMeter, Empty, Facts, MemoryMeter, Meter, Opens, Section, useNow
+} from '../ui/parts.js'
+import { ago, bytes, joined, percent, rate } from '../ui/text.js'
 import { InstanceRow } from './instance.js'
 import { DrainDialog, RemoveDialog, RestartDialog, undrain } from './node-actions.js'
 import { Remedy } from './remedy.js'
-import type { Accelerator, ClusterNode, Instance } from '../state.js'
+import type { Accelerator, ClusterNode } from '../state.js'
 
-interface NodePageProps { id: string, nodes: readonly ClusterNode[], instances: readonly Instance[] }
-
-export function NodePage ({ id, nodes, instances }: NodePageProps) {
-  const [dialog, setDialog] = useState<'drain' | 'restart' | 'remove' | null>(null)
-  const now = useNow()
+export function NodePage ({ id }: { id: string }) {
   // Its id changes when it starts anew; the install id and the name stay.
-  const node = nodes.find((one) => one.id === id || one.identity?.nodeInstallId === id || one.name === id)
+  const node = nodes.value.find((one) =>
+    one.id === id || one.identity?.nodeInstallId === id || one.name === id)
   if (node === undefined) {
     return (
       <Empty title="No such node is known: it may have started anew.">
@@ -22,9 +21,7 @@ export function NodePage ({ id, nodes, instances }: NodePageProps) {
       </Empty>
     )
   }
-  const close = (): void => { setDialog(null) }
-  const own = instances.filter(({ nodeIds }) => nodeIds.includes(node.id))
-  const names = new Map(nodes.map((one) => [one.id, one.name]))
+  const own = instances.value.filter(({ nodeIds }) => nodeIds.includes(node.id))
   return (
     <>
       <Section
@@ -33,9 +30,15 @@ export function NodePage ({ id, nodes, instances }: NodePageProps) {
           <>
             {node.drained
               ? <Button onClick={async () => { await undrain(node) }}>Let it run models again</Button>
-              : <Button onClick={() => { setDialog('drain') }}>Drain</Button>}
-            <Button onClick={() => { setDialog('restart') }}>Restart</Button>
-            <Button kind="danger" onClick={() => { setDialog('remove') }}>Remove</Button>
+              : (
+                  <Opens dialog={(close) => <DrainDialog node={node} running={own.length} onClose={close} />}>
+                    Drain
+                  </Opens>
+                )}
+            <Opens dialog={(close) => <RestartDialog node={node} onClose={close} />}>Restart</Opens>
+            <Opens kind="danger" dialog={(close) => <RemoveDialog node={node} onClose={close} />}>
+              Remove
+            </Opens>
           </>
         )}
       >
@@ -45,7 +48,7 @@ export function NodePage ({ id, nodes, instances }: NodePageProps) {
           {node.drained && <Badge level="warn">drained</Badge>}
           {node.tags.map((tag) => <Badge key={tag}>{tag}</Badge>)}
         </p>
-        <Facts node={node} now={now} />
+        <NodeFacts node={node} />
         {node.health.reasons.map((reason) => (
           <div key={reason.code} class="row">
             <Badge level={reason.severity}>{reason.code}</Badge>
@@ -60,45 +63,38 @@ export function NodePage ({ id, nodes, instances }: NodePageProps) {
           : (
               <ul class="rows">
                 {own.map((one) => (
-                  <li key={one.instanceId} class="row"><InstanceRow instance={one} names={names} /></li>
+                  <li key={one.instanceId} class="row"><InstanceRow instance={one} /></li>
                 ))}
               </ul>
             )}
       </Section>
-      <Links node={node} names={names} />
-      {dialog === 'drain' && <DrainDialog node={node} running={own.length} onClose={close} />}
-      {dialog === 'restart' && <RestartDialog node={node} onClose={close} />}
-      {dialog === 'remove' && <RemoveDialog node={node} onClose={close} />}
+      <Links node={node} />
     </>
   )
 }
 
-function Facts ({ node, now }: { node: ClusterNode, now: number }) {
+function NodeFacts ({ node }: { node: ClusterNode }) {
+  const now = useNow()
   const { identity, system, memory, disk } = node
-  const facts: [string, string | null | undefined][] = [
-    ['Address', identity?.apiUrl], ['Machine', identity?.chipId],
-    ['System', identity?.osVersion], ['svc', identity?.svcVersion],
-    ['Backends', node.backends.join(', ')],
-    ['Processor', system?.pcpuUsage == null ? null : percent(system.pcpuUsage)],
-    ['Temperature', system?.temp == null ? null : `${Math.round(system.temp)} °C`],
-    ['Power', system?.sysPower == null ? null : `${Math.round(system.sysPower)} W`],
-    ['Last sign of life', node.lastSeen === null ? null : ago(node.lastSeen, now)]
-  ]
   return (
     <>
-      <dl class="facts">
-        {facts.filter(([, value]) => value != null && value !== '').map(([name, value]) => (
-          <div key={name}><dt>{name}</dt><dd>{value}</dd></div>
-        ))}
-        <div><dt>Node id</dt><dd><Copy text={node.id} /></dd></div>
-        {identity !== null && <div><dt>Install id</dt><dd><Copy text={identity.nodeInstallId} /></dd></div>}
-      </dl>
+      <Facts
+        list={[
+          ['Address', identity?.apiUrl], ['Machine', identity?.chipId],
+          ['System', identity?.osVersion], ['svc', identity?.svcVersion],
+          ['Backends', node.backends.join(', ')],
+          ['Processor', system?.pcpuUsage == null ? null : percent(system.pcpuUsage)],
+          ['Temperature', system?.temp == null ? null : `${Math.round(system.temp)} °C`],
+          ['Power', system?.sysPower == null ? null : `${Math.round(system.sysPower)} W`],
+          ['Last sign of life', node.lastSeen === null ? null : ago(node.lastSeen, now)],
+          ['Node id', <Copy key="id" text={node.id} />],
+          ['Install id', identity !== null && <Copy text={identity.nodeInstallId} />]
+        ]}
+      />
       <div class="meters wide">
-        {memory !== null && (
-          <Meter label="Memory" {...memory} text={`${bytes(memory.used)} of ${bytes(memory.total)}`} />
-        )}
+        <MemoryMeter of={memory} />
         {(system?.accelerators ?? []).map((one, i) => <AcceleratorMeter key={i} one={one} />)}
-        {disk !== null && <Meter label="Disk" {...disk} text={`${bytes(disk.total - disk.used)} free`} />}
+        <DiskMeter of={disk} />
       </div>
     </>
   )
@@ -107,17 +103,16 @@ function Facts ({ node, now }: { node: ClusterNode, now: number }) {
 function AcceleratorMeter ({ one }: { one: Accelerator }) {
   const { name, vramTotalBytes: total, vramUsedBytes: used } = one
   const { utilizationRatio, temperatureCelsius, powerWatts } = one
-  const words = [
+  const text = joined([
     total === null ? null : `${used === null ? 'an unknown part' : bytes(used)} of ${bytes(total)}`,
     utilizationRatio === null ? null : `busy ${percent(utilizationRatio)}`,
     temperatureCelsius === null ? null : `${Math.round(temperatureCelsius)} °C`,
     powerWatts === null ? null : `${Math.round(powerWatts)} W`
-  ]
-  const text = words.filter((word) => word !== null).join(' · ')
+  ])
   return <Meter label={name} used={used ?? 0} total={total ?? 0} text={text} />
 }
 
-function Links ({ node, names }: { node: ClusterNode, names: ReadonlyMap<string, string> }) {
+function Links ({ node }: { node: ClusterNode }) {
   const sinks = Object.entries(state.value.topology.connections[node.id] ?? {})
   if (sinks.length === 0) return null
   return (
@@ -129,7 +124,7 @@ function Links ({ node, names }: { node: ClusterNode, names: ReadonlyMap<string,
         <tbody>
           {sinks.map(([id, [edge]]) => (
             <tr key={id}>
-              <td><a href={linkTo('cluster', id)}>{names.get(id) ?? id}</a></td>
+              <td><a href={linkTo('cluster', id)}>{nameOf(id)}</a></td>
               <td>{edge?.rttMs == null ? 'not measured' : `${edge.rttMs.toFixed(1)} ms`}</td>
               <td>{edge?.bytesPerSecond == null ? 'not measured' : rate(edge.bytesPerSecond)}</td>
             </tr>

@@ -1,5 +1,4 @@
-import { useState } from 'preact/hooks'
-import { Button, Sentence } from '../ui/parts.js'
+import { Opens, Sentence } from '../ui/parts.js'
 import { RemoveDialog, RestartDialog } from './node-actions.js'
 import type { ClusterNode, HealthReason } from '../state.js'
 
@@ -7,27 +6,17 @@ import type { ClusterNode, HealthReason } from '../state.js'
 const RESTART = new Set(['event_loop_lag', 'state_not_durable', 'version_mismatch', 'event_log_unavailable'])
 
 export function Remedy ({ node, reason }: { node: ClusterNode, reason: HealthReason }) {
-  const [open, setOpen] = useState(false)
-  const close = (): void => { setOpen(false) }
-  const { remediation } = reason
-  const words = remediation === null ? null : <p class="remedy"><Sentence text={remediation} /></p>
-  if (reason.code === 'unreachable') {
-    return (
-      <>
-        {words}
-        <Button onClick={() => { setOpen(true) }}>Remove it</Button>
-        {open && <RemoveDialog node={node} onClose={close} />}
-      </>
-    )
-  }
-  if (RESTART.has(reason.code)) {
-    return (
-      <>
-        {words}
-        <Button onClick={() => { setOpen(true) }}>Restart it</Button>
-        {open && <RestartDialog node={node} onClose={close} />}
-      </>
-    )
-  }
-  return words
+  const { code, remediation } = reason
+  const lost = code === 'unreachable'
+  const What = lost ? RemoveDialog : RestartDialog
+  return (
+    <>
+      {remediation !== null && <p class="remedy"><Sentence text={remediation} /></p>}
+      {(lost || RESTART.has(code)) && (
+        <Opens dialog={(close) => <What node={node} onClose={close} />}>
+          {lost ? 'Remove it' : 'Restart it'}
+        </Opens>
+      )}
+    </>
+  )
 }

@@ -2,7 +2,7 @@
 import { memo } from 'preact/compat'
 import { linkTo } from '../route.js'
 import { bytes, percent, rate } from '../ui/text.js'
-import type { ClusterNode, Edge, Instance, State } from '../state.js'
+import type { ClusterNode, Instance, State } from '../state.js'
 
 /** Up to so many nodes every link is drawn; beyond, only those of the master. */
 const ALL_LINKS = 12
@@ -34,6 +34,11 @@ function layout (count: number, width: number): { places: Place[], height: numbe
 
 interface Link { from: number, to: number, rttMs: number | null, bytesPerSecond: number | null }
 
+const better = (of: typeof Math.min, ...readings: (number | null | undefined)[]): number | null => {
+  const known = readings.filter((one) => one != null)
+  return known.length === 0 ? null : of(...known)
+}
+
 /** Each pair of nodes with a live connection once, with the faster of the two readings. */
 function linksOf (nodes: readonly ClusterNode[], connections: State['topology']['connections']): Link[] {
   const index = new Map(nodes.map(({ id }, i) => [id, i]))
@@ -45,21 +50,15 @@ function linksOf (nodes: readonly ClusterNode[], connections: State['topology'][
       if (a === undefined || b === undefined || edge === undefined) continue
       if (nodes.length > ALL_LINKS && !nodes[a]!.master && !nodes[b]!.master) continue
       const [from, to] = a < b ? [a, b] : [b, a]
-      links.set(`${from}-${to}`, join(links.get(`${from}-${to}`), { from, to }, edge))
+      const key = `${from}-${to}`
+      const had = links.get(key)
+      links.set(key, {
+        from, to, rttMs: better(Math.min, had?.rttMs, edge.rttMs),
+        bytesPerSecond: better(Math.max, had?.bytesPerSecond, edge.bytesPerSecond)
+      })
     }
   }
   return [...links.values()]
-}
-
-function join (had: Link | undefined, ends: { from: number, to: number }, edge: Edge): Link {
-  const least = (a: number | null | undefined, b: number | null | undefined): number | null =>
-    a == null ? b ?? null : b == null ? a : Math.min(a, b)
-  const most = (a: number | null | undefined, b: number | null | undefined): number | null =>
-    a == null ? b ?? null : b == null ? a : Math.max(a, b)
-  return {
-    ...ends, rttMs: least(had?.rttMs, edge.rttMs),
-    bytesPerSecond: most(had?.bytesPerSecond, edge.bytesPerSecond)
-  }
 }
 
 const wordsOf = ({ rttMs, bytesPerSecond }: Link): string => [
@@ -109,7 +108,6 @@ const ratioOf = (part: { used: number, total: number } | null): number | null =>
 const memoryText = ({ memory }: ClusterNode): string =>
   memory === null ? 'memory unknown' : `memory ${bytes(memory.used)} of ${bytes(memory.total)}`
 
-/** Of all its GPUs together. */
 function acceleratorOf ({ system }: ClusterNode): number | null {
   const all = system?.accelerators ?? []
   const total = all.reduce((sum, { vramTotalBytes }) => sum + (vramTotalBytes ?? 0), 0)

@@ -25,7 +25,6 @@ export class Bearers {
 
   constructor (options: BearersOptions) { this.#options = options }
 
-  /** The bearer for a node. */
   at (origin: string): string | null { return this.#held.get(origin) ?? null }
 
   /** Gets a fresh bearer, once at a time per node; renewed while the page stays at that node. */
@@ -43,7 +42,6 @@ export class Bearers {
     return held !== null && held !== refused ? held : await this.fresh(origin)
   }
 
-  /** Drops all bearers. */
   drop (): void {
     this.#cancel()
     this.#hold(new Map())
@@ -93,7 +91,6 @@ export async function signedSession (
 export const isForGood = ({ details, reason }: ApiError): boolean =>
   reason === 'device_ended' && details['why'] !== 'unheard'
 
-/** A refusal of a signed request in words. */
 export function refusalOf (error: unknown, origin: string): ApiError {
   if (!(error instanceof ApiError)) return new ApiError(`${origin} does not answer.`)
   const { details, reason, status } = error

@@ -16,18 +16,13 @@ export const ended = signal<string | null>(null)
 const tokens = signal<ReadonlyMap<string, string>>(new Map())
 
 let bearers: Bearers | null = null
-/** By origin. */
 const signers = new Map<string, RequestSigner>()
 
-/** The bearer for a node. */
 export const bearerAt = (origin: string): string | null => tokens.value.get(origin) ?? null
-/** Whether there is a device that may still count. */
 export const signs = (): boolean => device.value !== null && ended.value === null
 
-/** Finds the device that this browser is. */
 export async function find (): Promise<void> { become(await load()) }
 
-/** Makes the browser this device, permanently. */
 export async function keep (kept: Kept): Promise<void> {
   await save(kept)
   become(kept)
@@ -99,7 +94,6 @@ async function sessionOf (kept: Kept, signer: RequestSigner, origin: string): Pr
   }
 }
 
-/** Whether the browser is still the same device. */
 const isStill = ({ deviceId }: Kept): boolean => device.value?.deviceId === deviceId
 
 /**
@@ -119,7 +113,6 @@ export async function learnNodes (origin: string): Promise<void> {
   device.value = next
 }
 
-/** It counts no more, anywhere. */
 function endNow (why: string): void {
   batch(() => {
     bearers?.drop()

@@ -1,14 +1,13 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { pairWith } from '../../../../kernel/signing/pair.js'
-import { ApiError, send } from '../api.js'
+import { send } from '../api.js'
 import { origin, useToken } from '../link.js'
-import { Button, Dialog, Quoting, Sentence, Snippet } from '../ui/parts.js'
+import { Button, Dialog, Field, Snippet, Trouble } from '../ui/parts.js'
 import { done } from '../ui/toast.js'
 import { newKeys, selfOf } from './kept.js'
 import { keep } from './own.js'
 import { browserName, spaced } from './words.js'
 
-/** The longest name that a node takes. */
 const MOST_LETTERS = 60
 
 /** `answer`: whether the person said that the node shows the same digits. */
@@ -22,7 +21,6 @@ export function PairDialog ({ onClose }: { onClose: () => void }) {
   )
 }
 
-/** The device's side of pairing, whole. */
 export function PairThis ({ onDone }: { onDone?: () => void }) {
   const [name, setName] = useState(browserName(navigator.userAgent))
   const [stage, setStage] = useState<'idle' | 'asking' | Shown>('idle')
@@ -39,7 +37,7 @@ export function PairThis ({ onDone }: { onDone?: () => void }) {
       done('This device is paired.')
       onDone?.()
     } catch (cause) {
-      if (!signal.aborted) setError(cause as Error)
+      if (!signal.aborted) setError(asSentence(cause as Error))
     }
     setStage('idle')
   }
@@ -58,12 +56,8 @@ export function PairThis ({ onDone }: { onDone?: () => void }) {
         at <code>{origin.value}</code>: under Settings, Devices, or on that machine with
       </p>
       <Snippet label="Opens the pairing on the node's machine" code="svc pair" />
-      <label for="device-name">What this device is called</label>
-      <input
-        id="device-name" value={name} maxLength={MOST_LETTERS} autocomplete="off"
-        onInput={({ currentTarget }) => { setName(currentTarget.value) }}
-      />
-      {error !== null && <Failure error={error} />}
+      <Field label="What this device is called" value={name} maxLength={MOST_LETTERS} onText={setName} />
+      {error !== null && <Trouble error={error} />}
       <div class="inline">
         <button type="submit" class="button main" disabled={stage !== 'idle' || name.trim() === ''}>
           Pair this device
@@ -122,18 +116,12 @@ function Compare ({ shown, onLeave }: { shown: Shown, onLeave: () => void }) {
   )
 }
 
-function Failure ({ error }: { error: Error }) {
-  const remedy = error instanceof ApiError ? error.remedy : null
-  return (
-    <div class="trouble" role="alert">
-      <p><Quoting text={sentence(error.message)} />{remedy !== null && <> <Sentence text={remedy} /></>}</p>
-    </div>
-  )
-}
-
 /** Capitalises a phrase of the command line. */
-const sentence = (text: string): string =>
-  `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.?!]$/.test(text) ? '' : '.'}`
+function asSentence (error: Error): Error {
+  const { message: text } = error
+  error.message = `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.?!]$/.test(text) ? '' : '.'}`
+  return error
+}
 
 /** A browser keeps keys from a page that came in clear from another machine. */
 function NeedsTls () {

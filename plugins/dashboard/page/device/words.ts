@@ -1,5 +1,3 @@
-// Texts about devices.
-
 const SYSTEMS: [RegExp, string][] = [
   [/iPhone/, 'iPhone'], [/iPad/, 'iPad'], [/Android/, 'Android'], [/CrOS/, 'Chromebook'],
   [/Macintosh/, 'Mac'], [/Windows/, 'Windows'], [/Linux/, 'Linux']
@@ -17,17 +15,10 @@ export function browserName (userAgent: string): string {
   return system === undefined ? browser : `${browser} on ${system}`
 }
 
-/** Six digits as they are read aloud: `693 241`. */
 export const spaced = (digits: string): string => `${digits.slice(0, 3)} ${digits.slice(3)}`
 
-/** The relay authorities after a change of one authority. */
-export function chosenWith (
-  chosen: readonly string[], viaRelay: readonly string[], one: string, on: boolean
-): { authorities: string[], viaRelay: string[] } {
-  return on
-    ? { authorities: [...chosen, one], viaRelay: [...viaRelay] }
-    : {
-        authorities: chosen.filter((other) => other !== one),
-        viaRelay: viaRelay.filter((other) => other !== one)
-      }
-}
+interface Choice { authorities: string[], viaRelay: string[] }
+
+/** The choice with other authorities: over a relay only what is still allowed. */
+export const chosenWith = ({ viaRelay }: Choice, authorities: string[]): Choice =>
+  ({ authorities, viaRelay: viaRelay.filter((one) => authorities.includes(one)) })

@@ -1,12 +1,10 @@
-import { Component } from 'preact'
 import { Suspense, lazy } from 'preact/compat'
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { ApiError } from '../api.js'
-import { Button, Copy, Section } from '../ui/parts.js'
+import { Button, Copy, Field, Guard, Section, Select, Trouble } from '../ui/parts.js'
 import { Frames } from './frames-view.js'
 import { callOnce, callStream, openSession } from './run.js'
 import { problemsOf } from './schema.js'
-import type { ComponentChildren } from 'preact'
 import type { Arrived } from './frames-view.js'
 import type { Frame } from './frames.js'
 import type { Framing, Session } from './run.js'
@@ -15,33 +13,13 @@ import type { Descriptor } from './target.js'
 
 const SchemaForm = lazy(async () => (await import('./form.js')).SchemaForm)
 
-/** A schema that the form cannot show is typed as JSON. */
-class OrJson extends Component<{ children: ComponentChildren, onFail: () => void }, { failed: boolean }> {
-  override state = { failed: false }
-  override componentDidCatch (): void {
-    this.setState({ failed: true })
-    this.props.onFail()
-  }
-
-  override render () { return this.state.failed ? null : this.props.children }
-}
-
 interface Outcome {
   running: boolean, startedMs: number, frames: readonly Arrived[]
-  result: { value: unknown } | null
-  error: { message: string, remedy: string | null, reason: string } | null
+  result: { value: unknown } | null, error: Error | null
 }
 
 const NOTHING: Outcome = { running: false, startedMs: 0, frames: [], result: null, error: null }
 
-function failureOf (error: unknown): Outcome['error'] {
-  const { message } = error as Error
-  return error instanceof ApiError
-    ? { message, remedy: error.remedy, reason: error.reason }
-    : { message, remedy: null, reason: '' }
-}
-
-/** The calls of one capability, with what came of the last one. */
 function useCall (descriptor: Descriptor) {
   const [outcome, setOutcome] = useState(NOTHING)
   const stop = useRef<() => void>(() => {})
@@ -63,7 +41,7 @@ function useCall (descriptor: Descriptor) {
     const mode = descriptor.io_mode
     if (mode === 'client_streaming' || mode === 'bidirectional') {
       const opened = openSession(descriptor, payload, {
-        frame: add, over: (why) => { over(why === null ? {} : { error: failureOf(new Error(why)) }) }
+        frame: add, over: (why) => { over(why === null ? {} : { error: new Error(why) }) }
       })
       session.current = opened
       stop.current = () => { opened.cancel() }
@@ -76,7 +54,7 @@ function useCall (descriptor: Descriptor) {
         over({})
       }
     } catch (error) {
-      over(abort.signal.aborted ? {} : { error: failureOf(error) })
+      over(abort.signal.aborted ? {} : { error: error as Error })
     }
   }
   return { outcome, start, stop: () => { stop.current() }, session }
@@ -105,7 +83,14 @@ export function CallView ({ descriptor, onStale }: { descriptor: Descriptor, onS
           ))}
         </ul>
       )}
-      {mode === 'server_streaming' && <FramingChoice value={framing} onChange={setFraming} />}
+      {mode === 'server_streaming' && (
+        <div class="filter">
+          <Select
+            label="How the stream comes" options={FRAMINGS} value={framing}
+            onText={(value) => { setFraming(value as Framing) }}
+          />
+        </div>
+      )}
       <div class="inline">
         <Button kind="main" onClick={go} disabled={running}>Call</Button>
         {running && <Button onClick={stop}>Stop</Button>}
@@ -114,13 +99,9 @@ export function CallView ({ descriptor, onStale }: { descriptor: Descriptor, onS
       {takes && running && session.current !== null && (
         <Chunks schema={descriptor.input_chunk_schema ?? {}} session={session.current} />
       )}
-      {error !== null && (
-        <div class="trouble" role="alert">
-          <p>{error.message}</p>
-          {error.remedy !== null && <p>{error.remedy}</p>}
-          {error.reason === 'revision_mismatch' && <Button onClick={onStale}>Read it again</Button>}
-        </div>
-      )}
+      {error !== null && (error instanceof ApiError && error.reason === 'revision_mismatch'
+        ? <Trouble error={error} again={onStale} action="Read it again" />
+        : <Trouble error={error} />)}
       {result !== null && (
         <pre class="raw" tabIndex={0} aria-label="Result">{JSON.stringify(result.value, null, 2)}</pre>
       )}
@@ -129,20 +110,9 @@ export function CallView ({ descriptor, onStale }: { descriptor: Descriptor, onS
   )
 }
 
-function FramingChoice ({ value, onChange }: { value: Framing, onChange: (value: Framing) => void }) {
-  return (
-    <div class="filter">
-      <label for="framing">How the stream comes</label>
-      <select
-        id="framing" class="field" value={value}
-        onChange={({ currentTarget }) => { onChange(currentTarget.value as Framing) }}
-      >
-        <option value="frames">frames (application/vnd.svc.frames)</option>
-        <option value="events">server-sent events (text/event-stream)</option>
-      </select>
-    </div>
-  )
-}
+const FRAMINGS = [
+  ['frames', 'frames (application/vnd.svc.frames)'], ['events', 'server-sent events (text/event-stream)']
+] as const
 
 interface PayloadProps { schema: Schema, value: unknown, onChange: (value: unknown) => void, name: string }
 
@@ -177,15 +147,15 @@ function Payload ({ schema, value, onChange, name }: PayloadProps) {
       {asJson
         ? (
             <>
-              <textarea
-                class="json" aria-label={`${name} as JSON`} rows={10} spellcheck={false} value={text}
-                onInput={({ currentTarget }) => { read(currentTarget.value) }}
+              <Field
+                label={`${name} as JSON`} unseen class="mono" rows={10} spellcheck={false} value={text}
+                onText={read}
               />
               {problem !== null && <p class="problem" role="alert">{problem}</p>}
             </>
           )
         : (
-            <OrJson
+            <Guard
               onFail={() => {
                 setNote('The form cannot show this schema.')
                 show()
@@ -194,13 +164,12 @@ function Payload ({ schema, value, onChange, name }: PayloadProps) {
               <Suspense fallback={<p class="waiting">Loading the form…</p>}>
                 <SchemaForm id={name.toLowerCase()} schema={schema} value={value} onChange={onChange} />
               </Suspense>
-            </OrJson>
+            </Guard>
           )}
     </div>
   )
 }
 
-/** Sends further chunks during the call. */
 function Chunks ({ schema, session }: { schema: Schema, session: Session }) {
   const [chunk, setChunk] = useState<unknown>({})
   return (

@@ -1,9 +1,11 @@
 // A JSON Schema as a form. The library is large, so it loads with the first capability; its main file would
 // need its own validator.
 import Form from '@rjsf/core/lib/components/Form.js'
+import SchemaField from '@rjsf/core/lib/components/fields/SchemaField.js'
 import { toErrorSchema } from '@rjsf/utils'
-import { useMemo, useState } from 'preact/hooks'
-import { fits, formPlan, problemsOf } from './schema.js'
+import { useState } from 'preact/hooks'
+import { Field } from '../ui/parts.js'
+import { fits, isOpen, problemsOf } from './schema.js'
 import type { FieldProps, IconButtonProps, RJSFValidationError, ValidatorType } from '@rjsf/utils'
 import type { Schema } from './schema.js'
 
@@ -20,11 +22,9 @@ const validator: ValidatorType = {
   rawValidation: (schema, data) => ({ errors: problemsOf(schema, data) as never[] })
 }
 
-/** A field without a known shape. */
 function JsonField ({ fieldPathId, formData, onChange, schema, name }: FieldProps) {
   const [text, setText] = useState(formData === undefined ? '' : JSON.stringify(formData, null, 2))
   const [problem, setProblem] = useState<string | null>(null)
-  const id = fieldPathId.$id
   const read = (typed: string): void => {
     setText(typed)
     try {
@@ -36,18 +36,16 @@ function JsonField ({ fieldPathId, formData, onChange, schema, name }: FieldProp
   }
   return (
     <div class="form-group">
-      <label for={id}>{schema.title ?? name} (JSON)</label>
-      {schema.description !== undefined && <p class="hint">{schema.description}</p>}
-      <textarea
-        id={id} spellcheck={false} value={text}
-        onInput={({ currentTarget }) => { read(currentTarget.value) }}
+      <Field
+        label={`${schema.title ?? name} (JSON)`} rows={4} id={fieldPathId.$id} spellcheck={false} value={text}
+        onText={read}
       />
+      {schema.description !== undefined && <p class="hint">{schema.description}</p>}
       {problem !== null && <p class="problem" role="alert">{problem}</p>}
     </div>
   )
 }
 
-/** Buttons with words in place of a font's icons. */
 const button = (words: string) => function WordButton ({ onClick, disabled, id }: IconButtonProps) {
   return (
     <button type="button" class="button" id={id} disabled={disabled} onClick={onClick as never}>
@@ -62,7 +60,10 @@ const TEMPLATES = {
     MoveDownButton: button('Down'), CopyButton: button('Double'), ClearButton: button('Clear')
   }
 }
-const FIELDS = { json: JsonField }
+const FIELDS = {
+  SchemaField: (props: FieldProps) =>
+    isOpen(props.schema) ? <JsonField {...props} /> : <SchemaField {...props} />
+}
 
 interface SchemaFormProps {
   /** Prefix of the field ids, unique on the page. */
@@ -70,11 +71,14 @@ interface SchemaFormProps {
 }
 
 export function SchemaForm ({ id, schema, value, onChange }: SchemaFormProps) {
-  const plan = useMemo(() => formPlan(schema), [schema])
+  const { required = [], properties = {} } = schema as { required?: string[], properties?: object }
+  const first = required.filter((name) => Object.hasOwn(properties, name))
   return (
     <Form
-      className="schema-form" tagName="div" schema={plan.schema} idPrefix={id} formData={value as never}
-      uiSchema={{ ...plan.ui, 'ui:submitButtonOptions': { norender: true }, 'ui:label': false }}
+      className="schema-form" tagName="div" schema={schema} idPrefix={id} formData={value as never}
+      uiSchema={{
+        'ui:submitButtonOptions': { norender: true }, 'ui:label': false, 'ui:order': [...first, '*']
+      }}
       validator={validator} fields={FIELDS as never} templates={TEMPLATES as never} showErrorList={false}
       liveValidate={false} noHtml5Validate
       experimental_defaultFormStateBehavior={{

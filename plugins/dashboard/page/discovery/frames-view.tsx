@@ -9,7 +9,6 @@ import type { Frame } from './frames.js'
 
 export interface Arrived { frame: Frame, afterMs: number }
 
-/** Frames that are listed; the newest of more. */
 const LISTED = 200
 
 export function Frames ({ frames, running }: { frames: readonly Arrived[], running: boolean }) {

@@ -1,5 +1,6 @@
 // The frames of a capability call, from the three ways in which they come.
 import { FrameParser } from '../../../../kernel/calls/frame-parser.js'
+import { grouped } from '../ui/text.js'
 
 export interface FrameMedia {
   media_type: string, codec: string, sample_rate: number, channels: number, size: number
@@ -15,7 +16,6 @@ export interface FrameHeader {
 
 export interface Frame { header: FrameHeader, media: Uint8Array | null }
 
-/** Whether no frame of the call follows. */
 export const isLast = ({ header: { kind } }: Frame): boolean =>
   kind === 'completed' || kind === 'failed' || kind === 'cancelled'
 
@@ -49,21 +49,15 @@ export function frameOfEvent (data: string): Frame {
   return { header: { ...header, media }, media: bytes }
 }
 
-/** The media of the frames, joined by type, in order of arrival. */
 export function mediaOf (frames: readonly Frame[]): { type: string, bytes: Uint8Array[], size: number }[] {
-  const pieces = new Map<string, { type: string, bytes: Uint8Array[], size: number }>()
-  for (const { header, media } of frames) {
-    if (media === null || header.media === null) continue
-    const type = String(header.media.media_type)
-    const piece = pieces.get(type) ?? { type, bytes: [], size: 0 }
-    piece.bytes.push(media)
-    piece.size += media.byteLength
-    pieces.set(type, piece)
-  }
-  return [...pieces.values()]
+  const pieces = frames.flatMap(({ header, media }) =>
+    media === null || header.media === null ? [] : [{ type: String(header.media.media_type), media }])
+  return [...grouped(pieces, ({ type }) => type)].map(([type, list]) => ({
+    type, bytes: list.map(({ media }) => media),
+    size: list.reduce((sum, { media }) => sum + media.byteLength, 0)
+  }))
 }
 
-/** The ending of a file of this type. */
 export function endingOf (type: string): string {
   const known: Record<string, string> = {
     'audio/mpeg': 'mp3', 'audio/wav': 'wav', 'audio/pcm': 'pcm', 'image/png': 'png', 'image/jpeg': 'jpg',

@@ -1,5 +1,3 @@
-// Where a capability is looked for: the origin a person typed, and what to say when it gives no answer.
-
 /** The origin of what was typed: `host:port`, or an address of which only the origin is used. */
 export function originOf (typed: string): { origin: string } | { problem: string } {
   const text = typed.trim()

@@ -1,7 +1,7 @@
 import { computed, signal } from '@preact/signals'
 import { send } from '../api.js'
-import { call, here, latest } from '../link.js'
-import { nodesOf } from '../state.js'
+import { call, here } from '../link.js'
+import type { Replies } from '../../../../docs/reference/replies.js'
 import type { CallOptions, Target } from '../api.js'
 
 /** Another origin. Its token is in memory, is sent to that origin only, and is dropped with it. */
@@ -16,24 +16,14 @@ export function useOther (next: Target | null): void {
   other.value = next
 }
 
-/** Sends a request to the origin that is looked at. */
 export const request = async (path: string, options: CallOptions = {}): Promise<Response> =>
   other.value === null ? await call(path, options) : await send(other.value, path, options)
 
-/** The nodes of this cluster that can be asked. */
-export const choices = computed(() => nodesOf(latest.value).filter(({ live }) => live)
-  .map(({ id, name, local }) => ({ id, name: local ? `${name} (this node)` : name })))
-
-export interface Descriptor {
-  id: string, version: string, title: string, description: string
-  io_mode: 'unary' | 'server_streaming' | 'client_streaming' | 'bidirectional'
-  input_schema: Record<string, unknown>, output_schema: Record<string, unknown> | null
-  input_chunk_schema: Record<string, unknown> | null, output_chunk_schema: Record<string, unknown> | null
-  annotations: Record<string, string>, revision: string, node_id: string
-}
+type Listing = Replies['GET /v1/capabilities']
+export type Descriptor = Listing['capabilities'][number]
 
 export async function list (signal: AbortSignal): Promise<Descriptor[]> {
   const query = nodeId.value === '' ? '' : `?node_id=${encodeURIComponent(nodeId.value)}`
   const response = await request(`/v1/capabilities${query}`, { signal })
-  return (await response.json() as { capabilities: Descriptor[] }).capabilities
+  return (await response.json() as Listing).capabilities
 }

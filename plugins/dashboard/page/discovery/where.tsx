@@ -1,9 +1,10 @@
-// Where capabilities are looked for: at a node of this cluster, or at an origin that is typed in.
 import { useState } from 'preact/hooks'
+import { Filter } from '../happened/parts.js'
+import { nodesNow } from '../known.js'
 import { home } from '../link.js'
-import { Button, Copy, Section } from '../ui/parts.js'
+import { Button, Copy, Field, Section } from '../ui/parts.js'
 import { noAnswer, originOf } from './origins.js'
-import { choices, nodeId, other, target, useOther } from './target.js'
+import { nodeId, other, target, useOther } from './target.js'
 
 export function Where () {
   const [types, setTypes] = useState(false)
@@ -29,33 +30,25 @@ export function Where () {
 }
 
 function NodeChoice () {
-  const known = choices.value
+  const options = nodesNow.value.filter(({ live }) => live)
+    .map(({ id, name, local }) => [id, local ? `${name} (this node)` : name] as const)
   return (
-    <div class="filter">
-      <label for="capability-node">Node</label>
-      <select
-        id="capability-node" class="field" value={nodeId.value}
-        onChange={({ currentTarget }) => { nodeId.value = currentTarget.value }}
-      >
-        <option value="">the one the page is at</option>
-        {known.map(({ id, name }) => <option key={id} value={id}>{name}</option>)}
-      </select>
-    </div>
+    <Filter
+      label="Node" all="the one the page is at" options={options} value={nodeId.value}
+      onChange={(id) => { nodeId.value = id }}
+    />
   )
 }
 
 /** Of another origin no state is known: its nodes are named by their ids. */
-function NodeText () {
-  return (
-    <div class="filter">
-      <label for="capability-node">Id of a node there</label>
-      <input
-        id="capability-node" autocomplete="off" spellcheck={false} placeholder="the one that answers"
-        value={nodeId.value} onChange={({ currentTarget }) => { nodeId.value = currentTarget.value.trim() }}
-      />
-    </div>
-  )
-}
+const NodeText = () => (
+  <div class="filter">
+    <Field
+      label="Id of a node there" spellcheck={false} placeholder="the one that answers" value={nodeId.value}
+      onText={(text) => { nodeId.value = text.trim() }}
+    />
+  </div>
+)
 
 function OriginForm ({ onDone }: { onDone: () => void }) {
   const [address, setAddress] = useState('')
@@ -73,16 +66,13 @@ function OriginForm ({ onDone }: { onDone: () => void }) {
         onDone()
       }}
     >
-      <label for="other-origin">Origin</label>
-      <input
-        id="other-origin" autocomplete="off" spellcheck={false} placeholder="http://192.168.1.7:52415"
-        value={address} onInput={({ currentTarget }) => { setAddress(currentTarget.value) }}
+      <Field
+        label="Origin" spellcheck={false} placeholder="http://192.168.1.7:52415" value={address}
+        onText={setAddress}
       />
       {problem !== null && <p class="problem" role="alert">{problem}</p>}
-      <label for="other-token">Token, if it wants one</label>
-      <input
-        id="other-token" type="password" autocomplete="off" spellcheck={false} value={token}
-        onInput={({ currentTarget }) => { setToken(currentTarget.value) }}
+      <Field
+        label="Token, if it wants one" type="password" spellcheck={false} value={token} onText={setToken}
       />
       <p class="hint">
         It is not stored: it stays in the memory of this page, and goes to
@@ -93,7 +83,6 @@ function OriginForm ({ onDone }: { onDone: () => void }) {
   )
 }
 
-/** What to do about an origin that gave no answer that this page may read. */
 export function NoAnswer () {
   const { why, command } = noAnswer(target.value.origin, home)
   return (

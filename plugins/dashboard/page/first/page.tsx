@@ -1,14 +1,14 @@
-// First steps with a new node: its name, a store, the voice, the guide, a second machine, and client lines.
 import { useState } from 'preact/hooks'
 import { JoinDialog } from '../cluster/join.js'
+import { nodes } from '../known.js'
 import { ask, call, origin, state } from '../link.js'
 import { linkTo } from '../route.js'
 import { RestartNotice } from '../settings/restart.js'
-import { nodesOf } from '../state.js'
-import { Badge, Button, Section, Snippet, useLoaded } from '../ui/parts.js'
+import { Badge, Button, CodeChoice, Field, Opens, Section, Snippet, useAsk } from '../ui/parts.js'
 import { bytes } from '../ui/text.js'
 import { clients } from './clients.js'
 import type { ComponentChildren } from 'preact'
+import type { FieldProps } from '../ui/parts.js'
 
 export function FirstPage () {
   return (
@@ -36,26 +36,22 @@ function Step ({ title, done, children }: StepProps) {
   )
 }
 
-interface Config { revision: string }
+function Line ({ children, ...field }: FieldProps & { children: ComponentChildren }) {
+  return <div class="inline"><Field unseen class="short" {...field} />{children}</div>
+}
 
-/** Writes one setting of this node to svc.yaml. */
 async function write (path: string, value: unknown): Promise<void> {
-  const { revision } = await ask<Config>('/config')
-  await ask('/config', { method: 'PUT', body: { revision, set: { [path]: value } } })
+  const { revision } = await ask('GET /config')
+  await ask('PUT /config', { body: { revision, set: { [path]: value } } })
 }
 
 function NameStep () {
-  const local = nodesOf(state.value).find((node) => node.local)
+  const local = nodes.value.find((node) => node.local)
   const [name, setName] = useState<string | null>(null)
   const [written, setWritten] = useState(false)
   return (
     <Step title="Name this node">
-      <div class="inline">
-        <label class="visually-hidden" for="node-name">Name of this node</label>
-        <input
-          id="node-name" class="short" value={name ?? local?.name ?? ''}
-          onInput={({ currentTarget }) => { setName(currentTarget.value) }}
-        />
+      <Line label="Name of this node" value={name ?? local?.name ?? ''} onText={setName}>
         <Button
           disabled={name === null || name.trim() === '' || name === local?.name}
           onClick={async () => {
@@ -65,7 +61,7 @@ function NameStep () {
         >
           Name it
         </Button>
-      </div>
+      </Line>
       {written && <RestartNotice />}
     </Step>
   )
@@ -82,40 +78,28 @@ function VoiceStep () {
   }
   return (
     <Step title="Hear the voice" done={sound !== null}>
-      <div class="inline">
-        <label class="visually-hidden" for="first-text">What to say</label>
-        <input
-          id="first-text" class="short" value={text}
-          onInput={({ currentTarget }) => { setText(currentTarget.value) }}
-        />
+      <Line label="What to say" value={text} onText={setText}>
         <Button kind="main" disabled={text.trim() === ''} onClick={speak}>Say it</Button>
-      </div>
+      </Line>
       {sound !== null && <audio controls autoplay src={sound} aria-label="What was said" />}
       <p class="hint">More of it in the <a href={linkTo('playground', 'speech')}>playground</a>.</p>
     </Step>
   )
 }
 
-interface Completion { choices: { message: { content: string } }[] }
-
 function GuideStep () {
   const [question, setQuestion] = useState('What is a runner?')
   const [answer, setAnswer] = useState<string | null>(null)
   const put = async (): Promise<void> => {
     const body = { model: 'svc/guide', messages: [{ role: 'user', content: question }] }
-    const { choices } = await ask<Completion>('/v1/chat/completions', { body })
-    setAnswer(choices[0]?.message.content ?? '')
+    const { choices } = await ask('POST /v1/chat/completions', { body })
+    setAnswer(choices[0]?.message?.content ?? '')
   }
   return (
     <Step title="Ask the guide" done={answer !== null}>
-      <div class="inline">
-        <label class="visually-hidden" for="first-question">A question about svc</label>
-        <input
-          id="first-question" class="short" value={question}
-          onInput={({ currentTarget }) => { setQuestion(currentTarget.value) }}
-        />
+      <Line label="A question about svc" value={question} onText={setQuestion}>
         <Button kind="main" disabled={question.trim() === ''} onClick={put}>Ask</Button>
-      </div>
+      </Line>
       {answer !== null && <p class="answer" aria-live="polite">{answer}</p>}
       <p class="hint">
         It is a small demo that knows svc only. <a href={linkTo('models')}>Fetch a larger model</a>.
@@ -124,11 +108,8 @@ function GuideStep () {
   )
 }
 
-interface StoreHealth { storePath: string | null, freeBytes: number }
-
 function StoreStep () {
-  const { value, error } = useLoaded(async (signal) =>
-    await ask<StoreHealth>('/store/health', { signal }), [])
+  const { value, error } = useAsk('GET /store/health', [])
   return (
     <Step title="Choose where models are kept" done={value !== null}>
       {value !== null && (
@@ -149,31 +130,13 @@ function StoreStep () {
 }
 
 function MachineStep () {
-  const [open, setOpen] = useState(false)
-  const { knownNodes } = state.value.cluster
   return (
-    <Step title="Connect a second machine" done={knownNodes > 1}>
-      <div class="inline"><Button onClick={() => { setOpen(true) }}>Show me how</Button></div>
-      {open && <JoinDialog onClose={() => { setOpen(false) }} />}
+    <Step title="Connect a second machine" done={state.value.cluster.knownNodes > 1}>
+      <div class="inline"><Opens dialog={(close) => <JoinDialog onClose={close} />}>Show me how</Opens></div>
     </Step>
   )
 }
 
 function ClientStep () {
-  const lines = clients(origin.value)
-  const [name, setName] = useState(lines[0]!.name)
-  const chosen = lines.find((one) => one.name === name) ?? lines[0]!
-  return (
-    <Step title="Use it from a client">
-      <label class="visually-hidden" for="client">Client</label>
-      <select
-        id="client" class="field short" value={name}
-        onChange={({ currentTarget }) => { setName(currentTarget.value) }}
-      >
-        {lines.map((one) => <option key={one.name}>{one.name}</option>)}
-      </select>
-      <Snippet label={`Lines for ${chosen.name}`} code={chosen.code} />
-      {chosen.note !== null && <p class="hint">{chosen.note}</p>}
-    </Step>
-  )
+  return <Step title="Use it from a client"><CodeChoice label="Client" lines={clients(origin.value)} /></Step>
 }

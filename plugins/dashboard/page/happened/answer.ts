@@ -1,26 +1,9 @@
-export type Evidence =
-  | { kind: 'event', idx: number, at: string, name: string }
-  | { kind: 'trace', taskId: string }
-  | { kind: 'node', nodeId: string, name: string }
-  | { kind: 'error', reason: string }
-  | { kind: 'log', node: string, at: string }
-  | { kind: 'time', at: string }
-  | { kind: 'path', path: string }
+import type { Replies } from '../../../../docs/reference/replies.js'
 
-export interface Fact {
-  level: 'fail' | 'warn' | 'ok' | 'info', code: string, text: string, about: string[]
-  evidence: Evidence[], remedy: string | null
-}
-
-export interface Answer {
-  diagnosis: string, sure: boolean, facts: Fact[], evidence: Evidence[], remedies: string[], unknown: string[]
-  voice: string
-}
-
-export type TurnEvent =
-  | { type: 'call', tool: string, args: Record<string, unknown> }
-  | { type: 'text', text: string }
-  | { type: 'answer', answer: Answer }
+export type Answer = Replies['POST /v1/steward/ask']
+export type Evidence = Answer['evidence'][number]
+type TurnEvent =
+  { type: 'call', tool: string } | { type: 'text', text: string } | { type: 'answer', answer: Answer }
 
 export interface Turn {
   question: string, tools: readonly string[], text: string, answer: Answer | null, error: string | null
@@ -38,7 +21,6 @@ export function withEvent (turn: Turn, data: string): Turn {
   return { ...turn, answer: event.answer }
 }
 
-/** The conversation so far, for the next question. */
 export function threadOf (turns: readonly Turn[]): { role: 'user' | 'assistant', text: string }[] {
   return turns.filter(({ text }) => text !== '').slice(-20).flatMap(({ question, text }) =>
     [{ role: 'user' as const, text: question }, { role: 'assistant' as const, text }])
@@ -48,28 +30,28 @@ interface Place { words: string, parts: string[] | null, query?: Record<string, 
 
 /** The words for a piece of evidence, and the parts of the address where it is shown; null where nowhere. */
 export function placeOf (one: Evidence): Place {
-  if (one.kind === 'event') {
-    return { words: `event ${one.idx}: ${one.name}`, parts: ['happened', 'events', String(one.idx)] }
+  switch (one.kind) {
+    case 'event':
+      return { words: `event ${one.idx}: ${one.name}`, parts: ['happened', 'events', String(one.idx)] }
+    case 'trace':
+      return { words: `trace ${one.taskId.slice(0, 8)}`, parts: ['happened', 'traces', one.taskId] }
+    case 'node': return { words: `node ${one.name}`, parts: ['cluster', one.nodeId] }
+    case 'log': return {
+      words: `log of ${one.node}`, parts: ['happened', 'logs'],
+      query: { node: one.node, since: one.at, level: 'trace' }
+    }
+    case 'time': return { words: `the cluster at ${one.at}`, parts: ['happened', 'past', one.at] }
+    case 'error': return { words: `reason ${one.reason}`, parts: null }
+    case 'path': return { words: `GET ${one.path}`, parts: partsOf(one.path) }
   }
-  if (one.kind === 'trace') {
-    return { words: `trace ${one.taskId.slice(0, 8)}`, parts: ['happened', 'traces', one.taskId] }
-  }
-  if (one.kind === 'node') return { words: `node ${one.name}`, parts: ['cluster', one.nodeId] }
-  if (one.kind === 'log') {
-    const query = { node: one.node, since: one.at, level: 'trace' }
-    return { words: `log of ${one.node}`, parts: ['happened', 'logs'], query }
-  }
-  if (one.kind === 'time') return { words: `the cluster at ${one.at}`, parts: ['happened', 'past', one.at] }
-  if (one.kind === 'error') return { words: `reason ${one.reason}`, parts: null }
-  const [path = ''] = one.path.split('?')
+}
+
+function partsOf (address: string): string[] | null {
+  const [path = ''] = address.split('?')
   const trace = /^\/v1\/traces\/(?:cluster\/)?([\w-]+)$/.exec(path)?.[1]
   const model = /^\/models\/(.+)\/availability$/.exec(path)?.[1]
-  return {
-    words: `GET ${one.path}`,
-    parts: trace !== undefined && trace !== 'cluster'
-      ? ['happened', 'traces', trace]
-      : model !== undefined ? ['models', model] : PLACES[path] ?? null
-  }
+  if (trace !== undefined && trace !== 'cluster') return ['happened', 'traces', trace]
+  return model !== undefined ? ['models', model] : PLACES[path] ?? null
 }
 
 const PLACES: Readonly<Record<string, string[]>> = {

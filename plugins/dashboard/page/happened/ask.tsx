@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks'
 import { serverEvents } from '../api.js'
 import { call } from '../link.js'
 import { linkTo } from '../route.js'
-import { Badge, Empty, Section, Sentence } from '../ui/parts.js'
+import { Badge, Empty, Field, Section, Sentence } from '../ui/parts.js'
 import { asked, placeOf, threadOf, withEvent } from './answer.js'
 import type { Answer, Evidence, Turn } from './answer.js'
 
@@ -64,11 +64,9 @@ export function Ask () {
           send(text)
         }}
       >
-        <label class="visually-hidden" for="question">Question</label>
-        <input
-          id="question" class="question" autocomplete="off" maxLength={4000}
-          placeholder="why does … not answer?" value={text}
-          onInput={({ currentTarget }) => { setText(currentTarget.value) }}
+        <Field
+          label="Question" unseen class="question" maxLength={4000} placeholder="why does … not answer?"
+          value={text} onText={setText}
         />
         <button type="submit" class="button main" disabled={busy.value || text.trim() === ''}>Ask</button>
         {list.length > 0 && !busy.value && (

@@ -1,16 +1,11 @@
 import { useEffect, useRef } from 'preact/hooks'
-import { signal } from '@preact/signals'
 import uPlot from 'uplot'
-import { theme } from '../ui/theme.js'
+import { colours } from '../ui/theme.js'
 import { bytes, clock, rate } from '../ui/text.js'
 import type { Chart, Unit } from './metrics.js'
 
 const COLOURS = ['--accent', '--gpu', '--ok', '--warn']
 const HEIGHT = 170
-
-/** Counts changes of the system's own choice between light and dark. */
-const scheme = signal(0)
-matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => { scheme.value++ })
 
 export function figure (value: number | null | undefined, unit: Unit): string {
   if (value === null || value === undefined) return 'none'
@@ -45,7 +40,6 @@ export function ChartView ({ chart, points }: { chart: Chart, points: readonly (
   const plot = useRef<uPlot | null>(null)
   const newest = useRef(points)
   newest.current = points
-  const colours = `${theme.value} ${scheme.value}`
   useEffect(() => {
     const element = box.current!
     const options = optionsOf(chart, element.clientWidth)
@@ -57,7 +51,7 @@ export function ChartView ({ chart, points }: { chart: Chart, points: readonly (
       sizes.disconnect()
       made.destroy()
     }
-  }, [chart, colours])
+  }, [chart, colours.value])
   useEffect(() => { plot.current?.setData(points as uPlot.AlignedData) }, [points])
   const last = chart.lines.map(({ label }, index) =>
     ({ label, text: figure(points[index + 1]?.at(-1), chart.unit) }))

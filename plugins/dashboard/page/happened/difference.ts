@@ -1,4 +1,3 @@
-// Differences between two states of the cluster.
 import { instancesOf, nodesOf, transfersOf } from '../state.js'
 import type { State } from '../state.js'
 
@@ -6,7 +5,6 @@ export interface Change {
   kind: 'appeared' | 'went' | 'changed'
   what: 'cluster' | 'node' | 'instance' | 'transfer' | 'failure' | 'waiting'
   id: string, name: string
-  /** The changes, in words before and after. */
   details: readonly { field: string, before: string, after: string }[]
 }
 

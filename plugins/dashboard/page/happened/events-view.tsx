@@ -1,18 +1,17 @@
 import { useEffect, useState } from 'preact/hooks'
 import { signal } from '@preact/signals'
 import { ask } from '../link.js'
-import { linkTo, route } from '../route.js'
+import { linkTo } from '../route.js'
 import { Badge, Button, Copy, Empty, Section } from '../ui/parts.js'
 import { clock, count } from '../ui/text.js'
 import { fieldsOf, hasText, kindOf, kindWords, levelOf, olderFrom, summaryOf, withEvents } from './events.js'
 import { useFollow } from './follow.js'
-import { nameOf } from './names.js'
+import { nameOf } from '../known.js'
 import { Filter, Live, NodeFilter, Refused, Search } from './parts.js'
-import type { ControlEvent, EventsPage } from './events.js'
+import type { ControlEvent } from './events.js'
 
 /** Shown at first, before older ones are asked for. */
 const FIRST = 100
-/** Rows on the page at once. */
 const MOST = 1000
 /** Requests that one press of "Older" makes at most, where a filter leaves little of each answer. */
 const LOOKS = 10
@@ -25,43 +24,38 @@ function learn (events: readonly ControlEvent[]): void {
   if (fresh.length > 0) kinds.value = new Set([...kinds.value, ...fresh])
 }
 
-function filterOf (kinds: string, node: string): string {
-  const set = Object.entries({ kinds, node }).filter(([, value]) => value !== '')
-  return set.map(([key, value]) => `&${key}=${encodeURIComponent(value)}`).join('')
-}
-
-interface Older { events: ControlEvent[], end: boolean }
-
 /** Events before an index, newest window first, until some are found or there are none. */
-async function eventsBefore (before: number, filter: string): Promise<Older> {
+async function eventsBefore (
+  before: number, filter: Record<string, string>
+): Promise<{ events: ControlEvent[], end: boolean }> {
   let [until, firstIdx] = [before, 0]
   for (let look = 0; look < LOOKS; look++) {
     const since = olderFrom(until, firstIdx)
     if (since === null) return { events: [], end: true }
-    const page = await ask<EventsPage>(`/events?since=${since}&limit=1000${filter}`)
+    const page = await ask('GET /events', { query: { since: String(since), limit: '1000', ...filter } })
     firstIdx = page.firstIdx
-    const events = page.events.filter(({ idx }) => idx < until)
+    const events = (page.events as ControlEvent[]).filter(({ idx }) => idx < until)
     if (events.length > 0) return { events, end: olderFrom(since + 1, firstIdx) === null }
     until = since + 1
   }
   return { events: [], end: false }
 }
 
-export function Events () {
-  const [, at] = route.value.parts
+export function Events ({ asked: at }: { asked: string | null }) {
   const [kind, setKind] = useState('')
   const [node, setNode] = useState('')
   const [text, setText] = useState('')
   const [events, setEvents] = useState<readonly ControlEvent[]>([])
   const [start, setStart] = useState(false)
-  const filter = filterOf(kind, node)
-  const first = at !== undefined && /^\d+$/.test(at) ? Number(at) : null
-  const from = first === null ? `limit=${FIRST}` : `since=${Math.max(0, first - 20)}`
+  const filter = { ...kind === '' ? {} : { kinds: kind }, ...node === '' ? {} : { node } }
+  const first = at !== null && /^\d+$/.test(at) ? Number(at) : null
+  const from = first === null ? { limit: String(FIRST) } : { since: String(Math.max(0, first - 20)) }
+  const path = `/events?${new URLSearchParams({ follow: '1', ...from, ...filter } as Record<string, string>)}`
   useEffect(() => {
     setEvents([])
     setStart(false)
-  }, [filter, from])
-  const following = useFollow(`/events?follow=1&${from}${filter}`, (batch) => {
+  }, [path])
+  const following = useFollow(path, (batch) => {
     const more = batch.filter(({ type }) => type === 'message')
       .map(({ data }) => JSON.parse(data) as ControlEvent)
     learn(more)
@@ -81,11 +75,11 @@ export function Events () {
         <>
           <div class="filters">
             <Filter
-              id="event-kind" label="Kind" all="all kinds" value={kind} onChange={setKind}
+              label="Kind" all="all kinds" value={kind} onChange={setKind}
               options={[...kinds.value].sort().map((one) => [one, kindWords(one)] as const)}
             />
-            <NodeFilter id="event-node" value={node} onChange={setNode} />
-            <Search id="event-text" label="Text" value={text} onChange={setText} />
+            <NodeFilter value={node} onChange={setNode} />
+            <Search label="Text" value={text} onChange={setText} />
           </div>
           <p class="hint">{count(shown.length, 'event')} shown, the newest first.</p>
           {shown.length === 0 && <Empty title="No such event is shown. Older ones may have it." />}

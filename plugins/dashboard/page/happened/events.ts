@@ -1,15 +1,11 @@
-export interface ControlEvent {
-  idx: number, at: string, origin: string, id: string, event: Record<string, Record<string, unknown>>
-}
+import type { Replies } from '../../../../docs/reference/replies.js'
 
-export interface EventsPage {
-  firstIdx: number, nextIdx: number, events: ControlEvent[], mode: string, gaps?: [number, number][]
-}
+export type ControlEvent = Omit<Replies['GET /events']['events'][number], 'event' | 'sessionId'> &
+  { event: Record<string, Record<string, unknown>> }
 
 export const kindOf = ({ event }: ControlEvent): string => Object.keys(event)[0] ?? ''
 export const fieldsOf = (one: ControlEvent): Record<string, unknown> => one.event[kindOf(one)] ?? {}
 
-/** The kind in words: `RunnerStatusUpdated` is `Runner status updated`. */
 export function kindWords (kind: string): string {
   const words = kind.replace(/([a-z])([A-Z])/g, '$1 $2').toLowerCase()
   return words.charAt(0).toUpperCase() + words.slice(1)
@@ -17,7 +13,6 @@ export function kindWords (kind: string): string {
 
 export type Level = 'ok' | 'warn' | 'error' | 'plain'
 
-/** Severity of a kind of event: failures, losses, news. */
 export function levelOf (kind: string): Level {
   if (/Failed|Corrupt|Violation|FailureRecorded|Diverged/.test(kind)) return 'error'
   if (/TimedOut|Removed|Waiting|Evicted|Gap|Refused|Unloaded/.test(kind)) return 'warn'
@@ -36,7 +31,6 @@ function short (value: unknown): string {
   return typeof value === 'string' && UUID.test(value) ? value.slice(0, 8) : String(value)
 }
 
-/** Fields that say themselves what they are. */
 const BARE = ['modelId', 'nodeId', 'nodeIds', 'status', 'message', 'errorMessage']
 
 /** The fields of an event in one line, most important first, with names of nodes. */
@@ -61,7 +55,6 @@ export function withEvents (
   return [...known.values()].sort((a, b) => a.idx - b.idx).slice(-Math.min(most, known.size))
 }
 
-/** Whether a text is in an event: in its kind, its node or its fields. */
 export function hasText (one: ControlEvent, text: string, nameOf: (nodeId: string) => string): boolean {
   if (text.trim() === '') return true
   const all = `${kindOf(one)} ${kindWords(kindOf(one))} ${nameOf(one.origin)} ${summaryOf(one, nameOf)} ` +
@@ -69,7 +62,6 @@ export function hasText (one: ControlEvent, text: string, nameOf: (nodeId: strin
   return all.toLowerCase().includes(text.trim().toLowerCase())
 }
 
-/** Most indices per request for older events. */
 const WINDOW = 1000
 
 /** Where to ask for what was before an index; null when there is nothing older. */

@@ -1,19 +1,16 @@
-import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
+import { useEffect, useRef, useState } from 'preact/hooks'
 import { route } from '../route.js'
-import { Badge, Button, Empty, Section } from '../ui/parts.js'
+import { Badge, Button, Empty, Section, useEnd } from '../ui/parts.js'
 import { clock, count } from '../ui/text.js'
 import { useFollow } from './follow.js'
 import { Filter, Live, NodeFilter, Refused, Search } from './parts.js'
+import type { Replies } from '../../../../docs/reference/replies.js'
 
-export interface Line {
-  nodeId: string, node: string, seq: number, at: string, level: string, source: 'node' | 'runner'
-  plugin: string | null, modelId: string | null, message: string, fields: Record<string, unknown>
-}
-
-interface Word { nodeId: string, node: string, error: { message: string } | null }
+type Reply = Replies['GET /v1/logs/cluster']
+export type Line = Reply['lines'][number]
+type Word = Reply['nodes'][number]
 
 const LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal'].map((one) => [one, one] as const)
-/** Lines to begin with. */
 const FIRST = 200
 /** Lines on the page at once; those above it go at the top. */
 const MOST = 1500
@@ -110,42 +107,27 @@ function Filters ({ wanted, lines, text, onChange, onText }: FiltersProps) {
   const set = (key: keyof Wanted) => (value: string) => { onChange({ ...wanted, [key]: value }) }
   return (
     <div class="filters">
-      <NodeFilter id="log-node" value={wanted.node} onChange={set('node')} />
+      <NodeFilter value={wanted.node} onChange={set('node')} />
       <Filter
-        id="log-level" label="Lowest level" all="as the nodes log" value={wanted.level} options={LEVELS}
+        label="Lowest level" all="as the nodes log" value={wanted.level} options={LEVELS}
         onChange={set('level')}
       />
       <Filter
-        id="log-plugin" label="Plugin" all="all" value={wanted.plugin} options={seen('plugin')}
+        label="Plugin" all="all" value={wanted.plugin} options={seen('plugin')}
         onChange={set('plugin')}
       />
       <Filter
-        id="log-model" label="Model" all="all" value={wanted.model} options={seen('modelId')}
+        label="Model" all="all" value={wanted.model} options={seen('modelId')}
         onChange={set('model')}
       />
-      <Search id="log-text" label="Text" value={text} onChange={onText} />
+      <Search label="Text" value={text} onChange={onText} />
     </div>
   )
 }
 
-/** From the lower edge, px: nearer than that the newest lines stay in sight. */
-const AT_END = 40
-
-/** Lines that stay at the newest, unless somebody has scrolled up to read. */
 export function Lines ({ lines }: { lines: readonly Line[] }) {
-  const ref = useRef<HTMLDivElement>(null)
-  const follows = useRef(true)
-  useLayoutEffect(() => {
-    const element = ref.current
-    if (element !== null && follows.current) element.scrollTop = element.scrollHeight
-  })
   return (
-    <div
-      ref={ref} class="log" role="log" aria-label="Lines of the logs" aria-live="off" tabIndex={0}
-      onScroll={({ currentTarget: { scrollTop, clientHeight, scrollHeight } }) => {
-        follows.current = scrollHeight - scrollTop - clientHeight < AT_END
-      }}
-    >
+    <div {...useEnd()} class="log" role="log" aria-label="Lines of the logs" aria-live="off" tabIndex={0}>
       {lines.map((line) => <LogLine key={`${line.nodeId}:${line.seq}`} line={line} />)}
     </div>
   )

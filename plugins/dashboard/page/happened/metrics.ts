@@ -10,7 +10,6 @@ const NUMBERS: Readonly<Record<string, number>> = {
   '+Inf': Infinity, Inf: Infinity, '-Inf': -Infinity, NaN
 }
 
-/** The samples of GET /metrics; ignores other lines. */
 export function parseMetrics (text: string): Sample[] {
   return text.split('\n').flatMap((line) => {
     if (line.startsWith('#')) return []
@@ -78,7 +77,6 @@ const quantile = (label: string, name: string, part: number, where: Where): Line
 const label = (key: string, value: RegExp): Where => (labels) => value.test(labels[key] ?? '')
 const FIRST = 'svc_task_first_output_seconds'
 
-/** The charts of a node. */
 export const charts: readonly Chart[] = [
   {
     title: 'Tasks', unit: 'perSecond', about: 'Chat, speech and other work that came to this node and ended.',

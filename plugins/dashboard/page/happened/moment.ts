@@ -1,7 +1,7 @@
 // A past state, as far as it is recorded: the last snapshot before the moment, with what events say since.
 import { emptyState } from '../state.js'
 import type { ControlEvent } from './events.js'
-import type { InstanceBody, Shard, State, Tagged } from '../state.js'
+import type { InstanceBody, State, Tagged } from '../state.js'
 
 export interface PastAnswer {
   at: number | string
@@ -15,7 +15,6 @@ export interface PastAnswer {
   more: boolean
 }
 
-/** The moment an answer is about. */
 export function momentOf ({ snapshot, derived, events }: PastAnswer): { idx: number, at: string } {
   return { idx: derived.idx, at: events.at(-1)?.at ?? snapshot.at }
 }
@@ -43,7 +42,7 @@ export function pastState (answer: PastAnswer): State {
   }
 }
 
-const NO_CARD = { PipelineShardMetadata: { modelCard: null } } as unknown as Shard
+const NO_CARD = { PipelineShardMetadata: { modelCard: null } } as never
 
 /** One that was placed after the snapshot: its model, its nodes, and the runners that were heard of. */
 function instanceOf (
@@ -56,7 +55,7 @@ function instanceOf (
   })
   return {
     Instance: {
-      instanceId, contextTokenLimit: 0, systemRole: null, engine: '',
+      instanceId, contextTokenLimit: 0, engine: '',
       shardAssignments: {
         modelId, runnerToShard: Object.fromEntries(updates.map(({ runnerId }) => [runnerId, NO_CARD])),
         nodeToRunner: {

@@ -1,4 +1,3 @@
-import { route } from '../route.js'
 import { Tabs } from '../ui/tabs.js'
 import { Ask } from './ask.js'
 import { Events } from './events-view.js'
@@ -6,9 +5,8 @@ import { Logs } from './logs.js'
 import { Metrics } from './metrics-view.js'
 import { Past } from './past.js'
 import { Traces } from './traces.js'
-import type { ComponentType } from 'preact'
 
-const TABS: Record<string, { title: string, component: ComponentType }> = {
+const TABS = {
   events: { title: 'Events', component: Events },
   traces: { title: 'Traces', component: Traces },
   logs: { title: 'Logs', component: Logs },
@@ -17,14 +15,4 @@ const TABS: Record<string, { title: string, component: ComponentType }> = {
   ask: { title: 'Ask', component: Ask }
 }
 
-export function HappenedPage () {
-  const [name = 'events'] = route.value.parts
-  const known = name in TABS ? name : 'events'
-  const { component: Shown } = TABS[known]!
-  return (
-    <>
-      <Tabs page="happened" label="What happened" tabs={TABS} shown={known} />
-      <Shown />
-    </>
-  )
-}
+export const HappenedPage = () => <Tabs page="happened" label="What happened" tabs={TABS} />

@@ -2,13 +2,13 @@ import { useEffect, useState } from 'preact/hooks'
 import { batch } from '@preact/signals'
 import { ApiError } from '../api.js'
 import { ask, latest, past } from '../link.js'
-import { linkTo, route } from '../route.js'
-import { Badge, Button, Empty, Section, Trouble, useLoaded } from '../ui/parts.js'
+import { linkTo } from '../route.js'
+import { Badge, Button, Empty, Facts, Field, Section, Tick, Trouble, useLoaded } from '../ui/parts.js'
 import { clock, count } from '../ui/text.js'
 import { differenceOf } from './difference.js'
 import { kindOf, kindWords, summaryOf } from './events.js'
 import { momentOf, pastState } from './moment.js'
-import { nameOf } from './names.js'
+import { nameOf } from '../known.js'
 import type { Change } from './difference.js'
 import type { PastAnswer } from './moment.js'
 
@@ -21,7 +21,7 @@ interface Range { first: number, last: number }
 async function rangeOf (signal: AbortSignal): Promise<Range> {
   const last = Math.max(1, latest.value.lastEventAppliedIdx)
   try {
-    await ask('/state?at=0', { signal })
+    await ask('GET /state', { query: { at: '0' }, signal })
     return { first: 0, last }
   } catch (error) {
     const oldest = error instanceof ApiError ? error.details['oldest'] as { idx: number } | null : null
@@ -38,15 +38,14 @@ function useMoment (at: string | null): ReturnType<typeof useLoaded<PastAnswer |
   }, [at])
   return useLoaded(async (signal) => rested === null
     ? null
-    : await ask<PastAnswer>(`/state?at=${encodeURIComponent(rested)}`, { signal }), [rested])
+    : await ask('GET /state', { query: { at: rested }, signal }) as unknown as PastAnswer, [rested])
 }
 
-export function Past () {
+export function Past ({ asked: named }: { asked: string | null }) {
   const { value: range, error, again } = useLoaded(rangeOf, [])
-  const [, named] = route.value.parts
   if (error !== null) return <Section title="Earlier"><Trouble error={error} again={again} /></Section>
   if (range === null) return <p class="waiting">Loading…</p>
-  return <Moments key={named} range={range} named={named ?? null} />
+  return <Moments key={named} range={range} named={named} />
 }
 
 function Moments ({ range, named }: { range: Range, named: string | null }) {
@@ -77,13 +76,9 @@ function Moments ({ range, named }: { range: Range, named: string | null }) {
       </Section>
       <Section title="What is different">
         <div class="inline">
-          <label>
-            <input
-              type="checkbox" checked={until === null}
-              onChange={({ currentTarget }) => { setUntil(currentTarget.checked ? null : String(last)) }}
-            />
-            {' '}compared with now
-          </label>
+          <Tick checked={until === null} onChange={(now) => { setUntil(now ? null : String(last)) }}>
+            compared with now
+          </Tick>
         </div>
         {until !== null && (
           <Slider
@@ -101,7 +96,6 @@ interface SliderProps {
   id: string, label: string, range: Range, value: string, onChange: (value: string) => void
 }
 
-/** A moment by the index of an event, or by the clock. */
 function Slider ({ id, label, range, value, onChange }: SliderProps) {
   const idx = /^\d+$/.test(value) ? Number(value) : range.last
   const step = (by: number): void => {
@@ -109,12 +103,9 @@ function Slider ({ id, label, range, value, onChange }: SliderProps) {
   }
   return (
     <div class="moment">
-      <label for={id}>
-        {label}: {/^\d+$/.test(value) ? `event ${value} of ${range.last}` : clock(value)}
-      </label>
-      <input
-        id={id} type="range" min={range.first} max={range.last} value={idx}
-        onInput={({ currentTarget }) => { onChange(currentTarget.value) }}
+      <Field
+        label={`${label}: ${/^\d+$/.test(value) ? `event ${value} of ${range.last}` : clock(value)}`}
+        type="range" min={range.first} max={range.last} value={String(idx)} onText={onChange}
       />
       <div class="inline">
         <Button onClick={() => { step(-1) }} disabled={idx <= range.first}>One event back</Button>
@@ -132,7 +123,6 @@ function Slider ({ id, label, range, value, onChange }: SliderProps) {
   )
 }
 
-/** Events of the moment that are listed. */
 const LISTED = 5
 
 function MomentFacts ({ answer }: { answer: PastAnswer }) {
@@ -141,16 +131,15 @@ function MomentFacts ({ answer }: { answer: PastAnswer }) {
   const { instances, topology, masterNodeId } = pastState(answer)
   return (
     <>
-      <dl class="facts">
-        <div><dt>Time</dt><dd>{clock(at)}</dd></div>
-        <div>
-          <dt>Event</dt><dd><a href={linkTo('happened', 'events', String(idx))}>{idx}</a></dd>
-        </div>
-        <div><dt>Nodes</dt><dd>{topology.nodes.map(nameOf).join(', ') || 'none'}</dd></div>
-        <div><dt>Master</dt><dd>{masterNodeId === null ? 'none' : nameOf(masterNodeId)}</dd></div>
-        <div><dt>Instances</dt><dd>{Object.keys(instances).length}</dd></div>
-        <div><dt>Readings of</dt><dd>{clock(snapshot.at)}</dd></div>
-      </dl>
+      <Facts
+        list={[
+          ['Time', clock(at)],
+          ['Event', <a key="event" href={linkTo('happened', 'events', String(idx))}>{idx}</a>],
+          ['Nodes', topology.nodes.map(nameOf).join(', ') || 'none'],
+          ['Master', masterNodeId === null ? 'none' : nameOf(masterNodeId)],
+          ['Instances', Object.keys(instances).length], ['Readings of', clock(snapshot.at)]
+        ]}
+      />
       {snapshot.omitted.length > 0 && (
         <p class="hint">Too large to be recorded, so not shown: {snapshot.omitted.join(', ')}.</p>
       )}

@@ -1,43 +1,32 @@
 import { useState } from 'preact/hooks'
 import { ask, call, latest } from '../link.js'
-import { linkTo, route } from '../route.js'
-import { Badge, Button, Copy, Empty, Section, Trouble, useLoaded, useNow } from '../ui/parts.js'
+import { linkTo } from '../route.js'
+import { Badge, Button, Copy, Empty, Section, Trouble, useAsk, useNow } from '../ui/parts.js'
 import { bytes, clock, count, span as spanText } from '../ui/text.js'
 import { done } from '../ui/toast.js'
-import { nameOf } from './names.js'
+import { nameOf } from '../known.js'
 import { save, Search } from './parts.js'
 import { ticksOf, waterfallOf } from './waterfall.js'
+import type { Replies } from '../../../../docs/reference/replies.js'
 import type { Lane, Span } from './waterfall.js'
 
-interface Failed { nodeId: string, name: string, message: string }
-
-interface Entry {
-  taskId: string, createdAt: string, modelId: string, commandId: string, taskKind: string, outcome: string
-  durationUs: number, fileSize: number, sourceNodes: string[]
-}
-
-interface Listing { traces: Entry[], failed: Failed[] }
+type Failed = Replies['GET /v1/traces/cluster']['failed'][number]
 
 /** Interval of list requests while it is shown, ms. */
 const AGAIN_MS = 4000
-/** A list shows so many. */
-const SHOWN = 200
+const SHOWN = '200'
 
-export function Traces () {
-  const [, id] = route.value.parts
-  return id === undefined ? <List /> : <Trace id={id} />
-}
+export const Traces = ({ asked: id }: { asked: string | null }) => id === null ? <List /> : <Trace id={id} />
 
 function List () {
   const round = useNow(AGAIN_MS)
-  const { value, error, again } = useLoaded(async (signal) =>
-    await ask<Listing>(`/v1/traces/cluster?limit=${SHOWN}`, { signal }), [round])
+  const { value, error, again } = useAsk('GET /v1/traces/cluster', [round], { query: { limit: SHOWN } })
   const [text, setText] = useState('')
   const traced = latest.value.tracingEnabled
   const all = value?.traces ?? []
   const shown = all.filter((one) => JSON.stringify(one).toLowerCase().includes(text.trim().toLowerCase()))
   const turn = async (): Promise<void> => {
-    await ask('/v1/tracing', { method: 'PUT', body: { enabled: !traced } })
+    await ask('PUT /v1/tracing', { body: { enabled: !traced } })
     done(traced ? 'New requests are no longer traced.' : 'New requests are traced, at every node.')
   }
   return (
@@ -52,7 +41,7 @@ function List () {
     >
       {error !== null && <Trouble error={error} again={again} />}
       <Unreached failed={value?.failed ?? []} />
-      {all.length > 0 && <Search id="trace-text" label="Text" value={text} onChange={setText} />}
+      {all.length > 0 && <Search label="Text" value={text} onChange={setText} />}
       {value !== null && all.length === 0 && (
         <Empty title="No request was traced yet.">
           <p>{traced ? 'The next one is: try the playground.' : 'Switch tracing on, then send a request.'}</p>
@@ -85,13 +74,11 @@ function Unreached ({ failed }: { failed: readonly Failed[] }) {
   return <p class="hint">Not heard: {failed.map((one) => `${one.name} (${one.message})`).join('; ')}</p>
 }
 
-interface Whole { taskId: string, traces: Span[], sourceNodes: string[], failed: Failed[] }
-
 function Trace ({ id }: { id: string }) {
-  const path = `/v1/traces/cluster/${encodeURIComponent(id)}`
-  const { value, error, again } = useLoaded(async (signal) => await ask<Whole>(path, { signal }), [path])
+  const { value, error, again } = useAsk('GET /v1/traces/cluster/{id}', [id], { params: [id] })
   const download = async (): Promise<void> => {
-    save(await (await call(`${path}/raw`)).blob(), `trace-${value?.taskId ?? id}.json`)
+    save(await (await call(`/v1/traces/cluster/${encodeURIComponent(id)}/raw`)).blob(),
+      `trace-${value?.taskId ?? id}.json`)
   }
   return (
     <Section title="Trace" aside={<a href={linkTo('happened', 'traces')}>All traces</a>}>
@@ -144,7 +131,6 @@ function Waterfall ({ spans }: { spans: readonly Span[] }) {
   )
 }
 
-/** Spans of a lane that are listed when it is opened. */
 const LISTED = 100
 
 function LaneRow ({ lane }: { lane: Lane }) {

@@ -1,15 +1,12 @@
 // A trace as lanes: spans of one kind at one place share a lane, in the order in which they began.
+import type { Replies } from '../../../../docs/reference/replies.js'
 
-export interface Span {
-  name: string, startUs: number, durationUs: number, rank: number, category: string, nodeId: string
-  attrs: Record<string, unknown>
-}
+export type Span = Replies['GET /v1/traces/cluster/{id}']['traces'][number]
 
 export interface Bar { left: number, width: number, span: Span, spans: number }
 
 export interface Lane {
   key: string, name: string, category: string, nodeId: string, rank: number
-  /** Number of spans, and their time together. */
   count: number, totalUs: number
   bars: Bar[]
 }

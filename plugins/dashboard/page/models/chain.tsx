@@ -1,20 +1,13 @@
-import { ask } from '../link.js'
-import { Badge, Section, Sentence, Trouble, useLoaded } from '../ui/parts.js'
+import { Badge, Section, Sentence, Trouble, useAsk } from '../ui/parts.js'
 import { changes } from './live.js'
 
-interface Link {
-  link: string, ok: boolean | null, message: string, remedy: string | null, code: string | null
-}
-interface Chain { available: boolean, broken_link: string | null, links: Link[] }
-
-const WORDS: Readonly<Record<string, string>> = {
+const WORDS = {
   card: 'Known', copy: 'Files', backend: 'Engine', placement: 'Place', runner: 'Runner', request: 'Requests'
 }
 
 export function ChainSection ({ modelId }: { modelId: string }) {
-  const { value, error, again } = useLoaded(async (signal) =>
-    await ask<Chain>(`/models/${encodeURIComponent(modelId)}/availability`, { signal }),
-  [modelId, changes.value])
+  const { value, error, again } = useAsk('GET /models/{model_id}/availability',
+    [modelId, changes.value], { params: [modelId] })
   return (
     <Section
       title="What it needs to answer"
@@ -30,7 +23,7 @@ export function ChainSection ({ modelId }: { modelId: string }) {
           {value.links.map(({ link, ok, message, remedy, code }) => (
             <li key={link} class={ok === null ? 'unknown' : ok ? 'whole' : 'broken'}>
               <p>
-                <strong>{WORDS[link] ?? link}</strong>{' '}
+                <strong>{WORDS[link]}</strong>{' '}
                 {ok === false && <Badge level="error">{code ?? 'broken'}</Badge>}
               </p>
               <p class="hint">{message}</p>

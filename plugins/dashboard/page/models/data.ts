@@ -1,36 +1,12 @@
+import { grouped } from '../ui/text.js'
+import type { Replies } from '../../../../docs/reference/replies.js'
 import type { Instance, Transfer } from '../state.js'
 
-export interface Entry {
-  id: string, root?: string, name: string, description: string, tasks: string[], family: string
-  quantization: string | null, context_length: number, storage_size_megabytes: number
-  installed: boolean, ready: boolean, virtual: boolean, available: boolean
-  broken_link: string | null, remedy: string | null
-}
+export type Entry = Required<Replies['GET /v1/models']['data'][number]>
+export type Copied = Replies['GET /models/copies']['copies'][number]
+export type Download = Required<Replies['GET /store/downloads']['downloads'][number]>
 
-export interface Copied {
-  modelId: string, nodeId: string, nodeName: string, live: boolean, sizeBytes: number, digest: string
-  kind: 'store' | 'bundled' | 'staged' | 'cache' | 'receiving'
-}
-
-export interface Download {
-  modelId: string
-  status: 'pending' | 'downloading' | 'paused' | 'complete' | 'failed' | 'cancelled' | 'not_found'
-  progress: number, error: string | null, downloadedBytes: number, totalBytes: number
-  bytesPerSecond: number, etaMs: number | null, startedAt: string | null, revision: string | null
-}
-
-/** A model as the catalogue shows it. */
-export interface Row {
-  id: string, title: string, description: string, tasks: string[], sizeBytes: number | null
-  quantization: string | null, contextLength: number, virtual: boolean
-  /** Its state in one word, and the severity. */
-  state: string, level: 'ok' | 'warn' | 'error' | 'plain'
-  /** The remedy, if it is broken. */
-  remedy: string | null
-  instances: number
-  /** Names of the nodes that have a copy. */
-  nodes: string[]
-}
+export type Row = ReturnType<typeof rowsOf>[number]
 
 export interface Live {
   instances: readonly Instance[], downloads: readonly Download[], transfers: readonly Transfer[]
@@ -44,15 +20,15 @@ export const isStopped = ({ status }: Download): boolean =>
   status === 'paused' || status === 'failed' || status === 'cancelled'
 
 /** Every known model, on disks or in transit, by name. */
-export function rowsOf (entries: readonly Entry[], copies: readonly Copied[], live: Live): Row[] {
+export function rowsOf (entries: readonly Entry[], copies: readonly Copied[], live: Live) {
   const listed = new Map(entries.map((entry) => [entry.id, entry]))
   const coming = live.downloads.filter(({ status }) => status !== 'complete' && status !== 'not_found')
   const ids = new Set([
     ...listed.keys(), ...copies.map(({ modelId }) => modelId), ...coming.map(({ modelId }) => modelId),
     ...live.instances.map(({ modelId }) => modelId)
   ])
-  const there = byModel(copies.filter(({ kind }) => kind !== 'receiving'))
-  const placed = byModel(live.instances)
+  const there = grouped(copies.filter(({ kind }) => kind !== 'receiving'), ({ modelId }) => modelId)
+  const placed = grouped(live.instances, ({ modelId }) => modelId)
   return [...ids].sort().map((id) => {
     const entry = listed.get(id)
     const whole = there.get(id) ?? []
@@ -69,87 +45,44 @@ export function rowsOf (entries: readonly Entry[], copies: readonly Copied[], li
   })
 }
 
-function byModel<T extends { modelId: string }> (list: readonly T[]): Map<string, T[]> {
-  const groups = new Map<string, T[]>()
-  for (const one of list) {
-    const group = groups.get(one.modelId)
-    if (group === undefined) groups.set(one.modelId, [one])
-    else group.push(one)
-  }
-  return groups
-}
-
 /** The state is current; the catalogue counts if the state has no entry. */
 function stateOf (
   id: string, entry: Entry | undefined, instances: readonly Instance[], live: Live, copies: readonly Copied[]
-): Pick<Row, 'state' | 'level' | 'remedy'> {
+): { state: string, level: 'ok' | 'warn' | 'error' | 'plain', remedy: string | null } {
   const remedy = entry?.remedy ?? null
-  if (instances.some(({ ready }) => ready)) return { state: 'ready', level: 'ok', remedy: null }
-  if (entry?.virtual === true) {
-    return entry.ready
-      ? { state: 'ready', level: 'ok', remedy: null }
-      : { state: 'not ready', level: 'warn', remedy }
-  }
-  const failed = instances.find(({ phase }) => phase === 'failed')
-  if (instances.length > 0) {
-    return failed === undefined
-      ? { state: instances[0]!.phase, level: 'warn', remedy: null }
-      : { state: 'failed', level: 'error', remedy }
-  }
+  const ready = { state: 'ready', level: 'ok', remedy: null } as const
+  if (instances.some((one) => one.ready)) return ready
+  if (entry?.virtual === true) return entry.ready ? ready : { state: 'not ready', level: 'warn', remedy }
+  if (instances.some(({ phase }) => phase === 'failed')) return { state: 'failed', level: 'error', remedy }
+  if (instances[0] !== undefined) return { state: instances[0].phase, level: 'warn', remedy: null }
   if (live.waiting.includes(id)) return { state: 'waits for a place', level: 'warn', remedy }
   const download = live.downloads.find((one) => one.modelId === id)
   if (download !== undefined && (isRunning(download) || (copies.length === 0 && isStopped(download)))) {
-    const broken = download.status === 'failed'
-    return { state: download.status, level: broken ? 'error' : 'warn', remedy: download.error }
+    const { status, error } = download
+    return { state: status, level: status === 'failed' ? 'error' : 'warn', remedy: error }
   }
-  if (live.transfers.some(({ modelId, status }) => modelId === id && status === 'ongoing')) {
-    return { state: 'being copied', level: 'warn', remedy: null }
-  }
-  if (copies.length > 0 || entry?.installed === true) {
-    return { state: 'not placed', level: 'plain', remedy: null }
-  }
+  const comes = live.transfers.some(({ modelId, status }) => modelId === id && status === 'ongoing')
+  if (comes) return { state: 'being copied', level: 'warn', remedy: null }
+  const here = copies.length > 0 || entry?.installed === true
+  if (here) return { state: 'not placed', level: 'plain', remedy: null }
   return { state: 'no copy', level: 'error', remedy }
 }
 
 /** The copies that take room on each node, by the node's name; what ships with svc takes none. */
 export function copiesByNode (copies: readonly Copied[]): { nodeId: string, copies: Copied[] }[] {
-  const nodes = new Map<string, Copied[]>()
   const ships = new Set(copies.flatMap(({ kind, modelId, nodeId }) =>
     kind === 'bundled' ? [`${modelId} ${nodeId}`] : []))
-  for (const copy of copies) {
-    if (ships.has(`${copy.modelId} ${copy.nodeId}`)) continue
-    const own = nodes.get(copy.nodeId)
-    if (own === undefined) nodes.set(copy.nodeId, [copy])
-    else own.push(copy)
-  }
-  return [...nodes].map(([nodeId, own]) => ({ nodeId, copies: own }))
+  const own = copies.filter(({ modelId, nodeId }) => !ships.has(`${modelId} ${nodeId}`))
+  return [...grouped(own, ({ nodeId }) => nodeId)].map(([nodeId, copies]) => ({ nodeId, copies }))
     .sort((a, b) => a.copies[0]!.nodeName < b.copies[0]!.nodeName ? -1 : 1)
 }
 
-/** Those whose name, title, task or family has all these words. */
 export function filterRows (rows: readonly Row[], text: string): Row[] {
   const words = text.toLowerCase().split(/\s+/).filter((word) => word !== '')
   return rows.filter(({ id, title, tasks, state }) => {
     const all = [id, title, ...tasks, state].join(' ').toLowerCase()
     return words.every((word) => all.includes(word))
   })
-}
-
-/** Progress of a bar; never fewer bytes than before in this attempt. */
-export interface Bar { done: number, total: number | null }
-
-/** Keeps the bars of attempts from going backwards; a new attempt begins anew. */
-export class Bars {
-  readonly #shown = new Map<string, { attempt: string, done: number }>()
-
-  /** The bar of something, by its name and the attempt at it. */
-  at (name: string, attempt: string, done: number, total: number): Bar {
-    const had = this.#shown.get(name)
-    const most = had?.attempt === attempt ? Math.max(had.done, done) : done
-    const shown = total > 0 ? Math.min(most, total) : most
-    this.#shown.set(name, { attempt, done: shown })
-    return { done: shown, total: total > 0 ? total : null }
-  }
 }
 
 /** A model of the hub as typed: `org/name`, its weights, its revision. */
@@ -164,6 +97,3 @@ export function wantedOf (text: string): Wanted | null {
   if (match === null) return null
   return { modelId: match[1]!, variant: match[2] ?? null, revision: match[3] ?? null }
 }
-
-/** The path of a model's routes. */
-export const storeModel = (modelId: string): string => `/store/models/${encodeURIComponent(modelId)}`

@@ -1,8 +1,7 @@
-import { useState } from 'preact/hooks'
+import { nodes } from '../known.js'
 import { linkTo } from '../route.js'
-import { Badge, Button, Empty, Meter, Section } from '../ui/parts.js'
+import { Badge, DiskMeter, Empty, Opens, Section } from '../ui/parts.js'
 import { bytes, count } from '../ui/text.js'
-import { nodes } from './live.js'
 import { PurgeDialog } from './purge.js'
 import { copiesByNode } from './data.js'
 import type { Copied } from './data.js'
@@ -12,33 +11,26 @@ const KINDS: Readonly<Record<Copied['kind'], string>> = {
   receiving: 'arriving'
 }
 
-/** Most nodes without copies that are named. */
 const NAMED = 12
 
 export function DiskSection ({ copies }: { copies: readonly Copied[] }) {
-  const [purges, setPurges] = useState(false)
   const places = copiesByNode(copies)
   const disks = new Map(nodes.value.map(({ id, disk }) => [id, disk]))
   const bare = nodes.value.filter(({ id }) => !places.some(({ nodeId }) => nodeId === id))
   return (
     <Section
       title="Copies by node"
-      aside={<Button onClick={() => { setPurges(true) }}>Free disk space</Button>}
+      aside={(
+        <Opens dialog={(close) => <PurgeDialog modelId={null} onClose={close} />}>Free disk space</Opens>
+      )}
     >
       <ul class="rows">
-        {places.map(({ nodeId, copies: own }) => {
-          const disk = disks.get(nodeId) ?? null
-          return (
-            <li key={nodeId} class="row">
-              <NodeCopies id={nodeId} copies={own} />
-              {disk !== null && (
-                <div class="meters">
-                  <Meter label="Disk" {...disk} text={`${bytes(disk.total - disk.used)} free`} />
-                </div>
-              )}
-            </li>
-          )
-        })}
+        {places.map(({ nodeId, copies: own }) => (
+          <li key={nodeId} class="row">
+            <NodeCopies id={nodeId} copies={own} />
+            <div class="meters"><DiskMeter of={disks.get(nodeId) ?? null} /></div>
+          </li>
+        ))}
       </ul>
       {bare.length > 0 && (
         <p class="hint">
@@ -46,12 +38,10 @@ export function DiskSection ({ copies }: { copies: readonly Copied[] }) {
           {bare.length === 1 ? ' has ' : ' have '}only what ships with svc.
         </p>
       )}
-      {purges && <PurgeDialog modelId={null} onClose={() => { setPurges(false) }} />}
     </Section>
   )
 }
 
-/** Copies beyond so many of one node are folded away. */
 const OPEN = 8
 
 function NodeCopies ({ id, copies }: { id: string, copies: readonly Copied[] }) {

@@ -1,23 +1,13 @@
 import { computed, signal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
 import { ApiError } from '../api.js'
-import { ask, call, caller, origin, state } from '../link.js'
-import { instancesOf, nodesOf, transfersOf } from '../state.js'
+import { allTransfers, instances, nodes } from '../known.js'
+import { ask, caller, origin } from '../link.js'
 import { useLoaded } from '../ui/parts.js'
 import { done } from '../ui/toast.js'
-import { Bars, isRunning, storeModel } from './data.js'
+import { isRunning } from './data.js'
 import type { Copied, Download, Entry, Wanted } from './data.js'
 
-export const nodes = computed(() => nodesOf(state.value))
-export const names = computed(() => new Map(nodes.value.map(({ id, name }) => [id, name])))
-export const instances = computed(() => instancesOf(state.value))
-export const transfers = computed(() => transfersOf(state.value))
-export const waiting = computed(() =>
-  Object.values(state.value.waitingInstances ?? {}).map(({ modelId }) => modelId))
-/** Bars of downloads and transfers, for as long as the page is open. */
-export const bars = new Bars()
-
-/** The newest list of the store's downloads; null before the first. */
 export const downloads = signal<readonly Download[] | null>(null)
 /** Why they could not be read; none for a cluster without a store, which has none. */
 export const downloadsError = signal<Error | null>(null)
@@ -25,7 +15,7 @@ export const downloadsError = signal<Error | null>(null)
 /** Interval of requests for downloads, which are not in the replica, ms. */
 const MOVING_MS = 700
 const STILL_MS = 5000
-let readers = 0
+let shown = false
 let timer: ReturnType<typeof setTimeout> | undefined
 let asking = 0
 
@@ -34,9 +24,9 @@ export async function readDownloads (): Promise<void> {
   clearTimeout(timer)
   const mine = ++asking
   try {
-    const { downloads: list } = await ask<{ downloads: Download[] }>('/store/downloads')
+    const { downloads: list } = await ask('GET /store/downloads')
     if (mine !== asking) return
-    downloads.value = list
+    downloads.value = list as Download[]
     downloadsError.value = null
   } catch (error) {
     if (mine !== asking) return
@@ -44,19 +34,18 @@ export async function readDownloads (): Promise<void> {
     downloadsError.value = none ? null : error as Error
     if (none) downloads.value = []
   }
-  if (readers === 0) return
+  if (!shown) return
   const moving = downloads.value?.some(isRunning) === true
   timer = setTimeout(() => { void readDownloads() }, moving ? MOVING_MS : STILL_MS)
 }
 
-/** Keeps the downloads up to date while a component is shown. */
 export function useDownloads (): void {
   useEffect(() => {
-    readers++
+    shown = true
     void readDownloads()
     return () => {
-      readers--
-      if (readers === 0) clearTimeout(timer)
+      shown = false
+      clearTimeout(timer)
     }
   }, [origin.value, caller.value])
 }
@@ -68,7 +57,7 @@ const settled = signal(0)
 /** What makes the catalogue another one: instances, transfers and downloads that begin or end. */
 const key = computed(() => JSON.stringify([
   instances.value.map(({ instanceId, ready }) => [instanceId, ready]),
-  transfers.value.map(({ nodeId, modelId, status }) => [nodeId, modelId, status]),
+  allTransfers.value.map(({ nodeId, modelId, status }) => [nodeId, modelId, status]),
   downloads.value?.map(({ modelId, status }) => [modelId, status]),
   nodes.value.map(({ id, live }) => [id, live]), origin.value, caller.value
 ]))
@@ -82,17 +71,13 @@ key.subscribe(() => {
 /** Another value whenever what the node says of models may be another one. */
 export const changes = computed(() => `${key.value} ${settled.value}`)
 
-export interface Catalogue { entries: Entry[], copies: Copied[] }
-
-/** The catalogue and all copies, read again when something of it changed. */
-export function useCatalogue (): ReturnType<typeof useLoaded<Catalogue>> {
+export function useCatalogue (): ReturnType<typeof useLoaded<{ entries: Entry[], copies: Copied[] }>> {
   return useLoaded(async (abort) => {
     const [{ data }, { copies }] = await Promise.all([
-      ask<{ data: Entry[] }>('/v1/models', { signal: abort }),
-      ask<{ copies: Copied[] }>('/models/copies', { signal: abort })
+      ask('GET /v1/models', { signal: abort }), ask('GET /models/copies', { signal: abort })
     ])
     // Other names of models are listed there, too.
-    return { entries: data.filter(({ id, root = id }) => root === id), copies }
+    return { entries: data.filter(({ id, root = id }) => root === id) as Entry[], copies }
   }, [changes.value])
 }
 
@@ -101,15 +86,14 @@ export async function pull ({ modelId, variant, revision }: Wanted): Promise<voi
   const body = {
     ...variant === null ? {} : { variant }, ...revision === null ? {} : { revision }
   }
-  const { storeMade } = await ask<{ storeMade?: string }>(`${storeModel(modelId)}/download`, { body })
+  const { storeMade } = await ask('POST /store/models/{model_id}/download', { params: [modelId], body })
   if (storeMade !== undefined) done(`This node keeps the store from now on, in ${storeMade}.`)
   await readDownloads()
 }
 
 /** Pauses or cancels a download, and keeps its bytes. */
 export async function halt (modelId: string, how: 'pause' | 'cancel'): Promise<void> {
-  const path = `${storeModel(modelId)}/download`
-  if (how === 'pause') await call(`${path}/pause`, { method: 'POST' })
-  else await call(path, { method: 'DELETE' })
+  const pause = how === 'pause' ? 'POST /store/models/{model_id}/download/pause' as const : null
+  await ask(pause ?? 'DELETE /store/models/{model_id}/download', { params: [modelId] })
   await readDownloads()
 }

@@ -6,9 +6,7 @@ import { linkTo } from '../route.js'
 import { Button, Empty, Section } from '../ui/parts.js'
 import type { Line } from '../happened/logs.js'
 
-/** Most lines. */
 const KEPT = 500
-/** Lines it begins with. */
 const BEGIN_WITH = 100
 
 export function LogsSection ({ modelId }: { modelId: string }) {

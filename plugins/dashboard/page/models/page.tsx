@@ -1,24 +1,29 @@
 import { useState } from 'preact/hooks'
+import { playFor } from '../cluster/instance.js'
+import { instances, transfers, waiting } from '../known.js'
 import { past } from '../link.js'
 import { linkTo, route } from '../route.js'
-import { Badge, Button, Empty, Section, Trouble } from '../ui/parts.js'
+import { Badge, Empty, Field, Opens, Section, Trouble } from '../ui/parts.js'
 import { LongList } from '../ui/list.js'
-import { bytes, count } from '../ui/text.js'
+import { bytes, count, joined } from '../ui/text.js'
 import { DiskSection } from './disk.js'
 import { DownloadsSection } from './downloads.js'
 import { filterRows, rowsOf } from './data.js'
-import { downloads, instances, transfers, useCatalogue, useDownloads, waiting } from './live.js'
+import { downloads, useCatalogue, useDownloads } from './live.js'
 import { ModelPage } from './model.js'
 import { PlaceDialog } from './place.js'
 import { SearchSection } from './search.js'
-import type { Live, Row } from './data.js'
+import type { Row } from './data.js'
 
 export function ModelsPage () {
   useDownloads()
   const { value, error, again } = useCatalogue()
   const rows = value === null
     ? null
-    : rowsOf(value.entries, value.copies, now())
+    : rowsOf(value.entries, value.copies, {
+        instances: instances.value, downloads: downloads.value ?? [], transfers: transfers.value,
+        waiting: waiting.value.map(([, { modelId }]) => modelId)
+      })
   const [id] = route.value.parts
   if (id !== undefined) {
     const row = rows?.find((one) => one.id === id) ?? null
@@ -38,23 +43,16 @@ export function ModelsPage () {
   )
 }
 
-const now = (): Live => ({
-  instances: instances.value, downloads: downloads.value ?? [], transfers: transfers.value,
-  waiting: waiting.value
-})
-
 function CatalogueSection ({ rows }: { rows: readonly Row[] }) {
   const [text, setText] = useState('')
-  const [places, setPlaces] = useState<string | null>(null)
   const shown = filterRows(rows, text)
   return (
     <Section
       title="Models" aside={(
         <>
-          <label class="visually-hidden" for="filter-models">Show only models with these words</label>
-          <input
-            id="filter-models" type="search" class="sieve" placeholder="Filter" value={text}
-            onInput={({ currentTarget }) => { setText(currentTarget.value) }}
+          <Field
+            label="Show only models with these words" unseen type="search" class="sieve" placeholder="Filter"
+            value={text} onText={setText}
           />
           <span>{count(shown.length, 'model')}</span>
         </>
@@ -69,22 +67,20 @@ function CatalogueSection ({ rows }: { rows: readonly Row[] }) {
         : (
             <LongList
               label="Models" items={shown} keyOf={({ id }) => id} rowHeight={84}
-              row={(row) => <ModelRow row={row} onPlace={() => { setPlaces(row.id) }} />}
+              row={(row) => <ModelRow row={row} />}
             />
           )}
-      {places !== null && <PlaceDialog modelId={places} onClose={() => { setPlaces(null) }} />}
     </Section>
   )
 }
 
-function ModelRow ({ row, onPlace }: { row: Row, onPlace: () => void }) {
+function ModelRow ({ row }: { row: Row }) {
   const { id, title, tasks, sizeBytes, quantization, state, level, remedy, virtual } = row
-  const play = tasks.includes('tts') ? 'speech' : 'chat'
-  const about = [
+  const about = joined([
     title === id ? null : title, tasks.join(', '), sizeBytes === null ? null : bytes(sizeBytes), quantization,
     row.contextLength > 0 ? `${row.contextLength} tokens of context` : null,
     row.nodes.length === 0 ? null : `on the disk of ${row.nodes.join(', ')}`
-  ].filter((word) => word !== null && word !== '')
+  ])
   return (
     <>
       <div class="grow">
@@ -93,11 +89,15 @@ function ModelRow ({ row, onPlace }: { row: Row, onPlace: () => void }) {
           <Badge level={level}>{state}</Badge>
           {row.instances > 1 && <Badge>{count(row.instances, 'instance')}</Badge>}
         </p>
-        <p class="hint">{about.join(' · ')}</p>
+        <p class="hint">{about}</p>
         {remedy !== null && level !== 'ok' && <p class="hint">{remedy}</p>}
       </div>
-      {state === 'ready' && <a class="button" href={linkTo('playground', play, id)}>Try it</a>}
-      {!virtual && <Button label={`Place ${id}`} onClick={onPlace}>Place</Button>}
+      {state === 'ready' && <a class="button" href={linkTo('playground', playFor(tasks), id)}>Try it</a>}
+      {!virtual && (
+        <Opens label={`Place ${id}`} dialog={(close) => <PlaceDialog modelId={id} onClose={close} />}>
+          Place
+        </Opens>
+      )}
     </>
   )
 }

@@ -1,14 +1,15 @@
 import { useState } from 'preact/hooks'
 import { ApiError } from '../api.js'
-import { ask, call } from '../link.js'
-import { Button, Dialog, Trouble, useLoaded } from '../ui/parts.js'
-import { count } from '../ui/text.js'
+import { nodes } from '../known.js'
+import { ask } from '../link.js'
+import { Confirm, Field, Tick, Trouble, useLoaded } from '../ui/parts.js'
+import { count, toggled } from '../ui/text.js'
 import { done } from '../ui/toast.js'
-import { changes, nodes } from './live.js'
+import { changes } from './live.js'
 import { placeBody, queryOf, waysOf } from './previews.js'
 import { WayChoice } from './way.js'
 import type { ClusterNode } from '../state.js'
-import type { Ask, Preview, Suggestion, Way } from './previews.js'
+import type { Ask, Suggestion, Way } from './previews.js'
 
 /** The install id, which stays when a node starts anew. */
 const refOf = (node: ClusterNode): string => node.identity?.nodeInstallId ?? node.id
@@ -41,54 +42,52 @@ export function PlaceDialog ({ modelId, onClose }: { modelId: string, onClose: (
   }
   const place = async (): Promise<void> => {
     const body = placeBody(way!, asked, force && !way!.fits)
-    done((await ask<{ message: string }>('/place_instance', { body })).message)
-    onClose()
+    done((await ask('POST /place_instance', { body })).message)
   }
   return (
-    <Dialog title={`Place ${modelId}`} onClose={onClose}>
-      <div class="dialog-body">
-        <NodePicker excluded={excluded} onChange={setExcluded} />
-        <ContextField value={context} problem={problem} onChange={setContext} />
-        {error !== null && <Trouble error={error} again={again} />}
-        {value !== null && (
-          <fieldset class="options">
-            <legend>Where it may go</legend>
-            {value.map((one) => (
-              <WayChoice
-                key={one.key} way={one} chosen={one === way} usable={usable(one)}
-                onChoose={() => { setChosen(one.key) }}
-                onApply={async (change) => { await apply(change, one) }}
-              />
-            ))}
-          </fieldset>
-        )}
-        {value?.some(({ short }) => short) === true && (
-          <label class="choice">
-            <input
-              type="checkbox" checked={force}
-              onChange={({ currentTarget }) => { setForce(currentTarget.checked) }}
+    <Confirm
+      title={`Place ${modelId}`} disabled={way === null || problem !== null} onConfirm={place}
+      onClose={onClose}
+      action={way === null ? 'It fits nowhere' : way.fits ? 'Place it' : 'Place it all the same'}
+    >
+      <NodePicker excluded={excluded} onChange={setExcluded} />
+      <div class="form">
+        <Field
+          label="Tokens of context" class="short" inputMode="numeric" aria-describedby="context-hint"
+          aria-invalid={problem !== null} value={context} onText={(text) => { setContext(text.trim()) }}
+        />
+        <p id="context-hint" class="hint">
+          {problem ?? 'Empty for 2048 to 32768, as memory is free, at most what the model has.'}
+        </p>
+      </div>
+      {error !== null && <Trouble error={error} again={again} />}
+      {value !== null && (
+        <fieldset class="options">
+          <legend>Where it may go</legend>
+          {value.map((one) => (
+            <WayChoice
+              key={one.key} way={one} chosen={one === way} usable={usable(one)}
+              onChoose={() => { setChosen(one.key) }}
+              onApply={async (change) => { await apply(change, one) }}
             />
-            <span>Let me place it where memory does not suffice; it may fail, and others with it</span>
-          </label>
-        )}
-      </div>
-      <div class="dialog-foot">
-        <Button kind="quiet" onClick={onClose}>Cancel</Button>
-        <Button kind="main" disabled={way === null || problem !== null} onClick={place}>
-          {way === null ? 'It fits nowhere' : way.fits ? 'Place it' : 'Place it all the same'}
-        </Button>
-      </div>
-    </Dialog>
+          ))}
+        </fieldset>
+      )}
+      {value?.some(({ short }) => short) === true && (
+        <Tick checked={force} onChange={setForce}>
+          <span>Let me place it where memory does not suffice; it may fail, and others with it</span>
+        </Tick>
+      )}
+    </Confirm>
   )
 }
 
 /** Every way. Where none fits, the first has the changes after which one does, each tried by the node. */
 async function readWays (modelId: string, asked: Ask, signal: AbortSignal): Promise<Way[]> {
   const query = queryOf(modelId, asked)
-  const answer = await ask<{ previews: Preview[] }>(`/instance/previews?${query}`, { signal })
-  const ways = waysOf(answer.previews)
+  const ways = waysOf((await ask('GET /instance/previews', { query, signal })).previews)
   if (ways.some(({ fits }) => fits)) return ways
-  const suggestions = await call(`/instance/placement?${query}`, { signal }).then(() => [], suggestionsOf)
+  const suggestions = await ask('GET /instance/placement', { query, signal }).then(() => [], suggestionsOf)
   return ways.map((way, i) => i === 0 ? { ...way, suggestions } : way)
 }
 
@@ -99,15 +98,11 @@ function suggestionsOf (error: unknown): Suggestion[] {
   throw error
 }
 
-/** Stops an instance, or lets drained nodes run models again. */
 async function changeCluster (change: Suggestion & { kind: 'undrain' | 'stop' }): Promise<void> {
-  const paths = change.kind === 'stop'
-    ? [`/instance/${change.instanceId}`]
-    : change.nodeIds.map((id) => `/nodes/${encodeURIComponent(id)}/drain`)
-  await Promise.all(paths.map((path) => call(path, { method: 'DELETE' })))
+  if (change.kind === 'stop') await ask('DELETE /instance/{instance_id}', { params: [change.instanceId] })
+  else await Promise.all(change.nodeIds.map((id) => ask('DELETE /nodes/{node}/drain', { params: [id] })))
 }
 
-/** The way that a suggestion leads to from another one. */
 function keyAfter ({ preview }: Way, to: Suggestion): string {
   const { sharding, instance_meta: meta, min_nodes: least } = preview
   return [
@@ -122,21 +117,20 @@ interface PickerProps { excluded: readonly string[], onChange: (refs: readonly s
 function NodePicker ({ excluded, onChange }: PickerProps) {
   const list = nodes.value.filter(({ live, participation }) => live && participation !== 'management')
   if (list.length < 2) return null
-  const out = new Set(excluded)
   return (
     <fieldset class="options">
       <legend>
-        Nodes that may take part{out.size > 0 && ` (${count(out.size, 'node')} left out)`}
+        Nodes that may take part{excluded.length > 0 && ` (${count(excluded.length, 'node')} left out)`}
       </legend>
       <div class="inline">
         {list.map((node) => {
           const ref = refOf(node)
-          const used = !out.has(ref)
+          const used = !excluded.includes(ref)
           return (
             <button
               key={ref} type="button" class={`button toggle${used ? ' on' : ''}`} aria-pressed={used}
               title={used ? `Leave ${node.name} out` : `Let ${node.name} take part`}
-              onClick={() => { onChange(used ? [...excluded, ref] : excluded.filter((one) => one !== ref)) }}
+              onClick={() => { onChange(toggled(excluded, ref, used)) }}
             >
               {node.name}
             </button>
@@ -144,23 +138,5 @@ function NodePicker ({ excluded, onChange }: PickerProps) {
         })}
       </div>
     </fieldset>
-  )
-}
-
-interface FieldProps { value: string, problem: string | null, onChange: (text: string) => void }
-
-function ContextField ({ value, problem, onChange }: FieldProps) {
-  return (
-    <div class="form">
-      <label for="context-length">Tokens of context</label>
-      <input
-        id="context-length" class="short" inputMode="numeric" value={value} aria-describedby="context-hint"
-        aria-invalid={problem !== null}
-        onInput={({ currentTarget }) => { onChange(currentTarget.value.trim()) }}
-      />
-      <p id="context-hint" class="hint">
-        {problem ?? 'Empty for 2048 to 32768, as memory is free, at most what the model has.'}
-      </p>
-    </div>
   )
 }

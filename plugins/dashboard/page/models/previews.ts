@@ -1,39 +1,14 @@
 // The ways to place a model: what fits with its sums, and why the others do not.
+import type { Replies } from '../../../../docs/reference/replies.js'
 
+export type Preview = Replies['GET /instance/previews']['previews'][number]
+type Details = NonNullable<Preview['details']>
+export type Suggestion = NonNullable<Details['suggestions']>[number]
+type Sums = NonNullable<Details['nodes']>[number]
 /** The sums of one node, of a way that fits or, with every term, of one that does not. */
-export interface NodeSum {
-  nodeId: string, name?: string, backend: string, startLayer: number, endLayer: number
-  shareBytes: number, neededBytes: number, usableBytes: number
-  cacheBytes?: number, bufferBytes?: number, fixedBytes?: number
-  freeBytes?: number, limitBytes?: number, reservedBytes?: number
-  /** If GPUs and CPU share the part: the sums of each memory. */
-  memories?: {
-    memory: 'vram' | 'ram', layers: number, shareBytes: number, neededBytes: number, usableBytes: number
-  }[]
-}
+export type NodeSum = Sums & Required<Pick<Sums,
+  'backend' | 'startLayer' | 'endLayer' | 'shareBytes' | 'neededBytes' | 'usableBytes'>>
 
-/** A change after which the same request fits; each was tried by the node. */
-export type Suggestion = { text: string } & (
-  | { kind: 'sharding', sharding: string }
-  | { kind: 'instance_meta', instanceMeta: string }
-  | { kind: 'context_length', contextLength: number }
-  | { kind: 'min_nodes', minNodes: number }
-  | { kind: 'include', nodeIds: string[] }
-  | { kind: 'undrain', nodeIds: string[] }
-  | { kind: 'free', nodeId: string, bytes: number }
-  | { kind: 'stop', instanceId: string }
-)
-
-export interface Preview {
-  model_id: string, sharding: string, instance_meta: string, min_nodes: number
-  instance: Record<string, unknown> | null
-  error: string | null, reason: string | null
-  details: {
-    why?: string, stagedBytes?: number, ranks?: NodeSum[], nodes?: unknown[], suggestions?: Suggestion[]
-  } | null
-}
-
-/** One way to place a model. */
 export interface Way {
   key: string, title: string, preview: Preview
   fits: boolean
@@ -100,18 +75,15 @@ export function termsOf (sum: NodeSum, bytes: (count: number) => string): { need
   return { need, use }
 }
 
-/** The choices of the dialog. */
 export interface Ask { contextLength: number | null, excluded: readonly string[] }
 
-/** The query of GET /instance/previews, and of GET /instance/placement. */
-export function queryOf (modelId: string, { contextLength, excluded }: Ask): string {
+export function queryOf (modelId: string, { contextLength, excluded }: Ask): URLSearchParams {
   const query = new URLSearchParams({ model_id: modelId })
   if (contextLength !== null) query.set('context_length', String(contextLength))
   for (const id of excluded) query.append('excluded_node_ids', id)
-  return String(query)
+  return query
 }
 
-/** The body of POST /place_instance for a way. */
 export function placeBody (way: Way, { contextLength, excluded }: Ask, force: boolean): object {
   const { model_id, sharding, instance_meta, min_nodes } = way.preview
   return {

@@ -1,64 +1,43 @@
+import { nameOf } from '../known.js'
 import { ask } from '../link.js'
-import { Badge, Button, Dialog, Trouble, useLoaded, useNow } from '../ui/parts.js'
+import { Badge, Confirm, Trouble, useAsk, useNow } from '../ui/parts.js'
 import { ago, bytes, count } from '../ui/text.js'
 import { done } from '../ui/toast.js'
-import { names } from './live.js'
+import type { Replies } from '../../../../docs/reference/replies.js'
 
-interface Outlook {
-  modelId: string, sizeBytes: number, freeableBytes: number, lastUsedEpochSeconds: number
-  inUse: boolean, overBudget: boolean
-}
-
-interface NodePurge {
-  nodeId: string, removed: string[], skippedInUse: string[], freedBytes: number, error: string | null
-  copies?: Outlook[]
-}
-
-interface PurgeAnswer { message: string, nodes: NodePurge[] }
-
-async function askPurge (
-  modelId: string | null, dryRun: boolean, signal?: AbortSignal
-): Promise<PurgeAnswer> {
-  return await ask<PurgeAnswer>('/store/purge-staging', {
-    body: { ...modelId === null ? {} : { modelId }, ...dryRun ? { dryRun } : {} },
-    ...signal === undefined ? {} : { signal }
-  })
-}
+const ROUTE = 'POST /store/purge-staging'
+type NodePurge = Replies[typeof ROUTE]['nodes'][number]
 
 export function PurgeDialog ({ modelId, onClose }: { modelId: string | null, onClose: () => void }) {
-  const { value, error, again } = useLoaded(async (signal) =>
-    await askPurge(modelId, true, signal), [modelId])
+  const which = modelId === null ? {} : { modelId }
+  const { value, error, again } = useAsk(ROUTE, [modelId], { body: { ...which, dryRun: true } })
   const going = value?.nodes.reduce((sum, { removed }) => sum + removed.length, 0) ?? 0
   const freed = value?.nodes.reduce((sum, { freedBytes }) => sum + freedBytes, 0) ?? 0
-  const purge = async (): Promise<void> => {
-    const { message, nodes } = await askPurge(modelId, false)
+  const purge = async (): Promise<boolean> => {
+    const { message, nodes } = await ask(ROUTE, { body: which })
     done(message)
-    const failed = nodes.filter((node) => node.error !== null)
-    if (failed.length === 0) onClose()
-    else again()
+    const whole = nodes.every((node) => node.error === null)
+    if (!whole) again()
+    return whole
   }
   return (
-    <Dialog title={modelId === null ? 'Free disk space' : `Remove copies of ${modelId}`} onClose={onClose}>
-      <div class="dialog-body">
-        {error !== null && <Trouble error={error} again={again} />}
-        {value === null && error === null && <p class="waiting" role="status">Asking every node…</p>}
-        {value !== null && (
-          <>
-            <p>
-              Copies on nodes that nothing uses can go; the store keeps its own. Evictions take them from the
-              top of each list when room is needed, and those beyond what is kept at the next occasion.
-            </p>
-            {value.nodes.map((node) => <NodeOutlook key={node.nodeId} node={node} />)}
-          </>
-        )}
-      </div>
-      <div class="dialog-foot">
-        <Button kind="quiet" onClick={onClose}>Close</Button>
-        <Button kind="danger" disabled={going === 0} onClick={purge}>
-          {going === 0 ? 'Nothing to remove' : `Remove ${count(going, 'copy', 'copies')}, ${bytes(freed)}`}
-        </Button>
-      </div>
-    </Dialog>
+    <Confirm
+      title={modelId === null ? 'Free disk space' : `Remove copies of ${modelId}`} danger cancel="Close"
+      action={going === 0 ? 'Nothing to remove' : `Remove ${count(going, 'copy', 'copies')}, ${bytes(freed)}`}
+      disabled={going === 0} onConfirm={purge} onClose={onClose}
+    >
+      {error !== null && <Trouble error={error} again={again} />}
+      {value === null && error === null && <p class="waiting" role="status">Asking every node…</p>}
+      {value !== null && (
+        <>
+          <p>
+            Copies on nodes that nothing uses can go; the store keeps its own. Evictions take them from the
+            top of each list when room is needed, and those beyond what is kept at the next occasion.
+          </p>
+          {value.nodes.map((node) => <NodeOutlook key={node.nodeId} node={node} />)}
+        </>
+      )}
+    </Confirm>
   )
 }
 
@@ -68,8 +47,8 @@ function NodeOutlook ({ node }: { node: NodePurge }) {
   const whole = new Set(copies.map(({ modelId }) => modelId))
   const partial = [...removed, ...skippedInUse].filter((modelId) => !whole.has(modelId))
   return (
-    <section class="outlook" aria-label={names.value.get(nodeId) ?? nodeId}>
-      <h3>{names.value.get(nodeId) ?? nodeId}</h3>
+    <section class="outlook" aria-label={nameOf(nodeId)}>
+      <h3>{nameOf(nodeId)}</h3>
       {error !== null && <p class="trouble">{error}</p>}
       {copies.length + partial.length === 0 && error === null && <p class="hint">No copies to remove.</p>}
       <ol class="rows">

@@ -1,59 +1,41 @@
 import { useState } from 'preact/hooks'
 import { ask } from '../link.js'
 import { linkTo } from '../route.js'
-import { Badge, Button, Empty, Section, Trouble } from '../ui/parts.js'
+import { Badge, Button, Empty, Field, Section, Trouble, useLoaded } from '../ui/parts.js'
+import { joined } from '../ui/text.js'
 import { wantedOf } from './data.js'
 import { PullDialog } from './pull.js'
+import type { Replies } from '../../../../docs/reference/replies.js'
 import type { Wanted } from './data.js'
 
-interface Found {
-  modelId: string, engine: 'gguf' | 'onnx' | null, task: string | null, downloads: number | null
-  likes: number | null, updatedAt: string | null, gated: boolean, here: boolean
-}
-
-interface Answer { hub: string, query: string, models: Found[] }
+type Answer = Replies['GET /store/search']
 
 export function SearchSection () {
   const [text, setText] = useState('')
-  const [answer, setAnswer] = useState<Answer | null>(null)
-  const [error, setError] = useState<Error | null>(null)
-  const [busy, setBusy] = useState(false)
+  const [query, setQuery] = useState<string | null>(null)
+  const { value: answer, error, again } = useLoaded(async (signal) =>
+    query === null ? null : await ask('GET /store/search', { query: { query }, signal }), [query])
   const [pulls, setPulls] = useState<Wanted | null>(null)
   const named = wantedOf(text)
-  const search = async (): Promise<void> => {
-    setBusy(true)
-    try {
-      const query = new URLSearchParams({ query: named?.modelId ?? text.trim() })
-      setAnswer(await ask<Answer>(`/store/search?${query}`))
-      setError(null)
-    } catch (failure) {
-      setError(failure as Error)
-    } finally {
-      setBusy(false)
-    }
-  }
   return (
     <Section title="Get a model from the hub">
       <form
         class="search" role="search" onSubmit={(event) => {
           event.preventDefault()
-          if (text.trim() !== '') void search()
+          setQuery(named?.modelId ?? text.trim())
+          again()
         }}
       >
-        <label class="visually-hidden" for="search-hub">Words of a model's name, or org/name</label>
-        <input
-          id="search-hub" type="search" autocomplete="off" spellcheck={false} value={text}
-          placeholder="Words of its name, or org/name:VARIANT"
-          onInput={({ currentTarget }) => { setText(currentTarget.value) }}
+        <Field
+          label="Words of a model's name, or org/name" unseen type="search" spellcheck={false}
+          placeholder="Words of its name, or org/name:VARIANT" value={text} onText={setText}
         />
-        <button type="submit" class="button main" disabled={busy || text.trim() === ''} aria-busy={busy}>
-          Search
-        </button>
+        <button type="submit" class="button main" disabled={text.trim() === ''}>Search</button>
         {named !== null && (
           <Button onClick={() => { setPulls(named) }}>Pull {named.modelId}</Button>
         )}
       </form>
-      {error !== null && <Trouble error={error} again={() => { void search() }} />}
+      {error !== null && <Trouble error={error} again={again} />}
       {answer !== null && error === null && <Results answer={answer} onPull={setPulls} />}
       {pulls !== null && <PullDialog wanted={pulls} onClose={() => { setPulls(null) }} />}
     </Section>
@@ -76,13 +58,13 @@ function Results ({ answer, onPull }: { answer: Answer, onPull: (wanted: Wanted)
   )
 }
 
-function FoundRow ({ one, onPull }: { one: Found, onPull: (wanted: Wanted) => void }) {
+function FoundRow ({ one, onPull }: { one: Answer['models'][number], onPull: (wanted: Wanted) => void }) {
   const { modelId, engine, task, downloads, likes, updatedAt, gated, here } = one
-  const about = [
+  const about = joined([
     task, downloads === null ? null : `${downloads.toLocaleString()} downloads`,
     likes === null ? null : `${likes.toLocaleString()} ${likes === 1 ? 'like' : 'likes'}`,
     updatedAt === null ? null : `changed ${new Date(updatedAt).toLocaleDateString()}`
-  ].filter((word) => word !== null)
+  ])
   return (
     <>
       <div class="grow">
@@ -93,7 +75,7 @@ function FoundRow ({ one, onPull }: { one: Found, onPull: (wanted: Wanted) => vo
             : <Badge>{engine.toUpperCase()}</Badge>}
           {gated && <Badge level="warn">terms to accept</Badge>}
         </p>
-        <p class="hint">{about.join(' · ')}</p>
+        <p class="hint">{about}</p>
         {engine === null && <p class="hint">Look for a conversion of it to GGUF or ONNX.</p>}
       </div>
       {here

@@ -1,6 +1,6 @@
-import { Badge, Button } from '../ui/parts.js'
+import { nameOf } from '../known.js'
+import { Badge, Button, Tick } from '../ui/parts.js'
 import { bytes } from '../ui/text.js'
-import { names } from './live.js'
 import { rowsOf, termsOf } from './previews.js'
 import type { Suggestion, Way } from './previews.js'
 
@@ -11,16 +11,15 @@ interface WayProps {
 
 export function WayChoice ({ way, chosen, usable, onChoose, onApply }: WayProps) {
   const { title, fits, short, preview: { error, details }, sums, suggestions } = way
-  const on = fits ? sums.map(({ nodeId }) => names.value.get(nodeId) ?? nodeId).join(', ') : ''
+  const on = fits ? sums.map(({ nodeId }) => nameOf(nodeId)).join(', ') : ''
   return (
     <div class={`way${chosen ? ' chosen' : ''}`}>
-      <label class="choice">
-        <input type="radio" name="way" checked={chosen} disabled={!usable} onChange={onChoose} />
+      <Tick group="way" checked={chosen} disabled={!usable} onChange={onChoose}>
         <span>{title}{on !== '' && `: ${on}`}</span>
         <Badge level={fits ? 'ok' : short ? 'warn' : 'plain'}>
           {fits ? 'fits' : short ? 'too little memory' : 'not possible'}
         </Badge>
-      </label>
+      </Tick>
       {fits && details?.why !== undefined && <p class="hint">{details.why}</p>}
       {error !== null && <p class="hint">{error}</p>}
       {sums.length > 0 && (chosen || !fits) && <Sums way={way} />}
@@ -54,7 +53,7 @@ function Sums ({ way }: { way: Way }) {
             return (
               <tr key={`${nodeId} ${what}`}>
                 <td>
-                  {sum.name ?? names.value.get(nodeId) ?? nodeId}
+                  {sum.name ?? nameOf(nodeId)}
                   <p class="hint">{what}</p>
                 </td>
                 <td>{bytes(neededBytes)}<p class="hint">{need}</p></td>

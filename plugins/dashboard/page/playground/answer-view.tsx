@@ -1,8 +1,7 @@
-import { useId, useState } from 'preact/hooks'
+import { useState } from 'preact/hooks'
 import { status } from '../link.js'
-import { copyText } from '../ui/copy.js'
-import { Button } from '../ui/parts.js'
-import { span } from '../ui/text.js'
+import { Button, CopyButton, Field } from '../ui/parts.js'
+import { joined, span } from '../ui/text.js'
 import { again, answerCall, stop } from './answering.js'
 import { openCalls, pathOf, pathTo } from './conversation.js'
 import { Markdown } from './markdown.js'
@@ -39,7 +38,6 @@ export function AnswerView ({ message, index, last }: AnswerProps) {
   )
 }
 
-/** Why an answer is not whole, and how to go on. */
 function Ending ({ answer, onAgain }: { answer: Answer, onAgain: () => void }) {
   const { state, note, remedy, finish } = answer
   if (state === 'done') {
@@ -62,18 +60,17 @@ function Ending ({ answer, onAgain }: { answer: Answer, onAgain: () => void }) {
 }
 
 function figures ({ firstMs, perSecond, tokens, totalMs, node }: Answer): string {
-  return [
+  return joined([
     firstMs === null ? null : `first token after ${span(firstMs)}`,
     perSecond === null ? null : `${perSecond.toFixed(perSecond < 10 ? 1 : 0)} tokens/s`,
     tokens === null || tokens === 0 ? null : `${tokens} tokens`,
     totalMs === null ? null : `${span(totalMs)} in all`,
     node === '' ? null : `at ${node}`
-  ].filter((one) => one !== null).join(' · ')
+  ])
 }
 
 function Foot ({ message, answer, index, last }: AnswerProps & { answer: Answer }) {
   const { state, commandId, traced, model, sent } = answer
-  const [copied, setCopied] = useState(false)
   const body = () => chatBody(model, sent, pathTo(conversation.value.lanes[index]!, message.parent))
   return (
     <div class="answer-foot">
@@ -83,15 +80,7 @@ function Foot ({ message, answer, index, last }: AnswerProps & { answer: Answer 
           ? <Button kind="quiet" label="Stop this answer" onClick={() => { stop(message.id) }}>Stop</Button>
           : (
               <>
-                <Button
-                  kind="quiet" label="Copy the answer" disabled={message.content === ''}
-                  onClick={async () => {
-                    await copyText(message.content)
-                    setCopied(true)
-                  }}
-                >
-                  {copied ? 'Copied' : 'Copy'}
-                </Button>
+                <CopyButton text={message.content} label="Copy the answer" />
                 <Button kind="quiet" onClick={() => { again(index, message) }}>Another answer</Button>
               </>
             )}
@@ -112,7 +101,6 @@ const pretty = (text: string): string => {
 
 /** A call that the model wants to have made; the person gives its result. */
 function Call ({ call, index, last }: { call: ToolCall, index: number, last: boolean }) {
-  const id = useId()
   const [text, setText] = useState('')
   const lane = conversation.value.lanes[index]!
   const path = pathOf(lane)
@@ -124,11 +112,7 @@ function Call ({ call, index, last }: { call: ToolCall, index: number, last: boo
       <pre tabIndex={0} aria-label={`Arguments of ${call.name}`}><code>{pretty(call.arguments)}</code></pre>
       {waits && (
         <div class="form">
-          <label for={id}>Its result</label>
-          <textarea
-            id={id} rows={2} value={text} autofocus={last}
-            onInput={({ currentTarget }) => { setText(currentTarget.value) }}
-          />
+          <Field label="Its result" rows={2} value={text} autofocus={last} onText={setText} />
           <div class="inline">
             <Button kind="main" onClick={() => { answerCall(index, call.id, text) }}>Give this result</Button>
           </div>

@@ -1,8 +1,8 @@
 // Asks models and writes their answers into the conversation, at most once a frame.
 import { effect } from '@preact/signals'
 import { ApiError, serverEvents } from '../api.js'
+import { nodes } from '../known.js'
 import { call, origin, state, status } from '../link.js'
-import { nodesOf } from '../state.js'
 import { openCalls, pathOf, pathTo } from './conversation.js'
 import { Incoming } from './incoming.js'
 import { chatBody } from './request.js'
@@ -12,14 +12,11 @@ import type { Answer, Message } from './conversation.js'
 /** A node sends data at least every 10 s; a longer silence than this means that it left, ms. */
 const SILENCE_MS = 30_000
 
-/** Abort controllers of open answers, by message. */
 const stops = new Map<string, AbortController>()
 
-/** Name of the node that the page is at. */
 export const nodeName = (): string =>
-  nodesOf(state.value).find(({ local }) => local)?.name ?? new URL(origin.value).host
+  nodes.value.find(({ local }) => local)?.name ?? new URL(origin.value).host
 
-/** Resolves when the page is connected to a node. */
 export function connected (signal: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     const end = effect(() => { if (status.value === 'live') queueMicrotask(done) })
@@ -34,7 +31,6 @@ export function connected (signal: AbortSignal): Promise<void> {
   })
 }
 
-/** Says a text in every lane and has the models answer it. */
 export function ask (content: string, images: string[]): void {
   const { id, lanes } = conversation.value
   for (const index of lanes.keys()) {
@@ -96,7 +92,6 @@ async function answer (id: string, index: number, asked: Message): Promise<void>
 /** Why an answer is stopped whose length the person did not set. */
 const LOOP = new Error('It repeats itself. Set "Most tokens" to let it go on.')
 
-/** One answer while it is being written. */
 class Writing {
   readonly #incoming = new Incoming()
   readonly #show: (message: Message) => void

@@ -1,5 +1,3 @@
-// Bounds of the conversations in a browser.
-
 const MOST = 50
 const MOST_BYTES = 32 * 1024 * 1024
 

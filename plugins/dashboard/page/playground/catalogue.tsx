@@ -1,27 +1,31 @@
-import { useId } from 'preact/hooks'
-import { ask, origin, state } from '../link.js'
+import { useEffect, useState } from 'preact/hooks'
+import { instances } from '../known.js'
+import { origin } from '../link.js'
 import { linkTo } from '../route.js'
-import { instancesOf } from '../state.js'
-import { useLoaded } from '../ui/parts.js'
+import { Empty, Select, Trouble, useAsk } from '../ui/parts.js'
+import type { ComponentChildren } from 'preact'
+import type { Entry } from '../models/data.js'
 
-export type Task = 'chat' | 'completions' | 'embeddings' | 'tts'
+export type Model = Entry
 
-export interface Model {
-  id: string, name: string, description: string, context_length: number
-  installed: boolean, ready: boolean, virtual: boolean
-  resolved_capabilities: Record<Task | 'tools' | 'vision', boolean>
-  audio: { voices: { id: string, name: string }[], default_voice: string | null } | null
-  remedy: string | null
+interface ModelsProps {
+  task: 'chat' | 'completions' | 'embeddings' | 'tts', asked: string | null
+  none: string
+  children: (models: Model[], id: string, choose: (id: string) => void) => ComponentChildren
 }
 
-/** The models of the cluster that do this, those that are ready first; null until they are known. */
-export function useModels (task: Task): { models: Model[] | null, error: Error | null } {
-  const running = instancesOf(state.value).map(({ modelId, ready }) => `${modelId} ${ready}`).join()
-  const { value, error } = useLoaded(
-    (signal) => ask<{ data: Model[] }>('/v1/models', { signal }), [origin.value, running])
-  const models = value?.data.filter(({ resolved_capabilities: can }) => can[task])
-    .sort((a, b) => a.ready !== b.ready ? (a.ready ? -1 : 1) : a.id < b.id ? -1 : 1) ?? null
-  return { models, error }
+/** Waits for the models of a task, those that are ready first; the asked one is chosen, or the first. */
+export function WithModels ({ task, asked, none, children }: ModelsProps) {
+  const running = instances.value.map(({ modelId, ready }) => `${modelId} ${ready}`).join()
+  const { value, error } = useAsk('GET /v1/models', [origin.value, running])
+  const [picked, setPicked] = useState<string | null>(null)
+  useEffect(() => { setPicked(null) }, [asked])
+  if (error !== null && value === null) return <Trouble error={error} />
+  if (value === null) return <p class="waiting" role="status">Asking for the models…</p>
+  const models = (value.data as Model[]).filter(({ resolved_capabilities: can }) => can[task])
+    .sort((a, b) => a.ready !== b.ready ? (a.ready ? -1 : 1) : a.id < b.id ? -1 : 1)
+  if (models[0] === undefined) return <Empty title={none}><a href={linkTo('models')}>Find one</a></Empty>
+  return <>{children(models, picked ?? asked ?? models[0].id, setPicked)}</>
 }
 
 interface ModelChoiceProps {
@@ -29,20 +33,14 @@ interface ModelChoiceProps {
 }
 
 export function ModelChoice ({ models, value, onChoose, label = 'Model' }: ModelChoiceProps) {
-  const id = useId()
   const chosen = models.find((one) => one.id === value)
+  const options = models.map(({ id, ready }) => [id, ready ? id : `${id} (not ready)`] as const)
   return (
-    <div class="choice">
-      <label for={id}>{label}</label>
-      <select
-        id={id} class="field" value={value}
-        onChange={({ currentTarget }) => { onChoose(currentTarget.value) }}
-      >
-        {chosen === undefined && <option value={value}>{value === '' ? 'Choose a model' : value}</option>}
-        {models.map((one) => (
-          <option key={one.id} value={one.id}>{one.ready ? one.id : `${one.id} (not ready)`}</option>
-        ))}
-      </select>
+    <div class="pick">
+      <Select
+        label={label} value={value} onText={onChoose}
+        options={value === '' ? [['', 'Choose a model'], ...options] : options}
+      />
       {chosen?.ready === false && (
         <p class="hint">
           It is not ready{chosen.remedy === null ? '.' : `: ${chosen.remedy}`}

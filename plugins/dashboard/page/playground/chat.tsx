@@ -1,8 +1,7 @@
-// Chat: conversations with one model, or with two side by side.
-import { useEffect, useId, useState } from 'preact/hooks'
+import { useEffect, useState } from 'preact/hooks'
 import { linkTo } from '../route.js'
-import { Button, Confirm, Empty, Section, Trouble } from '../ui/parts.js'
-import { ModelChoice, useModels } from './catalogue.js'
+import { Button, Confirm, Opens, Section, Select } from '../ui/parts.js'
+import { ModelChoice, WithModels } from './catalogue.js'
 import { Composer } from './composer.js'
 import { Thread } from './thread.js'
 import {
@@ -11,21 +10,18 @@ import {
 import { SettingsFields } from './settings-fields.js'
 import type { Model } from './catalogue.js'
 
-export function Chat ({ asked }: { asked: string | null }) {
-  const { models, error } = useModels('chat')
+export const Chat = ({ asked }: { asked: string | null }) => (
+  <WithModels task="chat" asked={asked} none="There is no chat model in this cluster.">
+    {(models) => <Lanes models={models} asked={asked} />}
+  </WithModels>
+)
+
+function Lanes ({ models, asked }: { models: Model[], asked: string | null }) {
   const [known, setKnown] = useState(false)
   useEffect(() => { void load().then(() => { setKnown(true) }) }, [])
-  const preset = models?.find(({ ready }) => ready)?.id ?? models?.[0]?.id
+  const preset = models[0]!.id
   useEffect(() => { if (known) takeModel(asked, preset) }, [known, asked, preset])
-  if (error !== null && models === null) return <Trouble error={error} />
-  if (models === null || !known) return <p class="waiting" role="status">Asking for the models…</p>
-  if (models.length === 0) {
-    return (
-      <Empty title="There is no chat model in this cluster.">
-        <a href={linkTo('models')}>Find one</a>
-      </Empty>
-    )
-  }
+  if (!known) return null
   return (
     <Section title="Chat" aside={<Conversations />}>
       <Choices models={models} />
@@ -42,40 +38,35 @@ export function Chat ({ asked }: { asked: string | null }) {
 }
 
 /** The model of the address: in this conversation, or in another one when this is with another model. */
-function takeModel (asked: string | null, preset: string | undefined): void {
+function takeModel (asked: string | null, preset: string): void {
   const { changedAt, lanes } = conversation.value
   const has = lanes[0]!.model
   if (asked !== null && asked !== has && !lanes.some(({ model }) => model === asked)) {
     if (changedAt === 0) useModel(0, asked)
     else begin(asked, conversation.value.settings)
-  } else if (has === '' && preset !== undefined) useModel(0, preset)
+  } else if (has === '') useModel(0, preset)
 }
 
 function Conversations () {
-  const id = useId()
-  const [clears, setClears] = useState<'this' | 'all' | null>(null)
-  const { id: shown, changedAt } = conversation.value
+  const { id, changedAt } = conversation.value
+  const options = list.value.map((one) => [one.id, one.title] as const)
+  const deletes = (title: string, act: () => Promise<void>) => (close: () => void) => (
+    <Confirm title={title} action="Delete" danger onConfirm={act} onClose={close}>
+      <p>They are kept in this browser only, so nobody has another copy.</p>
+    </Confirm>
+  )
   return (
     <>
-      <label class="visually-hidden" for={id}>Conversation</label>
-      <select
-        id={id} class="field conversations" value={shown}
-        onChange={({ currentTarget }) => { open(currentTarget.value) }}
-      >
-        {changedAt === 0 && <option value={shown}>New conversation</option>}
-        {list.value.map((one) => <option key={one.id} value={one.id}>{one.title}</option>)}
-      </select>
+      <Select
+        label="Conversation" unseen class="conversations" value={id} onText={open}
+        options={changedAt === 0 ? [[id, 'New conversation'], ...options] : options}
+      />
       <Button onClick={() => { begin(undefined, conversation.value.settings) }}>New</Button>
-      {changedAt > 0 && <Button kind="quiet" onClick={() => { setClears('this') }}>Delete</Button>}
-      {list.value.length > 1 && <Button kind="quiet" onClick={() => { setClears('all') }}>Delete all</Button>}
-      {clears !== null && (
-        <Confirm
-          title={clears === 'this' ? 'Delete this conversation?' : 'Delete all conversations?'}
-          action="Delete" danger onConfirm={clears === 'this' ? remove : removeAll}
-          onClose={() => { setClears(null) }}
-        >
-          <p>They are kept in this browser only, so nobody has another copy.</p>
-        </Confirm>
+      {changedAt > 0 && (
+        <Opens kind="quiet" dialog={deletes('Delete this conversation?', remove)}>Delete</Opens>
+      )}
+      {list.value.length > 1 && (
+        <Opens kind="quiet" dialog={deletes('Delete all conversations?', removeAll)}>Delete all</Opens>
       )}
     </>
   )
@@ -108,7 +99,7 @@ function Choices ({ models }: { models: Model[] }) {
 function Options ({ models }: { models: Model[] }) {
   const { settings, lanes, id } = conversation.value
   const chosen = models.filter((one) => lanes.some(({ model }) => model === one.id))
-  const deaf = chosen.filter(({ resolved_capabilities: can }) => !can.tools).map((one) => one.id)
+  const deaf = chosen.filter(({ resolved_capabilities: can }) => can['tools'] !== true).map((one) => one.id)
   const set = [
     settings.system === '' ? 0 : 1, Object.keys(settings.sampling).length, settings.tools.length
   ].reduce((a, b) => a + b)

@@ -1,10 +1,9 @@
-// Text: a model goes on with a text, as it is.
-import { useEffect, useId, useRef, useState } from 'preact/hooks'
+import { useEffect, useRef, useState } from 'preact/hooks'
 import { serverEvents } from '../api.js'
 import { call } from '../link.js'
-import { Button, Empty, Section, Trouble } from '../ui/parts.js'
+import { Button, Field, Section } from '../ui/parts.js'
 import { span } from '../ui/text.js'
-import { ModelChoice, useModels } from './catalogue.js'
+import { ModelChoice, WithModels } from './catalogue.js'
 import { Incoming } from './incoming.js'
 import { plainLines } from './request.js'
 import { SamplingFields } from './settings-fields.js'
@@ -12,35 +11,29 @@ import { RequestButton } from './shown-request.js'
 import type { Sampling } from './sampling.js'
 
 export function Completion ({ asked }: { asked: string | null }) {
-  const { models, error } = useModels('completions')
-  const [picked, setPicked] = useState<string | null>(null)
   const [sampling, setSampling] = useState<Sampling>({ max_tokens: 64 })
   const [prompt, setPrompt] = useState('')
-  const id = useId()
-  if (error !== null && models === null) return <Trouble error={error} />
-  if (models === null) return <p class="waiting" role="status">Asking for the models…</p>
-  if (models.length === 0) {
-    return <Empty title="There is no model in this cluster that goes on with a text." />
-  }
-  const model = picked ?? asked ?? models[0]!.id
-  const body = () => ({
-    model, prompt, ...sampling, stream: true, stream_options: { include_usage: true }
-  })
   return (
-    <Section title="Text">
-      <div class="form">
-        <ModelChoice models={models} value={model} onChoose={setPicked} />
-        <label for={id}>Text to go on with</label>
-        <textarea
-          id={id} rows={4} value={prompt} onInput={({ currentTarget }) => { setPrompt(currentTarget.value) }}
-        />
-        <details class="group">
-          <summary><h3>Settings</h3></summary>
-          <SamplingFields sampling={sampling} onChange={setSampling} />
-        </details>
-        <Continuation body={body} prompt={prompt} />
-      </div>
-    </Section>
+    <WithModels
+      task="completions" asked={asked} none="There is no model in this cluster that goes on with a text."
+    >
+      {(models, model, choose) => (
+        <Section title="Text">
+          <div class="form">
+            <ModelChoice models={models} value={model} onChoose={choose} />
+            <Field label="Text to go on with" rows={4} value={prompt} onText={setPrompt} />
+            <details class="group">
+              <summary><h3>Settings</h3></summary>
+              <SamplingFields sampling={sampling} onChange={setSampling} />
+            </details>
+            <Continuation
+              prompt={prompt} body={() =>
+                ({ model, prompt, ...sampling, stream: true, stream_options: { include_usage: true } })}
+            />
+          </div>
+        </Section>
+      )}
+    </WithModels>
   )
 }
 

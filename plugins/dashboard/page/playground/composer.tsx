@@ -1,5 +1,5 @@
-import { useId, useRef, useState } from 'preact/hooks'
-import { Button } from '../ui/parts.js'
+import { useRef, useState } from 'preact/hooks'
+import { Button, Field } from '../ui/parts.js'
 import { failed } from '../ui/toast.js'
 import { ask, stop } from './answering.js'
 import { openCalls, pathOf } from './conversation.js'
@@ -14,12 +14,11 @@ const sends = (event: KeyboardEvent): boolean =>
   event.key === 'Enter' && !event.shiftKey && !event.isComposing
 
 export function Composer ({ models }: { models: Model[] }) {
-  const id = useId()
   const [text, setText] = useState('')
   const [images, setImages] = useState<string[]>([])
   const { lanes } = conversation.value
   const blind = lanes.find(({ model }) =>
-    models.find((one) => one.id === model)?.resolved_capabilities.vision !== true)?.model
+    models.find((one) => one.id === model)?.resolved_capabilities['vision'] !== true)?.model
   const waits = lanes.some((lane) => openCalls(pathOf(lane)).length > 0)
   const said = text.trim() !== '' || images.length > 0
   const may = said && !answering.value && !waits && lanes[0]!.model !== ''
@@ -38,10 +37,9 @@ export function Composer ({ models }: { models: Model[] }) {
   return (
     <div class="composer">
       {blind === undefined && <Pictures images={images} onChange={setImages} />}
-      <label class="visually-hidden" for={id}>Message</label>
-      <textarea
-        id={id} rows={2} value={text} placeholder="Write a message: Enter sends, Shift and Enter make a line"
-        onInput={({ currentTarget }) => { setText(currentTarget.value) }}
+      <Field
+        label="Message" unseen rows={2} value={text} onText={setText}
+        placeholder="Write a message: Enter sends, Shift and Enter make a line"
         onKeyDown={(event) => {
           if (!sends(event)) return
           event.preventDefault()

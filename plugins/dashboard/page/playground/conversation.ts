@@ -4,13 +4,11 @@ import type { Sampling } from './sampling.js'
 
 export interface ToolCall { id: string, name: string, arguments: string }
 
-/** A function that a model may call, as the API takes it. */
 export interface Tool {
   type: 'function'
   function: { name: string, description?: string, parameters?: Record<string, unknown> }
 }
 
-/** The settings of a conversation, part of every request. */
 export interface Settings { system: string, sampling: Sampling, tools: Tool[] }
 
 /** `lost`: the connection or the model broke off; the text so far stays. */
@@ -21,7 +19,6 @@ export interface Answer {
   /** The settings it was asked with, so that the request can be shown later. */
   sent: Settings
   state: AnswerState
-  /** Why it ended as it did, in words. */
   note: string | null
   remedy: string | null
   reasoning: string
@@ -29,7 +26,6 @@ export interface Answer {
   finish: string | null
   commandId: string | null
   traced: boolean
-  /** Name of the node that was asked. */
   node: string
   firstMs: number | null
   totalMs: number | null
@@ -42,7 +38,6 @@ export interface Message {
   parent: string | null
   role: 'user' | 'assistant' | 'tool'
   content: string
-  /** Data URLs. */
   images?: string[]
   /** The call that a message of the role `tool` answers. */
   callId?: string
@@ -85,7 +80,6 @@ export function pathOf ({ messages, chosen }: Lane): Message[] {
   return path
 }
 
-/** The messages from the start to this one. */
 export function pathTo (lane: Lane, id: string | null): Message[] {
   const byId = new Map(lane.messages.map((one) => [one.id, one]))
   const path: Message[] = []
@@ -98,7 +92,6 @@ export function siblingsOf ({ messages }: Lane, { parent, role }: Message): Mess
   return messages.filter((one) => one.parent === parent && one.role === role)
 }
 
-/** Adds a message and shows it. */
 export function add (lane: Lane, message: Message): Lane {
   return {
     ...lane, messages: [...lane.messages, message],
@@ -106,19 +99,16 @@ export function add (lane: Lane, message: Message): Lane {
   }
 }
 
-/** Puts a newer form of a message in its place. */
 export function replace (lane: Lane, message: Message): Lane {
   return { ...lane, messages: lane.messages.map((one) => one.id === message.id ? message : one) }
 }
 
-/** Shows this message instead of those beside it. */
 export function choose (lane: Lane, { parent, id }: Message): Lane {
   return { ...lane, chosen: { ...lane.chosen, [under(parent)]: id } }
 }
 
 const TITLE = 48
 
-/** A title from the first question. */
 export function titleOf (text: string): string {
   const line = text.trim().split('\n')[0] ?? ''
   return line.length > TITLE ? `${line.slice(0, TITLE - 1)}…` : line === '' ? 'An image' : line
@@ -144,6 +134,5 @@ export function afterReload (conversation: Conversation): Conversation {
   return { ...conversation, lanes }
 }
 
-/** Whether an answer is being written. */
 export const isOpen = ({ lanes }: Conversation): boolean =>
   lanes.some(({ messages }) => messages.some(({ answer }) => answer?.state === 'open'))

@@ -1,4 +1,3 @@
-// An answer as it comes: what each event of the stream adds to it.
 import { loopFinder } from '../../../chat/repetition.js'
 import type { ToolCall } from './conversation.js'
 
@@ -19,7 +18,6 @@ export interface Failure { message: string, retryable: boolean, remedy: string |
 
 const STATS = 'generation_stats '
 
-/** Gathers the events of an answer. */
 export class Incoming {
   content = ''
   reasoning = ''
@@ -31,7 +29,6 @@ export class Incoming {
   tokens: number | null = null
   perSecond: number | null = null
   failure: Failure | null = null
-  /** The stream said that it is over. */
   complete = false
 
   /** Takes one event. True: something to show has come. */

@@ -1,36 +1,17 @@
 // Conversations that outlive the page: in the browser's own database, of this origin, and bounded.
+import { within } from '../ui/database.js'
 import { tooMany } from './bounds.js'
 import { afterReload } from './conversation.js'
 import type { Size } from './bounds.js'
 import type { Conversation } from './conversation.js'
 
-const DATABASE = 'svc-playground'
-const STORE = 'conversations'
-
-const wanted = <T>(request: IDBRequest<T>): Promise<T> => new Promise((resolve, reject) => {
-  request.onsuccess = () => { resolve(request.result) }
-  request.onerror = () => { reject(request.error ?? new Error('The browser keeps nothing.')) }
-})
-
-let opened: Promise<IDBDatabase> | null = null
-
-function database (): Promise<IDBDatabase> {
-  if (opened !== null) return opened
-  const request = indexedDB.open(DATABASE, 1)
-  request.onupgradeneeded = () => { request.result.createObjectStore(STORE, { keyPath: 'id' }) }
-  return opened = wanted(request)
-}
-
-async function store (mode: IDBTransactionMode): Promise<IDBObjectStore> {
-  return (await database()).transaction(STORE, mode).objectStore(STORE)
-}
+const PLACE = { database: 'svc-playground', store: 'conversations', keyPath: 'id' }
 
 const sizeOf = (one: Conversation): Size =>
   ({ id: one.id, changedAt: one.changedAt, bytes: bytesOf(one) })
 
-/** All saved conversations, newest first. */
 export async function readKept (): Promise<Conversation[]> {
-  const all = await wanted((await store('readonly')).getAll()) as Conversation[]
+  const all = await within<Conversation[]>(PLACE, 'readonly', (store) => store.getAll())
   return all.map(afterReload).sort((a, b) => b.changedAt - a.changedAt)
 }
 
@@ -46,16 +27,15 @@ function bytesOf (conversation: Conversation): number {
 /** Keeps a conversation, and lets go of the oldest ones that no longer fit. Answers with their ids. */
 export async function keep (conversation: Conversation, all: Iterable<Conversation>): Promise<string[]> {
   const gone = tooMany([...all].map(sizeOf))
-  const at = await store('readwrite')
-  for (const id of gone) at.delete(id)
-  await wanted(at.put(conversation))
+  await within(PLACE, 'readwrite', (store) => {
+    for (const id of gone) store.delete(id)
+    return store.put(conversation)
+  })
   return gone
 }
 
-export async function forget (id: string): Promise<void> {
-  await wanted((await store('readwrite')).delete(id))
-}
+export const forget = async (id: string): Promise<void> =>
+  await within(PLACE, 'readwrite', (store) => store.delete(id))
 
-export async function forgetAll (): Promise<void> {
-  await wanted((await store('readwrite')).clear())
-}
+export const forgetAll = async (): Promise<void> =>
+  await within(PLACE, 'readwrite', (store) => store.clear())

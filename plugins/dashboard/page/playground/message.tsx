@@ -1,6 +1,6 @@
 import { memo } from 'preact/compat'
-import { useId, useState } from 'preact/hooks'
-import { Badge, Button } from '../ui/parts.js'
+import { useState } from 'preact/hooks'
+import { Badge, Button, Field } from '../ui/parts.js'
 import { edit } from './answering.js'
 import { AnswerView } from './answer-view.js'
 import { show } from './session.js'
@@ -58,14 +58,10 @@ function Question ({ message, index, open }: { message: Message, index: number, 
 }
 
 function Editor ({ message, index, onDone }: { message: Message, index: number, onDone: () => void }) {
-  const id = useId()
   const [text, setText] = useState(message.content)
   return (
     <div class="form">
-      <label class="visually-hidden" for={id}>The message anew</label>
-      <textarea
-        id={id} rows={3} value={text} onInput={({ currentTarget }) => { setText(currentTarget.value) }}
-      />
+      <Field label="The message anew" unseen rows={3} value={text} onText={setText} />
       <div class="inline">
         <Button
           kind="main" disabled={text.trim() === '' && message.images === undefined}
@@ -82,23 +78,21 @@ function Editor ({ message, index, onDone }: { message: Message, index: number, 
   )
 }
 
-function Branches ({ index, place, open }: { index: number, place: Place, open: boolean }) {
+function Branches ({ index, place, open }: Pick<MessageProps, 'index' | 'place' | 'open'>) {
   const { at, of, before, after } = place
+  const step = (label: string, sign: string, to: Message | null) => (
+    <Button
+      kind="quiet" label={label} disabled={to === null || open}
+      onClick={() => { if (to !== null) show(index, to) }}
+    >
+      {sign}
+    </Button>
+  )
   return (
     <div class="inline branches">
-      <Button
-        kind="quiet" label="The version before" disabled={before === null || open}
-        onClick={() => { if (before !== null) show(index, before) }}
-      >
-        ‹
-      </Button>
+      {step('The version before', '‹', before)}
       <Badge>{at} of {of}</Badge>
-      <Button
-        kind="quiet" label="The version after" disabled={after === null || open}
-        onClick={() => { if (after !== null) show(index, after) }}
-      >
-        ›
-      </Button>
+      {step('The version after', '›', after)}
     </div>
   )
 }

@@ -11,5 +11,4 @@ export function peaksOf (samples: Float32Array, count: number): number[] {
   })
 }
 
-/** Bars that fit in a width. */
 export const barsIn = (width: number): number => Math.max(20, Math.floor(width / 4))

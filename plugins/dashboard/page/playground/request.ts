@@ -1,4 +1,4 @@
-// The requests of the playground, and the same requests as lines for other programs.
+import type { Lines } from '../ui/text.js'
 import type { Message, Settings, Tool } from './conversation.js'
 
 type Json = Record<string, unknown>
@@ -60,8 +60,6 @@ export function readTools (text: string): Tool[] | string {
 /** A request to show: where it goes, what it carries, and whether a token goes with it. */
 export interface Shown { origin: string, path: string, body: Json, withToken: boolean }
 
-export interface Lines { name: string, code: string }
-
 const PICTURE = /^data:(image\/[a-z]+);base64,.{64,}/
 const MOST_SHOWN = 48
 
@@ -71,7 +69,6 @@ const forReading = (body: Json): Json => JSON.parse(JSON.stringify(body, (_, val
     ? `${value.slice(0, value.indexOf(',') + 1)}BASE64_OF_THE_IMAGE`
     : value)) as Json
 
-/** One word for a POSIX shell. */
 export const quote = (text: string): string =>
   /^[\w./:@%+=-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`
 
@@ -97,7 +94,6 @@ const python = (value: unknown, depth = 1): string => {
   return `{\n${entries.join('')}${outer}}`
 }
 
-/** The fields that OpenAI's own client has no argument for. */
 const NOT_OPENAI = new Set(['top_k', 'min_p', 'repetition_penalty', 'streaming_interval'])
 
 function pythonArguments (body: Json): string {
@@ -165,7 +161,6 @@ function svcRun ({ origin, body }: Shown): string | null {
     .join(' ')
 }
 
-/** The same speech for other programs. */
 export function speechLines (shown: Shown): Lines[] {
   const { input, ...others } = shown.body
   const { model, voice, speed } = shown.body
@@ -189,7 +184,6 @@ await writeFile('speech.mp3', Buffer.from(await answer.arrayBuffer()))` }
   ]
 }
 
-/** Any other request, as it is sent. */
 export const plainLines = (shown: Shown): Lines[] => [curl(shown, '')]
 
 export const shortened = (text: string): string =>

@@ -1,55 +1,29 @@
-// The figures of a request; an empty one is the model's default.
-
 export type Sampling = Partial<Record<SamplingName, number>>
 export type SamplingName = typeof fields[number]['name']
 
 /** The figures with their bounds in the API, and what they do. */
 export const fields = [
+  { name: 'temperature', title: 'Temperature', hint: '0 always takes the likeliest', min: 0, max: 100 },
+  { name: 'max_tokens', title: 'Most tokens', hint: 'ends the answer there', min: 1, max: 1e6, whole: true },
+  { name: 'top_p', title: 'Top p', hint: 'share of likelihood to choose from', min: 0, max: 1 },
+  { name: 'top_k', title: 'Top k', hint: 'tokens to choose from', min: -1, max: 2 ** 31, whole: true },
+  { name: 'min_p', title: 'Min p', hint: 'least likelihood, beside the likeliest', min: 0, max: 1 },
+  { name: 'frequency_penalty', title: 'Frequency penalty', hint: 'each time it was said', min: -2, max: 2 },
+  { name: 'presence_penalty', title: 'Presence penalty', hint: 'once it was said', min: -2, max: 2 },
+  { name: 'repetition_penalty', title: 'Repetition penalty', hint: '1 is none', min: 0.01, max: 100 },
   {
-    name: 'temperature', title: 'Temperature', hint: '0 always takes the likeliest',
-    min: 0, max: 100, whole: false
-  },
-  {
-    name: 'max_tokens', title: 'Most tokens', hint: 'ends the answer there',
-    min: 1, max: 1000000, whole: true
-  },
-  {
-    name: 'top_p', title: 'Top p', hint: 'share of likelihood to choose from',
-    min: 0, max: 1, whole: false
-  },
-  {
-    name: 'top_k', title: 'Top k', hint: 'how many tokens to choose from',
-    min: -1, max: 2147483648, whole: true
-  },
-  {
-    name: 'min_p', title: 'Min p', hint: 'least likelihood, beside the likeliest',
-    min: 0, max: 1, whole: false
-  },
-  {
-    name: 'frequency_penalty', title: 'Frequency penalty', hint: 'by how often it was said',
-    min: -2, max: 2, whole: false
-  },
-  {
-    name: 'presence_penalty', title: 'Presence penalty', hint: 'once it was said',
-    min: -2, max: 2, whole: false
-  },
-  {
-    name: 'repetition_penalty', title: 'Repetition penalty', hint: '1 is none',
-    min: 0.01, max: 100, whole: false
-  },
-  {
-    name: 'seed', title: 'Seed', hint: 'same seed, same answer',
-    min: -9007199254740991, max: 9007199254740991, whole: true
+    name: 'seed', title: 'Seed', hint: 'same seed, same answer', min: Number.MIN_SAFE_INTEGER,
+    max: Number.MAX_SAFE_INTEGER, whole: true
   }
 ] as const
 
 /** Reads what was typed for a figure: undefined for nothing, a text that says why it cannot be taken. */
 export function readFigure (name: SamplingName, text: string): number | undefined | string {
   if (text.trim() === '') return undefined
-  const { min, max, whole, title } = fields.find((one) => one.name === name)!
+  const { min, max, title, ...field } = fields.find((one) => one.name === name)!
   const value = Number(text)
   if (!Number.isFinite(value)) return `${title} is a number.`
-  if (whole && !Number.isInteger(value)) return `${title} is a whole number.`
+  if ('whole' in field && !Number.isInteger(value)) return `${title} is a whole number.`
   return value < min || value > max ? `${title} is from ${min} to ${max}.` : value
 }
 

@@ -19,9 +19,7 @@ const blank = newConversation(newId(), '')
 const all = signal<ReadonlyMap<string, Conversation>>(new Map([[blank.id, blank]]))
 const currentId = signal(blank.id)
 
-/** The conversation that is shown. */
 export const conversation = computed(() => all.value.get(currentId.value) ?? blank)
-/** The conversations that have begun, newest first, for the list. */
 export const list = computed(() => [...all.value.values()].filter(({ changedAt }) => changedAt > 0)
   .sort((a, b) => b.changedAt - a.changedAt).map(({ id, title }) => ({ id, title })))
 export const answering = computed(() => isOpen(conversation.value))
@@ -56,7 +54,6 @@ async function keepNow (id: string): Promise<void> {
 
 addEventListener('pagehide', () => { for (const id of waiting.keys()) void keepNow(id) })
 
-/** Changes one lane of a conversation. */
 export function changeLane (id: string, index: number, how: (lane: Lane) => Lane): void {
   change(id, (had) => ({ ...had, lanes: had.lanes.map((lane, i) => i === index ? how(lane) : lane) }))
 }
@@ -96,7 +93,6 @@ export function load (): Promise<void> {
   })()
 }
 
-/** Begins another conversation with the same models and settings. */
 export function begin (model = conversation.value.lanes[0]!.model, settings: Settings = noSettings): void {
   const one = newConversation(newId(), model, settings)
   all.value = new Map([...all.value].filter(([, { changedAt }]) => changedAt > 0)).set(one.id, one)
@@ -105,7 +101,6 @@ export function begin (model = conversation.value.lanes[0]!.model, settings: Set
 
 export function open (id: string): void { if (all.value.has(id)) currentId.value = id }
 
-/** Removes the shown conversation permanently. */
 export async function remove (): Promise<void> {
   const { id } = conversation.value
   const { model } = conversation.value.lanes[0]!
@@ -123,26 +118,21 @@ export async function removeAll (): Promise<void> {
   await forgetAll()
 }
 
-/** Has a lane ask this model from now on. */
-export function useModel (index: number, model: string): void {
+/** Changes the shown conversation. One that has not begun is not worth keeping yet. */
+function alter (how: (had: Conversation) => Partial<Conversation>): void {
   const had = conversation.value
-  // A conversation that has not begun is not worth keeping yet.
-  if (had.changedAt === 0) {
-    put({ ...had, lanes: had.lanes.map((lane, i) => i === index ? { ...lane, model } : lane) })
-  } else changeLane(had.id, index, (lane) => ({ ...lane, model }))
+  if (had.changedAt === 0) put({ ...had, ...how(had) })
+  else change(had.id, (one) => ({ ...one, ...how(one) }))
 }
 
-export function useSettings (settings: Settings): void {
-  const had = conversation.value
-  if (had.changedAt === 0) put({ ...had, settings })
-  else change(had.id, (one) => ({ ...one, settings }))
+export function useModel (index: number, model: string): void {
+  alter(({ lanes }) => ({ lanes: lanes.map((lane, i) => i === index ? { ...lane, model } : lane) }))
 }
+
+export function useSettings (settings: Settings): void { alter(() => ({ settings })) }
 
 /** Puts a second model beside the first, which goes on from the same messages; or leaves the first alone. */
 export function compare (model: string | null): void {
-  const had = conversation.value
-  const [first = newLane('')] = had.lanes
-  const lanes = model === null ? [first] : [first, { ...first, model }]
-  if (had.changedAt === 0) put({ ...had, lanes })
-  else change(had.id, (one) => ({ ...one, lanes }))
+  alter(({ lanes: [first = newLane('')] }) =>
+    ({ lanes: model === null ? [first] : [first, { ...first, model }] }))
 }

@@ -1,5 +1,5 @@
 import { useId, useState } from 'preact/hooks'
-import { Button } from '../ui/parts.js'
+import { Button, Field } from '../ui/parts.js'
 import { readTools } from './request.js'
 import { fields, readFigure, withFigure } from './sampling.js'
 import type { Settings } from './conversation.js'
@@ -13,13 +13,11 @@ interface SettingsProps {
 }
 
 export function SettingsFields ({ settings, onChange, withoutTools }: SettingsProps) {
-  const id = useId()
   return (
     <div class="form settings-fields">
-      <label for={`${id}-system`}>System message</label>
-      <textarea
-        id={`${id}-system`} rows={2} value={settings.system}
-        onInput={({ currentTarget }) => { onChange({ ...settings, system: currentTarget.value }) }}
+      <Field
+        label="System message" rows={2} value={settings.system}
+        onText={(system) => { onChange({ ...settings, system }) }}
       />
       <SamplingFields
         sampling={settings.sampling} onChange={(sampling) => { onChange({ ...settings, sampling }) }}
@@ -57,12 +55,11 @@ function Figure ({ name, title, hint, value, onChange }: FigureProps) {
   const wrong = typeof read === 'string'
   return (
     <div class="figure">
-      <label for={id}>{title}</label>
-      <input
-        id={id} inputMode="decimal" value={text} aria-describedby={`${id}-hint`} aria-invalid={wrong}
-        onInput={({ currentTarget }) => {
-          setText(currentTarget.value)
-          const next = readFigure(name, currentTarget.value)
+      <Field
+        label={title} inputMode="decimal" value={text} aria-describedby={`${id}-hint`} aria-invalid={wrong}
+        onText={(typed) => {
+          setText(typed)
+          const next = readFigure(name, typed)
           if (typeof next !== 'string') onChange(next)
         }}
       />
@@ -91,11 +88,9 @@ function ToolsField ({ settings, onChange, withoutTools }: SettingsProps) {
   }
   return (
     <>
-      <label for={id}>Tools</label>
-      <textarea
-        id={id} class="mono" rows={4} spellcheck={false} value={text} aria-describedby={`${id}-hint`}
-        placeholder="A list of functions as JSON" aria-invalid={typeof read === 'string'}
-        onInput={({ currentTarget }) => { take(currentTarget.value) }}
+      <Field
+        label="Tools" class="mono" rows={4} spellcheck={false} value={text} aria-describedby={`${id}-hint`}
+        placeholder="A list of functions as JSON" aria-invalid={typeof read === 'string'} onText={take}
       />
       <p id={`${id}-hint`} class={typeof read === 'string' ? 'problem' : 'hint'}>
         {typeof read === 'string'

@@ -18,23 +18,19 @@ export interface Spoken {
   traced: boolean
   node: string
   url: string | null
-  /** Whether it is played while it comes. */
   streams: boolean
 }
 
 export interface Speaking {
   /** Ends the work; what came can be heard. */
   cancel (): void
-  /** Ends the work and lets go of everything. */
   close (): void
 }
 
-/** Requested media type. */
 const TYPE = 'audio/mpeg'
 /** Between two looks at the waveform of what has come, ms. */
 const LOOK_MS = 400
 
-/** Speaks, and reports progress. */
 export function speak (
   body: Record<string, unknown>, audio: HTMLAudioElement, tell: (spoken: Spoken) => void
 ): Speaking {
@@ -90,7 +86,6 @@ class Speech {
     }
   }
 
-  /** Lets go of the sound. */
   close (): void {
     this.#closed = true
     this.#audio.removeEventListener('playing', this.#heard)
@@ -134,9 +129,6 @@ class Speech {
   }
 }
 
-function wordsOf (error: unknown): Error {
-  if (error instanceof ApiError) {
-    return error.remedy === null ? error : new Error(`${error.message} ${error.remedy}`)
-  }
-  return new Error('The node went away while it was speaking. What came before can be heard.')
-}
+const wordsOf = (error: unknown): Error => error instanceof ApiError
+  ? error
+  : new Error('The node went away while it was speaking. What came before can be heard.')

@@ -1,9 +1,7 @@
-// Speech: a text is spoken, and heard while it is still being made.
-import { useEffect, useId, useRef, useState } from 'preact/hooks'
-import { linkTo } from '../route.js'
-import { Button, Empty, Section, Trouble } from '../ui/parts.js'
+import { useEffect, useRef, useState } from 'preact/hooks'
+import { Button, Facts, Field, Section, Select, Trouble } from '../ui/parts.js'
 import { bytes, span } from '../ui/text.js'
-import { ModelChoice, useModels } from './catalogue.js'
+import { ModelChoice, WithModels } from './catalogue.js'
 import { speechLines } from './request.js'
 import { RequestButton, TraceLink } from './shown-request.js'
 import { speak } from './speaking.js'
@@ -15,28 +13,17 @@ import type { RefObject } from 'preact'
 const FIRST_TEXT =
   'Good morning. This voice is made on your own machine, and you hear it while it is still being made.'
 
-export function Speech ({ asked }: { asked: string | null }) {
-  const { models, error } = useModels('tts')
-  const [picked, setPicked] = useState<string | null>(null)
-  useEffect(() => { setPicked(null) }, [asked])
-  if (error !== null && models === null) return <Trouble error={error} />
-  if (models === null) return <p class="waiting" role="status">Asking for the voices…</p>
-  const first = models[0]
-  if (first === undefined) {
-    return <Empty title="There is no voice in this cluster."><a href={linkTo('models')}>Find one</a></Empty>
-  }
-  const id = picked ?? asked ?? first.id
-  return (
-    <Section title="Speech">
-      <SpeechForm key={id} models={models} id={id} onModel={setPicked} />
-    </Section>
-  )
-}
+export const Speech = ({ asked }: { asked: string | null }) => (
+  <WithModels task="tts" asked={asked} none="There is no voice in this cluster.">
+    {(models, id, choose) => (
+      <Section title="Speech"><SpeechForm key={id} models={models} id={id} onModel={choose} /></Section>
+    )}
+  </WithModels>
+)
 
 interface FormProps { models: Model[], id: string, onModel: (id: string) => void }
 
 function SpeechForm ({ models, id, onModel }: FormProps) {
-  const label = useId()
   const model = models.find((one) => one.id === id)
   const [text, setText] = useState(FIRST_TEXT)
   const [voice, setVoice] = useState(model?.audio?.default_voice ?? '')
@@ -48,29 +35,21 @@ function SpeechForm ({ models, id, onModel }: FormProps) {
   })
   return (
     <div class="form">
-      <label for={`${label}-text`}>Text</label>
-      <textarea
-        id={`${label}-text`} rows={4} value={text}
-        onInput={({ currentTarget }) => { setText(currentTarget.value) }}
-      />
+      <Field label="Text" rows={4} value={text} onText={setText} />
       <div class="choices-row">
         <ModelChoice models={models} value={id} onChoose={onModel} />
         {voices.length > 0 && (
-          <div class="choice">
-            <label for={`${label}-voice`}>Voice</label>
-            <select
-              id={`${label}-voice`} class="field" value={voice}
-              onChange={({ currentTarget }) => { setVoice(currentTarget.value) }}
-            >
-              {voices.map((one) => <option key={one.id} value={one.id}>{one.name}</option>)}
-            </select>
+          <div class="pick">
+            <Select
+              label="Voice" options={voices.map((one) => [one.id, one.name] as const)} value={voice}
+              onText={setVoice}
+            />
           </div>
         )}
-        <div class="choice">
-          <label for={`${label}-speed`}>Speed: {speed.toFixed(2)} times</label>
-          <input
-            id={`${label}-speed`} type="range" min={0.5} max={2} step={0.05} value={speed}
-            onInput={({ currentTarget }) => { setSpeed(Number(currentTarget.value)) }}
+        <div class="pick">
+          <Field
+            label={`Speed: ${speed.toFixed(2)} times`} type="range" min={0.5} max={2} step={0.05}
+            value={String(speed)} onText={(text) => { setSpeed(Number(text)) }}
           />
         </div>
       </div>
@@ -79,7 +58,6 @@ function SpeechForm ({ models, id, onModel }: FormProps) {
   )
 }
 
-/** Speaks, plays and shows what came. */
 function Speaker ({ body, ready }: { body: () => Record<string, unknown>, ready: boolean }) {
   const audio = useRef<HTMLAudioElement>(null)
   const running = useRef<Speaking | null>(null)
@@ -111,18 +89,19 @@ function Heard ({ spoken, audio }: { spoken: Spoken, audio: RefObject<HTMLAudioE
     <>
       {error !== null && <Trouble error={error} />}
       {sound !== null && <Wave sound={sound} audio={audio} />}
-      <dl class="facts">
-        <div><dt>First sound after</dt><dd>{firstMs === null ? 'not heard yet' : span(firstMs)}</dd></div>
-        <div>
-          <dt>Length</dt>
-          <dd>
-            {sound === null ? '' : span(sound.seconds * 1000)}
-            {state === 'open' ? ' so far' : state === 'cancelled' ? ', cancelled' : ''}
-          </dd>
-        </div>
-        <div><dt>Made in</dt><dd>{totalMs === null ? 'being made' : `${span(totalMs)} at ${node}`}</dd></div>
-        <div><dt>Received</dt><dd>{bytes(received)} of MP3</dd></div>
-      </dl>
+      <Facts
+        list={[
+          ['First sound after', firstMs === null ? 'not heard yet' : span(firstMs)],
+          ['Length', (
+            <>
+              {sound !== null && span(sound.seconds * 1000)}
+              {state === 'open' ? ' so far' : state === 'cancelled' && ', cancelled'}
+            </>
+          )],
+          ['Made in', totalMs === null ? 'being made' : `${span(totalMs)} at ${node}`],
+          ['Received', `${bytes(received)} of MP3`]
+        ]}
+      />
       {!streams && (
         <p class="hint">This browser cannot play MP3 while it comes: it plays when all is there.</p>
       )}

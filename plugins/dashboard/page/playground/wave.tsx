@@ -1,6 +1,6 @@
 // The waveform of a sound, as far as it has come, with the place where it is played.
 import { useEffect, useRef, useState } from 'preact/hooks'
-import { theme } from '../ui/theme.js'
+import { colours } from '../ui/theme.js'
 import { span } from '../ui/text.js'
 import { barsIn, peaksOf } from './peaks.js'
 import type { RefObject } from 'preact'
@@ -22,11 +22,10 @@ interface WaveProps { sound: Sound, audio: RefObject<HTMLAudioElement | null> }
 export function Wave ({ sound, audio }: WaveProps) {
   const ref = useRef<HTMLCanvasElement>(null)
   const width = useWidth(ref)
-  const dark = useDark()
   const at = usePlace(audio)
   useEffect(() => {
     if (ref.current !== null && width > 0) draw(ref.current, sound, at, width)
-  }, [sound, at, width, theme.value, dark])
+  }, [sound, at, width, colours.value])
   return (
     <canvas
       ref={ref} class="wave" role="img" aria-label={`Waveform of ${span(sound.seconds * 1000)} of sound`}
@@ -44,8 +43,8 @@ function draw (canvas: HTMLCanvasElement, { samples, seconds }: Sound, at: numbe
   canvas.width = Math.round(width * scale)
   canvas.height = Math.round(HEIGHT * scale)
   const context = canvas.getContext('2d')!
-  const colours = getComputedStyle(canvas)
-  const [played, coming] = ['--accent', '--soft'].map((name) => colours.getPropertyValue(name).trim())
+  const style = getComputedStyle(canvas)
+  const [played, coming] = ['--accent', '--soft'].map((name) => style.getPropertyValue(name).trim())
   context.scale(scale, scale)
   const peaks = peaksOf(samples, barsIn(width))
   const step = width / peaks.length
@@ -65,19 +64,6 @@ function useWidth (ref: RefObject<HTMLCanvasElement | null>): number {
     return () => { observer.disconnect() }
   }, [])
   return width
-}
-
-/** Whether the system is dark: colours change with it while the page follows it. */
-function useDark (): boolean {
-  const [dark, setDark] = useState(false)
-  useEffect(() => {
-    const query = matchMedia('(prefers-color-scheme: dark)')
-    const look = (): void => { setDark(query.matches) }
-    look()
-    query.addEventListener('change', look)
-    return () => { query.removeEventListener('change', look) }
-  }, [])
-  return dark
 }
 
 /** Where the sound is played, s: each frame, or a few times a second for who wants less motion. */

@@ -1,10 +1,12 @@
-import { ask } from '../link.js'
+import { call } from '../link.js'
+import { Select, Tick } from '../ui/parts.js'
+import { toggled } from '../ui/text.js'
 
 interface OpenApi { paths: Record<string, Record<string, { 'x-authority'?: string | null }>> }
 
 /** Every authority that a route of this node asks for, those of third-party plugins too. */
 export async function authorities (signal: AbortSignal): Promise<string[]> {
-  const { paths } = await ask<OpenApi>('/openapi.json', { signal })
+  const { paths } = await (await call('/openapi.json', { signal })).json() as OpenApi
   const routes = Object.values(paths).flatMap((methods) => Object.values(methods))
   const all = routes.map((one) => one['x-authority'])
   return [...new Set(all.filter((one) => typeof one === 'string'))].sort()
@@ -14,7 +16,7 @@ interface ChoiceProps {
   legend: string
   all: readonly string[]
   chosen: readonly string[]
-  onChange: (one: string, on: boolean) => void
+  onChange: (chosen: string[]) => void
 }
 
 export function AuthorityChoice ({ legend, all, chosen, onChange }: ChoiceProps) {
@@ -22,14 +24,25 @@ export function AuthorityChoice ({ legend, all, chosen, onChange }: ChoiceProps)
     <fieldset class="choices">
       <legend>{legend}</legend>
       {all.map((one) => (
-        <label key={one}>
-          <input
-            type="checkbox" checked={chosen.includes(one)}
-            onChange={({ currentTarget: { checked } }) => { onChange(one, checked) }}
-          />
+        <Tick
+          key={one} checked={chosen.includes(one)} onChange={(on) => { onChange(toggled(chosen, one, on)) }}
+        >
           {one}
-        </label>
+        </Tick>
       ))}
     </fieldset>
   )
+}
+
+const DAY_MS = 86_400_000
+
+/** ISO-8601; null for a credential without an end. */
+export const endAfter = (days: string): string | null =>
+  days === '' ? null : new Date(Date.now() + Number(days) * DAY_MS).toISOString()
+
+interface HowLongProps { days: string, onDays: (days: string) => void, last: readonly [string, string] }
+
+export function HowLong ({ days, onDays, last }: HowLongProps) {
+  const options = [['1', 'a day'], ['7', 'a week'], ['90', '90 days'], last] as const
+  return <Select label="How long" options={options} value={days} onText={onDays} />
 }

@@ -1,18 +1,14 @@
-// The paired devices of the cluster, this browser among them: let in, looked at, revoked.
-import { useState } from 'preact/hooks'
 import { ApiError } from '../api.js'
 import { device } from '../device/own.js'
 import { ask, caller, origin } from '../link.js'
-import { Badge, Button, Confirm, Copy, Empty, Trouble, useLoaded } from '../ui/parts.js'
+import { Badge, Confirm, Copy, Empty, Opens, Trouble, useAsk } from '../ui/parts.js'
+import { day } from '../ui/text.js'
 import { ended } from '../ui/toast.js'
 import { OwnDevice } from './own-device.js'
 import { PairingDialog } from './pairing.js'
+import type { Replies } from '../../../../docs/reference/replies.js'
 
-interface Device {
-  deviceId: string, name: string, authorities: string[], viaRelay: string[], created: string | null
-  expires: string, by: string, lastUsedDay: string | null
-  state: 'active' | 'expired' | 'revoked' | 'node_removed' | 'unheard'
-}
+type Device = Replies['GET /v1/devices']['devices'][number]
 
 const WORDS: Record<Device['state'], string> = {
   active: 'active', expired: 'expired', revoked: 'revoked', node_removed: 'its node was removed',
@@ -21,14 +17,13 @@ const WORDS: Record<Device['state'], string> = {
 const LEVELS: Partial<Record<Device['state'], 'ok' | 'warn'>> = { active: 'ok', unheard: 'warn' }
 
 export function Devices () {
-  const { value, error, again } = useLoaded(async (signal) =>
-    (await ask<{ devices: Device[] }>('/v1/devices', { signal })).devices, [origin.value, caller.value])
+  const { value, error, again } = useAsk('GET /v1/devices', [origin.value, caller.value])
   return (
     <>
       <OwnDevice />
       <h3>Devices of the cluster</h3>
       {error === null
-        ? <All list={value} again={again} />
+        ? <All list={value?.devices ?? null} again={again} />
         : isRefused(error)
           ? <p class="hint">Only an operator sees the devices and lets them in.</p>
           : <Trouble error={error} again={again} />}
@@ -41,48 +36,26 @@ const isRefused = (error: Error): boolean =>
   error instanceof ApiError && (error.status === 401 || error.status === 403)
 
 function All ({ list, again }: { list: Device[] | null, again: () => void }) {
-  const [pairs, setPairs] = useState(false)
-  const [ends, setEnds] = useState<Device | null>(null)
   return (
     <>
       <div class="inline">
-        <Button kind="main" onClick={() => { setPairs(true) }}>Let a device in</Button>
+        <Opens
+          kind="main" onClosed={again} dialog={(close) => <PairingDialog onClose={close} />}
+        >
+          Let a device in
+        </Opens>
       </div>
       {list?.length === 0 && <Empty title="No device is paired." />}
       <ul class="rows" aria-label="Devices">
-        {list?.map((one) => <Row key={one.deviceId} one={one} onRevoke={() => { setEnds(one) }} />)}
+        {list?.map((one) => <Row key={one.deviceId} one={one} again={again} />)}
       </ul>
-      {pairs && (
-        <PairingDialog
-          onClose={() => {
-            setPairs(false)
-            again()
-          }}
-        />
-      )}
-      {ends !== null && (
-        <Confirm
-          title={`Revoke ${ends.name}?`} action="Revoke it" danger onClose={() => { setEnds(null) }}
-          onConfirm={async () => {
-            ended(`${ends.name} is revoked.`, await ask(`/v1/devices/${ends.deviceId}`, { method: 'DELETE' }))
-            again()
-          }}
-        >
-          <p>
-            Its key never counts again, at any node. What it has open ends within seconds, and so does what it
-            has let in.
-          </p>
-        </Confirm>
-      )}
     </>
   )
 }
 
-const day = (at: string): string => new Date(at).toLocaleDateString()
-
-function Row ({ one, onRevoke }: { one: Device, onRevoke: () => void }) {
+function Row ({ one, again }: { one: Device, again: () => void }) {
   const { authorities, by, created, deviceId, expires, lastUsedDay, name, state, viaRelay } = one
-  const ended = state === 'revoked' || state === 'expired' || state === 'node_removed'
+  const over = state === 'revoked' || state === 'expired' || state === 'node_removed'
   return (
     <li class="row">
       <div class="grow">
@@ -94,13 +67,31 @@ function Row ({ one, onRevoke }: { one: Device, onRevoke: () => void }) {
         </p>
         <p class="hint">
           <Copy text={deviceId} shown={deviceId.slice(0, 12)} />
-          {!ended && ` · over a relay: ${viaRelay.length === 0 ? 'nothing' : viaRelay.join(', ')}`}
+          {!over && ` · over a relay: ${viaRelay.length === 0 ? 'nothing' : viaRelay.join(', ')}`}
           {created !== null && ` · paired ${day(created)}`} by {by.slice(0, 12)}
           {` · ${state === 'expired' ? 'ended' : 'ends'} ${day(expires)}`}
           {` · ${lastUsedDay === null ? 'never used' : `last used ${lastUsedDay}`}`}
         </p>
       </div>
-      {state !== 'revoked' && <Button label={`Revoke ${name}`} onClick={onRevoke}>Revoke</Button>}
+      {state !== 'revoked' && (
+        <Opens
+          label={`Revoke ${name}`} onClosed={again} dialog={(close) => (
+            <Confirm
+              title={`Revoke ${name}?`} action="Revoke it" danger onClose={close}
+              onConfirm={async () => {
+                ended(`${name} is revoked.`, await ask('DELETE /v1/devices/{id}', { params: [deviceId] }))
+              }}
+            >
+              <p>
+                Its key never counts again, at any node. What it has open ends within seconds, and so does
+                what it has let in.
+              </p>
+            </Confirm>
+          )}
+        >
+          Revoke
+        </Opens>
+      )}
     </li>
   )
 }

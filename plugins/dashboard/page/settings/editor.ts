@@ -1,29 +1,17 @@
-import { Validator } from '@cfworker/json-schema'
-import type { Schema } from '@cfworker/json-schema'
+import { problemsOf } from '../discovery/schema.js'
+import { grouped as byKey } from '../ui/text.js'
+import type { Replies } from '../../../../docs/reference/replies.js'
 
 export type SettingSchema = Record<string, unknown> & {
   type?: string | string[], enum?: unknown[], description?: string, default?: unknown
 }
-
-export interface Setting {
-  path: string
-  value?: unknown
-  origin?: 'flag' | 'env' | 'file' | 'default'
-  source?: string
-  line?: number
-  /** The file says something else, which counts after a restart. */
-  restart?: true
-  /** Only svc.yaml itself changes it. */
-  local?: true
-  schema: SettingSchema | null
-}
+export type Setting = Replies['GET /config']['entries'][number] & { schema: SettingSchema | null }
 
 export type Kind = 'switch' | 'choice' | 'number' | 'text' | 'lines' | 'json'
 
 const typesOf = (schema: SettingSchema | null): string[] =>
   schema?.type === undefined ? [] : Array.isArray(schema.type) ? schema.type : [schema.type]
 
-/** The control that fits a setting. */
 export function kindOf (schema: SettingSchema | null): Kind {
   if (schema?.enum !== undefined) return 'choice'
   const types = typesOf(schema).filter((type) => type !== 'null')
@@ -41,7 +29,6 @@ export function kindOf (schema: SettingSchema | null): Kind {
 const isTextList = (schema: SettingSchema): boolean =>
   (schema['items'] as SettingSchema | undefined)?.type === 'string'
 
-/** The text of a value in its control. */
 export function textOf (kind: Kind, value: unknown): string {
   if (value === undefined || value === null) return ''
   if (kind === 'lines') return (value as string[]).join('\n')
@@ -57,9 +44,8 @@ export function readText (schema: SettingSchema | null, text: string): Read {
   if (text.trim() === '' && kind !== 'lines') return { value: null }
   const read = valueOf(kind, schema, text)
   if ('problem' in read || schema === null) return read
-  const { valid, errors } = new Validator(plain(schema) as Schema, '2020-12', false).validate(read.value)
-  const worst = errors.at(-1)
-  return valid ? read : { problem: worst?.error ?? 'This is not a value for it.' }
+  const worst = problemsOf(plain(schema), read.value).at(-1)
+  return worst === undefined ? read : { problem: worst.message }
 }
 
 function valueOf (kind: Kind, schema: SettingSchema | null, text: string): Read {
@@ -97,7 +83,6 @@ export function fixedBy ({ local, origin, schema }: Setting): string | null {
 
 const ORIGINS = { flag: 'command line', env: 'environment', file: 'svc.yaml', default: 'default' } as const
 
-/** The origin of a value in words. */
 export function originText ({ origin, source, line }: Setting): string {
   if (origin === undefined) return 'not set'
   if (origin === 'env' && source !== undefined) return `environment: ${source}`
@@ -107,13 +92,10 @@ export function originText ({ origin, source, line }: Setting): string {
 /** Settings by their first word, plugins by name, in the node's order. */
 export function grouped (settings: readonly Setting[], search: string): [string, Setting[]][] {
   const wanted = search.trim().toLowerCase()
-  const groups = new Map<string, Setting[]>()
-  for (const setting of settings) {
-    const about = `${setting.path} ${setting.schema?.description ?? ''}`.toLowerCase()
-    if (!about.includes(wanted)) continue
-    const [first, second] = setting.path.split('.')
-    const group = second === undefined ? 'general' : first === 'plugins' ? `plugins.${second}` : first!
-    groups.set(group, [...groups.get(group) ?? [], setting])
-  }
-  return [...groups]
+  const found = settings.filter(({ path, schema }) =>
+    `${path} ${schema?.description ?? ''}`.toLowerCase().includes(wanted))
+  return [...byKey(found, ({ path }) => {
+    const [first = '', second] = path.split('.')
+    return second === undefined ? 'general' : first === 'plugins' ? `plugins.${second}` : first
+  })]
 }

@@ -1,13 +1,12 @@
-import { useState } from 'preact/hooks'
 import { device, ended, forget } from '../device/own.js'
 import { PairDialog } from '../device/pair.js'
 import { connect, origin, typed } from '../link.js'
-import { Badge, Button, Confirm } from '../ui/parts.js'
+import { Badge, Confirm, Opens } from '../ui/parts.js'
 import { done } from '../ui/toast.js'
 
+const pair = (close: () => void) => <PairDialog onClose={close} />
+
 export function OwnDevice () {
-  const [pairs, setPairs] = useState(false)
-  const [leaves, setLeaves] = useState(false)
   const kept = device.value
   return (
     <>
@@ -19,7 +18,7 @@ export function OwnDevice () {
                 Paired, it needs no token: it has a key that never leaves this browser, and any node of the
                 cluster knows it.
               </p>
-              <Button onClick={() => { setPairs(true) }}>Pair this device</Button>
+              <Opens dialog={pair}>Pair this device</Opens>
             </div>
           )
         : (
@@ -36,23 +35,28 @@ export function OwnDevice () {
                   {typed.value !== null && ' The token that you typed counts here in its place.'}
                 </p>
               </div>
-              {ended.value !== null && <Button onClick={() => { setPairs(true) }}>Pair it anew</Button>}
-              <Button onClick={() => { setLeaves(true) }}>Forget this device</Button>
+              {ended.value !== null && <Opens dialog={pair}>Pair it anew</Opens>}
+              <Opens
+                dialog={(close) => (
+                  <Confirm
+                    title="Forget this device?" action="Forget it" danger onClose={close}
+                    onConfirm={async () => {
+                      await forget(origin.value)
+                      done('This device is revoked, and its key is gone.')
+                      connect()
+                    }}
+                  >
+                    <p>
+                      It is revoked for good at every node, and this browser drops its key. It may be paired
+                      anew.
+                    </p>
+                  </Confirm>
+                )}
+              >
+                Forget this device
+              </Opens>
             </div>
           )}
-      {pairs && <PairDialog onClose={() => { setPairs(false) }} />}
-      {leaves && (
-        <Confirm
-          title="Forget this device?" action="Forget it" danger onClose={() => { setLeaves(false) }}
-          onConfirm={async () => {
-            await forget(origin.value)
-            done('This device is revoked, and its key is gone.')
-            connect()
-          }}
-        >
-          <p>It is revoked for good at every node, and this browser drops its key. It may be paired anew.</p>
-        </Confirm>
-      )}
     </>
   )
 }

@@ -4,25 +4,20 @@ import { chosenWith, spaced } from '../device/words.js'
 import { ask, origin } from '../link.js'
 import { Button, Dialog, Trouble, useLoaded, useNow } from '../ui/parts.js'
 import { done } from '../ui/toast.js'
-import { authorities as known, AuthorityChoice } from './authorities.js'
+import { authorities as known, AuthorityChoice, endAfter, HowLong } from './authorities.js'
+import type { Replies } from '../../../../docs/reference/replies.js'
 
-const PAIRING = '/v1/devices/pairing'
 /** Interval of checks for a waiting device, ms. */
 const LOOK_MS = 500
-const DAY_MS = 86_400_000
-const DAYS = [['1', 'a day'], ['7', 'a week'], ['90', '90 days'], ['365', 'a year']] as const
 
-interface Waiting { attempt: string, name: string, digits: string }
-interface View {
-  open: boolean, ends: string | null, triesLeft: number, device: Waiting | null
-  authorities: string[] | null, viaRelay: string[] | null
-}
+type View = Replies['GET /v1/devices/pairing']
+type Waiting = NonNullable<View['device']>
 
 export function PairingDialog ({ onClose }: { onClose: () => void }) {
   const { view, error, again } = usePairing()
   const close = (): void => {
     // Pairing must end when the operator leaves. A lost request is harmless, as pairing times out.
-    if (view?.open === true) void ask(PAIRING, { method: 'DELETE' }).catch(() => {})
+    if (view?.open === true) void ask('DELETE /v1/devices/pairing').catch(() => {})
     onClose()
   }
   return (
@@ -52,14 +47,14 @@ function usePairing () {
     const abort = new AbortController()
     const { signal } = abort
     const look = async (): Promise<void> => {
-      const found = await ask<View>(PAIRING, { signal })
-      let now = found.open ? found : await ask<View>(PAIRING, { body: {}, signal })
+      const found = await ask('GET /v1/devices/pairing', { signal })
+      let now = found.open ? found : await ask('POST /v1/devices/pairing', { body: {}, signal })
       while (!signal.aborted) {
         setView(now)
         if (!now.open) return
         await new Promise((resolve) => setTimeout(resolve, LOOK_MS))
         // An answer that is missed now comes the next time.
-        now = await ask<View>(PAIRING, { signal }).catch(() => now)
+        now = await ask('GET /v1/devices/pairing', { signal }).catch(() => now)
       }
     }
     look().catch((cause: unknown) => { if (!signal.aborted) setError(cause as Error) })
@@ -78,13 +73,10 @@ function Open ({ view, onDone }: { view: View, onDone: () => void }) {
   const now = useNow(LOOK_MS)
   const seconds = Math.max(0, Math.ceil((Date.parse(view.ends!) - now) / 1000))
   const confirm = async ({ attempt, digits, name }: Waiting): Promise<void> => {
-    const expires = new Date(Date.now() + Number(days) * DAY_MS).toISOString()
-    await ask(`${PAIRING}/confirm`, { body: { attempt, digits, ...choice, expires } })
+    const body = { attempt, digits, ...choice, expires: endAfter(days) }
+    await ask('POST /v1/devices/pairing/confirm', { body })
     done(`${name} is paired.`)
     onDone()
-  }
-  const change = (one: string, on: boolean): void => {
-    setChoice(chosenWith(choice.authorities, choice.viaRelay, one, on))
   }
   return (
     <>
@@ -93,30 +85,21 @@ function Open ({ view, onDone }: { view: View, onDone: () => void }) {
         <p class="hint" role="timer">Open for {seconds} s more.</p>
         <AuthorityChoice
           legend="What it may do" all={all ?? choice.authorities} chosen={choice.authorities}
-          onChange={change}
+          onChange={(authorities) => { setChoice(chosenWith(choice, authorities)) }}
         />
         {choice.authorities.length > 0 && (
           <AuthorityChoice
             legend="What of it over a relay" all={choice.authorities} chosen={choice.viaRelay}
-            onChange={(one, on) => {
-              const rest = choice.viaRelay.filter((other) => other !== one)
-              setChoice({ ...choice, viaRelay: on ? [...rest, one] : rest })
-            }}
+            onChange={(viaRelay) => { setChoice({ ...choice, viaRelay }) }}
           />
         )}
-        <label for="device-days">How long</label>
-        <select
-          id="device-days" class="field" value={days}
-          onChange={({ currentTarget }) => { setDays(currentTarget.value) }}
-        >
-          {DAYS.map(([value, words]) => <option key={value} value={value}>{words}</option>)}
-        </select>
+        <HowLong days={days} onDays={setDays} last={['365', 'a year']} />
       </div>
       {device !== null && (
         <div class="dialog-foot">
           <Button
             kind="danger" onClick={async () => {
-              await ask(`${PAIRING}/refuse`, { body: { attempt: device.attempt } })
+              await ask('POST /v1/devices/pairing/refuse', { body: { attempt: device.attempt } })
             }}
           >
             They differ: refuse it
@@ -130,20 +113,16 @@ function Open ({ view, onDone }: { view: View, onDone: () => void }) {
   )
 }
 
-function HowTo ({ tries }: { tries: number }) {
-  return (
-    <p>
-      On the device open <code>{origin.value}</code> and choose “Pair this device”, or run{' '}
-      <code>svc device pair {origin.value}</code>. {tries === 1 ? 'One device' : `${tries} devices`} may try.
-    </p>
-  )
-}
+const HowTo = ({ tries }: { tries: number }) => (
+  <p>
+    On the device open <code>{origin.value}</code> and choose “Pair this device”, or run{' '}
+    <code>svc device pair {origin.value}</code>. {tries === 1 ? 'One device' : `${tries} devices`} may try.
+  </p>
+)
 
-function Digits ({ device: { digits, name } }: { device: Waiting }) {
-  return (
-    <>
-      <p><strong>{name}</strong> wants to be paired. It has to show the same six digits, and to say so:</p>
-      <p class="digits" role="status" aria-label="Six digits">{spaced(digits)}</p>
-    </>
-  )
-}
+const Digits = ({ device: { digits, name } }: { device: Waiting }) => (
+  <>
+    <p><strong>{name}</strong> wants to be paired. It has to show the same six digits, and to say so:</p>
+    <p class="digits" role="status" aria-label="Six digits">{spaced(digits)}</p>
+  </>
+)

@@ -1,19 +1,15 @@
-// The plugins of this node, switched on and off.
 import { useState } from 'preact/hooks'
 import { ask } from '../link.js'
-import { Badge, Button, Trouble, useLoaded } from '../ui/parts.js'
+import { Badge, Button, Trouble, useAsk } from '../ui/parts.js'
 import { done } from '../ui/toast.js'
 import { RestartNotice } from './restart.js'
 
-interface Plugin { name: string, version: string, summary: string, enabled: boolean, why: string | null }
-
 export function Plugins () {
   const [written, setWritten] = useState(false)
-  const { value, error, again } = useLoaded(async (signal) =>
-    (await ask<{ plugins: Plugin[] }>('/v1/plugins', { signal })).plugins, [])
+  const { value, error, again } = useAsk('GET /v1/plugins', [])
   if (error !== null) return <Trouble error={error} again={again} />
-  const change = async ({ name }: Plugin, enabled: boolean): Promise<void> => {
-    await ask(`/v1/plugins/${name}`, { body: { enabled } })
+  const change = async (name: string, enabled: boolean): Promise<void> => {
+    await ask('POST /v1/plugins/{name}', { params: [name], body: { enabled } })
     done(`${name} will be ${enabled ? 'on' : 'off'} after a restart.`)
     setWritten(true)
   }
@@ -21,7 +17,7 @@ export function Plugins () {
     <>
       {written && <RestartNotice />}
       <ul class="rows">
-        {(value ?? []).map((plugin) => (
+        {value?.plugins.map((plugin) => (
           <li key={plugin.name} class="row">
             <div class="grow">
               <p class="row-title">
@@ -33,7 +29,7 @@ export function Plugins () {
             </div>
             <Button
               label={`Switch ${plugin.enabled ? 'off' : 'on'} ${plugin.name}`}
-              onClick={async () => { await change(plugin, !plugin.enabled) }}
+              onClick={async () => { await change(plugin.name, !plugin.enabled) }}
             >
               {plugin.enabled ? 'Switch off' : 'Switch on'}
             </Button>

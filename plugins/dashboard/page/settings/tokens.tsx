@@ -1,28 +1,25 @@
 import { useState } from 'preact/hooks'
 import { ask } from '../link.js'
-import { Badge, Button, Confirm, Copy, Dialog, Empty, Snippet, Trouble, useLoaded } from '../ui/parts.js'
+import {
+  Badge, Button, Confirm, Copy, Dialog, Empty, Field, Opens, Snippet, Trouble, useAsk, useLoaded
+} from '../ui/parts.js'
+import { day } from '../ui/text.js'
 import { ended } from '../ui/toast.js'
-import { authorities, AuthorityChoice } from './authorities.js'
-
-interface Token {
-  id: string, label: string, authorities: string[], created: string, expires: string | null
-  lastUsedDay: string | null, revoked: boolean, by: string
-}
-
-const day = (at: string): string => new Date(at).toLocaleDateString()
+import { authorities, AuthorityChoice, endAfter, HowLong } from './authorities.js'
 
 export function Tokens () {
-  const { value, error, again } = useLoaded(async (signal) =>
-    (await ask<{ tokens: Token[] }>('/v1/tokens', { signal })).tokens, [])
-  const [makes, setMakes] = useState(false)
-  const [ends, setEnds] = useState<Token | null>(null)
+  const { value, error, again } = useAsk('GET /v1/tokens', [])
   if (error !== null) return <Trouble error={error} again={again} />
-  const list = (value ?? []).filter(({ revoked }) => !revoked)
+  const list = (value?.tokens ?? []).filter(({ revoked }) => !revoked)
   return (
     <>
       <p class="hint">A token is good at this node only.</p>
       <div class="inline">
-        <Button kind="main" onClick={() => { setMakes(true) }}>Make a token</Button>
+        <Opens
+          kind="main" onClosed={again} dialog={(close) => <MakeDialog onClose={close} />}
+        >
+          Make a token
+        </Opens>
       </div>
       {value !== null && list.length === 0 && <Empty title="There is no token besides the operator's." />}
       <ul class="rows">
@@ -38,34 +35,27 @@ export function Tokens () {
                 {' · '}{token.lastUsedDay === null ? 'never used' : `last used ${token.lastUsedDay}`}
               </p>
             </div>
-            <Button label={`Revoke ${token.label}`} onClick={() => { setEnds(token) }}>Revoke</Button>
+            <Opens
+              label={`Revoke ${token.label}`} onClosed={again} dialog={(close) => (
+                <Confirm
+                  title={`Revoke ${token.label}?`} action="Revoke it" danger onClose={close}
+                  onConfirm={async () => {
+                    ended(`${token.label} is revoked.`,
+                      await ask('DELETE /v1/tokens/{id}', { params: [token.id] }))
+                  }}
+                >
+                  <p>Whoever holds it is refused at once, and so is what was made with it.</p>
+                </Confirm>
+              )}
+            >
+              Revoke
+            </Opens>
           </li>
         ))}
       </ul>
-      {makes && (
-        <MakeDialog
-          onClose={() => {
-            setMakes(false)
-            again()
-          }}
-        />
-      )}
-      {ends !== null && (
-        <Confirm
-          title={`Revoke ${ends.label}?`} action="Revoke it" danger onClose={() => { setEnds(null) }}
-          onConfirm={async () => {
-            ended(`${ends.label} is revoked.`, await ask(`/v1/tokens/${ends.id}`, { method: 'DELETE' }))
-            again()
-          }}
-        >
-          <p>Whoever holds it is refused at once, and so is what was made with it.</p>
-        </Confirm>
-      )}
     </>
   )
 }
-
-const DAYS = [['1', 'a day'], ['7', 'a week'], ['90', '90 days'], ['', 'no end']] as const
 
 function MakeDialog ({ onClose }: { onClose: () => void }) {
   const { value: known } = useLoaded(authorities, [])
@@ -74,9 +64,8 @@ function MakeDialog ({ onClose }: { onClose: () => void }) {
   const [days, setDays] = useState('90')
   const [made, setMade] = useState<string | null>(null)
   const make = async (): Promise<void> => {
-    const expires = days === '' ? null : new Date(Date.now() + Number(days) * 86_400_000).toISOString()
-    const body = { label, authorities: chosen, expires }
-    setMade((await ask<{ token: string }>('/v1/tokens', { body })).token)
+    const body = { label, authorities: chosen, expires: endAfter(days) }
+    setMade((await ask('POST /v1/tokens', { body })).token)
   }
   if (made !== null) {
     return (
@@ -88,24 +77,11 @@ function MakeDialog ({ onClose }: { onClose: () => void }) {
   return (
     <Dialog title="Make a token" onClose={onClose}>
       <div class="dialog-body form">
-        <label for="token-label">What is it for?</label>
-        <input
-          id="token-label" value={label} onInput={({ currentTarget }) => { setLabel(currentTarget.value) }}
-        />
+        <Field label="What is it for?" value={label} onText={setLabel} />
         <AuthorityChoice
-          legend="What it may do" all={known ?? chosen} chosen={chosen}
-          onChange={(one, on) => {
-            const rest = chosen.filter((other) => other !== one)
-            setChosen(on ? [...rest, one] : rest)
-          }}
+          legend="What it may do" all={known ?? chosen} chosen={chosen} onChange={setChosen}
         />
-        <label for="token-days">How long</label>
-        <select
-          id="token-days" class="field" value={days}
-          onChange={({ currentTarget }) => { setDays(currentTarget.value) }}
-        >
-          {DAYS.map(([value, words]) => <option key={value} value={value}>{words}</option>)}
-        </select>
+        <HowLong days={days} onDays={setDays} last={['', 'no end']} />
       </div>
       <div class="dialog-foot">
         <Button kind="main" disabled={label.trim() === '' || chosen.length === 0} onClick={make}>

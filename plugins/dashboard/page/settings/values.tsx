@@ -1,18 +1,13 @@
-// The settings of this node with their origins; changes are checked here, then by the node, then written.
 import { useState } from 'preact/hooks'
 import { ask } from '../link.js'
-import { Badge, Button, Empty, Trouble, useLoaded } from '../ui/parts.js'
+import { Badge, Button, Empty, Field, Select, Trouble, useAsk } from '../ui/parts.js'
 import { done } from '../ui/toast.js'
 import { fixedBy, grouped, kindOf, originText, readText, textOf } from './editor.js'
 import { RestartNotice } from './restart.js'
 import type { Setting } from './editor.js'
 
-interface Config {
-  revision: string, file: string, restart_needed: boolean, entries: Setting[], unset: Setting[]
-}
-
 export function Values () {
-  const { value, error, again } = useLoaded(async (signal) => await ask<Config>('/config', { signal }), [])
+  const { value, error, again } = useAsk('GET /config', [])
   const [search, setSearch] = useState('')
   if (error !== null) return <Trouble error={error} again={again} />
   if (value === null) return <p class="waiting">Loading…</p>
@@ -23,10 +18,9 @@ export function Values () {
       <p class="hint">
         What this node has in force. Changes go to {value.file}; its restart puts them into force.
       </p>
-      <label class="visually-hidden" for="setting-search">Search the settings</label>
-      <input
-        id="setting-search" type="search" placeholder="Search the settings" value={search}
-        onInput={({ currentTarget }) => { setSearch(currentTarget.value) }}
+      <Field
+        label="Search the settings" unseen type="search" placeholder="Search the settings" value={search}
+        onText={setSearch}
       />
       {groups.length === 0 && <Empty title="No setting is called that." />}
       {groups.map(([group, settings]) => (
@@ -55,16 +49,15 @@ function Row ({ setting, revision, onChanged }: RowProps) {
   const problem = read !== null && 'problem' in read ? read.problem : null
   const fixed = fixedBy(setting)
   const write = async (value: unknown): Promise<void> => {
-    await ask('/config', { method: 'PUT', body: { revision, set: { [setting.path]: value } } })
+    await ask('PUT /config', { body: { revision, set: { [setting.path]: value } } })
     done(`${setting.path} is written to svc.yaml.`)
     setText(null)
     onChanged()
   }
-  const id = `setting-${setting.path}`
   return (
     <li class="row">
       <div class="grow">
-        <p class="row-title"><label for={id}><code>{setting.path}</code></label></p>
+        <p class="row-title"><code>{setting.path}</code></p>
         <p class="hint">{setting.schema?.description}</p>
         <p class="hint">
           <Badge level={setting.origin === 'file' ? 'ok' : 'plain'}>{originText(setting)}</Badge>
@@ -72,7 +65,7 @@ function Row ({ setting, revision, onChanged }: RowProps) {
         </p>
       </div>
       <div class="setting">
-        <Control id={id} kind={kind} setting={setting} text={typed} disabled={!!fixed} onText={setText} />
+        <Control kind={kind} setting={setting} text={typed} disabled={!!fixed} onText={setText} />
         {problem !== null && <p class="problem" role="alert">{problem}</p>}
         {fixed !== null && <p class="hint">{fixed}</p>}
         <div class="inline">
@@ -94,42 +87,22 @@ function Row ({ setting, revision, onChanged }: RowProps) {
 }
 
 interface ControlProps {
-  id: string, kind: ReturnType<typeof kindOf>, setting: Setting, text: string, disabled: boolean
+  kind: ReturnType<typeof kindOf>, setting: Setting, text: string, disabled: boolean
   onText: (text: string) => void
 }
 
-function Control ({ id, kind, setting, text, disabled, onText }: ControlProps) {
-  const common = { id, disabled }
+function Control ({ kind, setting: { path, schema }, text, ...more }: ControlProps) {
+  const common = { label: path, unseen: true, value: text, ...more }
   if (kind === 'switch' || kind === 'choice') {
-    const choices = kind === 'switch' ? ['true', 'false'] : setting.schema!.enum!.map(String)
-    return (
-      <select
-        {...common} class="field" value={text}
-        onChange={({ currentTarget }) => { onText(currentTarget.value) }}
-      >
-        {!choices.includes(text) && <option value={text}>{text === '' ? 'not set' : text}</option>}
-        {choices.map((choice) => (
-          <option key={choice} value={choice}>
-            {kind === 'switch' ? choice === 'true' ? 'yes' : 'no' : choice}
-          </option>
-        ))}
-      </select>
-    )
+    const choices = kind === 'switch'
+      ? [['true', 'yes'], ['false', 'no']] as const
+      : schema!.enum!.map((one) => [String(one), String(one)] as const)
+    return <Select {...common} options={text === '' ? [['', 'not set'], ...choices] : choices} />
   }
   if (kind === 'lines' || kind === 'json') {
     const hint = kind === 'lines' ? 'one in each line' : 'JSON'
-    return (
-      <textarea
-        {...common} rows={3} spellcheck={false} placeholder={hint} value={text}
-        onInput={({ currentTarget }) => { onText(currentTarget.value) }}
-      />
-    )
+    return <Field {...common} rows={3} spellcheck={false} placeholder={hint} />
   }
-  return (
-    <input
-      {...common} type="text" inputMode={kind === 'number' ? 'decimal' : 'text'} spellcheck={false}
-      autocomplete="off" placeholder="not set" value={text}
-      onInput={({ currentTarget }) => { onText(currentTarget.value) }}
-    />
-  )
+  const inputMode = kind === 'number' ? 'decimal' : 'text'
+  return <Field {...common} inputMode={inputMode} spellcheck={false} placeholder="not set" />
 }

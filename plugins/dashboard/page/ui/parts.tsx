@@ -1,8 +1,14 @@
-import { useEffect, useRef, useState } from 'preact/hooks'
+import { Component } from 'preact'
+import { useEffect, useId, useLayoutEffect, useRef, useState } from 'preact/hooks'
+import { ApiError } from '../api.js'
+import { ask } from '../link.js'
 import { copyText } from './copy.js'
-import { commandsIn, percent } from './text.js'
+import { bytes, commandsIn, percent } from './text.js'
 import { failed } from './toast.js'
-import type { ComponentChildren } from 'preact'
+import type { ComponentChildren, ComponentProps } from 'preact'
+import type { Replies } from '../../../../docs/reference/replies.js'
+import type { AskOptions } from '../link.js'
+import type { Lines } from './text.js'
 
 interface ButtonProps {
   children: ComponentChildren
@@ -37,13 +43,91 @@ export function Button ({ children, onClick, kind = 'plain', disabled, title, la
   )
 }
 
+interface OpensProps extends Omit<ButtonProps, 'onClick'> {
+  dialog: (close: () => void) => ComponentChildren
+  onClosed?: () => void
+}
+
+export function Opens ({ dialog, onClosed, ...button }: OpensProps) {
+  const [open, setOpen] = useState(false)
+  const close = (): void => {
+    setOpen(false)
+    onClosed?.()
+  }
+  return (
+    <>
+      <Button {...button} onClick={() => { setOpen(true) }} />
+      {open && dialog(close)}
+    </>
+  )
+}
+
+export interface FieldProps {
+  label: ComponentChildren, value: string, onText: (text: string) => void, unseen?: boolean
+}
+
+type FieldElement = Pick<ComponentProps<'input'>, 'type' | 'min' | 'max' | 'step'> &
+  Omit<ComponentProps<'textarea'>, 'label' | 'value'>
+
+/** A text with its label, which `unseen` leaves to screen readers; with `rows` of several lines. */
+export function Field ({ label, unseen, onText, rows, ...given }: FieldProps & FieldElement) {
+  const own = useId()
+  const id = given.id ?? own
+  const onInput = ({ currentTarget }: { currentTarget: { value: string } }): void => {
+    onText(currentTarget.value)
+  }
+  return (
+    <>
+      <label for={id as string} class={unseen === true ? 'visually-hidden' : undefined}>{label}</label>
+      {rows === undefined
+        ? <input autocomplete="off" {...given as object} id={id} onInput={onInput} />
+        : <textarea {...given} rows={rows} id={id} onInput={onInput} />}
+    </>
+  )
+}
+
+interface SelectProps extends FieldProps {
+  options: readonly (readonly [value: string, words: string])[]
+  id?: string, class?: string, disabled?: boolean
+}
+
+/** One of several. A value that is no option stays as it is. */
+export function Select (
+  { label, unseen, options, onText, value, class: more = '', ...given }: SelectProps
+) {
+  const own = useId()
+  const id = given.id ?? own
+  return (
+    <>
+      <label for={id} class={unseen === true ? 'visually-hidden' : undefined}>{label}</label>
+      <select
+        {...given} id={id} class={`field ${more}`} value={value}
+        onChange={({ currentTarget }) => { onText(currentTarget.value) }}
+      >
+        {!options.some(([one]) => one === value) && <option value={value}>{value}</option>}
+        {options.map(([one, words]) => <option key={one} value={one}>{words}</option>)}
+      </select>
+    </>
+  )
+}
+
+/** Leaves out rows with an empty value. `whole` takes the full width. */
+export function Facts ({ list }: { list: readonly (readonly [string, ComponentChildren, 'whole'?])[] }) {
+  return (
+    <dl class="facts">
+      {list.filter(([, value]) => value === 0 || Boolean(value)).map(([name, value, width]) => (
+        <div key={name} class={width}><dt>{name}</dt><dd>{value}</dd></div>
+      ))}
+    </dl>
+  )
+}
+
 type Level = 'ok' | 'warn' | 'error' | 'plain'
 
 export function Badge ({ level = 'plain', children }: { level?: Level, children: ComponentChildren }) {
   return <span class={`badge ${level}`}>{children}</span>
 }
 
-/** A bar of how much of something is used, with the words beside it. */
 export function Meter (
   { label, used, total, text }: { label: string, used: number, total: number, text: string }
 ) {
@@ -61,6 +145,13 @@ export function Meter (
     </div>
   )
 }
+
+type Space = { used: number, total: number } | null
+
+export const MemoryMeter = ({ of }: { of: Space }) =>
+  of && <Meter label="Memory" {...of} text={`${bytes(of.used)} of ${bytes(of.total)}`} />
+export const DiskMeter = ({ of }: { of: Space }) =>
+  of && <Meter label="Disk" {...of} text={`${bytes(of.total - of.used)} free`} />
 
 /** Progress; without a known end it shows that work goes on, and no number. */
 export function Progress ({ label, done, total }: { label: string, done: number, total: number | null }) {
@@ -88,40 +179,46 @@ export function Copy ({ text, shown }: { text: string, shown?: string }) {
 }
 
 /** A sentence with its commands, which can be copied. */
-export function Sentence ({ text }: { text: string }) {
+export const Sentence = ({ text }: { text: string }) =>
+  <>{commandsIn(text).map(({ text: part, command }) => command ? <Copy text={part} /> : part)}</>
+
+/** A sentence with text in backticks as code, which need not be a command. */
+export const Quoting = ({ text }: { text: string }) =>
+  <>{commandsIn(text).map(({ text: part, command }) => command ? <code>{part}</code> : part)}</>
+
+export function CopyButton ({ text, label }: { text: string, label: string }) {
+  const [copied, setCopied] = useState(false)
+  const copy = async (): Promise<void> => {
+    await copyText(text)
+    setCopied(true)
+  }
+  return (
+    <Button kind="quiet" label={label} disabled={text === ''} onClick={copy}>
+      {copied ? 'Copied' : 'Copy'}
+    </Button>
+  )
+}
+
+export const Snippet = ({ code, label }: { code: string, label: string }) => (
+  <div class="snippet">
+    <pre tabIndex={0} aria-label={label}><code>{code}</code></pre>
+    <CopyButton text={code} label={`Copy: ${label}`} />
+  </div>
+)
+
+export function CodeChoice ({ label, lines }: { label: string, lines: readonly Lines[] }) {
+  const [name, setName] = useState(lines[0]!.name)
+  const { code, note } = lines.find((one) => one.name === name) ?? lines[0]!
+  const options = lines.map((one) => [one.name, one.name] as const)
   return (
     <>
-      {commandsIn(text).map(({ text: part, command }, index) =>
-        command ? <Copy key={index} text={part} /> : <span key={index}>{part}</span>)}
+      <Select label={label} unseen class="short" options={options} value={name} onText={setName} />
+      <Snippet label={`Lines for ${name}`} code={code} />
+      {note !== undefined && <p class="hint">{note}</p>}
     </>
   )
 }
 
-/** A sentence with text in backticks as code, which need not be a command. */
-export function Quoting ({ text }: { text: string }) {
-  return <>{commandsIn(text).map(({ text: part, command }) => command ? <code>{part}</code> : part)}</>
-}
-
-/** Code to take along, with a button that copies it. */
-export function Snippet ({ code, label }: { code: string, label: string }) {
-  const [copied, setCopied] = useState(false)
-  return (
-    <div class="snippet">
-      <pre tabIndex={0} aria-label={label}><code>{code}</code></pre>
-      <Button
-        kind="quiet" label={`Copy: ${label}`}
-        onClick={async () => {
-          await copyText(code)
-          setCopied(true)
-        }}
-      >
-        {copied ? 'Copied' : 'Copy'}
-      </Button>
-    </div>
-  )
-}
-
-/** Placeholder of an empty list, with the next step. */
 export function Empty ({ title, children }: { title: string, children?: ComponentChildren }) {
   return <div class="empty"><p class="empty-title">{title}</p>{children}</div>
 }
@@ -155,27 +252,64 @@ export function Dialog ({ title, onClose, children }: DialogProps) {
   )
 }
 
-interface ConfirmProps extends DialogProps { action: string, danger?: boolean, onConfirm: () => unknown }
+interface ConfirmProps extends DialogProps {
+  action: string, cancel?: string, danger?: boolean, disabled?: boolean
+  /** False leaves the dialog open. */
+  onConfirm: () => unknown
+}
 
 /** A question with the two answers; it closes once what was asked for is done. */
-export function Confirm ({ title, action, danger, onConfirm, onClose, children }: ConfirmProps) {
+export function Confirm (
+  { title, action, cancel = 'Cancel', danger, disabled, onConfirm, onClose, children }: ConfirmProps
+) {
   return (
     <Dialog title={title} onClose={onClose}>
       <div class="dialog-body">{children}</div>
       <div class="dialog-foot">
-        <Button kind="quiet" onClick={onClose}>Cancel</Button>
+        <Button kind="quiet" onClick={onClose}>{cancel}</Button>
         <Button
-          kind={danger === true ? 'danger' : 'main'}
-          onClick={async () => {
-            await onConfirm()
-            onClose()
-          }}
+          kind={danger === true ? 'danger' : 'main'} disabled={disabled === true}
+          onClick={async () => { if (await onConfirm() !== false) onClose() }}
         >
           {action}
         </Button>
       </div>
     </Dialog>
   )
+}
+
+interface TickProps {
+  checked: boolean, disabled?: boolean, onChange: (checked: boolean) => void, children: ComponentChildren
+  group?: string
+}
+
+/** A choice of yes or no, or with `group` of one among several. */
+export const Tick = ({ checked, disabled = false, onChange, group, children }: TickProps) => (
+  <label class="choice">
+    <input
+      type={group === undefined ? 'checkbox' : 'radio'} name={group} checked={checked} disabled={disabled}
+      onChange={({ currentTarget }) => { onChange(currentTarget.checked) }}
+    />
+    {children}
+  </label>
+)
+
+/** From the end, px: nearer than that counts as being there. */
+const NEAR = 40
+
+/** Keeps a scrolled element at its end, unless somebody has scrolled up to read. */
+export function useEnd (keys?: readonly unknown[]) {
+  const ref = useRef<HTMLDivElement>(null)
+  const follows = useRef(true)
+  useLayoutEffect(() => {
+    const element = ref.current
+    if (element !== null && follows.current) element.scrollTop = element.scrollHeight
+  }, keys)
+  const onScroll = (): void => {
+    const { scrollTop, clientHeight, scrollHeight } = ref.current!
+    follows.current = scrollHeight - scrollTop - clientHeight < NEAR
+  }
+  return { ref, onScroll }
 }
 
 /** The time, updated every `ms`, for texts such as "3 s ago". */
@@ -208,12 +342,38 @@ export function useLoaded<T> (
   return { ...result, again: () => { setRound((n) => n + 1) } }
 }
 
-/** Replaces a part that failed to load. */
-export function Trouble ({ error, again }: { error: Error, again?: () => void }) {
+export const useAsk = <R extends keyof Replies>(
+  route: R, keys: readonly unknown[], options: AskOptions = {}
+) =>
+  useLoaded(async (signal) => await ask(route, { ...options, signal }), keys)
+
+export function Trouble (
+  { error, again, action = 'Try again' }: { error: Error, again?: () => void, action?: string }
+) {
   return (
     <div class="trouble" role="alert">
-      <p><Quoting text={error.message} /></p>
-      {again !== undefined && <Button kind="quiet" onClick={again}>Try again</Button>}
+      <p>
+        <Quoting text={error.message} />
+        {error instanceof ApiError && error.remedy !== null && <> <Sentence text={error.remedy} /></>}
+      </p>
+      {again !== undefined && <Button kind="quiet" onClick={again}>{action}</Button>}
     </div>
   )
+}
+
+/** A part that fails leaves the others usable; `onFail` is for what takes its place. */
+export class Guard extends Component<{ children: ComponentChildren, onFail?: () => void }> {
+  override state = { error: null as Error | null }
+
+  override componentDidCatch (error: Error): void {
+    this.setState({ error })
+    this.props.onFail?.()
+  }
+
+  override render () {
+    const { error } = this.state
+    if (error === null) return this.props.children
+    if (this.props.onFail !== undefined) return null
+    return <Trouble error={error} again={() => { this.setState({ error: null }) }} />
+  }
 }

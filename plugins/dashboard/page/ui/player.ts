@@ -3,20 +3,16 @@
 /** Sound that was played longer ago than this makes room where the browser's buffer is full, s. */
 const BEHIND_S = 10
 
-/** Whether the browser plays sound of this media type while it comes. */
 export const canStream = (type: string): boolean =>
   'MediaSource' in globalThis && MediaSource.isTypeSupported(type)
 
 /** Takes the bytes of one sound as they come. */
 export interface Player {
   push (bytes: Uint8Array<ArrayBuffer>): void
-  /** All of it has come. */
   end (whole: Blob): void
-  /** Lets go of what the browser holds for it. */
   close (): void
 }
 
-/** Has this element play what comes, of this media type. */
 export function playInto (audio: HTMLAudioElement, type: string): Player {
   return canStream(type) ? streamed(audio, type) : whole(audio)
 }

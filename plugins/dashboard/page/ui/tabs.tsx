@@ -1,16 +1,27 @@
-import { linkTo } from '../route.js'
+import { linkTo, route } from '../route.js'
+import { Section } from './parts.js'
+import type { ComponentType } from 'preact'
 
 interface TabsProps {
-  page: string, label: string, shown: string, tabs: Readonly<Record<string, { title: string }>>
+  page: string, label: string
+  /** By name; the first is shown when the address names none. */
+  tabs: Readonly<Record<string, { title: string, component: ComponentType<{ asked: string | null }> }>>
+  framed?: boolean
 }
 
-/** Links to the parts of a page by name; `shown` is the name of the one that is seen. */
-export function Tabs ({ page, label, tabs, shown }: TabsProps) {
+/** A page in parts. The part gets what the address says behind its name. */
+export function Tabs ({ page, label, tabs, framed = false }: TabsProps) {
+  const [name = '', asked = null] = route.value.parts
+  const shown = Object.hasOwn(tabs, name) ? name : Object.keys(tabs)[0]!
+  const { title, component: Shown } = tabs[shown]!
   return (
-    <nav class="tabs" aria-label={label}>
-      {Object.entries(tabs).map(([to, { title }]) => (
-        <a key={to} href={linkTo(page, to)} aria-current={to === shown ? 'page' : undefined}>{title}</a>
-      ))}
-    </nav>
+    <>
+      <nav class="tabs" aria-label={label}>
+        {Object.entries(tabs).map(([to, { title }]) => (
+          <a key={to} href={linkTo(page, to)} aria-current={to === shown ? 'page' : undefined}>{title}</a>
+        ))}
+      </nav>
+      {framed ? <Section title={title}><Shown asked={asked} /></Section> : <Shown asked={asked} />}
+    </>
   )
 }

@@ -42,10 +42,33 @@ export function clock (at: string | number): string {
   return moment.toDateString() === new Date().toDateString() ? time : `${moment.toLocaleDateString()} ${time}`
 }
 
+export const day = (at: string): string => new Date(at).toLocaleDateString()
+
 /** `1 node`, `3 nodes`. */
 export function count (n: number, noun: string, plural = `${noun}s`): string {
   return `${n} ${n === 1 ? noun : plural}`
 }
+
+export function grouped<T> (list: readonly T[], keyOf: (one: T) => string): Map<string, T[]> {
+  const groups = new Map<string, T[]>()
+  for (const one of list) {
+    const key = keyOf(one)
+    const group = groups.get(key)
+    if (group === undefined) groups.set(key, [one])
+    else group.push(one)
+  }
+  return groups
+}
+
+export const toggled = <T>(list: readonly T[], one: T, on: boolean): T[] =>
+  [...list.filter((other) => other !== one), ...on ? [one] : []]
+
+/** Words in one line, without those that are missing. */
+export const joined = (words: readonly (string | null | undefined)[]): string =>
+  words.filter((word) => word != null && word !== '').join(' · ')
+
+/** Code for a program. */
+export interface Lines { name: string, code: string, note?: string }
 
 /** A sentence split at its commands in backticks. */
 export function commandsIn (sentence: string): { text: string, command: boolean }[] {

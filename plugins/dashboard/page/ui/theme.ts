@@ -1,23 +1,23 @@
-import { effect, signal } from '@preact/signals'
+import { computed, effect, signal } from '@preact/signals'
 
 export const themes = ['system', 'light', 'dark'] as const
 export type Theme = typeof themes[number]
 
 const KEY = 'svc.theme'
-const stored = (): Theme => {
-  const value = readStored()
-  return themes.find((one) => one === value) ?? 'system'
-}
-
-function readStored (): string | null {
+function stored (): Theme {
   try {
-    return localStorage.getItem(KEY)
+    return themes.find((one) => one === localStorage.getItem(KEY)) ?? 'system'
   } catch {
-    return null
+    return 'system'
   }
 }
 
 export const theme = signal<Theme>(stored())
+
+const dark = matchMedia('(prefers-color-scheme: dark)')
+const systemDark = signal(dark.matches)
+dark.addEventListener('change', () => { systemDark.value = dark.matches })
+export const colours = computed(() => `${theme.value} ${systemDark.value}`)
 
 effect(() => {
   const value = theme.value

@@ -26,7 +26,6 @@ export function ended (text: string, { admitted = [] }: { admitted?: readonly { 
   }
 }
 
-/** Says what failed, in the words of the node. */
 export function failed (error: unknown): void {
   if (error instanceof ApiError) add('failed', error.message, error.remedy)
   else add('failed', error instanceof Error ? error.message : String(error))

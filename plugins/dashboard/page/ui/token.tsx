@@ -1,17 +1,15 @@
 // Where a token is typed in. It stays in the memory of this page and goes to this node only.
-import { useId, useState } from 'preact/hooks'
+import { useState } from 'preact/hooks'
 import { device, signs } from '../device/own.js'
 import { PairThis } from '../device/pair.js'
 import { origin, typed, useToken } from '../link.js'
 import { linkTo } from '../route.js'
-import { Button, Dialog, Snippet } from './parts.js'
+import { Button, Dialog, Field, Snippet } from './parts.js'
 
 const MAKE_TOKEN = 'svc token create page --authority read invoke cluster:write operator'
 
 function Fields ({ onDone }: { onDone: () => void }) {
   const [text, setText] = useState('')
-  // The form and the dialog may both be there.
-  const id = useId()
   return (
     <form
       class="form" onSubmit={(event) => {
@@ -20,10 +18,8 @@ function Fields ({ onDone }: { onDone: () => void }) {
         onDone()
       }}
     >
-      <label for={id}>Token of {origin.value}</label>
-      <input
-        id={id} type="password" autocomplete="off" spellcheck={false} value={text}
-        onInput={({ currentTarget }) => { setText(currentTarget.value) }}
+      <Field
+        label={`Token of ${origin.value}`} type="password" spellcheck={false} value={text} onText={setText}
       />
       <p class="hint">
         It is kept in the memory of this page until it is closed, and sent to {origin.value} only.
@@ -65,7 +61,6 @@ export function TokenDialog ({ onClose }: { onClose: () => void }) {
   )
 }
 
-/** Replaces a page that needs a credential. */
 export function AccessForm () {
   return (
     <>

@@ -1,0 +1,17 @@
+// Nodes, instances and transfers of the shown state, computed once for all views.
+import { computed } from '@preact/signals'
+import { latest, state } from './link.js'
+import { instancesOf, nodesOf, transfersOf } from './state.js'
+
+export const nodes = computed(() => nodesOf(state.value))
+export const instances = computed(() => instancesOf(state.value))
+/** With those that are complete: one that goes says that a copy went. */
+export const allTransfers = computed(() => transfersOf(state.value))
+export const transfers = computed(() => allTransfers.value.filter(({ status }) => status !== 'completed'))
+export const waiting = computed(() => Object.entries(state.value.waitingInstances ?? {}))
+/** Every node that is known now, whatever moment is shown. */
+export const nodesNow = computed(() => nodesOf(latest.value))
+const names = computed(() =>
+  new Map([...nodesNow.value, ...nodes.value].map(({ id, name }) => [id, name])))
+
+export const nameOf = (id: string): string => names.value.get(id) ?? id.slice(0, 8)
