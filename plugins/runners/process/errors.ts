@@ -23,7 +23,8 @@ export const NOT_BEGUN = { begun: false } as const
 export function lost (
   cause: string, details: Record<string, unknown> = {}, shown = 'its program ended'
 ): RunnerError {
-  const error = new RunnerError('instance_lost', `The instance serving this task was lost: ${shown}.`, details)
+  const message = `The instance serving this task was lost: ${shown}.`
+  const error = new RunnerError('instance_lost', message, details)
   error.cause = cause
   return error
 }
