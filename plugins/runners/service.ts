@@ -308,7 +308,8 @@ export async function * runTask (
       if (answered || signal.aborted || !(tooLong || isLoss(error))) throw error
       const begun = !tooLong && error.details['begun'] !== NOT_BEGUN.begun
       // A router without another instance returns the same one again; a virtual model has one only.
-      const again = except.includes(instanceId) || (tooLong && instanceId === '')
+      const again = except.includes(instanceId) || except.length >= MOST_TRIES ||
+        (tooLong && instanceId === '')
       if (begun ? !call.retry || retried : again) throw error
       if (tooLong) tooShort = instanceId
       retried ||= begun
@@ -317,6 +318,9 @@ export async function * runTask (
     }
   }
 }
+
+/** Instances that one request tries. */
+const MOST_TRIES = 16
 
 const isLoss = (error: unknown): error is SvcError =>
   error instanceof SvcError && error.reason === 'instance_lost'

@@ -39,7 +39,7 @@ const BUDGET = {
   'plugins/mcp': 666,
   'plugins/placement': 7417,
   'plugins/relay': 2825,
-  'plugins/runners': 11526,
+  'plugins/runners': 11531,
   'plugins/staging': 12321,
   'plugins/steward': 3581,
   'plugins/tracing': 1864

@@ -74,7 +74,8 @@ export async function startChat (
   const asked: Asked = { tasks: [], models: [], excepted: [], aborted: 0 }
   let tries = 0
   const runners = fake(RunnersService, {
-    async route ({ modelId, except }) {
+    async route ({ modelId, except, tooShort }) {
+      if (tooShort !== undefined) throw kernelError('no_instance', 'no instance has a larger context')
       asked.models.push(modelId)
       asked.excepted.push(except?.at(-1))
       if (modelId !== MODEL) throw kernelError('no_instance', `No instance found for model ${modelId}`)
