@@ -33,7 +33,7 @@ t.test('T-R03 and T-R04: a runner that cannot start, and one that hangs in its w
     errorCode: string, errorMessage: string }[] }
   const failures = instanceFailures.filter((f) => f.modelId === 'test/exits')
   t.equal(failures.length, 1, 'one failure, recorded once')
-  t.match(failures[0], { errorCode: 'runner_failed', errorMessage: /exited with code 3/ })
+  t.match(failures[0], { errorCode: 'load_failed', errorMessage: /exited with code 3/ })
   t.equal(instanceFailures.filter((f) => f.modelId === 'test/stuck').length, 1)
   await sleep(pick(2000, 62_000))
   const { restarts, pid } = await report(node, 'test/exits')
