@@ -85,7 +85,7 @@ export async function damagedFiles (
     const failure = await until(`${kind} to fail`, async () =>
       (await stateOf(node)).instanceFailures.find((one) => one.modelId === modelId), { seconds: 240 })
     t.comment(`${kind}: ${failure.errorMessage}`)
-    t.equal(failure.errorCode, 'runner_failed')
+    t.equal(failure.errorCode, 'load_failed')
     t.match(failure.errorMessage, FAILED, kind)
     t.notMatch(failure.errorMessage, /gives no reason|\/tiny\.gguf|\/tmp\/|its last lines/, kind)
     const asked = await ask(node, '/v1/completions', { body: { model: modelId, prompt: 'x' } })

@@ -71,7 +71,7 @@ t.test('models that cannot start', async (t) => {
       if (model === undefined) return
       t.equal((await placing(second!.node, model, { excluded_nodes: EXCLUDED })).status, 200)
     }))
-    await givenUp(t, cluster, 'test/exits', 'runner_failed')
+    await givenUp(t, cluster, 'test/exits', 'load_failed')
     const exits = secondsSince(start)
     if (pick(false, true)) await givenUp(t, cluster, 'test/stuck', 'warmup_timeout')
     await answersAt(cluster.members, 'test/b')
