@@ -29,7 +29,8 @@ t.test('what failed or stands still comes first, with what goes on with it', asy
     {
       level: 'fail', code: 'download_failed', about: ['acme/gated'],
       text: 'The download of acme/gated failed: The hub answered 403: it is gated.',
-      evidence: [{ kind: 'path' }, { kind: 'error', reason: 'gated' }], remedy: /`svc downloads resume acme\/gated`/
+      evidence: [{ kind: 'path' }, { kind: 'error', reason: 'gated' }],
+      remedy: /`svc downloads resume acme\/gated`/
     },
     {
       level: 'fail', about: ['acme/whole', 'attic'],
