@@ -94,7 +94,8 @@ t.test('a pull that ended the process twice waits to be asked for again', async 
   const before = hub.sent('model.onnx')
   for (let i = 0; i < 2; i++) {
     const store = await open(t, folder, { hub: clientOf(hub) })
-    t.match(store.status(ID), { status: 'failed', reason: 'parked', error: /ended 2 times.*`svc downloads resume acme/ })
+    t.match(store.status(ID),
+      { status: 'failed', reason: 'parked', error: /ended 2 times.*`svc downloads resume acme/ })
     await store.close()
   }
   t.equal(hub.sent('model.onnx'), before, 'nothing was fetched')
