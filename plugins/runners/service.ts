@@ -264,7 +264,7 @@ export interface Instances {
 }
 export const InstanceService = defineService<Instances>('instances')
 
-/** What a request wants of a model. */
+/** A task for a model. */
 export interface TaskRequest extends Pick<RouteQuery, 'modelId' | 'capability'> { task: EngineTask }
 
 /**
@@ -319,7 +319,7 @@ export async function * runTask (
   }
 }
 
-/** Instances that one request tries. */
+/** Most further instances that one request tries. */
 const MOST_TRIES = 16
 
 const isLoss = (error: unknown): error is SvcError =>

@@ -42,20 +42,20 @@ export interface Prompt { task: TaskRequest['task'], reading: Reading }
 export interface Asked extends TaskRequest, Prompt {
   /** The model's name in the answer, where that is not its own. */
   shownAs?: string
-  /** How long it was loaded for this request, ms. */
+  /** Time to load the model for this request, ms. */
   loadMs?: number
   /** They have `answers` answers each. */
   more?: { prompts: readonly Prompt[], answers: number }
 }
 
-/** What an answer says about itself. */
+/** Metadata of an answer. */
 export interface Facts {
   /** The command id. */
   id: string
   model: string
   /** Unix seconds. */
   created: number
-  /** Milliseconds since the request was taken, monotonic; of them, what the model was loaded before. */
+  /** Since the request was accepted, and the time of these to load the model; monotonic ms. */
   elapsedMs: () => number
   loadMs: number
   newId: () => string
@@ -68,10 +68,10 @@ export interface Formatter {
   end (totals: Totals): object[]
 }
 
-/** How values are written to the stream. */
+/** Stream format of an API. */
 export interface Framing {
   contentType: string
-  /** What a stream opens with. */
+  /** The first bytes of a stream. */
   begin (commandId: string): string
   value (value: object): string
   end (totals: Totals): string
@@ -80,7 +80,7 @@ export interface Framing {
   failed (error: ErrorBody): string
 }
 
-/** How an API answers: with a stream, or whole. */
+/** Answer formats of an API: streamed and whole. */
 export interface AnswerFormat {
   framing: Framing
   formatter: (facts: Facts) => Formatter

@@ -5,7 +5,7 @@ import type { InstanceFailure } from '../progress/progress.js'
 import type { Wanted } from '../service.js'
 import type { WaitingEntry } from '../waitlist.js'
 
-/** What the master knows when it decides. */
+/** Input of the master's decision. */
 export interface Situation {
   /** Wall time, ms. */
   now: number
@@ -25,13 +25,13 @@ export interface Situation {
   waiting: ReadonlyMap<string, WaitingEntry>
   /** Models that an operator stopped. */
   stopped: ReadonlySet<string>
-  /** Models the cluster places by itself. */
+  /** Models to place without a request (`autoplace`). */
   autoplace: readonly string[]
-  /** What plugins want to be there, by role. */
+  /** Models that plugins require, by role. */
   roles: ReadonlyMap<string, Wanted>
 }
 
-/** What `decide` calls. */
+/** Callbacks of `decide`. */
 export interface Judge {
   /** Whether the planner finds a place now. */
   fits (modelId: string, intent: PlacementIntent): boolean

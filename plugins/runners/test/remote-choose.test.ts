@@ -34,6 +34,18 @@ for (const [refusal, most] of refusals) {
   })
 }
 
+for (const [refusal] of refusals) {
+  t.test(`the tries of a request end: ${refusal.message}, with another instance each time`, async (t) => {
+    const opened: string[] = []
+    const heard = await hear(runTask({
+      route: async () => ({ instanceId: `i${opened.length}`, taskId: 'T' } as Route),
+      open: async function * ({ instanceId }) { opened.push(instanceId); throw refusal }
+    }, { modelId: VOICE, capability: 'tts', task }, call))
+    t.equal(heard.error, refusal)
+    t.same(opened, Array.from({ length: 17 }, (_, i) => `i${i}`), 'the first and 16 more')
+  })
+}
+
 const LONG = 'context_length_exceeded'
 const rooms: [string, Record<string, number>, string[], string | null][] = [
   ['one with room answers', { a: 1024, b: 2048, c: 4096, d: 4096 }, ['a', 'b', 'c'], 'c'],

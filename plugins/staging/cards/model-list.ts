@@ -1,6 +1,6 @@
 import type { ModelCard } from '../../../kernel/index.js'
 
-/** Whether a model can be asked, and else the first thing that is missing and what mends it. */
+/** Whether a model can serve requests; if not, the first missing part and its remedy. */
 export interface Judgement {
   available: boolean
   brokenLink: string | null
