@@ -93,7 +93,7 @@ async function startServing (binary, file) {
 async function startBare (binary, file) {
   const at = { agent: new http.Agent({ keepAlive: true, maxSockets: 64 }) }
   let child
-  const stop = async () => { child?.kill('SIGKILL'); if (child?.exitCode === null) await once(child, 'exit') }
+  const stop = async () => { if (child?.kill('SIGKILL')) await once(child, 'exit') }
   process.once('exit', () => { child?.kill('SIGKILL') })
   const load = async () => {
     await stop()
@@ -103,6 +103,8 @@ async function startBare (binary, file) {
     child = spawn(binary, ['--model', file, '--host', '127.0.0.1', '--port', `${port}`, '-np', `${SLOTS}`,
       '--threads', `${THREADS}`, '--threads-batch', `${THREADS}`], { stdio: 'ignore' })
     for (;;) {
+      const ended = child.exitCode ?? child.signalCode
+      if (ended !== null) throw new Error(`${binary} ended with ${ended}`)
       const health = request({ agent: at.agent, url: `${at.url}/health` })
       const { status } = await health.catch(() => ({ status: 0 }))
       if (status === 200) return performance.now() - startedAt
@@ -116,7 +118,9 @@ async function startBare (binary, file) {
 async function startAlone (folder, file) {
   const child = fork(fileURLToPath(new URL('./library-alone.mjs', import.meta.url)), [folder, file])
   process.once('exit', () => { child.kill('SIGKILL') })
-  await once(child, 'message')
+  await Promise.race([once(child, 'message'), once(child, 'exit').then(([code]) => {
+    throw new Error(`node-llama-cpp ended with ${code}`)
+  })])
   return {
     rate: async (round, count) => {
       child.send(Array.from({ length: count }, (_, i) =>
