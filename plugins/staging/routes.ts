@@ -9,40 +9,6 @@ const nodeRefs = {
   type: 'array', uniqueItems: true, maxItems: 256, items: { type: 'string', minLength: 1, maxLength: 128 }
 } as const
 
-const storage = {
-  method: 'GET', url: '/store/storage', authority: 'read',
-  summary: 'What this node keeps on disk: staged models, event log, free space.',
-  reply: exact({
-    nodeId: text,
-    stagingRoot: nullable,
-    stagedModels: listOf(object({
-      modelId: text, directory: nullable, sizeBytes: bytes, lastUsedEpochSeconds: { type: 'number' },
-      inUse: { type: 'boolean' }, in_use: { type: 'boolean' }
-    })),
-    stagedTotalBytes: bytes,
-    // Of transfers that are not complete.
-    partialBytes: bytes,
-    eventLogBytes: bytes,
-    // Null where the plugin event-log is off.
-    eventLogMode: { enum: ['normal', 'counting-only', 'memory', null] },
-    diskTotalBytes: bytes,
-    diskFreeBytes: bytes
-  })
-} as const satisfies RouteDecl
-
-const health = {
-  method: 'GET', url: '/store/health', members: true, authority: 'read',
-  summary: 'Where the store is and what room it has.',
-  reply: exact({ storePath: nullable, freeBytes: bytes, totalBytes: bytes, usedBytes: bytes }),
-  errors: storeErrors
-} as const satisfies RouteDecl
-
-const registry = {
-  method: 'GET', url: '/store/registry', members: true, authority: 'read',
-  summary: 'Every model in the store, and which nodes have a copy.',
-  reply: object({ entries: { type: 'array' } }), errors: storeErrors
-} as const satisfies RouteDecl
-
 const downloadStatus = object({
   modelId: text,
   status: { enum: ['pending', 'downloading', 'paused', 'complete', 'failed', 'cancelled', 'not_found'] },
@@ -62,152 +28,6 @@ const wholeStatus = {
     startedAt: nullable
   }
 } as const
-
-const downloads = {
-  method: 'GET', url: '/store/downloads', members: true, authority: 'read',
-  summary: 'Downloads into the store, those that ended included.',
-  reply: object({ downloads: listOf(wholeStatus) }), errors: storeErrors
-} as const satisfies RouteDecl
-
-const download = {
-  method: 'POST', url: '/store/models/:model_id/download', members: true, authority: 'cluster:write',
-  summary: 'Starts a download into the store, or goes on with one that was paused or cancelled; without a ' +
-    'store the node that is asked becomes it (operator only).',
-  params: modelParam,
-  body: some({
-    source: {
-      type: 'string', minLength: 1, maxLength: 4096,
-      description: '`hub` (the default); `node:REF` for the copy of another node; for the operator only ' +
-        '`file:///folder` on the node that is asked (with its operator.token, or below one of its ' +
-        'model_store.import_roots), and on the node of the store `cache` (the cache of the hub\'s own ' +
-        'programs) or `ollama:NAME:TAG`'
-    },
-    revision: { type: 'string', minLength: 1, maxLength: 256, pattern: '^[A-Za-z0-9][A-Za-z0-9._/-]*$' },
-    allow: { type: 'array', maxItems: 64, items: { type: 'string', minLength: 1, maxLength: 256 } },
-    variant: { type: 'string', minLength: 1, maxLength: 64, pattern: '^[A-Za-z0-9._-]+$' }
-  }),
-  reply: {
-    ...wholeStatus,
-    properties: {
-      ...wholeStatus.properties,
-      storeMade: { type: 'string', description: 'the folder, where this made the node the store' }
-    }
-  },
-  deadlineMs: 600_000,
-  errors: [...storeErrors, 'download_running', 'import_refused', 'hub_disabled', 'missing_grant']
-} as const satisfies RouteDecl
-
-const plan = {
-  method: 'GET', url: '/store/models/:model_id/download/plan', members: true, authority: 'cluster:write',
-  summary: 'What a download would fetch, and whether it fits in the store and in memory; nothing is fetched.',
-  params: modelParam,
-  query: some({
-    ...download.body.properties,
-    source: {
-      type: 'string', pattern: '^(hub|cache|ollama:.+)$', maxLength: 512, description: '`hub` when left out'
-    }
-  }),
-  reply: exact({
-    modelId: text, hub: { ...text, description: 'address of the hub, or what of this machine' },
-    commit: text, files: { type: 'integer', minimum: 1 }, totalBytes: bytes,
-    variant: { ...nullable, description: 'the weights that are taken' },
-    engine: { enum: ['gguf', 'onnx', null] }, weightsBytes: bytes,
-    variants: {
-      description: 'all weights there are, smallest first',
-      ...listOf(exact({
-        name: text, bytes, fits: { type: ['boolean', 'null'], description: 'into memory; null: not known' }
-      }))
-    },
-    disk: { description: 'of the store, or of where it would be',
-      ...exact({ node: text, roomBytes: bytes, problem: nullable }) },
-    memory: {
-      description: 'of the cluster, for all of the model but its context; null: not known',
-      ...exact({
-        neededBytes: bytes, nodes: listOf(exact({ name: text, neededBytes: bytes, usableBytes: bytes })),
-        problem: nullable, engineMissing: nullable
-      }),
-      type: ['object', 'null']
-    },
-    unused: { ...listOf(text), description: 'what of the model is of no use here' }
-  }),
-  errors: [
-    'missing_grant', 'import_refused', 'hub_disabled', 'hub_not_found', 'hub_gated', 'hub_unusable',
-    'hub_unavailable', 'store_unreachable'
-  ]
-} as const satisfies RouteDecl
-
-const searchHub = {
-  method: 'GET', url: '/store/search', members: true, authority: 'cluster:write',
-  summary: 'Models of the public hub whose names have these words: those in a format that runs here first.',
-  query: {
-    type: 'object', additionalProperties: false, required: ['query'],
-    properties: {
-      query: { type: 'string', minLength: 1, maxLength: 200, pattern: '\\S' },
-      limit: {
-        type: 'integer', minimum: 1, maximum: 100, default: 20, description: 'at most so many of each format'
-      }
-    }
-  },
-  reply: exact({
-    hub: text, query: text,
-    models: listOf(exact({
-      modelId: text,
-      engine: {
-        enum: ['gguf', 'onnx', null], description: 'the format that runs here; null where there is none'
-      },
-      task: { ...nullable, description: 'what the hub says it is for, such as `text-generation`' },
-      downloads: { type: ['integer', 'null'] }, likes: { type: ['integer', 'null'] },
-      updatedAt: nullable,
-      gated: { type: 'boolean', description: 'its terms must be accepted at the hub first' },
-      here: { type: 'boolean', description: 'whether the cluster has it already' }
-    }))
-  }),
-  errors: ['invalid_request', 'hub_disabled', 'hub_gated', 'hub_unavailable', 'store_unreachable']
-} as const satisfies RouteDecl
-
-const downloadState = {
-  method: 'GET', url: '/store/models/:model_id/download/status', members: true, authority: 'read',
-  summary: 'How far the download of a model is.',
-  params: modelParam, reply: wholeStatus, errors: storeErrors
-} as const satisfies RouteDecl
-
-const pause = {
-  method: 'POST', url: '/store/models/:model_id/download/pause', members: true, authority: 'cluster:write',
-  summary: 'Pauses a download, also over restarts of the node; what has come is kept.',
-  params: modelParam, reply: wholeStatus, errors: [...storeErrors, 'download_not_found']
-} as const satisfies RouteDecl
-
-const cancelDownload = {
-  method: 'DELETE', url: '/store/models/:model_id/download', members: true, authority: 'cluster:write',
-  audit: 'best-effort',
-  summary: 'Cancels a download; what has come is kept for the next one.',
-  params: modelParam, reply: wholeStatus, errors: [...storeErrors, 'download_not_found']
-} as const satisfies RouteDecl
-
-const stage = {
-  method: 'POST', url: '/store/models/:model_id/stage', members: true, authority: 'cluster:write',
-  summary: 'Copies a model from the store onto nodes; with `wait`, answers when it is there.',
-  params: modelParam,
-  body: some({
-    nodeIds: nodeRefs, node_ids: nodeRefs, wait: { type: 'boolean' },
-    timeout_seconds: { type: 'integer', minimum: 1, maximum: 86_400 }
-  }),
-  reply: exact({
-    commandId: text, message: text,
-    nodes: listOf(object({
-      nodeId: text, status: { enum: ['pending', 'downloading', 'complete', 'failed'] }, error: nullable
-    }))
-  }),
-  deadlineMs: 86_430_000,
-  errors: ['node_not_found', 'model_not_found', ...storeErrors]
-} as const satisfies RouteDecl
-
-const room = {
-  method: 'GET', url: '/store/models/:model_id/room', members: true, authority: 'read',
-  summary: 'Whether copies of a model fit on the disk of this node; nothing is fetched.',
-  params: modelParam,
-  reply: exact({ problem: nullable })
-} as const satisfies RouteDecl
 
 const purged = exact({
   nodeId: text, removed: listOf(text), skippedInUse: listOf(text), freedBytes: bytes, error: nullable
@@ -236,24 +56,6 @@ const dryRun = {
     'the order in which evictions take them'
 } as const
 
-const purge = {
-  method: 'POST', url: '/store/purge-staging', members: true, authority: 'cluster:write',
-  audit: 'best-effort',
-  summary: 'Removes staged copies that are not in use from every node: all, or one model\'s.',
-  body: some({ modelId, model_id: modelId, dryRun, dry_run: dryRun }),
-  reply: exact({ commandId: text, message: text, nodes: listOf(purgeResult) }),
-  errors: ['invalid_request']
-} as const satisfies RouteDecl
-
-const remove = {
-  method: 'DELETE', url: '/store/models/:model_id', members: true, authority: 'cluster:write',
-  audit: 'best-effort',
-  summary: 'Deletes a model from the store, and the staged copies that are not in use.',
-  params: modelParam,
-  reply: object({ modelId: text, deleted: { const: true } }),
-  errors: [...storeErrors, 'model_not_found', 'model_bundled']
-} as const satisfies RouteDecl
-
 const from = {
   enum: ['store', 'self'],
   description: '`self`: the copy of this node, also while it is still being received'
@@ -263,26 +65,6 @@ const digest = {
   type: 'string', pattern: '^[0-9a-f]{64}$',
   description: 'of the content that is wanted, where there may be several'
 } as const
-
-const manifest = {
-  method: 'GET', url: '/store/models/:model_id/manifest', members: true, authority: 'read',
-  summary: 'Every file of a model with its size and the hashes of its chunks.',
-  params: modelParam,
-  query: some({ from, digest }),
-  reply: object({
-    modelId: text, revision: text, totalBytes: bytes, chunkBytes: bytes, files: { type: 'array' }
-  }),
-  errors: [...storeErrors, 'model_not_found']
-} as const satisfies RouteDecl
-
-const file = {
-  method: 'GET', url: '/store/models/:model_id/files/*', members: true, authority: 'read', stream: true,
-  summary: 'The bytes of a file; a single Range is honoured, the ETag is the SHA-256.',
-  params: object({ 'model_id': { type: 'string', minLength: 1 }, '*': text }),
-  query: some({ from, digest }),
-  produces: 'application/octet-stream',
-  errors: [...storeErrors, 'model_not_found', 'range_not_satisfiable', 'chunk_not_here']
-} as const satisfies RouteDecl
 
 const flag = { type: 'boolean' } as const
 const copyList = listOf(object({
@@ -310,79 +92,274 @@ const beta = { beta: text } as const
 
 const modelList = exact({ object: { const: 'list' }, data: listOf(entry) })
 
-const list = {
-  method: 'GET', url: '/v1/models', authority: 'read', failure: eitherFailure, idHeader: 'request-id',
-  summary: 'Models, and other names by which they are asked; in Anthropic\'s format for its clients.',
-  query: {
-    type: 'object', additionalProperties: false,
-    description: 'of Anthropic\'s clients, which send the header anthropic-version',
-    properties: {
-      ...beta, limit: { type: 'integer', minimum: 1, maximum: 1000 }, after_id: text, before_id: text
-    }
+const downloadBody = some({
+  source: {
+    type: 'string', minLength: 1, maxLength: 4096,
+    description: '`hub` (the default); `node:REF` for the copy of another node; for the operator only ' +
+      '`file:///folder` on the node that is asked (with its operator.token, or below one of its ' +
+      'model_store.import_roots), and on the node of the store `cache` (the cache of the hub\'s own ' +
+      'programs) or `ollama:NAME:TAG`'
   },
-  reply: {
-    type: 'object', required: ['data'],
-    properties: { object: { const: 'list' }, data: listOf(entry) }
-  }
-} as const satisfies RouteDecl
-
-const one = {
-  method: 'GET', url: '/v1/models/:model_id', authority: 'read',
-  failure: eitherFailure, idHeader: 'request-id',
-  summary: 'A model of the catalogue, as the list has it.', params: modelParam,
-  query: some(beta),
-  reply: entry, errors: ['model_not_found']
-} as const satisfies RouteDecl
-
-const modelsShort = {
-  method: 'GET', url: '/models', authority: 'read',
-  summary: 'The catalogue, with what is installed and what is ready.', reply: modelList
-} as const satisfies RouteDecl
-
-const copies = {
-  method: 'GET', url: '/models/copies', authority: 'read',
-  summary: 'Where the copies of all models are, over the whole cluster; `silent_store`: the node of ' +
-    'a store that cannot be reached.',
-  reply: object({ copies: copyList, silent_store: { type: ['string', 'null'] } })
-} as const satisfies RouteDecl
-
-const rest = {
-  method: 'GET', url: '/models/rest', members: true, authority: 'read',
-  summary: 'The models of this node that its document has no room for, for other nodes.',
-  reply: object({ version: { type: 'integer' }, rest: { type: 'object' } })
-} as const satisfies RouteDecl
-
-const card = {
-  method: 'GET', url: '/models/:model_id/card', members: true, authority: 'read',
-  summary: 'The card of a model, where it comes from and where its copies are.',
-  params: modelParam,
-  reply: object({ model_id: text, origin: text, card: cardSchema, copies: copyList }),
-  errors: ['model_not_found']
-} as const satisfies RouteDecl
-
-const add = {
-  method: 'POST', url: '/models/add', authority: 'cluster:write',
-  summary: 'Adds a custom card, or starts the download of a model whose card is made from its files.',
-  body: {
-    type: 'object', additionalProperties: false, minProperties: 1, maxProperties: 1,
-    properties: { card: { type: 'object' }, source: modelId }
-  },
-  reply: object({ model_id: text, card: { type: ['object', 'null'] } }),
-  errors: ['invalid_request', 'card_exists', ...storeErrors, 'hub_disabled', 'missing_grant']
-} as const satisfies RouteDecl
-
-const removeCustom = {
-  method: 'DELETE', url: '/models/custom/:model_id', authority: 'cluster:write', audit: 'best-effort',
-  summary: 'Removes a card that was added.',
-  params: modelParam,
-  reply: object({ model_id: text, deleted: { const: true } }),
-  errors: ['model_not_found', 'model_in_use']
-} as const satisfies RouteDecl
+  revision: { type: 'string', minLength: 1, maxLength: 256, pattern: '^[A-Za-z0-9][A-Za-z0-9._/-]*$' },
+  allow: { type: 'array', maxItems: 64, items: { type: 'string', minLength: 1, maxLength: 256 } },
+  variant: { type: 'string', minLength: 1, maxLength: 64, pattern: '^[A-Za-z0-9._-]+$' }
+})
 
 export const routes = {
-  storage, health, registry, downloads, download, plan, searchHub, downloadState, pause, cancelDownload,
-  stage, room, purge, remove, manifest, file, models: list, model: one, modelsShort, copies, rest, card,
-  add, removeCustom
+  storage: {
+    method: 'GET', url: '/store/storage', authority: 'read',
+    summary: 'What this node keeps on disk: staged models, event log, free space.',
+    reply: exact({
+      nodeId: text,
+      stagingRoot: nullable,
+      stagedModels: listOf(object({
+        modelId: text, directory: nullable, sizeBytes: bytes, lastUsedEpochSeconds: { type: 'number' },
+        inUse: { type: 'boolean' }, in_use: { type: 'boolean' }
+      })),
+      stagedTotalBytes: bytes,
+      // Of transfers that are not complete.
+      partialBytes: bytes,
+      eventLogBytes: bytes,
+      // Null where the plugin event-log is off.
+      eventLogMode: { enum: ['normal', 'counting-only', 'memory', null] },
+      diskTotalBytes: bytes,
+      diskFreeBytes: bytes
+    })
+  },
+  health: {
+    method: 'GET', url: '/store/health', members: true, authority: 'read',
+    summary: 'Where the store is and what room it has.',
+    reply: exact({ storePath: nullable, freeBytes: bytes, totalBytes: bytes, usedBytes: bytes }),
+    errors: storeErrors
+  },
+  registry: {
+    method: 'GET', url: '/store/registry', members: true, authority: 'read',
+    summary: 'Every model in the store, and which nodes have a copy.',
+    reply: object({ entries: { type: 'array' } }), errors: storeErrors
+  },
+  downloads: {
+    method: 'GET', url: '/store/downloads', members: true, authority: 'read',
+    summary: 'Downloads into the store, those that ended included.',
+    reply: object({ downloads: listOf(wholeStatus) }), errors: storeErrors
+  },
+  download: {
+    method: 'POST', url: '/store/models/:model_id/download', members: true, authority: 'cluster:write',
+    summary: 'Starts a download into the store, or goes on with one that was paused or cancelled; without ' +
+      'a store the node that is asked becomes it (operator only).',
+    params: modelParam,
+    body: downloadBody,
+    reply: {
+      ...wholeStatus,
+      properties: {
+        ...wholeStatus.properties,
+        storeMade: { type: 'string', description: 'the folder, where this made the node the store' }
+      }
+    },
+    deadlineMs: 600_000,
+    errors: [...storeErrors, 'download_running', 'import_refused', 'hub_disabled', 'missing_grant']
+  },
+  plan: {
+    method: 'GET', url: '/store/models/:model_id/download/plan', members: true, authority: 'cluster:write',
+    summary: 'What a download would fetch, and whether it fits in the store and in memory; nothing is ' +
+      'fetched.',
+    params: modelParam,
+    query: some({
+      ...downloadBody.properties,
+      source: {
+        type: 'string', pattern: '^(hub|cache|ollama:.+)$', maxLength: 512, description: '`hub` when left out'
+      }
+    }),
+    reply: exact({
+      modelId: text, hub: { ...text, description: 'address of the hub, or what of this machine' },
+      commit: text, files: { type: 'integer', minimum: 1 }, totalBytes: bytes,
+      variant: { ...nullable, description: 'the weights that are taken' },
+      engine: { enum: ['gguf', 'onnx', null] }, weightsBytes: bytes,
+      variants: {
+        description: 'all weights there are, smallest first',
+        ...listOf(exact({
+          name: text, bytes, fits: { type: ['boolean', 'null'], description: 'into memory; null: not known' }
+        }))
+      },
+      disk: { description: 'of the store, or of where it would be',
+        ...exact({ node: text, roomBytes: bytes, problem: nullable }) },
+      memory: {
+        description: 'of the cluster, for all of the model but its context; null: not known',
+        ...exact({
+          neededBytes: bytes, nodes: listOf(exact({ name: text, neededBytes: bytes, usableBytes: bytes })),
+          problem: nullable, engineMissing: nullable
+        }),
+        type: ['object', 'null']
+      },
+      unused: { ...listOf(text), description: 'what of the model is of no use here' }
+    }),
+    errors: [
+      'missing_grant', 'import_refused', 'hub_disabled', 'hub_not_found', 'hub_gated', 'hub_unusable',
+      'hub_unavailable', 'store_unreachable'
+    ]
+  },
+  searchHub: {
+    method: 'GET', url: '/store/search', members: true, authority: 'cluster:write',
+    summary: 'Models of the public hub whose names have these words: those in a format that runs here first.',
+    query: {
+      type: 'object', additionalProperties: false, required: ['query'],
+      properties: {
+        query: { type: 'string', minLength: 1, maxLength: 200, pattern: '\\S' },
+        limit: {
+          type: 'integer', minimum: 1, maximum: 100, default: 20,
+          description: 'at most so many of each format'
+        }
+      }
+    },
+    reply: exact({
+      hub: text, query: text,
+      models: listOf(exact({
+        modelId: text,
+        engine: {
+          enum: ['gguf', 'onnx', null], description: 'the format that runs here; null where there is none'
+        },
+        task: { ...nullable, description: 'what the hub says it is for, such as `text-generation`' },
+        downloads: { type: ['integer', 'null'] }, likes: { type: ['integer', 'null'] },
+        updatedAt: nullable,
+        gated: { type: 'boolean', description: 'its terms must be accepted at the hub first' },
+        here: { type: 'boolean', description: 'whether the cluster has it already' }
+      }))
+    }),
+    errors: ['invalid_request', 'hub_disabled', 'hub_gated', 'hub_unavailable', 'store_unreachable']
+  },
+  downloadState: {
+    method: 'GET', url: '/store/models/:model_id/download/status', members: true, authority: 'read',
+    summary: 'How far the download of a model is.',
+    params: modelParam, reply: wholeStatus, errors: storeErrors
+  },
+  pause: {
+    method: 'POST', url: '/store/models/:model_id/download/pause', members: true, authority: 'cluster:write',
+    summary: 'Pauses a download, also over restarts of the node; what has come is kept.',
+    params: modelParam, reply: wholeStatus, errors: [...storeErrors, 'download_not_found']
+  },
+  cancelDownload: {
+    method: 'DELETE', url: '/store/models/:model_id/download', members: true, authority: 'cluster:write',
+    audit: 'best-effort',
+    summary: 'Cancels a download; what has come is kept for the next one.',
+    params: modelParam, reply: wholeStatus, errors: [...storeErrors, 'download_not_found']
+  },
+  stage: {
+    method: 'POST', url: '/store/models/:model_id/stage', members: true, authority: 'cluster:write',
+    summary: 'Copies a model from the store onto nodes; with `wait`, answers when it is there.',
+    params: modelParam,
+    body: some({
+      nodeIds: nodeRefs, node_ids: nodeRefs, wait: { type: 'boolean' },
+      timeout_seconds: { type: 'integer', minimum: 1, maximum: 86_400 }
+    }),
+    reply: exact({
+      commandId: text, message: text,
+      nodes: listOf(object({
+        nodeId: text, status: { enum: ['pending', 'downloading', 'complete', 'failed'] }, error: nullable
+      }))
+    }),
+    deadlineMs: 86_430_000,
+    errors: ['node_not_found', 'model_not_found', ...storeErrors]
+  },
+  room: {
+    method: 'GET', url: '/store/models/:model_id/room', members: true, authority: 'read',
+    summary: 'Whether copies of a model fit on the disk of this node; nothing is fetched.',
+    params: modelParam,
+    reply: exact({ problem: nullable })
+  },
+  purge: {
+    method: 'POST', url: '/store/purge-staging', members: true, authority: 'cluster:write',
+    audit: 'best-effort',
+    summary: 'Removes staged copies that are not in use from every node: all, or one model\'s.',
+    body: some({ modelId, model_id: modelId, dryRun, dry_run: dryRun }),
+    reply: exact({ commandId: text, message: text, nodes: listOf(purgeResult) }),
+    errors: ['invalid_request']
+  },
+  remove: {
+    method: 'DELETE', url: '/store/models/:model_id', members: true, authority: 'cluster:write',
+    audit: 'best-effort',
+    summary: 'Deletes a model from the store, and the staged copies that are not in use.',
+    params: modelParam,
+    reply: object({ modelId: text, deleted: { const: true } }),
+    errors: [...storeErrors, 'model_not_found', 'model_bundled']
+  },
+  manifest: {
+    method: 'GET', url: '/store/models/:model_id/manifest', members: true, authority: 'read',
+    summary: 'Every file of a model with its size and the hashes of its chunks.',
+    params: modelParam,
+    query: some({ from, digest }),
+    reply: object({
+      modelId: text, revision: text, totalBytes: bytes, chunkBytes: bytes, files: { type: 'array' }
+    }),
+    errors: [...storeErrors, 'model_not_found']
+  },
+  file: {
+    method: 'GET', url: '/store/models/:model_id/files/*', members: true, authority: 'read', stream: true,
+    summary: 'The bytes of a file; a single Range is honoured, the ETag is the SHA-256.',
+    params: object({ 'model_id': { type: 'string', minLength: 1 }, '*': text }),
+    query: some({ from, digest }),
+    produces: 'application/octet-stream',
+    errors: [...storeErrors, 'model_not_found', 'range_not_satisfiable', 'chunk_not_here']
+  },
+  models: {
+    method: 'GET', url: '/v1/models', authority: 'read', failure: eitherFailure, idHeader: 'request-id',
+    summary: 'Models, and other names by which they are asked; in Anthropic\'s format for its clients.',
+    query: {
+      type: 'object', additionalProperties: false,
+      description: 'of Anthropic\'s clients, which send the header anthropic-version',
+      properties: {
+        ...beta, limit: { type: 'integer', minimum: 1, maximum: 1000 }, after_id: text, before_id: text
+      }
+    },
+    reply: {
+      type: 'object', required: ['data'],
+      properties: { object: { const: 'list' }, data: listOf(entry) }
+    }
+  },
+  model: {
+    method: 'GET', url: '/v1/models/:model_id', authority: 'read',
+    failure: eitherFailure, idHeader: 'request-id',
+    summary: 'A model of the catalogue, as the list has it.', params: modelParam,
+    query: some(beta),
+    reply: entry, errors: ['model_not_found']
+  },
+  modelsShort: {
+    method: 'GET', url: '/models', authority: 'read',
+    summary: 'The catalogue, with what is installed and what is ready.', reply: modelList
+  },
+  copies: {
+    method: 'GET', url: '/models/copies', authority: 'read',
+    summary: 'Where the copies of all models are, over the whole cluster; `silent_store`: the node of ' +
+      'a store that cannot be reached.',
+    reply: object({ copies: copyList, silent_store: { type: ['string', 'null'] } })
+  },
+  rest: {
+    method: 'GET', url: '/models/rest', members: true, authority: 'read',
+    summary: 'The models of this node that its document has no room for, for other nodes.',
+    reply: object({ version: { type: 'integer' }, rest: { type: 'object' } })
+  },
+  card: {
+    method: 'GET', url: '/models/:model_id/card', members: true, authority: 'read',
+    summary: 'The card of a model, where it comes from and where its copies are.',
+    params: modelParam,
+    reply: object({ model_id: text, origin: text, card: cardSchema, copies: copyList }),
+    errors: ['model_not_found']
+  },
+  add: {
+    method: 'POST', url: '/models/add', authority: 'cluster:write',
+    summary: 'Adds a custom card, or starts the download of a model whose card is made from its files.',
+    body: {
+      type: 'object', additionalProperties: false, minProperties: 1, maxProperties: 1,
+      properties: { card: { type: 'object' }, source: modelId }
+    },
+    reply: object({ model_id: text, card: { type: ['object', 'null'] } }),
+    errors: ['invalid_request', 'card_exists', ...storeErrors, 'hub_disabled', 'missing_grant']
+  },
+  removeCustom: {
+    method: 'DELETE', url: '/models/custom/:model_id', authority: 'cluster:write', audit: 'best-effort',
+    summary: 'Removes a card that was added.',
+    params: modelParam,
+    reply: object({ model_id: text, deleted: { const: true } }),
+    errors: ['model_not_found', 'model_in_use']
+  }
 } as const satisfies Record<string, RouteDecl>
 
 export type Answers = {

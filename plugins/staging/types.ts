@@ -1,4 +1,5 @@
 import type { ModelCard } from '../../kernel/index.js'
+import type { Answers } from './routes.js'
 
 /** Bytes of a chunk: files are hashed, fetched and verified in such pieces. */
 export const CHUNK_BYTES = 16 * 1024 * 1024
@@ -82,14 +83,6 @@ export interface StoreEntryFact {
   card: ModelCard
 }
 
-export interface ClusterCopy {
-  modelId: string
-  nodeId: string
-  nodeName: string
-  kind: 'store' | CopyEntry['kind'] | 'receiving'
-  sizeBytes: number
-  digest: string
-  live: boolean
-}
+export type ClusterCopy = Answers['copies']['copies'][number]
 
 export interface Progress { bytes: number, totalBytes: number, files: number, totalFiles: number }

@@ -40,7 +40,7 @@ const BUDGET = {
   'plugins/placement': 7417,
   'plugins/relay': 2825,
   'plugins/runners': 11531,
-  'plugins/staging': 12321,
+  'plugins/staging': 11957,
   'plugins/steward': 3581,
   'plugins/tracing': 1864
 }

@@ -1,28 +1,17 @@
 import { modelInPath } from '../../../kernel/cli/index.js'
 import type { VerbContext } from '../../../kernel/cli/index.js'
+import { groupBy } from '../cards/gguf-parts.js'
 import type { ClusterCopy } from '../types.js'
 
 type ExitCode = Parameters<VerbContext['fail']>[0]
 
 export const storePath = (modelId: string): string => `/store/models/${modelInPath(modelId)}`
 
-export async function readCopies ({ client }: VerbContext, modelId?: string): Promise<ClusterCopy[]> {
-  const { copies } = await client.json<CopiesAnswer>('/models/copies')
-  return modelId === undefined ? copies : copies.filter((copy) => copy.modelId === modelId)
-}
-
 /** GET /models/copies; an older node leaves `silent_store` out. */
 export interface CopiesAnswer { copies: ClusterCopy[], silent_store?: string | null }
 
-export function copiesByModel (copies: readonly ClusterCopy[]): Map<string, ClusterCopy[]> {
-  const byModel = new Map<string, ClusterCopy[]>()
-  for (const copy of copies) {
-    const known = byModel.get(copy.modelId)
-    if (known === undefined) byModel.set(copy.modelId, [copy])
-    else known.push(copy)
-  }
-  return byModel
-}
+export const copiesByModel = (copies: readonly ClusterCopy[]): Map<string, ClusterCopy[]> =>
+  groupBy(copies, ({ modelId }) => modelId)
 
 const byReason: Readonly<Record<string, ExitCode>> = { no_safe_fit: 6, disk_full: 6, not_found: 3 }
 

@@ -1,7 +1,5 @@
 import type { Amount } from './meter.js'
 
-export { findNodes, nameOf } from '../../../kernel/cli/index.js'
-
 export interface StateView {
   localNodeId: string
   nodeIdentities: Record<string, { friendlyName: string | null, nodeInstallId?: string | null }>

@@ -1,6 +1,6 @@
-import { isVerbError, readModelId, plain, showBytes } from '../../../kernel/cli/index.js'
+import { isVerbError, nameOf, readModelId, plain, showBytes } from '../../../kernel/cli/index.js'
 import { storePath } from './api.js'
-import { nameOf, stagingsOf } from './cluster.js'
+import { stagingsOf } from './cluster.js'
 import { etaOf, percentOf, showSpan } from './meter.js'
 import type { DownloadStatus } from '../store/download.js'
 import type { StateView } from './cluster.js'

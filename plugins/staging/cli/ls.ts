@@ -1,19 +1,11 @@
 import { plain, showBytes } from '../../../kernel/cli/index.js'
 import { copiesByModel, sizeOfCopies, whereOf } from './api.js'
 import type { CopiesAnswer } from './api.js'
+import type { Answers } from '../routes.js'
 import type { ClusterCopy } from '../types.js'
 import type { Verb } from '../../../kernel/cli/index.js'
 
-interface ListEntry {
-  id: string
-  /** Another than `id` where that is a further name of a model. */
-  root?: string
-  tasks?: string[]
-  storage_size_megabytes?: number
-  installed?: boolean
-  ready?: boolean
-  virtual?: boolean
-}
+type ListEntry = Answers['models']['data'][number]
 
 export interface ModelRow {
   modelId: string
@@ -26,7 +18,7 @@ export interface ModelRow {
 export default {
   async run (ctx) {
     const [{ copies, silent_store: silent = null }, { data }] = await Promise.all([
-      ctx.client.json<CopiesAnswer>('/models/copies'), ctx.client.json<{ data: ListEntry[] }>('/v1/models')
+      ctx.client.json<CopiesAnswer>('/models/copies'), ctx.client.json<Answers['models']>('/v1/models')
     ])
     const models = joinModels(data.filter(
       ({ id, root = id, virtual }) => root === id && virtual !== true), copies, silent !== null)
@@ -45,7 +37,6 @@ export default {
 
 const MIB = 1024 * 1024
 
-/** Every model that is in the catalogue or somewhere on a disk, by name. */
 export function joinModels (
   entries: readonly ListEntry[], copies: readonly ClusterCopy[], storeAway = false
 ): ModelRow[] {

@@ -9,9 +9,6 @@ export type Amount =
 /** One reading of a meter. `step`: it is at least 10 % on from the last one that had it. */
 export interface Reading { text: string, step: boolean }
 
-/** A download, or a transfer to a node, without where it comes from. */
-export type Progress = Omit<DownloadStatus, 'source' | 'revision' | 'startedAt'>
-
 /** Whole percent; 100 only when nothing is missing, undefined while the total is not known. */
 export function percentOf ({ downloadedBytes, totalBytes }: Amount): number | undefined {
   return totalBytes > 0 ? Math.min(100, Math.floor(downloadedBytes / totalBytes * 100)) : undefined
@@ -24,7 +21,6 @@ export function etaOf (amount: Amount): number | undefined {
   return rate > 0 && totalBytes > 0 ? Math.max(0, totalBytes - downloadedBytes) / rate * 1000 : undefined
 }
 
-/** Shows the progress of one transfer; it never goes backwards. */
 export function createMeter (name: string): (amount: Amount) => Reading {
   let bytes = 0
   let percent = 0

@@ -1,5 +1,4 @@
-import { nameOf } from './cluster.js'
-import { canAsk, confirm, plain, readModelId, showBytes } from '../../../kernel/cli/index.js'
+import { canAsk, confirm, nameOf, plain, readModelId, showBytes } from '../../../kernel/cli/index.js'
 import type { StateView } from './cluster.js'
 import type { Answers } from '../routes.js'
 import type { Verb, VerbContext } from '../../../kernel/cli/index.js'

@@ -1,4 +1,5 @@
-import { readCopies, storePath, sizeOfCopies, whereOf } from './api.js'
+import { storePath, sizeOfCopies, whereOf } from './api.js'
+import type { CopiesAnswer } from './api.js'
 import { canAsk, confirm, isVerbError, readModelId, plain, showBytes } from '../../../kernel/cli/index.js'
 import type { Verb, VerbContext, VerbError } from '../../../kernel/cli/index.js'
 
@@ -29,7 +30,7 @@ export default {
 } satisfies Verb
 
 async function agreed (ctx: VerbContext, ids: readonly string[]): Promise<boolean> {
-  const copies = await readCopies(ctx)
+  const { copies } = await ctx.client.json<CopiesAnswer>('/models/copies')
   for (const modelId of ids) {
     const own = copies.filter((copy) => copy.modelId === modelId)
     const size = sizeOfCopies(own)

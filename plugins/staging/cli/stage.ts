@@ -1,7 +1,7 @@
 import { askPatiently, exitFor, storePath } from './api.js'
-import { findNodes, isThere, nameOf, stagingsOf } from './cluster.js'
+import { isThere, stagingsOf } from './cluster.js'
 import { createMeter, showReadings } from './meter.js'
-import { plain, readModelId, realPace, stillness } from '../../../kernel/cli/index.js'
+import { findNodes, nameOf, plain, readModelId, realPace, stillness } from '../../../kernel/cli/index.js'
 import type { StateView } from './cluster.js'
 import type { Pace, Verb, VerbContext } from '../../../kernel/cli/index.js'
 import type { Answers } from '../routes.js'
@@ -105,7 +105,6 @@ export type StagedNode = Answers['stage']['nodes'][number] & { reason?: string |
 /** All nodes, and since when (ms of the wait) those without a sign of life are gone. */
 export interface StageWatch { nodes: readonly StagedNode[], goneSince: ReadonlyMap<string, number> }
 
-/** What there is to learn from one look at the state. */
 export interface StageLook {
   state: StateView
   modelId: string
@@ -124,7 +123,6 @@ export function isOver ({ status }: StagedNode): boolean {
   return status === 'complete' || status === 'failed'
 }
 
-/** How far the nodes are after a look at the state. Pure. */
 export function advance ({ nodes, goneSince }: StageWatch, look: StageLook): StageWatch {
   const gone = new Map(nodes.filter((node) => !isOver(node) && !isThere(look.state, node.nodeId))
     .map(({ nodeId }) => [nodeId, goneSince.get(nodeId) ?? look.elapsedMs]))

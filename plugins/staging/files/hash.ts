@@ -11,7 +11,6 @@ const READ_BYTES = 1024 * 1024
 export interface HashOptions {
   /** Stops between two reads; the promise rejects with its reason. */
   signal?: AbortSignal
-  /** Told after each read how many bytes it brought. */
   onBytes?: (bytes: number) => void
 }
 

@@ -25,9 +25,8 @@ const FLAGS: Record<OpenMode, number> = {
 export async function openInside (root: string, path: string, mode: OpenMode): Promise<FileHandle> {
   const problem = filePathProblem(path)
   if (problem !== null) throw new PathError(problem)
-  const steps = path.split('/')
-  const name = steps.pop()!
-  return await inFolder(root, steps, mode !== 'read', async (folder) => await openIn(folder, name, mode))
+  return await parentOf(root, path, mode !== 'read',
+    async (folder, name) => await openIn(folder, name, mode))
 }
 
 /** Opens one of svc's own files in a model's folder. Throws as `openInside`. */
@@ -37,11 +36,16 @@ export async function openOwn (root: string, name: string, mode: OpenMode): Prom
 }
 
 /** The text of one of svc's own files. Throws as `openInside`, and PathError for one of more bytes. */
-export async function readOwn (root: string, name: string, mostBytes: number): Promise<string> {
-  const file = await openOwn(root, name, 'read')
+export const readOwn = async (root: string, name: string, mostBytes: number): Promise<string> =>
+  await readAll(await openOwn(root, name, 'read'), join(root, name), mostBytes)
+
+/** The text of any other file. Throws as `readOwn`. */
+export const readInside = async (root: string, path: string, mostBytes: number): Promise<string> =>
+  await readAll(await openInside(root, path, 'read'), join(root, path), mostBytes)
+
+async function readAll (file: FileHandle, name: string, mostBytes: number): Promise<string> {
   try {
-    const { size } = await file.stat()
-    if (size > mostBytes) throw new PathError(`${join(root, name)} has more than ${mostBytes} bytes`)
+    if ((await file.stat()).size > mostBytes) throw new PathError(`${name} has more than ${mostBytes} bytes`)
     return await file.readFile('utf8')
   } finally {
     await file.close()
@@ -156,6 +160,15 @@ export async function inFolder<T> (
   } finally {
     await folder.close()
   }
+}
+
+/** The same with the folder that holds a path, and the last name of it. */
+export async function parentOf<T> (
+  root: string, path: string, make: boolean, work: (folder: OpenFolder, name: string) => Promise<T>
+): Promise<T> {
+  const steps = path.split('/')
+  const name = steps.pop()!
+  return await inFolder(root, steps, make, async (folder) => await work(folder, name))
 }
 
 /** Whether an entry at a path below a folder is to go; of a folder: whether to look into it. */

@@ -15,7 +15,6 @@ import { bytesOf, findFiles, freeable, newest } from './walk.js'
 import type { Clock } from '../../../kernel/index.js'
 import type { Copy, CopyRecord, LocalCopy, Role } from '../types.js'
 
-/** The settings of svc.yaml that name the folders. */
 const SETTINGS: Readonly<Record<Role, string>> = {
   store: 'model_store.store_path', staged: 'node_cache_path', beside: 'node_cache_path',
   cache: 'model_store.hub.cache_path'
@@ -45,11 +44,9 @@ type Unpublished = Omit<CopyRecord, 'publishedAt'> & Partial<Pick<CopyRecord, 'p
 export class ModelRoot {
   readonly root: string
   readonly role: Role
-  /** The setting that names the folder. */
   readonly setting: string
   /** By model id: the complete copies, as of `load`, and of what has come and gone since. */
   readonly copies = new Map<string, LocalCopy>()
-  /** Told of each copy that comes or goes. */
   onChange: (modelId: string) => void = () => {}
   /** Set to false where the folder cannot be used: then it holds nothing, and nothing is brought there. */
   usable = true
@@ -103,7 +100,6 @@ export class ModelRoot {
     }
   }
 
-  /** Takes up what is published and complete. */
   async load (): Promise<void> {
     for (const { modelId, directory, record } of await this.list()) {
       if (record !== null) this.copies.set(modelId, localCopy(this.role, directory, record))
@@ -116,7 +112,6 @@ export class ModelRoot {
     return copy
   }
 
-  /** Takes a copy for gone. */
   forget (modelId: string): void { if (this.copies.delete(modelId)) this.onChange(modelId) }
 
   /** Every published copy, newest used first, those without a record too. An absent root holds none. */

@@ -68,7 +68,6 @@ async function ownFiles (folder: string): Promise<string[]> {
   return (await readdir(folder)).filter(isOwnName)
 }
 
-/** The folders that hold the files, inner ones first. */
 function foldersOf (paths: Iterable<string>): string[] {
   return [...new Set([...paths].flatMap(foldersAbove))].sort((a, b) => b.length - a.length)
 }
@@ -76,7 +75,6 @@ function foldersOf (paths: Iterable<string>): string[] {
 /** Whether an entry at the top of a folder is one of svc's own files. */
 export const isOwnFile = (path: string, entry: Dirent): boolean => entry.isFile() && isOwnName(path)
 
-/** Says of what lies in a copy whether its record names it. */
 function namedBy (record: CopyRecord | null): (path: string, entry: Dirent) => boolean {
   const files = new Set(record?.manifest.files.map(({ path }) => path))
   const folders = new Set([...files].flatMap(foldersAbove))

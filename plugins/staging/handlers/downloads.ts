@@ -1,31 +1,17 @@
 import { relative } from 'node:path'
-import { kernelError, Reply, SvcError } from '../../../kernel/index.js'
+import { kernelError, Reply } from '../../../kernel/index.js'
 import type { RouteRequest } from '../../../kernel/index.js'
 import { manifestDigest } from '../files/record.js'
-import { hashTree, lookAtSource, takenOf } from '../store/folder.js'
+import { hashTree, checkSource, takenOf } from '../store/folder.js'
 import { eachNode } from '../peers/each-node.js'
 import { modelUrl } from '../peers/sources.js'
-import { parseSource, StoreError } from '../store/types.js'
+import { parseSource } from '../store/types.js'
 import type { Source, StartOptions } from '../store/types.js'
 import type { DownloadStatus } from '../store/download.js'
-import type { Store } from '../store/store.js'
-import type { errors } from '../declarations.js'
+import { routes } from '../routes.js'
 import { makeStore } from '../manager/make-store.js'
-import { modelIn, refuseVirtual } from './request.js'
+import { apiError, atStore, forward, modelIn, nodeOf, refuseVirtual } from './request.js'
 import type { ModelManager } from '../manager/manager.js'
-
-type Reason = keyof typeof errors
-
-/** Reasons of the store that have a name in the API; everything else is `download_failed`. */
-const NAMED: Readonly<Record<string, Reason>> = {
-  download_running: 'download_running', no_safe_fit: 'no_safe_fit', no_hub: 'hub_disabled',
-  no_download: 'download_not_found', not_in_store: 'model_not_found', bad_source: 'import_refused'
-}
-
-export function apiError (manager: ModelManager, error: unknown): unknown {
-  if (!(error instanceof StoreError) || error instanceof SvcError) return error
-  return manager.ctx.error(NAMED[error.reason] ?? 'download_failed', error.message)
-}
 
 /** A status without paths of this machine, in its error too, which are for the operator alone. */
 function shownTo ({ caller }: RouteRequest, status: DownloadStatus): DownloadStatus {
@@ -34,37 +20,17 @@ function shownTo ({ caller }: RouteRequest, status: DownloadStatus): DownloadSta
   return { ...status, source: kind, error: status.error === null ? null : 'operators see why' }
 }
 
-export async function downloads (manager: ModelManager, request: RouteRequest): Promise<unknown> {
-  if (manager.store !== null) {
-    return { downloads: manager.store.downloads().map((status) => shownTo(request, status)) }
-  }
-  return await manager.access.forward(request, { method: 'GET', path: '/store/downloads' })
-}
+export const downloads = atStore(routes.downloads, (store, _manager, request) =>
+  ({ downloads: store.downloads().map((status) => shownTo(request, status)) }))
 
-/** A handler that runs something on the store of this node, or has the store host answer. */
-function onStore (
-  method: 'GET' | 'POST' | 'DELETE', end: string,
-  work: (store: Store, modelId: string) => DownloadStatus | Promise<DownloadStatus>
-): (manager: ModelManager, request: RouteRequest) => Promise<unknown> {
-  return async (manager, request) => {
-    const modelId = modelIn(request)
-    const { store, access } = manager
-    if (store === null) {
-      return await access.forward(request, { method, path: `${modelUrl(modelId)}/download${end}` })
-    }
-    try {
-      return shownTo(request, await work(store, modelId))
-    } catch (error) {
-      throw apiError(manager, error)
-    }
-  }
-}
+export const downloadState = atStore(routes.downloadState, (store, _manager, request) =>
+  shownTo(request, store.status(modelIn(request))))
 
-export const downloadState = onStore('GET', '/status', (store, modelId) => store.status(modelId))
+export const pause = atStore(routes.pause, async (store, _manager, request) =>
+  shownTo(request, await store.pause(modelIn(request))))
 
-export const pause = onStore('POST', '/pause', async (store, modelId) => await store.pause(modelId))
-
-const cancelAtStore = onStore('DELETE', '', async (store, modelId) => await store.cancel(modelId))
+const cancelAtStore = atStore(routes.cancelDownload, async (store, _manager, request) =>
+  shownTo(request, await store.cancel(modelIn(request))))
 
 /** Says to another node that only its own transfers are meant, not the store's download. */
 const TRANSFERS_HEADER = 'x-svc-transfers'
@@ -142,7 +108,8 @@ async function inStore (
   const { store } = manager
   if (store === null) return await atHost(manager, request, modelId, options, source)
   try {
-    const from = source.kind === 'node' ? { source: `node:${installIdOf(manager, source.installId)}` } : {}
+    const node = source.kind === 'node' ? nodeOf(manager, source.installId) : null
+    const from = node === null ? {} : { source: `node:${node.installId}` }
     store.start(modelId, { ...options, ...from }, request.caller.authorities.has('operator'))
     return shownTo(request, store.status(modelId))
   } catch (error) {
@@ -188,8 +155,7 @@ async function atHost (
     await exportFolder(manager, modelId, from, request.signal)
   }
   const here = source.kind === 'file' ? { source: `node:${manager.ctx.node.installId}` } : {}
-  const path = `${modelUrl(modelId)}/download`
-  return await manager.access.forward(request, { method: 'POST', path, body: { ...body, ...here } })
+  return await forward(manager, request, routes.download, { ...body, ...here })
 }
 
 /** How long a folder stays exported: a store host fetches it at once, but it may be large, ms. */
@@ -203,7 +169,7 @@ async function exportFolder (
   const { ctx, exchange, clock } = manager
   try {
     const taken = takenOf(allow)
-    await lookAtSource(directory, taken)
+    await checkSource(directory, taken)
     const manifest = await hashTree(directory, { modelId, revision: 'local', signal, taken })
     const { revision, files } = manifest
     const card = await manager.derive(directory, { modelId, revision, files })
@@ -213,11 +179,4 @@ async function exportFolder (
   } catch (error) {
     throw ctx.error('import_refused', `${directory}: ${(error as Error).message}`)
   }
-}
-
-/** Throws `node_not_found`. */
-function installIdOf ({ cluster }: ModelManager, ref: string): string {
-  const node = cluster.resolve(ref)
-  if (node === undefined) throw kernelError('node_not_found', `No node ${ref} is known.`)
-  return node.installId
 }

@@ -2,9 +2,10 @@ import { kernelError } from '../../../kernel/index.js'
 import type { RouteRequest } from '../../../kernel/index.js'
 import { filePathProblem } from '../files/names.js'
 import { fileOf } from '../files/record.js'
-import { fileUrl, modelUrl } from '../peers/sources.js'
+import { fileUrl } from '../peers/sources.js'
 import { sendFile } from '../peers/send-file.js'
-import { modelIdOf, modelIn } from './request.js'
+import { routes } from '../routes.js'
+import { forward, modelIdOf, modelIn } from './request.js'
 import type { PartialCopy } from '../peers/exchange.js'
 import type { ModelManager } from '../manager/manager.js'
 import type { LocalCopy, ModelContent } from '../types.js'
@@ -43,7 +44,7 @@ export async function manifest (
   const found = copyOf(manager, modelId, asked)
   if (found !== undefined) return { ...found.manifest, digest: found.digest, card: found.card }
   if (asked.from === 'self' || manager.store !== null) throw missing(manager, modelId, asked)
-  return await manager.access.forward(request, { method: 'GET', path: `${modelUrl(modelId)}/manifest` })
+  return await forward(manager, request, routes.manifest)
 }
 
 export async function file (

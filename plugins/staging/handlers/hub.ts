@@ -3,17 +3,17 @@ import { volumeOf } from '../files/folders.js'
 import { weightsIn } from '../hub/select-weights.js'
 import { HubError } from '../hub/types.js'
 import type { HubFile, HubReason, Weights } from '../hub/types.js'
-import { lookNear } from '../nearby/look.js'
-import { modelUrl } from '../peers/sources.js'
-import { planCapacity } from '../space/plans.js'
+import { findNearby } from '../nearby/look.js'
 import type { errors } from '../declarations.js'
 import type { ModelManager } from '../manager/manager.js'
+import { routes } from '../routes.js'
 import type { Answers } from '../routes.js'
 import type { MemoryFit } from '../service.js'
 import { StoreError } from '../store/types.js'
+import { failureOf } from '../transfer/job.js'
 import type { Source, StartOptions } from '../store/types.js'
 import { checkMayRead, refuseElsewhere, sourceOf } from './downloads.js'
-import { modelIn, refuseVirtual } from './request.js'
+import { forward, modelIn, refuseVirtual } from './request.js'
 
 const REASONS: Partial<Record<HubReason, keyof typeof errors>> = {
   not_found: 'hub_not_found', bad_request: 'hub_not_found', gated: 'hub_gated',
@@ -31,7 +31,7 @@ type PlanQuery = Pick<StartOptions, 'source' | 'revision' | 'variant'> & { allow
 export async function plan (
   manager: ModelManager, request: RouteRequest & { query: PlanQuery }
 ): Promise<unknown> {
-  const { access, ctx, room, store, storePath } = manager
+  const { access, ctx, freeSpace, store, storePath } = manager
   const { query, signal } = request
   const modelId = modelIn(request)
   refuseVirtual(manager, modelId)
@@ -40,8 +40,7 @@ export async function plan (
   if (store === null && request.member === null) await access.learned(signal)
   if (store === null && access.known() !== undefined) {
     refuseElsewhere(manager, source)
-    const path = `${modelUrl(modelId)}/download/plan?${wordsOf(query)}`
-    return await access.forward(request, { method: 'GET', path })
+    return await forward(manager, request, routes.plan)
   }
   const { from, commit, files, weights, unused } = await lookUp(manager, modelId, source, query, signal)
   const totalBytes = files.reduce((sum, { size }) => sum + size, 0)
@@ -50,12 +49,10 @@ export async function plan (
   const weightsBytes = chosen?.bytes ?? totalBytes
   const fits = (engine: Weights['engine'], bytes: number): MemoryFit | null =>
     manager.memory?.(engine, bytes, modelId) ?? null
-  const { headroomBytes } = room
-  const { freeBytes } = await volumeOf(storePath ?? ctx.node.home)
-  const capacity = planCapacity({
-    additionalBytes: totalBytes, freeBytes, headroomBytes, idle: [], setting: 'model_store.store_path'
-  })
-  const roomBytes = Math.max(0, freeBytes - headroomBytes)
+  const root = storePath ?? ctx.node.home
+  const roomBytes = Math.max(0, (await volumeOf(root)).freeBytes - freeSpace.headroomBytes)
+  const problem = await freeSpace.check({ root, setting: 'model_store.store_path' }, totalBytes)
+    .then(() => null, (error: unknown) => failureOf(error).message)
   return {
     modelId, hub: from, commit, files: files.length, totalBytes, unused,
     variant: chosen?.name ?? null, engine: chosen?.engine ?? null, weightsBytes,
@@ -63,14 +60,10 @@ export async function plan (
       const fit = fits(engine, totalBytes - weightsBytes + bytes)
       return { name, bytes, fits: fit === null ? null : fit.problem === null }
     }),
-    disk: { node: ctx.node.name, roomBytes, problem: capacity.fits ? null : capacity.sentence },
+    disk: { node: ctx.node.name, roomBytes, problem },
     memory: chosen === undefined ? null : fits(chosen.engine, totalBytes)
   } satisfies Answers['plan']
 }
-
-const wordsOf = ({ allow = [], ...query }: PlanQuery): string => new URLSearchParams([
-  ...Object.entries(query), ...allow.map((pattern): [string, string] => ['allow', pattern])
-]).toString()
 
 interface Found {
   from: string, commit: string, files: HubFile[], weights: Weights[], unused: string[]
@@ -85,7 +78,7 @@ async function lookUp (
   try {
     const named = { ...wanted, revision: revision ?? null }
     if (from.kind === 'ollama' || from.kind === 'cache') {
-      const { all, ...near } = await lookNear(nearby, from, modelId, named)
+      const { all, ...near } = await findNearby(nearby, from, modelId, named)
       return { ...near, weights: weightsIn(all) }
     }
     if (from.kind !== 'hub') {
@@ -113,8 +106,7 @@ export async function search (
   const { limit } = request.query
   if (store === null && request.member === null) await access.learned(signal)
   if (store === null && access.known() !== undefined) {
-    const asked = new URLSearchParams({ query, limit: String(limit) }).toString()
-    return await access.forward(request, { method: 'GET', path: `/store/search?${asked}` })
+    return await forward(manager, request, routes.searchHub)
   }
   if (hub === null) throw ctx.error('hub_disabled')
   const found = await hub.search(query, { limit, signal })

@@ -62,7 +62,6 @@ function anthropicPage (all: readonly Entry[], { limit = 20, after_id: after, be
   }
 }
 
-/** All models of the catalogue, as OpenAI's list has them and more. */
 async function entries (manager: ModelManager): Promise<Entry[]> {
   const judge = await manager.judge?.()
   const ready = manager.catalogue.ready()
@@ -87,7 +86,6 @@ async function entries (manager: ModelManager): Promise<Entry[]> {
     })
 }
 
-/** The models, and the further names by which they are asked. */
 async function named (manager: ModelManager): Promise<Entry[]> {
   const own = await entries(manager)
   const byId = new Map(own.map((entry) => [entry.id, entry]))
@@ -202,7 +200,7 @@ export async function removeCustom (manager: ModelManager, request: RouteRequest
     throw ctx.error('model_not_found', `No custom card is called ${modelId}.`)
   }
   const wanted = (await manager.judge?.())?.(modelId).wanted === true
-  if (wanted || manager.catalogue.ready().has(modelId) || manager.uses.has(modelId)) {
+  if (wanted || manager.catalogue.ready().has(modelId) || manager.leases.has(modelId)) {
     throw ctx.error('model_in_use', `${modelId} is in use.`)
   }
   await ctx.command('removeCard', { modelId })

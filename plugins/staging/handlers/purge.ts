@@ -1,11 +1,10 @@
 import { randomUUID } from 'node:crypto'
 import type { Caller, RouteRequest } from '../../../kernel/index.js'
 import { eachNode, onlyNode } from '../peers/each-node.js'
-import { modelUrl } from '../peers/sources.js'
 import type { Outlook } from '../space/evictor.js'
-import { apiError } from './downloads.js'
-import { either, modelIdOf, modelIn, refuseVirtual } from './request.js'
+import { atStore, either, modelIdOf, modelIn, refuseVirtual } from './request.js'
 import type { ModelManager } from '../manager/manager.js'
+import { routes } from '../routes.js'
 import type { Answers } from '../routes.js'
 
 type NodePurged = Answers['purge']['nodes'][number]
@@ -71,18 +70,21 @@ async function everywhere (
 
 /** DELETE /store/models/{id}: the store's copy, what a download has left, and staged copies not in use. */
 export async function remove (manager: ModelManager, request: RouteRequest): Promise<unknown> {
+  refuseVirtual(manager, modelIn(request))
+  return await removeAtStore(manager, request)
+}
+
+const removeAtStore = atStore(routes.remove, async (store, manager, request) => {
+  const { ctx } = manager
   const modelId = modelIn(request)
-  const { store, access, ctx } = manager
-  refuseVirtual(manager, modelId)
-  if (store === null) return await access.forward(request, { method: 'DELETE', path: modelUrl(modelId) })
   if (store.offer(modelId)?.kind === 'bundled') {
     throw ctx.error('model_bundled', `${modelId} ships with svc and stays.`)
   }
   if (store.get(modelId) === undefined && store.status(modelId).status === 'not_found') {
     throw ctx.error('model_not_found', `The store has no model ${modelId}.`)
   }
-  await store.remove(modelId).catch((error: unknown) => { throw apiError(manager, error) })
+  await store.remove(modelId)
   ctx.emit('ModelDeleted', { nodeId: ctx.node.nodeId, modelId })
   const nodes = await everywhere(manager, modelId, request.caller, 'store_delete')
   return { modelId, deleted: true, nodes }
-}
+})

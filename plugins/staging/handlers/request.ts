@@ -1,8 +1,13 @@
-import { kernelError } from '../../../kernel/index.js'
-import type { RouteRequest } from '../../../kernel/index.js'
+import { kernelError, Reply, SvcError } from '../../../kernel/index.js'
+import type { NodeView, RouteDecl, RouteRequest } from '../../../kernel/index.js'
+import type { errors } from '../declarations.js'
 import { modelIdProblem } from '../files/names.js'
 import type { ModelManager } from '../manager/manager.js'
+import type { FinderParts } from '../peers/finder.js'
+import { modelPath } from '../peers/sources.js'
 import { virtualModel } from '../service.js'
+import type { Store } from '../store/store.js'
+import { StoreError } from '../store/types.js'
 
 /** A model id out of a request. Throws `invalid_request` naming the field. */
 export function modelIdOf (value: string, path = '/model_id'): string {
@@ -29,4 +34,76 @@ export function either<T> (
 /** Throws for a model that plugins answer for themselves: there is nothing to fetch or to remove. */
 export function refuseVirtual ({ virtual }: Pick<ModelManager, 'virtual'>, modelId: string): void {
   if (virtual().some((card) => card.modelId === modelId)) throw virtualModel(modelId)
+}
+
+/** Throws `node_not_found`. */
+export function nodeOf ({ cluster }: Pick<ModelManager, 'cluster'>, ref: string): NodeView {
+  const node = cluster.resolve(ref)
+  if (node === undefined) throw kernelError('node_not_found', `No node ${ref} is known.`)
+  return node
+}
+
+/** Reasons of the store that have a name in the API; everything else is `download_failed`. */
+const NAMED: Readonly<Record<string, keyof typeof errors>> = {
+  download_running: 'download_running', no_safe_fit: 'no_safe_fit', no_hub: 'hub_disabled',
+  no_download: 'download_not_found', not_in_store: 'model_not_found', bad_source: 'import_refused'
+}
+
+export function apiError ({ ctx }: Pick<ModelManager, 'ctx'>, error: unknown): unknown {
+  if (!(error instanceof StoreError) || error instanceof SvcError) return error
+  return ctx.error(NAMED[error.reason] ?? 'download_failed', error.message)
+}
+
+type Route = Pick<RouteDecl, 'method' | 'url'>
+
+/** A handler of the node that has the store; others have that one answer the request as it came. */
+export const atStore = <R extends RouteRequest>(
+  route: Route, work: (store: Store, manager: ModelManager, request: R) => unknown
+) => async (manager: ModelManager, request: R): Promise<unknown> => {
+  const { store } = manager
+  if (store === null) return await forward(manager, request, route)
+  try {
+    return await work(store, manager, request)
+  } catch (error) {
+    throw apiError(manager, error)
+  }
+}
+
+/** Longest wait for the store host's answer, ms, and its most bytes. */
+const FORWARD_MS = 60_000
+const ANSWER_BYTES = 64 * 1024 * 1024
+
+/**
+ * Has the store host answer a request, with another body if one is given. Throws `store_not_configured`,
+ * `store_unreachable`, the latter also where that host says that it is none.
+ */
+export async function forward (
+  { access, ctx }: Pick<FinderParts, 'access' | 'ctx'>, request: RouteRequest, route: Route, body?: unknown
+): Promise<Reply> {
+  const host = access.host()
+  if (host.self || request.member !== null) {
+    throw ctx.error('store_unreachable', 'This node is no store host.')
+  }
+  const { caller, signal } = request
+  const answer = await ctx.deps.cluster.request(host.installId, {
+    method: route.method, path: pathOf(route, request), caller, signal, timeoutMs: FORWARD_MS,
+    ...body === undefined ? {} : { body }
+  })
+  const parts: Uint8Array[] = []
+  let bytes = 0
+  for await (const part of answer.body as AsyncIterable<Uint8Array>) {
+    bytes += part.byteLength
+    if (bytes > ANSWER_BYTES) throw new Error(`the store's answer has more than ${ANSWER_BYTES} bytes`)
+    parts.push(part)
+  }
+  const again = answer.headers['retry-after']
+  return new Reply(JSON.parse(Buffer.concat(parts).toString()) as unknown, answer.status,
+    again === undefined ? {} : { 'retry-after': again })
+}
+
+function pathOf ({ url }: Route, request: RouteRequest): string {
+  const path = url.includes(':model_id') ? url.replace(':model_id', modelPath(modelIn(request))) : url
+  const query = new URLSearchParams(Object.entries(request.query as object).flatMap(([name, value]) =>
+    [value].flat().map((one): [string, string] => [name, String(one)])))
+  return query.size === 0 ? path : `${path}?${query.toString()}`
 }

@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto'
-import { delay, kernelError } from '../../../kernel/index.js'
+import { delay } from '../../../kernel/index.js'
 import type { NodeView, RouteRequest } from '../../../kernel/index.js'
 import { eachNode, onlyNode } from '../peers/each-node.js'
 import { modelUrl } from '../peers/sources.js'
 import type { StageJob } from '../staged/stager.js'
-import { either, modelIn } from './request.js'
+import { either, modelIn, nodeOf } from './request.js'
 import type { ModelManager } from '../manager/manager.js'
 import type { Answers } from '../routes.js'
 
@@ -42,14 +42,9 @@ export async function stage (manager: ModelManager, request: RouteRequest): Prom
 }
 
 /** The nodes named, each once; this node when none is. Throws `node_not_found`. */
-function targets ({ cluster }: ModelManager, refs: readonly string[]): NodeView[] {
-  if (refs.length === 0) return [cluster.nodes()[0]!]
-  const found = refs.map((ref) => {
-    const node = cluster.resolve(ref)
-    if (node === undefined) throw kernelError('node_not_found', `No node ${ref} is known.`)
-    return node
-  })
-  return [...new Map(found.map((node) => [node.installId, node])).values()]
+function targets (manager: ModelManager, refs: readonly string[]): NodeView[] {
+  if (refs.length === 0) return [manager.cluster.nodes()[0]!]
+  return [...new Map(refs.map((ref) => [nodeOf(manager, ref).installId, nodeOf(manager, ref)])).values()]
 }
 
 async function stageHere (

@@ -7,7 +7,8 @@ import { eachNode } from '../peers/each-node.js'
 import { modelUrl, NODE_CALLER } from '../peers/sources.js'
 import type { NodeProblem } from '../service.js'
 import { NoSafeFit } from '../space/plans.js'
-import { modelIn } from './request.js'
+import { routes } from '../routes.js'
+import { atStore, modelIn } from './request.js'
 
 /** GET /store/storage: what this node keeps. Where it keeps it is for the operator alone. */
 export async function storage (manager: ModelManager, { caller }: RouteRequest): Promise<unknown> {
@@ -40,23 +41,15 @@ export async function storage (manager: ModelManager, { caller }: RouteRequest):
   }
 }
 
-export async function health (manager: ModelManager, request: RouteRequest): Promise<unknown> {
-  const { store, storePath } = manager
-  if (store === null || storePath === null) {
-    return await manager.access.forward(request, { method: 'GET', path: '/store/health' })
-  }
-  const { freeBytes, totalBytes } = await volumeOf(storePath)
+export const health = atStore(routes.health, async (store, { storePath }, { caller }) => {
+  const { freeBytes, totalBytes } = await volumeOf(storePath!)
   const usedBytes = store.entries().reduce((sum, { manifest }) => sum + manifest.totalBytes, 0)
-  const mayKnow = request.caller.authorities.has('operator')
+  const mayKnow = caller.authorities.has('operator')
   return { storePath: mayKnow ? storePath : null, freeBytes, totalBytes, usedBytes }
-}
+})
 
-export async function registry (manager: ModelManager, request: RouteRequest): Promise<unknown> {
-  const { store } = manager
-  if (store === null) {
-    return await manager.access.forward(request, { method: 'GET', path: '/store/registry' })
-  }
-  const mayKnow = request.caller.authorities.has('operator')
+export const registry = atStore(routes.registry, (store, manager, { caller }) => {
+  const mayKnow = caller.authorities.has('operator')
   const copies = manager.catalogue.copiesByModel()
   return {
     entries: store.offers().map(({ modelId, directory, manifest, digest, downloadedAt }) => ({
@@ -71,7 +64,7 @@ export async function registry (manager: ModelManager, request: RouteRequest): P
     // Folders somebody put there that cannot be offered, and why.
     problems: store.problems().map(({ modelId, problem }) => ({ model_id: modelId, problem }))
   }
-}
+})
 
 /** Longest wait for one node, ms; one that says nothing counts as one with room. */
 const ROOM_MS = 5000
@@ -95,7 +88,7 @@ export async function withoutRoom (
 
 /** Why copies of the model and its companions do not fit here; null when they do, or are here. */
 async function roomProblem (manager: ModelManager, modelId: string): Promise<string | null> {
-  const { local, store, catalogue, room, roots: { staged }, evictor } = manager
+  const { local, store, catalogue, freeSpace, roots: { staged }, evictor } = manager
   const { device } = await volumeOf(staged.root)
   let bytes = 0
   for (const id of [modelId, ...manager.companionsOf(modelId)]) {
@@ -105,7 +98,7 @@ async function roomProblem (manager: ModelManager, modelId: string): Promise<str
     const linked = offer?.kind === 'store' && (await volumeOf(offer.directory)).device === device
     if (linked || local.get(id, digest) !== undefined) continue
     const whole = catalogue.copies(id).find(({ kind }) => kind !== 'receiving')
-    bytes += (whole?.sizeBytes ?? 0) - await room.fetched(staged.incoming(id), digest)
+    bytes += (whole?.sizeBytes ?? 0) - await freeSpace.fetched(staged.incoming(id), digest)
   }
   try {
     await evictor.requireRoom(bytes, modelId)

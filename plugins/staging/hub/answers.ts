@@ -9,7 +9,6 @@ const LONGEST_WAIT_MS = 600_000
 const TOKEN_HINT = 'set SVC_HUB_TOKEN (or HF_TOKEN) for the store host to a token that may ' +
   'read it; for another hub than huggingface.co, SVC_HUB_TOKEN_HOST to its host'
 
-/** One header as text; the first where there are several. */
 export function header (headers: Headers, name: string): string | undefined {
   const value = headers[name]
   return Array.isArray(value) ? value[0] : value

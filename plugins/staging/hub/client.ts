@@ -1,23 +1,18 @@
 import { backoffMs, delay } from '../../../kernel/index.js'
 import { modelIdProblem } from '../files/names.js'
 import { checkBodyHead, checkLinked } from './answers.js'
+import type { Headers } from './answers.js'
 import { checkSelected, describe, searchHub } from './listing.js'
 import { selectFiles } from './select.js'
 import { weightsIn } from './select-weights.js'
 import { HUB_LIMITS, HubError } from './types.js'
-import type { Get, HubHttp, LibraryFetch } from './http.js'
+import type { HubHttp } from './http.js'
 import type {
   Found, HubClientOptions, HubFile, HubLimits, HubSelection, Pinned, ResolveOptions, Weights
 } from './types.js'
 
-type Bytes = AsyncGenerator<Uint8Array, void, undefined>
-/** What is asked for, whatever its address. */
-type Asked = Omit<Get, 'url' | 'headers'>
-
 const PAUSES = { minMs: 1000, maxMs: 30_000 }
 const LONGEST_REVISION = 200
-/** Most bytes of one answer of Xet's storage, which are up to 64 MiB of compressed chunks. */
-const XET_BYTES = 128 * 1024 * 1024
 
 /** A client of the public model hub; see HubClientOptions. Throws TypeError for a URL that is none. */
 export const createHubClient = (options: HubClientOptions): HubClient => new Client(options)
@@ -46,7 +41,6 @@ class Client {
     return await this.#opened
   }
 
-  /** Looks a model up, pins its commit and chooses files. */
   async resolve (modelId: string, options: ResolveOptions = {}): Promise<HubSelection> {
     return (await this.look(modelId, options)).selection
   }
@@ -63,10 +57,9 @@ class Client {
       throw new HubError('bad_request', 'a revision is a branch, a tag or a commit')
     }
     const http = await this.#http()
-    const info = await this.#patiently(async () => {
-      const via = http.libraryFetch({ what: `${modelId}@${revision}`, signal }, this.#limits.metadataBytes)
-      return await describe(this.url, via, modelId, revision)
-    }, signal)
+    const fetch = http.libraryFetch(`${modelId}@${revision}`, signal)
+    const info = await this.#patiently(
+      async () => await describe(this.url, fetch, modelId, revision), signal)
     const files = selectFiles(info.files, options)
     const totalBytes = checkSelected(files)
     const { commit, licence, languages } = info
@@ -79,59 +72,25 @@ class Client {
     query: string, { limit, signal }: { limit: number, signal?: AbortSignal }
   ): Promise<Found[]> {
     const http = await this.#http()
-    const asked = { what: `a search for ${JSON.stringify(query)}`, signal }
-    return await this.#patiently(async () => await searchHub(this.url,
-      () => http.libraryFetch(asked, this.#limits.metadataBytes), query, limit), signal)
+    const fetch = http.libraryFetch(`a search for ${JSON.stringify(query)}`, signal)
+    return await this.#patiently(async () => await searchHub(this.url, fetch, query, limit), signal)
   }
 
-  /** Opens a file at byte `start`: exactly its bytes from there on, or an error in between. */
+  /** Opens a file at byte `start`: its bytes from there on, never more, or an error in between. */
   async open (
-    selection: Pinned, file: HubFile, { start, signal }: { start: number, signal?: AbortSignal }
-  ): Promise<AsyncIterable<Uint8Array>> {
-    const { modelId, commit } = selection
-    const asked: Asked = {
-      what: `${modelId}/${file.path}`, signal, onHub: (headers) => { checkLinked(headers, commit, file) }
-    }
-    const fromXet = file.xet === true ? await this.#xet(selection, file, start, asked) : undefined
-    return exactly(fromXet ?? await this.#plain(selection, file, start, asked), file, start)
-  }
-
-  async close (): Promise<void> {
-    await (await this.#opened)?.close()
-  }
-
-  async #plain (
-    { modelId, commit }: Pinned, file: HubFile, start: number, asked: Asked
+    { modelId, commit }: Pinned, file: HubFile, { start, signal }: { start: number, signal?: AbortSignal }
   ): Promise<AsyncIterable<Uint8Array>> {
     const path = file.path.split('/').map(encodeURIComponent).join('/')
     const url = new URL(`${this.url}/${modelId}/resolve/${commit}/${path}`)
     const headers: Record<string, string> = start > 0 ? { range: `bytes=${start}-` } : {}
+    const onHub = (answered: Headers): void => { checkLinked(answered, commit, file) }
     const http = await this.#http()
-    return await http.bytes({ ...asked, url, headers }, file.size - start, (status, answered) => {
-      checkBodyHead(status, answered, file, start)
-    })
+    return await http.bytes({ url, headers, what: `${modelId}/${file.path}`, signal, onHub },
+      file.size - start, (status, answered) => { checkBodyHead(status, answered, file, start) })
   }
 
-  /** The bytes out of Xet's deduplicated storage; undefined where the hub gives the file by itself only. */
-  async #xet (
-    { modelId, commit }: Pinned, { path }: HubFile, start: number, asked: Asked
-  ): Promise<AsyncIterable<Uint8Array> | undefined> {
-    const { downloadFile, fileDownloadInfo } = await import('@huggingface/hub')
-    const via = (await this.#http()).libraryFetch(asked, XET_BYTES)
-    const at = { repo: { type: 'model', name: modelId }, path, revision: commit, hubUrl: this.url,
-      fetch: via.fetch } as const
-    try {
-      const downloadInfo = await fileDownloadInfo(at)
-      // One request at a time: several would hold up to 256 MiB in memory.
-      const blob = downloadInfo?.xet === undefined
-        ? null : await downloadFile({ ...at, downloadInfo, parallelDownloads: false })
-      if (blob !== null) return bytesOf(blob.slice(start), asked, via)
-    } catch (error) {
-      via.end()
-      throw whyNot(asked, via, error)
-    }
-    via.end()
-    return undefined
+  async close (): Promise<void> {
+    await (await this.#opened)?.close()
   }
 
   /** Tries again what may succeed later, after the pause the hub asks for. */
@@ -147,33 +106,5 @@ class Client {
         await delay(clock, waitMs, signal)
       }
     }
-  }
-}
-
-async function * bytesOf (blob: Blob, asked: Asked, via: LibraryFetch): Bytes {
-  try {
-    yield * blob.stream() as unknown as AsyncIterable<Uint8Array>
-  } catch (error) {
-    throw whyNot(asked, via, error)
-  } finally {
-    via.end()
-  }
-}
-
-/** Why the library failed. What it could not make sense of may be right in another try. */
-function whyNot ({ what, signal }: Asked, via: LibraryFetch, error: unknown): Error {
-  if (signal?.aborted === true) return signal.reason as Error
-  return via.failure() ?? new HubError('unavailable', `${what}: ${String(error)}`, { cause: error })
-}
-
-/** The bytes of a file from `start` to its end, no fewer. Throws HubError `unavailable`. */
-async function * exactly (bytes: AsyncIterable<Uint8Array>, { path, size }: HubFile, start: number): Bytes {
-  let at = start
-  for await (const part of bytes) {
-    at += part.length
-    yield part
-  }
-  if (at < size) {
-    throw new HubError('unavailable', `the connection ended after ${at} of ${size} bytes of ${path}`)
   }
 }

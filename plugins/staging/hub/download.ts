@@ -4,8 +4,7 @@ import { delay } from '../../../kernel/index.js'
 import type { Clock } from '../../../kernel/index.js'
 import { ChunkedHash } from '../files/hash.js'
 import { EMPTY_SHA256 } from '../files/record.js'
-import { nearSource, settle } from '../nearby/near.js'
-import type { Adopted, FileCheck, NearFile } from '../nearby/near.js'
+import { diskSource } from '../peers/sources.js'
 import { fetchModel } from '../transfer/fetch.js'
 import { LONG_WAIT_MS } from '../transfer/types.js'
 import type { ChunkSource, FetchOptions, TransferLimits } from '../transfer/types.js'
@@ -14,7 +13,7 @@ import { CHUNK_BYTES } from '../types.js'
 import type { ManifestFile, ModelManifest } from '../types.js'
 import { HubError } from './types.js'
 import type { HubClient } from './client.js'
-import type { HubFile, HubSelection } from './types.js'
+import type { HubFile, HubSelection, NearFile } from './types.js'
 
 /** How many pauses of more than LONG_WAIT_MS in a row are waited for. */
 const MOST_WAITS = 5
@@ -30,12 +29,8 @@ export interface DownloadOptions extends Pick<FetchOptions,
   /** Null where every file is near. */
   client: HubClient | null
   selection: Pick<HubSelection, 'modelId' | 'commit' | 'files' | 'totalBytes'>
-  /** Files of it that lie on this machine, and those of them that are in the folder already. */
   near?: readonly NearFile[]
-  adopted?: Adopted
 }
-
-const NONE: Adopted = { files: [], bytes: 0 }
 
 /**
  * Brings exactly the files of a selection to a folder and checks every hash; files there that are not of the
@@ -43,33 +38,27 @@ const NONE: Adopted = { files: [], bytes: 0 }
  * HubError, TransferError, PathError, what `space` throws, or the signal's reason.
  */
 export async function downloadFromHub (options: DownloadOptions): Promise<ModelManifest> {
-  const { client, selection, near = [], adopted = NONE, limits, onProgress, ...rest } = options
-  const { modelId, commit, totalBytes } = selection
-  const taken = new Set(adopted.files.map(({ path }) => path))
-  const wanted = selection.files.filter(({ path }) => !taken.has(path))
-  const chunks = new WholeFiles(wanted)
+  const { client, selection, near = [], limits, ...rest } = options
+  const { modelId, commit, totalBytes, files } = selection
+  const chunks = new WholeFiles(files)
+  const places = new Map(near.map((file) => [file.path, file]))
+  const disk: ChunkSource = {
+    ...diskSource((path) => places.get(path)!), kind: 'peer',
+    has: (chunk) => places.has(chunks.at(chunk).file.path)
+  }
   const sources = [
-    ...near.length === 0 ? [] : [nearSource(near, (chunk) => chunks.at(chunk).file.path)],
-    ...client === null ? [] : [hubSource(client, selection)]
+    ...near.length === 0 ? [] : [disk], ...client === null ? [] : [hubSource(client, selection)]
   ]
   await fetchModel({
     ...rest,
-    manifest: { modelId, totalBytes: totalBytes - adopted.bytes, files: wanted, chunks },
+    manifest: { modelId, totalBytes, files, chunks },
     sources: () => sources,
     // A disk of this machine gives the same bytes again.
-    limits: { ...LIMITS, ...client === null ? { retries: 0, hashRetries: 1 } : {}, ...limits },
-    onProgress: ({ bytes, files }) => {
-      const [all, done] = [selection.files.length, files + taken.size]
-      onProgress?.({ bytes: bytes + adopted.bytes, totalBytes, files: done, totalFiles: all })
-    }
+    limits: { ...LIMITS, ...client === null ? { retries: 0, hashRetries: 1 } : {}, ...limits }
   })
-  await settle(rest.folder, adopted)
-  const files = [...chunks.hashed(), ...adopted.files].sort((a, b) => a.path < b.path ? -1 : 1)
-  return { modelId, revision: commit, totalBytes, chunkBytes: CHUNK_BYTES, files }
+  const hashed = chunks.hashed().sort((a, b) => a.path < b.path ? -1 : 1)
+  return { modelId, revision: commit, totalBytes, chunkBytes: CHUNK_BYTES, files: hashed }
 }
-
-/** What says whether bytes are those of a file of the hub. */
-export const checkFile = (file: HubFile): FileCheck => new FileHasher(file)
 
 function hubSource (client: HubClient, selection: DownloadOptions['selection']): ChunkSource {
   const files = new Map(selection.files.map((file) => [file.path, file]))
@@ -113,7 +102,7 @@ class WholeFiles implements ChunkTable {
 }
 
 /** Hashes a file while it arrives, as a git blob too where the hub knows no other hash. */
-class FileHasher implements FileCheck {
+class FileHasher implements Verifier {
   readonly #file: HubFile
   readonly #hash = new ChunkedHash()
   readonly #blob: Hash | undefined
@@ -135,7 +124,6 @@ class FileHasher implements FileCheck {
     return this.#blob === undefined ? this.#found.sha256 === sha256 : this.#blob.digest('hex') === gitSha1
   }
 
-  /** What a manifest says of the file, once it was right. */
   file (): ManifestFile {
     const { path, size } = this.#file
     return { path, size, ...this.#found }

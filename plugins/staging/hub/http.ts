@@ -1,16 +1,15 @@
-import { Readable } from 'node:stream'
+import { buffer } from 'node:stream/consumers'
 import type { Dispatcher } from 'undici'
 import { AddressRefused, hostProblem, outgoingDispatcher } from '../../../kernel/index.js'
 import type { Trust } from '../../../kernel/index.js'
 import { statusError } from './answers.js'
 import type { Headers } from './answers.js'
 import { HubError } from './types.js'
-import type { HubClientOptions, HubLimits } from './types.js'
+import type { HubClientOptions, HubLimits, HubReason } from './types.js'
 
 const REDIRECTS = new Set([301, 302, 303, 307, 308])
 const REDIRECT_BODY_BYTES = 65_536
 
-/** One GET with its redirects. */
 export interface Get {
   url: URL
   what: string
@@ -24,15 +23,12 @@ export interface Get {
 /** A successful answer. Its body must be read or destroyed. */
 interface Answer { status: number, headers: Headers, body: Dispatcher.ResponseData['body'] }
 
-/** A `fetch` for the hub's library, and what ends the connections it left open. */
-export interface LibraryFetch { fetch: typeof fetch, failure (): HubError | null, end (): void }
-
 /** The connections to the hub and to the hosts it redirects to, with the checks of every address. */
 export class HubHttp {
   readonly #rules: HostRules
   readonly #agents: Record<Trust, Promise<Dispatcher>>
   readonly #options: HubClientOptions
-  readonly #redirects: number
+  readonly #limits: HubLimits
 
   constructor (base: URL, options: HubClientOptions, limits: HubLimits) {
     this.#rules = new HostRules(base, options.redirectHosts)
@@ -43,7 +39,7 @@ export class HubHttp {
       await outgoingDispatcher(trust, { ...timeouts, lookup: options.lookup })
     this.#agents = { named: agentFor('named'), public: agentFor('public') }
     this.#options = options
-    this.#redirects = limits.redirects
+    this.#limits = limits
   }
 
   async close (): Promise<void> {
@@ -57,15 +53,13 @@ export class HubHttp {
   async #get (asked: Get): Promise<Answer> {
     const { token, clock, log } = this.#options
     let url = asked.url
-    const { authorization: given, ...headers } = asked.headers ?? {}
-    // The hub's token for the hub; a store of the hub's was given one for itself by the library.
-    let authorization = this.#rules.isHub(url) && token !== undefined ? `Bearer ${token}` : given
-    for (let hops = 0; hops <= this.#redirects; hops++) {
+    let authorization = this.#rules.isHub(url) && token !== undefined ? `Bearer ${token}` : undefined
+    for (let hops = 0; hops <= this.#limits.redirects; hops++) {
       const trust = this.#rules.trust(url)
       const atHub = this.#rules.isHub(url)
       if (url.origin !== asked.url.origin) authorization = undefined
       const secret: Record<string, string> = authorization === undefined ? {} : { authorization }
-      const answer = await send(url, await this.#agents[trust], { ...headers, ...secret }, asked)
+      const answer = await send(url, await this.#agents[trust], { ...asked.headers, ...secret }, asked)
       const redirect = REDIRECTS.has(answer.status)
       const success = answer.status >= 200 && answer.status < 300
       try {
@@ -84,7 +78,7 @@ export class HubHttp {
       // Read to its end, not destroyed: the connection to the hub is used for every file.
       void answer.body.dump({ limit: REDIRECT_BODY_BYTES }).catch(() => undefined)
     }
-    throw new HubError('refused_redirect', `${asked.what}: more than ${this.#redirects} redirects`)
+    throw new HubError('refused_redirect', `${asked.what}: more than ${this.#limits.redirects} redirects`)
   }
 
   /** The bytes of an answer whose head passes `check`; `too_long` for more than `mostBytes`. */
@@ -101,36 +95,17 @@ export class HubHttp {
     return bodyOf(answer, mostBytes, asked)
   }
 
-  /** A `fetch` with the same checks. `failure`: what it threw first, which the library hides in places. */
-  libraryFetch (asked: Omit<Get, 'url' | 'headers'>, mostBytes: number): LibraryFetch {
-    const open = new Set<Answer>()
-    let failure: HubError | null = null
-    const note = (error: unknown): never => {
-      if (error instanceof HubError) failure ??= error
-      throw error
-    }
-    async function * read (answer: Answer): AsyncGenerator<Uint8Array, void, undefined> {
-      try {
-        yield * bodyOf(answer, mostBytes, asked)
-      } catch (error) {
-        note(error)
-      }
-    }
-    const ask = async (input: string | URL | Request, init?: RequestInit): Promise<Response> => {
+  /** A `fetch` for the hub's library, with the same checks; `what` is asked for by it. */
+  libraryFetch (what: string, signal?: AbortSignal): typeof fetch {
+    return async (input, init) => {
       const url = new URL(input instanceof Request ? input.url : input)
       const headers = Object.fromEntries(new Headers(init?.headers).entries())
-      const answer = await this.#get({ ...asked, url, headers }).catch(note)
-      open.add(answer)
-      const body = answer.status === 204 ? null : Readable.toWeb(Readable.from(read(answer)))
+      const answer = await this.#get({ what, signal, url, headers })
+      const body = await buffer(bodyOf(answer, this.#limits.metadataBytes, { what, signal }))
       const answered = Object.entries(answer.headers).flatMap(([name, value]): [string, string][] =>
         value === undefined ? [] : [[name, String(value)]])
-      return new Response(body as ReadableStream<Uint8Array> | null,
+      return new Response(body.length === 0 ? null : new Uint8Array(body),
         { status: answer.status, headers: answered })
-    }
-    return {
-      fetch: ask,
-      failure: () => failure,
-      end: () => { for (const answer of open) discard(answer) }
     }
   }
 }
@@ -183,22 +158,21 @@ async function * bodyOf (
   }
 }
 
+const WIRE: Readonly<Record<string, [HubReason, string]>> = {
+  UND_ERR_HEADERS_TIMEOUT: ['stalled', 'no answer in time'],
+  UND_ERR_BODY_TIMEOUT: ['stalled', 'the bytes stopped coming'],
+  UND_ERR_HEADERS_OVERFLOW: ['bad_answer', 'no proper HTTP answer']
+}
+
 /** What a failed connection means; the signal's own reason when that was the cause. */
 function wireError (error: unknown, what: string, signal: AbortSignal | undefined): Error {
   if (signal?.aborted === true) return signal.reason as Error
   if (error instanceof HubError) return error
   const code = codeOf(error)
-  if (code === 'UND_ERR_HEADERS_TIMEOUT') {
-    return new HubError('stalled', `no answer in time: ${what}`, { cause: error })
-  }
-  if (code === 'UND_ERR_BODY_TIMEOUT') {
-    return new HubError('stalled', `the bytes stopped coming: ${what}`, { cause: error })
-  }
   // An HTTPParserError has no code of its own when the parser gives none.
   const unparsable = error instanceof Error && error.name === 'HTTPParserError'
-  if (unparsable || code === 'UND_ERR_HEADERS_OVERFLOW') {
-    return new HubError('bad_answer', `no proper HTTP answer: ${what}`, { cause: error })
-  }
+  const known = WIRE[unparsable ? 'UND_ERR_HEADERS_OVERFLOW' : code]
+  if (known !== undefined) return new HubError(known[0], `${known[1]}: ${what}`, { cause: error })
   const why = code === '' ? String(error) : code
   return new HubError('unavailable', `no connection, or one that broke (${why}): ${what}`, { cause: error })
 }

@@ -3,7 +3,6 @@ import type { ListFileEntry } from '@huggingface/hub'
 import { EMPTY_SHA256, MOST_FILES } from '../files/record.js'
 import { filePathProblem, modelIdProblem, shown } from '../files/names.js'
 import { HubError } from './types.js'
-import type { LibraryFetch } from './http.js'
 import type { Found, HubFile, HubSelection } from './types.js'
 
 const SHA256 = /^[0-9a-f]{64}$/
@@ -18,10 +17,9 @@ const MOST_LISTED = 100_000
  * only by `checkSelected`, for a model may hold files nobody wants under any name. Throws HubError.
  */
 export async function describe (
-  url: string, via: LibraryFetch, modelId: string, revision: string
+  url: string, fetch: typeof globalThis.fetch, modelId: string, revision: string
 ): Promise<Pick<HubSelection, 'commit' | 'files' | 'licence' | 'languages'>> {
   const { modelInfo, listFiles } = await import('@huggingface/hub')
-  const { fetch } = via
   try {
     const additionalFields: ('sha' | 'tags' | 'cardData')[] = ['sha', 'tags', 'cardData']
     const info = await modelInfo({ name: modelId, revision, hubUrl: url, fetch, additionalFields })
@@ -42,16 +40,14 @@ export async function describe (
       languages: texts(card['language']).filter((tag) => LANGUAGE.test(tag)).slice(0, 200)
     }
   } catch (error) {
-    throw told(via, error, 'description of the model')
-  } finally {
-    via.end()
+    throw told(error, 'description of the model')
   }
 }
 
 const isText = (value: unknown, shape: RegExp): value is string =>
   typeof value === 'string' && shape.test(value)
 
-function fileOf ({ path, size, oid, lfs, xetHash }: ListFileEntry): HubFile {
+function fileOf ({ path, size, oid, lfs }: ListFileEntry): HubFile {
   if (typeof path !== 'string') throw bad('a file has no name')
   const bytes = lfs?.size ?? size
   return {
@@ -59,8 +55,7 @@ function fileOf ({ path, size, oid, lfs, xetHash }: ListFileEntry): HubFile {
     // -1 and null: told by checkSelected, if somebody wants that file.
     size: Number.isSafeInteger(bytes) && bytes >= 0 ? bytes : -1,
     sha256: isText(lfs?.oid, SHA256) ? lfs.oid : null,
-    gitSha1: lfs == null && isText(oid, SHA1) ? oid : null,
-    ...typeof xetHash === 'string' ? { xet: true } : {}
+    gitSha1: lfs == null && isText(oid, SHA1) ? oid : null
   }
 }
 
@@ -100,9 +95,8 @@ function bad (why: string, what = 'description of the model'): HubError {
 }
 
 /** Why the library failed. It takes the shape of answers for granted: what it stumbles over is the hub's. */
-function told (via: LibraryFetch, error: unknown, what: string): unknown {
-  const shape = error instanceof TypeError || error instanceof SyntaxError
-  return via.failure() ?? (shape ? bad(error.message, what) : error)
+function told (error: unknown, what: string): unknown {
+  return error instanceof TypeError || error instanceof SyntaxError ? bad(error.message, what) : error
 }
 
 /** Formats that run here, the best first, and the tag by which the hub finds models that have them. */
@@ -114,10 +108,10 @@ const ONNX_TASKS =
 
 /** Models with these words in their names, those that run here first, then the most downloaded. */
 export async function searchHub (
-  url: string, open: () => LibraryFetch, query: string, limit: number
+  url: string, fetch: typeof globalThis.fetch, query: string, limit: number
 ): Promise<Found[]> {
   const [gguf, onnx, all] = await Promise.all([...ENGINES, null].map(async (engine) =>
-    await list(url, open(), { query, limit, engine })))
+    await list(url, fetch, { query, limit, engine })))
   const [runs, others] = [[...gguf!], [] as Found[]]
   for (const one of onnx!) {
     if (ONNX_TASKS.has(one.task)) runs.push(one)
@@ -136,14 +130,15 @@ const byDownloads = (a: Found, b: Found): number =>
   (b.downloads ?? 0) - (a.downloads ?? 0) || (a.modelId < b.modelId ? -1 : 1)
 
 async function list (
-  hubUrl: string, via: LibraryFetch, asked: { query: string, limit: number, engine: Found['engine'] }
+  hubUrl: string, fetch: typeof globalThis.fetch,
+  asked: { query: string, limit: number, engine: Found['engine'] }
 ): Promise<Found[]> {
   const { listModels } = await import('@huggingface/hub')
   const { query, limit, engine } = asked
   const search = { query, ...engine === null ? {} : { tags: [engine] } }
   const found: Found[] = []
   try {
-    for await (const entry of listModels({ search, limit, sort: 'downloads', hubUrl, fetch: via.fetch })) {
+    for await (const entry of listModels({ search, limit, sort: 'downloads', hubUrl, fetch })) {
       // A name that svc could not pull by is no use to anybody.
       if (typeof entry.name === 'string' && modelIdProblem(entry.name) === null) {
         found.push({
@@ -157,9 +152,7 @@ async function list (
     }
     return found
   } catch (error) {
-    throw told(via, error, 'list of models')
-  } finally {
-    via.end()
+    throw told(error, 'list of models')
   }
 }
 

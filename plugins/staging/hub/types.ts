@@ -1,4 +1,5 @@
 import type { Clock, Logger, Lookup } from '../../../kernel/index.js'
+import type { LocalFile } from '../files/bring.js'
 import { SourceFault } from '../transfer/types.js'
 import type { Answers } from '../routes.js'
 
@@ -9,9 +10,10 @@ export interface HubFile {
   sha256: string | null
   /** The git blob id, for files the hub keeps in git itself. */
   gitSha1: string | null
-  /** Whether the hub has it in Xet's storage, too. */
-  xet?: boolean
 }
+
+/** A file of a model that lies on this machine, with its hash. */
+export type NearFile = HubFile & LocalFile
 
 /** Exactly what is to be fetched of a model: plain data that survives JSON. */
 export interface HubSelection {
@@ -22,19 +24,15 @@ export interface HubSelection {
   revision: string
   files: HubFile[]
   totalBytes: number
-  /** The licence of the model's metadata, e.g. `mit`. */
   licence: string | null
-  /** Language tags of the model's metadata. */
   languages: string[]
 }
 
-/** A commit of a model. */
 export type Pinned = Pick<HubSelection, 'modelId' | 'commit'>
 
 /** One of the weights that a model has: a precision, and what it takes. */
 export interface Weights { name: string, bytes: number, engine: 'gguf' | 'onnx', paths: string[] }
 
-/** A model that a search of the hub found. */
 export type Found = Omit<Answers['searchHub']['models'][number], 'here'>
 
 export interface Wanted {
@@ -57,7 +55,6 @@ export const HUB_LIMITS = {
   headersMs: 15_000,
   /** Between two pieces of a body. */
   idleMs: 20_000,
-  /** Redirects followed for one request. */
   redirects: 5,
   metadataBytes: 32 * 1024 * 1024,
   /** Further tries of `resolve` after a failure that may pass. */
@@ -66,7 +63,6 @@ export const HUB_LIMITS = {
 export type HubLimits = typeof HUB_LIMITS
 
 export interface HubClientOptions {
-  /** Base URL of the hub, e.g. `https://huggingface.co`. May be a host in the own network. */
   url: string
   /** Sent as bearer token to the hub's own origin, never to any other. */
   token?: string | undefined
@@ -111,7 +107,6 @@ export class HubError extends SourceFault {
     this.retryAfterMs = options.retryAfterMs ?? null
   }
 
-  /** Whether the same request may well succeed later. */
   override get retryable (): boolean { return RETRYABLE.has(this.reason) }
 
   override get startOver (): boolean { return this.reason === 'no_range' }

@@ -6,7 +6,6 @@ import type { CardOrigin } from '../service.js'
 import type { LocalCopies } from '../staged/local-copies.js'
 import type { ClusterCopy, LocalCopy, StoreEntryFact } from '../types.js'
 
-/** A copy, without where it is. */
 type CopyFact = Omit<ClusterCopy, 'nodeId' | 'nodeName' | 'live'>
 
 /** What the whole cluster knows of models: cards, and where the copies are. */
@@ -73,7 +72,6 @@ export class Catalogue {
 
   copiesByModel (): Map<string, ClusterCopy[]> { return copiesByModel(this.copies()) }
 
-  /** Models that a runner somewhere in the cluster serves. */
   ready (): Set<string> {
     const { deps: { cluster }, sections: { modelCopies } } = this.#ctx
     const live = new Set(cluster.nodes().filter((node) => node.live).map((node) => node.nodeId))

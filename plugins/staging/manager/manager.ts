@@ -15,8 +15,8 @@ import { StoreAccess } from '../peers/store-access.js'
 import type { Judge, MemoryPlanner, OtherName } from '../service.js'
 import { Evictor } from '../space/evictor.js'
 import { inUseClosure } from '../space/plans.js'
-import { Room } from '../space/room.js'
-import { Uses } from '../space/uses.js'
+import { FreeSpace } from '../space/free-space.js'
+import { Leases } from '../space/leases.js'
 import { LocalCopies } from '../staged/local-copies.js'
 import type { Roots } from '../staged/local-copies.js'
 import { Stager } from '../staged/stager.js'
@@ -62,8 +62,8 @@ export class ModelManager {
   readonly options: ManagerOptions
   readonly clock: Clock
   readonly cluster: Cluster
-  readonly uses = new Uses()
-  readonly room: Room
+  readonly leases = new Leases()
+  readonly freeSpace: FreeSpace
   readonly uplink: Uplink
   readonly hub: HubClient | null
   readonly access: StoreAccess
@@ -119,7 +119,7 @@ export class ModelManager {
       staged: root('staged', stagingPath), beside: root('beside', join(stagingPath, '.beside')),
       cache: root('cache', cachePath)
     }
-    this.room = new Room(options.headroomBytes)
+    this.freeSpace = new FreeSpace(options.headroomBytes)
     this.uplink = new Uplink(options.uploadBytesPerSecond, clock)
     this.hub = options.hub === null ? null : createHubClient({ ...options.hub, clock, random, log })
     this.local = new LocalCopies(ctx, this.roots)
@@ -127,9 +127,9 @@ export class ModelManager {
     this.gossip = new ProgressGossip(ctx, () => this.stager.jobs())
     this.catalogue = new Catalogue(ctx, this.local, this.gossip)
     this.exchange = new Exchange(ctx, this.access)
-    const { roots, local, room, exchange, hub, derive, uses, companionsOf } = this
+    const { roots, local, freeSpace, exchange, hub, derive, leases, companionsOf } = this
     this.evictor = new Evictor({
-      roots, uses, companionsOf, clock, log, settings: options, active: () => this.stager.active(),
+      roots, leases, companionsOf, clock, log, settings: options, active: () => this.stager.active(),
       onEvicted: ({ modelId, freedBytes, trigger, role }) => {
         if (local.get(modelId) === undefined) this.stager.forget(modelId)
         if (trigger === 'purge' || trigger === 'preview' || role === 'beside') return
@@ -137,13 +137,13 @@ export class ModelManager {
       }
     })
     this.stager = new Stager({
-      ctx, random, roots, local, room, exchange, hub, derive, evictor: this.evictor,
+      ctx, random, roots, local, freeSpace, exchange, hub, derive, evictor: this.evictor,
       find: async (modelId, digest, signal) => {
         await this.access.learned(signal)
         return await find(this, modelId, digest, signal)
       },
       // A companion is used in whichever version is here.
-      inUse: (modelId, digest) => this.uses.needs(modelId, digest) || this.uses.ids().some((used) =>
+      inUse: (modelId, digest) => this.leases.needs(modelId, digest) || this.leases.ids().some((used) =>
         used !== modelId && inUseClosure([used], this.companionsOf).has(modelId)),
       onChange: () => { this.gossip.changed() }
     })
@@ -289,12 +289,12 @@ export class ModelManager {
   }
 
   async #openStore (path: string): Promise<Store> {
-    const { local, room, hub, derive, ctx, options: { random } } = this
+    const { local, freeSpace, hub, derive, ctx, options: { random } } = this
     const { clock, emit, log, node: { nodeId } } = ctx
     const { fromNode } = this.exchange
     const store = new Store({
       root: new ModelRoot({ root: path, clock, role: 'store' }),
-      random, clock, log, hub, room, local, derive, fromNode, nearby: this.options.nearby,
+      random, clock, log, hub, freeSpace, local, derive, fromNode, nearby: this.options.nearby,
       // Also told of progress, which is no news for the other nodes.
       onChange: (modelId) => { if (this.#stored(modelId)) this.share() },
       onFailed ({ modelId, attemptId }, { reason, message: errorMessage }) {

@@ -13,7 +13,7 @@ import { health, registry, room, storage, withoutRoom } from '../handlers/storag
 import type { manifest, StagingContext } from '../manifest.js'
 import type { LocatedModel, Models } from '../service.js'
 import { effective } from '../settings.js'
-import { ModelGoing } from '../space/uses.js'
+import { ModelGoing } from '../space/leases.js'
 import type { Nearby } from '../store/types.js'
 import { failureOf } from '../transfer/job.js'
 import type { Failure } from '../transfer/job.js'
@@ -177,7 +177,7 @@ export function modelsService (manager: ModelManager): Models {
     cards: () => [...manager.catalogue.cards().values()],
     use (modelId, by, digest) {
       try {
-        return manager.uses.use(modelId, by, digest)
+        return manager.leases.use(modelId, by, digest)
       } catch (error) {
         throw error instanceof ModelGoing ? ctx.error('model_going', error.message) : error
       }
@@ -243,7 +243,7 @@ const SETTLE_MS = 15_000
  * has its pass after the one of the start.
  */
 export function startupPass (manager: ModelManager, session: Session): void {
-  const { ctx, evictor, stager, uses } = manager
+  const { ctx, evictor, stager, leases } = manager
   const { clock, log } = ctx
   const over = new AbortController()
   const first = async (): Promise<void> => {
@@ -258,7 +258,7 @@ export function startupPass (manager: ModelManager, session: Session): void {
   const passed = first()
   const ended = async (modelId: string): Promise<void> => {
     await passed
-    if (over.signal.aborted || uses.has(modelId)) return
+    if (over.signal.aborted || leases.has(modelId)) return
     await stager.settle(modelId)
     await evictor.deactivated(modelId)
   }
@@ -267,7 +267,7 @@ export function startupPass (manager: ModelManager, session: Session): void {
   }
   ctx.effect('eviction passes', () => { over.abort() })
   ctx.effect('last uses', evictor.watch())
-  ctx.effect('eviction', uses.onIdle((modelId) => { ended(modelId).catch(failed) }))
+  ctx.effect('eviction', leases.onIdle((modelId) => { ended(modelId).catch(failed) }))
   // What was brought beside a copy that nothing uses any more.
   const settle = async (): Promise<void> => {
     await passed

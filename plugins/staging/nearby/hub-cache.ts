@@ -1,12 +1,11 @@
 /** What the hub's own programs have on this machine: `models--ORG--NAME/{refs,snapshots,blobs}`. */
 import { lstat, opendir, readlink, realpath } from 'node:fs/promises'
 import { join } from 'node:path'
-import { inFolder, openInside } from '../files/open.js'
+import { inFolder, readInside } from '../files/open.js'
 import { filePathProblem } from '../files/names.js'
 import { MOST_FILES } from '../files/record.js'
 import { StoreError } from '../store/types.js'
-import type { HubFile } from '../hub/types.js'
-import type { NearFile } from './near.js'
+import type { HubFile, NearFile } from '../hub/types.js'
 
 const COMMIT = /^[0-9a-f]{40}$/
 /** Where a snapshot's entry leads: the blob is named by its SHA-256, or by its git id. */
@@ -83,13 +82,6 @@ async function snapshotIn (root: string, modelId: string, revision: string): Pro
 }
 
 async function refIn (root: string, path: string): Promise<string | undefined> {
-  if (filePathProblem(path) !== null) return undefined
-  const file = await openInside(root, path, 'read').catch(() => undefined)
-  if (file === undefined) return undefined
-  try {
-    const text = (await file.stat()).size > REF_BYTES ? '' : (await file.readFile('utf8')).trim()
-    return COMMIT.test(text) ? text : undefined
-  } finally {
-    await file.close()
-  }
+  const text = (await readInside(root, path, REF_BYTES).catch(() => '')).trim()
+  return COMMIT.test(text) ? text : undefined
 }

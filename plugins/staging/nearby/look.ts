@@ -3,13 +3,13 @@ import { readSnapshot } from './hub-cache.js'
 import { readOllama } from './ollama.js'
 import type { DownloadRequest } from '../store/download.js'
 import type { Nearby, Source } from '../store/types.js'
-import type { NearFile } from './near.js'
+import type { NearFile } from '../hub/types.js'
 
 /** What other programs of this machine have of a model: the files to take, and all there are. */
 export interface Near { from: string, commit: string, files: NearFile[], all: NearFile[], unused: string[] }
 
 /** Looks for a model in the hub's cache or at Ollama's. Throws StoreError, and HubError as `selectFiles`. */
-export async function lookNear (
+export async function findNearby (
   nearby: Nearby, source: Source & { kind: 'cache' | 'ollama' }, modelId: string,
   { revision, allow, variant }: Omit<DownloadRequest, 'source'>
 ): Promise<Near> {

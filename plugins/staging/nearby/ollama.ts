@@ -1,10 +1,10 @@
 /** Models that Ollama has on this machine: `manifests/HOST/NAMESPACE/NAME/TAG` names blobs by their hash. */
 import { lstat, readdir, realpath } from 'node:fs/promises'
 import { join } from 'node:path'
-import { openInside } from '../files/open.js'
+import { readInside } from '../files/open.js'
 import { filePathProblem } from '../files/names.js'
 import { StoreError } from '../store/types.js'
-import type { NearFile } from './near.js'
+import type { NearFile } from '../hub/types.js'
 
 export interface OllamaModel {
   files: NearFile[]
@@ -48,7 +48,7 @@ export async function readOllama (folders: readonly string[], name: string): Pro
   const real = folders.map(async (folder) => await realpath(folder).catch(() => undefined))
   const roots = (await Promise.all(real)).filter((root) => root !== undefined)
   for (const root of roots) {
-    const text = await readText(root, inner)
+    const text = await readInside(root, inner, MANIFEST_BYTES).catch(() => undefined)
     if (text !== undefined) return await modelOf(root, name, text)
   }
   const there = (await Promise.all(roots.map(namesIn))).flat().sort()
@@ -56,16 +56,6 @@ export async function readOllama (folders: readonly string[], name: string): Pro
   throw new StoreError('not_found', `Ollama has no ${name} on this machine; looked in ` +
     `${folders.join(', ') || 'no folder: HOME is not set'}. ` +
     (there.length === 0 ? 'For another folder set OLLAMA_MODELS for the node' : `It has ${shown}`))
-}
-
-async function readText (root: string, inner: string): Promise<string | undefined> {
-  const file = await openInside(root, inner, 'read').catch(() => undefined)
-  if (file === undefined) return undefined
-  try {
-    return (await file.stat()).size > MANIFEST_BYTES ? undefined : await file.readFile('utf8')
-  } finally {
-    await file.close()
-  }
 }
 
 interface Layer { mediaType?: unknown, digest?: unknown, size?: unknown }

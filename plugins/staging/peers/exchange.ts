@@ -53,7 +53,7 @@ export class Exchange {
     const { clock, deps: { cluster } } = ctx
     this.#channel = cluster.channel('staging.chunks', (from, message) =>
       this.#holdings.receive(from, message))
-    this.#holdings = new Holdings({ channel: this.#channel, clock })
+    this.#holdings = new Holdings(this.#channel, clock)
     this.#stops.push(cluster.onPeers(({ installId, up }) => {
       if (up) this.#holdings.peerUp(installId)
       else this.#holdings.peerDown(installId)

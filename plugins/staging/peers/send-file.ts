@@ -1,5 +1,6 @@
 import type { RouteRequest, SvcError, Clock } from '../../../kernel/index.js'
 import { openInside } from '../files/open.js'
+import { KeyedLock } from '../files/queues.js'
 import { readPieces } from './sources.js'
 import type { ByteRange } from '../transfer/types.js'
 import { delay } from '../../../kernel/index.js'
@@ -85,10 +86,9 @@ export function readRange (header: string | undefined, size: number): ByteRange 
 export class Uplink {
   readonly #bytesPerSecond: number | null
   readonly #clock: Clock
+  readonly #turns = new KeyedLock()
   /** Monotonic ms at which what was granted so far is through. */
   #freeAt = 0
-  /** Resolves when whoever came last has had its turn. */
-  #last: Promise<void> = Promise.resolve()
 
   /** Null for no limit. */
   constructor (bytesPerSecond: number | null, clock: Clock) {
@@ -98,19 +98,12 @@ export class Uplink {
 
   /** Resolves when so many bytes may go. Rejects with the signal's reason; then nothing was used up. */
   async take (bytes: number, signal: AbortSignal): Promise<void> {
-    if (this.#bytesPerSecond === null) return
-    const before = this.#last
-    let pass = (): void => {}
-    this.#last = new Promise((resolve) => { pass = resolve })
-    try {
-      await before
-      signal.throwIfAborted()
-      const wait = this.#freeAt - this.#clock.mono()
-      if (wait > 0) await delay(this.#clock, wait, signal)
-      const from = Math.max(this.#clock.mono(), this.#freeAt)
-      this.#freeAt = from + bytes / this.#bytesPerSecond * 1000
-    } finally {
-      pass()
-    }
+    const [rate, clock] = [this.#bytesPerSecond, this.#clock]
+    if (rate === null) return
+    await this.#turns.run('uplink', async () => {
+      const wait = this.#freeAt - clock.mono()
+      if (wait > 0) await delay(clock, wait, signal)
+      this.#freeAt = Math.max(clock.mono(), this.#freeAt) + bytes / rate * 1000
+    }, signal)
   }
 }

@@ -1,6 +1,7 @@
 import type { FileHandle } from 'node:fs/promises'
 import type { Caller, Cluster, MemberResponse } from '../../../kernel/index.js'
 import type { ChunkSource, ByteRange } from '../transfer/types.js'
+import type { LocalFile } from '../files/bring.js'
 import { openInside } from '../files/open.js'
 import { fileOf } from '../files/record.js'
 import type { ModelManifest } from '../types.js'
@@ -70,20 +71,23 @@ function check ({ status, headers }: MemberResponse, { start, end }: ByteRange, 
   if (!range.startsWith(`bytes ${start}-${end - 1}/`)) throw new Error(`it sent "${range}" of the file`)
 }
 
-/** A model on another disk of this node as a source of chunks. */
-export function diskSource ({ directory }: { directory: string }): ChunkSource {
+/** Files of this machine as a source of chunks; `find` says where the file of a path lies. */
+export function diskSource (find: (path: string) => Pick<LocalFile, 'root' | 'inner'>): ChunkSource {
   return {
     id: 'disk',
     kind: 'store',
     has: () => true,
-    read: async (path, range, signal) => readFrom(directory, path, range, signal)
+    read: async (path, range, signal) => readFrom(find(path), range, signal)
   }
 }
 
-export async function * readFrom (
-  directory: string, path: string, range: ByteRange, signal: AbortSignal
+/** A model's folder as a source of chunks. */
+export const folderSource = (root: string): ChunkSource => diskSource((inner) => ({ root, inner }))
+
+async function * readFrom (
+  { root, inner }: Pick<LocalFile, 'root' | 'inner'>, range: ByteRange, signal: AbortSignal
 ): AsyncGenerator<Uint8Array> {
-  const handle = await openInside(directory, path, 'read')
+  const handle = await openInside(root, inner, 'read')
   try {
     for await (const piece of readPieces(handle, range)) {
       signal.throwIfAborted()

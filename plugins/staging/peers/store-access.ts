@@ -1,14 +1,11 @@
-import { delay, Reply } from '../../../kernel/index.js'
-import type { NodeView, RouteRequest, SvcError } from '../../../kernel/index.js'
+import { delay } from '../../../kernel/index.js'
+import type { NodeView, SvcError } from '../../../kernel/index.js'
 import type { StagingContext } from '../manifest.js'
 import type { StoreEntryFact } from '../types.js'
 
 /** How long, and how often, a node that has just started looks whether it has been told, ms. */
 const LEARN_MS = 10_000
 const LOOK_MS = 100
-/** Longest wait for what a store host answers to a request that was passed on, ms; its longest answer. */
-const FORWARD_MS = 60_000
-const ANSWER_BYTES = 64 * 1024 * 1024
 
 /** Where the store of the cluster is, and what it says it has. */
 export class StoreAccess {
@@ -80,28 +77,5 @@ export class StoreAccess {
   /** What the store says of a model. `host`: for whoever asks of many models. */
   entry (modelId: string, host = this.known()): StoreEntryFact | undefined {
     return host === undefined ? undefined : this.#ctx.sections.storeModels.get(modelId, host.nodeId)
-  }
-
-  /** Has the store host answer a request. Throws as `host`, and where that host says it is none. */
-  async forward (request: RouteRequest, call: {
-    method: 'GET' | 'POST' | 'DELETE', path: string, body?: unknown, timeoutMs?: number
-  }): Promise<Reply> {
-    const host = this.host()
-    if (host.self || request.member !== null) {
-      throw this.#ctx.error('store_unreachable', 'This node is no store host.')
-    }
-    const { caller, signal } = request
-    const answer = await this.#ctx.deps.cluster.request(host.installId,
-      { timeoutMs: FORWARD_MS, ...call, caller, signal })
-    const parts: Uint8Array[] = []
-    let bytes = 0
-    for await (const part of answer.body as AsyncIterable<Uint8Array>) {
-      bytes += part.byteLength
-      if (bytes > ANSWER_BYTES) throw new Error(`the store's answer has more than ${ANSWER_BYTES} bytes`)
-      parts.push(part)
-    }
-    const again = answer.headers['retry-after']
-    return new Reply(JSON.parse(Buffer.concat(parts).toString()) as unknown, answer.status,
-      again === undefined ? {} : { 'retry-after': again })
   }
 }

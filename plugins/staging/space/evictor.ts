@@ -5,9 +5,10 @@ import { modelIdProblem } from '../files/names.js'
 import { volumeOf } from '../files/folders.js'
 import { failureOf } from '../transfer/job.js'
 import type { ModelRoot } from '../files/root.js'
+import type { Answers } from '../routes.js'
 import type { Copy, Role } from '../types.js'
 import type { CompanionsOf } from './plans.js'
-import type { Uses } from './uses.js'
+import type { Leases } from './leases.js'
 
 /** How often the last use of what is in use is written down. */
 const REFRESH_MS = 60_000
@@ -20,12 +21,7 @@ type Trigger = 'deactivation' | 'startup' | 'capacity' | 'purge' | 'store_delete
 export interface Evicted { modelId: string, freedBytes: number, trigger: Trigger, role: Role }
 
 /** What a purge did; `error` names the copies that could not be removed, and why. */
-export interface Purged {
-  removed: string[]
-  skippedInUse: string[]
-  freedBytes: number
-  error: string | null
-}
+export type Purged = Omit<Answers['purge']['nodes'][number], 'nodeId' | 'copies'>
 
 /** `overBudget`: the next pass over idle copies takes it. */
 export type Outlook = Pick<Copy, 'modelId' | 'sizeBytes' | 'freeableBytes' | 'lastUsedMs'> &
@@ -46,7 +42,7 @@ type Root =
 export interface EvictorOptions {
   /** The passes leave the cache alone; a purge includes it. */
   roots: { staged: Root, beside?: Root, cache?: Root }
-  uses: Uses
+  leases: Leases
   companionsOf: CompanionsOf
   /** Models with a transfer under way; their copies and companions stay. */
   active: () => Iterable<string>
@@ -70,23 +66,29 @@ export class Evictor {
     this.#roots = [staged, beside, cache].filter((root) => root !== undefined)
   }
 
-  /** Whose copies are evicted. */
   get #evicted (): Root[] { return this.#roots.filter(({ role }) => role !== 'cache') }
 
   /** Writes down uses (at use, at release and every minute); returns what ends that. */
   watch (): () => void {
-    const { uses, clock } = this.#options
+    const { leases, clock } = this.#options
     const stops = [
-      uses.onUse((modelId) => { void this.#touch([modelId]) }),
-      uses.onIdle((modelId) => { void this.#touch([modelId]) }),
-      clock.every(REFRESH_MS, () => { void this.#touch(uses.ids()) })
+      leases.onUse((modelId) => { void this.#touch([modelId]) }),
+      leases.onIdle((modelId) => { void this.#touch([modelId]) }),
+      clock.every(REFRESH_MS, () => { void this.#touch(leases.ids()) })
     ]
     return () => { for (const stop of stops) stop() }
   }
 
   /** The pass of the start. One that fails is logged. */
   async startup (): Promise<void> {
-    await this.#pass(async () => { await this.#startupPass() }).catch((err: unknown) => {
+    const { clock, roots: { staged } } = this.#options
+    await this.#pass(async () => {
+      const now = clock.now()
+      // A clock that was ahead must not protect a copy for ever: such times are set to now, on the disk too.
+      const ahead = (await this.#ours(staged)).filter(({ lastUsedMs }) => lastUsedMs > now)
+      await Promise.all(ahead.map(async ({ modelId }) => { await this.#touchOne(staged, modelId) }))
+      await this.#evictIdle(staged, 'startup', now - KEEP_AT_START_MS)
+    }).catch((err: unknown) => {
       this.#options.log.error({ err }, 'the eviction pass at start failed; idle copies stay')
     })
   }
@@ -95,7 +97,10 @@ export class Evictor {
   async deactivated (modelId: string): Promise<string[]> {
     return await this.#pass(async () => {
       await this.#touch([modelId])
-      return await this.#recencyPass('deactivation')
+      const evicted: string[] = []
+      // Versions beside others first: they are in use or go.
+      for (const root of this.#evicted.reverse()) evicted.push(...await this.#evictIdle(root, 'deactivation'))
+      return evicted
     })
   }
 
@@ -134,30 +139,14 @@ export class Evictor {
 
   /** Every staged copy svc wrote, of each folder newest use first; a companion of a used model is in use. */
   async storage (): Promise<{ copies: (Copy & { inUse: boolean })[], totalBytes: number }> {
-    const { uses, companionsOf } = this.#options
+    const { leases, companionsOf } = this.#options
     const listed = (await Promise.all(this.#evicted.map(async (root) => await this.#ours(root)))).flat()
-    const used = inUseClosure(uses.ids(), companionsOf)
+    const used = inUseClosure(leases.ids(), companionsOf)
     const copies = listed.map((copy) => ({ ...copy, inUse: used.has(copy.modelId) }))
     return { copies, totalBytes: copies.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0) }
   }
 
   async #pass<T> (work: () => Promise<T>): Promise<T> { return await this.#passes.run('pass', work) }
-
-  /** A clock that was ahead must not protect a copy for ever: such times are set to now, on the disk too. */
-  async #startupPass (): Promise<void> {
-    const { clock, roots: { staged } } = this.#options
-    const now = clock.now()
-    const ahead = (await this.#ours(staged)).filter(({ lastUsedMs }) => lastUsedMs > now)
-    await Promise.all(ahead.map(async ({ modelId }) => { await this.#touchOne(staged, modelId) }))
-    await this.#evictIdle(staged, 'startup', now - KEEP_AT_START_MS)
-  }
-
-  async #recencyPass (trigger: Trigger): Promise<string[]> {
-    const evicted: string[] = []
-    // Versions beside others first: they are in use or go.
-    for (const root of this.#evicted.reverse()) evicted.push(...await this.#evictIdle(root, trigger))
-    return evicted
-  }
 
   async #evictIdle (root: Root, trigger: Trigger, keepSinceMs = Infinity): Promise<string[]> {
     const evicted: string[] = []
@@ -267,12 +256,12 @@ export class Evictor {
   async #remove (
     root: Root, modelId: string, trigger: Trigger, keep?: string
   ): Promise<number | undefined> {
-    const { uses, companionsOf, onEvicted, log } = this.#options
+    const { leases, companionsOf, onEvicted, log } = this.#options
     const key = `${root.role} ${modelId}`
     // No await from here to `going`: a use comes before, and is seen, or after, and is refused.
     if (this.#removing.has(key) || this.#safe(keep).has(modelId)) return undefined
     this.#removing.add(key)
-    const back = uses.going(modelId, (used) => inUseClosure([used], companionsOf).has(modelId))
+    const back = leases.going(modelId, (used) => inUseClosure([used], companionsOf).has(modelId))
     try {
       const freedBytes = await root.remove(modelId)
       log.info({ modelId, freedBytes, trigger }, 'removed an idle copy')
@@ -286,8 +275,8 @@ export class Evictor {
 
   /** What no pass may touch now. */
   #safe (keep?: string): Set<string> {
-    const { uses, active, companionsOf } = this.#options
-    return inUseClosure([...uses.ids(), ...active(), ...keep === undefined ? [] : [keep]], companionsOf)
+    const { leases, active, companionsOf } = this.#options
+    return inUseClosure([...leases.ids(), ...active(), ...keep === undefined ? [] : [keep]], companionsOf)
   }
 
   /** The copies svc wrote: folders of others with a model's name are none of its business. */

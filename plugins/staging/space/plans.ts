@@ -10,11 +10,6 @@ export interface CapacityCase {
   idle: readonly { modelId: string, freeableBytes: number, lastUsedMs: number }[]
 }
 
-/** Which copies to evict, oldest first, or why that is not enough. */
-export type CapacityPlan =
-  | { fits: true, evict: string[] }
-  | { fits: false, sentence: string, evictableBytes: number, missingBytes: number }
-
 const GIB = 1024 ** 3
 const shown = (bytes: number, round = Math.round): string => bytes < GIB / 10
   ? `${Math.ceil(bytes / 1024 ** 2)} MiB` : `${(round(bytes / GIB * 100) / 100).toFixed(2)} GiB`
@@ -30,14 +25,27 @@ function sentenceOf (
     `(${setting} in svc.yaml), then try again.`
 }
 
+/** A transfer does not fit beside the headroom, whatever idle data goes; the message has the arithmetic. */
+export class NoSafeFit extends Error {
+  override readonly name = 'NoSafeFit'
+  readonly reason = 'no_safe_fit'
+
+  readonly missingBytes: number
+
+  constructor (message: string, missingBytes = 0) {
+    super(message)
+    this.missingBytes = missingBytes
+  }
+}
+
 /**
- * Evicts the oldest idle copies, only as many as it takes, so that the headroom is still free after the
- * transfer. Copies that give nothing back (hard-linked ones) stay. A transfer that adds nothing fits on any
- * disk. Pure.
+ * The copies to evict, oldest first and only as many as it takes, so that the headroom is still free after
+ * the transfer. Copies that give nothing back (hard-linked ones) stay. A transfer that adds nothing fits on
+ * any disk. Throws NoSafeFit. Pure.
  */
-export function planCapacity (asked: CapacityCase): CapacityPlan {
+export function requireFit (asked: CapacityCase): string[] {
   const { additionalBytes, freeBytes, headroomBytes } = asked
-  if (additionalBytes <= 0) return { fits: true, evict: [] }
+  if (additionalBytes <= 0) return []
   const needed = additionalBytes + headroomBytes
   const evict: string[] = []
   let evictableBytes = 0
@@ -47,23 +55,9 @@ export function planCapacity (asked: CapacityCase): CapacityPlan {
     evict.push(modelId)
     evictableBytes += freeableBytes
   }
-  if (freeBytes + evictableBytes >= needed) return { fits: true, evict }
   const missingBytes = needed - freeBytes - evictableBytes
-  const sentence = sentenceOf(asked, evictableBytes, missingBytes)
-  return { fits: false, sentence, evictableBytes, missingBytes }
-}
-
-/** A transfer does not fit beside the headroom, whatever idle data goes; the message has the arithmetic. */
-export class NoSafeFit extends Error {
-  override readonly name = 'NoSafeFit'
-  readonly reason = 'no_safe_fit'
-}
-
-/** The copies to evict for a transfer. Throws NoSafeFit. */
-export function requireFit (asked: CapacityCase): string[] {
-  const plan = planCapacity(asked)
-  if (plan.fits) return plan.evict
-  throw new NoSafeFit(plan.sentence)
+  if (missingBytes <= 0) return evict
+  throw new NoSafeFit(sentenceOf(asked, evictableBytes, missingBytes), missingBytes)
 }
 
 /** Idle copies, and what of them the lifecycle passes leave alone. Times are wall milliseconds. */

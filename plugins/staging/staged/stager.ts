@@ -1,17 +1,15 @@
-import { link } from 'node:fs/promises'
-import { join } from 'node:path'
 import type { ModelCard } from '../../../kernel/index.js'
 import type { StagingContext } from '../manifest.js'
-import { inFolder } from '../files/open.js'
+import { bringFile } from '../files/bring.js'
 import { manifestDigest } from '../files/record.js'
 import { volumeOf } from '../files/folders.js'
 import type { ModelRoot } from '../files/root.js'
 import type { Exchange } from '../peers/exchange.js'
 import type { Found } from '../peers/finder.js'
-import { diskSource } from '../peers/sources.js'
+import { folderSource } from '../peers/sources.js'
 import type { HubClient } from '../hub/client.js'
 import type { Evictor } from '../space/evictor.js'
-import type { Room } from '../space/room.js'
+import type { FreeSpace } from '../space/free-space.js'
 import { fetchSelection } from '../store/fetch.js'
 import type { Derive } from '../store/types.js'
 import { fetchModel } from '../transfer/fetch.js'
@@ -28,7 +26,7 @@ export interface StagerParts {
   roots: Roots
   local: LocalCopies
   evictor: Pick<Evictor, 'makeRoom'>
-  room: Room
+  freeSpace: FreeSpace
   exchange: Exchange
   hub: HubClient | null
   /** Where a model can be had; see `find`. */
@@ -217,20 +215,20 @@ export class Stager {
     job: StageJob, root: ModelRoot, content: ModelContent, item: LocalCopy | null
   ): Promise<void> {
     const { manifest, digest } = content
-    const { room, evictor, random, exchange, ctx: { clock, log } } = this.#parts
+    const { freeSpace, evictor, random, exchange, ctx: { clock, log } } = this.#parts
     const { modelId, signal } = job
     const makeRoom = async (bytes: number): Promise<void> => { await evictor.makeRoom(bytes, modelId) }
     const { totalBytes } = manifest
-    await room.admit({ root, job, totalBytes, digest, makeRoom }, async (into) => {
+    await freeSpace.admit({ root, job, totalBytes, digest, makeRoom }, async (into) => {
       const peers = exchange.join({ ...content, directory: into.folder, modelId })
-      const own = item === null ? null : [diskSource(item)]
+      const own = item === null ? null : [folderSource(item.directory)]
       try {
         await fetchModel({
           ...into, manifest, clock, random, swarm: peers.state, sources: () => own ?? peers.sources(),
           onSources: peers.onSources, onChunk: peers.got, onTake: peers.take
         })
       } catch (error) {
-        if (!signal.aborted) await room.discardIfFull(root, modelId, log)
+        if (!signal.aborted) await freeSpace.discardIfFull(root, modelId, log)
         throw error
       } finally {
         peers.leave()
@@ -240,7 +238,7 @@ export class Stager {
 
   /** Fetches from the hub into the cache of this node: the disk is checked, nothing is evicted for it. */
   async #fromHub (job: StageJob, { commit, fact, why }: Found & { from: 'hub' }): Promise<ModelCard> {
-    const { hub, room, derive, random, ctx: { clock, log }, roots: { cache: root } } = this.#parts
+    const { hub, freeSpace, derive, random, ctx: { clock, log }, roots: { cache: root } } = this.#parts
     const { modelId, signal } = job
     if (hub === null) throw why
     root.requireUsable()
@@ -251,7 +249,7 @@ export class Stager {
     const { allow = null, variant = null } = fact.choice ?? {}
     const selection = await hub.resolve(modelId, { revision: commit, signal, allow, variant })
     if (selection.totalBytes !== fact.totalBytes) throw otherContent(modelId, commit, hub.url)
-    const manifest = await fetchSelection({ root, room, hub, clock, random }, job, selection)
+    const manifest = await fetchSelection({ root, freeSpace, hub, clock, random }, job, selection)
     if (manifestDigest(manifest) !== fact.digest) {
       await root.discard(modelId)
       throw otherContent(modelId, commit, hub.url)
@@ -273,11 +271,7 @@ async function linkAll (
   const folder = await root.begin(modelId)
   try {
     for (const { path } of manifest.files) {
-      const steps = path.split('/')
-      const name = steps.pop()!
-      await inFolder(folder, steps, true, async (inner) => {
-        await link(join(directory, path), join(inner.path, name))
-      })
+      await bringFile(folder, { path, root: directory, inner: path }, 'link')
     }
     return true
   } catch (error) {

@@ -1,9 +1,9 @@
 import { schemaChecker } from '../../../kernel/cards/index.js'
 import type { FromSchema } from '../../../kernel/index.js'
-import { filePathProblem } from '../files/names.js'
 import { object, text } from '../routes-parts.js'
 import { putOwnText, readOwn } from '../files/open.js'
 import { hex, MOST_FILES, size } from '../files/record.js'
+import { checkSelected } from '../hub/listing.js'
 import type { HubSelection } from '../hub/types.js'
 import type { Answers } from '../routes.js'
 import type { Failure, Job } from '../transfer/job.js'
@@ -74,12 +74,8 @@ const recordSchema = object({
       files: {
         type: 'array', minItems: 1, maxItems: MOST_FILES,
         items: {
-          ...object({ path: text, size, sha256: textOrNull, gitSha1: textOrNull }),
-          anyOf: [
-            { properties: { sha256: hex(64), gitSha1: { const: null } } },
-            { properties: { sha256: { const: null }, gitSha1: hex(40) } },
-            { properties: { sha256: hex(64), gitSha1: hex(40) } }
-          ]
+          ...object({ path: text, size, sha256: { ...hex(64), ...textOrNull },
+            gitSha1: { ...hex(40), ...textOrNull } })
         }
       }
     }),
@@ -116,15 +112,13 @@ export async function readDownload (folder: string, modelId: string): Promise<Do
   }
 }
 
-/** The download in a parsed file, or undefined when anything about it is wrong. */
-export function parseDownload (value: unknown, modelId: string): DownloadRecord | undefined {
+/** The download in a parsed file; undefined when its shape is wrong. Throws for files of no model. */
+function parseDownload (value: unknown, modelId: string): DownloadRecord | undefined {
   if (problemOf(value) !== null) return undefined
   const record = value as DownloadRecord
   const { selection, attempts = 0 } = record
   if (!Number.isSafeInteger(attempts)) return undefined
   if (selection === null) return record
   const { files, totalBytes } = selection
-  const fits = selection.modelId === modelId && files.every(({ path }) => filePathProblem(path) === null) &&
-    totalBytes === files.reduce((sum, { size }) => sum + size, 0)
-  return fits ? record : undefined
+  return selection.modelId === modelId && checkSelected(files) === totalBytes ? record : undefined
 }

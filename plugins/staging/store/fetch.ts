@@ -1,21 +1,21 @@
-import { constants } from 'node:fs'
+import { bringFiles } from '../files/bring.js'
 import { overlap } from '../files/folders.js'
 import { manifestDigest } from '../files/record.js'
 import { keepOnly } from '../files/seal.js'
-import { checkFile, downloadFromHub, inTurn } from '../hub/download.js'
+import { downloadFromHub, inTurn } from '../hub/download.js'
 import { checkSelected } from '../hub/listing.js'
 import { cachedFiles } from '../nearby/hub-cache.js'
-import { lookNear } from '../nearby/look.js'
-import { adopt } from '../nearby/near.js'
-import { diskSource } from '../peers/sources.js'
+import { findNearby } from '../nearby/look.js'
+import { folderSource } from '../peers/sources.js'
 import { fetchModel } from '../transfer/fetch.js'
 import { failureOf } from '../transfer/job.js'
 import {
-  checkUnchanged, copyFiles, hashTree, lookAtSource, makeReadOnly, makeWritable, takenOf
+  checkUnchanged, hashTree, checkSource, makeReadOnly, makeWritable, takenOf
 } from './folder.js'
 import { StoreError, parseSource } from './types.js'
 import { writeDownload } from './download.js'
 import type { ModelCard } from '../../../kernel/index.js'
+import type { LocalFile } from '../files/bring.js'
 import type { DownloadOptions } from '../hub/download.js'
 import type { HubClient } from '../hub/client.js'
 import type { HubSelection } from '../hub/types.js'
@@ -82,7 +82,7 @@ async function obtain (options: StoreOptions, job: Download, folder: string): Pr
     case 'file': return await fromFolder(options, job, folder, source.path)
     case 'node': return await fromNode(options, job, folder, source.installId)
     default: return await fromNear(options, job, folder,
-      await lookNear(options.nearby, source, job.modelId, job.ask.request))
+      await findNearby(options.nearby, source, job.modelId, job.ask.request))
   }
 }
 
@@ -100,9 +100,8 @@ async function fromHub (
   await keepOnly(folder, new Set(selection.files.map(({ path }) => path)))
   const near = ask.nearby === true
     ? await cachedFiles(options.nearby.hubCaches, modelId, selection.files) : []
-  const adopted = await adopt(folder, near, checkFile, signal)
-  const selected = { ...selection, near, adopted }
-  const manifest = await fetchSelection({ ...options, hub }, job, selected, async () => {
+  await bringFiles(folder, near, SHARED, signal)
+  const manifest = await fetchSelection({ ...options, hub }, job, { ...selection, near }, async () => {
     await begins(job, folder)
     if (entry !== undefined) await copyUnchanged(entry, selection, folder, signal)
   })
@@ -117,26 +116,26 @@ async function fromHub (
 /**
  * Fetches a selection of the hub's files into a root's incoming folder, when its turn has come and it fits.
  * A long pause that the hub asks for is waited for without a place in the queue. `before` may put files there
- * that are right perhaps. Throws as `Room.admit` and `downloadFromHub`.
+ * that are right perhaps. Throws as `FreeSpace.admit` and `downloadFromHub`.
  */
 export async function fetchSelection (
-  { root, room, hub, clock, random }:
-  Pick<StoreOptions, 'root' | 'room' | 'clock' | 'random'> & { hub: HubClient | null },
-  job: Job, { near, adopted, ...selection }: Selected, before?: () => Promise<void>
+  { root, freeSpace, hub, clock, random }:
+  Pick<StoreOptions, 'root' | 'freeSpace' | 'clock' | 'random'> & { hub: HubClient | null },
+  job: Job, { near = [], ...selection }: Selected, before?: () => Promise<void>
 ): Promise<ModelManifest> {
   const { totalBytes } = selection
   return await inTurn(clock, job.signal, async () =>
-    await room.admit({ root, job, totalBytes, linkedBytes: adopted?.bytes ?? 0 }, async (into) => {
+    await freeSpace.admit({ root, job, totalBytes }, async (into) => {
       await before?.()
-      return await downloadFromHub({
-        ...into, client: hub, selection, clock, random,
-        ...near === undefined ? {} : { near }, ...adopted === undefined ? {} : { adopted }
-      })
+      return await downloadFromHub({ ...into, client: hub, selection, near, clock, random })
     }))
 }
 
 /** Files to fetch, and what of them is on this machine. */
-type Selected = DownloadOptions['selection'] & Pick<DownloadOptions, 'near' | 'adopted'>
+type Selected = DownloadOptions['selection'] & Pick<DownloadOptions, 'near'>
+
+/** Files of other programs: no byte of them is copied where the file system can do without. */
+const SHARED = ['clone', 'link'] as const
 
 /** Takes files of this machine, whatever the hub says. */
 async function fromNear (
@@ -146,9 +145,8 @@ async function fromNear (
   const selection = { modelId, commit, files, totalBytes: checkSelected(files) }
   await keepOnly(folder, new Set(files.map(({ path }) => path)))
   try {
-    const adopted = await adopt(folder, files, checkFile, signal)
-    const selected = { ...selection, near: files, adopted }
-    const manifest = await fetchSelection({ ...options, hub: null }, job, selected,
+    await bringFiles(folder, files, SHARED, signal)
+    const manifest = await fetchSelection({ ...options, hub: null }, job, { ...selection, near: files },
       async () => { await begins(job, folder) })
     return { manifest, source: 'file' }
   } catch (error) {
@@ -199,12 +197,15 @@ async function copyUnchanged (
     const file = old.get(path)
     return file?.size === size && (sha256 === null || sha256 === file.sha256)
   })
-  await copyFiles(directory, alike, folder, constants.COPYFILE_FICLONE, signal)
+  await bringFiles(folder, inFolder(directory, alike), ['copy'], signal)
 }
+
+const inFolder = (root: string, files: readonly { path: string, size: number }[]): LocalFile[] =>
+  files.map(({ path, size }) => ({ path, size, root, inner: path }))
 
 /** Hashes a folder of this node, then copies it like a model of any other source. */
 async function fromFolder (
-  { root, room, clock, random }: StoreOptions, job: Download, folder: string, path: string
+  { root, freeSpace, clock, random }: StoreOptions, job: Download, folder: string, path: string
 ): Promise<Fetched | LocalCopy> {
   const { modelId, signal, ask: { request } } = job
   // What cannot be resolved cannot be read either, and that is told by who reads it.
@@ -213,14 +214,14 @@ async function fromFolder (
       `${path} overlaps with the store at ${root.root}; give a folder elsewhere`)
   }
   const taken = takenOf(request.allow)
-  const seen = await lookAtSource(path, taken)
+  const seen = await checkSource(path, taken)
   const totalBytes = [...seen.values()].reduce((sum, { size }) => sum + size, 0)
   const about = { modelId, revision: request.revision ?? 'local', signal, taken }
   const entry = root.copies.get(modelId)
   const alike = entry !== undefined && sameSizes(entry.manifest, seen)
   const known = alike ? await hashTree(path, about) : undefined
   if (known !== undefined && manifestDigest(known) === entry!.digest) return entry!
-  const manifest = await room.admit({ root, job, totalBytes }, async (into) => {
+  const manifest = await freeSpace.admit({ root, job, totalBytes }, async (into) => {
     await begins(job, folder)
     let hashed = 0
     // Half of a byte counts when it is hashed, half when it is copied.
@@ -231,10 +232,9 @@ async function fromFolder (
       const manifest = known ?? await hashTree(path, { ...about, onBytes: (n) => { report(hashed += n, 0) } })
       await keepOnly(folder, new Set(seen.keys()))
       // Shares the blocks where the file system can; elsewhere the transfer copies them.
-      await copyFiles(path, manifest.files, folder, constants.COPYFILE_FICLONE_FORCE, signal)
-        .catch(() => { signal.throwIfAborted() })
+      await bringFiles(folder, inFolder(path, manifest.files), ['clone'], signal)
       await fetchModel({
-        ...into, manifest, clock, random, sources: () => [diskSource({ directory: path })],
+        ...into, manifest, clock, random, sources: () => [folderSource(path)],
         limits: { retries: 0, hashRetries: 1 },
         onProgress: ({ bytes, files }) => { report(totalBytes + bytes, files) }
       })
@@ -248,11 +248,12 @@ async function fromFolder (
 }
 
 async function fromNode (
-  { root, room, clock, random, fromNode: ask }: StoreOptions, job: Download, folder: string, installId: string
+  { root, freeSpace, clock, random, fromNode: ask }: StoreOptions, job: Download, folder: string,
+  installId: string
 ): Promise<Fetched> {
   const { manifest, digest, source } = await ask(job.modelId, installId, job.signal)
   const { totalBytes } = manifest
-  await room.admit({ root, job, totalBytes, digest }, async (into) => {
+  await freeSpace.admit({ root, job, totalBytes, digest }, async (into) => {
     await begins(job, folder)
     await fetchModel({ ...into, manifest, clock, random, sources: () => [source] })
   })

@@ -1,15 +1,14 @@
 import { existsSync } from 'node:fs'
-import { copyFile, lstat, realpath, rm } from 'node:fs/promises'
+import { lstat, realpath } from 'node:fs/promises'
 import { basename, dirname, join, resolve } from 'node:path'
 import { hashFile } from '../files/hash.js'
-import { inFolder, openInside, pathOf } from '../files/open.js'
+import { openInside } from '../files/open.js'
 import { isModel, isModelFile, matcherOf } from '../hub/select.js'
 import type { ManifestFile, ModelManifest } from '../types.js'
 import { StoreError } from './types.js'
 import { CHUNK_BYTES } from '../types.js'
-import { PathError, filePathProblem } from '../files/names.js'
 import { checkManifest } from '../files/record.js'
-import { walkModel, findFiles } from '../files/walk.js'
+import { walkModel } from '../files/walk.js'
 
 /** By which the home of a node is known. */
 const HOME_KEY = 'node.key'
@@ -21,7 +20,7 @@ export interface Seen { size: number, stamp: string }
 type Taken = (path: string) => boolean
 
 /** Every file of a model folder by path, in the order of the paths. Throws PathError as walkModel does. */
-async function look (folder: string, taken: Taken = () => true): Promise<Map<string, Seen>> {
+async function listFiles (folder: string, taken: Taken = () => true): Promise<Map<string, Seen>> {
   const seen = new Map<string, Seen>()
   for (const { path } of await walkModel(folder)) {
     if (!taken(path)) continue
@@ -43,7 +42,7 @@ export function takenOf (allow: readonly string[] | null | undefined): Taken {
 }
 
 /** The files of a folder that is to be imported. Throws StoreError `bad_source`, PathError. */
-export async function lookAtSource (source: string, taken: Taken): Promise<Map<string, Seen>> {
+export async function checkSource (source: string, taken: Taken): Promise<Map<string, Seen>> {
   const refused = (why: string): StoreError => new StoreError('bad_source', `${source} ${why}`)
   const real = await realpath(source).catch((error: Error) => {
     throw new StoreError('bad_source', `cannot read ${source}: ${error.message}`, { cause: error })
@@ -53,7 +52,7 @@ export async function lookAtSource (source: string, taken: Taken): Promise<Map<s
   for (let at = real, below = ''; at !== below; below = at, at = dirname(at)) {
     if (existsSync(join(at, HOME_KEY))) throw refused(`lies in the home of a node, ${at}`)
   }
-  const seen = await look(source, taken)
+  const seen = await listFiles(source, taken)
   if (seen.size === 0) throw refused('holds no files of a model')
   if (isModel([...seen.keys()])) return seen
   throw refused('has neither GGUF nor ONNX weights, nor a card.yaml')
@@ -63,7 +62,7 @@ export async function lookAtSource (source: string, taken: Taken): Promise<Map<s
 export async function checkUnchanged (
   folder: string, before: ReadonlyMap<string, Seen>, taken?: Taken
 ): Promise<void> {
-  const after = await look(folder, taken)
+  const after = await listFiles(folder, taken)
   for (const path of new Set([...before.keys(), ...after.keys()])) {
     if (before.get(path)?.stamp === after.get(path)?.stamp) continue
     throw new StoreError('source_changed',
@@ -88,7 +87,7 @@ export interface HashOptions {
 export async function hashTree (
   folder: string, { modelId, revision, taken, ...options }: HashOptions
 ): Promise<ModelManifest> {
-  const before = await look(folder, taken)
+  const before = await listFiles(folder, taken)
   const files: ManifestFile[] = []
   for (const path of before.keys()) files.push({ path, ...await hashFile(join(folder, path), options) })
   await checkUnchanged(folder, before, taken)
@@ -96,51 +95,14 @@ export async function hashTree (
   return checkManifest({ modelId, revision, totalBytes, chunkBytes: CHUNK_BYTES, files })
 }
 
-/**
- * Copies files of a folder into an incoming folder, unless one of that size lies there already. `mode` is
- * that of copyFile. Nothing is verified: the transfer that follows hashes what it finds.
- */
-export async function copyFiles (
-  from: string, files: readonly { path: string, size: number }[], folder: string, mode: number,
-  signal: AbortSignal
-): Promise<void> {
-  for (const { path, size } of files) {
-    signal.throwIfAborted()
-    const target = join(folder, path)
-    const there = await lstat(target).catch(() => null)
-    if (there?.size === size || filePathProblem(path) !== null) continue
-    const steps = path.split('/')
-    const name = steps.pop()!
-    await inFolder(folder, steps, true, async (inner) => {
-      await rm(join(inner.path, name), { force: true })
-    })
-    const file = await openInside(folder, path, 'create')
-    try {
-      const source = await openInside(from, path, 'read')
-      await copyFile(pathOf(source, join(from, path)), pathOf(file, target), mode)
-        .finally(async () => { await source.close() })
-      await file.chmod(0o600)
-    } finally {
-      await file.close()
-    }
-  }
-}
-
 /** Makes the files read-only, for staged copies may link to them, but those of other programs. */
 export async function makeReadOnly (folder: string, manifest: ModelManifest): Promise<void> {
   for (const { path } of manifest.files) await setMode(folder, path, 0o444)
 }
 
-/**
- * Makes files writable again that a crash left between `makeReadOnly` and the publication. Throws PathError
- * for one with further hard links, whose mode it has in common with them.
- */
+/** Makes files writable again that a crash left between `makeReadOnly` and the publication. */
 export async function makeWritable (folder: string): Promise<void> {
-  await walkModel(folder)
-  for (const { path, links } of await findFiles(folder)) {
-    if (links > 1) throw new PathError(`${join(folder, path)} has further hard links`)
-    await setMode(folder, path, 0o600)
-  }
+  for (const { path } of await walkModel(folder)) await setMode(folder, path, 0o600)
 }
 
 async function setMode (folder: string, path: string, mode: number): Promise<void> {

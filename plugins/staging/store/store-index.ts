@@ -15,7 +15,7 @@ export class StoreIndex {
   readonly #problems = new Map<string, string>()
   #adoption: { modelId: string, abort: AbortController } | null = null
   #closed = false
-  #looking: Promise<void> = Promise.resolve()
+  #importing: Promise<void> = Promise.resolve()
 
   constructor (options: StoreOptions, turns: KeyedLock) {
     this.#options = options
@@ -31,9 +31,9 @@ export class StoreIndex {
   drop (modelId: string): void { if (this.#problems.delete(modelId)) this.#options.onChange(modelId) }
 
   /** Hashes the folders that lie there without a record and takes them in, one after the other. */
-  async takeIn (): Promise<void> {
-    this.#looking = this.#look()
-    await this.#looking
+  async importExisting (): Promise<void> {
+    this.#importing = this.#importAll()
+    await this.#importing
   }
 
   /** Ends the hashing of a folder that is to go away. */
@@ -45,23 +45,23 @@ export class StoreIndex {
   async close (): Promise<void> {
     this.#closed = true
     this.#adoption?.abort.abort(new StoreError('closed', 'the store closes'))
-    await this.#looking
+    await this.#importing
   }
 
-  async #look (): Promise<void> {
+  async #importAll (): Promise<void> {
     const { root, log } = this.#options
     try {
       for (const { modelId, record } of await root.list()) {
         // A download publishes by itself.
         if (record !== null || this.#closed || this.#turns.busy(modelId)) continue
-        await this.#turns.run(modelId, async () => { await this.#lookAt(modelId) })
+        await this.#turns.run(modelId, async () => { await this.#importOne(modelId) })
       }
     } catch (error) {
       log.error({ path: root.root, error: String(error) }, 'the store cannot be read')
     }
   }
 
-  async #lookAt (modelId: string): Promise<void> {
+  async #importOne (modelId: string): Promise<void> {
     const { root, log, onChange } = this.#options
     try {
       const copy = await root.read(modelId)

@@ -21,7 +21,7 @@ export class Store {
   readonly #index: StoreIndex
   readonly #jobs = new JobTable<Download>()
   /** Resolves when the folders that somebody put there are hashed and taken in. */
-  lookedAt: Promise<void> = Promise.resolve()
+  checkedAt: Promise<void> = Promise.resolve()
 
   constructor (options: StoreOptions) {
     this.#options = options
@@ -38,7 +38,7 @@ export class Store {
     await this.#options.root.prepare()
     await this.#options.root.load()
     await this.#restore()
-    this.lookedAt = this.#index.takeIn()
+    this.checkedAt = this.#index.importExisting()
   }
 
   entries (): readonly LocalCopy[] { return [...this.#options.root.copies.values()] }

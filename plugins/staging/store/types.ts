@@ -1,9 +1,10 @@
 import { fileURLToPath } from 'node:url'
 import type { Clock, FromSchema, Logger, ModelCard } from '../../../kernel/index.js'
+import type { DeriveOptions } from '../cards/found.js'
 import type { routes } from '../routes.js'
 import type { ModelRoot } from '../files/root.js'
 import type { HubClient } from '../hub/client.js'
-import type { Room } from '../space/room.js'
+import type { FreeSpace } from '../space/free-space.js'
 import type { LocalCopies } from '../staged/local-copies.js'
 import type { Failure, Job } from '../transfer/job.js'
 import type { ChunkSource } from '../transfer/types.js'
@@ -16,13 +17,7 @@ export type StartOptions = FromSchema<typeof routes.download.body>
 export interface StoreProblem { modelId: string, problem: string }
 
 /** Finds out from its files what a model is. Rejects with a sentence when it cannot. */
-export type Derive = (folder: string, about: {
-  modelId: string
-  revision: string
-  files: { path: string, size: number, sha256?: string }[]
-  licence?: string | undefined
-  languages?: string[] | undefined
-}) => Promise<ModelCard>
+export type Derive = (folder: string, about: DeriveOptions) => Promise<ModelCard>
 
 /** Folders of other programs with models; none of them need be there. */
 export interface Nearby { hubCaches: readonly string[], ollama: readonly string[] }
@@ -35,7 +30,7 @@ export interface StoreOptions {
   /** Null where no public hub may be asked. */
   hub: HubClient | null
   derive: Derive
-  room: Room
+  freeSpace: FreeSpace
   /** The copies of this node: what ships with svc is offered to the others, too. */
   local: Pick<LocalCopies, 'bundled'>
   /** Asks another node what a model consists of there, and makes that node a source of it. */
@@ -78,18 +73,12 @@ export function parseSource (text: string): Source {
   }
   if (text === 'cache') return { kind: 'cache' }
   if (text.startsWith('ollama:')) return { kind: 'ollama', name: text.slice('ollama:'.length) }
-  const path = text.startsWith('file:///') ? pathOf(text) : undefined
-  if (path !== undefined) return { kind: 'file', path }
+  if (text.startsWith('file:///')) {
+    try {
+      const path = fileURLToPath(text)
+      if (!path.includes('\0')) return { kind: 'file', path }
+    } catch { /* Bad escapes, or an escaped slash. */ }
+  }
   throw new StoreError('bad_source', `${JSON.stringify(text.slice(0, 200))} is no source of models; ` +
     'give hub, file:///absolute/folder, node:<install id>, cache or ollama:NAME')
-}
-
-/** The path of a file URL; undefined when it is none (bad escapes, a NUL, an escaped slash). */
-function pathOf (url: string): string | undefined {
-  try {
-    const path = fileURLToPath(url)
-    return path.includes('\0') ? undefined : path
-  } catch {
-    return undefined
-  }
 }

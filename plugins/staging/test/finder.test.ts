@@ -1,5 +1,6 @@
 import t from 'tap'
 import { find, readManifest } from '../peers/finder.js'
+import { forward } from '../handlers/request.js'
 import { rememberStore } from '../manager/start.js'
 import { StoreAccess } from '../peers/store-access.js'
 import { systemClock } from '../../../kernel/index.js'
@@ -264,20 +265,20 @@ t.test('StoreAccess: a store host that was lost is still one', (t) => {
 
 t.test('StoreAccess passes requests on, answers as they are', async (t) => {
   const w = world()
-  await t.rejects(w.parts.access.forward(fakeRequest(), { method: 'GET', path: '/x' }),
+  await t.rejects(forward(w.parts, fakeRequest(), { method: 'GET', url: '/x' }),
     { name: 'SvcError', reason: 'store_not_configured' })
   isStore(w, 'host')
   w.nodes.host.serve = () => json(409, { error: { reason: 'download_running' } })
   const request = fakeRequest()
-  t.match(await w.parts.access.forward(request, { method: 'POST', path: '/x', body: { a: 1 } }),
+  t.match(await forward(w.parts, request, { method: 'POST', url: '/x' }, { a: 1 }),
     { status: 409, body: { error: { reason: 'download_running' } } })
   const [asked] = w.nodes.host.asked
   t.match(asked, { method: 'POST', path: '/x', body: { a: 1 }, timeoutMs: 60_000 })
   t.equal(asked?.caller, request.caller, 'in the name of who asked')
-  await t.rejects(w.parts.access.forward(fakeRequest({ member: 'i-host2' }), { method: 'GET', path: '/x' }),
+  await t.rejects(forward(w.parts, fakeRequest({ member: 'i-host2' }), { method: 'GET', url: '/x' }),
     { name: 'SvcError', reason: 'store_unreachable' }, 'what another node passed on is not passed on again')
   w.hosts.put('store', { since: '' })
-  await t.rejects(w.parts.access.forward(fakeRequest(), { method: 'GET', path: '/x' }),
+  await t.rejects(forward(w.parts, fakeRequest(), { method: 'GET', url: '/x' }),
     { name: 'SvcError', reason: 'store_unreachable' }, 'a store host whose store does not open')
 })
 

@@ -12,7 +12,7 @@ import { withoutRoom } from '../handlers/storage.js'
 import { stage } from '../handlers/stage.js'
 import { ModelRoot } from '../files/root.js'
 import { NoSafeFit } from '../space/plans.js'
-import { Room } from '../space/room.js'
+import { FreeSpace } from '../space/free-space.js'
 import { Job } from '../transfer/job.js'
 import type { StageJob } from '../staged/stager.js'
 import { StoreAccess } from '../peers/store-access.js'
@@ -221,7 +221,7 @@ t.test('nodes are asked whether copies of a model fit; one that says nothing cou
       companionsOf: () => ['acme/draft', 'acme/here'], digestOf: () => null,
       local: { get: (id: string) => id === 'acme/here' ? {} : undefined },
       catalogue: { copies: (id: string) => [{ kind: 'store', sizeBytes: id === ID ? 100 : 7 }] },
-      room: new Room(0), roots: { staged: new ModelRoot({ root, clock: systemClock }) },
+      freeSpace: new FreeSpace(0), roots: { staged: new ModelRoot({ root, clock: systemClock }) },
       evictor: { requireRoom: async (bytes: number) => {
         asked.push(bytes)
         throw new NoSafeFit('107 bytes are missing')

@@ -34,8 +34,8 @@ interface Rig {
   download: (more?: Partial<DownloadOptions>) => Promise<ModelManifest>
 }
 
-async function rig (t: Test, model: HubModel = MODEL, allow = ['**'], xet = false): Promise<Rig> {
-  const hub = await startHub({ models: { [ID]: model }, xet })
+async function rig (t: Test, model: HubModel = MODEL, allow = ['**']): Promise<Rig> {
+  const hub = await startHub({ models: { [ID]: model } })
   const waits: number[] = []
   let skippedMs = 0
   const clock: Clock = {
@@ -192,29 +192,6 @@ t.test('faults that stay', async (t) => {
   await failure(t, r.download({ limits: { parallel: 1 } }), 'unavailable')
   t.equal(r.hub.requests.length, 6, 'one try and five more')
   t.same(r.waits, [500, 1000, 2000, 4000, 8000], 'pauses grow')
-})
-
-t.test('through Xet: what repeats is fetched once, and a cut or an expired link goes on', async (t) => {
-  const run = WEIGHTS.subarray(0, 3 * 65_536)
-  const model = { files: { ...MODEL.files, [PATH]: Buffer.concat([run, WEIGHTS, run, WEIGHTS.subarray(7)]) } }
-  const size = model.files[PATH].length
-  const sent = (hub: FakeHub): number => hub.requests.filter(({ kind }) => kind === 'xet')
-    .reduce((sum, one) => sum + one.sent, 0)
-  const whole = await rig(t, model, ['**'], true)
-  await right(t, whole, await whole.download(), model)
-  t.ok(sent(whole.hub) < size, `${sent(whole.hub)} of ${size} bytes`)
-  t.equal(whole.hub.sent(PATH), 0, 'nothing of it by itself')
-  const onXorb = ({ kind, url }: { kind: string, url: string }): boolean =>
-    kind === 'xet' && url.includes('/block/')
-  for (const faults of [
-    { cutAfter: 50_000, times: 1, only: onXorb }, { status: 403, times: 1, only: onXorb },
-    { status: 429, retryAfter: '3', times: 1, only: onXorb }
-  ] as FakeHub['faults'][]) {
-    const r = await rig(t, model, ['**'], true)
-    r.hub.faults = faults
-    await right(t, r, await r.download(), model)
-    t.ok(r.waits.length > 0, JSON.stringify(faults))
-  }
 })
 
 t.test('the commit is pinned while upstream changes', async (t) => {

@@ -2,7 +2,7 @@ import { createServer } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { IncomingHttpHeaders, IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { commitOf, describe, found, list, reconstruction, xetInfo, xorbsOf } from './hub-kit-answers.js'
+import { commitOf, describe, found, list } from './hub-kit-answers.js'
 import type { Commit } from './hub-kit-answers.js'
 
 /** A model as the fake hub serves it. */
@@ -26,8 +26,8 @@ export type HubOrigin = 'hub' | 'cdn'
 /** A request as the fake hub saw it. */
 export interface HubRequest {
   origin: HubOrigin
-  /** `api` model metadata, `file` bytes or a redirect to them, `xet` of Xet's store. */
-  kind: 'api' | 'file' | 'xet'
+  /** `api` model metadata, `file` bytes or a redirect to them. */
+  kind: 'api' | 'file'
   /** The request target, still encoded. */
   url: string
   /** The path of the file in the repository; empty for the API. */
@@ -106,7 +106,7 @@ export interface HubOptions {
   token?: string
   /** False: LFS files come from the hub itself with 200, no redirect. Default true. */
   cdn?: boolean
-  /** True: LFS files are in a store of Xet's, too, which the second origin plays. */
+  /** True: the list of files says that LFS files are in Xet's store, too. */
   xet?: boolean
 }
 
@@ -229,12 +229,12 @@ class Hub implements FakeHub {
   async #answer (origin: HubOrigin, request: IncomingMessage, response: ServerResponse): Promise<void> {
     const url = request.url ?? '/'
     const target = new URL(url, 'http://hub').pathname
-    const api = /^\/api\/models\/([^/]+\/[^/]+)\/(?:revision|tree|xet-read-token)\/(.+)$/.exec(target)
+    const api = /^\/api\/models\/([^/]+\/[^/]+)\/(?:revision|tree)\/(.+)$/.exec(target)
     const file = /^\/([^/]+\/[^/]+)\/resolve\/([^/]+)\/(.+)$/.exec(target)
     const path = file === null ? '' : file[3]!.split('/').map(decodeURIComponent).join('/')
     const seen: HubRequest = {
       origin, url, path,
-      kind: api !== null || target === '/api/models' ? 'api' : target.startsWith('/xet/') ? 'xet' : 'file',
+      kind: api !== null || target === '/api/models' ? 'api' : 'file',
       headers: request.headers, status: 0, sent: 0
     }
     this.requests.push(seen)
@@ -261,7 +261,6 @@ class Hub implements FakeHub {
       refuse(401, 'RepoNotFound')
       return
     }
-    if (seen.kind === 'xet') { await this.#xet(seen, target, head, response, faults); return }
     if (target === '/api/models') { head(200, JSON_TYPE).end(this.#search(url, faults)); return }
     const match = api ?? file
     if (match === null) { refuse(404, 'EntryNotFound'); return }
@@ -279,11 +278,6 @@ class Hub implements FakeHub {
     const stored = commit.files.get(path)
     if (stored === undefined) { refuse(404, 'EntryNotFound'); return }
     const headers: Record<string, string> = { 'x-repo-commit': commit.id, 'accept-ranges': 'bytes' }
-    if (origin === 'hub' && stored.lfs && request.headers.accept?.includes('xet-fileinfo') === true) {
-      const auth = `${this.url}/api/models/${modelId}/xet-read-token/${commit.id}`
-      head(200, { ...headers, ...xetInfo(stored, auth, `${this.cdnUrl}/xet`) }).end('{}')
-      return
-    }
     if (origin === 'hub' && stored.lfs) {
       headers['x-linked-size'] = faults.linkedSize ?? String(stored.bytes.length)
       headers['x-linked-etag'] = faults.linkedEtag ?? `"${stored.sha256}"`
@@ -303,35 +297,8 @@ class Hub implements FakeHub {
   }
 
   #api (target: string, modelId: string, commit: Commit, faults: HubFaults): string {
-    if (target.includes('/xet-read-token/')) {
-      const exp = Date.now() / 1000 + 3600
-      return JSON.stringify({ accessToken: 'for xet', casUrl: `${this.cdnUrl}/xet`, exp })
-    }
     if (!target.includes('/tree/')) return faults.infoBody ?? JSON.stringify(describe(modelId, commit))
     return faults.apiBody ?? JSON.stringify(list(commit, faults, this.#options.xet === true))
-  }
-
-  /** Xet's store: what a file consists of, and its xorbs, which are named by the file and a digit. */
-  async #xet (
-    seen: HubRequest, target: string, head: Head, response: ServerResponse, faults: HubFaults
-  ): Promise<void> {
-    const [, kind, sha256 = ''] = /\/(reconstructions|block)\/([0-9a-f]+)$/.exec(target) ?? []
-    const bytes = [...this.#commits.values()].flatMap(({ files }) => [...files.values()])
-      .find((stored) => stored.sha256 === sha256.slice(0, 64))?.bytes
-    if (bytes === undefined) { head(404, {}).end(); return }
-    const range = /^bytes=(\d+)-(\d+)$/.exec(seen.headers.range ?? '') ?? []
-    if (kind === 'reconstructions') {
-      if (seen.headers.authorization !== 'Bearer for xet') { head(401, {}).end(); return }
-      const url = `${this.cdnUrl}/xet/block/${sha256}`
-      head(200, { 'content-type': 'application/json' })
-        .end(JSON.stringify(reconstruction(bytes, { sha256, url, from: Number(range[1]) })))
-      return
-    }
-    const xorb = xorbsOf(bytes).xorbs[Number(sha256.slice(64))]!
-    const part = xorb.subarray(Number(range[1]), Number(range[2]) + 1)
-    head(206, { 'content-length': String(part.length) })
-    await this.#sendBytes(seen, response, part, part.length,
-      { ...faults, ...this.#faultsFor(seen, 'body') })
   }
 
   async #sendFile (

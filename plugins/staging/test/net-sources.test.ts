@@ -2,7 +2,7 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import t from 'tap'
-import { diskSource, lanSource, modelUrl } from '../peers/sources.js'
+import { folderSource, lanSource, modelUrl } from '../peers/sources.js'
 import { Network, scratch } from './manager-kit.js'
 import { bytesOf } from './transfer-kit.js'
 import type { MemberResponse } from '../../../kernel/index.js'
@@ -85,7 +85,7 @@ t.test('a node that is gone', async (t) => {
 t.test('the disk as a source', async (t) => {
   const folder = scratch(t)
   writeFileSync(join(folder, 'f'), BYTES)
-  const disk = diskSource({ directory: folder })
+  const disk = folderSource(folder)
   t.match({ ...disk, has: disk.has(7) }, { id: 'disk', kind: 'store', has: true })
   t.ok((await read(disk, 'f', 10, 20)).equals(BYTES.subarray(10, 20)))
   t.ok((await read(disk, 'f', 0, 1000)).equals(BYTES))
@@ -102,7 +102,7 @@ t.test('an abort before anybody reads does not end the process', async (t) => {
   process.once('uncaughtException', note)
   t.teardown(() => { process.off('uncaughtException', note) })
   const abort = new AbortController()
-  const reading = diskSource({ directory: folder }).read('f', { start: 0, end: 10 }, abort.signal)
+  const reading = folderSource(folder).read('f', { start: 0, end: 10 }, abort.signal)
   abort.abort(new Error('gone'))
   await reading.catch(() => {})
   for (let i = 0; i < 20; i++) await new Promise((resolve) => { setTimeout(resolve, 1) })

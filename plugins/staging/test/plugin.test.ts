@@ -10,7 +10,7 @@ import staging from '../index.js'
 import { modelsService } from '../manager/start.js'
 import { ModelsService } from '../service.js'
 import { effective } from '../settings.js'
-import { Uses } from '../space/uses.js'
+import { Leases } from '../space/leases.js'
 import { gguf, llama } from './cards-kit.js'
 import { recordOf } from './files-kit.js'
 import { startHub } from './hub-kit.js'
@@ -257,13 +257,13 @@ t.test('ensure gives the copy that is here, or stages it', async (t) => {
 })
 
 t.test('a use while the copy is just going is model_going', (t) => {
-  const uses = new Uses()
-  const manager = { opened: Promise.resolve(), uses, ctx: { error: errorOf } } as unknown as ModelManager
+  const leases = new Leases()
+  const manager = { opened: Promise.resolve(), leases, ctx: { error: errorOf } } as unknown as ModelManager
   const models = modelsService(manager)
-  const back = uses.going(ID, (used) => used === ID)
+  const back = leases.going(ID, (used) => used === ID)
   t.throws(() => models.use(ID, 'a test'),
     { name: 'SvcError', reason: 'model_going', status: 503, retryable: true })
-  t.equal(uses.has(ID), false)
+  t.equal(leases.has(ID), false)
   back()
   models.use(ID, 'a test')()
   t.end()

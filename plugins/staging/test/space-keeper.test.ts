@@ -52,7 +52,7 @@ t.test('the pass at start', async (t) => {
     rig.companions.set('o/base', ['o/draft']).set('o/draft', ['o/sidecar'])
     rig.settings.keepRecentBytes = budgetGib * GIB
     rig.settings.cleanupOnDeactivate = cleanup
-    const releases = ids(used).map((id) => rig.uses.use(id, 'instance'))
+    const releases = ids(used).map((id) => rig.leases.use(id, 'instance'))
     for (const id of ids(leased)) rig.leased.add(id)
     const stop = rig.evictor.watch()
     await rig.evictor.startup()
@@ -89,7 +89,7 @@ t.test('a pass at start that fails is logged, and the uses are written down all 
   const stop = rig.evictor.watch()
   await rig.evictor.startup()
   t.match(rig.logged, [/^error the eviction pass at start failed/])
-  rig.uses.use('o/a', 'runner')
+  rig.leases.use('o/a', 'runner')
   await until('the use is written down', () => rig.ageOf('a') === 0)
   stop()
 })
@@ -107,7 +107,7 @@ t.test('uses are written down at use, every minute and at release, companions to
   const both = (age: number) => () => rig.ageOf('base') === age && rig.ageOf('draft') === age
   const stop = rig.evictor.watch()
   await rig.evictor.startup()
-  const release = rig.uses.use('o/base', 'runner')
+  const release = rig.leases.use('o/base', 'runner')
   await until('the use', both(0))
   await rig.clock.advance(59_000)
   t.ok(both(59 / 60)(), 'not before a minute')
@@ -121,13 +121,13 @@ t.test('uses are written down at use, every minute and at release, companions to
   await rig.clock.advance(3 * MINUTE)
   t.ok(both(3)(), 'idle copies grow old')
   t.equal(rig.ageOf('idle'), 79.5, 'others are left alone')
-  const again = rig.uses.use('o/base', 'runner')
+  const again = rig.leases.use('o/base', 'runner')
   await until('the second use', both(0))
   stop()
   touched.length = 0
   await rig.clock.advance(2 * MINUTE)
   again()
-  rig.uses.use('o/base', 'runner')
+  rig.leases.use('o/base', 'runner')
   t.same([touched, both(2)()], [[], true], 'nothing after the stop')
   const faults = rig.logged.filter((line) => !line.startsWith('info'))
   t.same(faults, [], 'a companion that is not staged is no fault')
@@ -144,7 +144,7 @@ t.test('the pass after a deactivation', async (t) => {
   rig.settings.keepRecentBytes = 0
   t.same([await rig.evictor.deactivated('o/a'), rig.there()], [[], 'a b'], 'cleanup off')
   rig.settings.cleanupOnDeactivate = true
-  const release = rig.uses.use('o/a', 'another instance')
+  const release = rig.leases.use('o/a', 'another instance')
   t.same([await rig.evictor.deactivated('o/a'), rig.there()], [['o/b'], 'a'],
     'another instance still uses it')
   release()
@@ -161,7 +161,7 @@ t.test('room for a transfer', async (t) => {
   rig.hardLink('linked')
   rig.companions.set('o/base', ['o/draft'])
   rig.leased.add('o/base')
-  rig.uses.use('o/busy', 'runner')
+  rig.leases.use('o/busy', 'runner')
   const room = async (gib: number, free: number, keep = 'o/new'): Promise<string[]> => {
     rig.volume.freeBytes = free * GIB
     return (await rig.evictor.makeRoom(gib * GIB, keep)).evicted
@@ -220,7 +220,7 @@ t.test('the purge', async (t) => {
   put(rig, 'a:1@0 b:2@1 base:1@1 draft:1@1 moving:1@1')
   rig.settings.cleanupOnDeactivate = false
   rig.companions.set('o/base', ['o/draft'])
-  const release = rig.uses.use('o/base', 'runner')
+  const release = rig.leases.use('o/base', 'runner')
   rig.leased.add('o/moving').add('o/arriving')
   const none = { removed: [], skippedInUse: [], freedBytes: 0, error: null }
   const skips = (id: string): object => ({ ...none, skippedInUse: [id] })
@@ -271,7 +271,7 @@ t.test('the preview of a purge says what the purge then does, and removes nothin
   put(rig, 'a:1@5 b:2@1 old:3@90 base:1@1 draft:1@2 moving:1@1')
   rig.settings.keepRecentBytes = 2 * GIB
   rig.companions.set('o/base', ['o/draft'])
-  rig.uses.use('o/base', 'runner')
+  rig.leases.use('o/base', 'runner')
   rig.leased.add('o/moving').add('o/arriving')
   const { copies, ...told } = await rig.evictor.preview()
   t.equal(rig.there(), 'a b base draft moving old')
@@ -308,14 +308,14 @@ t.test('a use and a removal of the same model exclude each other', async (t) => 
   const room = rig.evictor.makeRoom(2 * GIB, 'o/new')
   const purge = rig.evictor.purge()
   await until('the removal begins', () => going.length > 0)
-  t.throws(() => rig.uses.use('o/draft', 'runner'), { name: 'ModelGoing' })
-  t.throws(() => rig.uses.use('o/base', 'runner'), { name: 'ModelGoing' }, 'its companion goes')
-  const release = rig.uses.use('o/later', 'runner')
+  t.throws(() => rig.leases.use('o/draft', 'runner'), { name: 'ModelGoing' })
+  t.throws(() => rig.leases.use('o/base', 'runner'), { name: 'ModelGoing' }, 'its companion goes')
+  const release = rig.leases.use('o/later', 'runner')
   open()
   await t.rejects(room, { name: 'NoSafeFit' }, 'the second copy is in use by now')
   t.same((await purge).skippedInUse, ['o/later'])
   t.same([going, rig.there()], [['o/draft'], 'later'], 'one pass at a time, and the used one stays')
-  rig.uses.use('o/base', 'runner')
+  rig.leases.use('o/base', 'runner')
   release()
 })
 
@@ -345,7 +345,7 @@ t.test('the breakdown', async (t) => {
   t.same(await rig.evictor.storage(), { copies: [], totalBytes: 0 })
   put(rig, 'a:1@5 base:2@9 draft:0.5@1 b:1@-5')
   rig.companions.set('o/base', ['o/draft'])
-  rig.uses.use('o/base', 'runner')
+  rig.leases.use('o/base', 'runner')
   const { copies, totalBytes } = await rig.evictor.storage()
   t.equal(totalBytes, 4.5 * GIB)
   t.same(copies.map(({ modelId, sizeBytes, inUse }) => [modelId, sizeBytes / GIB, inUse]),

@@ -7,7 +7,7 @@ import { dirname, join } from 'node:path'
 import { manualClock } from '../../../kernel/testing/index.js'
 import { ModelRoot } from '../files/root.js'
 import { Evictor } from '../space/evictor.js'
-import { Uses } from '../space/uses.js'
+import { Leases } from '../space/leases.js'
 import { recordOf } from './files-kit.js'
 import type { Logger } from '../../../kernel/index.js'
 import type { ManualClock } from '../../../kernel/testing/index.js'
@@ -20,7 +20,7 @@ export const MINUTE = 60_000
 export interface SpaceRig {
   folder: string
   clock: ManualClock
-  uses: Uses
+  leases: Leases
   evictor: Evictor
   evicted: Evicted[]
   logged: string[]
@@ -58,7 +58,7 @@ export function spaceRig (
   mkdirSync(join(folder, '.trash'), { recursive: true })
   mkdirSync(join(folder, '.incoming'))
   const clock = manualClock()
-  const uses = new Uses()
+  const leases = new Leases()
   const root = new ModelRoot({ root: folder, clock })
   const [evicted, logged]: [Evicted[], string[]] = [[], []]
   const settings = { cleanupOnDeactivate: true, keepRecentBytes: 40 * GIB, headroomBytes: 10 * GIB }
@@ -67,7 +67,7 @@ export function spaceRig (
   const volume = { freeBytes: 1000 * GIB }
   const evictor = new Evictor({
     roots: { staged: root },
-    uses,
+    leases,
     clock,
     companionsOf: (id) => companions.get(id) ?? [],
     active: () => leased,
@@ -77,7 +77,7 @@ export function spaceRig (
     volume: async () => await Promise.resolve({ ...volume }),
     ...over(root)
   })
-  const state = { clock, uses, evicted, logged, settings, leased, companions, volume }
+  const state = { clock, leases, evicted, logged, settings, leased, companions, volume }
   return { folder, evictor, ...state, ...disk(folder, clock) }
 }
 

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { inUseClosure, NoSafeFit, planCapacity, planRecency } from '../space/plans.js'
+import { inUseClosure, NoSafeFit, planRecency, requireFit } from '../space/plans.js'
 import type { CapacityCase } from '../space/plans.js'
 
 const GIB = 1024 ** 3
@@ -19,6 +19,19 @@ function copies (line: string): Idle[] {
     const [sizeBytes, freeableBytes] = [Number(size) * GIB, Number(freeable) * GIB]
     return { modelId: `o/${name}`, sizeBytes, freeableBytes, lastUsedMs }
   })
+}
+
+type Plan = { fits: true, evict: string[] } |
+  { fits: false, sentence: string, missingBytes: number, evictableBytes: number }
+
+function planCapacity (asked: CapacityCase): Plan {
+  try {
+    return { fits: true, evict: requireFit(asked) }
+  } catch (error) {
+    if (!(error instanceof NoSafeFit)) throw error
+    const evictableBytes = asked.idle.reduce((sum, { freeableBytes }) => sum + Math.max(0, freeableBytes), 0)
+    return { fits: false, sentence: error.message, missingBytes: error.missingBytes, evictableBytes }
+  }
 }
 
 const names = (ids: readonly string[]): string => ids.map((id) => id.slice(2)).join(' ')

@@ -26,7 +26,7 @@ t.test('a purge takes what is staged, beside it and from the hub; a model counts
   const rig = spaceRig(t, (staged) => ({ roots: { staged, ...roots } }))
   rig.put('a', GIB, 9)
   rig.put('b', GIB, 1)
-  rig.uses.use('o/b', 'runner')
+  rig.leases.use('o/b', 'runner')
   writeFileSync(join(roots.cache.root, 'o--stuck', 'mine.txt'), 'x')
   const { copies, ...told } = await rig.evictor.preview()
   t.same(copies.map(({ modelId, overBudget }) => [modelId, overBudget]).sort(), [
@@ -44,7 +44,7 @@ t.test('after a deactivation no version beside another stays, and the cache is l
   const rig = spaceRig(t, (staged) => ({ roots: { staged, ...roots } }))
   rig.put('a', GIB, 9)
   rig.settings.cleanupOnDeactivate = false
-  const release = rig.uses.use('o/a', 'runner')
+  const release = rig.leases.use('o/a', 'runner')
   t.same(await rig.evictor.deactivated('o/b'), [])
   release()
   t.same(await rig.evictor.deactivated('o/a'), ['o/a'], 'the one beside')

@@ -3,7 +3,7 @@ import t from 'tap'
 import { manualClock } from '../../../kernel/testing/index.js'
 import { Evictor } from '../space/evictor.js'
 import { inUseClosure, NoSafeFit } from '../space/plans.js'
-import { ModelGoing, Uses } from '../space/uses.js'
+import { ModelGoing, Leases } from '../space/leases.js'
 import type { Copy } from '../types.js'
 
 /** A chain, a circle, a shared companion and lone models. */
@@ -32,7 +32,7 @@ const turn = async (): Promise<void> => { await new Promise((resolve) => setImme
 /** A node in memory whose disk takes its time; it notes each removal that should not have been. */
 class Node {
   readonly wrong: string[] = []
-  readonly uses = new Uses()
+  readonly leases = new Leases()
   removals = 0
   refused = 0
   readonly #clock = manualClock()
@@ -52,7 +52,7 @@ class Node {
         remove: async (id) => await this.#remove(id)
       }
     },
-    uses: this.uses,
+    leases: this.leases,
     companionsOf,
     active: () => this.#leased,
     settings: { cleanupOnDeactivate: true, keepRecentBytes: 4, headroomBytes: 2 },
@@ -77,17 +77,17 @@ class Node {
     const check = (when: string, safe: Iterable<string>): void => {
       if (inUseClosure(safe, companionsOf).has(id)) this.wrong.push(`${id} ${when}`)
     }
-    check('at the beginning', [...this.uses.ids(), ...this.#leased])
+    check('at the beginning', [...this.leases.ids(), ...this.#leased])
     for (let n = Number(id.slice(2)) % 3 + 2; n >= 0; n--) await turn()
     // A transfer that began meanwhile stages the model anew; a use would have found half of it.
-    check('at the end', this.uses.ids())
+    check('at the end', this.leases.ids())
     this.#copies.delete(id)
     return 2
   }
 
   #use (id: string): void {
     try {
-      this.#releases.push(this.uses.use(id, 'runner'))
+      this.#releases.push(this.leases.use(id, 'runner'))
     } catch (error) {
       if (!(error instanceof ModelGoing)) throw error
       this.refused += 1

@@ -1,7 +1,7 @@
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { Room } from '../space/room.js'
+import { FreeSpace } from '../space/free-space.js'
 import { errorOf } from './manager-kit.js'
 import { startHub } from './hub-kit.js'
 import { clientOf } from './store-kit.js'
@@ -51,7 +51,7 @@ t.test('no store can be reached: the hub, into the cache', async (t) => {
   await none.stager.stage(ID).ended
   t.match(none.failures, [{ reason: 'store_unreachable', message: 'gone' }],
     'without a hub that is the cause')
-  const tight = await world(t, found, { hub: client, room: new Room(2 ** 60) })
+  const tight = await world(t, found, { hub: client, freeSpace: new FreeSpace(2 ** 60) })
   hub.reset()
   await tight.stager.stage(ID).ended
   t.match(tight.failures, [{ reason: 'no_safe_fit', message: /must stay free/ }])

@@ -5,7 +5,7 @@ import { Exchange } from '../peers/exchange.js'
 import { manifestDigest } from '../files/record.js'
 import { ModelRoot } from '../files/root.js'
 import { LocalCopies } from '../staged/local-copies.js'
-import { Room } from '../space/room.js'
+import { FreeSpace } from '../space/free-space.js'
 import { Stager } from '../staged/stager.js'
 import { StoreAccess } from '../peers/store-access.js'
 import { contextOf, known, Network, scratch } from './manager-kit.js'
@@ -57,7 +57,7 @@ export async function world (
   const local = new LocalCopies(ctx, roots)
   const stager = new Stager({
     ctx, roots, local, evictor: { makeRoom: async () => ({ evicted: [] }) },
-    room: new Room(0), exchange, hub: null, random: () => 0.01,
+    freeSpace: new FreeSpace(0), exchange, hub: null, random: () => 0.01,
     find: async (modelId, digest, signal) => await find(modelId, signal, digest),
     derive: async (_folder, { modelId }) => card(modelId),
     onChange: () => {}, inUse: () => false,

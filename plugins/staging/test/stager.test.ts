@@ -4,7 +4,7 @@ import t from 'tap'
 import { systemClock } from '../../../kernel/index.js'
 import { manualClock } from '../../../kernel/testing/index.js'
 import { LocalCopies } from '../staged/local-copies.js'
-import { Room } from '../space/room.js'
+import { FreeSpace } from '../space/free-space.js'
 import { NoSafeFit } from '../space/plans.js'
 import { failureOf, Job } from '../transfer/job.js'
 import { ModelRoot } from '../files/root.js'
@@ -255,15 +255,15 @@ t.test('at most so many ended jobs are remembered', async (t) => {
 })
 
 t.test('room: one transfer at a time on a disk; an abort leaves the queue', async (t) => {
-  const room = new Room(0)
+  const freeSpace = new FreeSpace(0)
   const folder = scratch(t)
   const { opened, open } = gate()
   const order: string[] = []
-  const first = room.alone(folder, undefined, async () => { order.push('a'); await opened })
+  const first = freeSpace.alone(folder, undefined, async () => { order.push('a'); await opened })
   await until(() => order.length === 1)
   const abort = new AbortController()
-  const second = room.alone(folder, abort.signal, async () => { order.push('b') })
-  const third = room.alone(join(folder, 'deeper'), undefined, async () => { order.push('c') })
+  const second = freeSpace.alone(folder, abort.signal, async () => { order.push('b') })
+  const third = freeSpace.alone(join(folder, 'deeper'), undefined, async () => { order.push('c') })
   second.catch(() => {})
   await new Promise((resolve) => { setImmediate(resolve) })
   abort.abort(new Error('enough'))
@@ -271,18 +271,19 @@ t.test('room: one transfer at a time on a disk; an abort leaves the queue', asyn
   open()
   await Promise.all([first, third])
   t.same(order, ['a', 'c'])
-  await t.rejects(new Room(2 ** 60).check({ root: folder, setting: 'x' }, 1),
+  await t.rejects(new FreeSpace(2 ** 60).check({ root: folder, setting: 'x' }, 1),
     { reason: 'no_safe_fit', message: /GiB.*\(x in svc/ })
-  await room.check({ root: folder, setting: 'x' }, 1)
-  await new Room(2 ** 60).check({ root: folder, setting: 'x' }, 0)
+  await freeSpace.check({ root: folder, setting: 'x' }, 1)
+  await new FreeSpace(2 ** 60).check({ root: folder, setting: 'x' }, 0)
   writeFileSync(join(folder, 'f'), Buffer.alloc(10_000, 1))
-  t.equal(await room.fetched(folder), 10_000)
-  t.equal(await room.fetched(join(folder, 'none')), 0)
+  t.equal(await freeSpace.fetched(folder), 10_000)
+  t.equal(await freeSpace.fetched(join(folder, 'none')), 0)
   const digest = 'a'.repeat(64)
-  t.equal(await room.fetched(folder, digest), 0, 'without a journal nobody says what they are of')
+  t.equal(await freeSpace.fetched(folder, digest), 0, 'without a journal nobody says what they are of')
   writeFileSync(join(folder, '.svc-journal'), `svc-journal 1 ${digest}\n`)
-  t.ok(await room.fetched(folder, digest) >= 10_000)
-  t.equal(await room.fetched(folder, 'b'.repeat(64)), 0, 'bytes of another version may have to come again')
+  t.ok(await freeSpace.fetched(folder, digest) >= 10_000)
+  t.equal(await freeSpace.fetched(folder, 'b'.repeat(64)), 0,
+    'bytes of another version may have to come again')
 })
 
 t.test('a job as /state shows it', (t) => {

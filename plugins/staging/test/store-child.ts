@@ -5,7 +5,7 @@
 import { systemClock } from '../../../kernel/index.js'
 import { ModelRoot } from '../files/root.js'
 import { createHubClient } from '../hub/client.js'
-import { Room } from '../space/room.js'
+import { FreeSpace } from '../space/free-space.js'
 import { Store } from '../store/store.js'
 import { derive, memoryLog } from './store-kit.js'
 
@@ -26,7 +26,7 @@ const store = new Store({
     if (deadly) process.kill(process.pid, 'SIGKILL')
     return await derive(...about)
   },
-  room: new Room(0),
+  freeSpace: new FreeSpace(0),
   local: { bundled: new Map() }, nearby: { hubCaches: [], ollama: [] },
   fromNode: async () => { throw new Error('there are no other nodes') },
   log: memoryLog(),

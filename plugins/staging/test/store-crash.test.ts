@@ -118,14 +118,14 @@ t.test('a folder that ended the process twice is left alone', async (t) => {
   write(folder, { 'acme--voice/model.onnx': 'x', 'acme--other/model.onnx': 'x' })
   await die(2, { folder, modelId: ID, deadly: true })
   const store = await open(t, folder)
-  await store.lookedAt
+  await store.checkedAt
   const [first] = store.problems()
   t.match(store.problems(), [{ problem: /ended the process 2 times.*\.svc-attempts\.json/ }])
   t.equal(store.entries().length, 1, 'the other one is taken in')
   await store.close()
   rmSync(join(folder, '.svc-attempts.json'))
   const again = await open(t, folder)
-  await again.lookedAt
+  await again.checkedAt
   t.same(again.problems(), [])
   t.ok(again.get(first!.modelId), 'and this one, too, when somebody wants it')
 })

@@ -7,7 +7,7 @@ import {
   bytes, clientOf, derive, done, ended, ID, importFolder, memoryLog, MIB, names, open, RoomWatch, scratch,
   until, write
 } from './store-kit.js'
-import { Room } from '../space/room.js'
+import { FreeSpace } from '../space/free-space.js'
 import { statusOf } from '../store/download.js'
 import { derive as deriveCard } from './cards-kit.js'
 
@@ -249,7 +249,7 @@ t.test('admission is told the exact bytes of the selection', async (t) => {
   const hub = await hubFor(t)
   const store = await open(t, scratch(t), {
     hub: clientOf(hub),
-    room: new RoomWatch(async (bytes) => { t.equal(bytes, TOTAL) })
+    freeSpace: new RoomWatch(async (bytes) => { t.equal(bytes, TOTAL) })
   })
   t.match(await done(store.start(ID)), { status: 'complete' })
 })
@@ -289,7 +289,7 @@ t.test('a hub that asks for a long pause is waited for without a place in the qu
   const hub = await startHub({ models: { [ID]: { files: { 'model.onnx': 'weights' } } } })
   t.teardown(async () => { await hub.close() })
   hub.faults = { status: 429, retryAfter: '600', only: ({ path }) => path === 'model.onnx' }
-  const store = await open(t, scratch(t), { hub: clientOf(hub), room: new Room(0) })
+  const store = await open(t, scratch(t), { hub: clientOf(hub), freeSpace: new FreeSpace(0) })
   const job = store.start(ID)
   await until(() => hub.requests.some(({ path }) => path === 'model.onnx'))
   const source = write(scratch(t), { 'model.onnx': 'other' })

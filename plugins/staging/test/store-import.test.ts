@@ -9,7 +9,7 @@ import {
   until, write
 } from './store-kit.js'
 import { statusOf } from '../store/download.js'
-import { Room } from '../space/room.js'
+import { FreeSpace } from '../space/free-space.js'
 import { contentOf, manifestOf, memorySource, wrongFiles } from './transfer-kit.js'
 
 const LARGE = {
@@ -215,7 +215,7 @@ t.test('admission is asked with the bytes, before the first is written', async (
   const folder = scratch(t)
   const asked: number[] = []
   const refusing = await open(t, folder, {
-    room: new RoomWatch(async (bytes) => {
+    freeSpace: new RoomWatch(async (bytes) => {
       asked.push(bytes)
       throw Object.assign(new Error('12 GiB do not fit: 11 GiB are free'), { reason: 'no_safe_fit' })
     })
@@ -230,9 +230,9 @@ t.test('admission is asked with the bytes, before the first is written', async (
 t.test('who waits for admission is pending, and can be cancelled at once', async (t) => {
   const source = write(scratch(t), FILES)
   const turn = gate()
-  const [folder, room] = [scratch(t), new Room(0)]
-  const store = await open(t, folder, { room })
-  const before = room.alone(folder, undefined, async () => { await turn.opened })
+  const [folder, freeSpace] = [scratch(t), new FreeSpace(0)]
+  const store = await open(t, folder, { freeSpace })
+  const before = freeSpace.alone(folder, undefined, async () => { await turn.opened })
   const job = store.start(ID, { source: pathToFileURL(source).href })
   await until(() => statusOf(job).totalBytes > 0)
   t.match(statusOf(job), { status: 'pending', totalBytes: TOTAL, progress: 0 })
@@ -251,7 +251,7 @@ t.test('a folder put into the store by hand is hashed and taken in', async (t) =
   const log = memoryLog()
   const changed: string[] = []
   const store = await open(t, folder, { log, onChange: (modelId) => { changed.push(modelId) } })
-  await store.lookedAt
+  await store.checkedAt
   const entry = store.get(ID)
   t.match(entry, { source: 'file', card: { modelId: ID }, manifest: { revision: 'local' } })
   t.equal(lstatSync(join(folder, 'acme--voice', 'model.onnx')).mode & 0o777, 0o444)
@@ -264,7 +264,7 @@ t.test('a folder put into the store by hand is hashed and taken in', async (t) =
   write(join(folder, 'acme--late'), { 'model.onnx': 'late' })
   rmSync(join(folder, 'acme--voice'), { recursive: true })
   const next = await open(t, folder)
-  await next.lookedAt
+  await next.checkedAt
   t.same(next.entries().map(({ modelId }) => modelId).sort(), ['acme/late', 'acme/riddle'])
   t.same(next.problems(), [])
   t.equal(next.status(ID).status, 'not_found')
@@ -278,7 +278,7 @@ t.test('a copy that lost a file is not offered, and not vouched for anew', async
   rmSync(join(directory, 'config.json'))
   await first.close()
   const second = await open(t, folder)
-  await second.lookedAt
+  await second.checkedAt
   t.equal(second.get(ID), undefined)
   const problem = /pull acme\/voice again, or remove .*\.svc-record\.json/
   t.match(second.problems(), [{ modelId: ID, problem }])
@@ -328,7 +328,9 @@ t.test('a node is a source too', async (t) => {
   t.same(await wrongFiles(store.get(ID)!.directory, content), [])
   const full = await open(t, scratch(t), {
     fromNode: async () => ({ manifest, digest: manifestDigest(manifest), source: memorySource(content) }),
-    room: new RoomWatch(async () => { throw Object.assign(new Error('no room'), { reason: 'no_safe_fit' }) })
+    freeSpace: new RoomWatch(async () => {
+      throw Object.assign(new Error('no room'), { reason: 'no_safe_fit' })
+    })
   })
   t.match(await done(full.start(ID, { source: 'node:node-1' })), { status: 'failed', reason: 'no_safe_fit' })
 })

@@ -11,7 +11,7 @@ import { createHubClient } from '../hub/client.js'
 import type { HubClient } from '../hub/client.js'
 import { Store } from '../store/store.js'
 import { statusOf } from '../store/download.js'
-import { Room } from '../space/room.js'
+import { FreeSpace } from '../space/free-space.js'
 import { StoreError } from '../store/types.js'
 import type { Derive, StoreOptions } from '../store/types.js'
 import type { LocalCopy } from '../types.js'
@@ -70,8 +70,8 @@ export function clientOf (hub: FakeHub): HubClient {
   })
 }
 
-/** Room without queues: transfers to one disk run at once. */
-class FreeRoom extends Room {
+/** Free space without queues: transfers to one disk run at once. */
+class FreeRoom extends FreeSpace {
   override async alone<T> (
     _path: string, _signal: AbortSignal | undefined, work: () => Promise<T>
   ): Promise<T> { return await work() }
@@ -85,7 +85,7 @@ export async function open (t: Test, folder: string, options: Partial<StoreOptio
     random: () => 0.01,
     hub: null,
     derive,
-    room: new FreeRoom(0),
+    freeSpace: new FreeRoom(0),
     local: { bundled: new Map() },
     fromNode: async () => { throw new Error('there are no other nodes') },
     log: memoryLog(),
@@ -139,8 +139,8 @@ export async function contents (folder: string): Promise<Record<string, string>>
 /** What lies in a folder, hidden names too. */
 export const names = (folder: string): string[] => readdirSync(folder).sort()
 
-/** Room whose check of the space is replaced. */
-export class RoomWatch extends Room {
+/** Free space whose check is replaced. */
+export class RoomWatch extends FreeSpace {
   readonly #look: (bytes: number) => Promise<void>
   constructor (look: (bytes: number) => Promise<void>) {
     super(0)

@@ -27,13 +27,15 @@ function net (...ids: string[]): Net {
       send (to: string, message: HoldingsMessage) {
         log.push({ from: id, message })
         deliver(id, to, message)
+        return true
       },
       broadcast (message: HoldingsMessage) {
         log.push({ from: id, message })
         for (const to of nodes.keys()) if (to !== id) deliver(id, to, message)
+        return nodes.size - 1
       }
     }
-    nodes.set(id, new Holdings({ channel, clock }))
+    nodes.set(id, new Holdings(channel, clock))
   }
   return { nodes, log, clock }
 }

@@ -29,18 +29,17 @@ t.test('errors of the disk by their kind', async (t) => {
 t.test('space is asked for every 1 GiB of new bytes', async (t) => {
   const asked: number[] = []
   const full = new Error('no safe fit')
+  const refused: unknown[] = []
   const tally = new Tally({
     manifest,
     space: async (toGo) => { asked.push(toGo); if (asked.length === 2) throw full }
-  }, chunksOf(manifest))
+  }, chunksOf(manifest), (error) => { refused.push(error) })
   tally.has(100)
   t.equal(tally.wrote(SPACE_BYTES - 1), undefined)
   await tally.wrote(1)
   t.same(asked, [2 * SPACE_BYTES - 100], 'kept bytes are no new ones, but need no more room')
   await t.rejects(tally.wrote(SPACE_BYTES)!, full)
-  t.ok(tally.refused(full))
-  t.notOk(tally.refused(new Error('another')))
-  t.notOk(new Tally({ manifest }, chunksOf(manifest)).refused(undefined))
+  t.same(refused, [full])
 })
 
 t.test('lost bytes count no more; a job shows no lower figure for them', async (t) => {
@@ -52,7 +51,7 @@ t.test('lost bytes count no more; a job shows no lower figure for them', async (
     job.moved(progress)
     shown.push(job.progress.bytes)
   }
-  const tally = new Tally({ manifest, onProgress }, chunksOf(manifest))
+  const tally = new Tally({ manifest, onProgress }, chunksOf(manifest), () => {})
   tally.wrote(500)
   tally.lost(500)
   tally.wrote(300)

@@ -1,4 +1,4 @@
-import { mkdir, readFile, readdir, symlink, truncate, writeFile } from 'node:fs/promises'
+import { link, mkdir, readFile, readdir, symlink, truncate, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
 import { ChunkBits } from '../transfer/swarm.js'
@@ -75,4 +75,21 @@ t.test('what other nodes need to know: kept chunks count as got', async (t) => {
   const held = new ChunkBits(4)
   await fetchInto(folder, manifest, [memorySource(content)], { onChunk: (i) => { held.add(i) } })
   t.equal(held.size, 4)
+})
+
+t.test('a file with a further hard link is used as it is, or goes, and is never written to', async (t) => {
+  const model = content.get('onnx/model.onnx')!
+  for (const [name, bytes, toGo] of [
+    ['right', model, 0], ['cut', model.subarray(0, CHUNK_BYTES), model.length],
+    ['longer', Buffer.concat([model, Buffer.alloc(9)]), model.length]
+  ] as [string, Buffer, number][]) {
+    const top = t.testdir({ theirs: bytes, incoming: { onnx: {} } })
+    const folder = join(top, 'incoming')
+    await link(join(top, 'theirs'), join(folder, 'onnx/model.onnx'))
+    const source = memorySource(content)
+    await fetchInto(folder, manifest, [source])
+    t.same(await wrongFiles(folder, content), [], name)
+    t.equal(source.given, toGo + 700, `${name}: bytes fetched`)
+    t.ok((await readFile(join(top, 'theirs'))).equals(bytes), `${name}: theirs stays`)
+  }
 })

@@ -1,5 +1,5 @@
-import { fact, quoted, reading, showBytes, unstopped } from '../../../kernel/cli/index.js'
-import { nameOf, stagingsOf } from '../cli/cluster.js'
+import { fact, nameOf, quoted, reading, showBytes, unstopped } from '../../../kernel/cli/index.js'
+import { stagingsOf } from '../cli/cluster.js'
 import type { Evidence, Fact, Tool } from '../../../kernel/cli/index.js'
 import type { StateView, Staging } from '../cli/cluster.js'
 import type { DownloadStatus } from '../store/download.js'

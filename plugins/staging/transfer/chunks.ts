@@ -106,7 +106,6 @@ export function beginWork (number: number, chunk: Chunk, kept?: { verifier: Veri
 /** Bytes gathered before they are hashed and written: keeps one turn of the event loop at about 1 ms. */
 export const GATHER_BYTES = 1024 * 1024
 
-/** Gathers the bytes of one chunk, hashes and writes them. */
 export class ChunkWriter {
   readonly #work: Work
   readonly #file: FileHandle

@@ -50,7 +50,7 @@ class Transfer {
     this.#table = 'chunks' in options.manifest ? options.manifest.chunks : chunksOf(options.manifest)
     this.#swarm = options.swarm ?? new Swarm(this.#table.count)
     this.#scores = new SourceScores(this.#limits, options.random)
-    this.#tally = new Tally(options, this.#table)
+    this.#tally = new Tally(options, this.#table, (error) => { this.#end(error) })
     this.#missing = ChunkBits.all(this.#table.count)
     this.#small = new ChunkBits(this.#table.count)
     for (const { path, size } of options.manifest.files) {
@@ -221,7 +221,7 @@ class Transfer {
       }
     } catch (error) {
       // Neither the source's fault nor `space` or `stop`: the disk's.
-      throw this.#ended === undefined && !this.#tally.refused(error) ? diskError(error, path) : error
+      throw this.#ended === undefined ? diskError(error, path) : error
     }
   }
 
@@ -306,20 +306,19 @@ class Transfer {
     const only = sources.length === 1 ? this.#scores.of(sources[0]!.id).fault : undefined
     if (exhausted && only !== undefined && only.reason !== null) this.#end(only)
     else if (exhausted || this.#emptyLooks > this.#limits.retries) this.#end(this.#noSource())
-    else this.#cancelLook ??= this.#lookAgainLater()
+    else if (this.#cancelLook === undefined) {
+      this.#emptyLooks++
+      const waitMs = pauseMs(this.#emptyLooks, this.#limits, this.#options.random)
+      this.#cancelLook = this.#options.clock.after(waitMs, () => {
+        this.#cancelLook = undefined
+        this.#wake()
+      })
+    }
   }
 
   #useful (source: ChunkSource): boolean {
     for (const chunk of this.#missing.values()) if (source.has(chunk)) return true
     return false
-  }
-
-  #lookAgainLater (): () => void {
-    this.#emptyLooks++
-    return this.#options.clock.after(pauseMs(this.#emptyLooks, this.#limits, this.#options.random), () => {
-      this.#cancelLook = undefined
-      this.#wake()
-    })
   }
 
   #sourceFound (): void {

@@ -1,5 +1,5 @@
 import { schemaChecker } from '../../../kernel/cards/index.js'
-import type { Clock } from '../../../kernel/index.js'
+import type { Channel, Clock } from '../../../kernel/index.js'
 import type { Swarm } from './swarm.js'
 
 /** How long chunks that were got are gathered before the others are told, ms. */
@@ -8,22 +8,16 @@ const GATHER_MS = 100
 /** Which chunks a node holds of a model it offers. */
 type Held = 'all' | (() => Uint8Array | 'all')
 
-/** How messages get to the other nodes; a channel of the cluster fits. */
-export interface HoldingsChannel {
-  send (to: string, message: HoldingsMessage): unknown
-  broadcast (message: HoldingsMessage): unknown
-}
-
 /** What this node tells the others of its chunks, and learns of theirs. `digest`: of the model's manifest. */
 export class Holdings {
-  readonly #channel: HoldingsChannel
+  readonly #channel: Pick<Channel<HoldingsMessage>, 'send' | 'broadcast'>
   readonly #clock: Clock
   readonly #offers = new Map<string, { held: Held }>()
   readonly #followed = new Map<string, Set<Swarm>>()
   /** Chunks that arrived and were not announced yet. */
   readonly #news = new Map<string, number[]>()
 
-  constructor ({ channel, clock }: { channel: HoldingsChannel, clock: Clock }) {
+  constructor (channel: Pick<Channel<HoldingsMessage>, 'send' | 'broadcast'>, clock: Clock) {
     this.#channel = channel
     this.#clock = clock
   }
@@ -67,12 +61,10 @@ export class Holdings {
     return true
   }
 
-  /** A node can be reached: it is asked what it has. */
   peerUp (id: string): void {
     for (const digest of this.#followed.keys()) this.#channel.send(id, { t: 'ask', m: digest })
   }
 
-  /** A node is gone, and all that it held. */
   peerDown (id: string): void {
     for (const set of this.#followed.values()) for (const swarm of set) swarm.dropPeer(id)
   }
@@ -122,7 +114,6 @@ export class Holdings {
 
 /** What nodes say to each other about the chunks they hold; `m` is the digest of a manifest. */
 export type HoldingsMessage =
-  /** Who holds any of it? */
   | { t: 'ask', m: string }
   /** All that the sender holds: everything, or the chunks of a bitmap in base64. */
   | { t: 'have', m: string, all: true }

@@ -60,7 +60,6 @@ export class Job<Ask = unknown> {
     this.ended = new Promise((resolve) => { this.#settle = resolve })
   }
 
-  /** Aborted when the job is to end. */
   get signal (): AbortSignal { return this.#abort.signal }
 
   get over (): boolean { return this.state !== 'pending' && this.state !== 'downloading' }
@@ -78,7 +77,6 @@ export class Job<Ask = unknown> {
     this.progress = { ...this.progress, totalBytes, bytes: Math.min(this.progress.bytes, totalBytes) }
   }
 
-  /** Bytes move from now on. */
   begin (): void {
     this.state = 'downloading'
     this.#onChange()
@@ -114,7 +112,6 @@ export class Job<Ask = unknown> {
     this.end(this.stopped ?? 'failed', failureOf(this.stopped === null ? error : this.signal.reason))
   }
 
-  /** Sets the state it ends, or ended earlier, in. */
   end (state: JobState, failure: Failure | null = null): void {
     this.state = state
     this.failure = failure
@@ -122,7 +119,6 @@ export class Job<Ask = unknown> {
     this.#settle()
   }
 
-  /** As /state shows it. */
   view (nodeId: string): DownloadView {
     const { modelId, attemptId, progress: { bytes, totalBytes, files, totalFiles } } = this
     const base = { nodeId, modelId, attemptId }

@@ -9,15 +9,16 @@ type TallyOptions = Pick<FetchOptions, 'manifest' | 'onProgress' | 'space' | 'sp
 /** Counts bytes and files of a transfer, tells the progress and asks for space. */
 export class Tally {
   readonly #options: TallyOptions
-  /** Chunks still missing, per file. */
+  readonly #refused: (error: unknown) => void
   readonly #open = new Map<string, number>()
   #files = 0
   #bytes = 0
   #sinceSpace = 0
-  #refusal: { error: unknown } | undefined
 
-  constructor (options: TallyOptions, chunks: ChunkTable) {
+  /** `refused` gets what `space` threw. */
+  constructor (options: TallyOptions, chunks: ChunkTable, refused: (error: unknown) => void) {
     this.#options = options
+    this.#refused = refused
     for (const { path } of options.manifest.files) {
       const { count } = chunks.of(path)
       if (count === 0) this.#files++
@@ -25,7 +26,6 @@ export class Tally {
     }
   }
 
-  /** Bytes that are there from an earlier run. */
   has (bytes: number): void { this.#bytes += bytes }
 
   /** New bytes on disk. Returns a promise when the space is looked at; it rejects with what `space` threw. */
@@ -39,10 +39,8 @@ export class Tally {
     return this.#ask(space)
   }
 
-  /** Bytes that turned out wrong. */
   lost (bytes: number): void { this.#bytes -= bytes }
 
-  /** One more chunk of a file is right. */
   completed (path: string): void {
     const left = this.#open.get(path)! - 1
     this.#open.set(path, left)
@@ -50,14 +48,11 @@ export class Tally {
     this.tell()
   }
 
-  /** Whether an error is what `space` threw. */
-  refused (error: unknown): boolean { return this.#refusal !== undefined && this.#refusal.error === error }
-
   async #ask (space: (bytesToGo: number) => Promise<void>): Promise<void> {
     try {
       await space(this.#options.manifest.totalBytes - this.#bytes)
     } catch (error) {
-      this.#refusal = { error }
+      this.#refused(error)
       throw error
     }
   }

@@ -1,8 +1,11 @@
+import { unlink } from 'node:fs/promises'
 import type { FileHandle } from 'node:fs/promises'
+import { join } from 'node:path'
 import { keepOnly } from '../files/seal.js'
-import { openInside, openOwn, putOwn } from '../files/open.js'
+import { openInside, openOwn, parentOf, putOwn } from '../files/open.js'
 import { eachOf } from '../files/queues.js'
 import { findFiles } from '../files/walk.js'
+import type { FoundFile } from '../files/walk.js'
 import { ChunkBits } from './swarm.js'
 import { beginWork, GATHER_BYTES } from './chunks.js'
 import type { Chunk, ChunkTable, Verifier, Work } from './chunks.js'
@@ -27,27 +30,31 @@ export async function findKept (
   signal: AbortSignal | undefined
 ): Promise<Kept> {
   await keepOnly(folder, new Set(files.map(({ path }) => path)))
-  const sizes = new Map((await findFiles(folder)).map(({ path, size }) => [path, size]))
+  const found = new Map((await findFiles(folder)).map((file) => [file.path, file]))
   const kept: Kept = { complete: new ChunkBits(table.count), begun: [] }
   const search = { folder, table, claims, kept }
-  const wanted = files.filter(({ path, size }) => size === 0 || sizes.has(path))
+  const wanted = files.filter(({ path, size }) => size === 0 || found.has(path))
   // Two at once: one file is read while the other one's bytes are hashed.
   await eachOf(wanted, 2, async (file) => {
     signal?.throwIfAborted()
-    await lookAt(search, file, sizes.get(file.path) ?? 0, signal)
+    await checkKept(search, file, found.get(file.path), signal)
   })
   return kept
 }
 
-/** Hashes what a file holds of its chunks, and cuts off what is beyond its size. */
-async function lookAt (
-  { folder, table, claims, kept }: Search, file: FileList['files'][number], size: number,
-  signal: AbortSignal | undefined
+/**
+ * Hashes what a file holds of its chunks, and cuts off what is beyond its size. One with further hard links
+ * is not written to: it is right as it is, or goes.
+ */
+async function checkKept (
+  { folder, table, claims, kept }: Search, file: FileList['files'][number],
+  { size, links }: Pick<FoundFile, 'size' | 'links'> = { size: 0, links: 1 }, signal?: AbortSignal
 ): Promise<void> {
-  const handle = await openInside(folder, file.path, 'update')
+  const { first, count } = table.of(file.path)
+  const shared = links > 1
+  const handle = await openInside(folder, file.path, shared ? 'read' : 'update')
   try {
-    if (size > file.size) await handle.truncate(file.size)
-    const { first, count } = table.of(file.path)
+    if (size > file.size && !shared) await handle.truncate(file.size)
     for (let i = first; i < first + count; i++) {
       const chunk = table.at(i)
       if (chunk.start >= size) break
@@ -56,12 +63,17 @@ async function lookAt (
       if (claimed === 0 || claimed > whole || chunk.start + claimed > size) continue
       const verifier = await hashed(handle, chunk, claimed, signal)
       if (verifier === undefined) continue
-      if (claimed < whole) kept.begun.push(beginWork(i, chunk, { verifier, done: claimed }))
-      else if (verifier.right()) kept.complete.add(i)
+      if (claimed === whole) {
+        if (verifier.right()) kept.complete.add(i)
+      } else if (!shared) kept.begun.push(beginWork(i, chunk, { verifier, done: claimed }))
     }
   } finally {
     await handle.close()
   }
+  const chunks = Array.from({ length: count }, (_, i) => first + i)
+  if (!shared || (size === file.size && chunks.every((i) => kept.complete.has(i)))) return
+  for (const i of chunks) kept.complete.delete(i)
+  await parentOf(folder, file.path, false, async ({ path }, name) => { await unlink(join(path, name)) })
 }
 
 function claimedOf (claims: JournalState | 'whole chunks', chunk: number, whole: number): number {
@@ -140,13 +152,11 @@ export class Journal {
     return new Journal(file, failed)
   }
 
-  /** A chunk is whole and right. */
   complete (chunk: number): void { this.#note(`c ${chunk}\n`) }
 
   /** The first `bytes` of a chunk are on disk. */
   partial (chunk: number, bytes: number): void { this.#note(`p ${chunk} ${bytes}\n`) }
 
-  /** Writes out what is noted and closes the file. */
   async close (): Promise<void> {
     await this.#writing
     await this.#file.close()

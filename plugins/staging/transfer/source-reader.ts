@@ -175,7 +175,6 @@ export class SourceScores {
     score.fault = fault
   }
 
-  /** A chunk that a source gave bytes of is right. */
   succeeded (id: string): void { this.of(id).failures = 0 }
 
   /** A chunk has to begin anew because its source cannot go on from the middle; returns how often by now. */
@@ -195,10 +194,8 @@ export class SourceScores {
     return times
   }
 
-  /** Whether a source gave wrong bytes of a chunk. */
   blamed (id: string, chunk: number): boolean { return this.#blamed.get(chunk)?.has(id) === true }
 
-  /** The last fault of each source, for a message. */
   faults (): string {
     const told = [...this.#scores].filter(([, { fault }]) => fault !== undefined)
     return told.map(([id, { fault }]) => `${id}: ${fault!.message}`).join('; ')

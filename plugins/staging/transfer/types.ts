@@ -71,13 +71,11 @@ export interface FetchOptions {
   limits?: Partial<TransferLimits>
 }
 
-export type TransferReason = 'hash' | 'no_source' | 'disk_full' | 'unwritable'
-
 /** A transfer that cannot go on. What was fetched stays in the folder and is used by the next one. */
 export class TransferError extends Error {
-  readonly reason: TransferReason
+  readonly reason: 'hash' | 'no_source' | 'disk_full' | 'unwritable'
 
-  constructor (reason: TransferReason, message: string, cause?: unknown) {
+  constructor (reason: TransferError['reason'], message: string, cause?: unknown) {
     super(message, cause === undefined ? {} : { cause })
     this.name = 'TransferError'
     this.reason = reason

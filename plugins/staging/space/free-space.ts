@@ -17,8 +17,6 @@ export interface Admission {
   totalBytes: number
   /** Of the content, where it is known: bytes of another version in the folder do not count as fetched. */
   digest?: string
-  /** Of these, bytes that are in the folder and took no room on the disk: clones and hard links. */
-  linkedBytes?: number
   /** Throws when so many more bytes do not fit; without it nothing is evicted for them. */
   makeRoom?: (bytes: number) => Promise<void>
 }
@@ -27,7 +25,7 @@ export interface Admission {
 export type Admitted = Required<Pick<FetchOptions, 'folder' | 'signal' | 'onProgress' | 'space'>>
 
 /** The room on this node's disks: transfers to one disk go one after the other, each checked in its turn. */
-export class Room {
+export class FreeSpace {
   readonly headroomBytes: number
   /** By device. */
   readonly #queues = new KeyedLock()
@@ -37,7 +35,7 @@ export class Room {
 
   /** Runs a transfer into the root's incoming folder when its turn has come and it fits. */
   async admit<T> (
-    { root, job, totalBytes, digest, linkedBytes = 0, makeRoom }: Admission,
+    { root, job, totalBytes, digest, makeRoom }: Admission,
     run: (into: Admitted) => Promise<T>
   ): Promise<T> {
     const { modelId, signal } = job
@@ -45,7 +43,7 @@ export class Room {
     root.requireUsable()
     job.sized(totalBytes)
     return await this.alone(root.root, signal, async () => {
-      await space(totalBytes - linkedBytes - await this.fetched(root.incoming(modelId), digest))
+      await space(totalBytes - await this.fetched(root.incoming(modelId), digest))
       const folder = await root.begin(modelId)
       signal.throwIfAborted()
       job.begin()

@@ -9,7 +9,7 @@ export class ModelGoing extends Error {
 }
 
 /** Who needs which model on this node: runners, placed instances. What is used is never evicted. */
-export class Uses {
+export class Leases {
   /** For each model the content that each of its users needs; undefined is whichever is there. */
   readonly #users = new Map<string, Map<symbol, string | undefined>>()
   readonly #going = new Map<symbol, { modelId: string, blocks: (used: string) => boolean }>()

@@ -1,0 +1,61 @@
+import { constants } from 'node:fs'
+import { copyFile, link, lstat, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { openInside, parentOf, pathOf } from './open.js'
+
+/** A file for `path` of a model: at `inner` below `root` on this machine, no step of which may be a link. */
+export interface LocalFile { path: string, size: number, root: string, inner: string }
+
+/** `clone` and `link` share the bytes on the disk; `copy` does if the file system can. */
+export type Way = 'clone' | 'link' | 'copy'
+
+/**
+ * Brings files of this machine into an incoming folder, each in the first of these ways that works; a file of
+ * that size stays. The transfer that follows verifies what it finds and fetches the rest. Throws the signal's
+ * reason.
+ */
+export async function bringFiles (
+  folder: string, files: readonly LocalFile[], ways: readonly Way[], signal: AbortSignal
+): Promise<void> {
+  for (const file of files) {
+    signal.throwIfAborted()
+    const there = await lstat(join(folder, file.path)).catch(() => undefined)
+    if (there?.size === file.size) continue
+    for (const way of ways) {
+      if (await bringFile(folder, file, way).then(() => true, () => false)) break
+    }
+  }
+}
+
+/** Brings one file, in place of what has its path. Throws PathError, or the system's error. */
+export async function bringFile (
+  folder: string, { path, root, inner }: Omit<LocalFile, 'size'>, way: Way
+): Promise<void> {
+  await parentOf(folder, path, true, async ({ path: parent }, name) => {
+    const to = join(parent, name)
+    await rm(to, { force: true })
+    try {
+      if (way !== 'link') {
+        const mode = way === 'clone' ? constants.COPYFILE_FICLONE_FORCE : constants.COPYFILE_FICLONE
+        await copyBytes({ root, inner }, { root: folder, inner: path }, mode)
+      } else await parentOf(root, inner, false, async (from, own) => { await link(join(from.path, own), to) })
+    } catch (error) {
+      await rm(to, { force: true })
+      throw error
+    }
+  })
+}
+
+type Place = Pick<LocalFile, 'root' | 'inner'>
+
+async function copyBytes (from: Place, to: Place, mode: number): Promise<void> {
+  const file = await openInside(to.root, to.inner, 'create')
+  try {
+    const source = await openInside(from.root, from.inner, 'read')
+    await copyFile(pathOf(source, join(from.root, from.inner)), pathOf(file, join(to.root, to.inner)), mode)
+      .finally(async () => { await source.close() })
+    await file.chmod(0o600)
+  } finally {
+    await file.close()
+  }
+}
