@@ -55,8 +55,6 @@ function line (key: string, schema: JsonSchema, indent: string): string {
 
 function meaning (schema: JsonSchema): string {
   const parts = [text(schema['description']), `${capital(describe(schema))}${fallback(schema)}.`]
-  const also = schema['x-also']
-  if (Array.isArray(also)) parts.push(`Also read from ${also.join(' and ')}.`)
   if (schema['x-local'] === true) parts.push('Only here, never over HTTP.')
   if (schema['x-secret'] === true) parts.push('A secret: write ${env.NAME}.')
   return parts.filter((part) => part !== '').join(' ')

@@ -28,7 +28,7 @@ function withFormats (ajv: Ajv2020): Ajv2020 {
   // Date.parse alone takes much more, such as "7".
   ajv.addFormat('date-time', (s: string) => DATE_TIME.test(s) && !Number.isNaN(Date.parse(s)))
   ajv.addKeyword('x-local').addKeyword('x-remote')
-  ajv.addKeyword('x-secret').addKeyword('x-also').addKeyword('x-unit').addKeyword('x-ignored')
+  ajv.addKeyword('x-secret').addKeyword('x-unit').addKeyword('x-ignored')
   ajv.addKeyword({ keyword: 'x-refused', schemaType: 'object', errors: true, validate: refuse })
   return ajv
 }

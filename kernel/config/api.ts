@@ -7,7 +7,7 @@ import { changeFile } from './edit.js'
 import { saveConfigFile } from './file.js'
 import { InForce } from './in-force.js'
 import { kernelKeys } from './kernel-keys.js'
-import { canonicalPath, gatherKnown, isLocal } from './known.js'
+import { gatherKnown, isLocal } from './known.js'
 import { formatPath, getIn, parsePath } from './paths.js'
 import { readConfigText } from './text.js'
 import type { Caller } from '../api/plugin.js'
@@ -75,7 +75,7 @@ export function createConfigApi (options: ConfigApiOptions): ConfigApi {
     }
     const { path, env } = options
     const after = changeFile(path, before, Object.entries(set).map(([key, value]) =>
-      [inForce.at(key).writtenAt(key), value === null ? undefined : value]), { owners, authorities, env },
+      [key, value === null ? undefined : value]), { owners, authorities, env },
     (from, to) => {
       if (!ownChoice) refuseOutOfReach(from, to, gatherKnown(owners))
       authorizeChange(from, to, caller)
@@ -135,7 +135,7 @@ function refuseOutOfReach (before: unknown, after: unknown, known: Known): void 
     if (typeof value === 'string' && value.includes('${env.')) {
       throw refuse('a reference like ${env.NAME} is read in svc.yaml only; send the value itself')
     }
-    if (isLocal(known, canonicalPath(known, path))) {
+    if (isLocal(known, path)) {
       throw refuse('is set in svc.yaml on the machine of the node only: `svc config set` there, or an editor')
     }
   }

@@ -1,11 +1,9 @@
-import { isDeepStrictEqual } from 'node:util'
 import { expandEnv, looksLikeReference, readEnv } from './env.js'
 import type { Env, Overlay } from './env.js'
-import { canonicalPath, schemaAt } from './known.js'
+import { schemaAt } from './known.js'
 import type { Known } from './known.js'
 import {
-  cleanCopy, deleteIn, emptyTree, formatPath, getIn, isForbiddenKey, isTree, isUnder, parsePath, pathKey,
-  setIn
+  cleanCopy, emptyTree, formatPath, getIn, isForbiddenKey, isTree, isUnder, parsePath, pathKey, setIn
 } from './paths.js'
 import { parseTyped } from './values.js'
 import type { Path, Tree } from './paths.js'
@@ -18,8 +16,6 @@ export interface Draft {
   readonly tree: Tree
   /** Values of flags, then of variables: the first that covers a path is where it came from. */
   readonly overlays: Overlay[]
-  /** Settings read from one of their other places: own path to the place in the file. */
-  readonly moved: Map<string, { own: Path, place: Path }>
   /** Paths of values that came through `${env.NAME}`. */
   readonly secrets: Set<string>
   readonly problems: Problem[]
@@ -35,38 +31,16 @@ export function makeDraft (
     known,
     tree: cleanCopy(raw.value) as Tree,
     overlays: [],
-    moved: new Map(),
     secrets: new Set(),
     problems: [...raw.problems],
     warnings: []
   }
-  for (const { path, also } of known.aliased) for (const place of also) moveAlias(draft, path, place)
   expand(draft, draft.tree, [], env)
   const fromEnv = readEnv(known, env)
   draft.problems.push(...fromEnv.problems)
   draft.warnings.push(...fromEnv.warnings)
   for (const overlay of [...fromEnv.overlays, ...readFlags(draft, flags)]) lay(draft, overlay)
   return draft
-}
-
-/** Moves a value at another accepted place to the setting's path; two different values are a problem. */
-function moveAlias (draft: Draft, own: Path, place: Path): void {
-  const value = getIn(draft.tree, place)
-  if (value === undefined) return
-  deleteIn(draft.tree, place)
-  const present = getIn(draft.tree, own)
-  if (present !== undefined) {
-    if (!isDeepStrictEqual(present, value)) draft.problems.push(twoValues(draft, own, place))
-  } else if (setIn(draft.tree, own, value)) {
-    draft.moved.set(pathKey(own), { own, place })
-  }
-}
-
-function twoValues (draft: Draft, own: Path, place: Path): Problem {
-  const first = placeInFile(draft, own)
-  const firstLine = String(draft.raw.position(first)?.line)
-  const lines = `${formatPath(first)} on line ${firstLine} has another value`
-  return problemAt(draft, place, `is the same setting as ${formatPath(own)}, and ${lines}; keep one of them`)
 }
 
 function expand (draft: Draft, value: Tree | unknown[], path: Path, env: Env): void {
@@ -96,7 +70,7 @@ function expandText (draft: Draft, map: Tree, key: string, text: string, path: P
 function readFlags (draft: Draft, flags: Readonly<Record<string, unknown>>): Overlay[] {
   return Object.entries(flags).flatMap(([text, value]) => {
     if (value === undefined) return []
-    const path = canonicalPath(draft.known, parsePath(text) ?? [text])
+    const path = parsePath(text) ?? [text]
     return [{ path, value: cleanCopy(value), origin: 'flag', source: 'command line' }]
   })
 }
@@ -105,13 +79,6 @@ function readFlags (draft: Draft, flags: Readonly<Record<string, unknown>>): Ove
 function lay (draft: Draft, overlay: Overlay): void {
   if (overlay.path.some(isForbiddenKey)) {
     draft.problems.push(problemAt(draft, overlay.path, 'the key is not accepted', { source: overlay.source }))
-    return
-  }
-  const same = pathKey(overlay.path)
-  const twin = draft.overlays.find((one) => one.origin === overlay.origin && pathKey(one.path) === same)
-  if (twin !== undefined && !isDeepStrictEqual(twin.value, overlay.value)) {
-    draft.problems.push(problemAt(draft, overlay.path,
-      `${twin.source} and ${overlay.source} set it to different values; keep one of them`))
     return
   }
   // A scalar of the file blocks the overlay; the file's own problem is reported.
@@ -123,14 +90,6 @@ export function overlayOf (draft: Draft, path: Path): Overlay | undefined {
   return draft.overlays.find((one) => isUnder(path, one.path))
 }
 
-/** The place of a setting in the file: its own path, or the one it was moved from. */
-export function placeInFile (draft: Draft, path: Path): Path {
-  for (const { own, place } of draft.moved.values()) {
-    if (isUnder(path, own)) return [...place, ...path.slice(own.length)]
-  }
-  return path
-}
-
 /** The position of a path in the file, or of the nearest section above it. */
 function nearestPosition (raw: RawConfig, path: Path): Position | undefined {
   for (let length = path.length; length > 0; length--) {
@@ -139,16 +98,15 @@ function nearestPosition (raw: RawConfig, path: Path): Position | undefined {
   }
 }
 
-/** A problem at a path (the setting's or where it is written), located at the origin of the value. */
+/** A problem at a path, located at the origin of the value. */
 export function problemAt (draft: Draft, path: Path, message: string, more: Partial<Problem> = {}): Problem {
   const overlay = overlayOf(draft, path)
-  const place = draft.raw.position(path) === undefined ? placeInFile(draft, path) : path
-  const position = overlay === undefined ? nearestPosition(draft.raw, place) : undefined
+  const position = overlay === undefined ? nearestPosition(draft.raw, path) : undefined
   return {
     file: position === undefined ? null : draft.raw.file,
     line: position?.line ?? null,
     column: position?.column ?? null,
-    path: formatPath(overlay === undefined ? place : path),
+    path: formatPath(path),
     message,
     ...(overlay === undefined ? {} : { source: overlay.source }),
     ...more

@@ -67,10 +67,7 @@ function targetsByName (known: Known): Map<string, Target[]> {
     if (same === undefined) targets.set(name, [target])
     else same.push(target)
   }
-  for (const { path, schema } of known.leaves) {
-    const also = known.aliased.find((one) => formatPath(one.path) === formatPath(path))?.also ?? []
-    for (const name of new Set([path, ...also].map(envName))) add(name, { path, schema })
-  }
+  for (const { path, schema } of known.leaves) add(envName(path), { path, schema })
   return targets
 }
 

@@ -30,18 +30,17 @@ export class InForce {
   /** Takes over what the file says at and below these paths, as `config` has it. */
   take (paths: readonly string[], config: ResolvedConfig, written: unknown): void {
     for (const path of paths) {
-      const place = parsePath(config.writtenAt(path))!
-      const value = getIn(written, place)
-      if (value === undefined) deleteIn(this.#tree, place)
-      else setIn(this.#tree, place, cleanCopy(value))
       const under = parsePath(path)!
+      const value = getIn(written, under)
+      if (value === undefined) deleteIn(this.#tree, under)
+      else setIn(this.#tree, under, cleanCopy(value))
       // Replaces what was applied below it: a plugin may be switched any number of times.
       this.#taken = [...this.#taken.filter((one) => !isUnder(one.under, under)), { under, config }]
     }
   }
 
   keep (path: string, value: unknown): void {
-    setIn(this.#tree, parsePath(this.at(path).writtenAt(path))!, value)
+    setIn(this.#tree, parsePath(path)!, value)
     this.#kept.set(path, value)
   }
 
@@ -57,7 +56,7 @@ export class InForce {
       .filter(({ path }) => this.at(path) === config && !this.#kept.has(path)))
     for (const [path, value] of this.#kept) shown.push({ path, ...{ value, origin: 'file' } })
     const restart = (path: string): { restart?: true } => {
-      const place = parsePath(this.at(path).writtenAt(path))!
+      const place = parsePath(path)!
       return isDeepStrictEqual(getIn(written, place), getIn(this.#tree, place)) ? {} : { restart: true }
     }
     const known = new Set(shown.map(({ path }) => path))

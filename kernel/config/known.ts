@@ -15,16 +15,13 @@ export interface Piece {
   readonly bundled: boolean
 }
 
-export interface Aliased { readonly path: Path, readonly also: readonly Path[] }
-
 export interface Known {
   readonly owners: readonly ConfigOwner[]
   readonly pieces: readonly Piece[]
   /** Settings without named keys, in the order of the schemas. */
   readonly leaves: readonly { readonly path: Path, readonly schema: JsonSchema }[]
-  /** Every key that may be written: sections, leaves and aliases. */
+  /** Every key that may be written: sections and leaves. */
   readonly paths: readonly Path[]
-  readonly aliased: readonly Aliased[]
 }
 
 /** Puts together all keys of the kernel and the plugins, and their schemas. */
@@ -40,17 +37,13 @@ export function gatherKnown (owners: readonly ConfigOwner[]): Known {
 
   const leaves: { path: Path, schema: JsonSchema }[] = []
   const paths: Path[] = [['plugins']]
-  const aliased: Aliased[] = []
   for (const piece of pieces) {
     walk(piece.schema, piece.path, (schema, path, leaf) => {
       paths.push(path)
       if (leaf) leaves.push({ path, schema })
-      const also = schema['x-also']
-      if (Array.isArray(also)) aliased.push({ path, also: also.map((text) => String(text).split('.')) })
     })
   }
-  for (const { also } of aliased) paths.push(...also)
-  return { owners, pieces, leaves, paths, aliased }
+  return { owners, pieces, leaves, paths }
 }
 
 /** The schema of the whole of `plugins.<name>`: what the plugin declares and what the kernel adds. */
@@ -142,15 +135,6 @@ export function isLocal (known: Known, path: Path): boolean {
 
 function isMarked (known: Known, path: Path, mark: 'x-secret' | 'x-local'): boolean {
   return path.some((_, index) => schemaAt(known, path.slice(0, index + 1))?.[mark] === true)
-}
-
-/** The same setting's own path when `path` is, or lies under, one of its other places. */
-export function canonicalPath (known: Known, path: Path): Path {
-  for (const { path: own, also } of known.aliased) {
-    const other = also.find((one) => isUnder(path, one))
-    if (other !== undefined) return [...own, ...path.slice(other.length)]
-  }
-  return path
 }
 
 /** The key that was probably meant by an unknown one: a near one beside it, or the same one elsewhere. */

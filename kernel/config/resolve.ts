@@ -5,11 +5,11 @@
  */
 import type { JsonSchema } from '../api/schema.js'
 import { HIDDEN, withoutUrlSecrets } from '../net/urls.js'
-import { makeDraft, openSections, overlayOf, placeInFile, problemAt } from './draft.js'
+import { makeDraft, openSections, overlayOf, problemAt } from './draft.js'
 import type { Draft } from './draft.js'
 import { kernelKeys, kernelRules } from './kernel-keys.js'
 import type { KernelConfig } from './kernel-keys.js'
-import { canonicalPath, gatherKnown, isLocal, schemaAt, suggestKey } from './known.js'
+import { gatherKnown, isLocal, schemaAt, suggestKey } from './known.js'
 import { nearest } from './nearest.js'
 import { cleanCopy, deepFreeze, formatPath, getIn, isTree, isUnder, parsePath } from './paths.js'
 import { isHidden, unknownKey, validateDraft } from './validate.js'
@@ -45,8 +45,6 @@ export interface ResolvedConfig {
   masked (path: string, value: unknown): unknown
   /** The schema of every setting that may be written, by dotted path. */
   schemas (): ReadonlyMap<string, JsonSchema>
-  /** The dotted path of a setting in svc.yaml, for one that is accepted in several places. */
-  writtenAt (path: string): string
 }
 
 export interface ResolveInput {
@@ -149,17 +147,16 @@ function makeResolved (draft: Draft): ResolvedConfig {
     plugin: (name) => pluginKeys(getIn(tree, ['plugins', name])),
     settings: (key) => getIn(tree, [key]),
     entries: (under) => {
-      const prefix = under === undefined ? [] : canonicalPath(known, parsePath(under) ?? [under])
+      const prefix = under === undefined ? [] : parsePath(under) ?? [under]
       const all = known.pieces.flatMap(({ path }) => listEntries(draft, getIn(tree, path), path))
       return all.filter((entry) => isUnder(parsePath(entry.path) ?? [], prefix))
     },
     schemas: () => new Map(known.leaves.map(({ path, schema }) => [formatPath(path), schema])),
     masked: (path, value) => {
-      const at = canonicalPath(known, parsePath(path) ?? [path])
+      const at = parsePath(path) ?? [path]
       // Keys of an unloaded module are unknown here, so they may be secrets.
       return value !== null && schemaAt(known, at) === undefined ? HIDDEN : mask(draft, value, at)
-    },
-    writtenAt: (path) => formatPath(placeInFile(draft, canonicalPath(known, parsePath(path) ?? [path])))
+    }
   }
 }
 
@@ -193,7 +190,7 @@ function mask (draft: Draft, value: unknown, path: Path): unknown {
 function originOf (draft: Draft, path: Path): { origin: Origin, line?: number, source?: string } {
   const overlay = overlayOf(draft, path)
   if (overlay !== undefined) return { origin: overlay.origin, source: overlay.source }
-  const position = draft.raw.position(placeInFile(draft, path))
+  const position = draft.raw.position(path)
   return position === undefined ? { origin: 'default' } : { origin: 'file', line: position.line }
 }
 
@@ -203,7 +200,7 @@ export function findSetting (
 ): { schema: JsonSchema } | { schema: null, suggestion?: string } {
   const known = gatherKnown(owners)
   const parsed = parsePath(path)
-  const schema = parsed === null ? undefined : schemaAt(known, canonicalPath(known, parsed))
+  const schema = parsed === null ? undefined : schemaAt(known, parsed)
   if (schema !== undefined) return { schema }
   const suggestion = parsed === null ? undefined : suggestKey(known, parsed)
   return suggestion === undefined ? { schema: null } : { schema: null, suggestion }

@@ -37,8 +37,9 @@ const owners = [{
     }
   },
   settings: {
-    cache: { 'type': 'string', 'x-local': true, 'x-also': ['shelf.cache'] },
-    shelf: { type: 'object', properties: { size: { type: 'integer' } } }
+    shelf: {
+      type: 'object', properties: { size: { type: 'integer' }, cache: { 'type': 'string', 'x-local': true } }
+    }
   }
 }, { name: 'guest', bundled: false }]
 
@@ -238,14 +239,13 @@ t.test('what is marked as local changes in the file only, however the change is 
   check({ 'plugins.probe.options.llama.bin': '/x' }, 'plugins.probe.options.llama.bin')
   check({ 'plugins.probe.options.vllm': { a: 1 } }, 'plugins.probe.options.vllm')
   check({ 'plugins.probe': { size: 5 } }, 'plugins.probe.program')
-  check({ 'cache': '/x' }, 'cache')
   check({ 'shelf.cache': '/x' }, 'shelf.cache')
   check({ shelf: null }, 'shelf.cache')
   check({ 'plugins.away.command': 'y' }, 'plugins.away.command')
   check({ 'plugins.guest.module': './other.js' }, 'plugins.guest.module')
   check({ plugins: null }, 'plugins.probe.program')
   const { api, path } = open(t, text)
-  api.keep('cache', '/b', manager)
+  api.keep('shelf.cache', '/b', manager)
   t.match(readFileSync(path, 'utf8'), /cache: \/b/, 'what the node itself decides is kept')
   t.match(api.read().entries.find((entry) => (entry as Listed).path === 'plugins.probe.program'),
     { local: true, schema: { 'x-local': true } })

@@ -104,6 +104,5 @@ t.test('the example says what a setting is', async (t) => {
   check('Text that is not empty; not set by default. store_path: (text that is not empty)')
   check('A secret: write ${env.NAME}. token: (text of at least 4 characters)')
   check('tags: [ fast, quiet ]')
-  check('Also read from model_store.node_cache_path and model_store.staging.node_cache_path.')
   check('city: (text)')
 })

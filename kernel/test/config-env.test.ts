@@ -29,7 +29,6 @@ t.test('variables are typed by the schema of their setting', async (t) => {
   check('SVC_PLUGINS_RUNNERS_BACKENDS', '{"x":"cpu"}', 'plugins.runners.backends.x', 'cpu')
   check('SVC_PLUGINS_RUNNERS_ENABLED', 'false', 'plugins.runners.enabled', false)
   check('SVC_NODE_CACHE_PATH', '/a', 'node_cache_path', '/a')
-  check('SVC_MODEL_STORE_NODE_CACHE_PATH', '/a', 'node_cache_path', '/a')
 })
 
 t.test('variables that do not fit are problems, unknown ones warnings', async (t) => {
@@ -49,10 +48,6 @@ t.test('variables that do not fit are problems, unknown ones warnings', async (t
   check({ SVC_PLUGINS_RUNNERS_BACKENDS: '{"x":"gpu"}' },
     ['SVC_PLUGINS_RUNNERS_BACKENDS plugins.runners.backends.x: ' +
       'expected one of "cpu", "cuda", "webgpu", found "gpu" [cpu]'])
-  check({ SVC_NODE_CACHE_PATH: '/a', SVC_MODEL_STORE_NODE_CACHE_PATH: '/b' },
-    ['SVC_NODE_CACHE_PATH node_cache_path: SVC_NODE_CACHE_PATH and SVC_MODEL_STORE_NODE_CACHE_PATH ' +
-      'set it to different values; keep one of them'])
-  check({ SVC_NODE_CACHE_PATH: '/a', SVC_MODEL_STORE_NODE_CACHE_PATH: '/a' }, [])
   check({ SVC_API_PROT: '1' }, [], ['SVC_API_PROT : no setting has this variable [SVC_API_PORT]'])
   check({ SVC_HOEM: '/x' }, [], ['SVC_HOEM : no setting has this variable [SVC_HOME]'])
   check({ SVC_COMPLETELY_DIFFERENT: '1' }, [], ['SVC_COMPLETELY_DIFFERENT : no setting has this variable'])
@@ -130,7 +125,7 @@ t.test('a setting is found by its path', async (t) => {
   check('api.port', { schema: { type: 'integer', default: 52415 } })
   check('plugins.runners.enabled', { schema: { type: 'boolean' } })
   check('plugins.runners.backends.x', { schema: { enum: ['cpu', 'cuda', 'webgpu'] } })
-  check('model_store.node_cache_path', { schema: { default: '~/.svc/staging' } })
+  check('node_cache_path', { schema: { default: '~/.svc/staging' } })
   check('api.prt', { schema: null, suggestion: 'port' })
   check('threads', { schema: null, suggestion: 'plugins.runners.threads' })
   check('a b', { schema: null })

@@ -58,13 +58,11 @@ export const owners: readonly ConfigOwner[] = [
       node_cache_path: {
         type: 'string',
         minLength: 1,
-        default: '~/.svc/staging',
-        'x-also': ['model_store.node_cache_path', 'model_store.staging.node_cache_path']
+        default: '~/.svc/staging'
       },
       node_overrides: {
         type: 'object',
-        additionalProperties: section({ staging_keep_recent_gb: { type: 'number', minimum: 0 } }),
-        'x-also': ['model_store.node_overrides']
+        additionalProperties: section({ staging_keep_recent_gb: { type: 'number', minimum: 0 } })
       }
     }
   },

@@ -60,30 +60,6 @@ t.test('values and sections', async (t) => {
   check('plugins: { hub: { mode: 7 } }', 'plugins.hub.mode', 7)
   check('plugins: { guest: { module: ./g.js, city: Rome } }', 'plugins.guest.city', 'Rome',
     { owners: [guest] })
-  // A setting with several places
-  check('node_cache_path: /a', 'node_cache_path', '/a')
-  check('model_store: { node_cache_path: /a }', 'node_cache_path', '/a')
-  check('model_store: { staging: { node_cache_path: /a } }', 'node_cache_path', '/a')
-  check('node_cache_path: /a\nmodel_store: { node_cache_path: /a }', 'node_cache_path', '/a')
-  check('model_store: { node_overrides: { n1: { staging_keep_recent_gb: 3 } } }',
-    'node_overrides.n1.staging_keep_recent_gb', 3)
-  check('model_store: { node_cache_path: /a }', 'model_store.node_cache_path', '/a')
-})
-
-t.test('two values for one setting name both lines', async (t) => {
-  const { problems } = resolveText('node_cache_path: /a\nmodel_store:\n  node_cache_path: /b\n')
-  t.strictSame(brief(problems), ['3:3 model_store.node_cache_path: is the same setting as ' +
-    'node_cache_path, and node_cache_path on line 1 has another value; keep one of them'])
-})
-
-t.test('a mistake is reported where the setting is written', async (t) => {
-  const check = (text: string, expected: string[]): void => {
-    t.strictSame(brief(resolveText(text).problems), expected)
-  }
-  check('model_store:\n  node_cache_path: 5\n',
-    ['2:3 model_store.node_cache_path: expected text that is not empty, found 5'])
-  check('model_store:\n  node_overrides:\n    n1:\n      keep: 5\n',
-    ['4:7 model_store.node_overrides.n1.keep: unknown key'])
 })
 
 t.test('plugins are enabled unless the file says otherwise', async (t) => {
@@ -131,17 +107,6 @@ t.test('entries show every setting once, in the order of the schemas', async (t)
     ['plugins.runners.retry.base_seconds', 0.5, 'default']
   ])
   t.strictSame(config.entries('api.prt'), [])
-  t.strictSame(config.entries('model_store.node_cache_path').map(({ path }) => path), ['node_cache_path'])
-})
-
-t.test('writtenAt says where the file has a setting', async (t) => {
-  const check = (text: string, path: string, expected: string): void => {
-    t.equal(resolveText(text).config.writtenAt(path), expected)
-  }
-  check('', 'node_cache_path', 'node_cache_path')
-  check('', 'model_store.node_cache_path', 'node_cache_path')
-  check('model_store: { node_cache_path: /a }', 'node_cache_path', 'model_store.node_cache_path')
-  check('', 'api.port', 'api.port')
 })
 
 t.test('secrets', async (t) => {
@@ -166,7 +131,7 @@ t.test('secrets', async (t) => {
     ['https://ann:pw@h/x?key=1'], [`https://${hidden}@h/x?${hidden}`])
   check('api: { port: "${env.PORT}" }', 'api.port', 8080, hidden)
   check('name: "${env.NUMBER}"', 'name', '1234567', hidden)
-  check('model_store: { node_cache_path: "/x/${env.HOST}" }', 'node_cache_path', '/x/a.example', hidden)
+  check('node_cache_path: "/x/${env.HOST}"', 'node_cache_path', '/x/a.example', hidden)
 })
 
 t.test('secrets that are wrong or missing', async (t) => {

@@ -63,11 +63,9 @@ export const settings = {
       }
     }
   },
-  node_cache_path: {
-    ...cachePath, 'x-also': ['model_store.node_cache_path', 'model_store.staging.node_cache_path']
-  },
+  node_cache_path: cachePath,
   node_overrides: {
-    type: 'object', default: {}, 'x-also': ['model_store.node_overrides'],
+    type: 'object', default: {},
     description: 'Staging settings of single nodes, by node name or install id.',
     additionalProperties: {
       type: 'object', additionalProperties: false,

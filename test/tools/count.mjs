@@ -12,9 +12,9 @@ const BUDGET = {
   'kernel/build': 391,
   'kernel/calls': 3445,
   'kernel/cards': 326,
-  'kernel/cli': 5788,
+  'kernel/cli': 5787,
   'kernel/cluster': 9800,
-  'kernel/config': 2215,
+  'kernel/config': 2150,
   'kernel/http': 3567,
   'kernel/machine': 900,
   'kernel/net': 240,
@@ -39,8 +39,8 @@ const BUDGET = {
   'plugins/mcp': 666,
   'plugins/placement': 7417,
   'plugins/relay': 2825,
-  'plugins/runners': 11531,
-  'plugins/staging': 11957,
+  'plugins/runners': 11530,
+  'plugins/staging': 11955,
   'plugins/steward': 3581,
   'plugins/tracing': 1864
 }

@@ -80,16 +80,15 @@ export const set: Verb = {
       throw ctx.fail(2, `${key!}: expected ${describe(schema)}, not ${JSON.stringify(text)}`)
     }
     const { config } = resolveConfig(installation.raw, { ...installation, env: ctx.io.env })
-    const place = config.writtenAt(key!)
-    const plugin = typeof value === 'boolean' ? switchOf(place) : undefined
+    const plugin = typeof value === 'boolean' ? switchOf(key!) : undefined
     const { file, ...effect } = plugin === undefined
-      ? { file: changeSetting(ctx, installation, place, value), inEffect: false, why: null, restart: true }
+      ? { file: changeSetting(ctx, installation, key!, value), inEffect: false, why: null, restart: true }
       : await switched(ctx, installation, plugin, value === true, options['config'])
     if (ctx.out.json) {
-      ctx.out.value({ settings: [{ path: place, value, file, ...effect }] })
+      ctx.out.value({ settings: [{ path: key!, value, file, ...effect }] })
       return
     }
-    ctx.out.line(`${place} is set in ${file}${effect.inEffect ? ', and in effect' : ''}.`)
+    ctx.out.line(`${key!} is set in ${file}${effect.inEffect ? ', and in effect' : ''}.`)
     const wins = config.entries(key).find((entry) => entry.origin === 'env')
     if (wins !== undefined) {
       ctx.err.line(`${wins.source ?? 'a variable'} is set and counts more than the file`)
