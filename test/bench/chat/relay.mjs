@@ -15,6 +15,7 @@ import { until } from './llama.mjs'
 
 const MODEL = 'bench/paced'
 const SERVER = fileURLToPath(new URL('./paced-server.mjs', import.meta.url))
+const PROXY = fileURLToPath(new URL('./plain-proxy.mjs', import.meta.url))
 /** The most CPU time for a token by streams, ms. */
 const CPU_MS = { 1: 0.4, 8: 0.4, 64: 0.12 }
 /** Streams, tokens per second of each, tokens of each. */
@@ -78,6 +79,18 @@ async function startBare (folder) {
   return { at, stop: () => { at.agent.destroy(); end() } }
 }
 
+/** The bare server behind the least proxy that Node makes possible. */
+async function startProxy (bare) {
+  const port = Number(new URL(bare.url).port)
+  const child = spawn(process.execPath, [PROXY, String(port), 'k', String(port + 1)], { stdio: 'ignore' })
+  const end = () => { child.kill('SIGKILL') }
+  process.once('exit', end)
+  const agent = new http.Agent({ keepAlive: true, maxSockets: 64 })
+  const at = { agent, url: `http://127.0.0.1:${port + 1}` }
+  await until({ ...at, url: `${at.url}/health` })
+  return { at, pids: [child.pid], stop: () => { agent.destroy(); end() } }
+}
+
 /** A node whose llama-server is the stand-in. */
 async function startServing (folder) {
   const program = join(folder, 'llama-server')
@@ -109,21 +122,26 @@ export default {
   async run ({ short, rounds = short ? 1 : 5 }) {
     const folder = mkdtempSync(join(tmpdir(), 'svc-bench-relay-'))
     const bare = await startBare(folder)
+    const proxy = await startProxy(bare.at)
     const node = await startServing(folder)
     try {
       const rows = []
       const targets = []
       const cold = (await streamed(node.at, CASES[0], node.pids)).cpu
-      for (let round = 0; round < (short ? 1 : WARM_UP); round++) await streamed(node.at, CASES[0], [])
+      for (let round = 0; round < (short ? 1 : WARM_UP); round++) {
+        await streamed(node.at, CASES[0], [])
+        await streamed(proxy.at, CASES[0], [])
+      }
       for (const one of CASES) {
-        const [direct, through] = [[], []]
+        const [direct, plain, through] = [[], [], []]
         for (let round = 0; round < rounds; round++) {
           direct.push(await streamed(bare.at, one, []))
+          plain.push(await streamed(proxy.at, one, proxy.pids))
           through.push(await streamed(node.at, one, node.pids))
         }
         const rates = [direct, through].map((list) => median(list.map(({ rate }) => rate)))
-        const cpu = median(through.map((each) => each.cpu))
-        rows.push([String(one[0]), figure(rates[0]), figure(rates[1]), figure(cpu)])
+        const [least, cpu] = [plain, through].map((list) => median(list.map((each) => each.cpu)))
+        rows.push([String(one[0]), figure(rates[0]), figure(rates[1]), figure(least), figure(cpu)])
         targets.push(
           { name: `tokens a second of the server's own, ${one[0]} streams`, value: rates[1] / rates[0],
             limit: 0.97, atLeast: true },
@@ -143,11 +161,12 @@ export default {
         limit: FIRST.addedMs, unit: 'ms' })
       return {
         columns: ['streams', 'server alone, tokens/s', 'through a node, tokens/s',
-          'CPU of node and runner for a token, ms'],
+          'CPU of a plain proxy for a token, ms', 'CPU of node and runner for a token, ms'],
         rows, targets, data: { cold },
         notes: [`${rounds} rounds; CPU for a token of the very first answer: ${figure(cold)} ms`]
       }
     } finally {
+      proxy.stop()
       bare.stop()
       await node.stop()
       rmSync(folder, { recursive: true, force: true })
