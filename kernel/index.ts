@@ -12,6 +12,7 @@ export type {
 export { addNeeds, cacheOf, cacheWords, contextOf, needOf, needWords, USUAL_CONTEXT } from './api/memory.js'
 export type { MemoryFacts } from './api/card.js'
 export type { MemoryTraits, Need, Part, Place } from './api/memory.js'
+export { admittedMembers, defineCluster } from './api/cluster.js'
 export { noSuchNode, toSvcError } from './api/errors.js'
 export { parseJson } from './api/schema.js'
 export { AuditService } from './api/audit.js'
@@ -36,9 +37,9 @@ export type {
   MemberResponse, NodeReport, OwnApi, OwnQuestion, PluginReport, RegisteredEngine,
   ServedFrame, StateThen, TokenRecord, Tokens
 } from './api/services.js'
+export type { GossipCounters } from './api/gossip.js'
 export { logLevels } from './observe/log-ring.js'
 export type { LogLevel, LogLine, LogRing, LogWant } from './observe/log-ring.js'
-export type { GossipCounters } from './cluster/gossip.js'
 export { timed, TRACE_HEADER, traceHeaders, TracerService } from './observe/tracer.js'
 export type { Hop, HopTarget, TaskAbout, Trace, TraceEnd, Tracers, TraceStart } from './observe/tracer.js'
 export { TrafficService } from './calls/traffic.js'
@@ -46,12 +47,12 @@ export type { CallQueue, Traffic } from './calls/traffic.js'
 export type { CallOutcome } from './calls/calls.js'
 export {
   askMember, askMembers, MemberFault, openMember, readRefusal, whileLive
-} from './cluster/links/ask-member.js'
+} from './net/ask-member.js'
 export type {
   AskMemberParts, MemberAnswer, MemberParts, MemberQuestion
-} from './cluster/links/ask-member.js'
-export { boundsOf, clockOffset, PeerClocks } from './cluster/links/clocks.js'
-export type { Bounds, ClockOffset } from './cluster/links/clocks.js'
+} from './net/ask-member.js'
+export { boundsOf, clockOffset, PeerClocks } from './observe/clocks.js'
+export type { Bounds, ClockOffset } from './observe/clocks.js'
 export { editDistance } from './config/nearest.js'
 export { JobError, UntrustedJobs } from './untrusted/jobs.js'
 export { backoffMs } from './api/backoff.js'
@@ -71,7 +72,6 @@ export { identityInFiles } from './http/tls/files.js'
 export { IdentityError } from './http/tls/identity.js'
 export type { IdentitySource, ServerIdentity } from './http/tls/identity.js'
 export { showIdentity, tlsOf } from './http/tls/port.js'
-export { admittedMembers } from './cluster/routes.js'
 export { networkOf } from './http/door.js'
 export { foreignPage, hostAllowed } from './http/origin.js'
 export { requireAuthority } from './http/access.js'

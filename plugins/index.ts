@@ -3,6 +3,7 @@ import approvals from './approvals/index.js'
 import audit from './audit/index.js'
 import capabilitiesTts from './capabilities-tts/index.js'
 import chat from './chat/index.js'
+import cluster from './cluster/index.js'
 import dashboard from './dashboard/index.js'
 import devices from './devices/index.js'
 import diagnostics from './diagnostics/index.js'
@@ -20,6 +21,6 @@ import type { Plugin } from '../kernel/index.js'
 
 /** The plugins that ship with svc: the only list of them. */
 export const bundled: readonly Plugin[] = [
-  access, audit, approvals, devices, relay, runners, placement, capabilitiesTts, llamaCpp, chat, staging,
-  tracing, diagnostics, eventLog, logs, steward, dashboard, mcp
+  cluster, access, audit, approvals, devices, relay, runners, placement, capabilitiesTts, llamaCpp, chat,
+  staging, tracing, diagnostics, eventLog, logs, steward, dashboard, mcp
 ]

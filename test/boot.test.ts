@@ -192,6 +192,36 @@ t.test('a disabled plugin takes down what requires it; its routes say how to bri
   t.equal((await fetch(`${node.url}/v1/nothing`)).status, 404)
 })
 
+t.test('without the cluster every other plugin runs; its switch waits for a restart', async (t) => {
+  const node = await up(t, { yaml: 'plugins: { cluster: { enabled: false } }' })
+  const token = readFileSync(join(node.home, 'operator.token'), 'utf8').trim()
+  const headers = { 'authorization': `Bearer ${token}`, 'content-type': 'application/json' }
+  const listing = await (await fetch(`${node.url}/v1/plugins`, { headers })).json() as
+    { plugins: { name: string, enabled: boolean, why: string | null }[] }
+  const off = listing.plugins.filter(({ enabled }) => !enabled)
+  t.same(off.map(({ name }) => name), ['cluster'])
+  t.equal(listing.plugins.length, bundled.length)
+  const members = await fetch(`${node.url}/cluster/members`, { headers })
+  t.equal(members.status, 404)
+  t.match(await members.json(), { error: { reason: 'plugin_disabled', details: { plugin: 'cluster' } } })
+  const turn = async (enabled: boolean): Promise<unknown> =>
+    await (await fetch(`${node.url}/v1/plugins/cluster`, {
+      method: 'POST', headers, body: JSON.stringify({ enabled })
+    })).json()
+  t.match(await turn(true), {
+    in_effect: false, why: /opens before the other plugins start/, restart_needed: true
+  })
+  t.match(await turn(false), { restart_needed: false }, 'as it runs')
+  const other = await up(t)
+  const answer = await fetch(`${other.url}/v1/plugins/cluster`, {
+    method: 'POST', body: JSON.stringify({ enabled: false }), headers: { ...headers, authorization:
+      `Bearer ${readFileSync(join(other.home, 'operator.token'), 'utf8').trim()}` }
+  })
+  t.match(await answer.json(), { in_effect: false, why: /opens before/, restart_needed: true })
+  t.equal((await fetch(`${other.url}/cluster/touch`, { method: 'POST', headers: { ...headers, authorization:
+    `Bearer ${readFileSync(join(other.home, 'operator.token'), 'utf8').trim()}` } })).status, 200)
+})
+
 t.test('a plugin switched on in so many words is not taken down silently', async (t) => {
   const yaml = 'plugins: { runners: { enabled: false }, capabilities-tts: { enabled: true } }'
   t.match(await problems(t, { yaml }), [/"capabilities-tts" is off because it requires "runners"/])
@@ -297,5 +327,6 @@ t.test('modules that are no plugins, and two plugins with one name, are problems
   for (const pattern of wanted) t.ok(lines.some((line) => pattern.test(line)), String(pattern))
   const [first] = bundled
   const twice = await problems(t, { plugins: [first!, first!] })
-  t.ok(twice.includes('2 plugins are named "access"; names are unique'), twice.join('\n'))
+  const { name } = first!.manifest
+  t.ok(twice.includes(`2 plugins are named "${name}"; names are unique`), twice.join('\n'))
 })

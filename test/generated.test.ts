@@ -24,7 +24,7 @@ t.test('so is the generated part of each plugin\'s README', (t) => {
 
 t.test('a README without the markers is refused by name', (t) => {
   const { manifest } = bundled[0]!
-  t.throws(() => withTables('# access\n', manifest), { message: /README of "access" lacks the markers/ })
+  t.throws(() => withTables('# cluster\n', manifest), { message: /README of "cluster" lacks the markers/ })
   const turned = '<!-- /generated -->\n<!-- generated -->'
   t.throws(() => withTables(turned, manifest), { message: /lacks the markers/ })
   t.end()

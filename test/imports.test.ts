@@ -14,6 +14,8 @@ const ALLOWED: Readonly<Record<string, string>> = {
   ...Object.fromEntries(['part', 'recording', 'tools/nodes', 'tools/slow'].map((file) =>
     [`plugins/tracing/${file}.ts -> plugins/runners/service.ts`, 'it stays on where runners are off']))
 }
+/** For the cluster alone; the election takes base32 of the protocol of devices, which loads nothing. */
+const CLUSTER = /^kernel\/(cluster|signing\/protocol)\.ts$/
 /** Entry points; those of plugins besides service.ts are for processes that load little. */
 const KERNEL = /^kernel\/(index|public|cli\/index|api\/engine|cards\/(index|reader))\.ts$/
 const PLUGIN = /^plugins\/([^/]+\/service\.ts$|runners\/(language|onnx)\/)/
@@ -48,10 +50,14 @@ const needsOf = new Map(bundled.map(({ manifest }) => {
 const wrong = all.filter(({ from, to, isType }) => {
   const [own, other] = [pluginOf(from), pluginOf(to)]
   if (own === '' || own === other) return false
+  if (own === 'cluster' && CLUSTER.test(to)) return false
   if (other === '') return !KERNEL.test(to) && !from.startsWith('plugins/dashboard/page/')
   return !PLUGIN.test(to) || (!isType && needsOf.get(own)?.includes(other) !== true)
 }).map(({ arrow }) => arrow)
 t.same(wrong.sort(), Object.keys(ALLOWED).sort(), 'plugins import by entry points what their manifests name')
+const outside = all.filter(({ from, to }) => from.startsWith('kernel/') && to.startsWith('plugins/'))
+t.same(outside.map(({ arrow }) => arrow), ['kernel/cli/main.ts -> plugins/index.ts'],
+  'the kernel imports the list of plugins when it runs, and nothing else of them')
 const shared = [...files].filter((file) => {
   const users = all.filter(({ from, to }) => to === file && folderOf(from) !== folderOf(file))
   return users.every(({ isType }) => isType) && new Set(users.map(({ from }) => folderOf(from))).size > 1

@@ -17,7 +17,7 @@ export const scenarios = {
 export const slow = [
   'kernel/test/cli-dev-process.test.ts',
   'kernel/test/cli-launcher.test.ts',
-  'kernel/test/cluster-control-growth.test.ts',
+  'plugins/cluster/test/control-growth.test.ts',
   'kernel/test/plugin-switch-leak.test.ts',
   'plugins/capabilities-tts/test/engine-families.test.ts',
   'plugins/chat/test/guide-help.test.ts',

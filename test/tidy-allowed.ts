@@ -24,9 +24,10 @@ export const allowed: Partial<Record<Rule, Readonly<Record<string, string>>>> = 
   },
   'outgoing connections': {
     'kernel/net/outgoing.ts': 'the guard itself',
-    'kernel/cluster/identity/tls.ts': 'to members, whose keys are checked',
-    'kernel/cluster/identity/join.ts': 'over a connection of identity/tls.ts',
-    'kernel/cluster/links/': 'to members, over connections of identity/tls.ts; mDNS',
+    'plugins/cluster/identity/tls.ts': 'to members, whose keys are checked',
+    'plugins/cluster/identity/join.ts': 'over a connection of identity/tls.ts',
+    'plugins/cluster/links/': 'to members, over connections of identity/tls.ts; mDNS',
+    'kernel/net/multicast.ts': 'asks on the local network whether multicast works',
     'kernel/boot/launcher.ts': 'listens, and resolves the address at which it does',
     'kernel/cli/client.ts': 'the command line: a person at this machine names the node',
     'kernel/cli/trust.ts': 'the same by TLS: the key is checked before a byte is sent',
@@ -57,10 +58,15 @@ export const allowed: Partial<Record<Rule, Readonly<Record<string, string>>>> = 
     'plugins/runners/process/watchdog.ts': runner,
     'plugins/runners/process/supervisor.ts': 'the default of an argument'
   },
+  'imports of plugins': {
+    'plugins/cluster/': 'documents in Yjs; requests between members are served on links, not by the API'
+  },
   'imports of the kernel': {
     'kernel/cli/main.ts': 'the one place where the list of bundled plugins is imported, when it runs'
   },
   'plugins named in the kernel': {
+    'kernel/api/cluster.ts': '"cluster" is also a key of svc.yaml',
+    'kernel/cli/verbs/status.ts': '"cluster" is also all nodes together',
     'kernel/api/plugin.ts': '"relay" is also a way in which a request comes',
     'kernel/http/access.ts': '"relay" is also a way in which a request comes',
     'kernel/http/refused.ts': '"relay" is also a way in which a request comes',

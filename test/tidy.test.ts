@@ -177,7 +177,7 @@ check('imports of the page', pageSources.flatMap((path) => imports(path).filter(
 
 check('imports of the kernel', inFolder('kernel/').flatMap((path) => imports(path).filter((from) => {
   if (from.startsWith('.')) return target(path, from).startsWith('plugins/')
-  if (/^(yjs|y-)/.test(from)) return !/^kernel\/(cluster\/|state\/sync\.ts$|cli\/replica\.ts$)/.test(path)
+  if (/^(yjs|y-)/.test(from)) return !/^kernel\/state\/(documents\/|sync\.ts$)/.test(path)
   return !from.startsWith('node:') && !(packageOf(from) in dependencies)
 }).map((from) => ({ path, what: from }))))
 
@@ -243,7 +243,9 @@ check('plugin folders', bundled.flatMap(({ manifest: { name } }) => {
 
 check('words without a test', [kernelManifest as Manifest, ...bundled.map((p) => p.manifest)].flatMap((m) => {
   const folder = m.name === 'kernel' ? 'kernel/' : `plugins/${m.name}/`
-  const tests = code.filter((path) => path.startsWith(`${folder}test/`) || path.startsWith('test/'))
+  // The events and reasons of the cluster are the kernel's, whichever plugin is the cluster.
+  const also = m.name === 'kernel' ? 'plugins/cluster/test/' : 'test/'
+  const tests = code.filter((path) => [`${folder}test/`, 'test/', also].some((one) => path.startsWith(one)))
     .filter((path) => path !== 'test/tidy-allowed.ts')
     .map((path) => text.get(path)!)
   const words = [m.errors, m.conflicts, m.events].flatMap((record) => Object.keys(record ?? {}))

@@ -339,12 +339,13 @@ export type Started<M> =
 /** A plugin as the kernel holds it. */
 export interface Plugin {
   readonly manifest: Manifest
-  readonly start: (ctx: Context<never>) => unknown
+  /** `host`: the cluster, for the plugin that opened it. */
+  readonly start: (ctx: Context<never>, host?: unknown) => unknown
 }
 
 /** Declares a plugin. `start` wires it up and returns at once; slow work continues as a state. */
 export function definePlugin<const M extends Manifest> (
   manifest: M, start: (ctx: Context<M>) => Started<M> | Promise<Started<M>>
 ): Plugin {
-  return { manifest, start: start }
+  return { manifest, start }
 }

@@ -12,6 +12,7 @@ export const homeFile = {
   node: 'node.json',
   operatorToken: 'operator.token',
   tokens: 'state/tokens.json',
+  alone: 'state/alone.json',
   lock: 'run/node.lock',
   running: 'run/node.json',
   reserve: 'run/reserve',

@@ -1,7 +1,7 @@
 import { X509Certificate } from 'node:crypto'
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { isHardState } from '../cluster/election/hard-state.js'
+import { homeFile } from './home.js'
 
 const FILES = [
   'node.json', 'node.key', 'node.crt', 'state/members.json', 'state/promise.json', 'state/control.json'
@@ -26,7 +26,9 @@ export function lostFile (home: string, joining = false): { message: string, rem
     return lost(node, certificate, `would be another one than the member ${id}`,
       `${backup}, or run \`echo '{"format":1,"installId":"${id}"}' > ${node}\`.`)
   }
-  if (!existsSync(members) && !joining) {
+  // A home that ran alone has no members yet.
+  const wasAlone = existsSync(join(home, homeFile.alone)) && !existsSync(vote)
+  if (!existsSync(members) && !joining && !wasAlone) {
     return lost(members, certificate, 'would be a second cluster', `${backup}.`)
   }
   const count = orElse(0, () => (JSON.parse(readFileSync(members, 'utf8')) as { members: [] }).members.length)
@@ -47,4 +49,13 @@ function voteProblem (path: string): 'missing' | 'damaged' | null {
 
 function orElse<T> (fallback: T, read: () => T): T {
   try { return read() } catch { return fallback }
+}
+
+/** Whether a value is a stored vote (Raft's hard state). */
+export function isHardState (
+  value: unknown
+): value is { readonly term: number, readonly votedFor: string | null, readonly boot: number } {
+  const { term, votedFor, boot } = (value ?? {}) as Record<string, unknown>
+  return [term, boot].every((count) => Number.isSafeInteger(count) && (count as number) >= 0) &&
+    (votedFor === null || typeof votedFor === 'string')
 }

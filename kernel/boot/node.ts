@@ -3,8 +3,6 @@ import os from 'node:os'
 import { join } from 'node:path'
 import { AuditService } from '../api/audit.js'
 import { systemClock } from '../api/clock.js'
-import { newNodeId } from '../cluster/identity/node-id.js'
-import { NodeLinks } from '../cluster/open.js'
 import { createConfigApi } from '../config/api.js'
 import { advertisedName, openApiTls } from './api-tls.js'
 import { version } from './package.js'
@@ -13,6 +11,8 @@ import {
 } from './home.js'
 import { secondLoopback } from './launcher.js'
 import { lostFile } from './lost-files.js'
+import { newNodeId } from './node-id.js'
+import { createEventQueue, openCluster } from './open-cluster.js'
 import { CallerSchemes } from '../http/callers.js'
 import { operatorToken, openTokens } from '../http/tokens.js'
 import { showIdentity } from '../http/tls/port.js'
@@ -26,6 +26,7 @@ import { watchSelf } from '../machine/self-watch.js'
 import { createMachine } from '../machine/vitals.js'
 import type { SvcError } from '../api/errors.js'
 import type { Audit } from '../api/audit.js'
+import type { ClusterHost } from '../api/cluster.js'
 import type { KernelConfig } from '../config/kernel-keys.js'
 import type { NodeInfo, Plugin } from '../api/plugin.js'
 import type { Served } from '../http/origin.js'
@@ -138,7 +139,7 @@ async function boot (options: NodeOptions, release: () => void): Promise<SvcNode
   }
   let refuse!: (why: SvcError) => void
   const refused = new Promise<SvcError>((resolve) => { refuse = resolve })
-  const links = await NodeLinks.open({
+  const cluster = await openCluster(setup, log, {
     refused: refuse,
     stands: tokens.stands, makers: tokens.makers,
     node, settings: keys.cluster, vitals: machine.vitals,
@@ -147,37 +148,22 @@ async function boot (options: NodeOptions, release: () => void): Promise<SvcNode
     join: options.join,
     gossip: options.env['SVC_TELEMETRY_DISABLE'] !== '1',
     clock: systemClock,
-    log: log.child('cluster'),
     emit: events.emit
   })
-  const made = { node, log, address, restart, refused, links, machine, tokens, schemes, served, tls, reload }
+  const made: Made =
+    { node, log, address, restart, refused, cluster, machine, tokens, schemes, served, tls, reload }
   try {
     const kernel = await createKernel(kernelOptions(options, setup, made))
     events.open((kind, payload) => { kernel.bus.emit('kernel', kind, payload) })
     for (const warning of setup.warnings) log.root.warn({}, warning)
     const unwatch = watchSelf({
       health: kernel.health, home: options.home, clock: systemClock,
-      storing: () => links.cluster.storing, onStoring: (fn) => links.cluster.disk.changed.add(fn)
+      storing: () => cluster.storing, onStoring: cluster.onStoring
     })
     return running({ ...made, options, kernel, setup, release: () => { unwatch(); release() } })
   } catch (error) {
-    await links.stop()
+    await cluster.stop()
     throw error
-  }
-}
-
-type Emit = (kind: string, payload: Record<string, unknown>) => void
-
-/** Buffers cluster events until the event bus exists. */
-function createEventQueue (): { emit: Emit, open (to: Emit): void } {
-  const held: Parameters<Emit>[] = []
-  let emit: Emit = (kind, payload) => { held.push([kind, payload]) }
-  return {
-    emit: (kind, payload) => { emit(kind, payload) },
-    open (to) {
-      emit = to
-      for (const event of held.splice(0)) to(...event)
-    }
   }
 }
 
@@ -190,7 +176,7 @@ interface Made {
   address: Address
   restart: Restart
   refused: Promise<SvcError>
-  links: NodeLinks
+  cluster: ClusterHost
   machine: MachineReader
   tokens: TokenStore
   schemes: CallerSchemes
@@ -203,10 +189,7 @@ function kernelOptions (options: NodeOptions, setup: Setup, made: Made): KernelO
   const keys = setup.config.kernel
   return {
     node: made.node,
-    cluster: made.links.cluster,
-    network: made.links,
-    gossip: made.links.gossip,
-    identity: made.links.identity,
+    cluster: made.cluster,
     machine: made.machine,
     clock: systemClock,
     log: made.log.child,
@@ -285,7 +268,7 @@ function running (parts: Running): SvcNode {
   return {
     nodeId: node.nodeId, home: options.home, warnings: parts.setup.warnings,
     logsJson: parts.setup.config.kernel.logging.enabled,
-    joined: parts.links.joined,
+    joined: parts.cluster.joined,
     get url () { return address.url ?? '' },
     get tls () {
       const { tls } = parts
@@ -299,7 +282,7 @@ function running (parts: Running): SvcNode {
     },
     async listen () {
       await listen(parts, options.listenFds ?? [])
-      parts.links.start((request, response) => { kernel.app.routing(request, response) },
+      parts.cluster.start((request, response) => { kernel.app.routing(request, response) },
         () => kernel.service(AuditService.id) as Audit | undefined)
       const processes = [process.pid, ...options.launcher === undefined ? [] : [options.launcher]]
         .map((pid) => ({ pid, startTicks: startTicks(pid) }))
@@ -310,9 +293,6 @@ function running (parts: Running): SvcNode {
       }
       tellRunning()
       unwatch = watchTls(parts, tellRunning)
-      if (parts.links.members.current().members.length === 1) {
-        kernel.bus.emit('kernel', 'NodeJoined', { nodeId: node.nodeId })
-      }
       const plugins = parts.setup.order.map((p) => p.manifest.name)
       parts.log.root.info({ url: address.url, version: node.version, plugins }, 'listening')
       return { url: address.url! }
@@ -324,7 +304,7 @@ function running (parts: Running): SvcNode {
         // After a restart the address is the same, so clients may keep it.
         if (reason !== 'restart') rmSync(runFile, { force: true })
         await kernel.close(DRAIN_MS)
-        await parts.links.stop()
+        await parts.cluster.stop()
         await parts.log.close()
         parts.release()
       })()

@@ -3,7 +3,7 @@ import { kernelError, noSuchNode, SvcError } from '../api/errors.js'
 import { isObject, parseJson } from '../api/schema.js'
 import {
   errorFrom, MemberFault, readRefusal, refusalIn, textOf, whileLive
-} from '../cluster/links/ask-member.js'
+} from '../net/ask-member.js'
 import { traceHeaders } from '../observe/tracer.js'
 import { Admission } from './admission.js'
 import { readCost } from './cost.js'

@@ -48,7 +48,7 @@ export async function clusterChecks (
       checkReady(ready),
       ...checkMaster(state, nodes),
       ...members === null
-        ? [noMembers(), ...checkLost(nodes)]
+        ? [noMembers(list), ...checkLost(nodes)]
         : [...checkListener(members), ...checkMembers(members, nodes)],
       checkVersions(nodes, version),
       ...checkNames(nodes),
@@ -69,6 +69,8 @@ function checkReady (answer: unknown): Check {
 }
 
 const RESTART = 'restart_needed'
+/** Code of a node whose cluster is switched off. */
+export const ALONE = 'cluster_off'
 
 /** The parts of GET /config that show whether the applied settings are those of the file. */
 interface Settings { file: string, restart_needed?: boolean }
@@ -85,7 +87,10 @@ function checkSettings ({ file, restart_needed: changed }: Settings, state: Chec
     { code: RESTART, about: [name], evidence: [{ kind: 'node', nodeId, name }] })]
 }
 
-function noMembers (): Check {
+function noMembers (refusal: unknown): Check {
+  if (isVerbError(refusal) && refusal.api?.reason === 'plugin_disabled') {
+    return ok('members', 'this node is a cluster of one: it has no plugin for more', { code: ALONE })
+  }
   return warn('members', 'the members cannot be listed with this credential',
     'Use a token with the authority "operator" (--token), or run this on the node\'s host.',
     { code: 'members_hidden' })

@@ -1,5 +1,4 @@
 import { capabilityRouteDecls } from '../calls/route-decls.js'
-import { clusterRoutes } from '../cluster/routes.js'
 import { kernelKeys } from '../config/kernel-keys.js'
 import { systemRoutes } from '../http/system-routes.js'
 import { routesOf } from '../plugins/catalogue.js'
@@ -15,7 +14,7 @@ import type { VerbContext } from './verb.js'
 
 /** Every route of the kernel and of the given plugins. */
 export function allRoutes (manifests: readonly Manifest[]): OwnedRoute[] {
-  const kernels = { ...systemRoutes, ...clusterRoutes, stateSync: stateSyncRoute, ...capabilityRouteDecls }
+  const kernels = { ...systemRoutes, stateSync: stateSyncRoute, ...capabilityRouteDecls }
   const own = Object.entries<RouteDecl>(kernels)
     .map(([name, decl]) => ({ owner: 'kernel', name, decl }))
   return [...own, ...routesOf(manifests)]

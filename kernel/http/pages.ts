@@ -1,6 +1,6 @@
 import cors from '@fastify/cors'
 import type { FastifyInstance } from 'fastify'
-import type { PageOf } from '../cluster/members/pages.js'
+import type { PageOf } from '../api/cluster.js'
 import type { Served } from './origin.js'
 
 export interface PageSources {

@@ -1,7 +1,7 @@
 import os from 'node:os'
 import { kernelError, noSuchNode, SvcError } from '../api/errors.js'
 import { openApi } from '../plugins/openapi.js'
-import { askMember, errorFrom, MemberFault } from '../cluster/links/ask-member.js'
+import { askMember, errorFrom, MemberFault } from '../net/ask-member.js'
 import { requireAuthority } from './access.js'
 import type { Manifest, RouteDecl, RouteRequest } from '../api/plugin.js'
 import type { Assembly } from '../plugins/assembly.js'
@@ -298,7 +298,7 @@ async function followState ({ state, changes }: SystemParts, request: RouteReque
 function restart ({ options, bus }: SystemParts, request: RouteRequest): unknown {
   const { node_id: id } = request.query as { node_id?: string }
   const { nodeId } = options.node
-  if (id !== undefined && options.cluster.directory.resolve(id)?.self !== true) {
+  if (id !== undefined && options.cluster.service.resolve(id)?.self !== true) {
     return restartOther(options, id, request)
   }
   if (!options.restart()) throw kernelError('restart_pending')
@@ -308,11 +308,11 @@ function restart ({ options, bus }: SystemParts, request: RouteRequest): unknown
 
 /** Asks another node to restart. Throws `node_not_found`, `unreachable`, and the other node's refusal. */
 async function restartOther (
-  { clock, cluster: { directory, service } }: SystemParts['options'], id: string,
+  { clock, cluster: { service } }: SystemParts['options'], id: string,
   { caller, signal }: RouteRequest
 ): Promise<unknown> {
-  const other = directory.resolve(id)
-  if (other === undefined) throw noSuchNode(id, directory.nodes())
+  const other = service.resolve(id)
+  if (other === undefined) throw noSuchNode(id, service.nodes())
   try {
     return JSON.parse(await askMember({ cluster: service, clock }, other, {
       method: 'POST', path: '/admin/restart', caller, signal, ms: ANSWER_MS, bytes: ANSWER_BYTES,

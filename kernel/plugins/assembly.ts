@@ -13,13 +13,10 @@ import { createHealth, createReadiness } from './health.js'
 import { kernelManifest } from './kernel-manifest.js'
 import { Present } from './present.js'
 import type { Clock } from '../api/clock.js'
-import type { Identity } from '../api/identity.js'
-import type { Logger, NodeInfo, Plugin, Refs } from '../api/plugin.js'
+import type { ClusterHost } from '../api/cluster.js'
+import type { Logger, NodeInfo, Plugin, Refs, Section } from '../api/plugin.js'
 import type { Spending } from '../api/spending.js'
 import type { CapabilityLimits } from '../calls/limits.js'
-import type { ClusterCore } from '../cluster/cluster.js'
-import type { Gossip } from '../cluster/gossip.js'
-import type { Network } from '../cluster/routes.js'
 import type { ConfigApi } from '../config/api.js'
 import type { ResolvedConfig } from '../config/resolve.js'
 import type { KernelConfig } from '../config/kernel-keys.js'
@@ -36,10 +33,7 @@ import type { OffPlugin } from './present.js'
 
 export interface KernelOptions {
   node: NodeInfo
-  cluster: ClusterCore
-  network: Network
-  gossip: Gossip
-  identity: Identity
+  cluster: ClusterHost
   machine: MachineReader
   clock: Clock
   log: (plugin: string) => Logger
@@ -107,9 +101,11 @@ export function assemble (options: KernelOptions) {
   const present = new Present(options.plugins, options.off)
   const tracers = createTracers()
   const services = new Map<string, unknown>()
+  const said = cluster.sections.section<unknown>('node',
+    { writer: 'node', summary: 'What nodes say of themselves.', value: {} })
   const capabilities = createCapabilities({
     clock, log, node, commands, limits: options.callLimits,
-    cluster: cluster.service, elsewhere: (id) => elsewhere(options, id),
+    cluster: cluster.service, elsewhere: (id) => elsewhere(options, said, id),
     errorDecl: (reason) => present.errorDecl(reason), tracers,
     spending: () => services.get(SpendingService.id) as Spending | undefined,
     onOutcome: (outcome) => { traffic.ended(outcome) }
@@ -164,10 +160,10 @@ export function limitsOf (keys: KernelConfig): Pick<KernelOptions, 'limits' | 'c
 }
 
 /** The install id of a live node that says it can serve a capability. */
-function elsewhere ({ cluster, node }: KernelOptions, id: string): string | null {
-  for (const { installId, key, value, old } of cluster.replicas.entries()) {
-    if (old || installId === node.installId || key !== 'node/capabilities') continue
-    if (Array.isArray(value) && value.includes(id)) return installId
+function elsewhere ({ cluster, node }: KernelOptions, said: Section<unknown>, id: string): string | null {
+  for (const { nodeId, key, value } of said.entries()) {
+    if (nodeId === node.nodeId || key !== 'capabilities') continue
+    if (Array.isArray(value) && value.includes(id)) return cluster.service.resolve(nodeId)?.installId ?? null
   }
   return null
 }

@@ -1,5 +1,6 @@
 import { SvcError, kernelErrorDecl } from '../api/errors.js'
 import { schemaChecker } from '../api/validate.js'
+import type { ClusterHost } from '../api/cluster.js'
 import type { MountedRoute } from '../http/mount.js'
 import type { Handler } from '../calls/registry.js'
 import type {
@@ -37,8 +38,10 @@ type Returned = {
 }
 
 /** Runs `start`. Throws its errors, and an Error for a result that does not match the manifest. */
-export async function startOne ({ manifest, start }: Plugin, live: LiveContext): Promise<Contributed> {
-  const given = (await start(live.ctx) ?? {}) as Returned
+export async function startOne (
+  { manifest, start }: Plugin, live: LiveContext, host: ClusterHost
+): Promise<Contributed> {
+  const given = (await start(live.ctx, host) ?? {}) as Returned
   return {
     commands: declared(manifest.commands, given.commands, 'command'),
     routes: declared(manifest.routes, given.routes, 'route'),

@@ -85,7 +85,8 @@ async function loadThirdParty (
   if (plugin.manifest.name !== name) {
     throw new Error(`it calls itself "${plugin.manifest.name}"; use that name as the key`)
   }
-  return plugin as Plugin
+  const { manifest, start } = plugin
+  return { manifest, start }
 }
 
 /** Throws for code that others than its owner, this user or root may write. */

@@ -1,6 +1,6 @@
 import { CallerService } from '../api/callers.js'
+import { COPY_REMEDY } from '../api/cluster.js'
 import { kernelErrors } from '../api/errors.js'
-import { COPY_REMEDY } from '../cluster/links/copies.js'
 import { IdentityService } from '../api/identity.js'
 import {
   BundleService, ClusterService, CommandService, ConfigService, DeclarationService, EventTapService,

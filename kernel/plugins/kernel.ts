@@ -11,7 +11,6 @@ import {
 import { BootError } from '../api/errors.js'
 import { TrafficService } from '../calls/traffic.js'
 import { createBundle } from '../cards/bundle.js'
-import { clusterHandlers, clusterRoutes } from '../cluster/routes.js'
 import { createStateSync, stateSyncRoute } from '../state/sync.js'
 import { createAccess } from '../http/access.js'
 import { Front } from '../http/front.js'
@@ -25,7 +24,7 @@ import { kernelManifest } from './kernel-manifest.js'
 import { startPlugins } from './lifecycle.js'
 import { PluginSwitch } from './switch.js'
 import { showRoutes } from './table.js'
-import type { Manifest, RouteDecl } from '../api/plugin.js'
+import type { RouteDecl } from '../api/plugin.js'
 import type { Declarations, EventTap, Inspection } from '../api/services.js'
 import type { MountedRoute, SocketRoute } from '../http/mount.js'
 import type { TableOptions } from '../http/server.js'
@@ -84,7 +83,7 @@ export async function createKernel (options: KernelOptions): Promise<Kernel> {
     }
     await showRoutes(table)
     kernel.bus.open()
-    if (!options.gossip.counters().enabled) {
+    if (!options.cluster.readings.counters().enabled) {
       kernel.health.raise('readings_disabled', 'SVC_TELEMETRY_DISABLE=1 is set.')
     }
     switches.changed.tell(options.changed)
@@ -127,13 +126,13 @@ function addServices (kernel: Booting, own: OwnRequests, ports: MorePorts): void
       () => kernel.present.off.map(({ plugin: { manifest } }) => manifest))],
     [CommandService, kernel.commands],
     [InvocationService, capabilities.invocations], [SessionService, cluster.session],
-    [ClusterService, cluster.service], [EventTapService, tap], [GossipService, options.gossip],
+    [ClusterService, cluster.service], [EventTapService, tap], [GossipService, cluster.readings],
     [TokenService, options.tokens], [TracerService, kernel.tracers], [TrafficService, kernel.traffic],
     [InspectionService, inspectionOf(kernel)], [StateService, kernel.state.reader],
     [MachineService, options.machine], [OwnApiService, own.of(kernel.front)],
     [ListenerService, ports.of(kernel.front, options.host ?? (() => '127.0.0.1'))],
     [ConfigService, kernel.config], [CallerService, kernel.schemes],
-    [IdentityService, options.identity],
+    [IdentityService, cluster.identity],
     [DeclarationService, declarationsOf(kernel.present)]
   ]
   for (const [{ id }, service] of all) services.set(id, service)
@@ -156,8 +155,8 @@ function inspectionOf ({ options, config, started, commands, streams }: Booting)
     url: options.url,
     openCommands: () => commands.open,
     openStreams: () => streams.total,
-    dials: () => options.network.dials(),
-    links: () => options.network.links(),
+    dials: () => options.cluster.network.dials(),
+    links: () => options.cluster.network.links(),
     config: () => {
       const { file, entries } = config.read()
       return { file, entries }
@@ -179,11 +178,8 @@ function syncOf (kernel: Booting): Sync {
 function ownRoutes (
   kernel: Booting & { switches: PluginSwitch }, sync: Sync
 ): { routes: MountedRoute[], sockets: SocketRoute[] } {
-  const authorities = (): string[] => [kernelManifest, ...kernel.present.manifests]
-    .flatMap((manifest: Manifest) => Object.keys(manifest.authorities ?? {}))
-  const handlers: Record<string, unknown> =
-    { ...systemHandlers(kernel), ...clusterHandlers({ ...kernel.options, authorities }) }
-  const routes = Object.entries<RouteDecl>({ ...systemRoutes, ...clusterRoutes }).map(([name, decl]) =>
+  const handlers: Record<string, unknown> = systemHandlers(kernel)
+  const routes = Object.entries<RouteDecl>(systemRoutes).map(([name, decl]) =>
     ({ owner: 'kernel', name, decl, handler: handlers[name] as MountedRoute['handler'] }))
   const sockets: SocketRoute[] = [{ name: 'stateSync', decl: stateSyncRoute, serve: sync.serve }]
   for (const { name, decl, handler } of kernel.capabilities.routes()) {

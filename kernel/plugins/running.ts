@@ -19,7 +19,7 @@ export async function run (plugin: Plugin, live: LiveContext, kernel: Assembly):
     await live.dispose()
   }
   try {
-    const given = await startOne(plugin, live)
+    const given = await startOne(plugin, live, kernel.options.cluster)
     put(plugin, given, kernel, undo)
     const routes = given.routes.map(([name, handler]) =>
       ({ owner: manifest.name, name, decl: manifest.routes![name]!, handler }))

@@ -1,4 +1,5 @@
 import { BootError, kernelError } from '../api/errors.js'
+import { isClusterPlugin } from '../api/cluster.js'
 import { formatPath, isTree } from '../config/paths.js'
 import { namedBy } from '../state/source.js'
 import { ChangedPlugins } from './changed.js'
@@ -193,12 +194,14 @@ export class PluginSwitch {
       ? 'svc.yaml could not be followed before this change'
       : to !== undefined && now.stale.includes(name)
         ? STALE
-        : coldReason({
-            name, from: from?.manifest, to: to?.manifest, named: this.#named,
-            others: started.filter(({ plugin: { manifest } }) => manifest.name !== name)
-              .map(({ plugin: { manifest }, kept }) => ({ ...manifest, consumesOptional: kept })),
-            before: others(before), after: others(now)
-          })
+        : isClusterPlugin(from ?? to)
+          ? 'it opens before the other plugins start'
+          : coldReason({
+              name, from: from?.manifest, to: to?.manifest, named: this.#named,
+              others: started.filter(({ plugin: { manifest } }) => manifest.name !== name)
+                .map(({ plugin: { manifest }, kept }) => ({ ...manifest, consumesOptional: kept })),
+              before: others(before), after: others(now)
+            })
     if (cold !== null) return { why: restartSince(cold) }
     const wasOff = offOf(present, name)
     const earlier = adopted.get(name)

@@ -1,7 +1,5 @@
 import { AuditService } from '../api/audit.js'
 import { kernelError } from '../api/errors.js'
-import { vouched } from '../cluster/identity/admission.js'
-import { apisOf, pageOf } from '../cluster/members/pages.js'
 import { modelPaths } from '../http/model-path.js'
 import { mount, mountSocket } from '../http/mount.js'
 import { createTable } from '../http/server.js'
@@ -66,9 +64,9 @@ function makeTable (
   return createTable({
     front, log, limits: options.limits, trustProxy: options.trustProxy, served: options.served,
     vouchedBy: (member, caller) => ({
-      ...caller, authorities: new Set(vouched(options.network.members.find(member), caller.authorities))
+      ...caller, authorities: new Set(options.cluster.vouched(member, caller.authorities))
     }),
-    pageOf: (origin) => pageOf(origin, apisOf(options)), authenticate, tokenInClear, own, ports,
+    pageOf: (origin) => options.cluster.pageOf(origin), authenticate, tokenInClear, own, ports,
     methodsAt: methodFinder(decls), tellingAt: tellingFinder(decls), rewrite: modelPaths(decls),
     answered: traffic.answered
   })

@@ -1,9 +1,9 @@
 import os from 'node:os'
-import { MAX_READING_BYTES } from '../cluster/gossip.js'
+import { MAX_READING_BYTES } from '../api/cluster.js'
 import { kernelManifest } from '../plugins/kernel-manifest.js'
 import { withViews } from './state.js'
 import { schemaChecker } from '../api/validate.js'
-import type { Network } from '../cluster/routes.js'
+import type { ClusterHost } from '../api/cluster.js'
 import type { Caller, NodeInfo, Section } from '../api/plugin.js'
 import type { Assembly } from '../plugins/assembly.js'
 import type { NodeHealth } from '../plugins/health.js'
@@ -100,7 +100,7 @@ function fits (key: keyof typeof readings, value: unknown): boolean {
 const NOBODY: Caller = { id: 'node', mode: 'direct', authorities: new Set() }
 
 export function createFacts (kernel: Assembly): Facts {
-  const { cluster, gossip, machine } = kernel.options
+  const { cluster, machine } = kernel.options
   const sections = Object.fromEntries(Object.entries(portrait).map(([key, value]) =>
     [key, cluster.sections.section<unknown>('node', { writer: 'node', summary: key, value })]
   )) as SelfPortrait
@@ -111,23 +111,23 @@ export function createFacts (kernel: Assembly): Facts {
     views.map((view) => factsOf(kernel, sections, view))
   return {
     async all () {
-      const [self, ...rest] = cluster.directory.nodes()
+      const [self, ...rest] = cluster.service.nodes()
       return [await own(self!), ...others(rest)]
     },
     known () {
-      const [self, ...rest] = cluster.directory.nodes()
+      const [self, ...rest] = cluster.service.nodes()
       return [ownFacts(kernel, self!, vitals), ...others(rest)]
     },
     async publish () {
-      const facts = await own(cluster.directory.nodes()[0]!)
+      const facts = await own(cluster.service.nodes()[0]!)
       const { identity, health, resources, capabilities } = facts
       for (const [key, value] of Object.entries({ identity, health, resources, capabilities })) {
         const section = sections[key as keyof SelfPortrait]
         if (JSON.stringify(section.get(key)) !== JSON.stringify(value)) section.put(key, value)
       }
-      gossip.offer('system', facts.system)
-      gossip.offer('links', facts.links)
-      gossip.offer('tasks', fittingTasks(facts.tasks, TASKS_BYTES))
+      cluster.readings.offer('system', facts.system)
+      cluster.readings.offer('links', facts.links)
+      cluster.readings.offer('tasks', fittingTasks(facts.tasks, TASKS_BYTES))
     }
   }
 }
@@ -158,7 +158,7 @@ function ownFacts (kernel: Assembly, view: NodeView, vitals: Vitals | undefined)
   const health = kernel.health.snapshot()
   const resources: NodeResources = {
     backends: ['cpu'], participation: 'full', capabilityConflicts: health.reasons,
-    ...options.gossip.counters().enabled ? {} : { readings: false }
+    ...options.cluster.readings.counters().enabled ? {} : { readings: false }
   }
   const base = {
     tasks: {},
@@ -179,7 +179,7 @@ function ownFacts (kernel: Assembly, view: NodeView, vitals: Vitals | undefined)
     health,
     resources: seen.nodeResources[nodeId] ?? null,
     capabilities: [...kernel.tags].sort(),
-    links: linksOf(options.network),
+    links: linksOf(options.cluster.network),
     tasks: seen.tasks
   }
 }
@@ -200,7 +200,7 @@ function identityOf (node: NodeInfo, url: string | null): object {
   }
 }
 
-function linksOf (network: Network): LinkFact[] {
+function linksOf (network: ClusterHost['network']): LinkFact[] {
   return network.peers().map(({ installId, nodeId, apiUrl, address, rttMs }) => {
     const cut = address.lastIndexOf(':')
     const ipAddress = address.slice(0, cut).replace(/^\[|\]$/g, '').replace(/^::ffff:/, '')
@@ -219,7 +219,7 @@ function factsOf ({ options }: Assembly, sections: SelfPortrait, view: NodeView)
   const said = <T>(key: keyof SelfPortrait): T | null =>
     (sections[key].get(key, nodeId) as T | undefined) ?? null
   const read = <T>(key: keyof typeof readings): T | null => {
-    const reading = options.gossip.latest(installId, key)
+    const reading = options.cluster.readings.latest(installId, key)
     if (reading === undefined || options.clock.mono() - reading.atMs > READING_MS) return null
     return fits(key, reading.value) ? reading.value as T : null
   }

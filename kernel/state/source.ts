@@ -1,7 +1,6 @@
 import { kernelError } from '../api/errors.js'
 import { kernelManifest } from '../plugins/kernel-manifest.js'
 import { StateHistoryService } from '../api/services.js'
-import { clusterProblems } from '../cluster/problems.js'
 import { createFacts } from './facts.js'
 import { baseState, redact, withViews } from './state.js'
 import type { Assembly } from '../plugins/assembly.js'
@@ -117,17 +116,14 @@ function keepPublishing (kernel: Assembly, send: () => Promise<void>): () => voi
   }
   const stops = [
     clock.every(PUBLISH_MS, publish), changes.listen(soon), () => { waiting?.() },
-    cluster.service.onPeers(changes.notify),
-    cluster.session.onChange(changes.notify),
-    cluster.control.observe(changes.notify),
-    cluster.replicas.observe(changes.notify)
+    cluster.onChange(changes.notify)
   ]
   publish()
   return () => { for (const stop of stops) stop() }
 }
 
 function showProblems ({ options, health }: Assembly): void {
-  for (const [code, observed] of Object.entries(clusterProblems(options))) {
+  for (const [code, observed] of Object.entries(options.cluster.problems())) {
     if (observed === null) health.clear(code)
     else health.raise(code, observed)
   }

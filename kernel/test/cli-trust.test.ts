@@ -11,7 +11,7 @@ import {
 import { judge } from '../cli/trust.js'
 import { ownIdentity } from '../http/tls/own.js'
 import { tlsOf } from '../http/tls/port.js'
-import { tempHome } from './cluster-identity-kit.js'
+import { tempHome } from '../../plugins/cluster/test/identity-kit.js'
 import type { AddressInfo } from 'node:net'
 import type { Test } from 'tap'
 import type { Shown, TrustOptions } from '../cli/trust.js'

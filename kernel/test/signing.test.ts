@@ -2,7 +2,7 @@ import { mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
-import { createIdentity } from '../cluster/identity/identity.js'
+import { createIdentity } from '../signing/identity.js'
 import { deviceFileOf, deviceFor, newDeviceKeys, savedDevices, saveDevice, signerAt }
   from '../signing/device.js'
 import { agreed, answerMac, fingerprintOfRaw, isSignedBy, keyPairOf, newKeyPair, pairSecrets, sha256, signed }
@@ -13,7 +13,6 @@ import {
 } from '../signing/protocol.js'
 import { RequestSigner } from '../signing/signer.js'
 import * as web from '../signing/web.js'
-import type { Members } from '../cluster/members/file.js'
 import type { KeyPair } from '../signing/keys.js'
 import type { Grant } from '../signing/protocol.js'
 
@@ -114,14 +113,12 @@ t.test('a request and a grant are signed over the committed bytes', async (t) =>
   for (const other of others) t.equal(readCredential(other), undefined, other)
 })
 
-const nobody = {
-  current: () => ({ clusterId: '', members: [], removed: [] }), byFingerprint: () => undefined
-}
+const nobody = { vouched: () => undefined, fingerprints: () => new Map<string, string>() }
 
 t.test('the agreement key belongs to the node\'s key, and purposes do not mix', (t) => {
   const { privateKey, publicKey } = newKeyPair('Ed25519')
   const privateKeyPem = privateKey.export({ type: 'pkcs8', format: 'pem' }).toString()
-  const open = () => createIdentity({ privateKeyPem }, nobody as unknown as Members)
+  const open = () => createIdentity({ privateKeyPem }, nobody)
   const [one, again] = [open(), open()]
   t.same(one.agreementKey, again.agreementKey)
   t.same(one.publicKey, publicKey)

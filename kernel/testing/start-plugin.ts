@@ -2,9 +2,10 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { LightMyRequestResponse } from 'fastify'
-import { newNodeId } from '../cluster/identity/node-id.js'
+import { newNodeId } from '../boot/node-id.js'
 import { arrange } from '../plugins/graph.js'
 import { prepareHome } from '../boot/home.js'
+import { loneCluster } from '../boot/lone-cluster.js'
 import { createKernel } from '../plugins/kernel.js'
 import { schemaFaults } from '../plugins/load.js'
 import { kernelManifest, kernelServices } from '../plugins/kernel-manifest.js'
@@ -18,9 +19,12 @@ import { parsePath } from '../config/paths.js'
 import { readConfigText } from '../config/text.js'
 import { limitsOf } from '../plugins/assembly.js'
 import { ownerOf } from '../plugins/installation.js'
-import { loneCluster } from './lone-cluster.js'
+import { systemClock } from '../api/clock.js'
+import { createMachine } from '../machine/vitals.js'
+import { fingerprintOfRaw, newKeyPair } from '../signing/keys.js'
 import { manualClock } from './manual-clock.js'
 import type { Clock } from '../api/clock.js'
+import type { ClusterHost } from '../api/cluster.js'
 import type { Logger, Manifest, NodeInfo, Plugin, ServiceRef } from '../api/plugin.js'
 import type { HealthReason } from '../plugins/health.js'
 import type { KernelOptions } from '../plugins/assembly.js'
@@ -118,7 +122,7 @@ export async function startPlugin (t: TestContext, plugin: Plugin, options: Star
   })
   let stopped: Promise<void> | undefined
   const stop = (): Promise<void> => stopped ??= kernel.close(0).finally(() => {
-    parts.cluster.stop()
+    void parts.cluster.stop()
     rmSync(home, { recursive: true, force: true })
   })
   ;(t.teardown ?? t.after)?.call(t, stop)
@@ -165,7 +169,9 @@ function kernelParts (plugin: Plugin, options: StartOptions, made: Made): Omit<K
   const { limits, callLimits } = limitsOf(config.kernel)
   return {
     node,
-    ...loneCluster(node, made.clock, recorder('cluster', made.logged)),
+    cluster: memoryCluster(node, made.clock, recorder('kernel', made.logged)),
+    // In real time: what the machine says does not wait for a test's clock.
+    machine: createMachine({ home: node.home, clock: systemClock, log: recorder('kernel', made.logged) }),
     clock: made.clock,
     log: (name) => recorder(name, made.logged),
     off: (options.off ?? []).map((p) =>
@@ -195,6 +201,17 @@ function kernelParts (plugin: Plugin, options: StartOptions, made: Made): Omit<K
     strict: options.strict ?? true,
     startLimitMs: options.startLimitMs
   }
+}
+
+/** A cluster of one without a file. Tests also speak as a member, which may vouch for anything. */
+function memoryCluster (node: NodeInfo, clock: Clock, log: Logger): ClusterHost {
+  const { privateKey, publicKey } = newKeyPair('Ed25519')
+  const privateKeyPem = privateKey.export({ type: 'pkcs8', format: 'pem' }).toString()
+  const alone = loneCluster({
+    node, clock, log, path: null, gossip: true, apiUrl: () => null, emit: () => {},
+    key: { privateKeyPem, fingerprint: fingerprintOfRaw(publicKey) }
+  })
+  return { ...alone, vouched: (_, authorities) => [...authorities] }
 }
 
 /** A svc.yaml of which only the switches of plugins can be changed. */

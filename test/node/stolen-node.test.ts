@@ -8,12 +8,12 @@ import { ask } from './http.js'
 import { svc, until } from './kit.js'
 import { tokenWith } from './routes.js'
 import { systemClock } from '../../kernel/api/clock.js'
-import { openNodeKey } from '../../kernel/cluster/identity/key.js'
-import { dial } from '../../kernel/cluster/identity/tls.js'
+import { openNodeKey } from '../../kernel/boot/node-key.js'
+import { dial } from '../../plugins/cluster/identity/tls.js'
 import { CALLER_HEADER, writeCaller } from '../../kernel/http/passed-on.js'
 import type { IncomingMessage } from 'node:http'
 import type { Member } from './cluster-kit.js'
-import type { NodeKey } from '../../kernel/cluster/identity/key.js'
+import type { NodeKey } from '../../kernel/boot/node-key.js'
 
 /** What a member answers to who has the key of another: a status, or that it hangs up. */
 async function knock (key: NodeKey, { config, node }: Member): Promise<string> {

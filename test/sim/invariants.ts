@@ -1,5 +1,5 @@
 import { MENDED, QUIET, RECOVERY } from './plan.js'
-import type { Leader, Outcome, Receipt } from '../../kernel/cluster/election/protocol.js'
+import type { Leader, Outcome, Receipt } from '../../plugins/cluster/election/protocol.js'
 import type { Directive, SimNode } from './node.js'
 import type { SimMode } from './plan.js'
 

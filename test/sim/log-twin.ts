@@ -1,6 +1,6 @@
 import type {
   Adoption, Entry, HardStateRecord, Log, LogPosition, NodeId, Receipt
-} from '../../kernel/cluster/election/protocol.js'
+} from '../../plugins/cluster/election/protocol.js'
 
 /** An entry, the digest of everything up to it, and the voters as it leaves them. */
 export interface Logged extends Entry {

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { RULES } from '../../kernel/cluster/election/rules.js'
+import { RULES } from '../../plugins/cluster/election/rules.js'
 import { corpus } from './corpus.js'
 import { MUTANTS } from './mutants.js'
 import { PLAYS } from './plays.js'

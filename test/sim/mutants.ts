@@ -1,4 +1,4 @@
-import { RULES } from '../../kernel/cluster/election/rules.js'
+import { RULES } from '../../plugins/cluster/election/rules.js'
 import type { Changes } from './world.js'
 
 /** The algorithm without one of its rules. */

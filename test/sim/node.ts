@@ -1,8 +1,8 @@
-import { Election } from '../../kernel/cluster/election/core.js'
+import { Election } from '../../plugins/cluster/election/core.js'
 import type {
   Io, Leader, Log, Message, NodeId, Outcome, StreamEnd, Token
-} from '../../kernel/cluster/election/protocol.js'
-import type { QuorumSetting, Rules } from '../../kernel/cluster/election/rules.js'
+} from '../../plugins/cluster/election/protocol.js'
+import type { QuorumSetting, Rules } from '../../plugins/cluster/election/rules.js'
 import type { Disk, Write } from './log-twin.js'
 import type { Schedule } from './schedule.js'
 

@@ -1,5 +1,5 @@
 import { Scene } from './scene.js'
-import type { Heartbeat } from '../../kernel/cluster/election/protocol.js'
+import type { Heartbeat } from '../../plugins/cluster/election/protocol.js'
 import type { Play } from './scene.js'
 
 /** Schedules in which an early draft of the algorithm went wrong. */

@@ -1,5 +1,5 @@
 import { Scene } from './scene.js'
-import type { MessageOf } from '../../kernel/cluster/election/protocol.js'
+import type { MessageOf } from '../../plugins/cluster/election/protocol.js'
 import type { Play } from './scene.js'
 
 /** n4 stays master of three nodes or of two; the others elect another one. Then all meet. */

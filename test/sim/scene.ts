@@ -1,6 +1,6 @@
 import { STILL } from './network.js'
 import { World } from './world.js'
-import type { Message, MessageKind } from '../../kernel/cluster/election/protocol.js'
+import type { Message, MessageKind } from '../../plugins/cluster/election/protocol.js'
 import type { SimNode } from './node.js'
 import type { SimMode } from './plan.js'
 import type { Changes } from './world.js'

@@ -1,9 +1,9 @@
 import { systemClock } from '../../api/clock.js'
-import { boundsOf, clockOffset } from '../../cluster/links/clocks.js'
+import { boundsOf, clockOffset } from '../../observe/clocks.js'
 import { version } from '../../boot/package.js'
 import { createClient, isLoopbackUrl, ownFingerprint } from '../client.js'
 import { fail, ok } from '../check.js'
-import { clusterChecks } from '../cluster-checks.js'
+import { ALONE, clusterChecks } from '../cluster-checks.js'
 import { checkClocks, checkDiscovery } from '../doctor-cluster.js'
 import { checkDisk, checkHome, checkNode, checkPorts } from '../doctor-host.js'
 import { settledState } from '../cluster-view.js'
@@ -70,7 +70,7 @@ async function checkCluster (ctx: VerbContext, local: boolean): Promise<Check[]>
     answered,
     ...checks,
     ...timed ? [] : [checkClocks(await readClocks(ctx, nodes))],
-    ...await discovery(ctx, local)
+    ...checks.some(({ code }) => code === ALONE) ? [] : await discovery(ctx, local)
   ]
 }
 
@@ -134,6 +134,6 @@ async function discovery ({ client }: VerbContext, local: boolean): Promise<Chec
       throw error
     })
   if (!local || on === false) return typeof on === 'boolean' ? [checkDiscovery(on, null)] : []
-  const { multicastProblem } = await import('../../cluster/links/discovery.js')
+  const { multicastProblem } = await import('../../net/multicast.js')
   return [checkDiscovery(on === true ? true : null, await multicastProblem(systemClock))]
 }

@@ -3,7 +3,7 @@ import { hostname } from 'node:os'
 import { devPorts } from '../ports.js'
 import { programIn, shellWord } from '../shell.js'
 import { readSpan, showSpan } from '../text.js'
-import type { JoinTokenRecord } from '../../cluster/identity/join-tokens.js'
+import type { JoinTokenRecord } from '../../api/cluster.js'
 import type { Verb, VerbContext } from '../verb.js'
 
 const DEFAULT_TTL = '15m'

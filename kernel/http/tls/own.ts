@@ -7,8 +7,8 @@ import ipaddr from 'ipaddr.js'
 import { writeWhole } from '../../boot/home.js'
 import {
   authorityExtensions, makeCertificate, nameConstraints, serverExtensions
-} from '../../cluster/identity/certificate.js'
-import { readText } from '../../cluster/identity/key.js'
+} from './certificate.js'
+import { readText } from '../../boot/node-key.js'
 import { identityFrom, IdentityError } from './identity.js'
 import type { KeyObject } from 'node:crypto'
 import type { IdentitySource, ServerIdentity } from './identity.js'

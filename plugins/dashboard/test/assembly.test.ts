@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { Doc } from 'yjs'
-import { KvDoc } from '../../../kernel/cluster/documents/kv-doc.js'
+import { KvDoc } from '../../../kernel/state/documents/kv-doc.js'
 import { stateOf } from '../../../kernel/state/entries.js'
 import { applyUpdate } from 'yjs'
 import { Assembly } from '../page/assembly.js'

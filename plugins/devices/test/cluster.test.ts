@@ -2,15 +2,15 @@ import t from 'tap'
 import {
   deviceKeysOf, fingerprintOfRaw, newKeyPair, RequestSigner
 } from '../../../kernel/index.js'
-import { vouched } from '../../../kernel/cluster/identity/admission.js'
-import { createIdentity } from '../../../kernel/cluster/identity/identity.js'
-import { coreCluster } from '../../../kernel/test/cluster-core-kit.js'
-import { kernelsOn } from '../../../kernel/test/cluster-core-rig.js'
+import { vouched } from '../../cluster/identity/admission.js'
+import { createIdentity } from '../../../kernel/signing/identity.js'
+import { coreCluster } from '../../cluster/test/core-kit.js'
+import { kernelsOn } from '../../cluster/test/core-rig.js'
 import { pairDevice } from '../client.js'
 import devices from '../index.js'
 import type { DeviceFile, Identity } from '../../../kernel/index.js'
-import type { CoreCluster, CoreNode } from '../../../kernel/test/cluster-core-kit.js'
-import type { NodeRig } from '../../../kernel/test/cluster-core-rig.js'
+import type { CoreCluster, CoreNode } from '../../cluster/test/core-kit.js'
+import type { NodeRig } from '../../cluster/test/core-rig.js'
 
 type Owner = Parameters<typeof coreCluster>[0]
 
@@ -22,16 +22,15 @@ async function three (t: Owner, quorum: 1 | 2): Promise<{ c: CoreCluster, rigs: 
     const { privateKey } = keys.get(installId)!
     const privateKeyPem = privateKey.export({ type: 'pkcs8', format: 'pem' }).toString()
     const owners = new Map([...keys].map(([id, { publicKey }]) => [publicKey.toString('hex'), id]))
-    return {
-      ...createIdentity({ privateKeyPem }, members),
+    return createIdentity({ privateKeyPem }, {
       vouched: (key, authorities) => {
         const member = members.find(owners.get(Buffer.from(key).toString('hex')) ?? '')
         return member && vouched(member, authorities)
       },
       fingerprints: () => new Map([...keys].map(([id, { publicKey }]) => [id, fingerprintOfRaw(publicKey)]))
-    }
+    })
   }
-  const rigs = await kernelsOn(t, c, { plugins: [devices], own: (node) => ({ identity: identityOf(node) }) })
+  const rigs = await kernelsOn(t, c, { plugins: [devices], identity: identityOf })
   return { c, rigs }
 }
 

@@ -6,7 +6,7 @@ import { MISSING_MS, SUSPECT_MS } from '../keeper/lost-nodes.js'
 import { small, startCluster } from './cluster-kit.js'
 import { card, GIB } from './kit.js'
 import type { TestCluster } from './cluster-kit.js'
-import type { NodeRig } from '../../../kernel/test/cluster-core-rig.js'
+import type { NodeRig } from '../../cluster/test/core-rig.js'
 
 const MODEL = 'acme/chat'
 

@@ -21,7 +21,8 @@ export default {
     const [members, page, gone] = await Promise.all([
 
       // It only adds nodes that have not been here in this session.
-      look.read<MemberList>('The members', '/cluster/members', 'unauthenticated', 'missing_grant'),
+      look.read<MemberList>('The members', '/cluster/members', 'plugin_disabled', 'unauthenticated',
+        'missing_grant'),
       look.read<{ events: Election[] }>('The time of the last election', ELECTIONS),
       removals(look, ctx.nowMs)
     ])

@@ -23,7 +23,7 @@ export default {
     if (state === null) return { facts: [], unknown: look.unknown }
     // It only adds nodes that have not been here in this session, and install ids.
     const members = await look.read<MemberList>(
-      'The members', '/cluster/members', 'unauthenticated', 'missing_grant')
+      'The members', '/cluster/members', 'plugin_disabled', 'unauthenticated', 'missing_grant')
     const nodes = joinNodes(state, members)
     const row = find(nodes, asked)
     const facts = row === undefined

@@ -5,11 +5,11 @@
 import { createHash, randomUUID } from 'node:crypto'
 import { source } from '../lib/paths.mjs'
 
-const { ClusterCore } = await source('kernel/cluster/cluster.ts')
-const { clusterTiming } = await source('kernel/cluster/election/timing.ts')
-const { Gossip } = await source('kernel/cluster/gossip.ts')
-const { encodeFrame, decodeFrame } = await source('kernel/cluster/links/frames.ts')
-const { newNodeId } = await source('kernel/cluster/identity/node-id.ts')
+const { ClusterCore } = await source('plugins/cluster/cluster.ts')
+const { clusterTiming } = await source('plugins/cluster/election/timing.ts')
+const { Gossip } = await source('plugins/cluster/gossip.ts')
+const { encodeFrame, decodeFrame } = await source('plugins/cluster/links/frames.ts')
+const { newNodeId } = await source('kernel/boot/node-id.ts')
 
 const quiet = () => {}
 const log = { trace: quiet, debug: quiet, info: quiet, warn: quiet, error: quiet, fatal: quiet }

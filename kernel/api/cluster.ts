@@ -1,0 +1,150 @@
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { Audit } from './audit.js'
+import type { Clock } from './clock.js'
+import type { SvcError } from './errors.js'
+import type { GossipCounters } from './gossip.js'
+import type { Identity } from './identity.js'
+import type { Context, Logger, Manifest, NodeInfo, Plugin, Section, SectionDecl, Started } from './plugin.js'
+import type { Cluster, DialReport, LinkReport, NodeView, Session } from './services.js'
+import type { KernelConfig } from '../config/kernel-keys.js'
+
+/** Largest reading, bytes of its JSON. */
+export const MAX_READING_BYTES = 64 * 1024
+
+/** The remedy of a copied home. */
+export const COPY_REMEDY = 'Stop the process that runs from a copied home, remove node.json, node.key, ' +
+  'node.crt and state from that home, and start it with a token of `svc join-token`: it joins as a new node.'
+
+/** The answer to the end of a credential or member: the members that it admitted, which stay. */
+export const admittedMembers = {
+  type: 'array', description: 'the members that it admitted; they stay until they are removed',
+  items: {
+    type: 'object', additionalProperties: false, required: ['installId', 'name'],
+    properties: { installId: { type: 'string' }, name: { type: 'string' } }
+  }
+} as const
+
+/** The machine of the member whose web page an origin is: this one or another. */
+export type PageOf = 'here' | 'elsewhere'
+
+/** An open join token without its secret. `by`: the id of the caller that made it. */
+export interface JoinTokenRecord { id: string, expires: string, by: string }
+
+/** The node at the other end of a link; `address`: host:port of its members' listener. */
+export interface ClusterPeer extends Pick<NodeView, 'installId' | 'nodeId' | 'apiUrl'> {
+  readonly address: string
+  readonly rttMs: number | null
+}
+
+/** Readings that members exchange all the time; lost ones are not sent again. */
+export interface Readings {
+  /** Queues plain JSON of at most MAX_READING_BYTES; replaces a waiting reading of its key. */
+  offer (key: string, value: unknown): void
+  /** The newest reading of a peer and the monotonic time it came, ms. */
+  latest (installId: string, key: string): { readonly value: unknown, readonly atMs: number } | undefined
+  counters (): GossipCounters
+}
+
+export interface ClusterCommands {
+  /**
+   * Runs a command on the master; equal `id`s are one command. Throws its handler's error, `no_master`,
+   * `no_quorum`, or `session_changed` for an unknown outcome.
+   */
+  run (name: string, args: unknown, id?: string): Promise<{ readonly result: unknown }>
+  /**
+   * Registers what the master runs in one go, writing through sections; returns a function that unregisters
+   * it. `from`: the asking install id.
+   */
+  handle (name: string, handler: (args: unknown, from?: string) => unknown): () => void
+}
+
+/** Kernel health codes about this node and the others: what was seen, or null. */
+export type ClusterProblems =
+  Readonly<Record<'version_mismatch' | 'quorum_mismatch' | 'node_removed' | 'node_copied', string | null>>
+
+/**
+ * The cluster as the kernel uses it: of the plugin that `defineCluster` made, or of a node that is alone
+ * (kernel/boot/lone-cluster.ts) where that is off.
+ */
+export interface ClusterHost {
+  readonly service: Cluster
+  readonly session: Session & { readonly term: number }
+  readonly sections: { section<T> (name: string, decl: SectionDecl): Section<T> }
+  readonly commands: ClusterCommands
+  readonly readings: Readings
+  readonly identity: Identity
+  readonly network: {
+    peers (): readonly ClusterPeer[]
+    /** Of the link to a member; null until it was measured. */
+    bytesPerSecond (installId: string): number | null
+    /** Every address that was dialled. */
+    dials (): readonly DialReport[]
+    /** Traffic of each open link. */
+    links (): readonly LinkReport[]
+  }
+  readonly directory: {
+    /** Wall time of a node's last sign of life, ms; undefined if there was none since this start. */
+    seenAt (installId: string): number | undefined
+    silentMs (installId: string): number
+  }
+  /** Whether this start joined a cluster. */
+  readonly joined: boolean
+  /** Whether the disk takes what must last. */
+  readonly storing: boolean
+  status (): { readonly quorum: 'ok' | 'lost', readonly stale: boolean }
+  problems (): ClusterProblems
+  /** The authorities that count when a member vouches for these. */
+  vouched (installId: string, authorities: Iterable<string>): string[]
+  /** Whose web page an origin is; null when it is no member's. */
+  pageOf (origin: string): PageOf | null
+  /** Calls `end` once if the session ends; returns a function that unregisters it. */
+  openStream (id: string, end: () => void): () => void
+  /** Calls `fn` after a change of nodes, session or documents. */
+  onChange (fn: () => void): () => void
+  onStoring (fn: () => void): () => void
+  /** Called when the API listens. Requests of members go to `handler`; `audit` records who joined. */
+  start (handler: (request: IncomingMessage, response: ServerResponse) => void,
+    audit: () => Audit | undefined): void
+  /** Tells the others that this node takes no new work and is going to stop. */
+  leave (): void
+  stop (): Promise<void>
+}
+
+/** Parameters of `ClusterPlugin.open`. */
+export interface ClusterOpening {
+  readonly node: NodeInfo
+  readonly settings: KernelConfig['cluster']
+  /** The planned API address. */
+  readonly api: { readonly host: string, readonly port: number }
+  readonly apiUrl: () => string | null
+  /** `--join`: a join token, or host:port of a member. */
+  readonly join: string | undefined
+  /** Whether what a caller made still counts. */
+  readonly stands: (callerId: string) => boolean
+  /** A caller's credential, the one that made it, and so on. */
+  readonly makers: (callerId: string) => readonly string[]
+  /** False: this node publishes no readings. */
+  readonly gossip: boolean
+  readonly vitals: () => Promise<object>
+  readonly clock: Clock
+  readonly log: Logger
+  /** Publishes an event of the kernel. */
+  readonly emit: (kind: string, payload: Record<string, unknown>) => void
+  /** The members refuse this process: it has to end. */
+  readonly refused: (why: SvcError) => void
+}
+
+/** The plugin that is the cluster: opened before any plugin starts, so it is switched by a restart only. */
+export interface ClusterPlugin extends Plugin {
+  readonly open: (opening: ClusterOpening) => Promise<ClusterHost>
+}
+
+/** Declares it; `start` gets what `open` resolved with. */
+export function defineCluster<const M extends Manifest, H extends ClusterHost> (
+  manifest: M, start: (ctx: Context<M>, host: H) => Started<M>, open: (opening: ClusterOpening) => Promise<H>
+): ClusterPlugin {
+  return { manifest, start: (ctx: Context<M>, host?: unknown) => start(ctx, host as H), open }
+}
+
+export const isClusterPlugin = (plugin: Plugin | undefined): plugin is ClusterPlugin =>
+  plugin !== undefined && 'open' in plugin

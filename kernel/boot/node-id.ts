@@ -1,0 +1,7 @@
+import { randomBytes } from 'node:crypto'
+import { base32 } from '../signing/protocol.js'
+
+/** A new peer id: 26 characters, made at every process start. */
+export function newNodeId (): string {
+  return base32(randomBytes(16))
+}

@@ -1,0 +1,144 @@
+import {
+  createHash, createPrivateKey, createPublicKey, generateKeyPairSync, X509Certificate
+} from 'node:crypto'
+import { closeSync, fstatSync, openSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { HomeError, writeWhole } from './home.js'
+import { makeCertificate } from '../http/tls/certificate.js'
+import type { KeyObject } from 'node:crypto'
+
+/** Identity files in the home. */
+export const identityFile = {
+  key: 'node.key',
+  certificate: 'node.crt',
+  members: 'state/members.json',
+  joinTokens: 'state/join-tokens.json'
+} as const
+
+/**
+ * Text of a file; undefined when missing. Throws HomeError when it is unreadable and, for a secret, when
+ * others than its owner could read or write it.
+ */
+export function readText (path: string, kind: 'secret' | 'public'): string | undefined {
+  let file: number
+  try {
+    file = openSync(path, 'r')
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
+    throw new HomeError(`cannot read ${path}: ${(error as Error).message}`)
+  }
+  try {
+    if (kind === 'secret' && (fstatSync(file).mode & 0o077) !== 0) {
+      throw new HomeError(`${path} can be read by others; run: chmod 600 ${path}`)
+    }
+    return readFileSync(file, 'utf8')
+  } catch (error) {
+    if (error instanceof HomeError) throw error
+    throw new HomeError(`cannot read ${path}: ${(error as Error).message}`)
+  } finally {
+    closeSync(file)
+  }
+}
+
+/** The key a node is known by on links, and the certificate that carries it. */
+export interface NodeKey {
+  readonly installId: string
+  /** PKCS8, Ed25519. Never logged, never sent. */
+  readonly privateKeyPem: string
+  /** Self-signed, CN = installId; only its key means anything. */
+  readonly certificatePem: string
+  /** base64url SHA-256 of the public key's SPKI DER, 43 characters. */
+  readonly fingerprint: string
+}
+
+/** base64url SHA-256 of a public key's SPKI DER. */
+function fingerprintOfKey (key: KeyObject): string {
+  return createHash('sha256').update(key.export({ type: 'spki', format: 'der' })).digest('base64url')
+}
+
+/** Fingerprint of a certificate's key: base64url SHA-256 of its SPKI DER, 43 characters. */
+export function fingerprintOf (certificate: X509Certificate): string {
+  return fingerprintOfKey(certificate.publicKey)
+}
+
+const pemOf = (key: KeyObject): string => key.export({ type: 'pkcs8', format: 'pem' }).toString()
+
+function readKey (path: string): KeyObject | undefined {
+  const text = readText(path, 'secret')
+  if (text === undefined) return undefined
+  let key: KeyObject
+  try {
+    key = createPrivateKey(text)
+  } catch {
+    throw new HomeError(`${path} holds no private key in PEM; restore it from a backup`)
+  }
+  if (key.asymmetricKeyType !== 'ed25519') {
+    throw new HomeError(`${path} holds a key of kind ${String(key.asymmetricKeyType)}, not ed25519; ` +
+      'restore it from a backup')
+  }
+  return key
+}
+
+function makeKey (home: string, path: string): KeyObject {
+  // A certificate without its key: the key was lost, and a new one would be a stranger to the cluster.
+  const certificate = join(home, identityFile.certificate)
+  if (readText(certificate, 'public') !== undefined) {
+    const members = join(home, identityFile.members)
+    throw new HomeError(`${path} is missing, ${certificate} is there; restore the key from a backup, or ` +
+      `run: rm -f ${certificate} ${members} and join the cluster again as a new node`)
+  }
+  const { privateKey } = generateKeyPairSync('ed25519')
+  writeWhole(path, pemOf(privateKey))
+  return privateKey
+}
+
+/** The stored certificate, or undefined when there is none or it names another install id. */
+function readCertificate (path: string, installId: string, fingerprint: string): string | undefined {
+  const text = readText(path, 'public')
+  if (text === undefined) return undefined
+  let certificate: X509Certificate
+  let found: string
+  try {
+    certificate = new X509Certificate(text)
+    found = fingerprintOf(certificate)
+  } catch {
+    throw new HomeError(`${path} is not a certificate; run: rm ${path} (it is made again from the key)`)
+  }
+  if (found !== fingerprint) {
+    throw new HomeError(`${path} belongs to another key than the one beside it; restore the pair from a ` +
+      `backup, or run: rm ${path} (it is made again from the key)`)
+  }
+  return certificate.subject === `CN=${installId}` ? text : undefined
+}
+
+/**
+ * Opens the node's key and certificate; creates them at the first start (node.key 0600, node.crt). Throws
+ * HomeError for a broken or lost one, and for a key that others can read.
+ */
+export async function openNodeKey (home: string, installId: string): Promise<NodeKey> {
+  const keyPath = join(home, identityFile.key)
+  const certificatePath = join(home, identityFile.certificate)
+  const key = readKey(keyPath) ?? makeKey(home, keyPath)
+  const fingerprint = fingerprintOfKey(createPublicKey(key))
+  let certificatePem = readCertificate(certificatePath, installId, fingerprint)
+  if (certificatePem === undefined) {
+    certificatePem = certificateOf(key, installId)
+    writeWhole(certificatePath, certificatePem)
+  }
+  return { installId, privateKeyPem: pemOf(key), certificatePem, fingerprint }
+}
+
+/** Clocks of nodes differ and nothing judges these: as early as makes sense, and never (RFC 5280 4.1.2.5). */
+const FROM = Date.UTC(2020, 0, 1)
+const NEVER = Date.UTC(9999, 11, 31, 23, 59, 59)
+
+/**
+ * The self-signed TLS certificate of the key, without extensions, since only its key is used. Deterministic.
+ * `commonName` is short (an install id).
+ */
+function certificateOf (key: KeyObject, commonName: string): string {
+  return makeCertificate({
+    subject: commonName, publicKey: createPublicKey(key), issuer: commonName, signer: key,
+    serial: Uint8Array.of(1), from: FROM, until: NEVER
+  })
+}

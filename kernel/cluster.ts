@@ -1,0 +1,38 @@
+/**
+ * For `plugins/cluster` alone. It includes what that takes from `index.ts`, so that the election and its
+ * simulator load little.
+ */
+export type { Audit, Change } from './api/audit.js'
+export { backoffMs } from './api/backoff.js'
+export { delay, systemClock } from './api/clock.js'
+export type { Clock } from './api/clock.js'
+export * from './api/cluster.js'
+export * from './api/errors.js'
+export type { GossipCounters } from './api/gossip.js'
+export type { Identity } from './api/identity.js'
+export { Reply } from './api/plugin.js'
+export type { Caller, Logger, NodeInfo, RouteRequest, Section, SectionDecl } from './api/plugin.js'
+export type { JsonSchema } from './api/schema.js'
+export type {
+  Channel, Cluster, DialReport, LinkReport, MemberRequest, MemberResponse, NodeView, Session
+} from './api/services.js'
+export { schemaChecker } from './api/validate.js'
+export * from './boot/home.js'
+export { isHardState } from './boot/lost-files.js'
+export * from './boot/node-key.js'
+export { deepFreeze, unsafe } from './config/paths.js'
+export { requireAuthority } from './http/access.js'
+export { Door } from './http/door.js'
+export { errorBody, errorHeaders } from './http/error-body.js'
+export { keptNote } from './http/kept.js'
+export { CALLER_HEADER, memberOf, setMember, writeCaller } from './http/passed-on.js'
+export { KEY_GROUPS } from './http/tls/port.js'
+export { isLoopback, isOwnServer } from './net/addresses.js'
+export { Budget } from './net/budget.js'
+export { joinGroup, SERVICE_TYPE, setUpMulticast } from './net/multicast.js'
+export { createIdentity } from './signing/identity.js'
+export { fingerprintOfRaw } from './signing/keys.js'
+export { MAX_UPDATE_BYTES } from './state/documents/guard.js'
+export * from './state/documents/kv-doc.js'
+export * from './state/documents/values.js'
+export { Listeners, onPrefix } from './state/listeners.js'

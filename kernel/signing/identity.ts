@@ -1,0 +1,26 @@
+import { createPrivateKey, hkdfSync } from 'node:crypto'
+import { agreed, KEY_BYTES, keyPairOf, rawPrivate, rawPublic, signed } from './keys.js'
+import { purposeBytes } from './protocol.js'
+import type { Identity } from '../api/identity.js'
+
+/** HKDF's info for the agreement key. */
+const AGREEMENT = 'svc node agreement key'
+
+/**
+ * The node's key for plugins. The agreement key derives from it (HKDF-SHA-256), so that a home has one secret
+ * to guard and to restore. `members`: the keys of the members, which the cluster knows.
+ */
+export function createIdentity (
+  { privateKeyPem }: { readonly privateKeyPem: string }, members: Pick<Identity, 'vouched' | 'fingerprints'>
+): Identity {
+  const privateKey = createPrivateKey(privateKeyPem)
+  const seed = hkdfSync('sha256', rawPrivate(privateKey), new Uint8Array(0), AGREEMENT, KEY_BYTES)
+  const agreement = keyPairOf('X25519', new Uint8Array(seed))
+  return {
+    publicKey: rawPublic(privateKey),
+    agreementKey: agreement.publicKey,
+    sign: (purpose, message) => signed(privateKey, purposeBytes(purpose, message)),
+    agree: (peer) => agreed(agreement.privateKey, peer),
+    ...members
+  }
+}

@@ -1,0 +1,316 @@
+import { createHash, createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
+import { join } from 'node:path'
+import { crc32 } from 'node:zlib'
+import {
+  HomeError, identityFile, kernelError, readText, readVersioned, writeVersioned
+} from '../../../kernel/cluster.js'
+import { applicantSchema, invitationFields } from '../members/member.js'
+import {
+  fits, flag, invalidField, listOf, matching, orNull, read, record, schemaOf, shaped, ShapeError
+} from '../wire.js'
+import { isOutside } from './addresses.js'
+import type { TLSSocket } from 'node:tls'
+import type { JoinTokenRecord, SvcError } from '../../../kernel/cluster.js'
+import type { Of } from '../wire.js'
+
+const PREFIX = 'svcjoin1_'
+const FORM = /^svcjoin1_([A-Za-z0-9_-]{1,4096})_([0-9a-f]{8})$/
+/** 128 bits. */
+const random16 = matching(/^[A-Za-z0-9_-]{22}$/, '22 base64url characters')
+/** The furthest a Date reaches, in milliseconds since 1970. */
+const MAX_INSTANT = 8.64e15
+
+const ticketSchema = record({
+  ...invitationFields,
+  id: random16,
+  secret: random16,
+  exp: schemaOf<number>({
+    type: 'number', minimum: -MAX_INSTANT, maximum: MAX_INSTANT, says: 'must be a time'
+  })
+})
+export const requestSchema = record({
+  token_id: random16,
+  proof: matching(/^[A-Za-z0-9_-]{43}$/, '43 base64url characters'),
+  member: applicantSchema
+})
+
+export type JoinTicket = Of<typeof ticketSchema>
+export type JoinRequest = Of<typeof requestSchema>
+
+/** RFC 5705 label of the channel binding, and its length in bytes. */
+const BINDING_LABEL = 'EXPORTER-svc-join'
+const BINDING_BYTES = 32
+
+/** CRC-32 (IEEE 802.3) of the text before it, 8 hex digits: finds typing and copying mistakes. */
+const checksum = (body: string): string => (crc32(body) >>> 0).toString(16).padStart(8, '0')
+
+function badToken (what: string): SvcError {
+  const message = `the join token ${what}`
+  return kernelError('invalid_request', message, { param: 'token', issues: [{ path: 'token', message }] })
+}
+
+/** The token's text: svcjoin1_<base64url JSON>_<crc>. */
+export function writeJoinToken (ticket: JoinTicket): string {
+  const body = PREFIX + Buffer.from(JSON.stringify(ticket)).toString('base64url')
+  return `${body}_${checksum(body)}`
+}
+
+function readTicket (text: string): JoinTicket {
+  let value: unknown
+  try {
+    value = JSON.parse(text)
+  } catch {
+    throw new ShapeError('', 'must be JSON')
+  }
+  return read(ticketSchema, value)
+}
+
+/**
+ * Reads a join token; `nowMs` is the wall time. Throws SvcError invalid_request for a malformed, mistyped or
+ * expired one, without its secret.
+ */
+export function readJoinToken (token: string, nowMs: number): JoinTicket {
+  const text = token.trim()
+  const match = FORM.exec(text)
+  if (match === null) {
+    throw badToken(text.startsWith(PREFIX)
+      ? 'is cut off or has characters that do not belong; copy it whole'
+      : `does not begin with ${PREFIX}; \`svc join-token\` on a member makes one`)
+  }
+  const [, body = '', sum] = match
+  if (checksum(PREFIX + body) !== sum) {
+    throw badToken('is mistyped (its checksum does not fit); copy it again')
+  }
+  const ticket = shaped(() => readTicket(Buffer.from(body, 'base64url').toString()),
+    ({ message }) => badToken(`is broken: ${message}`))
+  if (ticket.exp <= nowMs) {
+    const [expired, now] = [ticket.exp, nowMs].map((ms) => new Date(ms).toISOString())
+    throw badToken(`expired at ${expired}, this node's clock says ${now}; ` +
+      'make a new one with `svc join-token`, or set the clock')
+  }
+  return ticket
+}
+
+/** The key of proofs; the inviter stores this instead of the secret. */
+export function proofKeyOf (secret: string): Buffer {
+  return createHash('sha256').update(`svc-join-key\0${secret}`).digest()
+}
+
+/** The proof under a key of proofKeyOf. Parts have fixed lengths, so the encoding is unambiguous. */
+export function proofWith (
+  key: Buffer, binding: Buffer, fingerprints: { inviter: string, joiner: string }
+): string {
+  if (binding.byteLength !== BINDING_BYTES) {
+    throw new RangeError(`a binding has ${BINDING_BYTES} bytes, not ${binding.byteLength}`)
+  }
+  const { inviter, joiner } = fingerprints
+  return createHmac('sha256', key).update('svc-join-proof\0').update(binding)
+    .update(`${inviter}\0${joiner}`).digest('base64url')
+}
+
+/**
+ * A joiner's proof of the secret: HMAC-SHA-256, base64url, over the channel binding of its connection and
+ * both keys, so it is worthless on other connections or for other keys.
+ */
+export function proofOf (
+  secret: string, binding: Buffer, fingerprints: { inviter: string, joiner: string }
+): string {
+  return proofWith(proofKeyOf(secret), binding, fingerprints)
+}
+
+/** The channel binding of a TLS 1.3 connection (RFC 8446 7.5, RFC 9266): 32 bytes only its two ends know. */
+export function joinBinding (socket: TLSSocket): Buffer {
+  return socket.exportKeyingMaterial(BINDING_BYTES, BINDING_LABEL, Buffer.alloc(0))
+}
+
+export function readJoinRequest (body: unknown): JoinRequest {
+  return shaped(() => read(requestSchema, body), invalidField)
+}
+
+/** A joiner's request; `binding` comes from its socket (joinBinding). */
+export interface Redemption {
+  tokenId: string
+  proof: string
+  binding: Buffer
+  joinerFingerprint: string
+}
+
+const FORMAT = 1
+/** The longest life of a token: one day. */
+const MAX_TTL_SECONDS = 86_400
+const MAX_OPEN = 100
+/** Used and expired tokens are remembered, so that a refusal can say which: this many, the newest. */
+const MAX_ENDED = 200
+
+const anyText = schemaOf<string>({ type: 'string' })
+const storedSchema = record({
+  id: anyText,
+  /** base64url of what checks proofs; null once used or expired. */
+  key: orNull(anyText),
+  /** The inviter's. */
+  fingerprint: anyText,
+  exp: schemaOf<number>({ type: 'number' }),
+  usedBy: orNull(anyText)
+}, {
+  by: anyText,
+  /** The caller's authorities; all when absent. */
+  authorities: listOf(anyText),
+  /** It names an address that other machines reach. */
+  outside: flag
+})
+type Stored = Omit<Of<typeof storedSchema>, 'authorities'> & Maker & { outside: boolean }
+/** The caller that made a join token, and what it may do; everything when absent. */
+export interface Maker { by: string, authorities?: readonly string[] | undefined }
+
+type Why = 'unknown' | 'expired' | 'used' | 'wrong_proof'
+
+const refusals: Record<Why, string> = {
+  unknown: 'The join token is not one of this node.',
+  expired: 'The join token has expired.',
+  used: 'The join token has been used already; each lets one node in.',
+  wrong_proof: 'The proof does not fit the join token and this connection.'
+}
+
+function refused (why: Why): SvcError {
+  return kernelError('join_refused', refusals[why], { why })
+}
+
+function readStored (path: string): readonly Stored[] {
+  // Its keys let a node in: as private as the node's own.
+  readText(path, 'secret')
+  const tokens = readVersioned<{ tokens?: unknown }>(path, FORMAT)?.tokens ?? []
+  if (fits(listOf(storedSchema), tokens)) {
+    return tokens.map((token) => ({ ...token, by: token.by ?? 'operator', outside: token.outside ?? false }))
+      // The previous release gave join tokens to callers who may not admit a member.
+      .filter(({ by, authorities }) => by === 'operator' || authorities !== undefined)
+  }
+  throw new HomeError(`${path} holds no list of join tokens; run: rm ${path} (open tokens are void then)`)
+}
+
+function proves (token: Stored, { proof, binding, joinerFingerprint }: Redemption): boolean {
+  if (token.key === null) return false
+  const fingerprints = { inviter: token.fingerprint, joiner: joinerFingerprint }
+  const wanted = Buffer.from(proofWith(Buffer.from(token.key, 'base64url'), binding, fingerprints))
+  const given = Buffer.from(proof)
+  return given.byteLength === wanted.byteLength && timingSafeEqual(given, wanted)
+}
+
+function checkTtl (seconds: number): void {
+  if (Number.isInteger(seconds) && seconds >= 1 && seconds <= MAX_TTL_SECONDS) return
+  const message = `ttl_seconds is ${seconds}; it must be a whole number from 1 to ${MAX_TTL_SECONDS}`
+  throw kernelError('invalid_request', message, {
+    param: 'ttl_seconds', issues: [{ path: 'ttl_seconds', message }]
+  })
+}
+
+export interface JoinTokensOptions {
+  home: string
+  now: () => number
+  mono?: () => number
+  /** Whether what a caller made still counts. */
+  stands: (by: string) => boolean
+}
+
+/** The join tokens this node has made. Only what is on the disk counts: a failed write changes nothing. */
+export class JoinTokens {
+  readonly #options: JoinTokensOptions
+  readonly #path: string
+  #tokens: readonly Stored[]
+  /** Monotonic times at which tokens of this start end: a wall clock that is set back prolongs none. */
+  readonly #ends = new Map<string, number>()
+
+  constructor (options: JoinTokensOptions) {
+    this.#options = options
+    this.#path = join(options.home, identityFile.joinTokens)
+    this.#tokens = readStored(this.#path)
+  }
+
+  create (
+    { clusterId, seeds, fingerprint, ttlSeconds, by, authorities }:
+    Omit<JoinTicket, 'id' | 'secret' | 'exp'> & Maker & { ttlSeconds: number }
+  ): { token: string, expires: string } {
+    checkTtl(ttlSeconds)
+    if (this.pending >= MAX_OPEN) {
+      throw kernelError('overloaded',
+        `${MAX_OPEN} join tokens are open already; let some expire, or end them: svc join-token ls`)
+    }
+    const now = this.#options.now()
+    const id = randomBytes(16).toString('base64url')
+    const secret = randomBytes(16).toString('base64url')
+    const exp = now + ttlSeconds * 1000
+    const token = writeJoinToken({ clusterId, seeds, fingerprint, id, secret, exp })
+    // A token that its reader would refuse is never given out.
+    readJoinToken(token, now)
+    const key = proofKeyOf(secret).toString('base64url')
+    const outside = seeds.some(isOutside)
+    this.#ends.set(id, this.#mono() + ttlSeconds * 1000)
+    this.#save([...this.#tokens, { id, key, fingerprint, exp, usedBy: null, by, authorities, outside }])
+    return { token, expires: new Date(exp).toISOString() }
+  }
+
+  list (): JoinTokenRecord[] {
+    return this.#tokens.filter((token) => this.#isOpen(token))
+      .map(({ id, exp, by }) => ({ id, expires: new Date(exp).toISOString(), by }))
+  }
+
+  /** Ends one before its time; false when no such token is open. */
+  revoke (id: string): boolean {
+    const found = this.#tokens.find((token) => token.id === id && this.#isOpen(token))
+    if (found !== undefined) this.#save(this.#tokens.filter((token) => token !== found))
+    return found !== undefined
+  }
+
+  /**
+   * Checks a joiner's proof and uses up the token, on disk before this returns. Its key may ask again until
+   * it expires, since the answer may be lost. `reopen` reopens it for a joiner that could not be admitted.
+   * Throws SvcError join_refused with details.why: unknown | expired | used | wrong_proof.
+   */
+  redeem (request: Redemption): Maker & { reopen: () => void } {
+    const found = this.#tokens.find((token) => token.id === request.tokenId)
+    if (found === undefined) throw refused('unknown')
+    const { by, authorities } = found
+    if (this.#isUsedBy(found, request.joinerFingerprint)) return { by, authorities, reopen: () => {} }
+    if (found.usedBy !== null) throw refused('used')
+    if (!this.#isOpen(found)) throw refused('expired')
+    if (!proves(found, request)) throw refused('wrong_proof')
+    const used = { ...found, usedBy: request.joinerFingerprint }
+    this.#save(this.#tokens.map((token) => token === found ? used : token))
+    const reopen = (): void => { this.#save([...this.#tokens.filter(({ id }) => id !== found.id), found]) }
+    return { by, authorities, reopen }
+  }
+
+  /** Number of open tokens. */
+  get pending (): number { return this.#tokens.filter((token) => this.#isOpen(token)).length }
+
+  /** Whether a key may ask to join: a token is open, or it has used one that has not expired yet. */
+  letsIn (fingerprint: string): boolean {
+    return this.#tokens.some((token) => this.#isOpen(token) || this.#isUsedBy(token, fingerprint))
+  }
+
+  /** One that is open names an address which other machines reach. */
+  get awaitsOthers (): boolean { return this.#tokens.some((token) => token.outside && this.#isOpen(token)) }
+
+  #isOpen (token: Stored): boolean { return token.usedBy === null && this.#isValid(token) }
+
+  #isUsedBy (token: Stored, fingerprint: string): boolean {
+    return token.usedBy === fingerprint && this.#isValid(token)
+  }
+
+  #isValid ({ id, exp, by }: Stored): boolean {
+    const { now, stands } = this.#options
+    return exp > now() && (this.#ends.get(id) ?? Infinity) > this.#mono() && stands(by)
+  }
+
+  #mono (): number { return (this.#options.mono ?? this.#options.now)() }
+
+  /** Takes the keys out of ended tokens, and forgets the oldest of them. */
+  #save (next: readonly Stored[]): void {
+    const ended = next.filter((token) => !this.#isOpen(token))
+    const forgotten = new Set(ended.slice(0, Math.max(0, ended.length - MAX_ENDED)))
+    const tokens = next.filter((token) => !forgotten.has(token))
+      .map((token) => this.#isOpen(token) ? token : { ...token, key: null })
+    writeVersioned(this.#path, FORMAT, { tokens })
+    this.#tokens = tokens
+    for (const id of this.#ends.keys()) if (!tokens.some((token) => token.id === id)) this.#ends.delete(id)
+  }
+}

@@ -1,0 +1,300 @@
+import { randomUUID } from 'node:crypto'
+import { request } from 'node:http'
+import {
+  delay, errorBody, errorHeaders, keptNote, kernelError, kernelErrors, toSvcError, unsafe
+} from '../../../kernel/cluster.js'
+import { readAddress } from './addresses.js'
+import { joinBinding, proofOf, readJoinRequest } from './join-tokens.js'
+import { shaped } from '../wire.js'
+import { readMemberList } from '../members/member.js'
+import { dial, peerFingerprint } from './tls.js'
+import type { IncomingMessage } from 'node:http'
+import type { TLSSocket } from 'node:tls'
+import type { FastifyInstance, FastifyReply } from 'fastify'
+import type {
+  Audit, Change, Clock, KernelReason, Logger, NodeKey, SvcError
+} from '../../../kernel/cluster.js'
+import type { LinkLimits } from '../links/limits.js'
+import type { Members } from '../members/file.js'
+import type { DialError } from './tls.js'
+import type { Applicant, MemberList } from '../members/member.js'
+import type { JoinRequest, JoinTicket, JoinTokens, Maker } from './join-tokens.js'
+
+export const JOIN_PATH = '/join'
+const DIAL_MS = 5_000
+/** The inviter answers when the whole cluster knows the new member, which may take an election. */
+const ANSWER_MS = 30_000
+const MAX_ANSWER_BYTES = 1024 * 1024
+const MAX_WORDS = 500
+
+export interface JoinOptions {
+  key: NodeKey
+  self: Applicant
+  ticket: JoinTicket
+  clock: Clock
+  /** How long a cluster that has no master just now is asked again, ms; a minute when left out. */
+  patienceMs?: number
+}
+
+interface Answer { status: number, body: unknown }
+
+/** Words of another node, fit for a terminal. */
+const cleaned = (text: string): string => text.replace(unsafe, ' ').slice(0, MAX_WORDS)
+
+async function readBody (response: IncomingMessage): Promise<unknown> {
+  const parts: Buffer[] = []
+  let size = 0
+  for await (const part of response as AsyncIterable<Buffer>) {
+    size += part.byteLength
+    if (size > MAX_ANSWER_BYTES) throw new Error(`the answer is longer than ${MAX_ANSWER_BYTES} bytes`)
+    parts.push(part)
+  }
+  return JSON.parse(Buffer.concat(parts).toString())
+}
+
+function post (socket: TLSSocket, body: JoinRequest, clock: Clock): Promise<Answer> {
+  const text = JSON.stringify(body)
+  const headers = {
+    host: 'svc-members',
+    'content-type': 'application/json',
+    'content-length': Buffer.byteLength(text),
+    connection: 'close'
+  }
+  return new Promise<Answer>((resolve, reject) => {
+    const call = request({ createConnection: () => socket, method: 'POST', path: JOIN_PATH, headers })
+    const stopTimer = clock.after(ANSWER_MS, () => {
+      call.destroy(new Error(`no answer within ${ANSWER_MS} ms`))
+    })
+    const settle = (act: () => void): void => {
+      stopTimer()
+      act()
+      call.destroy()
+    }
+    call.on('error', (error) => { settle(() => { reject(error) }) })
+    call.on('response', (response) => {
+      readBody(response).then(
+        (answer) => { settle(() => { resolve({ status: response.statusCode ?? 0, body: answer }) }) },
+        (error: unknown) => { settle(() => { reject(error) }) })
+    })
+    call.end(text)
+  })
+}
+
+const isReason = (reason: unknown): reason is KernelReason =>
+  typeof reason === 'string' && Object.hasOwn(kernelErrors, reason)
+
+/** The fields of an error body that are used here. */
+interface ErrorFields { reason?: unknown, message?: unknown, details?: { why?: unknown } | null }
+
+/** The inviter's error body as an error of ours. */
+function refusal (seed: string, { status, body }: Answer): SvcError {
+  const { error } = (body ?? {}) as { error?: ErrorFields | null }
+  const words = typeof error?.message === 'string' ? cleaned(error.message) : `status ${status}`
+  const why = error?.details?.why
+  const details = typeof why === 'string' ? { seed, why: cleaned(why) } : { seed, why: `status_${status}` }
+  return kernelError(isReason(error?.reason) ? error.reason : 'join_refused', `${seed}: ${words}`, details)
+}
+
+/** Checks what the inviter answered: the cluster of the token, with both of us in it. */
+function readAnswer (seed: string, answer: Answer, { self, ticket }: JoinOptions): MemberList {
+  const bad = (what: string): SvcError =>
+    kernelError('join_refused', `${seed} took the token and answered nonsense: ${what}`, {
+      seed, why: 'bad_answer'
+    })
+  const found = shaped(() => readMemberList(answer.body), ({ message }) => bad(message))
+  if (found.clusterId !== ticket.clusterId) {
+    throw bad(`cluster ${found.clusterId}, while the token is for ${ticket.clusterId}`)
+  }
+  const has = (fingerprint: string): boolean => found.members.some((m) => m.fingerprint === fingerprint)
+  if (!has(self.fingerprint)) throw bad('this node is not among the members')
+  if (!has(ticket.fingerprint)) throw bad('the inviter is not among the members')
+  return found
+}
+
+interface Failure { seed: string, code: string, message: string }
+
+function unreachable (failures: readonly Failure[]): SvcError {
+  const lines = failures.map(({ message }) => message).join('; ')
+  return kernelError('unreachable', `no address of the join token can be used: ${lines}`, {
+    seeds: failures, remedy: 'Check the network and the firewall between the nodes, then use the token again.'
+  })
+}
+
+async function ask (seed: string, socket: TLSSocket, options: JoinOptions): Promise<MemberList> {
+  const { key, self, ticket, clock } = options
+  const fingerprints = { inviter: ticket.fingerprint, joiner: key.fingerprint }
+  const proof = proofOf(ticket.secret, joinBinding(socket), fingerprints)
+  let answer: Answer
+  try {
+    answer = await post(socket, { token_id: ticket.id, proof, member: self }, clock)
+  } catch (error) {
+    const { message } = error as Error
+    throw kernelError('unreachable', `${seed} gave no answer (${message}): the token was used, or its time ` +
+      'is over there, or the connection broke; make a new one with `svc join-token` and join again', {
+      seeds: [{ seed, code: NO_ANSWER, message }],
+      remedy: 'The token may be used up: make a new one with `svc join-token` and join again.'
+    })
+  } finally {
+    socket.destroy()
+  }
+  if (answer.status < 200 || answer.status > 299) throw refusal(seed, answer)
+  return readAnswer(seed, answer, options)
+}
+
+/**
+ * Joins a cluster by a token: dials its addresses in order, checks the inviter's key first, proves the
+ * secret, and returns the membership with this node in it. Throws SvcError: join_refused (details.why), the
+ * inviter's other refusals, unreachable (details.seeds: each with code and message).
+ */
+export async function join (options: JoinOptions): Promise<MemberList> {
+  const { clock, patienceMs = ELECTION_MS } = options
+  const deadline = clock.mono() + patienceMs
+  let repeats = BROKEN_REPEATS
+  for (;;) {
+    try {
+      return await joinOnce(options)
+    } catch (error) {
+      const again = WAITING.has((error as SvcError).reason) || (brokeOff(error as SvcError) && repeats-- > 0)
+      if (!again || clock.mono() >= deadline) throw error
+      await delay(clock, AGAIN_MS)
+    }
+  }
+}
+
+/**
+ * How long to retry a cluster that cannot decide, ms, which does not use up the token. A majority needs each
+ * recently joined node to start first.
+ */
+const ELECTION_MS = 60_000
+const AGAIN_MS = 1000
+/** Retries after a connection that broke before the answer: the same key may show its token again. */
+const BROKEN_REPEATS = 2
+const NO_ANSWER = 'no_answer'
+const WAITING: ReadonlySet<string> = new Set(['no_master', 'no_quorum', 'session_changed'])
+
+const brokeOff = ({ details }: SvcError): boolean =>
+  (details['seeds'] as Failure[] | undefined)?.some(({ code }) => code === NO_ANSWER) === true
+
+async function joinOnce (options: JoinOptions): Promise<MemberList> {
+  const { key, ticket, clock } = options
+  const failures: Failure[] = []
+  for (const seed of ticket.seeds) {
+    const address = readAddress(seed)
+    if (address === undefined) throw new TypeError(`"${seed}" is not host:port`)
+    let socket: TLSSocket
+    try {
+      socket = await dial({ key, ...address, expect: ticket.fingerprint, timeoutMs: DIAL_MS, clock })
+    } catch (error) {
+      const { code, message } = error as DialError
+      failures.push({ seed, code, message })
+      continue
+    }
+    return await ask(seed, socket, options)
+  }
+  throw unreachable(failures)
+}
+
+export interface JoinRouteOptions {
+  members: Members
+  joinTokens: JoinTokens
+  limits: LinkLimits
+  log: Logger
+  /** Throws, e.g. `no_master`, while admission is impossible; called before a token is used up. */
+  mayAdmit?: () => void
+  /** After token and proof of POST /join were found right: adds the member, answers the membership. */
+  admit: (member: Applicant, maker: Maker) => Promise<MemberList>
+  /** Called once the token of a connection was found right. */
+  tokenShown?: (socket: TLSSocket) => void
+  /** The audit, if a plugin provides it. */
+  audit?: (() => Audit | undefined) | undefined
+}
+
+/** POST /join: the one thing a key may do that is no member's yet, and that only with an open token. */
+export function addJoinRoute (app: FastifyInstance, options: JoinRouteOptions): void {
+  app.post(JOIN_PATH, { bodyLimit: options.limits.joinBodyBytes }, async (request, reply) => {
+    try {
+      return await admitted(request.raw.socket as TLSSocket, request.body, options)
+    } catch (error) {
+      answer(reply, error, options.log)
+      tellRefused(request.raw.socket as TLSSocket, error, options)
+      return reply
+    }
+  })
+  app.setErrorHandler((error: Error & { statusCode?: number }, _request, reply) => {
+    const large = error.statusCode === 413
+    answer(reply, large
+      ? kernelError('payload_too_large', `The body is larger than ${options.limits.joinBodyBytes} bytes.`)
+      : kernelError('invalid_request', 'The body is not valid JSON.'), options.log)
+  })
+}
+
+async function admitted (socket: TLSSocket, body: unknown, options: JoinRouteOptions): Promise<MemberList> {
+  const { members, joinTokens, admit } = options
+  const { token_id: tokenId, proof, member } = readJoinRequest(body)
+  const fingerprint = peerFingerprint(socket)
+  if (fingerprint === undefined || members.isRemoved(fingerprint)) {
+    throw kernelError('join_refused', 'This node was removed from the cluster, and its key is refused for ' +
+      'good. Move its home aside (mv HOME HOME.removed) and start it again with a new token of ' +
+      '`svc join-token`: it joins as a new node.', { why: 'removed' })
+  }
+  if (member.fingerprint !== fingerprint) {
+    throw kernelError('invalid_request', 'member.fingerprint is not the key of this connection.',
+      { param: 'member.fingerprint' })
+  }
+  const holder = members.find(member.installId)
+  if (holder !== undefined && holder.fingerprint !== fingerprint) {
+    throw kernelError('join_refused', `The install id ${member.installId} belongs to another member; ` +
+      'run: svc members remove on a member first, if that one is gone.', { why: 'taken' })
+  }
+  // A joiner that has lost its answer asks again.
+  if (members.byFingerprint(fingerprint)?.installId === member.installId) return members.current()
+  // Before the token is used up for nothing.
+  options.mayAdmit?.()
+  const { by, authorities, reopen } = joinTokens.redeem({
+    tokenId, proof, binding: joinBinding(socket), joinerFingerprint: fingerprint
+  })
+  options.tokenShown?.(socket)
+  const change = changeOf(member.installId, socket, { member, token: tokenId, by })
+  try {
+    return await recorded(options.audit?.(), change, async () => await admit(member, { by, authorities }))
+  } catch (error) {
+    // The node asks again, which a used token would not let it: another one that joined a moment before may
+    // count for the majority already and be slow to start.
+    if (toSvcError(error).retryable) reopen()
+    throw error
+  }
+}
+
+/** A join as the audit keeps it: `who` is the node that joins, or nobody whom a token has shown to be one. */
+function changeOf (who: string, socket: TLSSocket, detail: Record<string, unknown>): Change {
+  const from = socket.remoteAddress ?? ''
+  return { who, how: 'direct', what: `POST ${JOIN_PATH}`, detail: keptNote({ from, ...detail }) }
+}
+
+/** Makes a change between its two records in the audit. Throws what either throws. */
+async function recorded<T> (audit: Audit | undefined, change: Change, make: () => Promise<T>): Promise<T> {
+  const end = await audit?.begin(change)
+  try {
+    const result = await make()
+    await end?.({ status: 200, reason: null, detail: {} })
+    return result
+  } catch (error) {
+    const { status, reason } = toSvcError(error)
+    await end?.({ status, reason, detail: {} })
+    throw error
+  }
+}
+
+function tellRefused (socket: TLSSocket, error: unknown, { audit }: JoinRouteOptions): void {
+  const { status, reason, details: { why } } = toSvcError(error)
+  if (reason !== 'join_refused') return
+  const fingerprint = peerFingerprint(socket) ?? null
+  audit?.()?.refused(changeOf('anonymous', socket, { fingerprint, why }), { status, reason, detail: {} })
+}
+
+function answer (reply: FastifyReply, error: unknown, log: Logger): void {
+  const known = toSvcError(error)
+  if (known.reason === 'internal') log.error({ err: error }, 'a node could not be admitted')
+  else log.warn({ reason: known.reason, why: known.details['why'] }, 'a node was not let in')
+  void reply.code(known.status).headers(errorHeaders(known)).send(errorBody(known, randomUUID()))
+}

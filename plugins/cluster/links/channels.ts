@@ -1,0 +1,42 @@
+import type { Channel } from '../../../kernel/cluster.js'
+import type { DroppedMessages } from './dropped.js'
+
+interface Envelope { readonly channel: string, readonly message: unknown }
+
+export interface ChannelsOptions {
+  send: (to: string, body: Envelope) => boolean
+  broadcast: (body: Envelope) => number
+  dropped: Pick<DroppedMessages, 'add'>
+}
+
+/** Named channels over the links: messages between the same plugin on all nodes. */
+export class Channels {
+  readonly #options: ChannelsOptions
+  readonly #receivers = new Map<string, (from: string, message: never) => unknown>()
+
+  constructor (options: ChannelsOptions) { this.#options = options }
+
+  /** Throws if the name is taken. `receive` returns false or throws for a message of an unknown shape. */
+  open<T> (channel: string, receive: (from: string, message: T) => unknown): Channel<T> {
+    if (this.#receivers.has(channel)) throw new Error(`the channel "${channel}" is open already`)
+    this.#receivers.set(channel, receive)
+    return {
+      send: (to, message) => this.#options.send(to, { channel, message }),
+      broadcast: (message) => this.#options.broadcast({ channel, message }),
+      close: () => { this.#receivers.delete(channel) }
+    }
+  }
+
+  /** False when the frame is no message of a channel. One for a channel that is not open here is dropped. */
+  receive (from: string, body: unknown): boolean {
+    const { channel, message } = (body ?? {}) as Partial<Envelope>
+    if (typeof channel !== 'string') return false
+    try {
+      const taken = this.#receivers.get(channel)?.(from, message as never)
+      if (taken === false) this.#options.dropped.add(from, channel)
+    } catch (err) {
+      this.#options.dropped.add(from, channel, err)
+    }
+    return true
+  }
+}

@@ -1,0 +1,178 @@
+import { createSocket } from 'node:dgram'
+import { isIP } from 'node:net'
+import { delay, joinGroup, SERVICE_TYPE, setUpMulticast, systemClock } from '../../../kernel/cluster.js'
+import type { EventEmitter } from 'node:events'
+import type { Clock, Logger } from '../../../kernel/cluster.js'
+
+/** Version of the TXT record. */
+const TXT_VERSION = '1'
+/** Questions are repeated, and new network interfaces joined, this often, ms. */
+const REPEAT_MS = 60_000
+/** How long to wait for the mDNS goodbye packet to be sent, ms. */
+const GOODBYE_MS = 500
+/** More services than this on one network are a flood: the search ends, the own record stays. */
+const MAX_SERVICES = 512
+const MAX_ADDRESSES = 8
+
+/** What is read of a service on the network; every field comes from strangers. */
+export interface SeenService {
+  readonly port?: unknown
+  readonly txt?: unknown
+  readonly addresses?: readonly unknown[] | undefined
+  readonly referer?: { readonly address?: unknown } | undefined
+}
+
+export interface PublishedService { name: string, type: string, port: number, host: string, probe: boolean
+  txt: Record<string, string>, disableIPv6: boolean }
+
+/** The part of bonjour-service that is used. */
+export interface Responder {
+  publish (service: PublishedService): unknown
+  find (query: { type: string, txt: Record<string, string> }, up: (service: SeenService) => void): Search
+  unpublishAll (done: () => void): void
+  destroy (done: () => void): void
+}
+export interface Search {
+  on (event: 'txt-update' | 'srv-update', fn: (service: SeenService) => void): unknown
+  update (): void
+  stop (): void
+  readonly services: readonly unknown[]
+}
+
+/** An open responder; `broken` is called, once or more, when multicast does not work. */
+export interface Opened { responder: Responder, repeat (): void, close (): void }
+export type Open = (broken: (error: Error) => void) => Promise<Opened>
+
+export interface DiscoveryOptions {
+  /** Port of the members' listener, 1 to 65535. */
+  port: number
+  /** Whether it listens at IPv6 addresses, which are published then, too. */
+  ipv6: boolean
+  installId: string
+  /** A short hash of the cluster id; services with another one are not reported. */
+  clusterHash: string
+  log: Logger
+  /** An address `host:port` (IPv6 in brackets) where a node of this cluster may listen. A hint, no proof. */
+  found (address: string): void
+  clock?: Clock
+  /** The network; tests pass their own. */
+  open?: Open
+}
+
+/**
+ * Tells the local network where this node's members' listener is, and reports where others of the same
+ * cluster say theirs is (mDNS). Only hints: who listens there is proven when the address is dialled. Never
+ * throws and never keeps the process alive; where multicast does not work it says so once, at debug.
+ */
+export function createDiscovery (options: DiscoveryOptions): { stop (): Promise<void> } {
+  const { log, clock = systemClock, open = openResponder } = options
+  let opened: Opened | undefined
+  let stopped = false
+  let search: Search | undefined
+  const undo: (() => void)[] = []
+  const end = (): void => {
+    for (const fn of undo.splice(0)) fn()
+    search?.stop()
+    opened?.close()
+    search = opened = undefined
+  }
+  const broken = (error: unknown): void => {
+    if (stopped) return
+    stopped = true
+    log.debug({ err: error }, 'no multicast here: nodes are not looked for on the local network')
+    end()
+  }
+  const start = async (): Promise<void> => {
+    opened = await open(broken)
+    if (stopped) return end()
+    search = begin(options, opened.responder)
+    undo.push(clock.every(REPEAT_MS, () => { guarded(broken, repeat) }))
+  }
+  const repeat = (): void => {
+    opened?.repeat()
+    if ((search?.services.length ?? 0) > MAX_SERVICES) {
+      log.debug({ services: MAX_SERVICES }, 'too many services on the network: no more are looked for')
+      search?.stop()
+    } else search?.update()
+  }
+  const starting = start().catch(broken)
+  return {
+    async stop () {
+      await starting
+      if (!stopped && opened !== undefined) await sayGoodbye(opened.responder, clock)
+      stopped = true
+      end()
+    }
+  }
+}
+
+function guarded (broken: (error: unknown) => void, fn: () => void): void {
+  try { fn() } catch (error) { broken(error) }
+}
+
+function begin (
+  { port, ipv6, installId, clusterHash, found }: DiscoveryOptions, responder: Responder
+): Search {
+  const txt = { v: TXT_VERSION, c: clusterHash, i: installId }
+  responder.publish({
+    name: installId, host: `${installId}.local`, type: SERVICE_TYPE, port, txt, probe: false,
+    disableIPv6: !ipv6
+  })
+  const report = (service: SeenService): void => {
+    for (const address of hintsOf(service, { installId, clusterHash })) found(address)
+  }
+  const search = responder.find({ type: SERVICE_TYPE, txt: { c: clusterHash } }, report)
+  search.on('srv-update', report)
+  search.on('txt-update', report)
+  return search
+}
+
+async function sayGoodbye (responder: Responder, clock: Clock): Promise<void> {
+  const said = new Promise<void>((resolve) => { responder.unpublishAll(resolve) })
+  await Promise.race([said, delay(clock, GOODBYE_MS)]).catch(() => {})
+}
+
+/**
+ * Addresses to try for a service on the network; none when it is this node itself, of another cluster or
+ * nonsense. Link-local IPv6 addresses mean nothing without their interface and are left out; without any
+ * address of its own the sender's counts. Pure.
+ */
+export function hintsOf (
+  service: SeenService, self: { installId: string, clusterHash: string }
+): string[] {
+  const txt = (typeof service.txt === 'object' && service.txt !== null ? service.txt : {}) as
+    Record<string, unknown>
+  const { port } = service
+  if (txt['v'] !== TXT_VERSION || txt['c'] !== self.clusterHash) return []
+  if (typeof txt['i'] !== 'string' || txt['i'] === self.installId) return []
+  if (!Number.isInteger(port) || (port as number) < 1 || (port as number) > 65535) return []
+  const own = (service.addresses ?? []).filter(isUsable)
+  const hosts = own.length > 0 ? own : [service.referer?.address].filter(isUsable)
+  return [...new Set(hosts)].slice(0, MAX_ADDRESSES)
+    .map((host) => `${isIP(host) === 6 ? `[${host}]` : host}:${String(port)}`)
+}
+
+function isUsable (address: unknown): address is string {
+  return typeof address === 'string' && isIP(address) !== 0 && !/^fe[89ab]/i.test(address)
+}
+
+/** mDNS over IPv4 multicast. The library is imported only when a node looks for others. */
+async function openResponder (broken: (error: Error) => void): Promise<Opened> {
+  const { Bonjour } = await import('bonjour-service')
+  const socket = createSocket({ type: 'udp4', reuseAddr: true })
+  socket.unref()
+  const joined = new Set<string>()
+  const failed = (error: unknown): void => { broken(error as Error) }
+  socket.on('listening', () => { guarded(failed, () => { setUpMulticast(socket, joined) }) })
+  // `multicast: false`: the library's own upkeep would hold the process and throws where nobody listens.
+  const settings = { socket, multicast: false } as ConstructorParameters<typeof Bonjour>[0]
+  const bonjour = new Bonjour(settings, broken)
+  const { mdns } = (bonjour as unknown as { server: { mdns: EventEmitter } }).server
+  mdns.on('error', broken)
+  mdns.on('warning', () => {})
+  return {
+    responder: bonjour as unknown as Responder,
+    repeat: () => { joinGroup(socket, joined) },
+    close: () => { guarded(() => {}, () => { bonjour.destroy() }) }
+  }
+}

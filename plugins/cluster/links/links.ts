@@ -1,0 +1,381 @@
+import { backoffMs } from '../../../kernel/cluster.js'
+import { formatAddress, readAddress } from '../identity/addresses.js'
+import { Copies } from './copies.js'
+import { Dialler, connectMember, upgrade } from './dialler.js'
+import { closeCodes, encodeFrame, VIOLATIONS } from './frames.js'
+import { defaultLimits } from './limits.js'
+import { Link } from './link.js'
+import { createListener } from './listener.js'
+import { Requests } from './requests.js'
+import type { WebSocket } from 'ws'
+import type { DialReport, MemberRequest, MemberResponse } from '../../../kernel/cluster.js'
+import type { Member } from '../members/member.js'
+import type { Target } from './dialler.js'
+import type { CloseWord, FrameKind, Greeting, Hello } from './frames.js'
+import type { LinkLimits } from './limits.js'
+import type { LinkHooks, LinkOptions, Peer, Rival } from './link.js'
+import type { Listener, ListenerOptions } from './listener.js'
+
+export interface LinkEvents {
+  /** The first link to a member is up: both hellos were exchanged. */
+  up (peer: Peer): void
+  /** The last link to a member is gone. */
+  down (installId: string, reason: string): void
+  frame (installId: string, kind: FrameKind, body: unknown): void
+  /** The other end, at `address`, says that a process at `known` has this node's key and is linked. */
+  copied (address: string, known: string): void
+  /** A member broke the protocol; `reason` is the name of the close code. Called once per back-off. */
+  violation (installId: string, reason: string): void
+}
+
+/** The links to one member. */
+interface Known {
+  /** Every link that may still carry frames, greeted or not. */
+  open: Set<Link>
+  current: Link | undefined
+  /** Node id that `events.up` was called with; null while it is down. */
+  told: string | null
+}
+
+export interface LinksOptions extends Omit<ListenerOptions, 'accept' | 'limits'> {
+  hello: () => Hello
+  /** Uniform in [0, 1). */
+  random: () => number
+  events: LinkEvents
+  limits?: Partial<LinkLimits>
+}
+
+/**
+ * The links of a node: one per member, whoever dialled. Made once per node; `listen` and `start` in any
+ * order, `close` at the end.
+ */
+export class Links {
+  readonly copies: Copies
+  /** Members that some link is open to, or that `events.up` told of. */
+  readonly #members = new Map<string, Known>()
+  readonly #dialler: Dialler
+  readonly #requests: Requests
+  readonly #options: LinksOptions
+  readonly #limits: LinkLimits
+  readonly #hooks: LinkHooks
+  /** Members in back-off after they broke the protocol `times` in a row, until `until` (monotonic ms). */
+  readonly #barred = new Map<string, { until: number, times: number }>()
+  #listener: Promise<Listener> | undefined
+  #serial = 0
+  #encoded: { kind: FrameKind, body: unknown, frame: Uint8Array } | undefined
+  #stop: (() => void)[] = []
+  #closed = false
+
+  constructor (options: LinksOptions) {
+    const { key, members, clock, random } = options
+    this.#options = options
+    this.copies = new Copies(options)
+    const limits = this.#limits = { ...defaultLimits, ...options.limits }
+    const self = key.installId
+    this.#dialler = new Dialler({
+      clock, limits, random,
+      members: () => members.current().members.filter(({ installId }) => installId !== self),
+      linked: (installId) => this.#current(installId) !== undefined,
+      attempt: (target, signal) => this.#attempt(target, signal)
+    })
+    this.#requests = new Requests({
+      key, clock, limits,
+      member: (installId) => members.find(installId),
+      addresses: (installId) => this.#addresses(installId)
+    })
+    this.#hooks = this.#linkHooks()
+    this.#stop.push(members.onChange(() => { this.#membersChanged() }))
+    this.#stop.push(clock.every(limits.pingMs, () => {
+      for (const link of this.#currents()) link.tick()
+    }))
+  }
+
+  /**
+   * Opens the members' listener, or moves it. Rejects as node does (EADDRINUSE, EADDRNOTAVAIL, EACCES); one
+   * that was open is then where it was.
+   */
+  async listen (at: { host: string, port: number }): Promise<{ host: string, port: number }> {
+    this.#listener ??= createListener({
+      ...this.#options,
+      limits: this.#limits,
+      accept: (ws, socket, member) => {
+        if (this.#isBarred(member.installId)) {
+          ws.on('error', () => {}).close(closeCodes.too_soon, 'too_soon')
+          return
+        }
+        const address = formatAddress(socket.remoteAddress ?? '', socket.remotePort ?? 0)
+        this.#adopt(ws, member, { socket, outgoing: false, address })
+      }
+    })
+    return await (await this.#listener).listen(at)
+  }
+
+  /** Begins dialling. */
+  start (): void { this.#dialler.start() }
+
+  /**
+   * False: no link, the frame is larger than the limit, or too much waits already. Documents and channels
+   * wait for the other end's credit, all else passes them; more than the socket may hold closes the link
+   * (4429). `lazy`: see Link.send.
+   */
+  send (to: string, kind: FrameKind, body: unknown, lazy = false): boolean {
+    const link = this.#outlet(to)
+    return link !== undefined && link.send(kind, this.#encode(kind, body), lazy)
+  }
+
+  /** Encodes once; the number of peers it went to. */
+  broadcast (kind: FrameKind, body: unknown): number {
+    const links = this.#currents()
+    if (links.length === 0) return 0
+    const frame = this.#encode(kind, body)
+    return links.reduce((sent, link) => sent + (link.send(kind, frame) ? 1 : 0), 0)
+  }
+
+  peers (): Peer[] { return this.#currents().map((link) => link.describe()) }
+  dials (): readonly DialReport[] { return this.#dialler.dials() }
+
+  /** An address (host:port) to try; any member's key is accepted there. Ignored when it is not an address. */
+  hint (address: string): void { this.#dialler.hint(address) }
+
+  /**
+   * One HTTP request to a member. Throws SvcError `unreachable` (no address answers, the connection broke),
+   * `timeout` (no response head in time), `cancelled` (by `signal`).
+   */
+  async request (installId: string, request: MemberRequest): Promise<MemberResponse> {
+    return await this.#requests.request(installId, request)
+  }
+
+  /** Ends the link to a member and every request to and from it. */
+  drop (installId: string, word: CloseWord = 'not_member'): void {
+    for (const link of this.#open(installId)) link.end(word)
+    this.#requests.drop(installId)
+    void this.#listener?.then((listener) => { listener.dropRequests(installId) })
+  }
+
+  async close (): Promise<void> {
+    if (this.#closed) return
+    this.#closed = true
+    for (const stop of this.#stop) stop()
+    this.#dialler.close()
+    this.#requests.close()
+    const links = this.#all()
+    const gone = links.map((link) => link.gone)
+    for (const link of links) link.end('stopping')
+    await Promise.all(gone)
+    await (await this.#listener)?.close()
+  }
+
+  /** The same body for one peer after the other is encoded once. */
+  #encode (kind: FrameKind, body: unknown): Uint8Array {
+    const last = this.#encoded
+    if (last !== undefined && last.body === body && last.kind === kind) return last.frame
+    const frame = encodeFrame(kind, body)
+    this.#encoded = { kind, body, frame }
+    if (frame.byteLength > this.#limits.frameBytes) {
+      const { byteLength: bytes } = frame
+      this.#options.log.error({ kind, bytes, limit: this.#limits.frameBytes }, 'a frame is too large to send')
+    }
+    return frame
+  }
+
+  /** One dial up to the other end's hello; see DiallerOptions.attempt. */
+  async #attempt (target: Target, signal: AbortSignal): Promise<string> {
+    const { key, members, clock } = this.#options
+    const options = { key, members, clock, limits: this.#limits }
+    const { socket, member } = await connectMember(target, options, signal)
+    const { installId } = member
+    // Of two links that this node dialled, each end could close the other one.
+    const current = this.#current(installId)
+    const mine = (link: Link): boolean => (link.outgoing && link.open) || link === current
+    if (this.#isBarred(installId)) {
+      socket.on('error', () => {}).destroy()
+      throw new Error('too_soon')
+    }
+    if (this.#open(installId).some(mine)) {
+      socket.on('error', () => {}).destroy()
+      return installId
+    }
+    await upgrade(socket, options, signal, async (ws) => {
+      const link = this.#adopt(ws, member, { socket, outgoing: true, address: target.address })
+      if (!link.open) throw new Error('not_member')
+      await link.greeted
+    })
+    return installId
+  }
+
+  #adopt (ws: WebSocket, member: Member, from: Pick<LinkOptions, 'socket' | 'outgoing' | 'address'>): Link {
+    const { hello, clock } = this.#options
+    const { installId, fingerprint } = member
+    const serial = ++this.#serial
+    const alone = !this.#open(installId).some((other) => other.open)
+    const link = new Link({
+      ws, serial, installId, fingerprint, ...from, clock,
+      greeting: { hello: hello(), serial, alone },
+      limits: this.#limits,
+      hooks: this.#hooks
+    })
+    this.#known(installId).open.add(link)
+    // Removed while the connection was made.
+    if (this.#options.members.find(installId)?.fingerprint !== fingerprint) link.end('not_member')
+    if (this.#closed) link.end('stopping')
+    return link
+  }
+
+  #linkHooks (): LinkHooks {
+    const { log, events } = this.#options
+    return {
+      greeted: (link, greeting) => this.#greeted(link, greeting),
+      frame: (link, kind, body) => {
+        try {
+          events.frame(link.installId, kind, body)
+        } catch (error) {
+          log.error({ err: error, kind, from: link.installId }, 'a frame could not be handled')
+        }
+      },
+      closed: (link, word, mine, detail) => {
+        const { installId: peer, address } = link
+        if (word === 'copied' && !mine) events.copied(link.listensAt, detail)
+        log.info({ peer, address, reason: word, by: mine ? 'this node' : 'the other end' }, 'a link closed')
+        if (mine && VIOLATIONS.has(word)) this.#bar(peer, word)
+        this.#linkClosed(link, word)
+      }
+    }
+  }
+
+  /** The other end's hello: takes the link into use, or fades it where a better one is. */
+  #greeted (link: Link, { hello }: Greeting): CloseWord | undefined {
+    const { key, members } = this.#options
+    if (hello.installId !== link.installId) return 'wrong_identity'
+    if (hello.clusterId !== members.current().clusterId) return 'other_cluster'
+    const state = this.#known(link.installId)
+    const { current } = state
+    const refused = current === undefined ? undefined : this.copies.refused(link, current)
+    if (refused !== undefined || !link.open) return refused
+    if (current !== undefined && !replaces(link.rival, current.rival, key.installId, link.installId)) {
+      link.fade()
+      return undefined
+    }
+    this.#use(link, state)
+    // Of an older process start nothing counts any more.
+    if (current?.rival.nodeId === hello.nodeId) current.fade()
+    else current?.end('duplicate')
+    return undefined
+  }
+
+  #use (link: Link, state: Known): void {
+    const { installId } = link
+    const { nodeId } = link.greeting!.hello
+    state.current = link
+    if (state.told !== null && state.told !== nodeId) this.#down(installId, state, 'restarted')
+    if (state.told === null) {
+      state.told = nodeId
+      this.#tell(() => { this.#options.events.up(link.describe()) })
+    }
+    this.#dialler.update()
+  }
+
+  #linkClosed (link: Link, word: string): void {
+    const { installId } = link
+    const state = this.#known(installId)
+    state.open.delete(link)
+    if (state.current === link) {
+      state.current = undefined
+      // Another connection may yet take over from one that was closed as a duplicate.
+      if (word !== 'duplicate' || state.open.size === 0) this.#down(installId, state, word)
+      this.#dialler.update()
+    } else if (state.current === undefined && state.open.size === 0) {
+      this.#down(installId, state, word)
+    }
+    if (state.open.size === 0 && state.told === null) this.#members.delete(installId)
+  }
+
+  #down (installId: string, state: Known, reason: string): void {
+    if (state.told === null) return
+    state.told = null
+    this.#tell(() => { this.#options.events.down(installId, reason) })
+  }
+
+  /** An exception of a listener must not harm the link. */
+  #tell (act: () => void): void {
+    try {
+      act()
+    } catch (error) {
+      this.#options.log.error({ err: error }, 'a listener of cluster links failed')
+    }
+  }
+
+  #known (installId: string): Known {
+    let found = this.#members.get(installId)
+    if (found === undefined) {
+      this.#members.set(installId, found = { open: new Set(), current: undefined, told: null })
+    }
+    return found
+  }
+
+  #current (installId: string): Link | undefined { return this.#members.get(installId)?.current }
+
+  /** What to send through: the current link, or the one that is about to take over from it. */
+  #outlet (installId: string): Link | undefined {
+    const state = this.#members.get(installId)
+    if (state === undefined || state.told === null) return undefined
+    return state.current ?? [...state.open].find((link) => link.open)
+  }
+
+  /** The links that are used, one per member. */
+  #currents (): Link[] { return [...this.#members.values()].flatMap(({ current }) => current ?? []) }
+  #all (): Link[] { return [...this.#members.values()].flatMap(({ open }) => [...open]) }
+  #open (installId: string): Link[] { return [...this.#members.get(installId)?.open ?? []] }
+
+  #isBarred (installId: string): boolean {
+    return this.#options.clock.mono() < (this.#barred.get(installId)?.until ?? -Infinity)
+  }
+
+  /** Exponential back-off: a member that breaks the protocol at once again would fill the event log. */
+  #bar (installId: string, word: string): void {
+    if (this.#isBarred(installId)) return
+    const { violationMinMs: minMs, violationMaxMs: maxMs } = this.#limits
+    const now = this.#options.clock.mono()
+    const before = this.#barred.get(installId)
+    const times = before === undefined || now > before.until + maxMs ? 1 : before.times + 1
+    this.#barred.set(installId, { until: now + backoffMs(times, { minMs, maxMs }, 1), times })
+    this.#options.events.violation(installId, word)
+  }
+
+  #membersChanged (): void {
+    const { members } = this.#options
+    const keys = new Map(members.current().members.map((member) => [member.installId, member.fingerprint]))
+    for (const link of this.#all()) {
+      if (keys.get(link.installId) !== link.fingerprint) link.end('not_member')
+    }
+    this.#requests.keep(keys)
+    void this.#listener?.then((listener) => { listener.keep(keys) })
+    this.#dialler.update()
+  }
+
+  /** Addresses for requests to a member: of its link, as it says itself, as the members file has them. */
+  #addresses (installId: string): readonly string[] {
+    const link = this.#current(installId)
+    const said = link?.greeting?.hello.address
+    const listed = this.#options.members.find(installId)?.addresses ?? []
+    const own = [said ?? '', link?.listensAt ?? '']
+    if (link?.outgoing === true) own.reverse()
+    return [...new Set([...own, ...listed])].filter((address) => readAddress(address) !== undefined)
+  }
+}
+
+/**
+ * True when `next`, whose hello came later, replaces `current`. Both ends see the same facts, so that they
+ * keep the same one: a link of another process start replaces; so does one that the other end opened later
+ * without having the first any more (its end is dead, we have not noticed yet); else the one that the smaller
+ * id dialled stays.
+ */
+export function replaces (next: Rival, current: Rival, self: string, peer: string): boolean {
+  if (next.nodeId !== current.nodeId) return next.serial > current.serial
+  const later = next.theirs.serial > current.theirs.serial
+  if (later && next.theirs.alone) return true
+  if (!later && current.theirs.alone) return false
+  if (next.outgoing === current.outgoing) {
+    return next.outgoing ? next.serial > current.serial : later
+  }
+  return next.outgoing === (self < peer)
+}

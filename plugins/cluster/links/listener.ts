@@ -1,0 +1,208 @@
+import { EventEmitter } from 'node:events'
+import { createServer } from 'node:https'
+import websocket from '@fastify/websocket'
+import { fastify } from 'fastify'
+import { Door, isOwnServer, memberOf, setMember } from '../../../kernel/cluster.js'
+import { peerFingerprint, serverTls } from '../identity/tls.js'
+import { CLUSTER_PATH, REMOVED_STATUS } from './dialler.js'
+import { addJoinRoute, JOIN_PATH } from '../identity/join.js'
+import { socketOptions } from './link.js'
+import type { IncomingMessage, Server as HttpServer, ServerResponse } from 'node:http'
+import type { Server } from 'node:https'
+import type { AddressInfo, Socket } from 'node:net'
+import type { Duplex } from 'node:stream'
+import type { TLSSocket } from 'node:tls'
+import type { WebSocket } from 'ws'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { Clock, NodeKey } from '../../../kernel/cluster.js'
+import type { Member } from '../members/member.js'
+import type { JoinRouteOptions } from '../identity/join.js'
+
+export interface ListenerOptions extends JoinRouteOptions {
+  key: NodeKey
+  clock: Clock
+  /** The API server's handler; gets members' requests for /api/<path> with the url rewritten to /<path>. */
+  api: (request: IncomingMessage, response: ServerResponse) => void
+  /** A member's WebSocket on /cluster. */
+  accept: (ws: WebSocket, socket: TLSSocket, member: Member) => void
+}
+
+export interface Listener {
+  /** Again: moves there. When that fails it rejects, and listens where it did. */
+  listen (at: { host: string, port: number }): Promise<{ host: string, port: number }>
+  /** Ends every connection of a member that carries requests; its links are not touched. */
+  dropRequests (installId: string): void
+  /** Forgets whose a connection is when its key is no longer that member's; `keys`: by install id. */
+  keep (keys: ReadonlyMap<string, string>): void
+  close (): Promise<void>
+}
+
+const linkSockets = new WeakSet<object>()
+
+const REMOVED_RESPONSE = `HTTP/1.1 ${REMOVED_STATUS} Gone\r\nconnection: close\r\ncontent-length: 0\r\n\r\n`
+const API_PREFIX = '/api/'
+const HEADERS_MS = 5000
+const KEEP_ALIVE_MS = 15_000
+const CHECK_MS = 1000
+
+/** The members' listener: TLS 1.3, the peer's key compared before anything it says is read. */
+export async function createListener (options: ListenerOptions): Promise<Listener> {
+  const { limits } = options
+  const upgrades = new EventEmitter()
+  let server: Server | undefined
+  const app = fastify({
+    logger: false,
+    exposeHeadRoutes: false,
+    forceCloseConnections: true,
+    serverFactory: (handler) => {
+      server = createServer({
+        ...serverTls(options.key),
+        headersTimeout: HEADERS_MS,
+        requestTimeout: 30_000,
+        keepAliveTimeout: KEEP_ALIVE_MS,
+        connectionsCheckingInterval: CHECK_MS
+      }, handler)
+      return server
+    }
+  })
+  // The plugin listens for upgrades here; those of the API go another way.
+  await app.register(websocket, { options: { ...socketOptions(limits), server: upgrades as HttpServer } })
+  const https = server!
+  const { sockets, proven } = guard(isOwnServer(https), options)
+  addRoutes(app, { ...options, tokenShown: proven })
+  await app.ready()
+  https.on('upgrade', (request, socket: TLSSocket, head) => {
+    if (options.members.isRemoved(peerFingerprint(socket) ?? '')) socket.end(REMOVED_RESPONSE)
+    else routeUpgrade(upgrades, request, socket, head)
+  })
+  https.on('tlsClientError', (_error, socket) => { socket.destroy() })
+  https.on('clientError', (_error, socket) => { socket.destroy() })
+  return {
+    listen: (at) => listenOn(https, at),
+    dropRequests (installId) {
+      for (const socket of sockets.keys()) {
+        if (memberOf(socket) === installId && !linkSockets.has(socket)) socket.destroy()
+      }
+    },
+    keep (keys) {
+      for (const [socket, fingerprint] of sockets) {
+        const installId = memberOf(socket)
+        if (installId === undefined || keys.get(installId) === fingerprint) continue
+        setMember(socket, undefined)
+        // A link still says why it closes.
+        if (!linkSockets.has(socket)) socket.destroy()
+      }
+    },
+    async close () {
+      const closed = new Promise<void>((resolve) => { https.close(() => { resolve() }) })
+      for (const socket of sockets.keys()) socket.destroy()
+      https.closeAllConnections()
+      await app.close()
+      await closed
+    }
+  }
+}
+
+/** Listens there and nowhere else; connections that are open stay so. */
+async function listenOn (server: Server, at: { host: string, port: number }): ReturnType<Listener['listen']> {
+  const before = server.address() as AddressInfo | null
+  if (before === null) return await bind(server, at)
+  server.close()
+  return await bind(server, at).catch(async (error: unknown) => {
+    await bind(server, { host: before.address, port: before.port })
+    throw error
+  })
+}
+
+function bind (
+  server: Server, { host, port }: { host: string, port: number }
+): ReturnType<Listener['listen']> {
+  return new Promise((resolve, reject) => {
+    server.once('error', reject)
+    server.listen({ host, port }, () => {
+      server.off('error', reject)
+      const { address, port: bound } = server.address() as AddressInfo
+      resolve({ host: address, port: bound })
+    })
+  })
+}
+
+/** Compares keys the moment a connection is secure, before Node's HTTP parser reads from it. */
+function guard (
+  server: Server, options: ListenerOptions
+): { sockets: Map<TLSSocket, string | undefined>, proven: (socket: TLSSocket) => void } {
+  const { key, members, joinTokens, clock, limits, log } = options
+  const sockets = new Map<TLSSocket, string | undefined>()
+  // Members and strangers may have the same address, so no address is free of the limit.
+  const door = new Door({ inAll: limits.connections, perNetwork: limits.requestSockets })
+  // Every open token may bring a node, and all of them from one address.
+  const joining = new Door({
+    get inAll () { return Math.max(limits.strangers, joinTokens.pending) },
+    get perNetwork () { return Math.max(Math.ceil(limits.strangers / 4), joinTokens.pending) }
+  })
+  server.on('connection', (socket) => { door.enter(socket as Socket) })
+  const letJoin = (socket: TLSSocket, fingerprint: string | undefined): boolean => {
+    if (fingerprint === undefined || fingerprint === key.fingerprint) return false
+    // A removed node gets an answer, else it could not know why its links are closed.
+    if (!members.isRemoved(fingerprint) && !joinTokens.letsIn(fingerprint)) return false
+    joining.enter(socket)
+    socket.once('close', clock.after(limits.strangerMs, () => { socket.destroy() }))
+    return true
+  }
+  server.prependListener('secureConnection', (socket) => {
+    socket.on('error', () => {})
+    const fingerprint = peerFingerprint(socket)
+    sockets.set(socket, fingerprint)
+    socket.once('close', () => { sockets.delete(socket) })
+    const member = fingerprint === undefined ? undefined : members.byFingerprint(fingerprint)
+    if (member !== undefined && fingerprint !== key.fingerprint) {
+      setMember(socket, member.installId)
+      door.prove(socket)
+    } else if (!letJoin(socket, fingerprint)) {
+      log.debug({ address: socket.remoteAddress, fingerprint }, 'a key that is no member\'s was turned away')
+      socket.destroy()
+    }
+  })
+  return { sockets, proven: (socket) => { for (const limit of [door, joining]) limit.prove(socket) } }
+}
+
+function addRoutes (app: FastifyInstance, options: ListenerOptions): void {
+  app.addHook('onRequest', (request, reply, done) => {
+    const { socket } = request.raw
+    const joins = request.method === 'POST' && request.raw.url === JOIN_PATH
+    if (socket.destroyed || (memberOf(socket) === undefined && !joins)) {
+      reply.hijack()
+      socket.destroy()
+      return
+    }
+    done()
+  })
+  addJoinRoute(app, options)
+  const api = {
+    onRequest: (request: FastifyRequest, reply: FastifyReply) => {
+      reply.hijack()
+      request.raw.url = request.raw.url!.slice(API_PREFIX.length - 1)
+      options.api(request.raw, reply.raw)
+    },
+    handler: () => {}
+  }
+  void app.register(async (scope) => {
+    scope.all(`${API_PREFIX}*`, api)
+    scope.get(CLUSTER_PATH, { websocket: true }, (ws, request) => {
+      const socket = request.raw.socket as TLSSocket
+      const member = options.members.find(memberOf(socket) ?? '')
+      if (member === undefined) ws.terminate()
+      else {
+        linkSockets.add(socket)
+        options.accept(ws, socket, member)
+      }
+    })
+  })
+}
+
+function routeUpgrade (
+  upgrades: EventEmitter, request: IncomingMessage, socket: Duplex, head: Buffer
+): void {
+  if (memberOf(socket) === undefined || request.url?.startsWith(API_PREFIX) === true) socket.destroy()
+  else upgrades.emit('upgrade', request, socket, head)
+}

@@ -1,0 +1,179 @@
+import { Agent, request as httpRequest } from 'node:http'
+import { CALLER_HEADER, kernelError, writeCaller } from '../../../kernel/cluster.js'
+import { readAddress } from '../identity/addresses.js'
+import { dial } from '../identity/tls.js'
+import { dialReason, MEMBERS_HOST } from './dialler.js'
+import type { ClientRequest, IncomingMessage } from 'node:http'
+import type { Duplex } from 'node:stream'
+import type { TLSSocket } from 'node:tls'
+import type { Clock, MemberRequest, MemberResponse, NodeKey } from '../../../kernel/cluster.js'
+import type { Member } from '../members/member.js'
+import type { LinkLimits } from './limits.js'
+
+export interface RequestsOptions {
+  key: NodeKey
+  clock: Clock
+  limits: LinkLimits
+  member: (installId: string) => Member | undefined
+  /** Addresses of that member, the best first. */
+  addresses: (installId: string) => readonly string[]
+}
+
+/** Failures of a kept connection that broke before anything came back. */
+const stale = new WeakSet<object>()
+
+/** HTTP requests to members over connections whose key was compared before the first byte. */
+export class Requests {
+  readonly #options: RequestsOptions
+  readonly #agents = new Map<string, MemberAgent>()
+
+  constructor (options: RequestsOptions) { this.#options = options }
+
+  async request (installId: string, request: MemberRequest): Promise<MemberResponse> {
+    const member = this.#options.member(installId)
+    if (installId === this.#options.key.installId || member === undefined) {
+      throw kernelError('unreachable', `${installId} is no other member of this cluster.`)
+    }
+    const agent = this.#agents.get(installId) ?? new MemberAgent(member, this.#options)
+    this.#agents.set(installId, agent)
+    try {
+      return await exchange(agent, request, this.#options)
+    } catch (error) {
+      // The other end closed a kept connection just when it was taken up again; reading twice is harmless.
+      if (request.method !== 'GET' || !stale.has(error as Error)) throw error
+      return await exchange(agent, request, this.#options)
+    }
+  }
+
+  /** Ends every request to a member, and its kept connections. */
+  drop (installId: string): void {
+    this.#agents.get(installId)?.stop()
+    this.#agents.delete(installId)
+  }
+
+  /** Drops every member that is gone or has another key than before; `keys`: fingerprints by install id. */
+  keep (keys: ReadonlyMap<string, string>): void {
+    for (const [installId, agent] of [...this.#agents]) {
+      if (keys.get(installId) !== agent.fingerprint) this.drop(installId)
+    }
+  }
+
+  close (): void { this.keep(new Map()) }
+}
+
+/** Keeps the connections to one member. */
+class MemberAgent extends Agent {
+  readonly fingerprint: string
+  /** Names the member in messages. */
+  readonly who: string
+  readonly #installId: string
+  readonly #options: RequestsOptions
+  readonly #stop = new AbortController()
+
+  constructor ({ installId, fingerprint, name }: Member, options: RequestsOptions) {
+    super({ keepAlive: true, maxSockets: options.limits.requestSockets, maxFreeSockets: 8 })
+    this.fingerprint = fingerprint
+    this.#installId = installId
+    this.who = `Node ${name}`
+    this.#options = options
+  }
+
+  override createConnection (
+    _options: unknown, done: (error: Error | null, socket?: Duplex) => void
+  ): undefined {
+    this.#dial().then((socket) => { done(null, socket) }, done)
+  }
+
+  stop (): void {
+    this.#stop.abort()
+    this.destroy()
+  }
+
+  /** The first address that answers with the member's key. */
+  async #dial (): Promise<TLSSocket> {
+    const { key, clock, limits, addresses } = this.#options
+    const failures: { address: string, reason: string }[] = []
+    for (const address of addresses(this.#installId)) {
+      const at = readAddress(address)
+      if (at === undefined || this.#stop.signal.aborted) continue
+      try {
+        return await dial({
+          key, ...at, expect: this.fingerprint, timeoutMs: limits.dialMs, clock, signal: this.#stop.signal
+        })
+      } catch (error) {
+        failures.push({ address, reason: dialReason(error) })
+      }
+    }
+    const list = failures.map(({ address, reason }) => `${address} ${reason}`).join(', ')
+    throw kernelError('unreachable',
+      `${this.who} cannot be reached: ${list === '' ? 'no address is known' : list}.`,
+      { addresses: failures, begun: false })
+  }
+}
+
+function headersOf (request: MemberRequest, body: string | undefined): Record<string, string> {
+  const headers = Object.fromEntries(
+    Object.entries(request.headers ?? {}).map(([name, value]) => [name.toLowerCase(), value]))
+  headers['host'] = MEMBERS_HOST
+  headers[CALLER_HEADER] = writeCaller(request.caller)
+  delete headers['connection']
+  delete headers['transfer-encoding']
+  delete headers['content-length']
+  if (body === undefined) return headers
+  headers['content-type'] = 'application/json'
+  headers['content-length'] = String(Buffer.byteLength(body))
+  return headers
+}
+
+function exchange (
+  agent: MemberAgent, request: MemberRequest, { clock, limits }: RequestsOptions
+): Promise<MemberResponse> {
+  const { signal, method } = request
+  const timeoutMs = request.timeoutMs ?? limits.requestHeadMs
+  const body = request.body === undefined ? undefined : JSON.stringify(request.body)
+  return new Promise((resolve, reject) => {
+    if (signal?.aborted === true) {
+      reject(kernelError('cancelled'))
+      return
+    }
+    const path = `/api${request.path}`
+    const call = httpRequest({ agent, method, path, headers: headersOf(request, body) })
+    let response: IncomingMessage | undefined
+    const onAbort = (): void => { (response ?? call).destroy(kernelError('cancelled')) }
+    const stopTimer = clock.after(timeoutMs, () => {
+      call.destroy(kernelError('timeout', `${agent.who} sent no answer to ${method} ${request.path} ` +
+      `within ${timeoutMs} ms.`))
+    })
+    signal?.addEventListener('abort', onAbort, { once: true })
+    call.once('close', () => {
+      stopTimer()
+      signal?.removeEventListener('abort', onAbort)
+    })
+    call.on('error', (error) => { reject(failure(agent.who, call, error)) })
+    call.once('response', (head: IncomingMessage) => {
+      stopTimer()
+      response = head
+      // Without a listener a connection that breaks after the reader has gone would crash the process.
+      head.on('error', () => {})
+      resolve({ status: head.statusCode!, headers: plainHeaders(head), body: head })
+    })
+    call.end(body)
+  })
+}
+
+function failure (who: string, call: ClientRequest, error: Error): Error {
+  if (error.name === 'SvcError') return error
+  const { code } = error as NodeJS.ErrnoException
+  const lost = kernelError('unreachable',
+    `${who} broke off the connection before it answered (${code ?? error.message}).`)
+  if (call.reusedSocket) stale.add(lost)
+  return lost
+}
+
+function plainHeaders ({ headers }: IncomingMessage): Record<string, string> {
+  const plain: Record<string, string> = {}
+  for (const [name, value] of Object.entries(headers)) {
+    if (value !== undefined) plain[name] = Array.isArray(value) ? value.join(', ') : value
+  }
+  return plain
+}

@@ -1,0 +1,81 @@
+import { changesOf, checkValue, keep } from '../../../kernel/cluster.js'
+import { MAX_RESULT_BYTES } from './receipts.js'
+import type { Changes, Clock, KvDoc, Logger, Write } from '../../../kernel/cluster.js'
+import type { Entry, NodeId } from '../election/protocol.js'
+import type { SnapshotStore } from './snapshot.js'
+
+/** Bytes of the control document's live entries as updates carry them. */
+export const MAX_CONTROL_BYTES = 256 * 1024
+
+export interface ControlOptions {
+  readonly store: SnapshotStore
+  /** Majority mode: `append` and `adopt` return after the write to disk. Else it is at most 5 s behind. */
+  readonly durable: boolean
+  /**
+   * On the master: runs a command entry; its writes go into the document, its result into the receipt.
+   * Throwing is a defect: then the result is `{ error: { code: 'internal', message } }` and the document
+   * stays.
+   */
+  execute (payload: unknown, from?: string): { readonly writes: readonly Write[], readonly result: unknown }
+  /** The contents of a new session's document out of those of the old one. */
+  seed (previous: ReadonlyMap<string, unknown>): ReadonlyMap<string, unknown>
+  readonly clock: Clock
+  readonly log: Logger
+  /** The voters before any entry; empty on a node that joins. */
+  readonly founders: readonly NodeId[]
+}
+
+/** The effect of a command entry. */
+export interface Effect { readonly changes: Changes, readonly result: unknown }
+
+/** The result of a failed command. */
+function failed (code: 'internal' | 'control_full', message: string): Effect {
+  return { changes: new Map(), result: { error: { code, message } } }
+}
+
+/**
+ * Runs a command against the document. Never throws: a defect of `execute` (it throws, or returns invalid
+ * values) becomes the result `internal`, a document beyond its limit `control_full`; both write nothing.
+ */
+export function execute (
+  options: ControlOptions, kv: KvDoc, { id, payload, from }: Pick<Entry, 'id' | 'payload' | 'from'>
+): Effect {
+  try {
+    const { writes, result } = options.execute(payload, from)
+    const changes = changesOf(writes, kv.live)
+    const bytes = kv.bytesAfter(changes)
+    if (bytes > MAX_CONTROL_BYTES && bytes > kv.liveBytes) {
+      return failed('control_full', `The control data would be ${bytes} bytes, at most ` +
+        `${MAX_CONTROL_BYTES}; remove instances or cards first.`)
+    }
+    return { changes, result: keepResult(result) }
+  } catch (error) {
+    options.log.error({ command: id, err: error }, 'a command failed that should not; nothing was written')
+    return failed('internal', 'The command met a defect of this node; its log tells more.')
+  }
+}
+
+function keepResult (result: unknown): unknown {
+  const given = result ?? null
+  const unfit = checkValue(given)
+  if (unfit !== null) throw new TypeError(`the result ${unfit}`)
+  const text = JSON.stringify(given)
+  const bytes = Buffer.byteLength(text)
+  if (bytes > MAX_RESULT_BYTES) {
+    throw new RangeError(`the result has ${bytes} bytes, at most ${MAX_RESULT_BYTES}`)
+  }
+  return JSON.parse(text)
+}
+
+/** The contents of a new session; all of the old ones if `seed` fails or returns an invalid value. */
+export function seedOf (
+  options: ControlOptions, previous: ReadonlyMap<string, unknown>
+): ReadonlyMap<string, unknown> {
+  try {
+    return new Map([...options.seed(previous)].map(([key, value]) => [key, keep(key, value)]))
+  } catch (err) {
+    options.log.error({ err },
+      'the new session could not be seeded; it begins with everything of the old one')
+    return previous
+  }
+}

@@ -1,0 +1,258 @@
+import { difference, hashOf, KvDoc, Listeners } from '../../../kernel/cluster.js'
+import {
+  applyEntries, BEGINNING, checkEntries, follow, NO_CHANGES, NO_UPDATE, readBody, readVoters, receiptOf, Ring
+} from './entries.js'
+import { execute, seedOf } from './execute.js'
+import { Receipts, toReceipt } from './receipts.js'
+import { readSnapshot, SnapshotWriter } from './snapshot.js'
+import type { Changes } from '../../../kernel/cluster.js'
+import type { Adoption, Entry, Log, LogPosition, Receipt } from '../election/protocol.js'
+import type { ControlBody, PartBody, Place, WholeBody, WireEntry } from './entries.js'
+import type { ControlOptions } from './execute.js'
+import type { KeptReceipt } from './receipts.js'
+import type { Snapshot } from './snapshot.js'
+
+export interface Position {
+  readonly sid: string | null
+  readonly term: number
+  readonly seq: number
+  /** Rises with each rotation of the document within its session. */
+  readonly gen: number
+  readonly hash: string
+}
+
+/** Bytes of a whole document as Yjs encodes it; its writer rotates earlier. */
+const MAX_STATE_BYTES = 768 * 1024
+
+/** A next state, committed once the disk has taken it. */
+interface Draft {
+  readonly place: Place
+  readonly kv: KvDoc
+  readonly changes: Changes
+  readonly receipts: readonly KeptReceipt[]
+  /** Entries for the ring; null when the document begins anew with this state. */
+  readonly entries: readonly WireEntry[] | null
+  readonly whole?: boolean
+}
+
+/** The control document: the master's decisions as entries. `append` and `adopt` never throw on bad input. */
+export class ControlLog implements Log {
+  readonly #options: ControlOptions
+  readonly #disk: SnapshotWriter
+  readonly #observers: Listeners<ReadonlySet<string>>
+  #place = BEGINNING
+  #receipts = new Receipts()
+  readonly #live = new Map<string, unknown>()
+  /** Null after a start, and when it may differ from the committed entries. */
+  #kv: KvDoc | null = null
+  #ring: Ring
+  #hash: string | null = null
+  #closed = false
+
+  /** Opens it from the disk. @throws HomeError for an unreadable or broken snapshot */
+  constructor (options: ControlOptions) {
+    this.#options = options
+    this.#observers = new Listeners(options.log)
+    const { store, durable, clock, log } = options
+    const text = store.read()
+    if (text !== undefined) this.#load(readSnapshot(text, store.path ?? 'the control snapshot'))
+    this.#ring = new Ring(this.#place.seq, this.#place.digest)
+    const now = (): Snapshot => this.#snapshot(this.#place, this.#live, this.#receipts.list())
+    this.#disk = new SnapshotWriter({ store, durable, clock, log, now })
+  }
+
+  last (): LogPosition { return { term: this.#place.term, seq: this.#place.seq } }
+  voters (): readonly string[] { return this.#place.voters ?? this.#options.founders }
+
+  find (id: string): Receipt | undefined {
+    const kept = this.#receipts.get(id)
+    return kept === undefined ? undefined : toReceipt(kept)
+  }
+
+  get (key: string): unknown { return this.#live.get(key) }
+  entries (): Iterable<readonly [string, unknown]> { return this.#live.entries() }
+
+  position (): Position {
+    const { sid, term, seq, gen } = this.#place
+    this.#hash ??= hashOf(this.#live)
+    return { sid, term, seq, gen, hash: this.#hash }
+  }
+
+  /** `fn` runs after each change, inside `append` or `adopt`: it must not call the election. */
+  observe (fn: (keys: ReadonlySet<string>) => void): () => void { return this.#observers.add(fn) }
+
+  append (entry: Entry): boolean {
+    return this.#safely('append', false, () =>
+      this.#commit(entry.kind === 'session' ? this.#beginSession(entry) : this.#enter(entry)))
+  }
+
+  adopt (value: unknown): Adoption {
+    return this.#safely<Adoption>('adopt', 'failed', () => {
+      const body = readBody(value)
+      if (typeof body === 'string') return this.#refuse(body)
+      return body.base === null ? this.#adoptWhole(body) : this.#adoptPart(body)
+    })
+  }
+
+  body (seq: number | null): ControlBody {
+    const kv = this.#kv ?? this.#renew()
+    const { writer: clientId } = kv
+    const digest = seq === null ? undefined : this.#ring.digestAt(seq)
+    const entries = seq === null ? undefined : this.#ring.since(seq)
+    if (seq !== null && digest !== undefined && entries !== undefined) {
+      return { base: { seq, digest }, clientId, entries }
+    }
+    return { base: null, state: kv.state(), clientId, ...this.#place, receipts: [...this.#receipts.list()] }
+  }
+
+  /** The next body must be whole: this copy differs from the master's at the same position. */
+  distrust (): void {
+    this.#kv?.destroy()
+    this.#kv = null
+  }
+
+  close (): void {
+    if (this.#closed) return
+    this.#closed = true
+    this.#disk.close()
+    this.distrust()
+    this.#observers.clear()
+  }
+
+  /** The core knows no exceptions: one here is a defect, and the document it left is not to be trusted. */
+  #safely<T> (what: string, failed: T, act: () => T): T {
+    if (this.#closed) return failed
+    try {
+      return act()
+    } catch (error) {
+      this.#options.log.error({ err: error }, `a defect in ${what} of the control document`)
+      this.distrust()
+      return failed
+    }
+  }
+
+  #load ({ receipts, entries, ...place }: Snapshot): void {
+    this.#place = place
+    this.#receipts = new Receipts(receipts)
+    for (const [key, value] of entries) this.#live.set(key, value)
+  }
+
+  /** A document of this node's own with the committed entries, in the next generation. */
+  #renew (): KvDoc {
+    this.distrust()
+    this.#kv = KvDoc.holding(this.#live)
+    this.#place = { ...this.#place, gen: this.#place.gen + 1 }
+    this.#ring = new Ring(this.#place.seq, this.#place.digest)
+    return this.#kv
+  }
+
+  #beginSession (entry: Entry): Draft {
+    const contents = seedOf(this.#options, this.#live)
+    const changes = difference(this.#live, contents)
+    const made = { update: NO_UPDATE, result: undefined, voters: this.voters() }
+    const { place, receipts } = follow(this.#place, entry, made)
+    return { place: { ...place, gen: 0 }, kv: KvDoc.holding(contents), changes, receipts, entries: null }
+  }
+
+  #enter (entry: Entry): Draft {
+    const kv = this.#kv?.own === true ? this.#kv : this.#renew()
+    const effect = entry.kind === 'command' ? execute(this.#options, kv, entry) : null
+    const changes = effect?.changes ?? NO_CHANGES
+    const voters = entry.kind === 'voters' ? readVoters(entry.payload) : this.voters()
+    const update = kv.write(changes) ?? NO_UPDATE
+    const { place, receipts, wire } = follow(this.#place, entry, { update, result: effect?.result, voters })
+    if (!kv.worn()) return { place, kv, changes, receipts, entries: [wire] }
+    const next = { ...place, gen: place.gen + 1 }
+    // The same entries in a new document, without what was deleted.
+    return { place: next, kv: KvDoc.holding(kv.live), changes, receipts, entries: null }
+  }
+
+  #adoptPart ({ base, clientId, entries }: PartBody): Adoption {
+    const { seq } = this.#place
+    const kv = this.#kv
+    const held = entries.filter((entry) => entry.seq <= seq)
+    const same = [base, ...held].every((entry) => this.#ring.digestAt(entry.seq) === entry.digest)
+    if (kv?.writer !== clientId || !same) return 'gap'
+    const rest = entries.filter((entry) => entry.seq > seq)
+    const last = rest.at(-1)
+    if (last === undefined) return 'adopted'
+    const wrong = checkEntries(kv, this.#place.digest, rest)
+    if (wrong !== null) {
+      // All of it may fit.
+      if (!wrong.gap) this.#refuse(wrong.why)
+      return 'gap'
+    }
+    const changes = applyEntries(kv, rest)
+    if (changes === null) {
+      this.distrust()
+      return 'gap'
+    }
+    const voters = rest.findLast((entry) => entry.voters !== undefined)?.voters ?? this.voters()
+    const { gen } = this.#place
+    const place = { sid: last.sid, term: last.term, seq: last.seq, gen, digest: last.digest, voters }
+    const receipts = rest.map(receiptOf)
+    return this.#commit({ place, kv, changes, receipts, entries: rest }) ? 'adopted' : 'failed'
+  }
+
+  #adoptWhole (body: WholeBody): Adoption {
+    const { state, clientId, sid, term, seq, gen, digest, voters, receipts } = body
+    const kv = new KvDoc(clientId)
+    const verdict = kv.check(state, 0, MAX_STATE_BYTES)
+    const wrong = 'refused' in verdict ? verdict.refused : null
+    if (wrong !== null || kv.apply(state) === null) {
+      kv.destroy()
+      return this.#refuse(wrong ?? 'the document does not hold together')
+    }
+    const changes = difference(this.#live, kv.live)
+    const known = digest === this.#place.digest && seq === this.#place.seq
+    if (known && changes.size > 0) {
+      const keys = [...changes.keys()].slice(0, 10)
+      this.#options.log.error({ seq, keys }, 'the control data had diverged')
+    }
+    const place = { sid, term, seq, gen, digest, voters }
+    const draft: Draft = { place, kv, changes, receipts, entries: null, whole: true }
+    // Nothing new for the disk: only the document itself was missing.
+    if (known && changes.size === 0) this.#take(draft)
+    else if (!this.#commit(draft)) return 'failed'
+    return 'adopted'
+  }
+
+  #commit (draft: Draft): boolean {
+    const { place, kv, receipts, whole } = draft
+    const held = whole === true ? [] : this.#receipts.list()
+    if (!this.#disk.keep(() => this.#snapshot(place, kv.live, [...held, ...receipts]))) {
+      if (kv !== this.#kv) kv.destroy()
+      this.distrust()
+      return false
+    }
+    this.#take(draft)
+    return true
+  }
+
+  #take ({ place, kv, changes, receipts, entries, whole }: Draft): void {
+    if (this.#kv !== kv) this.distrust()
+    this.#kv = kv
+    this.#place = place
+    if (entries === null) this.#ring = new Ring(place.seq, place.digest)
+    for (const entry of entries ?? []) this.#ring.push(entry)
+    if (whole === true) this.#receipts = new Receipts(receipts)
+    else for (const receipt of receipts) this.#receipts.add(receipt)
+    for (const [key, value] of changes) {
+      if (value === undefined) this.#live.delete(key)
+      else this.#live.set(key, value)
+    }
+    this.#hash = null
+    if (changes.size > 0) this.#observers.tell(new Set(changes.keys()))
+  }
+
+  #snapshot (
+    place: Place, live: ReadonlyMap<string, unknown>, receipts: Iterable<KeptReceipt>
+  ): Snapshot {
+    return { ...place, receipts: [...receipts], entries: [...live] }
+  }
+
+  #refuse (why: string): Adoption {
+    this.#options.log.warn({ why }, 'control data from the master was refused')
+    return 'refused'
+  }
+}

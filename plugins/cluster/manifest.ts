@@ -1,0 +1,12 @@
+import { DeclarationService } from '../../kernel/index.js'
+import { clusterRoutes } from './routes.js'
+import type { Manifest } from '../../kernel/index.js'
+
+export const manifest = {
+  name: 'cluster',
+  version: '1.0.0',
+  kernel: '^1.0.0',
+  summary: 'Makes several nodes one cluster: members, links, election and shared documents.',
+  consumes: { declared: DeclarationService },
+  routes: clusterRoutes
+} as const satisfies Manifest

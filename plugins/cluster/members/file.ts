@@ -1,0 +1,109 @@
+import { randomUUID } from 'node:crypto'
+import { join } from 'node:path'
+import { HomeError, identityFile, readVersioned, writeVersioned } from '../../../kernel/cluster.js'
+import { invalidField, shaped } from '../wire.js'
+import { readMemberList } from './member.js'
+import type { Applicant, Member, MemberList } from './member.js'
+
+/** The members file of this home. */
+export interface Members {
+  current (): MemberList
+  find (installId: string): Member | undefined
+  /** Undefined for unknown and for removed keys. */
+  byFingerprint (fingerprint: string): Member | undefined
+  isRemoved (fingerprint: string): boolean
+  /**
+   * Replaces the list: a durable write first, then onChange if it differs. Throws SvcError invalid_request
+   * naming the bad field, without a change. Removals count even if the disk refuses.
+   */
+  replace (next: MemberList): void
+  /** Returns what ends it. */
+  onChange (fn: () => void): () => void
+}
+
+export interface MembersOptions {
+  home: string
+  self: Applicant
+  now: () => number
+}
+
+const FORMAT = 1
+
+function readStored (path: string, self: MembersOptions['self']): MemberList | undefined {
+  const stored = readVersioned(path, FORMAT)
+  if (stored === undefined) return undefined
+  const found = shaped(() => readMemberList(stored), ({ message }) =>
+    new HomeError(`${path}: ${message}; restore it from a backup, or remove it and join the cluster again`))
+  const own = found.members.find((member) => member.installId === self.installId)
+  if (own !== undefined && own.fingerprint !== self.fingerprint) {
+    throw new HomeError(`${path} knows this node by the key ${own.fingerprint}, ${identityFile.key} is ` +
+      `${self.fingerprint}; restore that key from a backup, or run: rm ${path} and join the cluster again`)
+  }
+  return found
+}
+
+/**
+ * Opens a home's members file; a fresh home is a cluster of one with a random id. Throws HomeError for a
+ * broken or newer file, and for another key of this node.
+ */
+export function openMembers ({ home, self, now }: MembersOptions): Members {
+  const path = join(home, identityFile.members)
+  const listeners = new Set<() => void>()
+  let current: MemberList
+  let byId: ReadonlyMap<string, Member>
+  let byKey: ReadonlyMap<string, Member>
+  let removed: ReadonlySet<string>
+  const take = (next: MemberList): void => {
+    current = next
+    byId = new Map(next.members.map((member) => [member.installId, member]))
+    byKey = new Map(next.members.map((member) => [member.fingerprint, member]))
+    removed = new Set(next.removed.map((entry) => entry.fingerprint))
+  }
+  const write = (next: MemberList): void => {
+    writeVersioned(path, FORMAT, next)
+    take(next)
+  }
+  const stored = readStored(path, self)
+  if (stored === undefined) write(alone(self, now()))
+  else take(stored)
+  return {
+    current: () => current,
+    find: (installId) => byId.get(installId),
+    byFingerprint: (fingerprint) => removed.has(fingerprint) ? undefined : byKey.get(fingerprint),
+    isRemoved: (fingerprint) => removed.has(fingerprint),
+    replace (next) {
+      const checked = shaped(() => readMemberList(next), invalidField)
+      if (JSON.stringify(checked) === JSON.stringify(current)) return
+      const grown = checked.removed.length > current.removed.length
+      const tell = (): void => { for (const fn of [...listeners]) fn() }
+      try {
+        write(checked)
+      } catch (error) {
+        // Of two mistakes the one that leaves a removed key in is the worse one.
+        if (grown) {
+          take(without(current, checked.removed))
+          tell()
+        }
+        throw error
+      }
+      tell()
+    },
+    onChange (fn) {
+      const own = (): void => { fn() }
+      listeners.add(own)
+      return () => { listeners.delete(own) }
+    }
+  }
+}
+
+function without ({ clusterId, members }: MemberList, removed: MemberList['removed']): MemberList {
+  const gone = new Set(removed.flatMap(({ installId, fingerprint }) => [installId, fingerprint]))
+  const left = members.filter((m) => !gone.has(m.installId) && !gone.has(m.fingerprint))
+  return Object.freeze({ clusterId, members: Object.freeze(left), removed })
+}
+
+function alone (self: MembersOptions['self'], nowMs: number): MemberList {
+  const joinedAt = new Date(nowMs).toISOString()
+  const fresh = { clusterId: randomUUID(), members: [{ ...self, joinedAt }], removed: [] }
+  return shaped(() => readMemberList(fresh), invalidField)
+}

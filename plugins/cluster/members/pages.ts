@@ -1,0 +1,48 @@
+import os from 'node:os'
+import { isLoopbackHost, readAddress } from '../identity/addresses.js'
+import type { PageOf } from '../../../kernel/cluster.js'
+import type { ClusterCore } from '../cluster.js'
+import type { Members } from './file.js'
+
+/** Another member's API, and the other end of its newest link. */
+export interface KnownApi { readonly apiUrl: unknown, readonly address: string | undefined }
+
+export interface ApiSources {
+  cluster: Pick<ClusterCore, 'replicas' | 'directory' | 'service'>
+  network: { readonly members: Pick<Members, 'find'> }
+}
+
+/** The APIs of other members, also of disconnected ones. */
+export function * apisOf ({ cluster, network }: ApiSources): Iterable<KnownApi> {
+  for (const { installId, key, value } of cluster.replicas.entries()) {
+    if (key !== 'node/identity' || installId === cluster.service.self.installId) continue
+    if (network.members.find(installId) === undefined) continue
+    const { apiUrl } = value as { apiUrl?: unknown }
+    yield { apiUrl, address: cluster.directory.addressOf(installId) }
+  }
+}
+
+/**
+ * The member's page at an origin: scheme, host and port must equal its API's. A loopback origin counts for
+ * members on this machine only. Null: no member's.
+ */
+export function pageOf (
+  origin: string, members: Iterable<KnownApi>, isOwn: (host: string) => boolean = isOwnAddress
+): PageOf | null {
+  let found: PageOf | null = null
+  for (const { apiUrl, address } of members) {
+    if (typeof apiUrl !== 'string' || !URL.canParse(apiUrl)) continue
+    const url = new URL(apiUrl)
+    if (url.origin !== origin || (url.protocol !== 'http:' && url.protocol !== 'https:')) continue
+    const from = address === undefined ? undefined : readAddress(address)?.host
+    if (from !== undefined && (isLoopbackHost(from) || isOwn(from))) return 'here'
+    if (!isLoopbackHost(url.hostname.replace(/^\[|\]$/g, ''))) found = 'elsewhere'
+  }
+  return found
+}
+
+/** Only this machine opens connections from its addresses. */
+function isOwnAddress (host: string): boolean {
+  const plain = host.replace(/^::ffff:/, '')
+  return Object.values(os.networkInterfaces()).some((list) => list?.some(({ address }) => address === plain))
+}

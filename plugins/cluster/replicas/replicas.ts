@@ -1,0 +1,188 @@
+import { Listeners } from '../../../kernel/cluster.js'
+import { readDocMessage } from './messages.js'
+import { ObservedDoc } from './observed.js'
+import { Replica } from './replica.js'
+import type { Clock, Logger } from '../../../kernel/cluster.js'
+import type { NodeId } from '../election/protocol.js'
+import type { Ask, DocMessage } from './messages.js'
+import type { Taken } from './replica.js'
+
+export interface ObservedEntry {
+  readonly installId: NodeId
+  readonly nodeId: string
+  readonly key: string
+  readonly value: unknown
+  /** The link to its owner is down: this is what was last known. */
+  readonly old: boolean
+}
+
+export interface ReplicasOptions {
+  readonly installId: NodeId
+  readonly nodeId: string
+  /** False when there is no link. */
+  send (to: NodeId, message: DocMessage): boolean
+  broadcast (message: DocMessage): void
+  readonly clock: Clock
+  readonly log: Logger
+  /** A replica had the owner's number and not its contents. It is being loaded again. */
+  diverged (installId: NodeId): void
+}
+
+/** Changes within this time leave as one message, ms. */
+const COALESCE_MS = 10
+
+/** Keys of one node's document that changed. */
+interface Change { readonly installId: NodeId, readonly keys: ReadonlySet<string> }
+
+/** The observed documents: the own one, and a replica of each other node's. */
+export class Replicas {
+  readonly #options: ReplicasOptions
+  readonly #own: ObservedDoc
+  readonly #replicas = new Map<string, Replica>()
+  readonly #observers: Listeners<Change>
+  #cancel: (() => void) | null = null
+  #closed = false
+
+  constructor (options: ReplicasOptions) {
+    this.#options = options
+    this.#observers = new Listeners(options.log)
+    this.#own = new ObservedDoc(options.installId, options.nodeId)
+  }
+
+  /** Throws TypeError for a bad key or value, RangeError above 192 KiB; both name the key. */
+  put (key: string, value: unknown): void { if (this.#own.put(key, value)) this.#changed(key) }
+  remove (key: string): void { if (this.#own.remove(key)) this.#changed(key) }
+  get (key: string): unknown { return this.#own.view.get(key) }
+
+  * entries (): Iterable<ObservedEntry> {
+    const { installId, nodeId } = this.#options
+    for (const [key, value] of this.#own.view) yield { installId, nodeId, key, value, old: false }
+    for (const { owner, boot, live, old } of this.#replicas.values()) {
+      for (const [key, value] of live) yield { installId: owner, nodeId: boot, key, value, old }
+    }
+  }
+
+  /** The document of the run with this node id, also after its link closed. */
+  said (nodeId: string): ReadonlyMap<string, unknown> | undefined {
+    for (const { boot, live } of this.#replicas.values()) if (boot === nodeId) return live
+    return undefined
+  }
+
+  observe (fn: (change: Change) => void): () => void { return this.#observers.add(fn) }
+
+  /** A link opened: announces the own document. */
+  up (installId: string): void {
+    const replica = this.#replicas.get(installId)
+    if (replica !== undefined) {
+      replica.old = false
+      replica.unasked()
+    }
+    this.#flush()
+    this.#options.send(installId, this.#own.announce())
+  }
+
+  /** The last link closed: the replica stays, marked old. */
+  down (installId: string): void {
+    const replica = this.#replicas.get(installId)
+    if (replica === undefined) return
+    replica.old = true
+    replica.unasked()
+  }
+
+  drop (installId: string): void {
+    const replica = this.#replicas.get(installId)
+    if (replica === undefined) return
+    this.#replicas.delete(installId)
+    const keys = [...replica.live.keys()]
+    replica.distrust()
+    this.#tell(installId, keys)
+  }
+
+  /** `protocol_error`: it breaks the protocol, or is about a document that `from` may not write. */
+  receive (from: string, message: unknown): 'ok' | 'protocol_error' {
+    if (this.#closed) return 'ok'
+    const read = readDocMessage(message)
+    const taken = read === null ? 'protocol_error' : this.#take(from, read)
+    if (taken !== 'protocol_error') return 'ok'
+    const { kind, owner } = read ?? { kind: null, owner: null }
+    this.#options.log.warn({ from, kind, owner }, 'a message about a document broke the protocol')
+    return 'protocol_error'
+  }
+
+  /** The own document's number, and the hash of its contents then. */
+  digest (): { seq: number, hash: string } { return this.#own.digest() }
+
+  /** A peer said where its document is. Behind it: resync. Same number, other hash: diverged. */
+  compare (from: string, digest: { boot: string, seq: number, hash: string }): void {
+    if (this.#closed || from === this.#own.owner) return
+    const replica = this.#replica(from, digest.boot)
+    const verdict = replica.compare(digest)
+    this.#tell(from, [...replica.takeChanges().keys()])
+    if (verdict !== 'diverged') return this.#ask(replica, verdict)
+    this.#options.log.error({ from, seq: digest.seq }, 'a replica had diverged; it is loaded again')
+    this.#options.diverged(from)
+    this.#ask(replica, 'load')
+  }
+
+  close (): void {
+    if (this.#closed) return
+    this.#closed = true
+    this.#cancel?.()
+    this.#observers.clear()
+    for (const replica of this.#replicas.values()) replica.distrust()
+    this.#replicas.clear()
+    this.#own.kv.destroy()
+  }
+
+  #changed (key: string): void {
+    if (this.#closed) return
+    this.#cancel ??= this.#options.clock.after(COALESCE_MS, () => { this.#flush() })
+    this.#tell(this.#own.owner, [key])
+  }
+
+  #flush (): void {
+    this.#cancel?.()
+    this.#cancel = null
+    const message = this.#own.flush()
+    if (message !== null) this.#options.broadcast(message)
+  }
+
+  #take (from: string, message: DocMessage): Taken {
+    if (message.kind === 'ask') return this.#answer(from, message)
+    // Only the owner says anything about its document.
+    if (message.owner !== from || from === this.#own.owner) return 'protocol_error'
+    const replica = this.#replica(from, message.boot)
+    const taken = replica.take(message)
+    this.#tell(from, [...replica.takeChanges().keys()])
+    this.#ask(replica, taken)
+    return taken
+  }
+
+  #answer (from: string, ask: Ask): Taken {
+    if (ask.owner !== this.#own.owner || from === this.#own.owner) return 'protocol_error'
+    this.#flush()
+    const state = this.#own.answer(ask)
+    if (state === null) return 'protocol_error'
+    this.#options.send(from, state)
+    return 'ok'
+  }
+
+  #replica (owner: string, boot: string): Replica {
+    const known = this.#replicas.get(owner)
+    if (known !== undefined) return known
+    const replica = new Replica(owner, boot)
+    this.#replicas.set(owner, replica)
+    return replica
+  }
+
+  #ask (replica: Replica, taken: Taken): void {
+    if (taken !== 'load' && taken !== 'resync') return
+    const ask = replica.ask(this.#options.clock.mono(), taken === 'resync')
+    if (ask === null) return
+    if (!this.#options.send(replica.owner, ask)) replica.unasked()
+  }
+
+  #tell (installId: string, keys: readonly string[]): void {
+    if (keys.length > 0) this.#observers.tell({ installId, keys: new Set(keys) })
+  }
+}

@@ -1,0 +1,106 @@
+import { admittedMembers } from '../../kernel/index.js'
+import type { RouteDecl } from '../../kernel/index.js'
+
+const text = { type: 'string' } as const
+const rows = { type: 'array', items: { type: 'object' } } as const
+const flag = { type: 'boolean' } as const
+const memberRow = {
+  type: 'object', required: ['installId', 'nodeId', 'name', 'fingerprint', 'addresses', 'joinedAt', 'live',
+    'master', 'self', 'version'],
+  properties: {
+    installId: text, nodeId: { type: ['string', 'null'] }, name: text, fingerprint: text,
+    addresses: { type: 'array', items: text }, joinedAt: text, live: flag, master: flag, self: flag,
+    version: { type: ['string', 'null'] }
+  }
+} as const
+const nodeRef = { type: 'string', minLength: 1, maxLength: 128 } as const
+
+const joinTokenBody = {
+  type: 'object',
+  additionalProperties: false,
+  properties: {
+    ttl_seconds: { type: 'integer', minimum: 10, maximum: 86400, description: 'how long it may be used' },
+    local: {
+      type: 'boolean',
+      description: 'for a node on this machine: other machines need not reach this one'
+    }
+  }
+} as const
+
+const joinTokenRecord = {
+  type: 'object', additionalProperties: false, required: ['id', 'expires', 'by'],
+  properties: { id: text, expires: text, by: text }
+} as const
+
+const receipt = {
+  type: 'object',
+  required: ['sid', 'term', 'seq'],
+  properties: { sid: text, term: { type: 'integer' }, seq: { type: 'integer' }, command_id: text }
+} as const
+
+export const clusterRoutes = {
+  joinToken: {
+    method: 'POST', url: '/cluster/join-tokens', authority: 'operator',
+    summary: 'Makes a token with which one more node joins. It needs every authority, since a member can ' +
+      'vouch for all of them.',
+    body: joinTokenBody,
+    reply: {
+      type: 'object', required: ['token', 'expires', 'command'],
+      properties: { token: text, expires: text, command: text }
+    },
+    errors: ['loopback_only', 'missing_grant']
+  },
+  joinTokens: {
+    method: 'GET', url: '/cluster/join-tokens', authority: 'operator',
+    summary: 'The join tokens of this node that still let a node in, without their secrets.',
+    reply: {
+      type: 'object', required: ['tokens'],
+      properties: { tokens: { type: 'array', items: joinTokenRecord } }
+    }
+  },
+  revokeJoinToken: {
+    method: 'DELETE', url: '/cluster/join-tokens/:id', authority: 'operator',
+    summary: 'Ends a join token of this node before its time.',
+    params: { type: 'object', required: ['id'], properties: { id: nodeRef } },
+    reply: {
+      type: 'object', required: ['id', 'revoked'], properties: { id: text, revoked: { const: true } }
+    },
+    errors: ['not_found']
+  },
+  members: {
+    method: 'GET', url: '/cluster/members', authority: 'operator',
+    summary: 'The members with their keys and addresses, and every address that was tried.',
+    reply: {
+      type: 'object', required: ['clusterId', 'members', 'dials', 'removed'],
+      properties: {
+        clusterId: text, members: { type: 'array', items: memberRow }, dials: rows, removed: rows
+      }
+    }
+  },
+  removeMember: {
+    method: 'DELETE', url: '/cluster/members/:id', authority: 'operator',
+    summary: 'Removes a member for good: its key is refused from then on.',
+    params: { type: 'object', required: ['id'], properties: { id: nodeRef } },
+    reply: {
+      type: 'object', required: ['installId', 'removed', 'admitted'],
+      properties: { installId: text, removed: { const: true }, admitted: admittedMembers }
+    },
+    errors: ['node_not_found', 'member_self', 'no_master', 'no_quorum']
+  },
+  touch: {
+    // A command that changes nothing.
+    method: 'POST', url: '/cluster/touch', authority: 'operator', audit: false,
+    summary: 'A command without effect: shows that the cluster decides, and how long that takes.',
+    reply: receipt,
+    errors: ['no_master', 'no_quorum', 'session_changed']
+  },
+  probe: {
+    method: 'GET', url: '/cluster/probe', members: true, authority: 'operator', stream: true,
+    summary: 'Bytes without meaning, by which a member measures the link.',
+    produces: 'application/octet-stream',
+    errors: ['not_found']
+  }
+} as const satisfies Record<string, RouteDecl>
+
+/** The command of `touch`, by its name on the wire. */
+export const TOUCH = 'kernel.touch'
