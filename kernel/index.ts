@@ -51,6 +51,7 @@ export {
 export type {
   AskMemberParts, MemberAnswer, MemberParts, MemberQuestion
 } from './net/ask-member.js'
+export { multicastProblem } from './net/multicast.js'
 export { boundsOf, clockOffset, PeerClocks } from './observe/clocks.js'
 export type { Bounds, ClockOffset } from './observe/clocks.js'
 export { editDistance } from './config/nearest.js'
@@ -77,20 +78,9 @@ export { foreignPage, hostAllowed } from './http/origin.js'
 export { requireAuthority } from './http/access.js'
 export { newToken, wellFormed } from './http/tokens.js'
 export { Reserve } from './boot/reserve.js'
-export { HomeError, readVersioned, writeVersioned, writeWhole } from './boot/home.js'
+export { HomeError, readVersioned, START_BYTES, tryWrite, writeVersioned, writeWhole } from './boot/home.js'
 export { noInspector } from './boot/inspector.js'
-export { packageRoot } from './boot/package.js'
-export * from './signing/protocol.js'
-export {
-  agreed, answerMac, fingerprintOfRaw, isSignedBy, KEY_BYTES, keyPairOf, newKeyPair, pairSecrets,
-  publicKeyOf, sha256, signed
-} from './signing/keys.js'
-export type { KeyPair } from './signing/keys.js'
-export {
-  deviceFileOf, deviceFor, deviceKeysOf, newDeviceKeys, saveDevice, savedDevices, signerAt
-} from './signing/device.js'
-export type { DeviceFile, DeviceKeys } from './signing/device.js'
-export { PairingError, pairWith } from './signing/pair.js'
-export type { AskNode, PairOptions } from './signing/pair.js'
-export { RequestSigner } from './signing/signer.js'
-export type { DeviceSelf, Seen } from './signing/signer.js'
+export { lostFile } from './boot/lost-files.js'
+export { nodeRange, packageRoot } from './boot/package.js'
+export * from './net/encoding.js'
+export * from './net/keys.js'

@@ -2,13 +2,13 @@ import t from 'tap'
 import type { Test } from 'tap'
 import { cli, sendError, sendJson, standIn } from '../kernel/test/cli-helpers.js'
 import { bundled } from '../plugins/index.js'
-import { checkDiagnosis, clocksOf } from '../plugins/diagnostics/doctor.js'
+import { checkDiagnosis, clocksOf } from '../plugins/diagnostics/checks/inside.js'
 import { checkEventLog } from '../plugins/event-log/cli/doctor.js'
 import { checkEngines, checkModels, checkPressure } from '../plugins/runners/instances/report.js'
 import { checkStore, checkVolume } from '../plugins/staging/doctor.js'
 import type { Check } from '../kernel/cli/check.js'
 import type { ModelState as State } from '../plugins/runners/instances/report.js'
-import type { DiagnosedNode, Diagnosis, Insides } from '../plugins/diagnostics/doctor.js'
+import type { DiagnosedNode, Diagnosis, Insides } from '../plugins/diagnostics/checks/inside.js'
 
 const GIB = 2 ** 30
 const state = (more: Partial<State> = {}): State => ({

@@ -167,8 +167,9 @@ check('imports of plugins', inFolder('plugins/').flatMap((path) => imports(path)
 
 /** Shared with the nodes: entries of the replica, frames, protocol of devices, loops, types of replies. */
 const SHARED = [
-  'kernel/calls/frame-parser', 'kernel/state/entries', 'kernel/signing/pair', 'kernel/signing/protocol',
-  'kernel/signing/signer', 'kernel/signing/web', 'plugins/chat/repetition', 'docs/reference/replies'
+  'kernel/calls/frame-parser', 'kernel/state/entries', 'kernel/net/encoding', 'plugins/devices/signing/pair',
+  'plugins/devices/signing/protocol', 'plugins/devices/signing/signer', 'plugins/devices/signing/web',
+  'plugins/chat/repetition', 'docs/reference/replies'
 ].map((path) => `${path}.ts`)
 check('imports of the page', pageSources.flatMap((path) => imports(path).filter((from) => {
   if (from.startsWith('.')) return !inBrowser(target(path, from)) && !SHARED.includes(target(path, from))

@@ -178,6 +178,8 @@ export interface Manifest {
   readonly panels?: Readonly<Record<string, PanelDecl>>
   /** Parts of `svc status`; the default export of such a module is a `StatusPart`. */
   readonly status?: Readonly<Record<string, CheckDecl>>
+  /** What signs the requests of the command line where it has no token: a `CredentialHelper`. */
+  readonly credentials?: Readonly<Record<string, CheckDecl>>
   /** Data kept on a machine that is a paired device; the module's default export is a `DeviceNews`. */
   readonly deviceNews?: Readonly<Record<string, CheckDecl>>
   /** Environment variables without a setting, each with its meaning. */

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { base32 } from '../signing/protocol.js'
+import { base32 } from '../net/encoding.js'
 
 /** A new peer id: 26 characters, made at every process start. */
 export function newNodeId (): string {

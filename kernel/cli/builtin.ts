@@ -1,7 +1,7 @@
 import type { Manifest, VerbDecl } from '../api/plugin.js'
 
-const waiting = 'keep trying while the node is starting or busy (60 s when no time is given)'
-const waitOption = ['--wait [seconds]', waiting] as const
+const waitOption =
+  ['--wait [seconds]', 'keep trying while the node is starting or busy (60 s when no time is given)'] as const
 
 const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner' | 'load'>>> = {
   up: {
@@ -29,21 +29,10 @@ const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner' | 'load'>>
       'svc dev', 'svc dev --nodes 5 --json', 'svc dev --base-port 0 --home ./trial', 'svc dev start node2'
     ]
   },
-  status: {
-    heading: 'Run a cluster',
-    summary: 'show the cluster: master, quorum, nodes, what is ready and what is wrong',
-    options: [['--wait [seconds]', 'until the node is ready (60 s when no time is given), else exit 4']],
-    examples: ['svc status', 'svc status --wait=30 && echo ready', 'svc status --json']
-  },
   nodes: {
     heading: 'Run a cluster',
     summary: 'list the nodes: where they are, master, live or lost, memory, health',
     examples: ['svc nodes', 'svc nodes --json | jq -r \'.nodes[] | select(.live | not) | .name\'']
-  },
-  doctor: {
-    heading: 'Run a cluster',
-    summary: 'check this machine, the node and its cluster, and say what to do; exit 1 when a check fails',
-    examples: ['svc doctor', 'svc doctor --json']
   },
   restart: {
     heading: 'Run a cluster',
@@ -88,7 +77,7 @@ const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner' | 'load'>>
     heading: 'Use models',
     summary: 'list what a node can do, or show one capability with its schema',
     args: '[id@version]',
-    options: [['--node <id>', 'ask another node'], ['--wait [seconds]', waitOption[1]]],
+    options: [['--node <id>', 'ask another node'], waitOption],
     examples: ['svc capabilities', 'svc capabilities tts@1.0.0', 'svc capabilities --json']
   },
   call: {

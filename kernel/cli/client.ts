@@ -2,7 +2,6 @@ import { request as httpRequest } from 'node:http'
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { IncomingHttpHeaders, IncomingMessage, RequestOptions } from 'node:http'
-import type { RequestSigner } from '../signing/signer.js'
 import type { TrustingAgent, TrustOptions } from './trust.js'
 import { startTicks } from '../boot/home.js'
 import { apiFailure, CliError, exitCodes, interrupted, readApiError } from './errors.js'
@@ -35,8 +34,12 @@ export interface Client {
   credential (path: string): Promise<string | undefined>
 }
 
-/** Signs requests as a paired device; `correct` takes a refusal and returns whether to retry. */
-export type Signing = Pick<RequestSigner, 'authorization' | 'correct'>
+/** Signs requests; `correct` takes the details of a refusal and returns whether to retry. */
+export interface Signing {
+  /** The Authorization header; `target`: path and query as they will be sent. */
+  authorization (method: string, target: string, body: Uint8Array<ArrayBuffer> | undefined): Promise<string>
+  correct (details: unknown): Promise<boolean>
+}
 
 export interface ClientOptions {
   url: string
@@ -44,7 +47,7 @@ export interface ClientOptions {
   /** Path of the token if it is the operator token of a local home. */
   tokenFile?: string | undefined
   /** Used where there is no token. */
-  signing?: Signing | undefined
+  signing?: (() => Promise<Signing | undefined>) | undefined
   /** Told of each good answer. */
   answered?: () => void
   signal: AbortSignal
@@ -63,22 +66,25 @@ const BODY_LIMIT = 256 * 1024 * 1024
 
 /** A client for the node at `url`. Throws CliError (2) for an address that is none. */
 export function createClient (options: ClientOptions): Client {
-  const { answered, url, token, signing, signal: outer, trust, quietMs: quiet = QUIET_MS } = options
+  const { answered, url, token, signal: outer, trust, quietMs: quiet = QUIET_MS } = options
   const base = parseBase(url)
   const addressOf = (path: string): URL => new URL(`${base.pathname.replace(/\/$/, '')}${path}`, base)
   let made: Promise<TrustingAgent> | undefined
   const agent = async (): Promise<TrustingAgent | undefined> => base.protocol !== 'https:'
     ? undefined
     : await (made ??= import('./trust.js').then(({ TrustingAgent }) => new TrustingAgent(base, trust)))
+  let signer: Promise<Signing | undefined> | undefined
+  const signing = async (): Promise<Signing | undefined> => await (signer ??= options.signing?.())
+  const authorize = async (method: string, target: string, body?: Buffer<ArrayBuffer>) => token === undefined
+    ? await (await signing())?.authorization(method, target, body)
+    : `Bearer ${token}`
   const attempt = async (path: string, ask: Ask): Promise<Answer> => {
     const signal = ask.signal === undefined ? outer : AbortSignal.any([outer, ask.signal])
     const body = ask.body === undefined ? undefined : Buffer.from(JSON.stringify(ask.body))
     const to = addressOf(path)
     const method = ask.method ?? (body === undefined ? 'GET' : 'POST')
     const through = await agent()
-    const authorization = token === undefined
-      ? await signing?.authorization(method, to.pathname + to.search, body)
-      : `Bearer ${token}`
+    const authorization = await authorize(method, to.pathname + to.search, body)
     const response = await send(to, {
       method, signal, agent: through, timeout: quiet,
       headers: {
@@ -106,18 +112,16 @@ export function createClient (options: ClientOptions): Client {
     } catch (error) {
       // The node has started anew, or the clocks differ: it says so, and how.
       const { api } = error as Partial<CliError>
-      if (token !== undefined || await signing?.correct(api?.details) !== true) throw error
+      if (token !== undefined || await (await signing())?.correct(api?.details) !== true) throw error
       return await attempt(path, ask)
     }
   }
   return {
     url: base.href.replace(/\/$/, ''), token, agent, open,
     async credential (path) {
-      if (token !== undefined) return `Bearer ${token}`
-      if (signing === undefined) return undefined
       // A WebSocket is refused without a reason: the plain request corrects id and clock first.
-      await open('/node_id')
-      return await signing.authorization('GET', `${base.pathname.replace(/\/$/, '')}${path}`, undefined)
+      if (token === undefined && await signing() !== undefined) await open('/node_id')
+      return await authorize('GET', `${base.pathname.replace(/\/$/, '')}${path}`)
     },
     async json<T> (path: string, ask?: Ask) {
       const text = await readText((await open(path, ask)).bytes)

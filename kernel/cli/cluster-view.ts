@@ -1,10 +1,8 @@
-import { delay, systemClock } from '../api/clock.js'
 import type { Gpu } from '../machine/gpu.js'
 import type { Client } from './client.js'
 import { CliError } from './errors.js'
 import { plain } from './output.js'
-import { isVerbError } from './verb.js'
-import type { VerbContext, VerbError } from './verb.js'
+import type { VerbContext } from './verb.js'
 
 export interface Reason { code: string, severity?: string, message: string, remediation: string }
 export interface Health { level: 'ok' | 'warn' | 'error', reasons: Reason[] }
@@ -144,76 +142,10 @@ function neverSeen (member: MemberRow): NodeRow {
   }
 }
 
-export interface Warning { node: string | null, code: string, message: string, remedy: string }
-
 /** What to do about a member that is not there. */
 export function startOrRemove (installId: string, name: string | null = null): string {
   const dev = /^node\d+$/.test(name ?? '') ? `, or \`svc dev start ${name}\` for a node of \`svc dev\`` : ''
   return `Start it with \`svc up\`${dev}; if it is gone for good: \`svc members remove ${installId}\`.`
-}
-
-/** Reports of other nodes may show a link for this long after a crash, seconds. */
-const LINK_SECONDS = 5
-
-/** The live nodes that disagree about the others; null if none do. A node that all have lost has crashed. */
-export function splitOf ({ topology, localNodeId }: State, nodes: readonly NodeRow[]): string | null {
-  const linksOf = topology?.connections ?? {}
-  const name = (id: string): string => nodes.find(({ nodeId }) => nodeId === id)?.name ?? id
-  const live = (topology?.nodes ?? []).filter((id) => linksOf[id] !== undefined)
-  for (const [i, a] of live.entries()) {
-    const apart = live.slice(i + 1).find((b) => linksOf[a]![b] === undefined && linksOf[b]![a] === undefined)
-    if (apart !== undefined) return `${name(a)} and ${name(apart)} do not reach each other`
-    const missed = nodes.find(({ nodeId, lostForSeconds }) => nodeId !== null &&
-      (lostForSeconds ?? 0) > LINK_SECONDS && linksOf[a]![nodeId] !== undefined)
-    if (missed !== undefined) {
-      return `${name(localNodeId)} misses ${name(missed.nodeId!)}, which ${name(a)} reaches`
-    }
-  }
-  return null
-}
-
-/** Longer than the default of `cluster.election_timeout_ms`. */
-const SPLIT_MS = 3500
-
-/** The state; where it shows a split, as it is after a while: new members may not be linked yet. */
-export async function settledState<T extends State | VerbError> (
-  read: () => Promise<T>, signal?: AbortSignal
-): Promise<T> {
-  const state = await read()
-  if (isVerbError(state) || splitOf(state, joinNodes(state, null)) === null) return state
-  await delay(systemClock, SPLIT_MS, signal)
-  return await read()
-}
-
-export function clusterWarnings (state: State, nodes: readonly NodeRow[]): Warning[] {
-  const warn = (code: string, message: string, remedy: string): Warning =>
-    ({ node: null, code, message, remedy })
-  const found: Warning[] = []
-  // The members refuse this node, which its health names; all else follows from that.
-  if (state.nodeHealth[state.localNodeId]?.reasons.some(({ code }) => code === 'node_removed')) return found
-  const lost = nodes.filter((node) => !node.live)
-  if (state.cluster?.quorum === 'lost') {
-    const { liveNodes, knownNodes } = state.cluster
-    const ids = lost.flatMap(({ installId }) => installId ?? [])
-    found.push(warn('no_quorum',
-      `Too few nodes are in reach to decide anything: ${liveNodes} of ${knownNodes}.`,
-      `Start the missing nodes with \`svc up\`; remove one that is gone for good: ` +
-      `\`svc members remove ${ids[0] ?? 'ID'}\`.`))
-  } else if (state.masterNodeId === null) {
-    found.push(warn('no_master', 'No master is known at the moment.',
-      'It settles within seconds; `svc doctor` shows what is in the way if it does not.'))
-  }
-  const split = splitOf(state, nodes)
-  if (split !== null) {
-    found.push(warn('partition', `The cluster is split: ${split}.`,
-      'Mend the network between the nodes; `svc doctor` shows which dial fails and why.'))
-  }
-  for (const { name, installId, lostForSeconds } of lost) {
-    const since = lostForSeconds === null ? 'not seen in this session' : `lost for ${lostForSeconds} s`
-    found.push({ node: name, code: 'node_lost', message: `The node gives no sign of life: ${since}.`,
-      remedy: startOrRemove(installId ?? 'ID', name) })
-  }
-  return found
 }
 
 export interface NamedNodes {

@@ -4,8 +4,8 @@ import { CliError } from './errors.js'
 import type { Manifest } from '../api/plugin.js'
 import type { Installation } from '../plugins/installation.js'
 import type { CheckContext } from './check.js'
-import type { Client } from './client.js'
-import type { VerbContext } from './verb.js'
+import type { Client, Signing } from './client.js'
+import type { CredentialHelper, VerbContext } from './verb.js'
 
 /** How checks and tools ask the node of a command line. Throws CliError where none answers. */
 export function lookOf (client: Pick<Client, 'json'>): CheckContext['look'] {
@@ -19,20 +19,24 @@ export function lookOf (client: Pick<Client, 'json'>): CheckContext['look'] {
   }
 }
 
-/** Runs what these plugins declare as parts of `svc doctor` or `svc status`, in their order. */
-export async function contributed<T> (
-  manifests: readonly Pick<Manifest, 'checks' | 'status'>[], kind: 'checks' | 'status', given: CheckContext
-): Promise<T[]> {
-  const parts = manifests.flatMap((manifest) => Object.values(manifest[kind] ?? {}))
-  return await Promise.all(parts.map(async ({ load }) =>
-    await ((await load()).default as { run (given: CheckContext): Promise<T> }).run(given)))
-}
-
 /** The module of a verb that ships with svc, for another verb. Throws CliError if there is none. */
 export async function verbModule ({ plugins }: Pick<VerbContext, 'plugins'>, name: string): Promise<unknown> {
   const verb = (await plugins()).flatMap(({ manifest }) => manifest.verbs?.[name] ?? [])[0]
   if (verb === undefined) throw new CliError(1, `it needs \`svc ${name}\`, which no plugin here has`)
   return await verb.load()
+}
+
+/** What signs requests of a home to the node at an address, by the plugins that ship with svc. */
+export async function credentialFor (
+  plugins: VerbContext['plugins'], home: string, url: string
+): Promise<{ helper: CredentialHelper, signing: Signing } | undefined> {
+  const declared = (await plugins()).flatMap(({ manifest }) => Object.values(manifest.credentials ?? {}))
+  for (const { load } of declared) {
+    const helper = (await load()).default as CredentialHelper
+    const signing = helper.signerAt(home, url)
+    if (signing !== undefined) return { helper, signing }
+  }
+  return undefined
 }
 
 /** The manifests of `homePlugins`. */

@@ -2,15 +2,18 @@ import { existsSync, mkdirSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { changeFile } from '../config/edit.js'
 import { saveConfigFile } from '../config/file.js'
+import { parsePath } from '../config/paths.js'
 import { findSetting } from '../config/resolve.js'
 import { nearest } from '../config/nearest.js'
 import { arrange } from '../plugins/graph.js'
 import { readInstallation } from '../plugins/installation.js'
+import { ownHome } from './client.js'
 import { failuresOf } from './contributed.js'
 import { CliError, exitCodes } from './errors.js'
 import { homeOption, programIn, shellWord } from './shell.js'
-import type { JsonSchema } from '../api/schema.js'
+import type { FromSchema, JsonSchema } from '../api/schema.js'
 import type { ConfigOwner } from '../config/owner.js'
+import type { systemRoutes } from '../http/system-routes.js'
 import type { Arrangement } from '../plugins/graph.js'
 import type { Installation } from '../plugins/installation.js'
 import type { VerbContext } from './verb.js'
@@ -24,10 +27,13 @@ export async function installationOf (
   })
 }
 
+/** The sections of plugins in svc.yaml, by name. */
+export const sectionsIn = ({ raw }: Pick<Installation, 'raw'>) =>
+  (raw.value['plugins'] ?? {}) as Record<string, { enabled?: unknown, module?: unknown } | null>
+
 /** The plugins that svc.yaml switches off. */
-export function disabledIn ({ raw }: Pick<Installation, 'raw'>): Set<string> {
-  const plugins = (raw.value['plugins'] ?? {}) as Record<string, { enabled?: unknown } | null>
-  const sections = Object.entries(plugins)
+export function disabledIn (installation: Pick<Installation, 'raw'>): Set<string> {
+  const sections = Object.entries(sectionsIn(installation))
   return new Set(sections.filter(([, section]) => section?.enabled === false).map(([name]) => name))
 }
 
@@ -89,4 +95,63 @@ export function changeSetting (
 export function restartHint (ctx: VerbContext): string[] {
   const there = ctx.elsewhere === undefined ? homeOption(ctx.home) : ` --url ${shellWord(ctx.elsewhere)}`
   return [`It takes effect at the next restart of the node: ${programIn(ctx.io.cwd)} restart${there}`]
+}
+
+type Switched = FromSchema<typeof systemRoutes.switchPlugin.reply>
+
+export interface Effect {
+  /** The node of this home does what was asked. */
+  inEffect: boolean
+  /** Why it does not yet; null where no node runs on this home. */
+  why: string | null
+  /** Whether a restart brings it. */
+  restart: boolean
+}
+
+export function nodeRuns ({ home, client }: VerbContext, configFlag: unknown): boolean {
+  return configFlag === undefined && ownHome(home, client.url) === home
+}
+
+/**
+ * Changes one setting: the switch of a plugin by this home's running node, all else in the file. Throws
+ * CliError without any change.
+ */
+export async function apply (
+  ctx: VerbContext, installation: Installation, key: string, value: unknown, configFlag: unknown
+): Promise<Effect & { file: string }> {
+  const plugin = typeof value === 'boolean' ? switchOf(key) : undefined
+  if (plugin === undefined || !nodeRuns(ctx, configFlag)) {
+    return { file: changeSetting(ctx, installation, key, value), inEffect: false, why: null, restart: true }
+  }
+  return { file: installation.file ?? `${ctx.home}/svc.yaml`, ...await turn(ctx, plugin, value === true) }
+}
+
+/** The plugin that a setting switches; undefined for every other setting. */
+function switchOf (path: string): string | undefined {
+  const [top, plugin, key, ...more] = parsePath(path) ?? []
+  return top === 'plugins' && key === 'enabled' && more.length === 0 ? plugin : undefined
+}
+
+/** Asks the node to switch a plugin that its svc.yaml names. Throws CliError by its answer. */
+export async function turn ({ client }: VerbContext, name: string, enabled: boolean): Promise<Effect> {
+  const { in_effect: inEffect, why, restart_needed: restart } =
+    await client.json<Switched>(`/v1/plugins/${encodeURIComponent(name)}`, { body: { enabled } })
+  return { inEffect, why, restart }
+}
+
+export interface AtNode {
+  name: string, version: string, summary: string, enabled: boolean, why: string | null
+}
+
+/** The plugins of another node, or of this home's node if it runs; else undefined. Throws CliError. */
+export async function pluginsAtNode (ctx: VerbContext, configFlag: unknown): Promise<AtNode[] | undefined> {
+  if (ctx.elsewhere === undefined && !nodeRuns(ctx, configFlag)) return undefined
+  return (await ctx.client.json<{ plugins: AtNode[] }>('/v1/plugins')).plugins
+}
+
+/** Prints the remaining steps of a switch. */
+export function tellEffect (ctx: VerbContext, { inEffect, why, restart }: Effect): void {
+  if (inEffect) return
+  if (why !== null) ctx.out.line(why)
+  if (restart) for (const line of restartHint(ctx)) ctx.out.line(line)
 }

@@ -6,9 +6,7 @@ import { nearest } from '../config/nearest.js'
 import { apiFailure, asApiError, CliError, exitCodes, interrupted } from './errors.js'
 import type { Answer, Client } from './client.js'
 
-export type { Frame } from '../calls/frames.js'
-
-export type { Listed, Listing }
+export type { Frame, Listed, Listing }
 
 /** What to invoke. The version may be left out where the node serves one only. */
 export interface Invocation {

@@ -4,9 +4,7 @@ import type { VerbDecl } from '../api/plugin.js'
 export const loaders: Readonly<Record<string, VerbDecl['load']>> = {
   up: () => import('./verbs/up.js'),
   dev: () => import('./verbs/dev.js'),
-  status: () => import('./verbs/status.js'),
   nodes: async () => ({ default: (await import('./verbs/members.js')).nodes }),
-  doctor: () => import('./verbs/doctor.js'),
   restart: () => import('./verbs/restart.js'),
   'join-token': () => import('./verbs/join-token.js'),
   members: async () => ({ default: (await import('./verbs/members.js')).members }),

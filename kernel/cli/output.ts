@@ -1,4 +1,5 @@
 import { createInterface } from 'node:readline'
+import { addAbortSignal } from 'node:stream'
 import { styleText } from 'node:util'
 import { unsafe } from '../config/paths.js'
 import type { Readable, Writable } from 'node:stream'
@@ -129,6 +130,21 @@ export async function readLine (ctx: Asker): Promise<string | undefined> {
   }
   if (signal.aborted) throw ctx.fail(130, 'interrupted')
   return undefined
+}
+
+/** Reads the pipe, but stops after `most` bytes. */
+export async function readPipe (
+  { signal, io: { stdin } }: Pick<Asker, 'io' | 'signal'>, most: number
+): Promise<Buffer> {
+  const parts: Buffer[] = []
+  let size = 0
+  for await (const part of addAbortSignal(signal, stdin)) {
+    const bytes = Buffer.from(part as Uint8Array | string)
+    parts.push(bytes)
+    size += bytes.length
+    if (size > most) break
+  }
+  return Buffer.concat(parts)
 }
 
 export interface Admitted { readonly installId: string, readonly name: string }

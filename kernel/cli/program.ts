@@ -3,10 +3,8 @@ import { join, resolve } from 'node:path'
 import { Command, CommanderError } from 'commander'
 import { version } from '../boot/package.js'
 import { builtIn, collectVerbs, groups, inGroup, topNames } from './builtin.js'
-import { systemClock } from '../api/clock.js'
-import { signerAt } from '../signing/device.js'
 import { createClient, ownFingerprint, ownHome, ownToken, runningUrl } from './client.js'
-import { failuresOf, homePlugins } from './contributed.js'
+import { credentialFor, failuresOf, homePlugins } from './contributed.js'
 import { CliError, exitCodes, interrupted, usageError } from './errors.js'
 import { globalOptions, helpTopics } from './help.js'
 import { invoke } from './invoke.js'
@@ -17,9 +15,9 @@ import { notYet, retryFor } from './waiting.js'
 import { verbHeadings } from '../api/plugin.js'
 import type { Plugin } from '../api/plugin.js'
 import type { KnownVerb } from './builtin.js'
-import type { Client, ClientOptions } from './client.js'
+import type { Client, ClientOptions, Signing } from './client.js'
 import type { Io, Progress } from './output.js'
-import type { Verb, VerbContext } from './verb.js'
+import type { CredentialHelper, Verb, VerbContext } from './verb.js'
 
 /** Seconds of a bare `--wait`. */
 const DEFAULT_WAIT_SECONDS = 60
@@ -58,8 +56,7 @@ async function execute (argv: string[], options: CliOptions): Promise<number> {
     const context = createContext(given, options)
     if (verb.local === true) refuseElsewhere(verb.name, context)
     status = await module.run(context, args, given)
-    const { metAsDevice } = context
-    if (metAsDevice !== undefined && !options.signal.aborted) await context.learn(metAsDevice)
+    if (!options.signal.aborted) await context.signedBy?.used(context)
   })
   if (argv.length === 0) {
     program.outputHelp()
@@ -226,8 +223,8 @@ function report (
   return known?.exitCode ?? exitCodes.failed
 }
 
-/** Context of a verb; `metAsDevice`: the address at which its client acted as a device. */
-interface RunContext extends VerbContext { readonly metAsDevice: string | undefined }
+/** Context of a verb; `signedBy`: what signed the requests that its client had answered. */
+interface RunContext extends VerbContext { readonly signedBy: CredentialHelper | undefined }
 
 /** Builds the context of a verb from its options and the environment. */
 export function createContext (
@@ -239,7 +236,8 @@ export function createContext (
   const address = option('url', 'SVC_URL')
   const out = createOut(io, given['json'] === true)
   let made: Client | undefined
-  let metAsDevice: string | undefined
+  let helper: CredentialHelper | undefined
+  let signedBy: CredentialHelper | undefined
   const clientFor = (options: Omit<ClientOptions, 'trust' | 'signal'> & { signal?: AbortSignal }): Client =>
     createClient({
       signal, ...options,
@@ -254,12 +252,16 @@ export function createContext (
     const token = given ?? ownToken(home, url)
     const own = given === undefined ? ownHome(home, url) : undefined
     const tokenFile = own === undefined ? undefined : join(own, 'operator.token')
-    const signing = token === undefined ? signerAt(home, url, systemClock.now) : undefined
-    const answered = (): void => { if (signing !== undefined) metAsDevice = url }
+    const signing = async (): Promise<Signing | undefined> => {
+      const found = await credentialFor(plugins, home, url)
+      helper = found?.helper
+      return found?.signing
+    }
+    const answered = (): void => { signedBy = helper }
     return made ??= clientFor({ url, token, tokenFile, signing, answered })
   }
   const context: RunContext = {
-    get metAsDevice () { return metAsDevice },
+    get signedBy () { return signedBy },
     get client () { return client() },
     clientFor,
     out,
@@ -276,11 +278,6 @@ export function createContext (
     invoke: (call) => invoke(client(), signal, call),
     sink: (path) => openSink(path === '-' ? path : resolve(io.cwd, path), out),
     retry: (options, attempt) => retryFor({ ...options, signal }, attempt),
-    async learn (url) {
-      const { deviceNews } = await import('./device-news.js')
-      const signing = signerAt(home, url, systemClock.now)
-      return await deviceNews(context, clientFor({ url, token: undefined, signing })).catch(() => [])
-    },
     notYet,
     fail: (code, message) => new CliError(code, message)
   }

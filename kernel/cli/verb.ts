@@ -1,5 +1,5 @@
 import type { Plugin } from '../api/plugin.js'
-import type { Client, ClientOptions } from './client.js'
+import type { Client, ClientOptions, Signing } from './client.js'
 import type { Declared } from '../api/declared.js'
 import type { CliError, ExitCode } from './errors.js'
 import type { Frame, Invocation } from './invoke.js'
@@ -17,8 +17,10 @@ export interface WaitOptions {
 
 export interface VerbContext {
   readonly client: Client
-  /** Another client, which trusts as `client` does; without a token it has no credential. */
-  clientFor (options: Pick<ClientOptions, 'url' | 'token'> & Partial<Pick<ClientOptions, 'signal'>>): Client
+  /** Another client, which trusts as `client` does, with no other credential than these options have. */
+  clientFor (
+    options: Pick<ClientOptions, 'url' | 'token'> & Partial<Pick<ClientOptions, 'signal' | 'signing'>>
+  ): Client
   readonly out: Out
   readonly err: Progress
   readonly home: string
@@ -38,8 +40,6 @@ export interface VerbContext {
   sink (path: string): Sink
   /** Tries until it works, the time is up or the error is final; `notYet` covers the usual reasons. */
   retry<T> (options: Omit<WaitOptions, 'signal'>, attempt: () => Promise<T>): Promise<T>
-  /** Lets the plugins store data of a node that has paired this machine. Returns lines; never throws. */
-  learn (url: string): Promise<string[]>
   /** True for a starting or busy node, and for no answer. */
   notYet (error: CliError): boolean
   /** An error that ends the command with that exit status; throw it. */
@@ -60,4 +60,12 @@ export function isVerbError (error: unknown): error is VerbError {
  */
 export interface Verb {
   run (ctx: VerbContext, args: string[], options: Record<string, unknown>): Promise<number | void>
+}
+
+/** The default export of the module of declared `credentials`. */
+export interface CredentialHelper {
+  /** Undefined if the home has no credential for the node at that address. */
+  signerAt (home: string, url: string): Signing | undefined
+  /** Runs after a command whose requests it signed, unless that was interrupted. Never throws. */
+  used (ctx: VerbContext): Promise<unknown>
 }

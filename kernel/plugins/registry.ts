@@ -15,8 +15,8 @@ const EVENT = /^[A-Z][A-Za-z0-9]*$/
 
 const FIELDS = ('name version kernel summary requires after config settings consumes consumesOptional ' +
   'provides authorities routes events errors conflicts capabilities sections commands state ' +
-  'stateWhereabouts stateReadings engines models verbs checks tools panels status deviceNews variables ' +
-  'devSettings firstSteps').split(' ')
+  'stateWhereabouts stateReadings engines models verbs checks tools panels status credentials deviceNews ' +
+  'variables devSettings firstSteps').split(' ')
 
 /** Everything a manifest contributes that must be unique over all plugins. */
 export function contributions (m: Manifest): Owned[] {

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { spawnSync } from 'node:child_process'
-import { candidates, scriptFor } from '../cli/verbs/completion.js'
+import { candidates } from '../cli/verbs/completion.js'
 import { builtIn } from '../cli/builtin.js'
 import { globalOptions } from '../cli/help.js'
 import { cli, sendJson, standIn } from './cli-helpers.js'
@@ -24,8 +24,8 @@ t.test('what can follow', async (t) => {
     else t.same(found, expected, line)
   }
   await check('', (found) =>
-    found.includes('status') && found.includes('plugin') && !found.includes('complete-words'))
-  await check('sta', ['state', 'status'])
+    found.includes('state') && found.includes('plugin') && !found.includes('complete-words'))
+  await check('sta', ['state'])
   await check('plugin ', ['disable', 'enable', 'install', 'ls', 'new', 'rm', 'show', 'verify'])
   await check('plugin dis', ['disable'])
   await check('plugin disable ', ['access', 'runners'])
@@ -36,9 +36,9 @@ t.test('what can follow', async (t) => {
   await check('capabilities x', [])
   await check('config get api.p', ['api.port'])
   await check('completion ', ['bash', 'fish', 'zsh'])
-  await check('status --w', ['--wait'])
-  await check('--home /x status --j', ['--json'])
-  await check('status --home ', [])
+  await check('state --w', ['--wait'])
+  await check('--home /x state --j', ['--json'])
+  await check('state --home ', [])
   await check('call -o ', [])
   await check('help exit', ['exit-codes'])
   await check('help plu', ['plugin'])
@@ -85,7 +85,7 @@ t.test('names that cannot be had are left out', async (t) => {
 t.test('svc complete-words prints one word per line', async (t) => {
   const ran = await cli(['complete-words', '--', 'plugin', 'en'])
   t.equal(ran.out, 'enable\n')
-  const options = await cli(['complete-words', '--', 'status', '--wa'])
+  const options = await cli(['complete-words', '--', 'state', '--wa'])
   t.equal(options.out, '--wait\n')
 })
 
@@ -101,8 +101,9 @@ t.test('the scripts are printed, ask svc, and their shell can read them', async 
 })
 
 t.test('bash completes a verb through the script', async (t) => {
+  const { out } = await cli(['completion', 'bash'])
   const folder = t.testdir({ svc: '#!/bin/sh\nshift 2\nprintf "%s\\n" "$*-done"\n' })
-  const script = `chmod +x "${folder}/svc"; PATH="${folder}:$PATH"; ${scriptFor('bash')!}
+  const script = `chmod +x "${folder}/svc"; PATH="${folder}:$PATH"; ${out}
 COMP_WORDS=(svc plugin dis); COMP_CWORD=2; _svc_words; printf '%s|' "\${COMPREPLY[@]}"`
   const ran = spawnSync('bash', ['-c', script], { encoding: 'utf8' })
   t.equal(ran.stdout, 'plugin dis-done|', ran.stderr)

@@ -62,14 +62,14 @@ t.test('wrong usage is exit 2 and says what is wrong', async (t) => {
     t.equal(ran.out, '', 'nothing on stdout')
     t.match(ran.err, message, line)
   }
-  await check('statsu', /unknown command 'statsu'\n\(Did you mean status\?\)/)
+  await check('stat', /unknown command 'stat'\n\(Did you mean state\?\)/)
   await check('prob', /Did you mean probe\?/)
-  await check('status --jsno', /unknown option '--jsno'\n\(Did you mean --json\?\)/)
+  await check('state --jsno', /unknown option '--jsno'\n\(Did you mean --json\?\)/)
   await check('probe a b c', /too many arguments/)
   await check('pair up', /missing required argument 'who'/)
   await check('pair dwon', /unknown command 'dwon'/)
   await check('plugin', /Usage: svc plugin/)
-  await check('status --url', /argument missing/)
+  await check('state --url', /argument missing/)
   await check('probe --wait=soon', /--wait=soon: expected a number of seconds/)
   await check('help nothing', /no help about "nothing"/)
   await check('up --port 70000', /--port 70000: expected a whole number from 0 to 65535/)
@@ -96,8 +96,9 @@ t.test('help goes to stdout and is exit 0', async (t) => {
 
 t.test('built-in verbs do not import the plugins; others do', async (t) => {
   const { url } = await standIn(t, { 'GET /state': (response) => { sendJson(response, {}) } })
-  t.equal((await cli(['state', '--url', url])).pluginsAsked, 0)
-  t.equal((await cli(['--url', url, 'state', '--json'])).pluginsAsked, 0)
+  t.equal((await cli(['state', '--url', url, '--token', 'svc_app'])).pluginsAsked, 0)
+  t.equal((await cli(['--url', url, 'state', '--json', '--token', 'svc_app'])).pluginsAsked, 0)
+  t.equal((await cli(['state', '--url', url])).pluginsAsked, 1, 'without a token one may sign the request')
   t.equal((await cli(['probe'], { plugins: [probe([])] })).pluginsAsked, 1)
   t.equal((await cli(['--help'])).pluginsAsked, 1)
 })
@@ -105,8 +106,8 @@ t.test('built-in verbs do not import the plugins; others do', async (t) => {
 t.test('two verbs of one name are refused', async (t) => {
   const make = (verb: string): Plugin => definePlugin({ name: 'x', version: '1.0.0', kernel: '^1.0.0',
     summary: 'X.', verbs: { [verb]: { summary: 'x', load: async () => ({ default: null }) } } }, () => ({}))
-  t.throws(() => collectVerbs(builtIn, [make('status').manifest]),
-    /the verb "status" is declared by both "kernel" and "x"/)
+  t.throws(() => collectVerbs(builtIn, [make('state').manifest]),
+    /the verb "state" is declared by both "kernel" and "x"/)
   t.throws(() => collectVerbs(builtIn, [make('plugin').manifest]), /the verb "plugin" is declared by both/)
   t.doesNotThrow(() => collectVerbs(builtIn, [make('plugin fly').manifest]))
 })

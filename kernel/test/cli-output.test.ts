@@ -2,7 +2,7 @@ import t from 'tap'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { clean, createProgress, formatTable, plain, visible } from '../cli/output.js'
-import { cli, frames, listed, listing, sendError, sendJson, standIn } from './cli-helpers.js'
+import { cli, frames, listed, listing, sendJson, standIn } from './cli-helpers.js'
 import { Writable } from 'node:stream'
 
 t.test('a table is padded, and control characters are left out', async (t) => {
@@ -43,34 +43,6 @@ t.test('state is the body of the route, on one line with --json', async (t) => {
   const json = await cli(['state', '--json', '--url', url])
   t.equal(json.out, `${JSON.stringify(state)}\n`)
   t.same(JSON.parse((await cli(['state', '--url', url])).out), state)
-})
-
-t.test('status joins the nodes and names what is not ready', async (t) => {
-  const state = {
-    masterNodeId: 'n1', localNodeId: 'n1', nodeCapabilities: { n1: ['tts'] }, runners: {},
-    nodeIdentities: { n1: { friendlyName: 'attic', svcVersion: '0.1.0', apiUrl: null } },
-    nodeHealth: { n1: { level: 'warn', reasons: [
-      { code: 'disk_low', message: 'Little is free.', remediation: 'Free some.' }] } }
-  }
-  let ready = 0
-  const { url } = await standIn(t, {
-    'GET /state': (response) => { sendJson(response, state) },
-    'GET /readyz': (response) => {
-      const checks = [{ name: 'voice', ok: false, detail: 'warming up' }]
-      if (ready++ < 2) sendError(response, 503, 'not_ready', { checks })
-      else sendJson(response, { ready: true, checks: [] })
-    }
-  })
-  const { status, out } = await cli(['status', '--url', url])
-  t.equal(status, 0)
-  t.match(out, /NAME +HEALTH +MASTER +SERVES +VERSION +URL +NODE\nattic +warn +yes +tts +0\.1\.0 +\S+ +n1/)
-  t.match(out, /attic: Little is free\. \[disk_low\]\n {2}Free some\./)
-  t.match(out, /not ready: voice: warming up/)
-  t.equal((await cli(['status', '--url', url, '--wait=0'])).status, 4)
-  const waited = await cli(['status', '--url', url, '--wait=10', '--json'])
-  t.equal(waited.status, 0)
-  t.match(JSON.parse(waited.out),
-    { nodes: [{ nodeId: 'n1', name: 'attic', isMaster: true, capabilities: ['tts'] }] })
 })
 
 t.test('capabilities: a list, one with its schema, and the bodies as they are', async (t) => {

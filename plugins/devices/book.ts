@@ -1,7 +1,8 @@
 import { join } from 'node:path'
 import { HomeError, readVersioned, writeVersioned } from '../../kernel/index.js'
 import { idOf, isGenuine, isOver, joined } from './grants.js'
-import type { Clock, Grant, Logger } from '../../kernel/index.js'
+import type { Clock, Logger } from '../../kernel/index.js'
+import type { Grant } from './signing/protocol.js'
 import type { Entry, Revocation } from './grants.js'
 
 interface Stored { entries: Entry[] }

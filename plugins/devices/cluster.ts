@@ -1,5 +1,6 @@
 import { idOf, isGenuine, isOver, joined, LONGEST_MS, MOST_BYTES } from './grants.js'
-import type { Clock, Grant, Section, SvcError } from '../../kernel/index.js'
+import type { Clock, Section, SvcError } from '../../kernel/index.js'
+import type { Grant } from './signing/protocol.js'
 import type { Entry, Revocation } from './grants.js'
 
 type Refuse = (

@@ -1,7 +1,6 @@
-import {
-  deviceIdOf, GRANT, grantBytes, isSignedBy, KEY_BYTES, purposeBytes, sha256
-} from '../../kernel/index.js'
-import type { Grant } from '../../kernel/index.js'
+import { isSignedBy, KEY_BYTES, purposeBytes, sha256 } from '../../kernel/index.js'
+import { deviceIdOf, GRANT, grantBytes } from './signing/protocol.js'
+import type { Grant } from './signing/protocol.js'
 
 /** All that remains of a revoked device, until its grant would have ended. Times are ISO-8601. */
 export interface Revocation {

@@ -100,6 +100,12 @@ export const manifest = {
   },
   provides: { devices: DevicesService },
   routes, errors, events, verbs,
+  credentials: {
+    device: {
+      summary: 'Signs the requests of a machine that is a paired device.',
+      load: () => import('./device-news.js')
+    }
+  },
   sections: {
     devices: {
       writer: 'master',

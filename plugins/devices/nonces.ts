@@ -1,4 +1,4 @@
-import { WINDOW_MS } from '../../kernel/index.js'
+import { WINDOW_MS } from './signing/protocol.js'
 import type { Clock } from '../../kernel/index.js'
 
 /** Signed requests of one device within the window; a device with more of them takes a bearer. */

@@ -1,9 +1,10 @@
-import { randomBytes } from 'node:crypto'
+import { createHmac, hkdfSync, randomBytes } from 'node:crypto'
+import { agreed, isSignedBy, networkOf, newKeyPair, sha256 } from '../../kernel/index.js'
 import {
-  agreed, answerMac, commitBytes, deviceIdOf, isSignedBy, networkOf, newKeyPair, pairSecrets,
-  proofBytes, sha256, transcriptBytes
-} from '../../kernel/index.js'
-import type { Clock, DeviceHalf, Identity, KeyPair, NodeHalf, SvcError } from '../../kernel/index.js'
+  ANSWER_KEY_BYTES, commitBytes, derived, deviceIdOf, DIGITS_BYTES, digitsOf, proofBytes, transcriptBytes
+} from './signing/protocol.js'
+import type { Clock, Identity, KeyPair, SvcError } from '../../kernel/index.js'
+import type { DeviceHalf, NodeHalf } from './signing/protocol.js'
 
 /** Time in which the operator's window is open, s. */
 export const WINDOW_SECONDS = 120
@@ -296,3 +297,18 @@ const triesLeft = ({ begun }: Window): number =>
   [...begun.values()].reduce((left, tries) => left - tries, TRIES_IN_ALL)
 
 const idOf = (device: DeviceHalf): string => deviceIdOf(sha256(device.key))
+
+/** What both sides of a pairing make of their ephemeral secret and the transcript's hash. */
+export interface PairSecrets { readonly digits: string, readonly answerKey: Buffer }
+
+export function pairSecrets (shared: Uint8Array, transcriptHash: Uint8Array): PairSecrets {
+  const make = (info: string, bytes: number): Buffer =>
+    Buffer.from(hkdfSync('sha256', shared, transcriptHash, info, bytes))
+  return {
+    digits: digitsOf(make(derived.digits, DIGITS_BYTES)), answerKey: make(derived.answer, ANSWER_KEY_BYTES)
+  }
+}
+
+/** HMAC-SHA-256, base64url: guards the node's last answer of a pairing. */
+export const answerMac = (key: Uint8Array, text: string): string =>
+  createHmac('sha256', key).update(text).digest('base64url')

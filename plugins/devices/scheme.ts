@@ -1,14 +1,14 @@
 import { verify } from 'node:crypto'
+import { kernelError, publicKeyOf } from '../../kernel/index.js'
 import {
-  CORRECTION, correctionBytes, DEVICE_BEARER, kernelError, publicKeyOf, readCredential, requestText, SIGNED
-} from '../../kernel/index.js'
+  CORRECTION, correctionBytes, DEVICE_BEARER, readCredential, requestText, SIGNED
+} from './signing/protocol.js'
 import { isDeviceId } from './grants.js'
 import { MOST_NONCES, Nonces, windowTime } from './nonces.js'
 import { SESSION_PATH } from './routes.js'
 import type { KeyObject } from 'node:crypto'
-import type {
-  Arrival, CallerScheme, Clock, Grant, Identity, Proof, SignedCredential, SvcError
-} from '../../kernel/index.js'
+import type { Arrival, CallerScheme, Clock, Identity, Proof, SvcError } from '../../kernel/index.js'
+import type { Grant, SignedCredential } from './signing/protocol.js'
 import type { Bearers } from './bearers.js'
 import type { DeviceStanding, Ended } from './standing.js'
 

@@ -1,4 +1,5 @@
 import { defineService } from '../../kernel/index.js'
+import type { DeviceFile } from './signing/device.js'
 
 export interface Devices {
   /** The device with a raw X25519 key; undefined for one without a valid grant here. */
@@ -7,3 +8,17 @@ export interface Devices {
   stands (deviceId: string): boolean
 }
 export const DevicesService = defineService<Devices>('devices')
+
+/** Context of a plugin that stores cluster data on a paired device. */
+export interface DeviceNewsContext {
+  readonly home: string
+  readonly device: DeviceFile
+  /** The node's answer to a GET of the device. Throws CliError. */
+  ask<T> (path: string): Promise<T>
+}
+
+/** The default export of the module of declared `deviceNews`. */
+export interface DeviceNews {
+  /** Stores its data; returns lines for somebody who has just paired the device. */
+  run (ctx: DeviceNewsContext): Promise<readonly string[]>
+}

@@ -1,5 +1,6 @@
 import { isDeviceId } from './grants.js'
-import type { Clock, Grant, Identity } from '../../kernel/index.js'
+import type { Clock, Identity } from '../../kernel/index.js'
+import type { Grant } from './signing/protocol.js'
 import type { DeviceBook } from './book.js'
 import type { DeviceNotes } from './notes.js'
 

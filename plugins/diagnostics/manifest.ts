@@ -27,9 +27,31 @@ export const manifest = {
   },
   routes,
   checks: {
-    diagnostics: { summary: 'What the nodes report of their insides.', load: () => import('./doctor.js') }
+    diagnostics: {
+      summary: 'What the nodes report of their insides.', load: () => import('./checks/inside.js')
+    }
+  },
+  tools: {
+    doctor: {
+      summary: 'All that is wrong in the cluster now: master, nodes, clocks, disks, runners, settings.',
+      args: { type: 'object', additionalProperties: false, properties: {} },
+      load: () => import('./tools/doctor.js')
+    }
   },
   verbs: {
+    status: {
+      heading: 'Run a cluster',
+      summary: 'show the cluster: master, quorum, nodes, what is ready and what is wrong',
+      options: [['--wait [seconds]', 'until the node is ready (60 s when no time is given), else exit 4']],
+      examples: ['svc status', 'svc status --wait=30 && echo ready', 'svc status --json'],
+      load: () => import('./cli/status.js')
+    },
+    doctor: {
+      heading: 'Run a cluster',
+      summary: 'check this machine, the node and its cluster, and say what to do; exit 1 when a check fails',
+      examples: ['svc doctor', 'svc doctor --json'],
+      load: () => import('./cli/doctor.js')
+    },
     capture: {
       heading: 'Watch it',
       summary: 'save a bundle for a bug report: state, events, log, runners, settings',

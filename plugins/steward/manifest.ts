@@ -84,11 +84,6 @@ export const manifest = {
     }
   },
   tools: {
-    doctor: {
-      summary: 'All that is wrong in the cluster now: master, nodes, clocks, disks, runners, settings.',
-      args: nothing,
-      load: () => import('./tools/doctor.js')
-    },
     cluster_now: {
       summary: 'Who is master and since when, which nodes are live or lost, quorum, session.',
       args: nothing,

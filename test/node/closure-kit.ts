@@ -10,19 +10,19 @@ import { openNodeKey } from '../../kernel/boot/node-key.js'
 import { dial } from '../../plugins/cluster/identity/tls.js'
 import { CALLER_HEADER, writeCaller } from '../../kernel/http/passed-on.js'
 import { authorities } from '../../kernel/plugins/kernel-manifest.js'
-import {
-  definePlugin, deviceKeysOf, ListenerService, RequestSigner, systemClock
-} from '../../kernel/index.js'
+import { definePlugin, ListenerService, systemClock } from '../../kernel/index.js'
+import { deviceKeysOf, pairDevice } from '../../plugins/devices/signing/device.js'
+import { RequestSigner } from '../../plugins/devices/signing/signer.js'
 import { duplexPair } from '../../kernel/test/duplex-pair.js'
 import { bundled } from '../../plugins/index.js'
-import { pairDevice } from '../../plugins/devices/client.js'
 import { ask } from './http.js'
 import { sleep, until } from './kit.js'
 import type { IncomingMessage } from 'node:http'
 import type { Test } from 'tap'
 import type { SvcNode } from '../../kernel/boot/node.js'
 import type { Listeners } from '../../kernel/api/services.js'
-import type { DeviceFile, RouteDecl } from '../../kernel/index.js'
+import type { RouteDecl } from '../../kernel/index.js'
+import type { DeviceFile } from '../../plugins/devices/signing/device.js'
 
 export const ALL = Object.keys(authorities).sort()
 

@@ -4,8 +4,6 @@ import { resolve } from 'node:path'
 import { isObject } from '../../api/schema.js'
 import { parseFields } from '../fields.js'
 import { invocationBody, listingPath, parseId, pick, stream } from '../invoke.js'
-import { openSink } from '../sink.js'
-import { notYet, retryFor } from '../waiting.js'
 import type { CliError } from '../errors.js'
 import type { Frame, Listing } from '../invoke.js'
 import type { Sink } from '../sink.js'
@@ -21,8 +19,8 @@ export default {
     const given = await givenPayload(ctx, options['payload'] as string | undefined)
     const timeout = timeoutOf(ctx, options['timeout'])
     const totals: Totals = { chunks: 0, bytes: 0, unseen: 0 }
-    const again = (error: CliError): boolean => totals.chunks === 0 && notYet(error)
-    await retryFor({ seconds: ctx.wait ?? 0, signal: ctx.signal, again }, async () => {
+    const again = (error: CliError): boolean => totals.chunks === 0 && ctx.notYet(error)
+    await ctx.retry({ seconds: ctx.wait ?? 0, again }, async () => {
       const found = pick(await ctx.client.json<Listing>(listingPath(node)), parseId(name!))
       const payload = merge(ctx, given, parseFields(words, found.input_schema))
       const body = invocationBody(found, { payload, ...timeout, ...(node === undefined ? {} : { node }) })
@@ -85,7 +83,7 @@ async function callStream (
       totals.unseen += bytes.byteLength
       return
     }
-    sink ??= openSink(output === undefined || output === '-' ? '-' : resolve(ctx.io.cwd, output), ctx.out)
+    sink ??= ctx.sink(output ?? '-')
     await sink.write(bytes)
   }
   try {

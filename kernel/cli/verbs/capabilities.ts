@@ -1,17 +1,15 @@
 import { describe } from '../../config/values.js'
 import { fieldsOf } from '../fields.js'
 import { listingPath, parseId, pick } from '../invoke.js'
-import { notYet, retryFor } from '../waiting.js'
 import type { JsonSchema } from '../../api/schema.js'
 import type { Listed, Listing } from '../invoke.js'
 import type { Out } from '../output.js'
 import type { Verb } from '../verb.js'
 
 export default {
-  async run ({ client, out, wait, signal }, [wanted], options) {
+  async run ({ client, notYet: again, out, retry, wait }, [wanted], options) {
     const path = listingPath(options['node'] as string | undefined)
-    const listing = await retryFor({ seconds: wait ?? 0, signal, again: notYet },
-      () => client.json<Listing>(path))
+    const listing = await retry({ seconds: wait ?? 0, again }, () => client.json<Listing>(path))
     if (wanted !== undefined) {
       const found = pick(listing, parseId(wanted))
       if (out.json) out.value(found)

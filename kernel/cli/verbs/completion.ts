@@ -10,11 +10,10 @@ import type { Verb } from '../verb.js'
 
 export const completion: Verb = {
   async run (ctx, [shell]) {
-    const script = scriptFor(shell!)
-    if (script === undefined) {
+    if (!SHELLS.includes(shell!)) {
       throw ctx.fail(2, `no completion for "${shell!}"; there is: ${SHELLS.join(', ')}`)
     }
-    ctx.io.stdout.write(script)
+    ctx.io.stdout.write(readFileSync(new URL(`../data/completion/svc.${shell!}`, import.meta.url)))
   }
 }
 
@@ -151,9 +150,3 @@ async function argumentsOf (verb: KnownVerb, at: number, names: Names): Promise<
 
 /** Scripts for the shells; each asks `svc complete-words` with the words up to the cursor. */
 const SHELLS = ['bash', 'zsh', 'fish']
-
-/** The completion script for a shell; undefined when there is none. */
-export function scriptFor (shell: string): string | undefined {
-  if (!SHELLS.includes(shell)) return undefined
-  return readFileSync(new URL(`../data/completion/svc.${shell}`, import.meta.url), 'utf8')
-}

@@ -1,14 +1,10 @@
 import { formatProblems } from '../../config/problems.js'
-import { parsePath } from '../../config/paths.js'
 import { resolveConfig } from '../../config/resolve.js'
 import { readConfigText } from '../../config/text.js'
 import { describe, hasType, parseTyped } from '../../config/values.js'
 import { checkManifests } from '../../plugins/registry.js'
 import { failuresOf } from '../contributed.js'
-import {
-  arranged, changeSetting, disabledIn, installationOf, settingSchema
-} from '../installed.js'
-import { switched, tellEffect } from '../switching.js'
+import { apply, arranged, disabledIn, installationOf, settingSchema, tellEffect } from '../installed.js'
 import type { JsonSchema } from '../../api/schema.js'
 import type { Entry } from '../../config/resolve.js'
 import type { Verb } from '../verb.js'
@@ -80,10 +76,7 @@ export const set: Verb = {
       throw ctx.fail(2, `${key!}: expected ${describe(schema)}, not ${JSON.stringify(text)}`)
     }
     const { config } = resolveConfig(installation.raw, { ...installation, env: ctx.io.env })
-    const plugin = typeof value === 'boolean' ? switchOf(key!) : undefined
-    const { file, ...effect } = plugin === undefined
-      ? { file: changeSetting(ctx, installation, key!, value), inEffect: false, why: null, restart: true }
-      : await switched(ctx, installation, plugin, value === true, options['config'])
+    const { file, ...effect } = await apply(ctx, installation, key!, value, options['config'])
     if (ctx.out.json) {
       ctx.out.value({ settings: [{ path: key!, value, file, ...effect }] })
       return
@@ -95,10 +88,4 @@ export const set: Verb = {
     }
     tellEffect(ctx, effect)
   }
-}
-
-/** The plugin that a setting switches; undefined for every other setting. */
-function switchOf (path: string): string | undefined {
-  const [top, plugin, key, ...more] = parsePath(path) ?? []
-  return top === 'plugins' && key === 'enabled' && more.length === 0 ? plugin : undefined
 }

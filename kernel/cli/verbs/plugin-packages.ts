@@ -11,13 +11,15 @@ import {
   faultOf, folderOf, hashFolder, hashOfAll, packagesFolder, readRecord, removeFolder, writeRecord
 } from '../../plugins/packages.js'
 import { fetchPackage } from '../packages.js'
-import { changeSetting, disabledIn, findPlugin, installationOf, restartHint } from '../installed.js'
+import {
+  changeSetting, disabledIn, findPlugin, installationOf, nodeRuns, restartHint, sectionsIn, tellEffect,
+  turn
+} from '../installed.js'
 import { canAsk, confirm, plain } from '../output.js'
-import { nodeRuns, tellEffect, turn } from '../switching.js'
 import { declares } from './plugins.js'
 import type { Installation } from '../../plugins/installation.js'
 import type { Fetched } from '../packages.js'
-import type { Effect } from '../switching.js'
+import type { Effect } from '../installed.js'
 import type { Verb, VerbContext } from '../verb.js'
 
 /** Interval of checks of the other command's lock, ms. */
@@ -137,7 +139,7 @@ async function use (
     }
     return { file, ...await turn(ctx, name, true) }
   } catch (error) {
-    const was = sectionOf(installation, name)?.module
+    const was = sectionsIn(installation)[name]?.module
     // The file has changed since, so only this command's change is reverted.
     if (text() !== after) {
       const place = was === undefined ? `plugins.${name}` : `plugins.${name}.module`
@@ -160,12 +162,8 @@ function report (ctx: VerbContext, fetched: Fetched, folder: string, effect: Eff
   else if (!effect.inEffect) ctx.out.line('It starts with the node; a disabled one with `svc plugin enable`.')
 }
 
-function sectionOf ({ raw }: Installation, name: string): { module?: unknown } | null | undefined {
-  return ((raw.value['plugins'] ?? {}) as Record<string, { module?: unknown } | null>)[name]
-}
-
 function installedFolder (ctx: VerbContext, installation: Installation, name: string): string | undefined {
-  const module = sectionOf(installation, name)?.module
+  const module = sectionsIn(installation)[name]?.module
   if (typeof module !== 'string' || installation.file === null) return undefined
   return folderOf(ctx.home, resolve(dirname(installation.file), module))
 }
@@ -206,8 +204,7 @@ async function removeOne (ctx: VerbContext, name: string, folder: string): Promi
 export const verify: Verb = {
   async run (ctx, [name], options) {
     const installation = await installationOf(ctx)
-    const all = Object.keys((installation.raw.value['plugins'] ?? {}) as object)
-    const names = name === undefined ? all : [name]
+    const names = name === undefined ? Object.keys(sectionsIn(installation)) : [name]
     const rows = names.flatMap((one) => {
       const folder = installedFolder(ctx, installation, one)
       const record = folder === undefined ? undefined : readRecord(ctx.home, folder)

@@ -2,12 +2,13 @@ import { describe } from '../../config/values.js'
 import { parseNeed } from '../../plugins/graph.js'
 import { fieldsOf } from '../fields.js'
 import { failuresOf } from '../contributed.js'
-import { arranged, disabledIn, findPlugin, installationOf } from '../installed.js'
+import {
+  apply, arranged, disabledIn, findPlugin, installationOf, pluginsAtNode, tellEffect, turn
+} from '../installed.js'
 import { plain } from '../output.js'
-import { pluginsAtNode, switched, tellEffect, turn } from '../switching.js'
 import type { Manifest } from '../../api/plugin.js'
 import type { Installation } from '../../plugins/installation.js'
-import type { AtNode } from '../switching.js'
+import type { AtNode } from '../installed.js'
 import type { Out } from '../output.js'
 import type { Verb, VerbContext } from '../verb.js'
 
@@ -77,7 +78,7 @@ function turning (enabled: boolean): Verb {
         : follows(installation, name, enabled)
       const { file, ...effect } = installation === undefined
         ? { file: null, ...await turn(ctx, name, enabled) }
-        : await switched(ctx, installation, name, enabled, options['config'])
+        : await apply(ctx, installation, `plugins.${name}.enabled`, enabled, options['config'])
       if (out.json) {
         const more = enabled ? { comesBack: along, stillOff } : { goesDown: along }
         out.value({ plugins: [{ name, enabled, file, ...more, ...effect }] })

@@ -18,13 +18,9 @@ const SAME_SIGNAL_MS = 500
 
 const DEFAULT_PORT = 52415
 
-interface Flags {
-  port?: number
-  host?: string
-  config?: string
-  name?: string
-  join?: string
-  discovery?: boolean
+interface Flags extends Record<'host' | 'config' | 'name' | 'join', string | undefined> {
+  port: number | undefined
+  discovery: boolean | undefined
 }
 
 export default {
@@ -54,12 +50,10 @@ function readFlags (ctx: VerbContext, options: Record<string, unknown>): Flags {
     throw ctx.fail(2, `--port ${port}: expected a whole number from 0 to 65535`)
   }
   return {
-    ...(port === undefined ? {} : { port: Number(port) }),
-    ...(host === undefined ? {} : { host }),
-    ...(config === undefined ? {} : { config }),
-    ...(name === undefined ? {} : { name }),
-    ...(join === undefined || join === '' ? {} : { join }),
-    ...(options['discovery'] === false ? { discovery: false } : {})
+    host, config, name,
+    port: port === undefined ? undefined : Number(port),
+    join: join === '' ? undefined : join,
+    discovery: options['discovery'] === false ? false : undefined
   }
 }
 

@@ -1,4 +1,5 @@
-import { editDistance, isVerbError, modelInPath, verbModule } from '../../../kernel/cli/index.js'
+import { editDistance } from '../../../kernel/index.js'
+import { isVerbError, modelInPath, verbModule } from '../../../kernel/cli/index.js'
 import { modelFetcher, readNamedModel } from '../../staging/service.js'
 import type { Pace, VerbContext, VerbError } from '../../../kernel/cli/index.js'
 import type { PlaceModule } from '../../placement/service.js'

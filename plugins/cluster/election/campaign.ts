@@ -1,4 +1,4 @@
-import { base32 } from '../../../kernel/signing/protocol.js'
+import { base32 } from '../../../kernel/net/encoding.js'
 import { setLeader } from './follower.js'
 import { become } from './master.js'
 import { greatest } from './rules.js'

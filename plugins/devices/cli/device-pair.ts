@@ -1,11 +1,12 @@
 import { hostname } from 'node:os'
 import { plain, realPace } from '../../../kernel/cli/index.js'
-import { PairingError, saveDevice } from '../../../kernel/index.js'
-import { pairDevice } from '../client.js'
+import { PairingError } from '../signing/pair.js'
+import { pairDevice, saveDevice } from '../signing/device.js'
+import { deviceNews } from '../device-news.js'
 import { comparing } from './compare.js'
 import { describe } from './describe.js'
 import type { Verb } from '../../../kernel/cli/index.js'
-import type { AskNode } from '../../../kernel/index.js'
+import type { AskNode } from '../signing/pair.js'
 
 export default {
   async run (ctx, [address], options) {
@@ -31,7 +32,7 @@ export default {
       throw error instanceof PairingError ? ctx.fail(1, error.message) : error
     })
     saveDevice(home, device)
-    const news = await ctx.learn(client.url)
+    const news = await deviceNews(ctx, client.url)
     const { grant } = device
     if (out.json) {
       const { deviceId, authorities, viaRelay, expires } = grant

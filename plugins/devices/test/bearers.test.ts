@@ -8,7 +8,7 @@ import { duplexPair } from '../../../kernel/test/duplex-pair.js'
 import { pair, signerOf } from './devices-kit.js'
 import { running, send, sign } from './probe-kit.js'
 import type { IncomingMessage } from 'node:http'
-import type { DeviceFile } from '../../../kernel/index.js'
+import type { DeviceFile } from '../signing/device.js'
 import type { Sent } from './probe-kit.js'
 
 t.test('a bearer is the device\'s, for ten minutes, and takes no signature to come by another', async (t) => {

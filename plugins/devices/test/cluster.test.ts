@@ -1,14 +1,14 @@
 import t from 'tap'
-import {
-  deviceKeysOf, fingerprintOfRaw, newKeyPair, RequestSigner
-} from '../../../kernel/index.js'
+import { fingerprintOfRaw, newKeyPair } from '../../../kernel/index.js'
+import { deviceKeysOf, pairDevice } from '../signing/device.js'
+import { RequestSigner } from '../signing/signer.js'
 import { vouched } from '../../cluster/identity/admission.js'
-import { createIdentity } from '../../../kernel/signing/identity.js'
+import { createIdentity } from '../../../kernel/boot/identity.js'
 import { coreCluster } from '../../cluster/test/core-kit.js'
 import { kernelsOn } from '../../cluster/test/core-rig.js'
-import { pairDevice } from '../client.js'
 import devices from '../index.js'
-import type { DeviceFile, Identity } from '../../../kernel/index.js'
+import type { Identity } from '../../../kernel/index.js'
+import type { DeviceFile } from '../signing/device.js'
 import type { CoreCluster, CoreNode } from '../../cluster/test/core-kit.js'
 import type { NodeRig } from '../../cluster/test/core-rig.js'
 

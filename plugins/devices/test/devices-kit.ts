@@ -1,9 +1,10 @@
 import { createHash } from 'node:crypto'
-import { RequestSigner, deviceKeysOf } from '../../../kernel/index.js'
-import { pairDevice } from '../client.js'
+import { RequestSigner } from '../signing/signer.js'
+import { deviceKeysOf, pairDevice } from '../signing/device.js'
 import devices from '../index.js'
 import { startPlugin } from '../../../kernel/testing/index.js'
-import type { AskNode, DeviceFile } from '../../../kernel/index.js'
+import type { AskNode } from '../signing/pair.js'
+import type { DeviceFile } from '../signing/device.js'
 import type { Rig, StartOptions } from '../../../kernel/testing/index.js'
 
 export const URL_HERE = 'http://127.0.0.1'

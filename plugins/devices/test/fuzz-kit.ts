@@ -1,5 +1,6 @@
 import { DeviceScheme } from '../scheme.js'
-import type { Clock, DeviceFile, Proof } from '../../../kernel/index.js'
+import type { Clock, Proof } from '../../../kernel/index.js'
+import type { DeviceFile } from '../signing/device.js'
 
 /** The check of credentials alone, for one device. */
 export function schemeIn (device: DeviceFile, clock: Clock): (credential: string) => Proof | undefined {

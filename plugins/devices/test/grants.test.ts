@@ -4,7 +4,7 @@ import { manualClock } from '../../../kernel/testing/index.js'
 import { deviceCommands, untold } from '../cluster.js'
 import { isGenuine, isOver, joined, MOST_BYTES } from '../grants.js'
 import { at, DAY_MS, grantOf, memorySection, node, refuse, revocationOf, text } from './grants-kit.js'
-import type { Grant } from '../../../kernel/index.js'
+import type { Grant } from '../signing/protocol.js'
 import type { Entry } from '../grants.js'
 
 t.test('any field of a grant that is changed makes it nobody\'s', (t) => {

@@ -1,6 +1,6 @@
 import { definePlugin } from '../../../kernel/index.js'
 import { start } from './devices-kit.js'
-import type { RequestSigner } from '../../../kernel/index.js'
+import type { RequestSigner } from '../signing/signer.js'
 import type { Rig } from '../../../kernel/testing/index.js'
 
 export const probe = definePlugin({

@@ -1,9 +1,10 @@
 import { randomBytes } from 'node:crypto'
-import { deviceKeysOf, savedDevices, systemClock } from '../../../kernel/index.js'
+import { systemClock } from '../../../kernel/index.js'
+import { deviceKeysOf, savedDevices } from '../../devices/signing/device.js'
 import { knownOf, learn } from '../device/known.js'
 import { Line } from '../device/line.js'
 import type { VerbContext } from '../../../kernel/cli/index.js'
-import type { DeviceFile } from '../../../kernel/index.js'
+import type { DeviceFile } from '../../devices/signing/device.js'
 
 /** The device that this machine is: the one that is named, or the newest. Throws CliError. */
 export function deviceOf (ctx: VerbContext, options: Record<string, unknown>): DeviceFile {

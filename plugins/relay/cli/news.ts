@@ -1,6 +1,6 @@
 import { plain } from '../../../kernel/cli/index.js'
 import { learn } from '../device/known.js'
-import type { DeviceNews } from '../../../kernel/cli/index.js'
+import type { DeviceNews } from '../../devices/service.js'
 
 /** Lets a device learn the relay addresses of its cluster whenever it has reached a node. */
 export const news: DeviceNews = {

@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { openForwarder } from '../device/forwarder.js'
 import { openLine } from './line.js'
-import { noInspector } from '../../../kernel/cli/index.js'
+import { noInspector } from '../../../kernel/index.js'
 import type { Verb } from '../../../kernel/cli/index.js'
 
 export default {

@@ -1,7 +1,8 @@
 import { join } from 'node:path'
 import { readVersioned, writeVersioned } from '../../../kernel/index.js'
 import { isOwn } from '../meeting.js'
-import type { DeviceFile, KnownNode } from '../../../kernel/index.js'
+import type { DeviceFile } from '../../devices/signing/device.js'
+import type { KnownNode } from '../../devices/signing/protocol.js'
 import type { Meeting } from '../meeting.js'
 
 /** A device's record of its cluster's relay addresses. */

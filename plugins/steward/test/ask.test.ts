@@ -1,12 +1,13 @@
 import t from 'tap'
 import { startPlugin } from '../../../kernel/testing/index.js'
+import diagnostics from '../../diagnostics/index.js'
 import steward from '../index.js'
 
 const ask = (question: string, more: object = {}): { method: string, url: string, payload: object } =>
   ({ method: 'POST', url: '/v1/steward/ask', payload: { question, ...more } })
 
 t.test('a question gets an answer with what it stands on', async (t) => {
-  const rig = await startPlugin(t, steward)
+  const rig = await startPlugin(t, steward, { plugins: [diagnostics] })
   const { statusCode, body } = await rig.inject(ask('is everything fine?'))
   t.equal(statusCode, 200)
   t.match(JSON.parse(body), { voice: 'reader', calls: [{ tool: 'doctor' }], unknown: [] })

@@ -3,6 +3,7 @@ import t from 'tap'
 import { editDistance, systemClock } from '../../../kernel/index.js'
 import { startPlugin } from '../../../kernel/testing/index.js'
 import chat from '../../chat/index.js'
+import diagnostics from '../../diagnostics/index.js'
 import runners from '../../runners/index.js'
 import staging from '../../staging/index.js'
 import steward from '../index.js'
@@ -50,7 +51,8 @@ const MESSAGES: readonly [name: string, messages: string, status: number][] = [
 ]
 
 t.test('whatever is sent, the next question is answered', async (t) => {
-  const rig = await startPlugin(t, steward, { plugins: [staging, runners, chat], clock: systemClock })
+  const plugins = [staging, runners, chat, diagnostics]
+  const rig = await startPlugin(t, steward, { plugins, clock: systemClock })
   const post = async (url: string, payload: string | Buffer): ReturnType<typeof rig.inject> =>
     await rig.inject({ method: 'POST', url, payload, headers: { 'content-type': 'application/json' } })
   const fine = async (after: string): Promise<void> => {

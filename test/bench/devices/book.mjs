@@ -12,8 +12,9 @@ import { median, quantile } from '../lib/stats.mjs'
 process.env.SVC_TEST_FULL = '1'
 const { startCluster } = await source('test/node/cluster-kit.ts')
 const { until } = await source('test/node/kit.ts')
-const { deviceIdOf, GRANT, grantBytes, purposeBytes } = await source('kernel/signing/protocol.ts')
-const { newKeyPair, sha256, signed } = await source('kernel/signing/keys.ts')
+const { deviceIdOf, GRANT, grantBytes } = await source('plugins/devices/signing/protocol.ts')
+const { purposeBytes } = await source('kernel/net/encoding.ts')
+const { newKeyPair, sha256, signed } = await source('kernel/net/keys.ts')
 
 const EVER = 400
 const LIVE = 200

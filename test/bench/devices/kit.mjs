@@ -6,8 +6,9 @@ import { join } from 'node:path'
 import { dist, source } from '../lib/paths.mjs'
 import { request } from '../lib/node.mjs'
 
-const { pairDevice } = await source('plugins/devices/client.ts')
-export const { RequestSigner, deviceKeysOf, saveDevice } = await source('kernel/index.ts')
+const { pairDevice, ...device } = await source('plugins/devices/signing/device.ts')
+export const { deviceKeysOf, saveDevice } = device
+export const { RequestSigner } = await source('plugins/devices/signing/signer.ts')
 
 export const operatorOf = ({ home }) => readFileSync(join(home, 'operator.token'), 'utf8').trim()
 

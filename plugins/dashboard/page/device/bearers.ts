@@ -1,5 +1,5 @@
 import { ApiError } from '../api-error.js'
-import type { RequestSigner } from '../../../../kernel/signing/signer.js'
+import type { RequestSigner } from '../../../devices/signing/signer.js'
 
 export const SESSION = '/v1/devices/session'
 export const SESSION_BODY = {}

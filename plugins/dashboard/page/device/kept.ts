@@ -1,11 +1,11 @@
 // The browser's record of its device. Private keys are non-extractable in the browser's store: even this page
 // can only use them.
-import { deviceIdOf } from '../../../../kernel/signing/protocol.js'
-import { newWebPair, sha256, signedWith } from '../../../../kernel/signing/web.js'
+import { deviceIdOf } from '../../../devices/signing/protocol.js'
+import { newWebPair, sha256, signedWith } from '../../../devices/signing/web.js'
 import { within } from '../ui/database.js'
-import type { Paired } from '../../../../kernel/signing/pair.js'
-import type { DeviceSelf } from '../../../../kernel/signing/signer.js'
-import type { WebPair } from '../../../../kernel/signing/web.js'
+import type { Paired } from '../../../devices/signing/pair.js'
+import type { DeviceSelf } from '../../../devices/signing/signer.js'
+import type { WebPair } from '../../../devices/signing/web.js'
 
 export interface Keys { deviceId: string, key: WebPair, agreement: WebPair }
 export type Kept = Keys & Paired

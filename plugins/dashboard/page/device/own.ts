@@ -1,5 +1,5 @@
 import { batch, signal } from '@preact/signals'
-import { RequestSigner } from '../../../../kernel/signing/signer.js'
+import { RequestSigner } from '../../../devices/signing/signer.js'
 import { ApiError, send } from '../api.js'
 import { Bearers, isForGood, refusalOf, SESSION, SESSION_BODY, signedSession } from './bearers.js'
 import { load, remove, save, selfOf } from './kept.js'

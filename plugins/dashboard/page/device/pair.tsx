@@ -1,5 +1,5 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
-import { pairWith } from '../../../../kernel/signing/pair.js'
+import { pairWith } from '../../../devices/signing/pair.js'
 import { send } from '../api.js'
 import { origin, useToken } from '../link.js'
 import { Button, Dialog, Field, Snippet, Trouble } from '../ui/parts.js'

@@ -1,11 +1,10 @@
 import t from 'tap'
-import { checkClocks, checkDiscovery, checkHealth, checkNames, checkVersions } from '../cli/doctor-cluster.js'
-import { factOf, judgeDisk, warn } from '../cli/check.js'
-import { clusterChecks } from '../cli/cluster-checks.js'
-import { checkNode } from '../cli/doctor-host.js'
-import { apiFailure } from '../cli/errors.js'
-import type { Check, CheckContext } from '../cli/check.js'
-import type { NodeRow, State } from '../cli/cluster-view.js'
+import { factOf, judgeDisk, lookedAt, warn } from '../../../kernel/cli/index.js'
+import {
+  checkClocks, checkDiscovery, checkHealth, checkNames, checkVersions, clusterChecks
+} from '../checks/cluster.js'
+import { checkNode } from '../checks/host.js'
+import type { Check, CheckContext, ClusterState as State, NodeRow } from '../../../kernel/cli/index.js'
 
 const row = (more: Partial<NodeRow> = {}): NodeRow => ({
   nodeId: 'n1', installId: 'i1', name: 'attic', url: null, version: '1.0.0', isMaster: true, isLocal: true,
@@ -71,11 +70,13 @@ const state = {
   cluster: { term: 3, quorum: 'lost', stale: false, partition: true, knownNodes: 2, liveNodes: 1 }
 } as unknown as State
 
+const refusal = (status: number, error: object): unknown => lookedAt(status, JSON.stringify({ error }))
+
 t.test('a cluster is judged by what a node answers, with a code for each finding', async (t) => {
   const detail = { checks: [{ name: 'master', ok: false, detail: 'none is known' }] }
   const look = (async (path: string) => path === '/readyz'
-    ? apiFailure(503, { message: 'Not ready.', code: 503, reason: 'not_ready', details: detail })
-    : apiFailure(403, { message: 'No.', code: 403, reason: 'forbidden' })) as CheckContext['look']
+    ? refusal(503, { message: 'Not ready.', code: 503, reason: 'not_ready', details: detail })
+    : refusal(403, { message: 'No.', code: 403, reason: 'forbidden' })) as CheckContext['look']
   const own = { run: async (given: CheckContext) => {
     await given.look('/mine')
     return [warn('mine', 'odd', 'Mend it.', { code: 'mine_odd' })]

@@ -1,8 +1,9 @@
 /**
- * A device's cryptography on WebCrypto alone, for browsers and the command line; nodes use keys.ts. Browsers
- * have `crypto.subtle` in a secure context only.
+ * A device's cryptography on WebCrypto alone, for browsers and the command line; nodes: kernel/net/keys.ts.
+ * Browsers have `crypto.subtle` in a secure context only.
  */
-import { ANSWER_KEY_BYTES, base64url, derived, DIGITS_BYTES, digitsOf } from './protocol.js'
+import { base64url } from '../../../kernel/net/encoding.js'
+import { ANSWER_KEY_BYTES, derived, DIGITS_BYTES, digitsOf } from './protocol.js'
 
 type Bytes = Uint8Array<ArrayBuffer>
 /** A key as WebCrypto holds it: its bytes need not be there for the program. */

@@ -1,19 +1,13 @@
-import { systemClock } from '../../api/clock.js'
-import { boundsOf, clockOffset } from '../../observe/clocks.js'
-import { version } from '../../boot/package.js'
-import { createClient, isLoopbackUrl, ownFingerprint } from '../client.js'
-import { fail, ok } from '../check.js'
-import { ALONE, clusterChecks } from '../cluster-checks.js'
-import { checkClocks, checkDiscovery } from '../doctor-cluster.js'
-import { checkDisk, checkHome, checkNode, checkPorts } from '../doctor-host.js'
-import { settledState } from '../cluster-view.js'
-import { CliError } from '../errors.js'
-import { homeManifests, lookOf } from '../contributed.js'
-import { homeOption } from '../shell.js'
-import type { Check } from '../check.js'
-import type { ClockReading } from '../doctor-cluster.js'
-import type { NodeRow, State } from '../cluster-view.js'
-import type { Verb, VerbContext } from '../verb.js'
+import { boundsOf, clockOffset, multicastProblem, systemClock } from '../../../kernel/index.js'
+import {
+  createClient, fail, homeManifests, homeOption, isLoopbackUrl, isVerbError, lookOf, ok, ownFingerprint,
+  version
+} from '../../../kernel/cli/index.js'
+import { ALONE, checkClocks, checkDiscovery, clusterChecks } from '../checks/cluster.js'
+import { checkDisk, checkHome, checkNode, checkPorts } from '../checks/host.js'
+import { settledState } from '../checks/split.js'
+import type { Check, ClusterState, NodeRow, Verb, VerbContext, VerbError } from '../../../kernel/cli/index.js'
+import type { ClockReading } from '../checks/cluster.js'
 
 /** Longest wait for another node's time, ms. */
 const CLOCK_LIMIT_MS = 3000
@@ -51,11 +45,11 @@ function show ({ out, io, err }: VerbContext, checks: readonly Check[], failed: 
 /** Everything that a node has to be asked for; without one, why and how to start it. */
 async function checkCluster (ctx: VerbContext, local: boolean): Promise<Check[]> {
   const began = systemClock.mono()
-  let state: State
+  let state: ClusterState
   try {
-    state = await settledState(() => ctx.client.json<State>('/state'), ctx.signal)
+    state = await settledState(() => ctx.client.json<ClusterState>('/state'), ctx.signal)
   } catch (error) {
-    if (!(error instanceof CliError) || ctx.signal.aborted) throw error
+    if (!isVerbError(error) || ctx.signal.aborted) throw error
     return await withoutState(ctx, local, error)
   }
   const took = `answered in ${Math.round(systemClock.mono() - began)} ms`
@@ -74,7 +68,7 @@ async function checkCluster (ctx: VerbContext, local: boolean): Promise<Check[]>
   ]
 }
 
-async function withoutState (ctx: VerbContext, local: boolean, error: CliError): Promise<Check[]> {
+async function withoutState (ctx: VerbContext, local: boolean, error: VerbError): Promise<Check[]> {
   const [said] = error.message.split('\n')
   if (error.status === undefined) {
     const node = fail('answers', `no node answers at ${ctx.client.url}`,
@@ -127,13 +121,10 @@ async function readClock (
 
 /** The setting of the node, and whether multicast works on this machine when that is the node's. */
 async function discovery ({ client }: VerbContext, local: boolean): Promise<Check[]> {
-  const on = await client.json<{ entries: { path: string, value: unknown }[] }>('/config').then(
-    ({ entries }) => entries.find((entry) => entry.path === 'cluster.discovery')?.value,
-    (error: unknown) => {
-      if (error instanceof CliError && error.status !== undefined) return undefined
-      throw error
-    })
+  const config = await lookOf(client)<{ entries: { path: string, value: unknown }[] }>('/config')
+  const on = isVerbError(config)
+    ? undefined
+    : config.entries.find(({ path }) => path === 'cluster.discovery')?.value
   if (!local || on === false) return typeof on === 'boolean' ? [checkDiscovery(on, null)] : []
-  const { multicastProblem } = await import('../../net/multicast.js')
   return [checkDiscovery(on === true ? true : null, await multicastProblem(systemClock))]
 }

@@ -1,45 +1,16 @@
 /**
  * The protocol of paired devices: which bytes are signed, hashed and shown, without cryptography, so that
  * nodes, the command line and browsers agree. Binary values travel as base64url (RFC 4648) without padding.
- * Examples for other implementations: kernel/test/signing-vectors.json.
+ * Examples for other implementations: plugins/devices/test/signing-vectors.json.
  */
+
+import { base32, framed } from '../../../kernel/net/encoding.js'
 
 export const SIGNED = 'SVC1'
 /** Prefix of the short bearers of devices. */
 export const DEVICE_BEARER = 'svc_dev_'
 /** Most difference between the times of a signed request and of the node, ms. */
 export const WINDOW_MS = 60_000
-
-const utf8 = new TextEncoder()
-
-export function base64url (bytes: Uint8Array): string {
-  return btoa(String.fromCharCode(...bytes)).replaceAll('+', '-').replaceAll('/', '_').replaceAll('=', '')
-}
-
-/** The bytes of a base64url; none for what is none, and so no key and no signature. */
-export function fromBase64url (text: string): Uint8Array<ArrayBuffer> {
-  if (!/^[\w-]*$/.test(text) || text.length % 4 === 1) return new Uint8Array(0)
-  const bytes = atob(text.replaceAll('-', '+').replaceAll('_', '/'))
-  return Uint8Array.from(bytes, (one) => one.charCodeAt(0))
-}
-
-/** Bytes in which no part runs into the next: each is preceded by its length (32 bits, big endian). */
-export function framed (...parts: readonly (string | Uint8Array)[]): Uint8Array<ArrayBuffer> {
-  const bytes = parts.map((part) => typeof part === 'string' ? utf8.encode(part) : part)
-  const whole = new Uint8Array(bytes.reduce((sum, part) => sum + 4 + part.byteLength, 0))
-  const view = new DataView(whole.buffer)
-  let at = 0
-  for (const part of bytes) {
-    view.setUint32(at, part.byteLength)
-    whole.set(part, at + 4)
-    at += 4 + part.byteLength
-  }
-  return whole
-}
-
-/** The bytes of a node's signature for a purpose. */
-export const purposeBytes = (purpose: string, message: Uint8Array): Uint8Array<ArrayBuffer> =>
-  framed('svc node', purpose, message)
 
 /** The device's part of a pairing; the operator sees the name. */
 export interface DeviceHalf {
@@ -84,20 +55,6 @@ export function digitsOf (bits: Uint8Array): string {
 /** The device's signature over this proves that it holds the key. */
 export const proofBytes = (transcriptHash: Uint8Array): Uint8Array<ArrayBuffer> =>
   framed('svc pair device 1', transcriptHash)
-
-const ALPHABET = 'abcdefghijklmnopqrstuvwxyz234567'
-
-/** RFC 4648 base32, lower case, no padding. */
-export function base32 (bytes: Uint8Array): string {
-  let bits = 0
-  let held = 0
-  let out = ''
-  for (const byte of bytes) {
-    held = (held << 8) | byte
-    for (bits += 8; bits >= 5; bits -= 5) out += ALPHABET[(held >>> (bits - 5)) & 31]
-  }
-  return bits > 0 ? out + ALPHABET[(held << (5 - bits)) & 31] : out
-}
 
 /** A device's id, of the SHA-256 of its raw Ed25519 key. */
 export const deviceIdOf = (keySha256: Uint8Array): string => base32(keySha256)

@@ -2,21 +2,16 @@ import { existsSync, statfsSync } from 'node:fs'
 import { access, constants } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { createServer } from 'node:net'
-import { SvcError } from '../api/errors.js'
-import { START_BYTES, tryWrite } from '../boot/home.js'
-import { lostFile } from '../boot/lost-files.js'
-import { nodeRange } from '../boot/package.js'
-import { portHolder } from './ports.js'
-import { fail, judgeDisk, ok } from './check.js'
-import type { Check } from './check.js'
+import { satisfies } from 'semver'
+import { lostFile, nodeRange, START_BYTES, SvcError, tryWrite } from '../../../kernel/index.js'
+import { fail, judgeDisk, ok, portHolder } from '../../../kernel/cli/index.js'
+import type { Check } from '../../../kernel/cli/index.js'
 
 /** The version of Node against `engines` of the package. */
 export function checkNode (running: string, required = nodeRange()): Check {
-  const [has, needs] = [running, required].map((text) => text.replace(/^[^\d]*/, '').split('.').map(Number))
-  const older = [0, 1, 2].map((i) => (has![i] ?? 0) - (needs![i] ?? 0)).find((difference) => difference !== 0)
-  return (older ?? 0) < 0
-    ? fail('node version', `Node ${running} is older than ${required}`, `Install Node ${required}.`)
-    : ok('node version', `Node ${running} (needs ${required})`)
+  return satisfies(running, required)
+    ? ok('node version', `Node ${running} (needs ${required})`)
+    : fail('node version', `Node ${running} is older than ${required}`, `Install Node ${required}.`)
 }
 
 /** Whether the home, or the folder it would be made in, can be written, and has its files. */

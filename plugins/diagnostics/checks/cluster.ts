@@ -1,8 +1,112 @@
-import { fail, ok, warn } from './check.js'
-import { clusterWarnings, splitOf, startOrRemove } from './cluster-view.js'
-import { showSpan } from './text.js'
-import type { Check, Told } from './check.js'
-import type { DialRow, MemberList, NodeRow, State } from './cluster-view.js'
+import { fail, isVerbError, joinNodes, ok, showSpan, startOrRemove, warn } from '../../../kernel/cli/index.js'
+import { clusterWarnings, splitOf } from './split.js'
+import type { Manifest } from '../../../kernel/index.js'
+import type {
+  Check, CheckContext, ClusterState, DialRow, MemberList, NodeRow, Told, VerbError
+} from '../../../kernel/cli/index.js'
+
+export interface ClusterChecksInput extends CheckContext {
+  manifests: readonly Pick<Manifest, 'checks'>[]
+  /** Version of the command line that asks; null where none does. */
+  version: string | null
+}
+
+export interface ClusterChecks {
+  checks: Check[]
+  nodes: NodeRow[]
+  /** Failed reads, each a sentence with its reason. */
+  unknown: string[]
+}
+
+/** Runs what these plugins declare as parts of `svc doctor` or `svc status`, in their order. */
+export async function contributed<T> (
+  manifests: readonly Pick<Manifest, 'checks' | 'status'>[], kind: 'checks' | 'status', given: CheckContext
+): Promise<T[]> {
+  const parts = manifests.flatMap((manifest) => Object.values(manifest[kind] ?? {}))
+  return await Promise.all(parts.map(async ({ load }) =>
+    await ((await load()).default as { run (given: CheckContext): Promise<T> }).run(given)))
+}
+
+/** All of `svc doctor` that a node can be asked for: the checks of the cluster and those of the plugins. */
+export async function clusterChecks (
+  { state, look: given, manifests, version }: ClusterChecksInput
+): Promise<ClusterChecks> {
+  const refused = new Set<string>()
+  const look: CheckContext['look'] = async <T>(path: string) => {
+    const answer = await given<T>(path)
+    if (isVerbError(answer) && (answer.status === 401 || answer.status === 403)) refused.add(path)
+    return answer
+  }
+  const [ready, list, settings, own] = await Promise.all([
+    look('/readyz'),
+    look<MemberList>('/cluster/members'),
+    // Only operators may read it, so a refusal is no finding.
+    given<Settings>('/config'),
+    contributed<Check[]>(manifests, 'checks', { state, look })
+  ])
+  const members = isVerbError(list) ? null : list
+  const nodes = joinNodes(state, members)
+  return {
+    nodes,
+    unknown: [...refused].map((path) => `GET ${path} is not shown without more authority.`),
+    checks: [
+      checkReady(ready),
+      ...checkMaster(state, nodes),
+      ...members === null
+        ? [noMembers(list), ...checkLost(nodes)]
+        : [...checkListener(members), ...checkMembers(members, nodes)],
+      checkVersions(nodes, version),
+      ...checkNames(nodes),
+      ...checkHealth(nodes),
+      ...isVerbError(settings) ? [] : checkSettings(settings, state),
+      ...own.flat()
+    ]
+  }
+}
+
+/** One check of GET /readyz. */
+export interface ReadyCheck { name: string, ok: boolean, detail: string }
+
+/** The checks in an answer of GET /readyz that is a refusal. */
+export const checksIn = ({ api }: VerbError): ReadyCheck[] =>
+  (api?.details?.['checks'] ?? []) as ReadyCheck[]
+
+function checkReady (answer: unknown): Check {
+  if (!isVerbError(answer)) return ok('ready', 'everything set to start is ready')
+  const missing = checksIn(answer).filter(({ ok }) => !ok)
+    .map(({ name, detail }) => `${name}: ${detail}`)
+  const [said] = answer.message.split('\n')
+  return warn('ready', missing.join('; ') || said!, 'Wait for it: `svc status --wait`.',
+    { code: 'not_ready' })
+}
+
+const RESTART = 'restart_needed'
+/** Code of a node whose cluster is switched off. */
+export const ALONE = 'cluster_off'
+
+/** The parts of GET /config that show whether the applied settings are those of the file. */
+interface Settings { file: string, restart_needed?: boolean }
+
+/** Whether somebody changed svc.yaml and the node has not been restarted since; the others are not asked. */
+function checkSettings ({ file, restart_needed: changed }: Settings, state: CheckContext['state']): Check[] {
+  const { localNodeId: nodeId, nodeIdentities, nodeHealth } = state
+  // The node's health reports a change made over the API.
+  const told = nodeHealth[nodeId]?.reasons.some(({ code }) => code === RESTART) === true
+  if (changed !== true || told) return []
+  const name = nodeIdentities[nodeId]?.friendlyName ?? nodeId
+  return [warn('settings', `${file} has changed since ${name} started: what it says now is not in force`,
+    `Restart ${name}: \`svc restart\`.`,
+    { code: RESTART, about: [name], evidence: [{ kind: 'node', nodeId, name }] })]
+}
+
+function noMembers (refusal: unknown): Check {
+  if (isVerbError(refusal) && refusal.api?.reason === 'plugin_disabled') {
+    return ok('members', 'this node is a cluster of one: it has no plugin for more', { code: ALONE })
+  }
+  return warn('members', 'the members cannot be listed with this credential',
+    'Use a token with the authority "operator" (--token), or run this on the node\'s host.',
+    { code: 'members_hidden' })
+}
 
 /** Clocks this far apart are worth a word; beyond the second limit tokens and times go wrong, seconds. */
 const SKEW_WARN_SECONDS = 5
@@ -10,7 +114,7 @@ const SKEW_FAIL_SECONDS = 60
 /** The Date header has whole seconds. */
 const SKEW_STEP_SECONDS = 1
 
-export function checkMaster (state: State, nodes: readonly NodeRow[]): Check[] {
+export function checkMaster (state: ClusterState, nodes: readonly NodeRow[]): Check[] {
   const master = nodes.find((node) => node.isMaster)
   const { term, quorum, liveNodes, knownNodes } = state.cluster ??
     { term: 0, quorum: 'ok', liveNodes: nodes.length, knownNodes: nodes.length }

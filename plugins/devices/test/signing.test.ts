@@ -2,18 +2,21 @@ import { mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
-import { createIdentity } from '../signing/identity.js'
+import { createIdentity } from '../../../kernel/boot/identity.js'
 import { deviceFileOf, deviceFor, newDeviceKeys, savedDevices, saveDevice, signerAt }
   from '../signing/device.js'
-import { agreed, answerMac, fingerprintOfRaw, isSignedBy, keyPairOf, newKeyPair, pairSecrets, sha256, signed }
-  from '../signing/keys.js'
 import {
-  base64url, commitBytes, CORRECTION, correctionBytes, deviceIdOf, fromBase64url, grantBytes, proofBytes,
-  purposeBytes, readCredential, requestText, transcriptBytes, writeCredential
+  agreed, base64url, fingerprintOfRaw, fromBase64url, isSignedBy, keyPairOf, newKeyPair, purposeBytes, sha256,
+  signed
+} from '../../../kernel/index.js'
+import { answerMac, pairSecrets } from '../pairing.js'
+import {
+  commitBytes, CORRECTION, correctionBytes, deviceIdOf, grantBytes, proofBytes, readCredential, requestText,
+  transcriptBytes, writeCredential
 } from '../signing/protocol.js'
 import { RequestSigner } from '../signing/signer.js'
 import * as web from '../signing/web.js'
-import type { KeyPair } from '../signing/keys.js'
+import type { KeyPair } from '../../../kernel/index.js'
 import type { Grant } from '../signing/protocol.js'
 
 const raw = (text: string): Buffer => Buffer.from(text, 'hex')

@@ -1,8 +1,6 @@
 import {
-  createHash, createHmac, createPrivateKey, createPublicKey, diffieHellman, generateKeyPairSync, hkdfSync,
-  sign, verify
+  createHash, createPrivateKey, createPublicKey, diffieHellman, generateKeyPairSync, sign, verify
 } from 'node:crypto'
-import { ANSWER_KEY_BYTES, derived, DIGITS_BYTES, digitsOf } from './protocol.js'
 import type { KeyObject } from 'node:crypto'
 
 type Curve = 'Ed25519' | 'X25519'
@@ -72,18 +70,3 @@ export const sha256 = (...parts: readonly Uint8Array[]): Buffer => {
 /** Fingerprint of a node's raw Ed25519 key: base64url SHA-256 of its SPKI. */
 export const fingerprintOfRaw = (key: Uint8Array): string =>
   sha256(wrapped(SPKI.Ed25519, key)).toString('base64url')
-
-/** What both sides of a pairing make of their ephemeral secret and the transcript's hash. */
-export interface PairSecrets { readonly digits: string, readonly answerKey: Buffer }
-
-export function pairSecrets (shared: Uint8Array, transcriptHash: Uint8Array): PairSecrets {
-  const make = (info: string, bytes: number): Buffer =>
-    Buffer.from(hkdfSync('sha256', shared, transcriptHash, info, bytes))
-  return {
-    digits: digitsOf(make(derived.digits, DIGITS_BYTES)), answerKey: make(derived.answer, ANSWER_KEY_BYTES)
-  }
-}
-
-/** HMAC-SHA-256, base64url: guards the node's last answer of a pairing. */
-export const answerMac = (key: Uint8Array, text: string): string =>
-  createHmac('sha256', key).update(text).digest('base64url')

@@ -1,11 +1,13 @@
 import { mkdirSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
-import { HomeError, readVersioned, writeVersioned } from '../boot/home.js'
-import { keyPairOf, newKeyPair, rawPrivate, sha256, signed } from './keys.js'
+import {
+  HomeError, keyPairOf, newKeyPair, rawPrivate, readVersioned, sha256, signed, writeVersioned
+} from '../../../kernel/index.js'
+import { pairWith } from './pair.js'
 import { deviceIdOf } from './protocol.js'
 import { RequestSigner } from './signer.js'
-import type { KeyPair } from './keys.js'
-import type { Paired } from './pair.js'
+import type { KeyPair } from '../../../kernel/index.js'
+import type { Paired, PairOptions } from './pair.js'
 import type { DeviceSelf } from './signer.js'
 
 /** The keys of a device that has them in its home. */
@@ -46,6 +48,12 @@ export function deviceFileOf (keys: DeviceKeys, rest: Paired): DeviceFile {
     deviceId: keys.deviceId, name: rest.grant.name,
     keySeed: text(keys.key), agreementSeed: text(keys.agreement), ...rest
   }
+}
+
+/** The device's side of pairing for a machine with a home, with fresh keys. Throws as `pairWith` does. */
+export async function pairDevice (options: Omit<PairOptions, 'keys'>): Promise<DeviceFile> {
+  const keys = newDeviceKeys()
+  return deviceFileOf(keys, await pairWith({ ...options, keys }))
 }
 
 const FORMAT = 1

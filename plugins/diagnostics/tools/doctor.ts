@@ -1,4 +1,6 @@
-import { clusterChecks, factOf, isVerbError, settledState } from '../../../kernel/cli/index.js'
+import { factOf, isVerbError } from '../../../kernel/cli/index.js'
+import { clusterChecks } from '../checks/cluster.js'
+import { settledState } from '../checks/split.js'
 import type { ClusterState, Evidence, Fact, Tool, ToolContext } from '../../../kernel/cli/index.js'
 
 /** The gravest first. */

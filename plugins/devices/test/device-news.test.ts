@@ -1,11 +1,13 @@
 import t from 'tap'
-import { definePlugin } from '../api/plugin.js'
+import { definePlugin } from '../../../kernel/index.js'
+import { deviceNews } from '../device-news.js'
+import devices from '../index.js'
 import { deviceFileOf, newDeviceKeys, saveDevice, savedDevices } from '../signing/device.js'
-import { cli, sendError, standIn } from './cli-helpers.js'
+import { cli, sendError, standIn } from '../../../kernel/test/cli-helpers.js'
 import type { ServerResponse } from 'node:http'
 import type { Test } from 'tap'
-import type { DeviceNews } from '../cli/device-news.js'
-import type { Verb } from '../cli/verb.js'
+import type { DeviceNews } from '../service.js'
+import type { Verb } from '../../../kernel/cli/index.js'
 
 const json = (response: ServerResponse, value: unknown): void => { response.end(JSON.stringify(value)) }
 
@@ -22,7 +24,7 @@ function pluginWith (counted: { runs: number, failed: number }) {
     }
   }
   const paired: Verb = {
-    async run ({ learn, out }, [url]) { for (const line of await learn(url!)) out.line(line) }
+    async run (ctx, [url]) { for (const line of await deviceNews(ctx, url!)) ctx.out.line(line) }
   }
   return definePlugin({
     name: 'press', version: '1.0.0', kernel: '^1.0.0', summary: 'Learns.',
@@ -44,7 +46,7 @@ async function deviceAt (t: Test, news: (response: ServerResponse) => void) {
   const seen = { [node.url]: { nodeId: 'one', aheadMs: 0 } }
   saveDevice(home, deviceFileOf(keys, { grant: grant as never, nodes: [], seen }))
   const run = async (...words: string[]) =>
-    await cli([...words, '--home', home], { plugins: [pluginWith(counted)] })
+    await cli([...words, '--home', home], { plugins: [devices, pluginWith(counted)] })
   const met = async (...words: string[]): Promise<number> => {
     const before = counted.runs
     const ran = await run('capabilities', '--url', node.url, ...words)

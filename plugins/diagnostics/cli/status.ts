@@ -1,18 +1,15 @@
-import { clusterWarnings, joinNodes, readMembers, settledState } from '../cluster-view.js'
-import { contributed, homeManifests, lookOf } from '../contributed.js'
-import { CliError } from '../errors.js'
-import { notYet, retryFor } from '../waiting.js'
-import type { StatusLines } from '../check.js'
-import type { NodeRow, State, Warning } from '../cluster-view.js'
-import type { Verb, VerbContext } from '../verb.js'
-
-interface Check { name: string, ok: boolean, detail: string }
+import { homeManifests, isVerbError, joinNodes, lookOf, readMembers } from '../../../kernel/cli/index.js'
+import { checksIn, contributed } from '../checks/cluster.js'
+import { clusterWarnings, settledState } from '../checks/split.js'
+import type { ClusterState, NodeRow, StatusLines, Verb, VerbContext } from '../../../kernel/cli/index.js'
+import type { ReadyCheck } from '../checks/cluster.js'
+import type { Warning } from '../checks/split.js'
 
 export default {
   async run (ctx) {
     if (ctx.wait !== undefined) await untilReady(ctx, ctx.wait)
     const [state, members, checks] = await Promise.all([
-      settledState(() => ctx.client.json<State>('/state'), ctx.signal), readMembers(ctx.client),
+      settledState(() => ctx.client.json<ClusterState>('/state'), ctx.signal), readMembers(ctx.client),
       readiness(ctx)
     ])
     const parts = await contributed<StatusLines>(await homeManifests(ctx), 'status',
@@ -42,7 +39,7 @@ export default {
 } satisfies Verb
 
 /** Without the session id, which people do not need and `--json` has. */
-function headline ({ masterNodeId, cluster }: State, nodes: readonly NodeRow[]): string {
+function headline ({ masterNodeId, cluster }: ClusterState, nodes: readonly NodeRow[]): string {
   const master = nodes.find((node) => node.isMaster)?.name ?? masterNodeId ?? 'none'
   const live = cluster?.liveNodes ?? nodes.filter((node) => node.live).length
   const known = cluster?.knownNodes ?? nodes.length
@@ -56,20 +53,16 @@ function healthWarnings ({ name, health }: NodeRow): Warning[] {
 }
 
 /** The checks of GET /readyz, ready or not. */
-async function readiness (ctx: VerbContext): Promise<Check[]> {
-  try {
-    return (await ctx.client.json<{ checks: Check[] }>('/readyz')).checks
-  } catch (error) {
-    if (!(error instanceof CliError) || error.status !== 503) throw error
-    return (error.api?.details?.['checks'] ?? []) as Check[]
-  }
+async function readiness ({ client }: VerbContext): Promise<ReadyCheck[]> {
+  const answer = await lookOf(client)<{ checks: ReadyCheck[] }>('/readyz')
+  if (isVerbError(answer) && answer.status !== 503) throw answer
+  return isVerbError(answer) ? checksIn(answer) : answer.checks
 }
 
 async function untilReady (ctx: VerbContext, seconds: number): Promise<void> {
-  await retryFor({
+  await ctx.retry({
     seconds,
-    signal: ctx.signal,
-    again: notYet,
+    again: (error) => ctx.notYet(error),
     onWait: (error) => { ctx.err.update(`waiting: ${error.message.split('\n')[0]!}`) }
   }, () => ctx.client.json('/readyz'))
   ctx.err.end()

@@ -1,6 +1,8 @@
-import { checkClocks, fail, isVerbError, ok, plain, showBytes, warn } from '../../kernel/cli/index.js'
-import type { Check, Checker, ClockReading } from '../../kernel/cli/index.js'
-import { LATE_MS, silenceOf } from './warnings.js'
+import { fail, isVerbError, ok, plain, showBytes, warn } from '../../../kernel/cli/index.js'
+import type { Check, Checker } from '../../../kernel/cli/index.js'
+import { LATE_MS, silenceOf } from '../warnings.js'
+import { checkClocks } from './cluster.js'
+import type { ClockReading } from './cluster.js'
 
 /** A runner as its node reports it. */
 interface Runner {

@@ -1,6 +1,6 @@
 import { createPrivateKey, hkdfSync } from 'node:crypto'
-import { agreed, KEY_BYTES, keyPairOf, rawPrivate, rawPublic, signed } from './keys.js'
-import { purposeBytes } from './protocol.js'
+import { agreed, KEY_BYTES, keyPairOf, rawPrivate, rawPublic, signed } from '../net/keys.js'
+import { purposeBytes } from '../net/encoding.js'
 import type { Identity } from '../api/identity.js'
 
 /** HKDF's info for the agreement key. */

@@ -1,7 +1,6 @@
 /** The device's side of pairing, in browsers and on the command line. */
-import {
-  base64url, commitBytes, fromBase64url, proofBytes, purposeBytes, transcriptBytes
-} from './protocol.js'
+import { base64url, fromBase64url, purposeBytes } from '../../../kernel/net/encoding.js'
+import { commitBytes, proofBytes, transcriptBytes } from './protocol.js'
 import { compared, fingerprintOf, isSignedBy, newWebPair, randomBytes, sha256 } from './web.js'
 import type { Grant, KnownNode, NodeHalf } from './protocol.js'
 import type { DeviceSelf, Seen } from './signer.js'

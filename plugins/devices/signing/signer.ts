@@ -1,7 +1,6 @@
 /** Signs a device's requests, in browsers and on the command line. */
-import {
-  base64url, CORRECTION, correctionBytes, fromBase64url, purposeBytes, requestText, SIGNED, writeCredential
-} from './protocol.js'
+import { base64url, fromBase64url, purposeBytes } from '../../../kernel/net/encoding.js'
+import { CORRECTION, correctionBytes, requestText, SIGNED, writeCredential } from './protocol.js'
 import { fingerprintOf, isSignedBy, randomBytes, sha256 } from './web.js'
 
 /** A device's identity and keys, wherever it stores them. */

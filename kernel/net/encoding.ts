@@ -1,0 +1,46 @@
+/** Encodings of keys, ids and signed messages; without imports, so that browsers run them too. */
+
+const utf8 = new TextEncoder()
+
+export function base64url (bytes: Uint8Array): string {
+  return btoa(String.fromCharCode(...bytes)).replaceAll('+', '-').replaceAll('/', '_').replaceAll('=', '')
+}
+
+/** The bytes of a base64url; none for what is none, and so no key and no signature. */
+export function fromBase64url (text: string): Uint8Array<ArrayBuffer> {
+  if (!/^[\w-]*$/.test(text) || text.length % 4 === 1) return new Uint8Array(0)
+  const bytes = atob(text.replaceAll('-', '+').replaceAll('_', '/'))
+  return Uint8Array.from(bytes, (one) => one.charCodeAt(0))
+}
+
+/** Bytes in which no part runs into the next: each is preceded by its length (32 bits, big endian). */
+export function framed (...parts: readonly (string | Uint8Array)[]): Uint8Array<ArrayBuffer> {
+  const bytes = parts.map((part) => typeof part === 'string' ? utf8.encode(part) : part)
+  const whole = new Uint8Array(bytes.reduce((sum, part) => sum + 4 + part.byteLength, 0))
+  const view = new DataView(whole.buffer)
+  let at = 0
+  for (const part of bytes) {
+    view.setUint32(at, part.byteLength)
+    whole.set(part, at + 4)
+    at += 4 + part.byteLength
+  }
+  return whole
+}
+
+/** The bytes of a node's signature for a purpose. */
+export const purposeBytes = (purpose: string, message: Uint8Array): Uint8Array<ArrayBuffer> =>
+  framed('svc node', purpose, message)
+
+const ALPHABET = 'abcdefghijklmnopqrstuvwxyz234567'
+
+/** RFC 4648 base32, lower case, no padding. */
+export function base32 (bytes: Uint8Array): string {
+  let bits = 0
+  let held = 0
+  let out = ''
+  for (const byte of bytes) {
+    held = (held << 8) | byte
+    for (bits += 8; bits >= 5; bits -= 5) out += ALPHABET[(held >>> (bits - 5)) & 31]
+  }
+  return bits > 0 ? out + ALPHABET[(held << (5 - bits)) & 31] : out
+}
