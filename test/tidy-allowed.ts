@@ -66,7 +66,6 @@ export const allowed: Partial<Record<Rule, Readonly<Record<string, string>>>> = 
   },
   'plugins named in the kernel': {
     'kernel/api/cluster.ts': '"cluster" is also a key of svc.yaml',
-    'kernel/cli/verbs/status.ts': '"cluster" is also all nodes together',
     'kernel/api/plugin.ts': '"relay" is also a way in which a request comes',
     'kernel/http/access.ts': '"relay" is also a way in which a request comes',
     'kernel/http/refused.ts': '"relay" is also a way in which a request comes',
