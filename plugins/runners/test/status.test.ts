@@ -1,5 +1,6 @@
 import t from 'tap'
 import { cli, sendError, sendJson, standIn } from '../../../kernel/test/cli-helpers.js'
+import diagnostics from '../../diagnostics/index.js'
 import runners from '../index.js'
 
 const instance = (modelId: string, runner: string): object =>
@@ -33,14 +34,14 @@ t.test('status: what does not serve, with the link that is broken and what mends
       sendJson(response, { ...answer('acme/again', ''), available: true })
     }
   })
-  const { status, out } = await cli(['status', '--url', url], { plugins: [runners] })
+  const { status, out } = await cli(['status', '--url', url], { plugins: [diagnostics, runners] })
   t.equal(status, 0)
   t.match(out, 'acme/loads: it loads [placement]\n  Do this.\n' +
   'acme/waits: it waits for a node: too small [placement]\n  Do this.\n')
   t.notMatch(out, /acme\/(ready|older|again):/)
   t.equal(asked.filter((one) => one.url === '/models/acme/loads/availability').length, 1, 'each model once')
   t.match(out, /\nInstances: 1 of 5 ready\n/)
-  const answered = await cli(['status', '--json', '--url', url], { plugins: [runners] })
+  const answered = await cli(['status', '--json', '--url', url], { plugins: [diagnostics, runners] })
   const { instances, unavailable } = JSON.parse(answered.out)
   t.match(instances.slice(0, 2), [
     { instanceId: 'i1', modelId: 'acme/ready', ready: true }, { ready: false }
