@@ -6,9 +6,6 @@ import type { Manifest } from '../api/plugin.js'
 
 export interface Owned { owner: string, kind: string, key: string }
 
-/** Error reasons, conflict codes and event kinds that once meant something: never used again. */
-const RETIRED: ReadonlySet<string> = new Set()
-
 const WORD = /^[a-z][a-z0-9_]*$/
 const NAME = /^[a-z][a-z0-9-]*$/
 const EVENT = /^[A-Z][A-Za-z0-9]*$/
@@ -49,7 +46,6 @@ export function checkManifests (plugins: readonly Manifest[]): string[] {
   for (const manifest of plugins) problems.push(...badShape(manifest))
   problems.push(...twoOwners([kernelManifest, ...plugins]))
   for (const manifest of plugins) {
-    problems.push(...retired(manifest))
     problems.push(...badRoutes(manifest, byName, plugins))
     problems.push(...badServices(manifest, byName))
   }
@@ -108,12 +104,6 @@ function twoOwners (all: readonly Manifest[]): string[] {
 /** `/a/:x` and `/a/:y` are the same route. */
 function routeShape (kind: string, key: string): string {
   return kind === 'route' ? key.replace(/:[A-Za-z_]+/g, ':') : key
-}
-
-function retired (m: Manifest): string[] {
-  return [...Object.keys(m.errors ?? {}), ...Object.keys(m.conflicts ?? {}), ...Object.keys(m.events ?? {})]
-    .filter((word) => RETIRED.has(word))
-    .map((word) => `plugin "${m.name}": "${word}" was retired and is never used again`)
 }
 
 function badRoutes (m: Manifest, byName: ReadonlyMap<string, Manifest>, all: readonly Manifest[]): string[] {
