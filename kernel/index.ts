@@ -9,9 +9,11 @@ export type {
 export type {
   BundledModel, CardFile, CardVoice, EngineDecl, LibraryDecl, ProgramDecl, SpanAttrs
 } from './api/engine.js'
-export { addNeeds, cacheOf, cacheWords, contextOf, needOf, needWords, USUAL_CONTEXT } from './api/memory.js'
+export {
+  addNeeds, cacheOf, cacheWords, contextOf, needOf, needWords, USUAL_CONTEXT
+} from './api/memory-forecast.js'
 export type { MemoryFacts } from './api/card.js'
-export type { MemoryTraits, Need, Part, Place } from './api/memory.js'
+export type { MemoryTraits, Need, Part, Place } from './api/memory-forecast.js'
 export { admittedMembers, defineCluster } from './api/cluster.js'
 export { noSuchNode, toSvcError } from './api/errors.js'
 export { parseJson } from './api/schema.js'
@@ -58,8 +60,8 @@ export { editDistance } from './config/nearest.js'
 export { JobError, UntrustedJobs } from './untrusted/jobs.js'
 export { backoffMs } from './api/backoff.js'
 export { beating, delay, raceAbort, systemClock, untilCalled } from './api/clock.js'
-export { serverEvents } from './http/server-events.js'
-export type { ServerEvent } from './http/server-events.js'
+export { serverEvents } from './http/event-stream-parser.js'
+export type { ServerEvent } from './http/event-stream-parser.js'
 export { createLearning, SESSION_GRACE_MS } from './state/learning.js'
 export type { Gpu } from './machine/gpu.js'
 export { monitorLoop } from './machine/self-watch.js'

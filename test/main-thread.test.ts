@@ -56,7 +56,7 @@ t.test('no main thread of a node reaches an evaluator of untrusted input', async
   const { inputs } = metafile as Metafile
   for (const entry of [...NODE, ...ELSEWHERE]) t.ok(entry in inputs, entry)
   const found = reached(inputs, NODE)
-  t.ok(found.has('plugins/staging/manager/manager.ts') && found.has('plugins/chat/api/task.ts'))
+  t.ok(found.has('plugins/staging/manager/manager.ts') && found.has('plugins/chat/api/request-to-task.ts'))
   const bad = [...found.keys()].filter((path) => EVALUATES.some((one) => one.test(path)))
   t.same(bad.map((path) => chain(found, path)), [])
   const jobs = [...reached(inputs, ELSEWHERE).keys()]

@@ -6,7 +6,7 @@ import type { GossipCounters } from './gossip.js'
 import type { Identity } from './identity.js'
 import type { Context, Logger, Manifest, NodeInfo, Plugin, Section, SectionDecl, Started } from './plugin.js'
 import type { Cluster, DialReport, LinkReport, NodeView, Session } from './services.js'
-import type { KernelConfig } from '../config/kernel-keys.js'
+import type { KernelConfig } from '../config/kernel-settings.js'
 
 /** Largest reading, bytes of its JSON. */
 export const MAX_READING_BYTES = 64 * 1024

@@ -1,9 +1,9 @@
 import type { ModelCard } from './card.js'
-import type { MemoryTraits } from './memory.js'
+import type { MemoryTraits } from './memory-forecast.js'
 
-export { EventParser } from '../http/server-events.js'
+export { EventParser } from '../http/event-stream-parser.js'
 export { ByteQueue } from './byte-queue.js'
-export { cacheOf, CHECKPOINTS, contextOf, keptBytes, MAX_EMBEDDED } from './memory.js'
+export { cacheOf, CHECKPOINTS, contextOf, keptBytes, MAX_EMBEDDED } from './memory-forecast.js'
 export type { CacheType, CardFile, CardVoice, ModelCard } from './card.js'
 
 /** GPU backends that run every model whose card names cuda. */

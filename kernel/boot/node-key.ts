@@ -4,7 +4,7 @@ import {
 import { closeSync, fstatSync, openSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { HomeError, writeWhole } from './home.js'
-import { makeCertificate } from '../http/tls/certificate.js'
+import { makeCertificate } from '../http/tls/x509.js'
 import type { KeyObject } from 'node:crypto'
 
 /** Identity files in the home. */

@@ -1,5 +1,5 @@
 import { capabilityRouteDecls } from '../calls/route-decls.js'
-import { kernelKeys } from '../config/kernel-keys.js'
+import { kernelKeys } from '../config/kernel-settings.js'
 import { systemRoutes } from '../http/system-routes.js'
 import { routesOf } from '../plugins/catalogue.js'
 import { kernelManifest } from '../plugins/kernel-manifest.js'

@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { systemClock } from '../api/clock.js'
-import { serverEvents } from '../http/server-events.js'
+import { serverEvents } from '../http/event-stream-parser.js'
 import { CliError, exitCodes, interrupted } from './errors.js'
-import type { ServerEvent } from '../http/server-events.js'
+import type { ServerEvent } from '../http/event-stream-parser.js'
 import type { VerbContext, WaitOptions } from './verb.js'
 
 /** Pause between two attempts, ms. */

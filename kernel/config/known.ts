@@ -1,6 +1,6 @@
 import { bounded } from '../api/bounds.js'
 import type { JsonSchema } from '../api/schema.js'
-import { kernelKeys } from './kernel-keys.js'
+import { kernelKeys } from './kernel-settings.js'
 import { formatPath, isTree, isUnder, pathKey } from './paths.js'
 import { nearest } from './nearest.js'
 import type { Path } from './paths.js'

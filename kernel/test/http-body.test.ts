@@ -1,5 +1,5 @@
 import t from 'tap'
-import { countParts, oneATurn } from '../http/body-bounds.js'
+import { countParts, oneATurn } from '../http/json-complexity.js'
 
 t.test('lists, objects and keys are counted, and nothing inside of texts', (t) => {
   const most = 32_768

@@ -1,6 +1,6 @@
 /** Keys and values in the memory that a model takes. */
 import t from 'tap'
-import { cacheOf, needOf } from '../api/memory.js'
+import { cacheOf, needOf } from '../api/memory-forecast.js'
 import type { CacheType, MemoryFacts } from '../api/card.js'
 
 const MIB = 2 ** 20

@@ -1,1 +1,1 @@
-export { Mp3Time } from './engine/mp3-frames.js'
+export { Mp3Time } from './engine/mp3-duration.js'

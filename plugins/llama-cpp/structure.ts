@@ -1,7 +1,7 @@
 /** Grammars of the JSON that a request asks for, for both drivers. */
 import { fieldsOf, isObject, type Fields } from '../runners/language/json.js'
 import type { ToolCallFormat } from './embedded/formats.js'
-import { compileSchema, compileTools, type Compiled } from './grammar/index.js'
+import { compileSchema, compileTools, type Compiled } from './grammar/json-schema-to-grammar.js'
 
 /** Keywords that a warning names. */
 const MOST_NAMED = 8

@@ -14,8 +14,8 @@ export {
 } from './machine/programs.js'
 export type { Build } from './machine/programs.js'
 export { runtimeFiles } from './machine/runtimes.js'
-export { ROOT, sent, SpanRecorder, SPANS_MAX } from './process/recorder.js'
-export type { ClockNote, PlacedSpan, SpanPart, SpanPlace } from './process/recorder.js'
+export { ROOT, sent, SpanRecorder, SPANS_MAX } from './process/span-recorder.js'
+export type { ClockNote, PlacedSpan, SpanPart, SpanPlace } from './process/span-recorder.js'
 export { bodyOf, changed, devicePartsOf, partOf, stateCard } from './instances/shapes.js'
 export type {
   Instance, LlamaRpcInstance, PlacementIntent, RingInstance, Shard, ShardBody, StateCard

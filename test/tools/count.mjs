@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url'
 
 /** Lines that each folder may have. A budget may fall, and rises only by what another folder gives up. */
 const BUDGET = {
-  kernel: 144,
+  kernel: 146,
   'kernel/api': 2166,
   'kernel/boot': 1486,
   'kernel/build': 391,
@@ -15,11 +15,11 @@ const BUDGET = {
   'kernel/cli': 5088,
   'kernel/cluster': 0,
   'kernel/config': 2150,
-  'kernel/http': 3724,
+  'kernel/http': 3753,
   'kernel/machine': 900,
   'kernel/net': 671,
   'kernel/observe': 513,
-  'kernel/plugins': 2583,
+  'kernel/plugins': 2546,
   'kernel/state': 1499,
   'kernel/testing': 381,
   'kernel/untrusted': 222,
@@ -34,7 +34,7 @@ const BUDGET = {
   'plugins/devices': 2782,
   'plugins/diagnostics': 2646,
   'plugins/event-log': 4439,
-  'plugins/llama-cpp': 7940,
+  'plugins/llama-cpp': 7941,
   'plugins/logs': 1309,
   'plugins/mcp': 666,
   'plugins/placement': 7417,

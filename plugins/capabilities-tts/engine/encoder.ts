@@ -6,7 +6,7 @@
 // @ts-expect-error -- the package declares its types under the name it had before it was aliased
 import { Mp3Encoder } from 'lamejs'
 import { EngineError } from '../../../kernel/api/engine.js'
-import { Mp3Time } from './mp3-frames.js'
+import { Mp3Time } from './mp3-duration.js'
 import { toInt16, type AudioEncoder, type Encoded } from './samples.js'
 
 export const ENCODINGS = ['mp3', 'opus', 'aac', 'flac', 'wav', 'pcm'] as const

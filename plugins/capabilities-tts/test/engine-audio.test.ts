@@ -1,7 +1,7 @@
 import t from 'tap'
 import { createEncoder, ENCODINGS, MP3_RATES } from '../engine/encoder.js'
 import { toInt16 } from '../engine/samples.js'
-import { readFrame } from '../engine/mp3-frames.js'
+import { readFrame } from '../engine/mp3-duration.js'
 import { partsOf, tone } from './engine-kit.js'
 import { framesSeconds, walkFrames } from './mp3.js'
 

@@ -1,4 +1,4 @@
-import { readFrame, type Mp3Frame } from '../engine/mp3-frames.js'
+import { readFrame, type Mp3Frame } from '../engine/mp3-duration.js'
 
 /** A frame and where it lies. */
 export interface FoundFrame extends Mp3Frame { offset: number, mono: boolean }

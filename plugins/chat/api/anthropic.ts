@@ -5,7 +5,7 @@ import { answer, answerJson, keeping, namedEvent } from './answer.js'
 import { inWordsOf, notKept, refused, stringAt } from './errors.js'
 import { anthropicFailure } from '../../staging/service.js'
 import { imagePart, wholeOf } from './images.js'
-import { chatTask, eyesOf, functionCall, functionTool, partText, textOf } from './task.js'
+import { chatTask, eyesOf, functionCall, functionTool, partText, textOf } from './request-to-task.js'
 import { countTokens } from './tokens.js'
 import type { FromSchema, RouteRequest } from '../../../kernel/index.js'
 import type { AnswerFormat, ApiParts, Asked, Facts, Formatter, Framing, Handler } from './types.js'
@@ -13,7 +13,7 @@ import type { countBody, messagesBody, MessagesBody, Thread } from './anthropic-
 import type { Collector, EndPiece, Finish, TextPiece, Totals } from './pieces.js'
 import type { Rules } from './errors.js'
 import type { Eyes } from './images.js'
-import type { Seeing } from './task.js'
+import type { Seeing } from './request-to-task.js'
 import type { ChatBody, InputMessage, Tool } from './schema.js'
 
 type CountBody = FromSchema<typeof countBody>

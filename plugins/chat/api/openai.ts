@@ -1,7 +1,7 @@
 /** OpenAI's API: POST /v1/chat/completions and /v1/completions. */
 import { answer } from './answer.js'
 import { openAiFailure } from '../../staging/service.js'
-import { chatTask, completionTask, functionCall } from './task.js'
+import { chatTask, completionTask, functionCall } from './request-to-task.js'
 import type { NamedToken, TokenReport } from '../../runners/language/chunks.js'
 import type { AnswerFormat, Facts, Formatter, Framing, Handler } from './types.js'
 import type { EndPiece, TextPiece, Totals, Whole } from './pieces.js'

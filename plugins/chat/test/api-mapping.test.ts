@@ -1,7 +1,7 @@
 import t from 'tap'
 import { EngineError, SvcError } from '../../../kernel/index.js'
 import { asRequestError, deeperThan } from '../api/errors.js'
-import { chatTask, completionTask } from '../api/task.js'
+import { chatTask, completionTask } from '../api/request-to-task.js'
 import { hello, MODEL, png } from './api-kit.js'
 import type { Limits } from '../api/errors.js'
 

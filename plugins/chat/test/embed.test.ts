@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import t from 'tap'
-import { SpanRecorder } from '../../runners/process/recorder.js'
+import { SpanRecorder } from '../../runners/process/span-recorder.js'
 import type { EngineSession } from '../../../kernel/api/engine.js'
 import { bindEncoder } from '../embed/bind.js'
 import engine from '../embed/index.js'

@@ -1,7 +1,7 @@
 import type { Clock } from '../../../kernel/index.js'
 import type { Entry } from '../log/entries.js'
-import type { LogFile } from './files.js'
-import type { Db, OpenDb, SqlValue } from './sqlite.js'
+import type { LogFile } from './segments.js'
+import type { Db, OpenDb, SqlValue } from './sqlite-driver.js'
 import type { Moment, Snapshot, StoreQuery } from './types.js'
 
 /** The disk did not answer in time. */

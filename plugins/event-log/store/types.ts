@@ -1,7 +1,7 @@
 import type { Clock, Logger } from '../../../kernel/index.js'
 import type { Gap, Range } from './gaps.js'
 import type { StoreLimits } from './limits.js'
-import type { OpenDb } from './sqlite.js'
+import type { OpenDb } from './sqlite-driver.js'
 
 export interface Snapshot {
   /** Index of the newest event that it has in it. */

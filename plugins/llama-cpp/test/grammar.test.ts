@@ -2,7 +2,7 @@ import { Ajv2020 } from 'ajv/dist/2020.js'
 import addFormats from 'ajv-formats'
 import t from 'tap'
 import { HERMES } from '../embedded/formats.js'
-import { compileSchema, compileTools } from '../grammar/index.js'
+import { compileSchema, compileTools } from '../grammar/json-schema-to-grammar.js'
 import { admits, chance, generator, parseGbnf } from './grammar-kit.js'
 
 const object = (properties: object, more: object = {}): object =>

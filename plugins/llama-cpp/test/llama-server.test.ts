@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs'
 import t from 'tap'
-import { SpanRecorder } from '../../runners/process/recorder.js'
+import { SpanRecorder } from '../../runners/process/span-recorder.js'
 import type { EngineError } from '../../../kernel/api/engine.js'
 import { ask, chunksOf, lives, rig, structured, talk, textIn, until } from './llama-kit.js'
 

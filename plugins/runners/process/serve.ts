@@ -1,7 +1,7 @@
 import { CreditWindow, encodeFrame, FROM_RUNNER } from './protocol.js'
-import { partOf, SpanRecorder } from './recorder.js'
+import { partOf, SpanRecorder } from './span-recorder.js'
 import type { EngineChunk, EngineSession, EngineTask } from '../../../kernel/api/engine.js'
-import type { SpanPart } from './recorder.js'
+import type { SpanPart } from './span-recorder.js'
 import type { HostLimits } from './limits.js'
 import type { NodeLink } from './link.js'
 

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { SpanRecorder } from '../process/recorder.js'
+import { SpanRecorder } from '../process/span-recorder.js'
 import { AnswerSpans } from '../language/spans.js'
 
 t.test('the spans of an answer follow one another without a gap', (t) => {

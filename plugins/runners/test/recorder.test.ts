@@ -1,8 +1,8 @@
 import t from 'tap'
 import { schemaChecker } from '../../../kernel/api/validate.js'
 import { partReader } from '../../tracing/part.js'
-import { partOf, SpanRecorder, SPANS_MAX } from '../process/recorder.js'
-import type { SpanPart } from '../process/recorder.js'
+import { partOf, SpanRecorder, SPANS_MAX } from '../process/span-recorder.js'
+import type { SpanPart } from '../process/span-recorder.js'
 
 const readPart = partReader({ checker: schemaChecker })
 

@@ -5,7 +5,7 @@ import { findFiles } from '../files/walk.js'
 import { requireFit } from './plans.js'
 import { KeyedLock } from '../files/queues.js'
 import type { Job } from '../transfer/job.js'
-import { readJournal } from '../transfer/resume.js'
+import { readJournal } from '../transfer/journal.js'
 import type { FetchOptions } from '../transfer/types.js'
 
 /** A transfer that failed keeps what it fetched only while so much stays free, bytes. */

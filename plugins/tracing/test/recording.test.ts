@@ -1,13 +1,13 @@
 import t from 'tap'
 import { manualClock } from '../../../kernel/testing/index.js'
-import { partOf, SpanRecorder } from '../../runners/process/recorder.js'
+import { partOf, SpanRecorder } from '../../runners/process/span-recorder.js'
 import { schemaChecker } from '../../../kernel/api/validate.js'
 import { partReader } from '../part.js'
 import { Recording } from '../recording.js'
 import { spanIdOf } from '../traceparent.js'
 import type { Bounds, TraceEnd, TraceStart } from '../../../kernel/index.js'
 import type { ManualClock } from '../../../kernel/testing/index.js'
-import type { SpanPart } from '../../runners/process/recorder.js'
+import type { SpanPart } from '../../runners/process/span-recorder.js'
 import type { TraceRecord } from '../trace-file.js'
 
 const START: TraceStart = {

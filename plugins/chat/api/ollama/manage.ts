@@ -4,7 +4,7 @@ import { delay, errorBody, kernelError, toSvcError } from '../../../../kernel/in
 import { present } from '../../../runners/language/json.js'
 import { refused } from '../errors.js'
 import { ollamaFailure } from '../../../staging/service.js'
-import { eyesOf } from '../task.js'
+import { eyesOf } from '../request-to-task.js'
 import { messagesOf } from './chat.js'
 import { unloadModel } from './load.js'
 import { canonical, fetched, find, nameIn } from './names.js'

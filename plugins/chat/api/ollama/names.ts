@@ -1,7 +1,7 @@
 /** Names of models as Ollama's clients write them. */
 import { kernelError } from '../../../../kernel/index.js'
 import { refused } from '../errors.js'
-import { named } from '../task.js'
+import { named } from '../request-to-task.js'
 import type { ModelCard, SvcError } from '../../../../kernel/index.js'
 import type { ApiParts } from '../types.js'
 import type { Made } from '../made.js'

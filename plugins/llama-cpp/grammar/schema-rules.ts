@@ -3,7 +3,8 @@ import { formatPattern } from './formats.js'
 import { BLANK, invalid, type Item, literal, NotExpressible, ref, type Rule, SPACE } from './gbnf.js'
 import { numbers } from './number.js'
 import { among, charRule, END, translated } from './pattern.js'
-import { CONCERNS, LOST, type Plain, propertiesOf, propertyOf, SchemaDocument, type Words } from './schema.js'
+import { CONCERNS, LOST, propertiesOf, propertyOf, SchemaDocument } from './schema-refs.js'
+import type { Plain, Words } from './schema-refs.js'
 
 const ALL = ['object', 'array', 'string', 'number', 'boolean', 'null']
 export class Values extends SchemaDocument {

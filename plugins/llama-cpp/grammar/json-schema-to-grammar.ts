@@ -2,7 +2,7 @@
 import { fieldsOf } from '../../runners/language/json.js'
 import type { ToolCallFormat } from '../embedded/formats.js'
 import { Grammar, invalid, literal, ref } from './gbnf.js'
-import { Values } from './values.js'
+import { Values } from './schema-rules.js'
 
 const MAX_CALLS = 16
 /** GBNF whose start is `root`, and JSON pointers of the keywords that it does not enforce. */

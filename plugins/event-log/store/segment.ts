@@ -1,7 +1,7 @@
 import { rename, rm, stat } from 'node:fs/promises'
 import type { Range } from './gaps.js'
 import type { Row } from './queue.js'
-import type { Db, OpenDb } from './sqlite.js'
+import type { Db, OpenDb } from './sqlite-driver.js'
 import type { Snapshot } from './types.js'
 
 // One file of the log: a SQLite database, its tables and the statements that write to it.

@@ -7,7 +7,7 @@ import ipaddr from 'ipaddr.js'
 import { writeWhole } from '../../boot/home.js'
 import {
   authorityExtensions, makeCertificate, nameConstraints, serverExtensions
-} from './certificate.js'
+} from './x509.js'
 import { readText } from '../../boot/node-key.js'
 import { identityFrom, IdentityError } from './identity.js'
 import type { KeyObject } from 'node:crypto'

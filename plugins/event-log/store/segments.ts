@@ -3,15 +3,15 @@ import { join } from 'node:path'
 import {
   bytesOf, contentsOf, cutBehind, isSound, moveFile, openForWriting, removeFile, seal, thinSnapshots,
   writeGroup
-} from './file.js'
+} from './segment.js'
 import { merged, skipped } from './gaps.js'
 import { rowsOf, sizeOf } from './queue.js'
-import { DbError } from './sqlite.js'
-import type { Contents } from './file.js'
+import { DbError } from './sqlite-driver.js'
+import type { Contents } from './segment.js'
 import type { Range } from './gaps.js'
 import type { StoreLimits } from './limits.js'
 import type { Op } from './queue.js'
-import type { Db, OpenDb } from './sqlite.js'
+import type { Db, OpenDb } from './sqlite-driver.js'
 import type { Damaged, Snapshot } from './types.js'
 
 export interface LogFile extends Contents {
