@@ -1,6 +1,6 @@
 import type { RouteDecl } from '../../kernel/index.js'
 import { exactly } from './declarations.js'
-import { LINKS } from './routing/chain.js'
+import { LINKS } from './routing/explain.js'
 
 const text = { type: 'string' } as const
 const textOrNull = { type: ['string', 'null'] } as const

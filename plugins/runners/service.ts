@@ -2,7 +2,7 @@ import { defineService, EngineError, SvcError, timed } from '../../kernel/index.
 import { NOT_BEGUN } from './process/errors.js'
 import type { Instance, InstanceFailure } from './instances/sections.js'
 import type {
-  CapabilityCall, Caller, EngineChunk, EngineTask, ModelCard, Trace
+  CapabilityCall, Caller, EngineChunk, EngineTask, Manifest, ModelCard, Trace
 } from '../../kernel/index.js'
 
 export { placement } from './instances/sections.js'
@@ -20,6 +20,11 @@ export { bodyOf, changed, devicePartsOf, partOf, stateCard } from './instances/s
 export type {
   Instance, LlamaRpcInstance, PlacementIntent, RingInstance, Shard, ShardBody, StateCard
 } from './instances/sections.js'
+
+/** What each error of these plugins asks for, by its reason. */
+export const remediesIn = ({ manifests }: { manifests: readonly Pick<Manifest, 'errors'>[] }): Remedies =>
+  Object.assign({}, ...manifests.map(({ errors }) => errors ?? {})) as Remedies
+export type Remedies = Readonly<Partial<Record<string, { remedy: string }>>>
 
 /** For people: what lets more requests of a model run at once. */
 export const moreOf = (modelId: string): string =>

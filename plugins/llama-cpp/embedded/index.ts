@@ -112,7 +112,11 @@ async function open ({ native, release, model, header, spec, env }: Opened): Pro
   const given = await templateOf(spec)
   const templates = given === '' ? templatesOf(header) : new Map([['default', given]])
   const prompts = new Prompts(vocabulary, templates, { bos: model.tokenBos(), eos: model.tokenEos() })
-  prompts.read({ messages: [{ role: 'user', content: 'hi' }] })
+  try {
+    prompts.read({ messages: [{ role: 'user', content: 'hi' }] })
+  } catch (error) {
+    throw new EngineError('chat_template_unreadable', (error as Error).message)
+  }
   return new TextSession({
     modelId: card.modelId, defaults: card.defaults, sizes, release, vocabulary, prompts, decoder,
     sampling: { native, model, context, table: vocabulary.table }, now,

@@ -11,6 +11,8 @@ const TOO_LONG = RegExp('exceeds the available context size|larger than the max 
 const NO_IMAGE = /failed to load image/i
 /** It holds a model to the shape of a call from the token after the one that begins it, or reads it then. */
 const NO_CALL = /unexpected empty grammar stack|produced output that does not match the expected/i
+/** llama-server ends with such a line when it cannot read the chat template. */
+const NO_TEMPLATE = /common_chat_template|chat template/i
 const REFUSALS = new Set(['invalid_request_error', 'not_supported_error'])
 
 /** The connection to the server broke, or what came over it is no answer; the server may be gone. */
@@ -54,6 +56,12 @@ function withoutTrace (message: string): string {
 /** Clients must not learn where files are on this machine. */
 export const withoutPaths = (message: string): string =>
   message.replace(/(['"])\/[^'"]*\1/g, '$1[path]$1').replace(/(^|[\s(=:])\/[^\s'"):,]+/g, '$1[path]')
+
+/** Explains by its output why a program ended before it was ready. */
+export const startError = (said: string): EngineError => {
+  const reason = NO_TEMPLATE.test(said) ? 'chat_template_unreadable' : 'provider_error'
+  return new EngineError(reason, withoutPaths(said))
+}
 
 /**
  * An error of the server: `body` is `{ error: { code, message, type } }`, or the error itself; `status` that

@@ -2,8 +2,8 @@
 import { spawn, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { createServer, type AddressInfo } from 'node:net'
-import { EngineError, type EngineEnv } from '../../../kernel/api/engine.js'
-import { withoutPaths } from './errors.js'
+import type { EngineEnv } from '../../../kernel/api/engine.js'
+import { startError } from './errors.js'
 
 /** Time as a runner process has it; a test brings its own. */
 export interface Clock {
@@ -108,14 +108,14 @@ export class Program {
 
   /**
    * Waits until it is ready, asking after each pause.
-   * @throws EngineError when the program ends before, and what `ready` throws
+   * @throws what `startError` makes when the program ends before, and what `ready` throws
    */
   async until (ready: () => Promise<boolean>, pauseMs: number): Promise<void> {
     while (!await ready()) {
       const end = await this.endOf(pauseMs)
       if (end === null) continue
       const why = this.output.causes.length === 0 ? this.lastLines : `: ${this.output.causes.join('; ')}`
-      throw new EngineError('provider_error', withoutPaths(`${this.parts.name} ${end}${why}`))
+      throw startError(`${this.parts.name} ${end}${why}`)
     }
   }
 

@@ -207,7 +207,7 @@ t.test('templates: the given one, that beside the file, its own, ChatML', async 
   t.match(await promptOf(await load(t, { ...spec, ...given('given: {{ messages[0].content }}') })),
     'given: hello')
   for (const broken of ['{% for %}', '{{ raise_exception("no") }}', '{{']) {
-    const refused = { reason: 'invalid_request', message: /^the model's chat template/ }
+    const refused = { reason: 'chat_template_unreadable', message: /^the model's chat template/ }
     await t.rejects(load(t, { ...spec, ...given(broken) }), refused, broken)
     await t.rejects(loadTiny(t, { file: tinyModel({ template: broken }) }), refused, `its own: ${broken}`)
   }

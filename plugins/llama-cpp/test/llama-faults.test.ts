@@ -30,8 +30,10 @@ t.test('a server that dies fails its tasks and ends the runner', async (t) => {
 })
 
 t.test('a server that does not start', async (t) => {
-  for (const [scenario, message] of [
+  for (const [scenario, message, reason = 'provider_error'] of [
     [{ dies: 'at start' }, /exited with code 1: llama_model_load: error loading model/],
+    [{ dies: 'at start', says: 'common_chat_templates_init: error: parser' }, /templates_init: error: parser/,
+      'chat_template_unreadable'],
     [{ dies: 'while loading', refusals: 100 }, /exited with code 9/],
     [{ help: 'other' }, /is no server of llama\.cpp, .* does not name --model, --host/],
     [{ help: 'fails' }, /--help failed: .*Run it by hand/],
@@ -41,7 +43,7 @@ t.test('a server that does not start', async (t) => {
     const { binary, journal } = standIn(directory, scenario)
     process.chdir(directory)
     const env = notingEnv()
-    await t.rejects(engine.load(specOf(directory, binary), env), { reason: 'provider_error', message })
+    await t.rejects(engine.load(specOf(directory, binary), env), { reason, message })
     const started = entries(journal).find((entry) => 'start' in entry)
     t.notOk(started !== undefined && lives(Number(started['pid'])), 'nothing is left')
   }

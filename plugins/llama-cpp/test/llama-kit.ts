@@ -18,6 +18,8 @@ export interface Scenario {
   help?: 'new' | 'old' | 'other' | 'fails'
   refusals?: number
   dies?: 'at start' | 'while loading'
+  /** Its last line, of one that dies at start. */
+  says?: string
   /** Other answers of `/props`. */
   props?: object
   /** False: built without RPC. */

@@ -1,4 +1,4 @@
-import { fact, modelInPath, nearest, quoted, reading, unread, unstopped } from '../../../kernel/cli/index.js'
+import { fact, modelInPath, nearest, quoted, reading, unread } from '../../../kernel/cli/index.js'
 import type { Fact, Tool, VerbError } from '../../../kernel/cli/index.js'
 import { nameOf } from '../cli/state.js'
 import { linesOf } from '../cli/sums.js'
@@ -8,6 +8,7 @@ import { REFUSALS } from '../planner/types.js'
 import { wouldBe } from './model-chain.js'
 import type { WouldBe } from './model-chain.js'
 import type { WhyState } from './request-facts.js'
+import { bare } from './request-words.js'
 
 interface Args { model: string, without?: string }
 
@@ -77,5 +78,3 @@ function unknownFact (model: string, details: Record<string, unknown> | undefine
     remedy: `Bring it: \`svc pull ${model}\`, then \`svc place ${model} --dry-run --explain\` shows the sums.`
   })
 }
-
-const bare = (text: string): string => unstopped(text, 400)

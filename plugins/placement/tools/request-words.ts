@@ -1,7 +1,16 @@
-import { plain } from '../../../kernel/cli/index.js'
+import { plain, unstopped } from '../../../kernel/cli/index.js'
+import type { Fact } from '../../../kernel/cli/index.js'
 import { partsOf } from './request-facts.js'
 import type { ShownSpan } from '../../tracing/service.js'
 import type { About, SeenEvent } from './request-facts.js'
+
+/** Text of others as the end of a sentence. */
+export const bare = (text: string): string => unstopped(text, 500)
+
+const LEVELS = ['fail', 'warn', 'info', 'ok']
+/** Facts with the gravest first. */
+export const worstFirst = (facts: readonly Fact[]): Fact[] =>
+  facts.toSorted((a, b) => LEVELS.indexOf(a.level) - LEVELS.indexOf(b.level))
 
 /** Steps of a trace in plain words, by the first word or words of their name. */
 const PARTS: readonly (readonly [name: RegExp, words: string])[] = [

@@ -5,6 +5,8 @@ import { rowsOf } from '../cli/ps.js'
 import { count, rankText } from '../cli/state.js'
 import type { PsRow } from '../cli/ps.js'
 import type { SeenState } from '../cli/state.js'
+import type { Link } from './model-chain.js'
+import { worstFirst } from './request-words.js'
 
 /** Models that are there and not placed: most that are named, and most of which is asked why. */
 const IDLE_MOST = 30
@@ -15,9 +17,6 @@ const INSTANCES_MOST = 30
 /** A model of GET /v1/models. */
 interface ListedModel { id: string, root?: string, installed: boolean }
 
-/** A link of GET /models/{id}/availability. */
-interface Link { link: string, ok: boolean | null, message: string, remedy: string | null }
-
 /** Which models are placed and how each stands; which are there and are not. */
 export default {
   async run (ctx) {
@@ -25,15 +24,14 @@ export default {
     const state = await look.read<SeenState>('The state of the cluster', '/state')
     if (state === null) return { facts: [], unknown: look.unknown }
     const rows = rowsOf(state)
-    const told = rows.map((row) => factOf(row, state)).sort((a, b) => RANKS[a.level] - RANKS[b.level])
+    const told = rows.map((row) => factOf(row, state))
     return {
-      facts: [summary(rows), ...told.slice(0, INSTANCES_MOST), ...await idle(look, rows)],
+      facts: [summary(rows), ...worstFirst(told).slice(0, INSTANCES_MOST), ...await idle(look, rows)],
       unknown: look.unknown
     }
   }
 } satisfies Tool
 
-const RANKS = { fail: 0, warn: 1, info: 2, ok: 3 } as const
 const STATE: Evidence = { kind: 'path', path: '/state' }
 const ORDER = ['failed', 'waiting', 'ready', 'starting', 'draining'] as const
 const WORDS: Readonly<Record<PsRow['state'], string>> = {

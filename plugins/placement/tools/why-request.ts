@@ -1,9 +1,11 @@
-import { fact, isVerbError, showSpan, unread, unstopped } from '../../../kernel/cli/index.js'
+import { fact, isVerbError, showSpan, unread } from '../../../kernel/cli/index.js'
 import type {
-  Declared, Evidence, Fact, Finding, Tool, ToolContext, VerbError
+  Evidence, Fact, Finding, Tool, ToolContext, VerbError
 } from '../../../kernel/cli/index.js'
+import { remediesIn } from '../../runners/service.js'
 import { gather, isKnown, unknownText } from './request-facts.js'
 import type { RequestFacts } from './request-facts.js'
+import { bare } from './request-words.js'
 import { storyOf } from './request-story.js'
 import type { Story } from './request-story.js'
 
@@ -24,13 +26,8 @@ export async function whyRequest (
   const facts = await gather(ctx, id)
   if (isVerbError(facts)) return facts
   if (!isKnown(facts)) return { nothing: unknownText(facts), facts }
-  const remedies = remediesOf(await ctx.declared())
+  const remedies = remediesIn(await ctx.declared())
   return { story: storyOf(facts, (reason) => remedies[reason]?.remedy ?? null) }
-}
-
-function remediesOf ({ manifests }: Declared): Partial<Record<string, { remedy: string }>> {
-  return Object.assign({}, ...manifests.map(({ errors }) => errors ?? {})) as
-    Record<string, { remedy: string }>
 }
 
 /** What became of a request, and why. */
@@ -117,8 +114,6 @@ function logsOf ({ logs }: Story, about: readonly string[]): Fact[] {
   return logs.map(({ at, node, text }) => fact('info', 'log', `${node} noted at ${at}: ${bare(text)}.`,
     { about, evidence: [{ kind: 'log', node, at }] }))
 }
-
-const bare = (text: string): string => unstopped(text, 500)
 
 /** A length of time: `0.4 ms`, `312 ms`, `1.31 s`, `2m10s`. */
 export function showMs (ms: number): string {

@@ -1,5 +1,6 @@
 import type { RunnerLimits } from './limits.js'
 import { ProtocolError } from './errors.js'
+import type { UnloadableCode } from './errors.js'
 import type { WorkMessage } from './protocol.js'
 
 /** Where a runner process is in its life, as deadlines see it. */
@@ -95,7 +96,7 @@ export interface Ended {
   /** The disk took no more. */
   full?: boolean
   /** The engine failed at the files of the model. */
-  unloadable?: boolean
+  unloadable?: UnloadableCode | undefined
   exitCode: number | null
   readyMs: number
 }
@@ -111,7 +112,7 @@ export function describeEnd (ending: Ending, limits: RunnerLimits, nowMs: number
   }
   const cause = signal === null ? `exited with code ${code}` : `was ended by ${signal}`
   // SIGKILL is the system's, for want of memory.
-  const unloadable = ending.phase === 'loading' && signal !== 'SIGKILL'
+  const unloadable = ending.phase === 'loading' && signal !== 'SIGKILL' ? 'load_failed' : undefined
   return { ...ended, message: `the runner process ${cause} while ${ending.phase}`, wedged: false, unloadable }
 }
 

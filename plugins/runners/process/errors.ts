@@ -29,10 +29,14 @@ export function lost (
   return error
 }
 
+/** Why an engine cannot load the files of a model; an EngineError may give a code other than the first. */
+export const UNLOADABLE = ['load_failed', 'chat_template_unreadable'] as const
+export type UnloadableCode = (typeof UNLOADABLE)[number]
+
 /** The kind of a failure, by which the plugin `placement` decides what to do next. */
 export type FailureCode =
   'insufficient_memory' | 'download_failed' | 'no_backend' | 'warmup_timeout' | 'runner_failed' |
-  'insufficient_storage' | 'load_failed'
+  'insufficient_storage' | UnloadableCode
 
 /** A runner cannot be started on this node. The message is one sentence without its full stop. */
 export class LaunchError extends Error {

@@ -11,7 +11,7 @@ import type { Frame, SpecMessage } from './protocol.js'
 import { RateMeter } from './limits.js'
 import type { HostLimits } from './limits.js'
 import { NodeLink } from './link.js'
-import { TaskServer } from './serve.js'
+import { isEngineError, TaskServer } from './serve.js'
 import { BEAT_MS, PHASE, SLOT, SLOT_COUNT } from './watchdog.js'
 import type { WatchdogData } from './watchdog.js'
 import type {
@@ -160,7 +160,8 @@ function guardFamily (): void {
 async function fail (error: unknown): Promise<void> {
   const stack = error instanceof Error ? error.stack ?? error.message : String(error)
   process.stderr.write(`runner failed in ${stage}: ${stack}\n`)
-  link.send(FROM_RUNNER.fatal, 0, { stage, message: reasonOf(error) })
+  const reason = isEngineError(error) ? { reason: error.reason } : {}
+  link.send(FROM_RUNNER.fatal, 0, { stage, ...reason, message: reasonOf(error) })
   setTimeout(() => { process.exit(EXIT_ENGINE) }, LAST_WORDS_MS)
   await link.flushed()
   process.exit(EXIT_ENGINE)

@@ -142,7 +142,7 @@ export type RunnerMessage =
   | { type: 'end', trace?: unknown }
   | { type: 'fail', reason: string, message: string, details: Record<string, unknown>, trace?: unknown }
   | { type: 'log', level: 'info' | 'warn' | 'error', message: string, fields: Record<string, unknown> }
-  | { type: 'fatal', stage: string, message: string }
+  | { type: 'fatal', stage: string, reason?: string, message: string }
 
 type Header = Record<string, unknown>
 
@@ -170,7 +170,10 @@ const READERS: Readonly<Record<number, (header: Header) => RunnerMessage>> = {
   [FROM_RUNNER.log]: (h) => ({
     type: 'log', level: level(h), message: text(h, 'message'), fields: object(h, 'fields')
   }),
-  [FROM_RUNNER.fatal]: (h) => ({ type: 'fatal', stage: text(h, 'stage'), message: text(h, 'message') })
+  [FROM_RUNNER.fatal]: (h) => ({
+    type: 'fatal', stage: text(h, 'stage'), message: text(h, 'message'),
+    ...(h['reason'] === undefined ? {} : { reason: reason(h) })
+  })
 }
 
 /** The message in a frame from a runner. Throws ProtocolError naming the field that is wrong. */

@@ -5,7 +5,8 @@ import { delay } from '../../../kernel/index.js'
 import { TaskChannels } from './channels.js'
 import { passedDeadline, describeEnd, AnnouncedWork } from './deadlines.js'
 import type { Ended, Ending, Phase } from './deadlines.js'
-import { lost, ProtocolError, RunnerError } from './errors.js'
+import { lost, ProtocolError, RunnerError, UNLOADABLE } from './errors.js'
+import type { UnloadableCode } from './errors.js'
 import type { RunnerLimits } from './limits.js'
 import { Link } from './link.js'
 import type { RunnerOptions } from './options.js'
@@ -128,7 +129,7 @@ export class RunnerProcess {
   readonly mono = (): number => this.#options.clock.mono() - this.#starvedMs
 
   /** Kills the process; it counts as failed with this message, of several with the first. */
-  kill (message: string, wedged = false, unloadable = false): void {
+  kill (message: string, wedged = false, unloadable?: UnloadableCode): void {
     if (this.exited) return
     if (this.#failure === null && !this.#stopping) {
       this.#failure = { message, wedged, unloadable }
@@ -218,7 +219,8 @@ export class RunnerProcess {
       case 'log': log[message.level]({ ...message.fields, pid: this.pid }, message.message); break
       case 'fatal': {
         const text = `the engine failed (${message.stage}): ${message.message}`
-        const unloadable = message.stage === 'load'
+        const unloadable = message.stage !== 'load' ? undefined
+          : UNLOADABLE.find((code) => code === message.reason) ?? 'load_failed'
         this.#fatal = true
         this.kill(text, false, unloadable)
         // The process may have ended before its last frame is read.

@@ -151,7 +151,9 @@ export class TaskServer {
 const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
-function isEngineError (error: unknown): error is { reason: string, message: string, details: unknown } {
+export function isEngineError (
+  error: unknown
+): error is { reason: string, message: string, details: unknown } {
   return error instanceof Error && error.name === 'EngineError' && 'reason' in error &&
     typeof error.reason === 'string' && /^[a-z][a-z0-9_]{0,63}$/.test(error.reason)
 }

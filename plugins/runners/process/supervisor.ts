@@ -319,7 +319,7 @@ class RunnerSupervisor {
     this.#record.note(`given up after ${attempts} attempts`)
     // A warmup overrun is the only wedge there is.
     const errorCode = wedged ? 'warmup_timeout' : full === true ? 'insufficient_storage'
-      : unloadable === true ? 'load_failed' : 'runner_failed'
+      : unloadable ?? 'runner_failed'
     this.#move({ RunnerFailed: { errorMessage, errorCode } })
     this.#refuseQueued(errorMessage)
     onFailed({ errorMessage, errorCode, attempts })

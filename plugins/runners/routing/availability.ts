@@ -10,9 +10,10 @@ import type { BackendChoice } from '../machine/backends.js'
 import { beyond } from '../machine/programs.js'
 import { reasonOf } from '../process/errors.js'
 import { advanceOf, kindOf, serves } from '../process/states.js'
-import type { Absence, RunnerStatus } from '../service.js'
-import { chainOf } from './chain.js'
-import type { BrokenLink, ChainFacts, CopyFacts, ReadChains } from './chain.js'
+import type { Absence, Route, RunnerStatus } from '../service.js'
+import { explain } from './explain.js'
+import type { BrokenLink, ChainFacts, CopyFacts, ModelChain, ReadChains } from './explain.js'
+import type { Candidate } from './pick.js'
 import type { TaskGossip } from './remote/gossip.js'
 import type { TaskTable } from './tasks.js'
 
@@ -40,29 +41,15 @@ export interface AvailabilityParts {
   learning (): boolean
 }
 
-/** Whether only this node counts, or all of them. */
-export type Scope = 'here' | 'anywhere'
-
 /** A runner that an instance names on a live node. */
-export interface PlacedRunner {
-  readonly nodeId: string
-  readonly installId: string
-  readonly instanceId: string
-  readonly runnerId: string
-  readonly modelId: string
+export interface PlacedRunner extends
+  Readonly<Pick<Route, 'nodeId' | 'installId' | 'instanceId' | 'runnerId' | 'modelId'>> {
   /** It runs on this node. */
   readonly own: boolean
   /** Null before its node has said anything; another node's is at most half a second old. */
   readonly status: RunnerStatus | null
   /** It takes new requests: it is ready, lends nothing, and neither its instance nor its node is leaving. */
   readonly serving: boolean
-}
-
-/** A runner that takes new requests, as the node that asks knows it. */
-export interface Candidate extends
-  Pick<PlacedRunner, 'nodeId' | 'installId' | 'instanceId' | 'runnerId' | 'own'> {
-  /** Tasks it is known to have open. */
-  readonly load: number
 }
 
 /** What there is of one model at one moment. */
@@ -73,16 +60,13 @@ export interface Look {
   readonly runners: readonly PlacedRunner[]
 }
 
-/** What is asked model by model for a request, and read once for a report on all of them. */
+/** Facts of all models, read once. */
 interface Source {
-  /** What to call a node in a report. */
-  nodeName (nodeId: string): string
-  /** Whether a node gives no sign of life. */
-  lost (nodeId: string): boolean
+  nodes: ReadonlyMap<string, NodeView>
   copies (modelId: string): readonly ModelCopy[] | undefined
-  backend (card: ModelCard): BackendChoice | null
-  failure (instanceId: string): InstanceFailure | undefined
-  /** What other live nodes offer; only a report asks. */
+  /** By instance id. */
+  failures: ReadonlyMap<string, InstanceFailure>
+  /** Of the other live nodes. */
   offers: readonly Offers[]
 }
 
@@ -95,8 +79,6 @@ interface Offers {
   engineBackends?: Readonly<Record<string, readonly string[]>>
   engines?: Readonly<Record<string, { from?: string } | null>>
 }
-
-interface Question extends Look { modelId: string, capability: string | null }
 
 /** Which models can be used, where, and what is missing. */
 export class Availability {
@@ -124,72 +106,60 @@ export class Availability {
   /** The ones of them that have a ready runner somewhere. */
   ready (): Set<string> { return new Set(this.#serving().map(({ modelId }) => modelId)) }
 
-  look (modelId: string, scope: Scope): Look {
+  look (modelId: string): Look {
     const instances = this.#parts.placed.of(modelId)
-    const runners = this.#runners(instances)
-    return { instances, runners: scope === 'here' ? runners.filter(({ own }) => own) : runners }
+    return { instances, runners: this.#runners(instances) }
   }
 
   /** The runners that take new requests. */
-  candidates ({ runners }: Look): Candidate[] {
+  candidates ({ instances, runners }: Look): Candidate[] {
     const { tasks, away, gossip } = this.#parts
     return runners.filter(({ serving }) => serving).map((runner) => {
-      const { own, installId, runnerId } = runner
+      const { own, installId, runnerId, instanceId } = runner
       const load = own
         ? tasks.outstanding(runnerId)
         : loadOf(runner, away.outstanding(runnerId), gossip.load(installId, runnerId))
-      return { ...runner, load }
+      return { ...runner, load, contextTokens: contextOf(instances, instanceId) ?? 0 }
     })
   }
 
+  /** Whether the model does the task; null asks whether it has a card that can be read. */
+  does (modelId: string, capability: string | null): boolean {
+    const { card } = this.#readCard(modelId)
+    return card !== null && (capability === null || card.tasks.includes(capability))
+  }
+
   /** The first broken link of the model's chain; null when a request for `capability` could be served. */
-  broken (modelId: string, capability: string | null, look: Look): BrokenLink | null {
-    const { models, sections, backend } = this.#parts
-    const serving = look.runners.some((runner) => runner.serving)
-    return chainOf(this.#facts({
-      nodeName: (nodeId) => nodeId,
-      lost: (nodeId) => isLost(this.#nodes(), nodeId),
-      copies: (id) => models?.copies(id),
-      // Asked with each request: what a runner runs on is not looked for on the disk again.
-      backend: serving ? () => OF_RUNNER : backend,
-      failure: (id) => [...sections.failures.entries()].find(({ value }) => value.instanceId === id)?.value,
-      offers: []
-    }, { modelId, capability, ...look })).broken
+  broken (modelId: string, capability: string | null, look = this.look(modelId)): BrokenLink | null {
+    if (look.runners.some(({ serving }) => serving) && this.does(modelId, capability)) return null
+    const copies = (id: string): readonly ModelCopy[] | undefined => this.#parts.models?.copies(id)
+    return this.#explainer({ nodes: this.#nodes(), copies, offers: [] })(modelId, capability, look).broken
   }
 
   /** Every link of any model's chain; what all of them are made of is read once. */
   readonly chains: ReadChains = async () => {
-    const { models, placed } = this.#parts
+    const { self, state, models } = this.#parts
     const nodes = this.#nodes()
-    const copies = models?.allCopies()
-    const failures = this.#failures()
-    const source: Source = {
-      nodeName: (nodeId) => nodes.get(nodeId)?.name ?? nodeId,
-      lost: (nodeId) => isLost(nodes, nodeId),
-      backend: this.#parts.backend,
-      copies: (id) => copies === undefined ? undefined : copies.get(id) ?? [],
-      failure: (id) => failures.get(id),
-      offers: await this.#offersElsewhere(nodes)
-    }
-    return (modelId, capability) => {
-      const instances = placed.of(modelId)
-      const runners = this.#runners(instances, () => nodes)
-      return chainOf(this.#facts(source, { modelId, capability, instances, runners }))
-    }
-  }
-
-  /** The failures by instance id; of several of one instance the first. */
-  #failures (): ReadonlyMap<string, InstanceFailure> {
-    const all = [...this.#parts.sections.failures.entries()]
-    return new Map(all.reverse().map(({ value }) => [value.instanceId, value]))
-  }
-
-  async #offersElsewhere (nodes: ReadonlyMap<string, NodeView>): Promise<readonly Offers[]> {
-    const { self, state } = this.#parts
+    const all = models?.allCopies()
     const { nodeResources = {} } = (await state?.read() ?? {}) as
       { nodeResources?: Readonly<Record<string, Offers>> }
     const others = [...nodes.values()].filter(({ nodeId, live }) => live && nodeId !== self.nodeId)
-    return others.flatMap(({ nodeId }) => nodeResources[nodeId] ?? [])
+    const offers = others.flatMap(({ nodeId }) => nodeResources[nodeId] ?? [])
+    return this.#explainer({ nodes, copies: (id) => all && (all.get(id) ?? []), offers })
+  }
+
+  #explainer (
+    read: Omit<Source, 'failures'>
+  ): (modelId: string, capability: string | null, look?: Look) => ModelChain {
+    const { placed, sections } = this.#parts
+    // Of several failures of one instance the first counts.
+    const failures = new Map([...sections.failures.entries()].reverse()
+      .map(({ value }) => [value.instanceId, value]))
+    return (modelId, capability, look) => {
+      const instances = placed.of(modelId)
+      look ??= { instances, runners: this.#runners(instances, () => read.nodes) }
+      return explain(this.#facts({ ...read, failures }, look, { modelId, capability }))
+    }
   }
 
   #nodes (): ReadonlyMap<string, NodeView> {
@@ -226,30 +196,33 @@ export class Availability {
   }
 
   /** Gathers what is known of one model. */
-  #facts (source: Source, question: Question): ChainFacts {
-    const { absence, learning } = this.#parts
-    const { modelId, capability, instances } = question
+  #facts (source: Source, look: Look, asked: Pick<ChainFacts, 'modelId' | 'capability'>): ChainFacts {
+    const { absence, learning, backend, models } = this.#parts
+    const { modelId } = asked
+    const { nodes } = source
+    const { instances } = look
     const { card, cardProblem } = this.#readCard(modelId)
-    const best = furthest(source, question)
+    const best = furthest(source, look)
     const running = best?.runner != null && serves(kindOf(best.runner))
-    // A request that can be served asks nothing about files.
+    const nodeName = (nodeId: string): string => nodes.get(nodeId)?.name ?? nodeId
+    // A node that this one has never heard of in this session may still come.
+    const lost = running ? [] : best?.nodeIds.filter((id) => nodes.get(id)?.live === false)
+    // A model that runs asks nothing about files.
     const copies = running ? undefined : source.copies(modelId)
     const draining = instances.every(isDraining)
+    const choice = card === null ? null : backend(card)
     return {
-      modelId,
-      capability,
+      ...asked,
       card,
       cardProblem,
       known: card === null && cardProblem === undefined ? [...this.cards().keys()] : [],
       copies: copies === undefined ? undefined : copiesOf(copies),
-      silentStore: running ? undefined : this.#parts.models?.silentStore()?.name,
-      backend: card === null ? null : source.backend(card),
-      elsewhere: this.#elsewhere(source, question, card),
+      silentStore: running ? undefined : models?.silentStore()?.name,
+      backend: running && choice?.backend == null ? OF_RUNNER : choice,
+      elsewhere: this.#elsewhere(source, look, card),
       placed: instances.length > 0,
-      nodes: best?.nodeIds.map((id) => source.nodeName(id)) ?? [],
-      lost: running
-        ? []
-        : best?.nodeIds.filter((id) => source.lost(id)).map((id) => source.nodeName(id)),
+      nodes: best?.nodeIds.map(nodeName) ?? [],
+      lost: lost?.map(nodeName),
       draining: instances.length > 0 && draining,
       absence: draining ? absence(modelId) : null,
       learning: learning(),
@@ -267,7 +240,7 @@ export class Availability {
   }
 
   /** Whether another live node runs the model or could. Only a node that has the engine can tell. */
-  #elsewhere ({ offers }: Source, { runners }: Question, card: ModelCard | null): boolean {
+  #elsewhere ({ offers }: Source, { runners }: Look, card: ModelCard | null): boolean {
     if (runners.some(({ own }) => !own)) return true
     if (card === null) return false
     const { engine } = card
@@ -280,10 +253,6 @@ export class Availability {
   }
 }
 
-/** A node that this one has never heard of in this session may still come. */
-const isLost = (nodes: ReadonlyMap<string, NodeView>, nodeId: string): boolean =>
-  nodes.get(nodeId)?.live === false
-
 /** How far an instance is. */
 interface Progress {
   nodeIds: string[]
@@ -293,16 +262,16 @@ interface Progress {
 }
 
 /** The instance that is furthest, of those that take new requests if there are any. */
-function furthest (source: Source, { instances, runners }: Question): Progress | undefined {
+function furthest ({ failures }: Source, { instances, runners }: Look): Progress | undefined {
   const taking = instances.filter((ring) => !isDraining(ring))
   const rank = ({ runner, failure }: Progress): number => failure === undefined ? advanceOf(runner) : -1
   return (taking.length > 0 ? taking : instances)
-    .map((ring) => progressOf(source, ring, runners))
+    .map((ring) => progressOf(ring, failures.get(ring.instanceId), runners))
     .toSorted((a, b) => rank(b) - rank(a))[0]
 }
 
 function progressOf (
-  source: Source, { instanceId, shardAssignments: { nodeToRunner } }: RingInstance,
+  { instanceId, shardAssignments: { nodeToRunner } }: RingInstance, failed: InstanceFailure | undefined,
   runners: readonly PlacedRunner[]
 ): Progress {
   const own = runners.filter((runner) => runner.instanceId === instanceId)
@@ -310,14 +279,16 @@ function progressOf (
   const serving = own.find((runner) => runner.serving)
   if (serving !== undefined) return { nodeIds, runner: serving.status, failure: undefined }
   const statuses = nodeIds.map((id) => own.find(({ nodeId }) => nodeId === id)?.status ?? null)
-  const failed = source.failure(instanceId)
-  const { errorMessage: message, errorCode: code } = failed ?? {}
   return {
     nodeIds,
     runner: statuses.toSorted((a, b) => advanceOf(a) - advanceOf(b))[0] ?? null,
-    failure: message === undefined ? undefined : { instanceId, message, code }
+    failure: failed && { instanceId, message: failed.errorMessage, code: failed.errorCode }
   }
 }
+
+/** The context length of an instance, tokens; undefined for one that is gone. */
+export const contextOf = (instances: readonly RingInstance[], instanceId: string): number | undefined =>
+  instances.find((ring) => ring.instanceId === instanceId)?.contextTokenLimit
 
 /** Where the files of a model are. */
 function copiesOf (all: readonly ModelCopy[]): CopyFacts {
@@ -338,20 +309,3 @@ function loadOf ({ status }: PlacedRunner, open: number, others: number | null):
   if (others !== null) return open + others
   return status !== null && 'RunnerRunning' in status ? Math.max(open, 1) : open
 }
-
-/**
- * The runner with the least outstanding work. Between equals this node's own comes first, then the lower
- * instance id: every node decides alike. Undefined when there is none. Pure.
- */
-export function choose (candidates: readonly Candidate[]): Candidate | undefined {
-  return candidates.toSorted(compare)[0]
-}
-
-/** The order in which runners are taken. */
-export function compare (a: Candidate, b: Candidate): number {
-  return a.load - b.load || Number(b.own) - Number(a.own) || byText(a.instanceId, b.instanceId) ||
-    byText(a.runnerId, b.runnerId)
-}
-
-/** By code units: the order must not depend on a node's language. */
-const byText = (a: string, b: string): number => (a < b ? -1 : Number(a > b))

@@ -2,7 +2,6 @@ import { delay } from '../../../kernel/index.js'
 import type { Clock, EngineTask, ReadyCheck, EngineChunk, Logger, ModelCard } from '../../../kernel/index.js'
 import type { Member } from '../instances/fleet.js'
 import { reasonOf } from '../process/errors.js'
-import type { BrokenLink } from './chain.js'
 import type { Routing } from './routing.js'
 
 /** A runner counts as proven while its last real inference is at most this old. */
@@ -26,13 +25,13 @@ export function createReadiness (parts: ReadinessParts): (model?: string) => Pro
 }
 
 async function oneModel (parts: ReadinessParts, model: string): Promise<ReadyCheck> {
-  const virtual = parts.routing.virtualChain(model)
-  if (virtual !== undefined) return unless(virtual.broken, 'this node answers it itself')
-  if (parts.routing.missing(model, null, 'here') !== null) {
-    const broken = parts.routing.missing(model, null, 'anywhere')
-    return unless(broken, 'a runner on another node says that it is ready')
-  }
-  const members = parts.routing.serving(model)
+  const { routing } = parts
+  const virtual = routing.virtualChain(model)
+  const broken = virtual === undefined ? routing.missing(model, null) : virtual.broken
+  if (broken !== null) return { ok: false, detail: `${broken.message}. ${broken.remedy}` }
+  if (virtual !== undefined) return { ok: true, detail: 'this node answers it itself' }
+  const members = routing.serving(model)
+  if (members.length === 0) return { ok: true, detail: 'a runner on another node says that it is ready' }
   const fresh = members.find(proven)
   if (fresh !== undefined) return { ok: true, detail: `last inference ${age(fresh)} ago` }
   const idle = members.find((member) => parts.idle(member))
@@ -45,10 +44,6 @@ async function oneModel (parts: ReadinessParts, model: string): Promise<ReadyChe
     ? { ok: true, detail: 'a canary inference was answered' }
     : { ok: false, detail: 'a canary inference was not answered in time' }
 }
-
-const unless = (broken: BrokenLink | null, detail: string): ReadyCheck => broken === null
-  ? { ok: true, detail }
-  : { ok: false, detail: `${broken.problem}. ${broken.remedy}` }
 
 function age (member: Member): string {
   const seconds = proofAge(member)

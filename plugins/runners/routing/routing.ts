@@ -1,11 +1,13 @@
 import { delay, kernelError, SESSION_GRACE_MS, SvcError } from '../../../kernel/index.js'
 import type { Clock, EngineChunk, EngineTask, MemberParts, ModelCard } from '../../../kernel/index.js'
-import { Availability, choose, compare } from './availability.js'
-import type { AvailabilityParts, Look, Scope } from './availability.js'
-import { noInstance } from './chain.js'
-import type { BrokenLink, ModelChain, ReadChains } from './chain.js'
+import { Availability, contextOf } from './availability.js'
+import type { AvailabilityParts } from './availability.js'
+import { explainRefusal, noInstance } from './explain.js'
+import type { BrokenLink, ModelChain, ReadChains } from './explain.js'
 import type { Fleet, Member } from '../instances/fleet.js'
 import { NOT_BEGUN, RunnerError } from '../process/errors.js'
+import { compare, pick } from './pick.js'
+import type { Refusal } from './pick.js'
 import { mergeTasks } from './remote/gossip.js'
 import type { TaskGossip } from './remote/gossip.js'
 import type { Assigned } from './remote/receive.js'
@@ -51,13 +53,20 @@ export class Routing implements Runners {
   async route (query: RouteQuery): Promise<Route> {
     const virtual = this.#virtual.route(query, this.#parts)
     if (virtual !== undefined) return virtual
-    const routed = await this.#pickOnceKnown(query)
-    if (!(routed instanceof SvcError)) return routed
-    if (query.tooShort !== undefined) throw routed
-    if (!await this.#place(query, routed)) throw routed
-    const again = this.#pick(query)
-    if (again instanceof SvcError) throw again
-    return again
+    const { clock, learning } = this.#parts
+    const until = clock.mono() + SESSION_GRACE_MS
+    let route = this.#pick(query)
+    // Right after the start of a session this node does not know yet what is placed.
+    while ('code' in route && learning() && clock.mono() < until) {
+      await delay(clock, LEARN_MS, query.signal)
+      route = this.#pick(query)
+    }
+    if (!('code' in route)) return route
+    const error = this.#explained(query, route)
+    if (query.tooShort !== undefined || !await this.#place(query, error)) throw error
+    route = this.#pick(query)
+    if ('code' in route) throw this.#explained(query, route)
+    return route
   }
 
   open (route: Route, task: EngineTask, signal: AbortSignal): AsyncIterable<EngineChunk> {
@@ -100,13 +109,13 @@ export class Routing implements Runners {
   }
 
   /** The first broken link of the model's chain; null when a request for `capability` could be served. */
-  missing (modelId: string, capability: string | null, scope: Scope): BrokenLink | null {
-    return this.#availability.broken(modelId, capability, this.#availability.look(modelId, scope))
+  missing (modelId: string, capability: string | null): BrokenLink | null {
+    return this.#availability.broken(modelId, capability)
   }
 
   /** Runners of the model on this node that accept tasks, least loaded first. */
   serving (modelId: string): Member[] {
-    return this.#availability.candidates(this.#availability.look(modelId, 'here'))
+    return this.#availability.candidates(this.#availability.look(modelId)).filter(({ own }) => own)
       .toSorted(compare).flatMap(({ runnerId }) => this.#parts.fleet.get(runnerId) ?? [])
   }
 
@@ -138,38 +147,27 @@ export class Routing implements Runners {
     return { taskId, instanceId, runnerId, modelId, nodeId, installId, trace }
   }
 
-  /** As `#pick`; right after the start of a session it waits until this node knows what is placed. */
-  async #pickOnceKnown (query: RouteQuery): Promise<Route | SvcError> {
-    const { clock, learning } = this.#parts
-    const until = clock.mono() + SESSION_GRACE_MS
-    for (;;) {
-      const routed = this.#pick(query)
-      if (!(routed instanceof SvcError) || !learning() || clock.mono() >= until) return routed
-      await delay(clock, LEARN_MS, query.signal)
-    }
-  }
-
-  /** Names a task and the runner that is to serve it; else the `no_instance` that says what is missing. */
-  #pick (
-    { modelId, capability, commandId, caller, except = [], tooShort, pinned, trace }: RouteQuery
-  ): Route | SvcError {
-    const look = this.#availability.look(modelId, 'anywhere')
-    const none = (link: BrokenLink): SvcError => noInstance(modelId, link, this.#parts.clock.now())
-    const broken = this.#availability.broken(modelId, capability, look)
-    if (broken !== null) return none(broken)
-    const candidates = this.#availability.candidates(look).filter(({ own }) => own || pinned !== true)
-    if (candidates.length === 0) return none(elsewhere(modelId, look))
-    const contextOf = (id: string | undefined): number =>
-      look.instances.find(({ instanceId }) => instanceId === id)?.contextTokenLimit ?? -1
-    const chosen = choose(candidates.filter(({ instanceId }) =>
-      // Without `tooShort` any context is larger.
-      !except.includes(instanceId) && contextOf(instanceId) > contextOf(tooShort)))
-    if (chosen === undefined) return none(NOT_READY)
+  /** Names a task and the runner that is to serve it; else says by a code why there is none. */
+  #pick (query: RouteQuery): Route | Refusal {
+    const { modelId, capability, commandId, caller, tooShort, trace } = query
+    const look = this.#availability.look(modelId)
+    const longerThan = tooShort === undefined ? undefined : contextOf(look.instances, tooShort)
+    const candidates = this.#availability.does(modelId, capability) ? this.#availability.candidates(look) : []
+    const chosen = pick(candidates, { ...query, ...longerThan === undefined ? {} : { longerThan } })
+    if ('code' in chosen) return chosen
     const { own, instanceId, runnerId, nodeId, installId } = chosen
     const taskId = this.#parts.newId()
     this.#enter(own ? this.#parts.tasks : this.#away,
       { taskId, commandId, instanceId, modelId, capability, runnerId }, { caller, member: null })
     return { taskId, instanceId, runnerId, modelId, nodeId, installId, trace }
+  }
+
+  /** The `no_instance` that says what is missing. */
+  #explained ({ modelId, capability }: RouteQuery, refusal: Refusal): SvcError {
+    const look = this.#availability.look(modelId)
+    const broken = this.#availability.broken(modelId, capability, look) ??
+      explainRefusal(modelId, refusal, look.runners.some(({ own }) => own))
+    return noInstance(modelId, broken, this.#parts.clock.now())
   }
 
   #enter (table: TaskTable, assigned: Omit<Assigned, 'trace'>, asker: Asker): void {
@@ -214,22 +212,6 @@ export class Routing implements Runners {
 
 /** Broken links that placing the model mends, or that another request is mending right now. */
 const ON_ITS_WAY: readonly unknown[] = ['placement', 'runner']
-
-/** The runner was ready a moment ago. */
-const NOT_READY: BrokenLink = {
-  link: 'runner', problem: 'its runner is not ready', remedy: 'Try again shortly.', comes: true
-}
-
-/** The caller named this node, and only others serve the model. */
-function elsewhere (modelId: string, { runners }: Look): BrokenLink {
-  const nodes = runners.filter(({ serving }) => serving).map(({ nodeId }) => nodeId)
-  return {
-    link: 'placement', problem: `the node that was named does not serve it, but ${nodes.join(', ')}`,
-    remedy: 'Name none or another node (target_node, --node), or place it there: ' +
-      `\`svc place ${modelId} --node NODE\`.`,
-    comes: runners.some(({ own }) => own)
-  }
-}
 
 /** How often routing is tried again while this node learns what is placed, ms. */
 const LEARN_MS = 100

@@ -1,7 +1,7 @@
 import type { Clock, EngineChunk, EngineTask, ModelCard } from '../../../kernel/index.js'
 import type { Route, RouteQuery, VirtualModel } from '../service.js'
-import { bad, follow, good, noInstance, requestLink } from './chain.js'
-import type { ModelChain } from './chain.js'
+import { bad, follow, good, noInstance, requestLink } from './explain.js'
+import type { ModelChain } from './explain.js'
 
 /** The models that plugins of this node answer for themselves. */
 export class VirtualModels {

@@ -207,7 +207,7 @@ t.test('a backend or an instance on another live node will do', async (t) => {
       backend: () => ({ backend: null, problem: 'no cuda', remedy: 'R' }),
       ...over
     })
-    return (await chains())(VOICE, null).broken?.problem ?? ''
+    return (await chains())(VOICE, null).broken?.message ?? ''
   }
   t.equal(await broken([], {}), 'no cuda')
   t.equal(await broken([], { 'id-n3': { backends: ['cpu'] } }), 'no cuda', 'that one is not there')
@@ -241,7 +241,7 @@ t.test('a backend or an instance on another live node will do', async (t) => {
     sections: { runners: rows(), failures: rows() }, fleet,
     backend () { throw new Error('the disk is looked at for a request that can be served') }
   })
-  t.equal(asked.broken(VOICE, null, asked.look(VOICE, 'anywhere')), null)
+  t.equal(asked.broken(VOICE, null), null)
   const unreadable = { bundle: { model () { throw new Error('nLayers') }, models: () => [] } as never }
   t.equal(await broken([], {}, unreadable), 'its card cannot be read: nLayers')
 })

@@ -1,6 +1,6 @@
 import t from 'tap'
-import { chainOf, LINKS, noInstance, noInstanceMessage } from '../routing/chain.js'
-import type { ChainFacts, Link } from '../routing/chain.js'
+import { explain, LINKS, noInstance } from '../routing/explain.js'
+import type { ChainFacts, Link } from '../routing/explain.js'
 import type { RunnerStatus } from '../service.js'
 
 const whole: ChainFacts = {
@@ -22,9 +22,9 @@ function check (
   remedy?: RegExp
 ): void {
   t.test(name, async (t) => {
-    const broken = chainOf({ ...whole, ...over }).broken
+    const broken = explain({ ...whole, ...over }).broken
     t.equal(broken?.link ?? null, link)
-    if (problem !== undefined) t.match(broken?.problem, problem)
+    if (problem !== undefined) t.match(broken?.message, problem)
     if (remedy !== undefined) t.match(broken?.remedy, remedy)
   })
 }
@@ -61,7 +61,7 @@ check('lost files', { copies: { ...nowhere, lost: ['n2'] } }, 'copy', /only n2 h
 check('files somewhere', { copies: { ...nowhere, live: ['n3'], lost: ['n2'] } }, null)
 t.test('what is said of files that nobody looked for', async (t) => {
   const said = (more: Partial<ChainFacts>): string | undefined =>
-    chainOf({ ...whole, ...more }).links.find(({ link }) => link === 'copy')?.message
+    explain({ ...whole, ...more }).links.find(({ link }) => link === 'copy')?.message
   t.equal(said({}), 'a runner has them loaded')
   t.equal(said({ runner: null }), 'not told')
 })
@@ -86,13 +86,18 @@ check('it was given up', {
 }, 'runner', /given up: no library/, /`svc stop i` and `svc place acme\/x`/)
 const damaged = { instanceId: 'i', message: 'no GGUF', code: 'load_failed' }
 for (const runner of [{ RunnerFailed: { errorMessage: 'y' } }, { RunnerIdle: {} }]) {
+  const untemplated = explain({ ...whole, runner, failure: { ...damaged, code: 'chat_template_unreadable' } })
+  t.match(noInstance('acme/x', untemplated.broken!, 0), { status: 503, retryable: false })
   check('its files could not be loaded', { runner, failure: damaged }, 'runner', /given up: no GGUF/,
     /`svc stop i`, `svc rm acme\/x`, `svc pull acme\/x` \(of a folder `svc pull \.\/FOLDER --as acme\/x`\)/)
-  t.match(noInstance('acme/x', chainOf({ ...whole, runner, failure: damaged }).broken!, 0),
+  t.match(noInstance('acme/x', explain({ ...whole, runner, failure: damaged }).broken!, 0),
     { status: 503, retryable: false, retryAfterSeconds: undefined }, 'waiting does not help')
 }
+check('the words of a failure choose no remedy', {
+  runner: { RunnerIdle: {} }, failure: { ...damaged, message: 'no GGUF in /chat template/x' }
+}, 'runner', /given up/, /`svc rm acme\/x`/)
 check('its template could not be read', {
-  runner: { RunnerIdle: {} }, failure: { ...damaged, message: 'common_chat_templates_init: error: parser' }
+  runner: { RunnerIdle: {} }, failure: { ...damaged, code: 'chat_template_unreadable' }
 }, 'runner', /given up/, /then `svc stop i` and `svc place acme\/x --chat-template FILE`\.$/)
 check('it is started again later', {
   runner: { RunnerFailed: { errorMessage: 'y', nextTryAt: '2026-01-01T00:01:00.000Z' } },
@@ -119,16 +124,15 @@ for (const [runner, problem] of statuses) {
 
 t.test('a failed runner names the way back', async (t) => {
   t.match(
-    chainOf({ ...whole, runner: { RunnerFailed: { errorMessage: 'x' } } }).broken?.remedy,
+    explain({ ...whole, runner: { RunnerFailed: { errorMessage: 'x' } } }).broken?.remedy,
     /svc stop acme\/x`, then `svc place acme\/x/
   )
 })
 
 t.test('the sentence of the client', async (t) => {
-  const message = noInstanceMessage('acme/x', {
-    problem: 'it is not placed on any node'
-  })
-  t.equal(message, 'No instance found for model acme/x: it is not placed on any node.')
+  const { broken } = explain({ ...whole, placed: false, runner: null })
+  t.equal(noInstance('acme/x', broken!, 0).message,
+    'No instance found for model acme/x: it is not placed on any node.')
   t.same(LINKS, ['card', 'copy', 'backend', 'placement', 'runner', 'request'])
 })
 
@@ -152,10 +156,10 @@ const codes: [Partial<ChainFacts>, string | null][] = [
 ]
 t.test('why it is broken, for programs', async (t) => {
   for (const [over, code] of codes) {
-    const { links } = chainOf({ ...whole, ...over })
+    const { links } = explain({ ...whole, ...over })
     t.equal(links.find(({ ok }) => ok === false)?.code ?? null, code, JSON.stringify(over))
   }
-  t.match(chainOf({ ...whole, ...waitsFor('x') }).broken, { problem: 'its runner waits: Why' })
+  t.match(explain({ ...whole, ...waitsFor('x') }).broken, { message: 'its runner waits: Why' })
 })
 
 const stopped = { code: 'model_stopped', problem: 'it was stopped', remedy: 'R', waits: false }
@@ -178,13 +182,13 @@ const comes: [string, Partial<ChainFacts>, boolean][] = [
 ]
 for (const [name, over, expected] of comes) {
   t.test(`whether it is worth another try: ${name}`, async (t) => {
-    t.equal(chainOf({ ...whole, ...over }).broken?.comes, expected)
+    t.equal(explain({ ...whole, ...over }).broken?.comes, expected)
   })
 }
 
 t.test('every link, and nothing behind the first broken one', async (t) => {
   const copies = { live: ['n1'], lost: [], receiving: [] }
-  const { links: held } = chainOf({ ...whole, nodes: ['n1', 'n2'], copies })
+  const { links: held } = explain({ ...whole, nodes: ['n1', 'n2'], copies })
   t.strictSame(held.map(({ link, ok, message }) => [link, ok, message]), [
     ['card', true, 'tts, runs on engine onnx-tts'], ['copy', true, 'on n1'],
     ['backend', true, 'cpu is offered'], ['placement', true, 'on n1, n2'],
@@ -192,7 +196,7 @@ t.test('every link, and nothing behind the first broken one', async (t) => {
     ['request', true, 'it can be asked']
   ])
   t.ok(held.every(({ remedy }) => remedy === null))
-  const { links: broken } = chainOf({ ...whole, placed: false, runner: null })
+  const { links: broken } = explain({ ...whole, placed: false, runner: null })
   t.strictSame(broken.map(({ ok }) => ok), [true, true, true, false, null, null])
   t.match(broken[3], { remedy: /svc place/ })
   t.match(broken[4], { message: 'not looked at', remedy: null })
@@ -212,7 +216,7 @@ const retries: [string, RunnerStatus, number, number | undefined][] = [
 ]
 for (const [name, runner, seconds, detail] of retries) {
   t.test(`Retry-After: ${name}`, async (t) => {
-    const broken = chainOf({ ...whole, runner, failure: { instanceId: 'I', message: 'y' } }).broken
+    const broken = explain({ ...whole, runner, failure: { instanceId: 'I', message: 'y' } }).broken
     const { retryAfterSeconds, details, status } = noInstance('acme/x', broken!, NOW)
     t.strictSame([status, retryAfterSeconds, details['retryAfterSeconds']], [503, seconds, detail])
   })

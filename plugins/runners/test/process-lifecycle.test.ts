@@ -165,6 +165,15 @@ t.test('a stop while loading and while waiting to restart', async (t) => {
   t.strictSame(waiting.kinds().slice(-3), ['Idle', 'ShuttingDown', 'Shutdown'])
 })
 
+t.test('what the engine fails at when it loads is a code', async (t) => {
+  const codes = { template: 'chat_template_unreadable', damaged: 'load_failed' }
+  for (const [load, errorCode] of Object.entries(codes)) {
+    const { failed, failures } = bench(t, { load }, { limits: { breakerFailures: 1 } })
+    t.match(await failed(), /engine failed \(load\)/)
+    t.match(failures, [{ errorCode }])
+  }
+})
+
 t.test('an engine module that is not there or is none', async (t) => {
   const check = async (engineModule: string, expected: RegExp): Promise<void> => {
     const { failed, failures } = bench(t, {}, { engineModule, limits: { breakerFailures: 1 } })

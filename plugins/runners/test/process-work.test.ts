@@ -108,9 +108,9 @@ t.test('the end of a process: asked for, the node\'s reason, or its own exit', (
   check({ exit: killed, failure }, failure)
   check({ exit: killed, failure, stopping: true }, { message: null })
   const crash = { code: null, signal: 'SIGSEGV' }
-  check({ exit: crash, phase: 'loading' }, { unloadable: true })
-  check({ exit: killed, phase: 'loading' }, { unloadable: false })
-  check({ exit: crash, phase: 'warmup' }, { unloadable: false })
+  check({ exit: crash, phase: 'loading' }, { unloadable: 'load_failed' })
+  check({ exit: killed, phase: 'loading' }, { unloadable: undefined })
+  check({ exit: crash, phase: 'warmup' }, { unloadable: undefined })
   const wedge = { message: /^warmup did not/, wedged: true, readyMs: 0 }
   check({ exit: killed, phase: 'warmup', readyAt: null }, wedge)
   t.end()

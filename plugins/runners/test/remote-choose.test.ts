@@ -3,8 +3,10 @@ import { EngineError, kernelError } from '../../../kernel/index.js'
 import { manualClock } from '../../../kernel/testing/index.js'
 import type { CapabilityCall, Cluster, NodeView, Section } from '../../../kernel/index.js'
 import type { Member } from '../instances/fleet.js'
-import { Availability, choose } from '../routing/availability.js'
-import type { AvailabilityParts, Candidate } from '../routing/availability.js'
+import { Availability } from '../routing/availability.js'
+import type { AvailabilityParts } from '../routing/availability.js'
+import { pick } from '../routing/pick.js'
+import type { Candidate } from '../routing/pick.js'
 import { Routing } from '../routing/routing.js'
 import type { RoutingParts } from '../routing/routing.js'
 import { TaskTable } from '../routing/tasks.js'
@@ -87,8 +89,13 @@ for (const [name, contexts, tried, answers] of rooms) {
 }
 
 const at = (name: string, load: number, own = false): Candidate =>
-  ({ nodeId: `n-${name}`, installId: `i-${name}`, instanceId: name, runnerId: `r-${name}`, own, load })
+  ({ nodeId: `n-${name}`, installId: `i-${name}`, instanceId: name, runnerId: `r-${name}`, own, load,
+    contextTokens: 0 })
 
+const choose = (candidates: readonly Candidate[]): Candidate | undefined => {
+  const chosen = pick(candidates, {})
+  return 'code' in chosen ? undefined : chosen
+}
 const choices: [string, Candidate[], string | undefined][] = [
   ['nobody', [], undefined],
   ['the only one', [at('a', 7)], 'a'],
@@ -145,7 +152,10 @@ const partsOf = (instances: Section<Instance>, runners: Section<RunnerStatus>) =
 
 function availability (...of: Parameters<typeof partsOf>): Availability {
   const fleet = { get: () => ({}) as Member, status: ready }
-  const parts: Partial<AvailabilityParts> = { ...partsOf(...of), fleet }
+  const idle = { outstanding: () => 0 }
+  const parts: Partial<AvailabilityParts> = {
+    ...partsOf(...of), fleet, tasks: idle, away: idle, gossip: { load: () => null }
+  }
   return new Availability(parts as AvailabilityParts)
 }
 
@@ -155,7 +165,7 @@ t.test('runners of other live nodes, with what those nodes say of them', async (
     instance('5', 'nobody'), instance('6', 'old-b'), draining('7', 'c')
   ]), section<RunnerStatus>([['b', 'r-2', { RunnerReady: {} }], ['c', 'r-7', { RunnerReady: {} }],
     ['b', 'r-3', { RunnerReady: {} }], ['down', 'r-4', { RunnerReady: {} }]]))
-  const there = (modelId: string) => all.look(modelId, 'anywhere').runners.filter(({ own }) => !own)
+  const there = (modelId: string) => all.look(modelId).runners.filter(({ own }) => !own)
   t.same(there('acme/x'), [
     { nodeId: 'b', installId: 'i-b', instanceId: '2', runnerId: 'r-2', modelId: 'acme/x', own: false,
       serving: true, status: { RunnerReady: {} } },
@@ -165,13 +175,13 @@ t.test('runners of other live nodes, with what those nodes say of them', async (
   t.match(there('acme/y'), [{ instanceId: '3', status: null }],
     'what a node says of another node\'s runner does not count')
   t.same(there('acme/none'), [])
-  t.same(all.look('acme/x', 'here').runners.map(({ runnerId }) => runnerId), ['r-1'])
+  t.same(all.candidates(all.look('acme/x')).filter(({ own }) => own).map(({ runnerId }) => runnerId), ['r-1'])
 })
 
 t.test('a model that is only here costs no look at the other nodes', async (t) => {
   const all = availability(section([instance('1', 'me')]), section<RunnerStatus>([]))
   const before = looks
-  t.match(all.look('acme/x', 'anywhere').runners, [{ own: true, serving: true }])
+  t.match(all.look('acme/x').runners, [{ own: true, serving: true }])
   t.equal(looks, before)
 })
 

@@ -84,9 +84,9 @@ t.test('what can be named is what others serve, too', async (t) => {
   t.match(asker.models('tts'), [{ card: { modelId: VOICE }, ready: true }])
   t.same(asker.models('chat'), [])
   t.equal(asker.card(VOICE)?.modelId, VOICE)
-  t.equal(asker.missing(VOICE, 'tts', 'anywhere'), null, 'and needs no backend here')
-  t.match(asker.missing(VOICE, 'tts', 'here'), { link: 'backend' })
-  t.match(asker.missing('acme/none', 'tts', 'anywhere'),
+  t.equal(asker.missing(VOICE, 'tts'), null, 'and needs no backend here')
+  t.same(asker.serving(VOICE), [], 'not by a runner of its own')
+  t.match(asker.missing('acme/none', 'tts'),
     { link: 'card', remedy: /Use one of: svc\/voice-en/ })
   live.clear()
   t.same(asker.models('tts'), [], 'a node that is gone serves nothing')

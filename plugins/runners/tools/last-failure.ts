@@ -1,6 +1,7 @@
 import { fact, quoted, reading, showTime, unstopped } from '../../../kernel/cli/index.js'
-import type { Declared, Evidence, Fact, Reading, Tool } from '../../../kernel/cli/index.js'
-import { moreOf } from '../service.js'
+import type { Evidence, Fact, Reading, Tool } from '../../../kernel/cli/index.js'
+import { moreOf, remediesIn } from '../service.js'
+import type { Remedies } from '../service.js'
 import type { ShownSpan, TraceHead } from '../../tracing/service.js'
 
 /** What is read: events and traces, and failures that are told. */
@@ -79,11 +80,6 @@ const traced = (taskId: string): Evidence => ({ kind: 'trace', taskId })
 /** The model of "The task of acme/voice failed with …"; null in any other sentence. */
 const modelIn = (message: string | null): string | null =>
   /^The task of (\S{3,193}) failed with /.exec(message ?? '')?.[1] ?? null
-
-type Remedies = Readonly<Record<string, { remedy: string } | undefined>>
-
-const remediesIn = ({ manifests }: Declared): Remedies =>
-  Object.assign({}, ...manifests.map(({ errors }) => errors ?? {})) as Remedies
 
 function factOf (failure: Failure, remedies: Remedies, nowMs: number): Fact {
   const { taskId, commandId, reason, message, ms, evidence } = failure

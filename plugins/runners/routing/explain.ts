@@ -3,8 +3,10 @@ import type { ModelCard, RouteRequest } from '../../../kernel/index.js'
 import type { Judge } from '../../staging/service.js'
 import type { BackendChoice } from '../machine/backends.js'
 import { RETRY_PAUSE } from '../instances/fleet.js'
+import { UNLOADABLE } from '../process/errors.js'
 import { kindOf, serves } from '../process/states.js'
 import type { Absence, RunnerStatus } from '../service.js'
+import type { Refusal } from './pick.js'
 
 /** The links from a model's name to an answer, in order. */
 export const LINKS = ['card', 'copy', 'backend', 'placement', 'runner', 'request'] as const
@@ -53,27 +55,29 @@ export interface ChainFacts {
   failure?: { instanceId: string, message: string, code?: string | undefined } | undefined
 }
 
-/** One link. `ok` is null where an earlier one is broken; `remedy` says what mends a broken one. */
-export interface ChainLink {
-  link: Link
+/** A link with its sentence. */
+export interface Found {
+  /** Null where an earlier link is broken. */
   ok: boolean | null
   message: string
+  /** Of a broken one: the step that mends it. */
   remedy: string | null
   /** Of a broken one: why it is, in snake_case. */
   code: string | null
-}
-
-/** The first broken link with the sentence and what mends it. */
-export interface BrokenLink {
-  link: Link
-  problem: string
-  remedy: string
-  /** The model is placed or waits for a place: the same request may succeed in a moment. */
-  comes: boolean
   /** ISO time of the node's next try, if it is known. */
   nextTryAt?: string | undefined
   /** Waiting does not help, although the model is placed. */
   final?: boolean | undefined
+}
+
+export type ChainLink = Omit<Found, 'nextTryAt' | 'final'> & { link: Link }
+
+/** The first broken link. */
+export interface BrokenLink extends Found {
+  link: Link
+  remedy: string
+  /** The model is placed or waits for a place: the same request may succeed in a moment. */
+  comes: boolean
 }
 
 /** Everything about one model's chain. */
@@ -82,14 +86,11 @@ export interface ModelChain { links: ChainLink[], broken: BrokenLink | null }
 /** Reads the facts once, and returns the function that gives the chain of any model. */
 export type ReadChains = () => Promise<(modelId: string, capability: string | null) => ModelChain>
 
-/** What is found of a link. */
-export type Found = Omit<ChainLink, 'link'> & Pick<BrokenLink, 'nextTryAt' | 'final'>
-
 export const good = (message: string): Found => ({ ok: true, message, remedy: null, code: null })
-export const bad = (code: string, message: string, remedy: string): Found =>
+export const bad = (code: string, message: string, remedy: string): Found & { remedy: string } =>
   ({ ok: false, message, remedy, code })
 
-const LOOK: Record<Link, (facts: ChainFacts) => Found> = {
+const FIND: Record<Link, (facts: ChainFacts) => Found> = {
   card: cardLink,
   copy: copyLink,
   backend: backendLink,
@@ -99,41 +100,50 @@ const LOOK: Record<Link, (facts: ChainFacts) => Found> = {
 }
 
 /**
- * Every link of the chain, those behind the first broken one unknown. The one place that decides whether a
- * model can be used and what is missing. Pure.
+ * Turns facts into every link of the chain, with sentences and remedies; those behind the first broken one
+ * are unknown. Pure.
  */
-export function chainOf (facts: ChainFacts): ModelChain {
-  return follow((link) => LOOK[link](facts), (link) => link !== 'request' && isWanted(facts))
+export function explain (facts: ChainFacts): ModelChain {
+  return follow((link) => FIND[link](facts), (link) => link !== 'request' && isWanted(facts))
 }
 
-/** Looks at the links up to the first broken one; `comes` says whether that one may be mended in a moment. */
-export function follow (look: (link: Link) => Found, comes: (link: Link) => boolean): ModelChain {
+/** Checks the links up to the first broken one; `comes`: that one may be mended in a moment. */
+export function follow (find: (link: Link) => Found, comes: (link: Link) => boolean): ModelChain {
   let broken: BrokenLink | null = null
   const links = LINKS.map((link): ChainLink => {
     if (broken !== null) return { link, ok: null, message: 'not looked at', remedy: null, code: null }
-    const { nextTryAt, final, ...found } = look(link)
+    const { nextTryAt, final, ...found } = find(link)
     if (found.ok === false) {
-      const { message: problem, remedy } = found
-      broken = { link, problem, remedy: remedy ?? '', comes: comes(link), nextTryAt, final }
+      broken = { link, ...found, remedy: found.remedy ?? '', comes: comes(link), nextTryAt, final }
     }
     return { link, ...found }
   })
   return { links, broken }
 }
 
-function isWanted ({ placed, draining, absence, learning }: ChainFacts): boolean {
-  return learning === true || absence?.waits === true || (placed && draining !== true)
+/** Explains the refusal of a request whose model is served. `starting`: this node has a runner of it. */
+export function explainRefusal (
+  modelId: string, { code, nodeIds }: Refusal, starting: boolean
+): BrokenLink {
+  return code === 'other_node_named'
+    ? {
+        link: 'placement', comes: starting, ...bad(code,
+          `the node that was named does not serve it, but ${nodeIds.join(', ')}`,
+          'Name none or another node (target_node, --node), or place it there: ' +
+          `\`svc place ${modelId} --node NODE\`.`)
+      }
+    // It was ready a moment ago.
+    : { link: 'runner', comes: true, ...bad(code, 'its runner is not ready', 'Try again shortly.') }
 }
 
-/** The sentence a client reads. */
-export function noInstanceMessage (modelId: string, { problem }: Pick<BrokenLink, 'problem'>): string {
-  return `No instance found for model ${modelId}: ${problem}.`
+function isWanted ({ placed, draining, absence, learning }: ChainFacts): boolean {
+  return learning === true || absence?.waits === true || (placed && draining !== true)
 }
 
 /** 404 for a model that nobody placed, 503 for one that is placed or waits for a place. */
 export function noInstance (modelId: string, broken: BrokenLink, now: number): SvcError {
   const { link: brokenLink, remedy, comes, nextTryAt, final } = broken
-  const message = noInstanceMessage(modelId, broken)
+  const message = `No instance found for model ${modelId}: ${broken.message}.`
   // The time may be of another node's clock.
   const seconds = Math.min(Math.ceil((Date.parse(nextTryAt ?? '') - now) / 1000), RETRY_MAX_SECONDS)
   const again = seconds > 0 && final !== true ? { retryAfterSeconds: seconds } : {}
@@ -221,11 +231,10 @@ function runnerLink ({ runner, failure, copies, modelId, lost = [] }: ChainFacts
   if (failure !== undefined) {
     const nextTryAt = nextTryOf(runner)
     const next = nextTryAt === undefined ? '' : `It is started again at ${nextTryAt}; to have it now: `
-    const final = failure.code === 'load_failed'
-    const [files, given] = !final ? ['', ''] : /chat.template/i.test(failure.message)
-      ? ['', ' --chat-template FILE']
-      : [`, \`svc rm ${modelId}\`, \`svc pull ${modelId}\` (of a folder ` +
-        `\`svc pull ./FOLDER --as ${modelId}\`)`, '']
+    const final = UNLOADABLE.some((code) => code === failure.code)
+    const given = failure.code === 'chat_template_unreadable' ? ' --chat-template FILE' : ''
+    const files = failure.code !== 'load_failed' ? '' : `, \`svc rm ${modelId}\`, \`svc pull ${modelId}\` ` +
+      `(of a folder \`svc pull ./FOLDER --as ${modelId}\`)`
     const found = bad(CODES[waits?.reason ?? ''] ?? CODES[failure.code ?? ''] ?? 'runner_failed',
       `it was given up: ${failure.message}`,
       `${next}Mend the cause (\`svc logs --model ${modelId}\` has it), then ` +
@@ -292,7 +301,7 @@ export function availabilityHandler (
       model_id: modelId,
       available: broken === null,
       broken_link: broken?.link ?? null,
-      message: broken?.problem ?? null,
+      message: broken?.message ?? null,
       remedy: broken?.remedy ?? null,
       links
     }
