@@ -67,7 +67,7 @@ export const kernelErrors = {
     'Make a new token with `svc join-token` on a member, and use it within its time.'),
   not_found: final(404, 'There is no such route.', 'GET /openapi.json lists every route.'),
   plugin_disabled: final(404, 'The plugin that owns this route is disabled.',
-    'Enable it with `svc plugin enable NAME`.'),
+    '`svc plugin ls` shows which plugins are off; `svc plugin enable` switches one on.'),
   node_not_found: final(404, 'No such node is known.', '`svc status` shows the nodes.'),
   no_instance: final(404, 'No instance found for the model.',
     'Place the model first; `svc status` shows what runs.'),

@@ -61,15 +61,18 @@ export function readVersioned<T extends object> (path: string, format: number): 
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
     throw new HomeError(`cannot read ${path}: ${(error as Error).message}`)
   }
-  let value: T & { format?: unknown }
+  const broken = (why: string): HomeError =>
+    new HomeError(`${path} ${why}; restore it from a backup or move it away`)
+  let value: (T & { format?: unknown }) | null
   try {
-    value = JSON.parse(text) as T & { format?: unknown }
+    value = JSON.parse(text) as typeof value
   } catch {
-    throw new HomeError(`${path} is not valid JSON; restore it from a backup or move it away`)
+    throw broken('is not valid JSON')
   }
-  if (typeof value.format !== 'number' || value.format > format) {
-    throw new HomeError(`${path} has format ${String(value.format)}, this svc reads up to ${format}; ` +
-      'use the newer svc')
+  if (typeof value?.format !== 'number') throw broken('does not say its format')
+  if (value.format > format) {
+    throw new HomeError(
+      `${path} has format ${value.format}, this svc reads up to ${format}; use the newer svc`)
   }
   return value
 }

@@ -1,6 +1,7 @@
 import { X509Certificate } from 'node:crypto'
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { isObject } from '../api/schema.js'
 import { homeFile } from './home.js'
 
 const FILES = [
@@ -8,10 +9,13 @@ const FILES = [
 ] as const
 
 /**
- * A file that a home has lost and no start may recreate, or unreadable votes, with the remedy; null if all
- * are there. `joining`: the node joins a cluster now, so it needs no list of members.
+ * A file that a home has lost and no start may recreate, or that is damaged, with the remedy; null if all are
+ * there. `joining`: the node joins a cluster now, so it needs no list of members. `alone`: it runs without
+ * the cluster plugin; when absent, a home that never had members does.
  */
-export function lostFile (home: string, joining = false): { message: string, remedy: string } | null {
+export function lostFile (
+  home: string, { joining = false, alone }: { joining?: boolean, alone?: boolean } = {}
+): { message: string, remedy: string } | null {
   const paths = FILES.map((file) => join(home, file))
   const [node = '', , certificate = '', members = '', vote = ''] = paths
   const lost = (path: string, trace: string, why: string, remedy: string, how = 'missing') => ({
@@ -26,8 +30,16 @@ export function lostFile (home: string, joining = false): { message: string, rem
     return lost(node, certificate, `would be another one than the member ${id}`,
       `${backup}, or run \`echo '{"format":1,"installId":"${id}"}' > ${node}\`.`)
   }
+  const decisions = join(home, homeFile.alone)
   // A home that ran alone has no members yet.
-  const wasAlone = existsSync(join(home, homeFile.alone)) && !existsSync(vote)
+  const wasAlone = existsSync(decisions) && !existsSync(vote) && !existsSync(members)
+  if ((alone ?? wasAlone) && existsSync(decisions) && damaged(decisions, isAlone)) {
+    return {
+      message: `${decisions} is damaged: this node would forget what it decided.`,
+      remedy: `${backup}, or move it away to begin without the models that were placed.`
+    }
+  }
+  if (alone === true) return null
   if (!existsSync(members) && !joining && !wasAlone) {
     return lost(members, certificate, 'would be a second cluster', `${backup}.`)
   }
@@ -38,13 +50,17 @@ export function lostFile (home: string, joining = false): { message: string, rem
     `A backup has only old votes. On another node run \`svc members remove ${id}\`.`, problem)
 }
 
-/** Null also for votes of a later format, and for those that this user may not read. */
 function voteProblem (path: string): 'missing' | 'damaged' | null {
   if (!existsSync(path)) return 'missing'
+  return damaged(path, isHardState) ? 'damaged' : null
+}
+
+/** False also for a file of a later format, and for one that this user may not read. */
+function damaged (path: string, isSound: (value: unknown) => boolean): boolean {
   const text = orElse(null, () => readFileSync(path, 'utf8'))
-  if (text === null) return null
+  if (text === null) return false
   const stored = orElse<{ format?: unknown } | null>(null, () => JSON.parse(text) as { format?: unknown })
-  return isHardState(stored) || Number(stored?.format) > 1 ? null : 'damaged'
+  return !isSound(stored) && !(Number(stored?.format) > 1)
 }
 
 function orElse<T> (fallback: T, read: () => T): T {
@@ -56,6 +72,14 @@ export function isHardState (
   value: unknown
 ): value is { readonly term: number, readonly votedFor: string | null, readonly boot: number } {
   const { term, votedFor, boot } = (value ?? {}) as Record<string, unknown>
-  return [term, boot].every((count) => Number.isSafeInteger(count) && (count as number) >= 0) &&
+  return isCount(term) && isCount(boot) &&
     (votedFor === null || typeof votedFor === 'string')
+}
+
+const isCount = (value: unknown): boolean => Number.isSafeInteger(value) && (value as number) >= 0
+
+/** Whether a value is what a node alone stores of its decisions. */
+function isAlone (value: unknown): boolean {
+  const { format, term, entries } = (value ?? {}) as Record<string, unknown>
+  return format === 1 && isCount(term) && isObject(entries)
 }

@@ -2,6 +2,7 @@ import { rmSync } from 'node:fs'
 import os from 'node:os'
 import { join } from 'node:path'
 import { AuditService } from '../api/audit.js'
+import { isClusterPlugin } from '../api/cluster.js'
 import { systemClock } from '../api/clock.js'
 import { createConfigApi } from '../config/api.js'
 import { advertisedName, openApiTls } from './api-tls.js'
@@ -17,7 +18,7 @@ import { CallerSchemes } from '../http/callers.js'
 import { operatorToken, openTokens } from '../http/tokens.js'
 import { showIdentity } from '../http/tls/port.js'
 import { watchIdentity } from '../http/tls/watch.js'
-import { limitsOf } from '../http/limits.js'
+import { limitsOf } from '../plugins/assembly.js'
 import { createKernel } from '../plugins/kernel.js'
 import { loadPlugins } from '../plugins/load.js'
 import { createLog } from '../observe/log.js'
@@ -89,8 +90,6 @@ export async function createNode (options: NodeOptions): Promise<SvcNode> {
   await makeRoom(options.home)
   const release = lockHome(options.home)
   try {
-    const lost = lostFile(options.home, options.join !== undefined)
-    if (lost !== null) throw new HomeError(`${lost.message} ${lost.remedy}`)
     return await boot(options, release)
   } catch (error) {
     release()
@@ -100,6 +99,9 @@ export async function createNode (options: NodeOptions): Promise<SvcNode> {
 
 async function boot (options: NodeOptions, release: () => void): Promise<SvcNode> {
   const setup = await loadPlugins(options)
+  const lost = lostFile(options.home,
+    { joining: options.join !== undefined, alone: !setup.order.some(isClusterPlugin) })
+  if (lost !== null) throw new HomeError(`${lost.message} ${lost.remedy}`)
   const keys = setup.config.kernel
   const node: NodeInfo = {
     nodeId: newNodeId(),

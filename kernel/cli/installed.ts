@@ -48,7 +48,8 @@ export function settingSchema (owners: readonly ConfigOwner[], key: string): Jso
   if (found.schema !== null) return found.schema
   const { suggestion } = found
   const folder = key.slice(0, key.lastIndexOf('.') + 1)
-  const meant = suggestion?.includes('.') === true ? suggestion : `${folder}${suggestion ?? ''}`
+  const isWhole = suggestion?.includes('.') === true || key === `${folder}${suggestion ?? ''}`
+  const meant = isWhole ? suggestion : `${folder}${suggestion ?? ''}`
   const near = suggestion === undefined ? '' : `; did you mean ${meant}?`
   throw new CliError(exitCodes.notFound,
     `there is no setting "${key}"${near}\n  \`svc config get\` lists them all`)

@@ -186,5 +186,11 @@ export function unknownKey (draft: Draft, path: Path): Problem {
     return problemAt(draft, path, `is only for plugins of your own; ${String(plugin)} is part of svc`)
   }
   const suggestion = suggestKey(draft.known, path)
+  const name = path.at(-1)
+  if (suggestion !== undefined && suggestion === name) {
+    return problemAt(draft, path, name.includes('.')
+      ? `unknown key; sections are nested: ${name.split('.').map((part) => `${part}:`).join(' ')}`
+      : `unknown key; "${name}" stands at the top of the file`)
+  }
   return problemAt(draft, path, 'unknown key', suggestion === undefined ? {} : { suggestion })
 }

@@ -19,6 +19,7 @@ import type { Spending } from '../api/spending.js'
 import type { CapabilityLimits } from '../calls/limits.js'
 import type { ConfigApi } from '../config/api.js'
 import type { ResolvedConfig } from '../config/resolve.js'
+import type { KernelConfig } from '../config/kernel-settings.js'
 import type { MountedRoute } from '../http/mount.js'
 import type { Served } from '../http/origin.js'
 import type { HttpLimits } from '../http/limits.js'
@@ -129,6 +130,32 @@ export function assemble (options: KernelOptions) {
     streams: createStreamCount(options.limits.streamsPerToken),
     /** On while open work may end and new work is refused. */
     drain: { on: false }
+  }
+}
+
+/** The listener's and the calls' limits out of svc.yaml, in ms and bytes. */
+export function limitsOf (keys: KernelConfig): Pick<KernelOptions, 'limits' | 'callLimits'> {
+  const { limits: l } = keys
+  return {
+    limits: {
+      connections: l.connections,
+      connectionsPerAddress: l.connections_per_address,
+      streamsPerToken: l.streams_per_token,
+      headersTimeoutMs: l.headers_timeout_seconds * 1000,
+      requestTimeoutMs: l.request_timeout_seconds * 1000,
+      keepAliveMs: l.keep_alive_seconds * 1000,
+      handlerTimeoutMs: l.handler_timeout_seconds * 1000,
+      bodyBytes: l.body_kib * 1024,
+      streamStallMs: l.stream_stall_seconds * 1000
+    },
+    callLimits: {
+      concurrency: l.calls_at_once,
+      queue: l.calls_queued,
+      streamBytes: l.stream_buffer_kib * 1024,
+      streamStallMs: l.stream_stall_seconds * 1000,
+      mediaBytes: l.media_buffer_kib * 1024,
+      mediaStallMs: l.media_stall_seconds * 1000
+    }
   }
 }
 

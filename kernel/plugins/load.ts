@@ -1,3 +1,4 @@
+import { isClusterPlugin } from '../api/cluster.js'
 import { BootError } from '../api/errors.js'
 import { compileStrict, compileText } from '../api/validate.js'
 import { capabilityProblems } from '../calls/registry.js'
@@ -61,7 +62,7 @@ export async function loadPlugins (options: LoadOptions): Promise<Setup> {
     order: graph.order.map((name) => byName.get(name)!),
     off: [
       ...[...disabled].map((name) =>
-        ({ plugin: byName.get(name)!, message: reasons.get(name) ?? disabledMessage(name) })),
+        ({ plugin: byName.get(name)!, message: reasons.get(name) ?? disabledMessage(byName.get(name)!) })),
       ...graph.down.map(({ plugin, message }) => ({ plugin: byName.get(plugin)!, message }))
     ],
     authorities: new Set(authorities),
@@ -87,8 +88,11 @@ export function schemaFaults ({ name, routes = {}, capabilities = {} }: Manifest
   return [...ofRoutes, ...Object.values(capabilities).flatMap((decl) => capabilityProblems(name, decl))]
 }
 
-const disabledMessage = (name: string): string =>
-  `The plugin "${name}" is disabled; \`svc plugin enable ${name}\` brings it back.`
+const disabledMessage = (plugin: Plugin): string => {
+  const { name } = plugin.manifest
+  const back = isClusterPlugin(plugin) ? ' and a restart bring it back.' : ' brings it back.'
+  return `The plugin "${name}" is disabled; \`svc plugin enable ${name}\`${back}`
+}
 
 const lines = (problems: Parameters<typeof formatProblems>[0], folder: string): string[] =>
   formatProblems(problems, folder).split('\n').filter((line) => line !== '')

@@ -38,8 +38,10 @@ api: {}
     'did you mean "cpu"?',
     'svc.yaml:12:3  plugins.runers: there is no such plugin, and no `module` says where it is; ' +
     'did you mean "runners"?',
-    'svc.yaml:15:3  model_store.node_cache_path: unknown key; did you mean "node_cache_path"?',
-    'svc.yaml:17:5  model_store.staging.node_cache_path: unknown key; did you mean "node_cache_path"?',
+    'svc.yaml:15:3  model_store.node_cache_path: unknown key; ' +
+    '"node_cache_path" stands at the top of the file',
+    'svc.yaml:17:5  model_store.staging.node_cache_path: unknown key; ' +
+    '"node_cache_path" stands at the top of the file',
     'svc.yaml:19:3  access.remote: nothing is granted to a remote request without a credential; ' +
     'see `svc token create`',
     'svc.yaml:20:1  api: the key stands twice; the first is on line 3'
@@ -100,7 +102,9 @@ t.test('each kind of mistake', async (t) => {
   }
   // Keys
   check('runners: { threads: 2 }', ['1:1 runners: unknown key [plugins.runners]'])
-  check('api.port: 80', ['1:1 "api.port": unknown key [api.port]'])
+  check('api.port: 80', ['1:1 "api.port": unknown key; sections are nested: api: port:'])
+  check('runners: { threads: 2, zzzz: 1 }', ['1:1 runners: unknown key [plugins.runners]'])
+  check('api: { threads: 2 }', ['1:8 api.threads: unknown key [plugins.runners.threads]'])
   check('zzzzzz: 1', ['1:1 zzzzzz: unknown key'])
   check('model_store: { staging: { store_path: /x } }',
     ['1:27 model_store.staging.store_path: unknown key [model_store.store_path]'])

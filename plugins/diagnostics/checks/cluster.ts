@@ -195,7 +195,8 @@ export function checkListener ({ members }: MemberList): Check[] {
 
 /** One version everywhere; `own` is that of the command line which asks, if one does. */
 export function checkVersions (nodes: readonly NodeRow[], own: string | null): Check {
-  const seen = nodes.filter((node) => node.version !== null)
+  // Of a member that was not seen since the start of the node the version is not known.
+  const seen = nodes.filter(({ version }) => version !== null && version !== '')
   const all = new Set([...own === null ? [] : [own], ...seen.map((node) => node.version)])
   if (all.size <= 1) return ok('versions', `${[...all][0] ?? 'none told'} on all ${seen.length} nodes`)
   const list = seen.map((node) => `${node.name ?? node.nodeId ?? 'a node'} ${node.version ?? ''}`)
