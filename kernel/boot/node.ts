@@ -97,11 +97,15 @@ export async function createNode (options: NodeOptions): Promise<SvcNode> {
   }
 }
 
+/** Throws HomeError for a file that the home has lost. */
+function requireFiles ({ home, join }: NodeOptions, { order }: Setup): void {
+  const lost = lostFile(home, { joining: join !== undefined, alone: !order.some(isClusterPlugin) })
+  if (lost !== null) throw new HomeError(`${lost.message} ${lost.remedy}`)
+}
+
 async function boot (options: NodeOptions, release: () => void): Promise<SvcNode> {
   const setup = await loadPlugins(options)
-  const lost = lostFile(options.home,
-    { joining: options.join !== undefined, alone: !setup.order.some(isClusterPlugin) })
-  if (lost !== null) throw new HomeError(`${lost.message} ${lost.remedy}`)
+  requireFiles(options, setup)
   const keys = setup.config.kernel
   const node: NodeInfo = {
     nodeId: newNodeId(),

@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url'
 const BUDGET = {
   kernel: 146,
   'kernel/api': 2166,
-  'kernel/boot': 1515,
+  'kernel/boot': 1519,
   'kernel/build': 391,
   'kernel/calls': 3445,
   'kernel/cards': 326,
