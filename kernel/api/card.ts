@@ -1,4 +1,4 @@
-/** How a cache keeps its values; see `memory-forecast.ts`. */
+/** Data type of a KV cache; see `memory-forecast.ts`. */
 export type CacheType = 'f16' | 'q8_0' | 'q4_0'
 
 /** One file of a model, relative to the model's folder. */

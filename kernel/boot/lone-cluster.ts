@@ -22,7 +22,7 @@ export interface LoneOptions extends Pick<ClusterOpening, 'node' | 'apiUrl' | 'c
 }
 
 const FORMAT = 1
-/** Most results that are held for commands with an id. */
+/** Limit of remembered results: a repeated command id gets the first one. */
 const MAX_RESULTS = 1000
 
 /** The node alone on its home. Throws HomeError for a broken key or file. */

@@ -85,6 +85,7 @@ async function loadThirdParty (
   if (plugin.manifest.name !== name) {
     throw new Error(`it calls itself "${plugin.manifest.name}"; use that name as the key`)
   }
+  // Without `open`: only a plugin of svc itself may be the cluster.
   const { manifest, start } = plugin
   return { manifest, start }
 }

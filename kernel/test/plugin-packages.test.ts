@@ -1,6 +1,7 @@
 import t from 'tap'
 import { chmodSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { isClusterPlugin } from '../api/cluster.js'
 import { loadPlugins } from '../plugins/load.js'
 import { faultOf, folderOf, hashFolder, hashOfAll, readRecord, writeRecord } from '../plugins/packages.js'
 import type { Test } from 'tap'
@@ -54,6 +55,15 @@ for (const [title, change, message] of changes) {
     t.throws(() => off[0]!.plugin.start({} as never), 'its code is not there')
   })
 }
+
+t.test('a plugin of svc.yaml cannot open the cluster', async (t) => {
+  const home = t.testdir({ 'demo.js': code.replace('start:', 'open: async () => ({}), start:') })
+  chmodSync(join(home, 'demo.js'), 0o600)
+  writeFileSync(join(home, 'svc.yaml'), 'plugins:\n  demo:\n    module: ./demo.js\n', { mode: 0o600 })
+  const { order } = await load(home)
+  t.equal(order[0]?.manifest.name, 'demo')
+  t.notOk(order.some(isClusterPlugin))
+})
 
 t.test('a plugin that is as it was accepted runs', async (t) => {
   const { home } = installed(t)

@@ -21,7 +21,7 @@ export type {
   Instance, LlamaRpcInstance, PlacementIntent, RingInstance, Shard, ShardBody, StateCard
 } from './instances/sections.js'
 
-/** What each error of these plugins asks for, by its reason. */
+/** The remedies that these plugins declare, by error reason. */
 export const remediesIn = ({ manifests }: { manifests: readonly Pick<Manifest, 'errors'>[] }): Remedies =>
   Object.assign({}, ...manifests.map(({ errors }) => errors ?? {})) as Remedies
 export type Remedies = Readonly<Partial<Record<string, { remedy: string }>>>

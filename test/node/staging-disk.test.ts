@@ -111,7 +111,7 @@ t.test('T-D09: another program fills the disk in the middle',
     } catch { /* full */ }
     const start = performance.now()
     const [ended] = await stage(first, model.modelId, [second])
-    // Where the first transfer has met the full disk already, the next one is not begun.
+    // If the first transfer has already failed on the full disk, admission refuses the second one.
     t.match(ended, { status: 'failed', reason: /^(disk_full|no_safe_fit)$/, error: String })
     figure(t, 'T-D09', t.passing(), { seconds: Math.round((performance.now() - start) / 1000) })
     t.match(await second.ask('/healthz'), { status: 200 })

@@ -38,7 +38,7 @@ export default {
       CODES_OF_PLUGINS.has(code) ? pluginsOff(looked) : [],
       CODES_OF_FILES.has(code) ? files(ctx, model) : []
     ])
-    // What became of bringing it is why it is not there.
+    // A failed download explains the missing files.
     return { facts: worstFirst([...brought, ...factsOf(seen, why.broken, off)]), unknown }
   }
 } satisfies Tool<{ model: string }>
@@ -162,7 +162,7 @@ function wayOut ({ modelId, ways }: Pick<ModelWhy, 'modelId' | 'ways'>): string 
   return `${change}; the sums: \`svc place ${modelId} --dry-run --explain\`.`
 }
 
-/** What stands behind a broken link, instead of what that says. */
+/** The cause of a broken link; replaces the link's own code, message and remedy. */
 interface Cause { code?: string, message?: string, remedy?: string, evidence?: Evidence[], about?: string[] }
 
 function causeIn (seen: Seen, link: string, code: string): Cause {
@@ -171,7 +171,7 @@ function causeIn (seen: Seen, link: string, code: string): Cause {
   return link === 'placement' ? waits(seen) : {}
 }
 
-/** The newest event of one of these kinds: of the model, or the loss of one of these nodes. */
+/** The newest event of these kinds about the model, or the loss of one of these nodes. */
 function newest (
   { why: { modelId }, events }: Pick<Seen, 'why' | 'events'>, kinds: readonly string[],
   nodes: readonly string[] = []

@@ -286,7 +286,7 @@ function progressOf (
   }
 }
 
-/** The context length of an instance, tokens; undefined for one that is gone. */
+/** Context length of an instance, in tokens; undefined if the instance has ended. */
 export const contextOf = (instances: readonly RingInstance[], instanceId: string): number | undefined =>
   instances.find((ring) => ring.instanceId === instanceId)?.contextTokenLimit
 

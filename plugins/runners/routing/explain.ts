@@ -60,9 +60,9 @@ export interface Found {
   /** Null where an earlier link is broken. */
   ok: boolean | null
   message: string
-  /** Of a broken one: the step that mends it. */
+  /** The next step of the operator; null unless the link is broken. */
   remedy: string | null
-  /** Of a broken one: why it is, in snake_case. */
+  /** Reason in snake_case; null unless the link is broken. */
   code: string | null
   /** ISO time of the node's next try, if it is known. */
   nextTryAt?: string | undefined
@@ -107,7 +107,7 @@ export function explain (facts: ChainFacts): ModelChain {
   return follow((link) => FIND[link](facts), (link) => link !== 'request' && isWanted(facts))
 }
 
-/** Checks the links up to the first broken one; `comes`: that one may be mended in a moment. */
+/** Checks the links up to the first broken one; `comes`: whether that link may recover by itself soon. */
 export function follow (find: (link: Link) => Found, comes: (link: Link) => boolean): ModelChain {
   let broken: BrokenLink | null = null
   const links = LINKS.map((link): ChainLink => {
