@@ -1,4 +1,6 @@
-import { BundleService, ClusterService, ConfigService, SessionService } from '../../kernel/index.js'
+import {
+  BundleService, ClusterService, ConfigService, SessionService, StateService
+} from '../../kernel/index.js'
 import type { Context, Manifest, ModelCard, Section } from '../../kernel/index.js'
 import { verbs } from './cli/verbs.js'
 import { EventLogService } from '../event-log/service.js'
@@ -15,7 +17,8 @@ export const manifest = {
   summary: 'Keeps models in a store, copies them to the nodes that need them, and keeps disks from filling.',
   after: ['event-log'],
   consumes: {
-    bundle: BundleService, cluster: ClusterService, config: ConfigService, session: SessionService
+    bundle: BundleService, cluster: ClusterService, config: ConfigService, session: SessionService,
+    state: StateService
   },
   consumesOptional: { eventLog: EventLogService },
   provides: { models: ModelsService },

@@ -1,24 +1,39 @@
-// GET /v1/capabilities under load, against a bare fastify route that answers the same bytes.
+// GET /v1/capabilities and /v1/models under load, against a bare fastify that answers the same bytes.
 import { cpuMs } from './lib/proc.mjs'
 import { figure } from './lib/report.mjs'
 import { interleave, median, pluck } from './lib/stats.mjs'
 import { request, startNode } from './lib/node.mjs'
 import { startWorker } from './lib/worker.mjs'
 
-const PATH = '/v1/capabilities'
+const PATHS = ['/v1/capabilities', '/v1/models']
 const CONNECTIONS = 10
 const WARM_ROUNDS = 2
 
 /** One burst of load, with the CPU time the server took for each request. */
-async function burst (load, url, pid, seconds) {
+async function burst (load, { url, pid }, path, seconds) {
   const before = cpuMs(pid)
-  const result = await load.ask({ url: url + PATH, seconds, connections: CONNECTIONS })
-  if (result.failed > 0 || result.total === 0) {
-    throw new Error(`${result.failed} requests to ${url}${PATH} failed`)
-  }
+  const result = await load.ask({ url: url + path, seconds, connections: CONNECTIONS })
+  if (result.failed > 0 || result.total === 0) throw new Error(`${result.failed} requests to ${url}${path} failed`)
   return {
     ...result,
     cpuUs: before === null ? Number.NaN : ((cpuMs(pid) - before) * 1000) / result.total
+  }
+}
+
+/** The rounds of one path: those of svc, and those of a bare server of the same bytes. */
+async function compare (node, load, path, short) {
+  const { body } = await request({ agent: node.agent, url: node.url + path })
+  const worker = await startWorker('fastify', { path, body: body.toString() })
+  const bare = { url: worker.ready.url, pid: worker.pid }
+  const seconds = short ? 2 : 5
+  const steps = {
+    svc: () => burst(load, node, path, seconds), bare: () => burst(load, bare, path, seconds)
+  }
+  try {
+    await interleave(WARM_ROUNDS, steps)
+    return { path, bytes: body.length, ...await interleave(short ? 5 : 9, steps) }
+  } finally {
+    await worker.stop()
   }
 }
 
@@ -28,43 +43,31 @@ const rowOf = (name, results) => [
 ]
 
 export default {
-  title: 'GET /v1/capabilities under autocannon',
+  title: 'GET /v1/capabilities and /v1/models under autocannon',
   async run ({ short }) {
     const node = await startNode({ yaml: 'plugins: { placement: { autoplace: [] } }\n' })
-    const { body } = await request({ agent: node.agent, url: node.url + PATH })
-    const bare = await startWorker('fastify', { path: PATH, body: body.toString() })
     const load = await startWorker('load')
-    const seconds = short ? 2 : 5
-    const steps = {
-      svc: () => burst(load, node.url, node.pid, seconds),
-      bare: () => burst(load, bare.ready.url, bare.pid, seconds)
-    }
     try {
-      await interleave(WARM_ROUNDS, steps)
-      const results = await interleave(short ? 5 : 9, steps)
-      const ratios = results.svc.map((r, i) => r.perSecond / results.bare[i].perSecond)
-      const cpuRatios = results.svc.map((r, i) => results.bare[i].cpuUs / r.cpuUs)
+      const all = []
+      for (const path of PATHS) all.push(await compare(node, load, path, short))
       return {
         columns: ['', 'requests/s', 'p50, ms', 'p99, ms', 'server CPU per request, µs'],
-        rows: [rowOf('svc', results.svc), rowOf('bare fastify, same bytes', results.bare)],
-        targets: [
-          {
-            name: "requests per second, svc : bare (median of the rounds' ratios)",
-            value: median(ratios),
-            limit: 0.9,
-            atLeast: true
-          }
-        ],
+        rows: all.flatMap(({ path, bytes, svc, bare }) =>
+          [rowOf(`svc, ${path}`, svc), rowOf(`bare fastify, the same ${bytes} bytes`, bare)]),
+        targets: all.map(({ path, svc, bare }) => ({
+          name: `requests per second of ${path}, svc : bare (median of the rounds' ratios)`,
+          value: median(svc.map((r, i) => r.perSecond / bare[i].perSecond)),
+          limit: 0.9,
+          atLeast: true
+        })),
         notes: [
-          `ratio of CPU time per request, bare : svc: ${figure(median(cpuRatios))}`,
-          `${body.length} bytes; ${CONNECTIONS} connections; ${ratios.length} rounds of ${seconds} s each, ` +
-            'interleaved, after ' +
-            `${WARM_ROUNDS} warm ones; load generator, svc and the bare server in processes of their own`
+          `${CONNECTIONS} connections; rounds interleaved after ${WARM_ROUNDS} warm ones; load generator, svc and ` +
+            'the bare server in processes of their own'
         ],
-        data: results
+        data: all
       }
     } finally {
-      await Promise.all([node.stop(), bare.stop(), load.stop()])
+      await Promise.all([node.stop(), load.stop()])
     }
   }
 }

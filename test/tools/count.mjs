@@ -39,7 +39,7 @@ const BUDGET = {
   'plugins/placement': 7395,
   'plugins/relay': 2829,
   'plugins/runners': 11532,
-  'plugins/staging': 11955,
+  'plugins/staging': 11993,
   'plugins/steward': 3542,
   'plugins/tracing': 1864
 }

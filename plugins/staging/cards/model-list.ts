@@ -81,3 +81,6 @@ function audioOf ({ tasks, voices, defaults, languages }: ModelCard) {
   const preset = typeof voice === 'string' ? voice : voices[0]?.id
   return { voices, default_voice: preset ?? null, languages }
 }
+
+/** The answer to GET /v1/models. */
+export interface ModelList { object: 'list', data: readonly ReturnType<typeof modelListEntry>[] }

@@ -1,10 +1,11 @@
 import { statSync } from 'node:fs'
 import { checkCard } from '../../../kernel/cards/index.js'
-import { askMember, kernelError, Reply } from '../../../kernel/index.js'
+import { askMember, kernelError, Reply, writeOnce } from '../../../kernel/index.js'
 import type { ModelCard, NodeView, RouteRequest } from '../../../kernel/index.js'
 import { isAnthropic } from '../failures.js'
 import { checkCardPaths } from '../files/names.js'
 import { modelListEntry } from '../cards/model-list.js'
+import type { ModelList } from '../cards/model-list.js'
 import { modelPath } from '../peers/sources.js'
 import { startDownload } from './downloads.js'
 import { modelIdOf, modelIn } from './request.js'
@@ -17,13 +18,31 @@ const CARD_BYTES = 64 * 1024
 const CARD_MS = 5000
 const CARD_ANSWER_BYTES = 16 * 1024 * 1024
 
+/** The list is sent again for this long, ms: it follows free memory, which changes without a sign. */
+const LIST_MS = 250
+
 type ListRequest = RouteRequest<{ readonly query: typeof routes.models.query }>
 
-export async function models (manager: ModelManager, request: ListRequest): Promise<unknown> {
-  const data = await named(manager)
-  if (isAnthropic(request.headers)) return anthropicPage(data, request.query)
-  const [field] = Object.keys(request.query)
-  if (field === undefined) return { object: 'list', data }
+/** GET /v1/models, which clients poll: synchronous while the list is known. */
+export function models (manager: ModelManager, request: ListRequest): unknown {
+  const plain = !isAnthropic(request.headers) && Object.keys(request.query).length === 0
+  return plain ? listOf(manager) : anthropicList(listOf(manager), request)
+}
+
+/** The list, made once for all requests until something changes. */
+function listOf (manager: ModelManager): ModelList | Promise<ModelList> {
+  const now = manager.ctx.clock.mono()
+  if (manager.listed !== undefined && now - manager.listed.atMs < LIST_MS) return manager.listed.list
+  const making = named(manager).then((data) => own.list = writeOnce({ object: 'list' as const, data }))
+  const own: { atMs: number, list: ModelList | Promise<ModelList> } = { atMs: now, list: making }
+  manager.listed = own
+  making.catch(() => { if (manager.listed === own) manager.listed = undefined })
+  return making
+}
+
+async function anthropicList (list: ModelList | Promise<ModelList>, { headers, query }: ListRequest): Promise<object> {
+  if (isAnthropic(headers)) return anthropicPage((await list).data, query)
+  const [field] = Object.keys(query)
   throw kernelError('invalid_request', `${field} is read of Anthropic's clients only`, { param: field })
 }
 
@@ -41,7 +60,7 @@ export async function model (manager: ModelManager, request: RouteRequest): Prom
   return isAnthropic(request.headers) ? anthropicModel(found) : found
 }
 
-type Entry = ReturnType<typeof modelListEntry>
+type Entry = ModelList['data'][number]
 
 const anthropicModel = ({ id, name, created, context_length: most }: Entry): object => ({
   type: 'model', id, display_name: name, created_at: new Date(created * 1000).toISOString(),

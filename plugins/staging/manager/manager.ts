@@ -5,6 +5,7 @@ import { readHomeCards } from '../cards/home.js'
 import type { StagingContext } from '../manifest.js'
 import { overlap } from '../files/folders.js'
 import { ModelRoot } from '../files/root.js'
+import type { ModelList } from '../cards/model-list.js'
 import { createHubClient } from '../hub/client.js'
 import type { HubClient } from '../hub/client.js'
 import { Exchange } from '../peers/exchange.js'
@@ -90,6 +91,8 @@ export class ModelManager {
   placed: () => readonly ModelCard[] = () => []
   /** Who knows further names of models. */
   readonly names = new Set<() => readonly OtherName[]>()
+  /** The answer to GET /v1/models until something changes. */
+  listed: { readonly atMs: number, list: ModelList | Promise<ModelList> } | undefined
   /** When this node began to know of models, ms since 1970. */
   readonly startedMs: number
   readonly opened: Promise<void>

@@ -42,6 +42,7 @@ export function start (context: Context<typeof manifest>, parts: StagingParts): 
   startupPass(manager, ctx.deps.session)
   rememberStore(manager, ctx.deps.session)
   ctx.effect('links', ctx.deps.cluster.onPeers(() => { manager.share() }))
+  ctx.effect('list of models', ctx.deps.state.onChange(() => { manager.listed = undefined }))
   const { customCards, stores } = ctx.sections
   return {
     services: { models: modelsService(manager) },
@@ -73,11 +74,12 @@ export function start (context: Context<typeof manifest>, parts: StagingParts): 
 
 /** Every handler waits until the disks have been looked at. */
 function routesOf (manager: ModelManager) {
+  let isOpen = false
+  manager.opened.then(() => { isOpen = true }, () => {})
   const on = (handler: (manager: ModelManager, request: never) => unknown) =>
-    async (request: RouteRequest<never>) => {
-      await manager.opened
-      return await handler(manager, request as never)
-    }
+    (request: RouteRequest<never>) => isOpen
+      ? handler(manager, request as never)
+      : manager.opened.then(() => handler(manager, request as never))
   return {
     storage: on(storage), health: on(health), registry: on(registry), downloads: on(downloads),
     download: on(download), plan: on(plan), searchHub: on(search), downloadState: on(downloadState),
@@ -152,8 +154,12 @@ export function modelsService (manager: ModelManager): Models {
   const hook = <K extends 'judge' | 'memory' | 'virtual' | 'placed'>(name: K) =>
     (value: NonNullable<ModelManager[K]>) => {
       const before = manager[name]
-      manager[name] = value
-      return () => { manager[name] = before }
+      const set = (given: ModelManager[K]): void => {
+        manager[name] = given
+        manager.listed = undefined
+      }
+      set(value)
+      return () => { set(before) }
     }
   return {
     opened: manager.opened,
@@ -170,7 +176,11 @@ export function modelsService (manager: ModelManager): Models {
     isVirtual: (modelId) => manager.virtual().some((card) => card.modelId === modelId),
     names (names) {
       manager.names.add(names)
-      return () => { manager.names.delete(names) }
+      manager.listed = undefined
+      return () => {
+        manager.names.delete(names)
+        manager.listed = undefined
+      }
     },
     transfers: () => manager.gossip.view(),
     silentStore: () => manager.access.silent(),

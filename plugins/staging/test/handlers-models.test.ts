@@ -57,12 +57,15 @@ t.test('custom cards: add, see, replace, remove', async (t) => {
   t.match(await theirs('/v1/models/acme/none'), { type: 'error', error: { type: 'not_found_error' } })
   t.match(await call(rig, 'GET', '/v1/models?limit=1'), { status: 400 })
   t.match(await call(rig, 'POST', '/models/add', { card: { ...mine, title: 'Again' } }), { status: 200 })
+  t.match((await call(rig, 'GET', '/v1/models')).body, { data: [{ name: 'Again' }] }, 'the list at once')
   t.match(await call(rig, 'GET', '/models/acme%2Fmine/card'), { body: { card: { title: 'Again' } } })
   t.match(await call(rig, 'DELETE', '/models/custom/acme/mine'),
     { status: 200, body: { model_id: 'acme/mine', deleted: true } })
   t.match(await call(rig, 'DELETE', '/models/custom/acme/mine'),
     { status: 404, body: { error: { reason: 'model_not_found' } } })
-  t.same((await call(rig, 'GET', '/models')).body, { object: 'list', data: [] })
+  for (const path of ['/models', '/v1/models']) {
+    t.same((await call(rig, 'GET', path)).body, { object: 'list', data: [] })
+  }
 })
 
 t.test('cards that are none', async (t) => {
