@@ -1,19 +1,13 @@
 /** What the plugins of this repository may import of the kernel; those of others have `public.ts`. */
 export * from './public.js'
-export { cardSchema } from './cards/schema.js'
-export { runsOn } from './api/engine.js'
 export type {
   CapabilityDecl, CommandDecl, ConflictDecl, ErrorDecl, EventDecl, ReadyCheck, RouteDecl, SectionDecl,
   Started, StreamHead, ToolDecl, VerbDecl
 } from './api/plugin.js'
 export type {
-  BundledModel, CardFile, CardVoice, EngineDecl, LibraryDecl, ProgramDecl, SpanAttrs
+  BundledModelDecl, CardFile, CardVoice, EngineDecl, LibraryDecl, MemoryFacts, MemoryTraits, ProgramDecl,
+  SpanAttrs
 } from './api/engine.js'
-export {
-  addNeeds, cacheOf, cacheWords, contextOf, needOf, needWords, USUAL_CONTEXT
-} from './api/memory-forecast.js'
-export type { MemoryFacts } from './api/card.js'
-export type { MemoryTraits, Need, Part, Place } from './api/memory-forecast.js'
 export { admittedMembers, defineCluster } from './api/cluster.js'
 export { noSuchNode, toSvcError } from './api/errors.js'
 export { parseJson } from './api/schema.js'
@@ -32,13 +26,13 @@ export type { Identity } from './api/identity.js'
 export { CallerService } from './api/callers.js'
 export type { Arrival, Callers, CallerScheme, Proof } from './api/callers.js'
 export {
-  BundleService, CommandService, ConfigService, DeclarationService, InspectionService, ListenerService,
-  LogRingService, MachineService, OwnApiService, StateHistoryService, GossipService, TokenService
+  CommandService, ConfigService, DeclarationService, InspectionService, ListenerService, LogRingService,
+  OwnApiService, StateHistoryService, GossipService, TokenService
 } from './api/services.js'
 export type {
-  Bundle, Commands, Declarations, DialReport, Inspection, LinkReport, Machine, MemberRequest,
-  MemberResponse, NodeReport, OwnApi, OwnQuestion, PluginReport, RegisteredEngine,
-  ServedFrame, StateThen, TokenRecord, Tokens
+  Commands, Declarations, DialReport, Inspection, LinkReport, MemberRequest,
+  MemberResponse, NodeReport, OwnApi, OwnQuestion, PluginReport, ServedFrame,
+  StateThen, TokenRecord, Tokens
 } from './api/services.js'
 export type { GossipCounters } from './api/gossip.js'
 export { logLevels } from './observe/log-ring.js'
@@ -64,9 +58,12 @@ export { beating, delay, raceAbort, systemClock, untilCalled } from './api/clock
 export { serverEvents } from './http/event-stream-parser.js'
 export type { ServerEvent } from './http/event-stream-parser.js'
 export { createLearning, SESSION_GRACE_MS } from './state/learning.js'
-export type { Gpu } from './machine/gpu.js'
-export { monitorLoop } from './machine/self-watch.js'
-export type { LoopMonitor } from './machine/self-watch.js'
+export { VitalsService } from './api/vitals.js'
+export type {
+  Gpu, GpuVendor, InterfaceReading, LoadReading, Rates, Vitals, VitalsSource
+} from './api/vitals.js'
+export { monitorLoop } from './observe/self-watch.js'
+export type { LoopMonitor } from './observe/self-watch.js'
 export { hostProblem, isLoopback, isOwnServer } from './net/addresses.js'
 export type { Trust } from './net/addresses.js'
 export { AddressRefused, outgoingAgent, outgoingDispatcher } from './net/outgoing.js'

@@ -1,4 +1,4 @@
-/** Data type of a KV cache; see `memory-forecast.ts`. */
+/** Data type of a KV cache. */
 export type CacheType = 'f16' | 'q8_0' | 'q4_0'
 
 /** One file of a model, relative to the model's folder. */

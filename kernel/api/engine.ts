@@ -1,17 +1,8 @@
 import type { ModelCard } from './card.js'
-import type { MemoryTraits } from './memory-forecast.js'
 
 export { EventParser } from '../http/event-stream-parser.js'
 export { ByteQueue } from './byte-queue.js'
-export { cacheOf, CHECKPOINTS, contextOf, keptBytes, MAX_EMBEDDED } from './memory-forecast.js'
-export type { CacheType, CardFile, CardVoice, ModelCard } from './card.js'
-
-/** GPU backends that run every model whose card names cuda. */
-const LIKE_CUDA: readonly string[] = ['rocm', 'vulkan', 'metal']
-
-/** Whether a model runs on a backend, where its engine has it. */
-export const runsOn = ({ backends }: Pick<ModelCard, 'backends'>, backend: string): boolean =>
-  backends.includes(backend) || (LIKE_CUDA.includes(backend) && backends.includes('cuda'))
+export type { CacheType, CardFile, CardVoice, MemoryFacts, ModelCard } from './card.js'
 
 /** The model for a runner to load; `directory` is absolute and read-only to the engine. */
 export interface ModelSpec {
@@ -112,6 +103,20 @@ export class EngineError extends Error {
   }
 }
 
+/** Memory of an engine beside the weights of a model. */
+export interface MemoryTraits {
+  /** Memory per byte of weights, cache apart, of cards without `memory`; 1.30 when absent. */
+  readonly overhead?: number | undefined
+  /** Bytes of its process, with libraries; 256 MiB when absent. */
+  readonly fixedBytes?: number | undefined
+  /** Bytes that it takes on a GPU before anything is loaded; as many as its process when absent. */
+  readonly gpuBytes?: number | undefined
+  /** Tokens that it computes in one go; 512 when absent. */
+  readonly batchTokens?: number | undefined
+  /** True when it keeps prompts beside the contexts, and checkpoints of these. */
+  readonly keepsPrompts?: boolean | undefined
+}
+
 /** An engine as its plugin declares it. */
 export interface EngineDecl extends MemoryTraits {
   readonly summary: string
@@ -174,6 +179,3 @@ export interface LibraryDecl extends MemoryTraits {
 
 /** A model that ships inside a package: loaded in place from `folder` (file: URL) with its `card.yaml`. */
 export interface BundledModelDecl { readonly folder: string }
-
-/** A bundled model: its card and the absolute folder it is loaded from. */
-export interface BundledModel { card: ModelCard, directory: string }

@@ -3,26 +3,8 @@ import type { Duplex, Readable } from 'node:stream'
 import { defineService } from './plugin.js'
 import type { Declared } from './declared.js'
 import type { GossipCounters } from './gossip.js'
-import type { GpuReading, GpuReport } from '../machine/gpu.js'
 import type { LogRing } from '../observe/log-ring.js'
-import type { BundledModel, EngineDecl } from './engine.js'
 import type { Caller, CapabilityCall, CapabilityChunk, Manifest, RouteRequest } from './plugin.js'
-
-/** An engine as declared, with the plugin that owns it and that plugin's options for it. */
-export interface RegisteredEngine { name: string, owner: string, decl: EngineDecl }
-
-/** Engines and packaged models of the enabled plugins. */
-export interface Bundle {
-  engine (name: string): RegisteredEngine | undefined
-  engines (): RegisteredEngine[]
-  /** The `cards` of all engines, those of plugins that are off too. */
-  cardReaders (): string[]
-  /** Reads and checks the card on first use. Throws when the package's card is broken. */
-  model (modelId: string): BundledModel | undefined
-  /** All of them whose card can be read. */
-  models (): BundledModel[]
-}
-export const BundleService = defineService<Bundle>('kernel.bundle')
 
 export interface Command {
   readonly commandId: string
@@ -294,18 +276,6 @@ export interface StateHistory {
 export interface StateThen { readonly events: unknown, readonly [key: string]: unknown }
 export const StateHistoryService = defineService<StateHistory>('kernel.state-history')
 
-/** The machine this node runs on, asked anew with each call but `lastGpus`. */
-export interface Machine {
-  /** Free bytes, cut by the limits of this process's control groups; null if unknown. */
-  freeRam (): Promise<number | null>
-  /** Of each of its GPUs; empty if none answers within 5 s. The state shows what was read. */
-  freeVram (): Promise<readonly (number | null)[]>
-  /** Never throws, and takes up to 15 s where a driver is sick. */
-  gpus (): Promise<GpuReport>
-  lastGpus (): GpuReading
-}
-export const MachineService = defineService<Machine>('kernel.machine')
-
 export interface OwnQuestion {
   readonly path: string
   readonly method?: 'GET' | 'POST' | 'DELETE'
@@ -370,6 +340,8 @@ export const ConfigService = defineService<ConfigKeeper>('kernel.config')
 export interface Declarations {
   /** The kernel's manifest first, then those of the plugins that are on. */
   readonly manifests: readonly Manifest[]
+  /** Those of the plugins that are off. */
+  readonly off: readonly Manifest[]
   /** The same with the kernel's verbs, routes and settings, as the command line has it. */
   whole (): Promise<Declared>
 }

@@ -23,8 +23,8 @@ import { createKernel } from '../plugins/kernel.js'
 import { loadPlugins } from '../plugins/load.js'
 import { createLog } from '../observe/log.js'
 import { LogRingService } from '../api/services.js'
-import { watchSelf } from '../machine/self-watch.js'
-import { createMachine } from '../machine/vitals.js'
+import { watchSelf } from '../observe/self-watch.js'
+import { createVitals } from '../state/vitals.js'
 import type { SvcError } from '../api/errors.js'
 import type { Audit } from '../api/audit.js'
 import type { ClusterHost } from '../api/cluster.js'
@@ -37,7 +37,7 @@ import type { Setup } from '../plugins/load.js'
 import type { NodeLog } from '../observe/log.js'
 import type { ApiTls } from './api-tls.js'
 import type { TokenStore } from '../http/tokens.js'
-import type { MachineReader } from '../machine/vitals.js'
+import type { NodeVitals } from '../state/vitals.js'
 
 export interface NodeOptions {
   /** Absolute path of the home directory. */
@@ -129,9 +129,7 @@ async function boot (options: NodeOptions, release: () => void): Promise<SvcNode
     now: systemClock.now
   })
   const restart = createRestart()
-  const machine = createMachine({
-    home: options.home, clock: systemClock, log: log.child('machine'), env: options.env
-  })
+  const vitals = createVitals()
   const events = createEventQueue()
   const schemes = new CallerSchemes()
   const tokens = openTokens({
@@ -148,7 +146,7 @@ async function boot (options: NodeOptions, release: () => void): Promise<SvcNode
   const cluster = await openCluster(setup, log, {
     refused: refuse,
     stands: tokens.stands, makers: tokens.makers,
-    node, settings: keys.cluster, vitals: machine.vitals,
+    node, settings: keys.cluster, vitals: vitals.vitals,
     api: address,
     apiUrl: () => address.outside,
     join: options.join,
@@ -157,7 +155,7 @@ async function boot (options: NodeOptions, release: () => void): Promise<SvcNode
     emit: events.emit
   })
   const made: Made =
-    { node, log, address, restart, refused, cluster, machine, tokens, schemes, served, tls, reload }
+    { node, log, address, restart, refused, cluster, vitals, tokens, schemes, served, tls, reload }
   try {
     const kernel = await createKernel(kernelOptions(options, setup, made))
     events.open((kind, payload) => { kernel.bus.emit('kernel', kind, payload) })
@@ -183,7 +181,7 @@ interface Made {
   restart: Restart
   refused: Promise<SvcError>
   cluster: ClusterHost
-  machine: MachineReader
+  vitals: NodeVitals
   tokens: TokenStore
   schemes: CallerSchemes
   served: () => Served
@@ -196,7 +194,7 @@ function kernelOptions (options: NodeOptions, setup: Setup, made: Made): KernelO
   return {
     node: made.node,
     cluster: made.cluster,
-    machine: made.machine,
+    vitals: made.vitals,
     clock: systemClock,
     log: made.log.child,
     plugins: setup.order,

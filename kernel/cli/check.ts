@@ -1,4 +1,4 @@
-import { DISK_FULL_BYTES, DISK_LOW_BYTES } from '../machine/self-watch.js'
+import { DISK_FULL_BYTES, DISK_LOW_BYTES } from '../observe/self-watch.js'
 import { showBytes } from './text.js'
 import type { State } from './cluster-view.js'
 import type { Fact, ToolContext } from './tool.js'

@@ -1,4 +1,4 @@
-import type { Gpu } from '../machine/gpu.js'
+import type { Gpu } from '../api/vitals.js'
 import type { Client } from './client.js'
 import { CliError } from './errors.js'
 import { plain } from './output.js'

@@ -25,8 +25,8 @@ import type { Served } from '../http/origin.js'
 import type { HttpLimits } from '../http/limits.js'
 import type { ServerIdentity } from '../http/tls/identity.js'
 import type { TokenStore } from '../http/tokens.js'
-import type { MachineReader } from '../machine/vitals.js'
 import type { StateView } from '../state/state.js'
+import type { NodeVitals } from '../state/vitals.js'
 import type { Bus, BusEvent } from './events.js'
 import type { Loaded } from './load.js'
 import type { OffPlugin } from './present.js'
@@ -34,7 +34,7 @@ import type { OffPlugin } from './present.js'
 export interface KernelOptions {
   node: NodeInfo
   cluster: ClusterHost
-  machine: MachineReader
+  vitals: NodeVitals
   clock: Clock
   log: (plugin: string) => Logger
   /** Plugins to start, in start order. */

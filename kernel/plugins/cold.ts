@@ -1,5 +1,4 @@
 import { AuditService } from '../api/audit.js'
-import { BundleService } from '../api/services.js'
 import { parseNeed } from './graph.js'
 import type { Manifest, ServiceRef } from '../api/plugin.js'
 
@@ -38,7 +37,7 @@ function stopReason (from: Manifest, move: Move): string | null {
   }
   // The audit must record how a change it recorded ends, so it cannot be stopped until then.
   if (shared(from, { audit: AuditService }) !== undefined) return 'open changes are recorded by it'
-  return engineReason(from, move)
+  return engineReason(from)
 }
 
 function startReason (to: Manifest, move: Move): string | null {
@@ -52,16 +51,13 @@ function startReason (to: Manifest, move: Move): string | null {
   }
   const key = [...to.stateWhereabouts ?? [], ...to.stateReadings ?? []].find((one) => !named.has(one))
   if (key !== undefined) return `it says how "${key}" of /state is shown, which is read at the start`
-  return engineReason(to, move)
+  return engineReason(to)
 }
 
-/** The plugin that runs models reads the engines in its start. */
-function engineReason ({ engines = {} }: Manifest, { others }: Move): string | null {
+/** Those who run models read the engines in their start. */
+function engineReason ({ engines = {} }: Manifest): string | null {
   const [engine] = Object.keys(engines)
-  const reader = others.find(({ consumes }) =>
-    Object.values(consumes ?? {}).some(({ id }) => id === BundleService.id))
-  if (engine === undefined || reader === undefined) return null
-  return `"${reader.name}" looks for engines such as its "${engine}" when it starts`
+  return engine === undefined ? null : `engines such as its "${engine}" are looked for at the start`
 }
 
 const requires = (manifest: Manifest, name: string): boolean =>

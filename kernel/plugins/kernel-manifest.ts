@@ -3,10 +3,11 @@ import { COPY_REMEDY } from '../api/cluster.js'
 import { kernelErrors } from '../api/errors.js'
 import { IdentityService } from '../api/identity.js'
 import {
-  BundleService, ClusterService, CommandService, ConfigService, DeclarationService, EventTapService,
-  InspectionService, InvocationService, ListenerService, LogRingService, MachineService, OwnApiService,
+  ClusterService, CommandService, ConfigService, DeclarationService, EventTapService,
+  InspectionService, InvocationService, ListenerService, LogRingService, OwnApiService,
   SessionService, StateService, GossipService, TokenService
 } from '../api/services.js'
+import { VitalsService } from '../api/vitals.js'
 import { TracerService } from '../observe/tracer.js'
 import { TrafficService } from '../calls/traffic.js'
 import type { ConflictDecl, EventDecl, Manifest } from '../api/plugin.js'
@@ -221,8 +222,8 @@ export const kernelManifest = {
 
 /** Ids of the services the kernel provides to every plugin. */
 export const kernelServices: ReadonlySet<string> = new Set([
-  BundleService, ClusterService, CommandService, ConfigService, DeclarationService, EventTapService,
-  InspectionService, InvocationService, ListenerService, LogRingService, MachineService, OwnApiService,
+  ClusterService, CommandService, ConfigService, DeclarationService, EventTapService,
+  InspectionService, InvocationService, ListenerService, LogRingService, OwnApiService,
   SessionService, StateService, GossipService, TokenService, TracerService, TrafficService, CallerService,
-  IdentityService
+  IdentityService, VitalsService
 ].map((ref) => ref.id))

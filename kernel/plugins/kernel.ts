@@ -3,14 +3,14 @@ import { systemClock } from '../api/clock.js'
 import { kernelError } from '../api/errors.js'
 import { IdentityService } from '../api/identity.js'
 import {
-  BundleService, ClusterService, CommandService, ConfigService, DeclarationService, EventTapService,
-  GossipService, InspectionService, InvocationService, ListenerService, MachineService, OwnApiService,
+  ClusterService, CommandService, ConfigService, DeclarationService, EventTapService,
+  GossipService, InspectionService, InvocationService, ListenerService, OwnApiService,
   SessionService,
   StateService, TokenService
 } from '../api/services.js'
 import { BootError } from '../api/errors.js'
+import { VitalsService } from '../api/vitals.js'
 import { TrafficService } from '../calls/traffic.js'
-import { createBundle } from '../cards/bundle.js'
 import { createStateSync, stateSyncRoute } from '../state/sync.js'
 import { createAccess } from '../http/access.js'
 import { Front } from '../http/front.js'
@@ -122,14 +122,12 @@ function addServices (kernel: Booting, own: OwnRequests, ports: MorePorts): void
     })
   }
   const all: [{ id: string }, unknown][] = [
-    [BundleService, createBundle(() => kernel.present.manifests,
-      () => kernel.present.off.map(({ plugin: { manifest } }) => manifest))],
     [CommandService, kernel.commands],
     [InvocationService, capabilities.invocations], [SessionService, cluster.session],
     [ClusterService, cluster.service], [EventTapService, tap], [GossipService, cluster.readings],
     [TokenService, options.tokens], [TracerService, kernel.tracers], [TrafficService, kernel.traffic],
     [InspectionService, inspectionOf(kernel)], [StateService, kernel.state.reader],
-    [MachineService, options.machine], [OwnApiService, own.of(kernel.front)],
+    [VitalsService, options.vitals], [OwnApiService, own.of(kernel.front)],
     [ListenerService, ports.of(kernel.front, options.host ?? (() => '127.0.0.1'))],
     [ConfigService, kernel.config], [CallerService, kernel.schemes],
     [IdentityService, cluster.identity],
@@ -142,6 +140,7 @@ function addServices (kernel: Booting, own: OwnRequests, ports: MorePorts): void
 function declarationsOf (present: Present): Declarations {
   return {
     get manifests () { return [kernelManifest, ...present.manifests] },
+    get off () { return present.off.map(({ plugin: { manifest } }) => manifest) },
     whole: async () => (await import('../cli/declared.js')).declaredBy(present.manifests)
   }
 }

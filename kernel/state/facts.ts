@@ -10,7 +10,7 @@ import type { NodeHealth } from '../plugins/health.js'
 import type { JsonSchema } from '../api/schema.js'
 import type { LinkFact, NodeResources, NodeView } from '../api/services.js'
 import type { NodeFacts } from './state.js'
-import type { Vitals } from '../machine/vitals.js'
+import type { Vitals } from '../api/vitals.js'
 
 /** A node that is silent for this long is shown as unreachable, ms. */
 const UNREACHABLE_MS = 15_000
@@ -100,13 +100,13 @@ function fits (key: keyof typeof readings, value: unknown): boolean {
 const NOBODY: Caller = { id: 'node', mode: 'direct', authorities: new Set() }
 
 export function createFacts (kernel: Assembly): Facts {
-  const { cluster, machine } = kernel.options
+  const { cluster } = kernel.options
   const sections = Object.fromEntries(Object.entries(portrait).map(([key, value]) =>
     [key, cluster.sections.section<unknown>('node', { writer: 'node', summary: key, value })]
   )) as SelfPortrait
   let vitals: Vitals | undefined
   const own = async (view: NodeView): Promise<NodeFacts> =>
-    ownFacts(kernel, view, vitals = await machine.vitals())
+    ownFacts(kernel, view, vitals = await kernel.options.vitals.vitals())
   const others = (views: readonly NodeView[]): NodeFacts[] =>
     views.map((view) => factsOf(kernel, sections, view))
   return {
@@ -163,7 +163,7 @@ function ownFacts (kernel: Assembly, view: NodeView, vitals: Vitals | undefined)
   const base = {
     tasks: {},
     // The GPUs may have been read since.
-    nodeSystem: { [nodeId]: vitals === undefined ? null : { ...vitals.system, ...options.machine.load() } },
+    nodeSystem: { [nodeId]: vitals?.system == null ? null : { ...vitals.system, ...options.vitals.load() } },
     nodeResources: { [nodeId]: resources }
   }
   const views = new Map([...kernel.views].filter(([key]) => key in base))

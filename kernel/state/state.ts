@@ -2,7 +2,7 @@ import { deepFreeze } from '../config/paths.js'
 import type { Caller } from '../api/plugin.js'
 import type { NodeHealth } from '../plugins/health.js'
 import type { LinkFact, NodeReport } from '../api/services.js'
-import type { Vitals } from '../machine/vitals.js'
+import type { Vitals } from '../api/vitals.js'
 
 /**
  * A plugin's view of a `/state` key; `base`: the kernel's value. A frozen value never changes, at any depth.

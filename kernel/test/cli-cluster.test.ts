@@ -2,7 +2,7 @@ import t from 'tap'
 import { member, memberList, node, own } from './cli-cluster-kit.js'
 import { cli, sendError, sendJson, standIn } from './cli-helpers.js'
 import { readSpan, showBytes, showSpan } from '../cli/text.js'
-import { parseSmi } from '../machine/gpu.js'
+import { parseSmi } from '../../plugins/runners/machine/gpu.js'
 
 t.test('bytes and spans, as people write them', async (t) => {
   const check = (found: unknown, expected: unknown): void => { t.equal(found, expected) }

@@ -270,11 +270,8 @@ const cold: [string, Partial<Parameters<typeof coldReason>[0]>, RegExp | null][]
   ['what it requires runs', { to: named('p', { requires: ['a'] }), others: [named('a')] }, null],
   ['it keeps the audit', { from: named('p', { provides: service('kernel.audit')! }) }, /open changes/],
   ['it is to keep the audit', { to: named('p', { provides: service('kernel.audit')! }) }, null],
-  ['an engine', {
-    to: named('p', { engines: { e: {} as never } }),
-    others: [named('a', { consumes: service('kernel.bundle')! })]
-  }, /"a" looks for engines/],
-  ['an engine that nobody looks for', { to: named('p', { engines: { e: {} as never } }) }, null],
+  ['an engine comes', { to: named('p', { engines: { e: {} as never } }) }, /engines such as its "e"/],
+  ['an engine goes', { from: named('p', { engines: { e: {} as never } }) }, /engines such as its "e"/],
   ['a new name of /state', { to: named('p', { stateReadings: ['z'] }) }, /"z" of \/state/],
   ['a known name of /state', { to: named('p', { stateReadings: ['z'] }), named: new Set(['z']) }, null]
 ]

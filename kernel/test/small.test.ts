@@ -1,38 +1,10 @@
-import os from 'node:os'
 import t from 'tap'
 import { createBus } from '../plugins/events.js'
 import { createCommands } from '../calls/commands.js'
-import { diskFault } from '../machine/self-watch.js'
+import { diskFault } from '../observe/self-watch.js'
 import { base32 } from '../net/encoding.js'
-import { cutByCgroup, parseMeminfo } from '../machine/memory.js'
-import { busyShare } from '../machine/vitals.js'
 import { redact } from '../state/state.js'
 import type { Caller } from '../api/plugin.js'
-
-t.test('memory as a container sees it', (t) => {
-  const rows: [string, Parameters<typeof cutByCgroup>, { total: number, available: number }][] = [
-    ['no limit', [100, 50, { max: null, current: 10, reclaimable: 0 }], { total: 100, available: 50 }],
-    ['a limit above the machine', [100, 50, { max: 200, current: 10, reclaimable: 0 }],
-      { total: 100, available: 50 }],
-    ['a limit that bites', [100, 50, { max: 40, current: 30, reclaimable: 0 }],
-      { total: 40, available: 10 }],
-    ['page cache can be given back', [100, 50, { max: 40, current: 30, reclaimable: 20 }],
-      { total: 40, available: 30 }],
-    ['over the limit', [100, 50, { max: 40, current: 45, reclaimable: 0 }], { total: 40, available: 0 }]
-  ]
-  for (const [title, input, expect] of rows) t.same(cutByCgroup(...input), expect, title)
-  t.match(parseMeminfo('MemTotal:  16 kB\nMemAvailable:   8 kB\nHugePages_Total: 0\n'),
-    { MemTotal: 16384, MemAvailable: 8192 })
-  t.end()
-})
-
-t.test('busy share of the cores', (t) => {
-  const cpu = (user: number, idle: number): os.CpuInfo =>
-    ({ model: '', speed: 0, times: { user, nice: 0, sys: 0, idle, irq: 0 } })
-  t.equal(busyShare([cpu(0, 0)], [cpu(25, 75)]), 0.25)
-  t.equal(busyShare([cpu(1, 1)], [cpu(1, 1)]), 0, 'no time has passed')
-  t.end()
-})
 
 t.test('disk faults at their bounds', (t) => {
   const GiB = 1024 ** 3

@@ -19,8 +19,7 @@ import { parsePath } from '../config/paths.js'
 import { readConfigText } from '../config/text.js'
 import { limitsOf } from '../plugins/assembly.js'
 import { ownerOf } from '../plugins/installation.js'
-import { systemClock } from '../api/clock.js'
-import { createMachine } from '../machine/vitals.js'
+import { createVitals } from '../state/vitals.js'
 import { fingerprintOfRaw, newKeyPair } from '../net/keys.js'
 import { manualClock } from './manual-clock.js'
 import type { Clock } from '../api/clock.js'
@@ -170,8 +169,7 @@ function kernelParts (plugin: Plugin, options: StartOptions, made: Made): Omit<K
   return {
     node,
     cluster: memoryCluster(node, made.clock, recorder('kernel', made.logged)),
-    // In real time: what the machine says does not wait for a test's clock.
-    machine: createMachine({ home: node.home, clock: systemClock, log: recorder('kernel', made.logged) }),
+    vitals: createVitals(),
     clock: made.clock,
     log: (name) => recorder(name, made.logged),
     off: (options.off ?? []).map((p) =>

@@ -1,6 +1,6 @@
 /** Text-to-speech models: Piper voices and Kokoro. */
-import { CardError } from '../../kernel/cards/reader.js'
 import type { CardVoice } from '../../kernel/index.js'
+import { CardError } from '../runners/cards/reader.js'
 import { chooseGraph, readGraph, suffixOf, weightsOf } from '../runners/onnx/facts.js'
 import { child, count, isObject, text, type Fields } from '../runners/language/json.js'
 import type { OnnxHeader } from '../runners/onnx/facts.js'

@@ -61,9 +61,10 @@ async function openMetrics (ctx: DiagnosticsContext): Promise<Metrics> {
   const { deps, node } = ctx
   // Not before it starts: the command line reads the manifests of all plugins, and this brings much along.
   const { startMetrics } = await import('./metrics/index.js')
-  const { cluster, gossip, inspection, machine, session, tap, traffic, work, log } = deps
+  const { cluster, gossip, inspection, session, tap, traffic, work, log } = deps
   return startMetrics({
-    cluster, gossip, inspection, machine, session, tap, traffic, work, log,
+    cluster, gossip, inspection, session, tap, traffic, work, log,
+    get machine () { return deps.machine },
     get eventLog () { return deps.eventLog },
     get models () { return deps.models },
     get ship () { return deps.ship },

@@ -1,11 +1,11 @@
 import {
-  ClusterService, EventTapService, InspectionService, LogRingService, MachineService, SessionService,
+  ClusterService, EventTapService, InspectionService, LogRingService, SessionService,
   StateService, GossipService, TrafficService
 } from '../../kernel/index.js'
 import type { Manifest } from '../../kernel/index.js'
 import { EventLogService } from '../event-log/service.js'
 import { ShippingService } from '../logs/service.js'
-import { RunnersService, RunnerWorkService } from '../runners/service.js'
+import { MachineService, RunnersService, RunnerWorkService } from '../runners/service.js'
 import { ModelsService } from '../staging/service.js'
 import { TracingService } from '../tracing/service.js'
 import { routes } from './routes.js'
@@ -18,12 +18,12 @@ export const manifest = {
   after: ['runners', 'staging', 'event-log', 'tracing', 'logs'],
   consumes: {
     inspection: InspectionService, session: SessionService, gossip: GossipService,
-    cluster: ClusterService, machine: MachineService, state: StateService, tap: EventTapService,
+    cluster: ClusterService, state: StateService, tap: EventTapService,
     traffic: TrafficService
   },
   consumesOptional: {
-    runners: RunnersService, work: RunnerWorkService, models: ModelsService, eventLog: EventLogService,
-    tracing: TracingService, log: LogRingService, ship: ShippingService
+    runners: RunnersService, work: RunnerWorkService, machine: MachineService, models: ModelsService,
+    eventLog: EventLogService, tracing: TracingService, log: LogRingService, ship: ShippingService
   },
   routes,
   checks: {

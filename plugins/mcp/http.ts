@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { createMcpHandler } from '@modelcontextprotocol/server'
-import { schemaChecker } from '../../kernel/cards/index.js'
+import { schemaChecker } from '../../kernel/api/validate.js'
 import { kernelError, Reply, SvcError } from '../../kernel/index.js'
 import { MediaCache } from './media.js'
 import { ownApi } from './own.js'

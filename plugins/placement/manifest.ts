@@ -1,8 +1,6 @@
-import {
-  BundleService, ClusterService, durableEvent, MachineService, SessionService, StateService
-} from '../../kernel/index.js'
+import { ClusterService, durableEvent, SessionService, StateService } from '../../kernel/index.js'
 import type { Context, EventDecl, Manifest } from '../../kernel/index.js'
-import { InstanceService } from '../runners/service.js'
+import { BundleService, InstanceService, MachineService } from '../runners/service.js'
 import { ModelsService } from '../staging/service.js'
 import { verbs } from './cli/verbs.js'
 import { errors } from './errors.js'

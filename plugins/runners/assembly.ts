@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { createLearning, kernelError } from '../../kernel/index.js'
 import type { Context, Section } from '../../kernel/index.js'
+import type { Bundle } from './cards/bundle.js'
 import { createDrivers } from './donors/driver.js'
 import { createDifference, createLeases, withCopies } from './instances/copies.js'
 import { PlacedInstances } from './instances/document.js'
@@ -19,6 +20,7 @@ import { checkOverrides } from './machine/backends.js'
 import { startDetection } from './machine/detection.js'
 import type { Detection } from './machine/detection.js'
 import { createFit } from './machine/memory.js'
+import type { MachineReader } from './machine/vitals.js'
 import type { RuntimeFiles } from './machine/runtimes.js'
 import type { manifest } from './manifest.js'
 import { kindOf } from './process/states.js'
@@ -42,13 +44,18 @@ export interface MachineParts {
   uid: number
   /** Says what the sandbox of runners lacks here; null for nothing. */
   lacks? (folder: string, now: number): string | null
+  /** Instead of what the plugins declare. */
+  bundle?: Bundle
+  /** Instead of the readings of this machine. */
+  reader?: MachineReader
 }
+export type Parts = MachineParts & Required<Pick<MachineParts, 'bundle' | 'reader'>>
 
 /** The working plugin, apart from what it declares. */
 export type Assembly = ReturnType<typeof assemble>
 
 /** Puts the parts together; nothing runs until an instance asks for it. */
-export function assemble (ctx: RunnersContext, machine: MachineParts) {
+export function assemble (ctx: RunnersContext, machine: Parts) {
   const { node, clock, log, emit, deps: { cluster, models } } = ctx
   const closing = new AbortController()
   const sections = sectionsOf(ctx)
@@ -70,7 +77,7 @@ export function assemble (ctx: RunnersContext, machine: MachineParts) {
     lost: ({ runnerId }, message) => { void fleet.again(runnerId, message) }
   })
   const launch: LaunchParts = {
-    node, clock, log, env: machine.files.env, config: ctx.config, bundle: withCopies(ctx.deps.bundle, models),
+    node, clock, log, env: machine.files.env, config: ctx.config, bundle: withCopies(machine.bundle, models),
     models, detection, instances, drivers, leases, logs: ctx.deps.logs
   }
   const fleet = openFleet(ctx, machine, { launch, statuses, recordFailure })
@@ -153,7 +160,7 @@ const MOVES_MEMORY: ReadonlySet<StatusKind> =
 
 /** The runners of this node. */
 function openFleet (
-  ctx: RunnersContext, machine: MachineParts,
+  ctx: RunnersContext, machine: Parts,
   { launch, statuses, recordFailure }:
   { launch: LaunchParts, statuses: RunnerStatuses } & Pick<Instances, 'recordFailure'>
 ): Fleet {
@@ -168,9 +175,9 @@ function openFleet (
     lends: (assignment) => assignedRole(launch, assignment)?.kind === 'donor',
     launch: (assignment) => launchOptions(launch, assignment),
     admit: createFit({
-      machine: deps.machine,
+      machine: machine.reader,
       traits (name) {
-        const engine = deps.bundle.engine(name)
+        const engine = launch.bundle.engine(name)
         return engine === undefined ? {} : memoryTraits(launch, engine)
       },
       shard ({ instanceId }) {
@@ -180,7 +187,7 @@ function openFleet (
     }),
     onMoved: (assignment, status) => {
       if ('RunnerConnecting' in status) launch.drivers.begins(assignment.runnerId)
-      if (MOVES_MEMORY.has(kindOf(status))) void deps.machine.freeVram()
+      if (MOVES_MEMORY.has(kindOf(status))) void machine.reader.freeVram()
       emit('RunnerStatusUpdated', { ...assignment, status })
     },
     onFailed (assignment, failure) {
@@ -243,11 +250,11 @@ function sectionsOf (ctx: RunnersContext) {
 }
 
 /** Looks for the hardware there is; ends with the plugin. */
-function detect (ctx: RunnersContext, { files, uid, lacks }: MachineParts): Detection {
+function detect (ctx: RunnersContext, { files, uid, lacks, bundle, reader }: Parts): Detection {
   const { clock, node: { home } } = ctx
   const detection = startDetection({
     files,
-    gpus: async () => await ctx.deps.machine.gpus(),
+    gpus: reader.gpus,
     overrides: async () => await checkOverrides(files.env, uid),
     declared: ctx.config.backends,
     options: ctx.config.engine_options,
@@ -255,7 +262,7 @@ function detect (ctx: RunnersContext, { files, uid, lacks }: MachineParts): Dete
     uid,
     unheld: () => !ctx.config.confine ? 'plugins.runners.confine is off'
       : lacks?.(runnersFolder(home), clock.mono()) ?? null,
-    engines: ctx.deps.bundle.engines().map(({ name, decl: { backends, external, program } }) =>
+    engines: bundle.engines().map(({ name, decl: { backends, external, program } }) =>
       ({ name, backends, external, program })),
     log: ctx.log,
     clock,

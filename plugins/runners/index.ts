@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto'
-import { definePlugin } from '../../kernel/index.js'
+import { definePlugin, systemClock } from '../../kernel/index.js'
 import type { Plugin } from '../../kernel/index.js'
 import { assemble } from './assembly.js'
-import type { Assembly, MachineParts, RunnersContext } from './assembly.js'
+import type { Assembly, MachineParts, Parts, RunnersContext } from './assembly.js'
 import { donorHandler } from './donors/donor.js'
 import { commandHandlers } from './instances/commands.js'
 import { createAnnouncer, placedCard } from './instances/document.js'
@@ -11,6 +11,7 @@ import { runnersFolder } from './instances/launch.js'
 import { nodeResources } from './machine/detection.js'
 import { memoryView } from './machine/memory.js'
 import { runtimeFiles } from './machine/runtimes.js'
+import { createMachine } from './machine/vitals.js'
 import { manifest } from './manifest.js'
 import { ofRunner } from './process/peers.js'
 import { lacksHere } from './process/sandbox.js'
@@ -23,15 +24,18 @@ import type { Entering, Instances } from './service.js'
 
 /** The plugin on given parts of the machine. */
 export function createRunners (machine: MachineParts): Plugin {
-  return definePlugin(manifest, (ctx) => {
+  return definePlugin(manifest, async (ctx) => {
     resolveLimits({}, machine.files.env)
     const killed = sweepOrphans(runnersFolder(ctx.node.home))
     if (killed.length > 0) ctx.log.warn({ pids: killed }, 'ended runners that an earlier node left behind')
-    const assembly = assemble(ctx, machine)
+    const parts = await complete(ctx, machine)
+    const { bundle, reader } = parts
+    const assembly = assemble(ctx, parts)
     const { sections, routing, fleet, detection, drivers, failures, instances } = assembly
     const { commands, cluster, models, session } = ctx.deps
     const { clock, log, node: { nodeId } } = ctx
     void assembly.prune()
+    ctx.effect('readings', ctx.deps.vitals.offer(reader))
     ctx.effect('runners', assembly.close)
     const announce = createAnnouncer({
       section: sections.instances, session, log, settled: assembly.settled,
@@ -66,6 +70,8 @@ export function createRunners (machine: MachineParts): Plugin {
         task: taskHandler({ ...ctx.deps, clock, routing })
       },
       services: {
+        bundle,
+        machine: reader,
         runners: routing,
         instances: instanceService(ctx, assembly, checks),
         work: assembly.work
@@ -75,11 +81,19 @@ export function createRunners (machine: MachineParts): Plugin {
         runners: assembly.runners,
         tasks: () => routing.tasks(),
         instanceFailures: () => failures.view(),
-        nodeSystem: memoryView(nodeId, fleet, () => ctx.deps.machine.lastGpus()),
+        nodeSystem: memoryView(nodeId, fleet, reader.lastGpus),
         nodeResources: nodeResources(nodeId, detection, ctx.config.rpc_for_every_user)
       }
     }
   })
+}
+
+/** Adds what tests replace: the declarations of this node's plugins, and readings in real time. */
+async function complete ({ deps, log, node: { home } }: RunnersContext, given: MachineParts): Promise<Parts> {
+  // Not before the start: a command line reads the manifests, and this loads YAML and the schema compiler.
+  const { createBundle } = await import('./cards/bundle.js')
+  const machine = { home, clock: systemClock, log, env: given.files.env }
+  return { bundle: createBundle(deps.declarations), reader: createMachine(machine), ...given }
 }
 
 /** What the master does when a node asks for it. */

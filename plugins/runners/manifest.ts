@@ -1,6 +1,6 @@
 import {
-  BundleService, CallerService, ClusterService, CommandService, LogRingService, MachineService,
-  SessionService, StateService, TracerService, TrafficService
+  CallerService, ClusterService, CommandService, DeclarationService, LogRingService, SessionService,
+  StateService, TracerService, TrafficService, VitalsService
 } from '../../kernel/index.js'
 import type { Manifest } from '../../kernel/index.js'
 import { ModelsService } from '../staging/service.js'
@@ -8,7 +8,9 @@ import { config, conflicts, errors, events } from './declarations.js'
 import { commands } from './instances/commands.js'
 import { sections } from './instances/sections.js'
 import { routes } from './routes.js'
-import { InstanceService, RunnersService, RunnerWorkService } from './service.js'
+import {
+  BundleService, InstanceService, MachineService, RunnersService, RunnerWorkService
+} from './service.js'
 
 /** Everything the plugin declares. */
 export const manifest = {
@@ -20,12 +22,13 @@ export const manifest = {
   after: ['staging'],
   consumesOptional: { models: ModelsService, state: StateService },
   consumes: {
-    bundle: BundleService, callers: CallerService, commands: CommandService, session: SessionService,
-    cluster: ClusterService, machine: MachineService, tracers: TracerService, logs: LogRingService,
-    traffic: TrafficService
+    callers: CallerService, commands: CommandService, declarations: DeclarationService,
+    session: SessionService, cluster: ClusterService, tracers: TracerService, logs: LogRingService,
+    traffic: TrafficService, vitals: VitalsService
   },
   provides: {
-    runners: RunnersService, instances: InstanceService, work: RunnerWorkService
+    bundle: BundleService, instances: InstanceService, machine: MachineService, runners: RunnersService,
+    work: RunnerWorkService
   },
   checks: {
     models: {

@@ -1,13 +1,17 @@
 import { defineService, EngineError, SvcError, timed } from '../../kernel/index.js'
 import { NOT_BEGUN } from './process/errors.js'
+import type { Bundle } from './cards/bundle.js'
 import type { Instance, InstanceFailure } from './instances/sections.js'
+import type { Machine } from './machine/vitals.js'
 import type {
   CapabilityCall, Caller, EngineChunk, EngineTask, Manifest, ModelCard, Trace
 } from '../../kernel/index.js'
 
+export type { Bundle, BundledModel, RegisteredEngine } from './cards/bundle.js'
 export { placement } from './instances/sections.js'
 export { errors as runnerErrors } from './declarations.js'
 export { overrideVariable } from './machine/backends.js'
+export type { Machine } from './machine/vitals.js'
 export {
   beyond, BUILD_FILE, buildsFolder, buildsOf, buildText, findLibrary, findProgram, listsBackend, outputOf,
   readDevices
@@ -20,6 +24,9 @@ export { bodyOf, changed, devicePartsOf, partOf, stateCard } from './instances/s
 export type {
   Instance, LlamaRpcInstance, PlacementIntent, RingInstance, Shard, ShardBody, StateCard
 } from './instances/sections.js'
+
+export const BundleService = defineService<Bundle>('runners.bundle')
+export const MachineService = defineService<Machine>('runners.machine')
 
 /** The remedies that these plugins declare, by error reason. */
 export const remediesIn = ({ manifests }: { manifests: readonly Pick<Manifest, 'errors'>[] }): Remedies =>

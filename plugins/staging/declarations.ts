@@ -1,5 +1,6 @@
 import type { ErrorDecl, ConflictDecl, EventDecl, CommandDecl, SectionDecl } from '../../kernel/index.js'
-import { durableEvent, cardSchema } from '../../kernel/index.js'
+import { durableEvent } from '../../kernel/index.js'
+import { cardSchema } from '../runners/cards/schema.js'
 import { exact, listOf, object, text } from './routes-parts.js'
 
 const final = (status: number, message: string, remedy: string): ErrorDecl =>

@@ -1,5 +1,5 @@
 import {
-  BundleService, ClusterService, ConfigService, SessionService, StateService
+  ClusterService, ConfigService, DeclarationService, SessionService, StateService
 } from '../../kernel/index.js'
 import type { Context, Manifest, ModelCard, Section } from '../../kernel/index.js'
 import { verbs } from './cli/verbs.js'
@@ -17,8 +17,8 @@ export const manifest = {
   summary: 'Keeps models in a store, copies them to the nodes that need them, and keeps disks from filling.',
   after: ['event-log'],
   consumes: {
-    bundle: BundleService, cluster: ClusterService, config: ConfigService, session: SessionService,
-    state: StateService
+    cluster: ClusterService, config: ConfigService, declarations: DeclarationService,
+    session: SessionService, state: StateService
   },
   consumesOptional: { eventLog: EventLogService },
   provides: { models: ModelsService },

@@ -1,4 +1,4 @@
-import { cardSchema } from '../../kernel/index.js'
+import { cardSchema } from '../runners/cards/schema.js'
 import { eitherFailure } from './failures.js'
 import { exact, listOf, modelId, modelParam, object, some, storeErrors, text } from './routes-parts.js'
 import type { FromSchema, RouteDecl } from '../../kernel/index.js'

@@ -1,5 +1,5 @@
 /** Models in ONNX that make vectors of texts, as Optimum and transformers.js keep them. */
-import { CardError } from '../../../kernel/cards/reader.js'
+import { CardError } from '../../runners/cards/reader.js'
 import { child, count, text, type Fields } from '../../runners/language/json.js'
 import { modelWords } from '../../runners/language/words.js'
 import { chooseGraph, hasCache, readGraph, suffixOf, weightsOf } from '../../runners/onnx/facts.js'

@@ -4,9 +4,8 @@
  */
 import { readFile, stat } from 'node:fs/promises'
 import type { InferenceSession } from 'onnxruntime-node'
-import {
-  contextOf as cappedContext, EngineError, type EngineModule, type ModelCard, type ModelSpec
-} from '../../../kernel/api/engine.js'
+import { EngineError, type EngineModule, type ModelCard, type ModelSpec } from '../../../kernel/api/engine.js'
+import { contextOf as cappedContext } from '../../runners/cards/memory-forecast.js'
 import { decodeModel, openSession } from '../../runners/onnx/engine.js'
 import { fieldsOf } from '../../runners/language/json.js'
 import { refusesCard } from '../refusals.js'

@@ -1,6 +1,6 @@
 import t from 'tap'
 import OpenAI from 'openai'
-import { createBundle } from '../../../kernel/cards/bundle.js'
+import { createBundle } from '../../runners/cards/bundle.js'
 import { manifest } from '../manifest.js'
 import { values } from './api-kit.js'
 import { startReal, withoutBuild } from './real-runner-kit.js'
@@ -11,7 +11,7 @@ const MODEL = 'svc/guide'
 
 /** A process that has loaded the model that ships. */
 async function start (t: TestContext): Promise<RealRunner> {
-  const { card, directory } = createBundle(() => [manifest]).model(MODEL)!
+  const { card, directory } = createBundle({ manifests: [manifest], off: [] }).model(MODEL)!
   const real = await startReal(t, { card, directory })
   await real.ready()
   return real

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { readFileSync, readdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { createBundle } from '../../../kernel/cards/bundle.js'
+import { createBundle } from '../../runners/cards/bundle.js'
 import { load } from '../../llama-cpp/test/embedded-kit.js'
 import { declaredSheets } from '../guide/declared.js'
 import { allSheets, writtenSheets } from '../guide/sheets.js'
@@ -10,7 +10,7 @@ import { manifest } from '../manifest.js'
 import { declarations } from './guide-kit.js'
 
 const MEGABYTE = 2 ** 20
-const { card, directory } = createBundle(() => [manifest]).model('svc/guide')!
+const { card, directory } = createBundle({ manifests: [manifest], off: [] }).model('svc/guide')!
 const model = await load(t, { card, directory })
 const answersOf = new Map(allSheets(writtenSheets(), declaredSheets(declarations))
   .map(({ id, answer }) => [id, answer.replaceAll('\n', ' ')]))

@@ -2,8 +2,8 @@
 import '../../runners/test/process-plain-spawn.js'
 import { randomUUID } from 'node:crypto'
 import { existsSync } from 'node:fs'
-import { BundleService, systemClock } from '../../../kernel/index.js'
-import { fake, startPlugin } from '../../../kernel/testing/index.js'
+import { systemClock } from '../../../kernel/index.js'
+import { startPlugin } from '../../../kernel/testing/index.js'
 import { manifest } from '../../llama-cpp/manifest.js'
 import { GGUF_ENGINE, LLAMA_SERVER } from '../../llama-cpp/engine.js'
 import { createRunners } from '../../runners/index.js'
@@ -13,7 +13,7 @@ import { machine, soloInstance } from '../../runners/test/samples.js'
 import plugin from '../index.js'
 import type { Rig, TestContext } from '../../../kernel/testing/index.js'
 import type { EngineDecl, ModelCard } from '../../../kernel/index.js'
-import type { RunnerStatus } from '../../runners/service.js'
+import type { Bundle, RunnerStatus } from '../../runners/service.js'
 
 const built = new URL('../../../dist/plugins/llama-cpp/embedded/index.js', import.meta.url)
 /** Given to a test as `skip`: false, or why. A runner loads no TypeScript. */
@@ -39,12 +39,13 @@ export async function startReal (
   const program = { ...LLAMA_SERVER, otherwise: library }
   const decl: EngineDecl = { ...manifest.engines[GGUF_ENGINE], program }
   const engine = { name: GGUF_ENGINE, owner: 'llama-cpp', decl }
-  const bundle = fake(BundleService, {
+  const bundle: Bundle = {
     engine: () => engine,
     engines: () => [engine],
     model: (id) => id === card.modelId ? { card, directory } : undefined,
-    models: () => [{ card, directory }]
-  })
+    models: () => [{ card, directory }],
+    cardReaders: () => []
+  }
   const watched: typeof createSupervisor = (options) => {
     const supervisor = createSupervisor({
       ...options,
@@ -56,8 +57,8 @@ export async function startReal (
     return supervisor
   }
   const files = machine({ hasPackage: () => true })
-  const runners = createRunners({ createSupervisor: watched, files, uid: process.getuid?.() ?? 0 })
-  const rig = await startPlugin(t, plugin, { plugins: [runners], fakes: [bundle], clock: systemClock })
+  const runners = createRunners({ createSupervisor: watched, files, uid: process.getuid?.() ?? 0, bundle })
+  const rig = await startPlugin(t, plugin, { plugins: [runners], clock: systemClock })
   // Its timers do not keep a process; an open port does.
   const url = await rig.listen()
   const { localNodeId: nodeId } = (await rig.inject({ url: '/state' })).json() as { localNodeId: string }

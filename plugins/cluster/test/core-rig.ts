@@ -13,7 +13,8 @@ import type { Network } from '../handlers.js'
 import type { Logger } from '../../../kernel/api/plugin.js'
 import type { KernelOptions } from '../../../kernel/plugins/assembly.js'
 import type { Kernel } from '../../../kernel/plugins/kernel.js'
-import type { MachineReader, Vitals } from '../../../kernel/machine/vitals.js'
+import { createVitals } from '../../../kernel/state/vitals.js'
+import type { VitalsSource } from '../../../kernel/api/vitals.js'
 import type { CoreCluster, CoreNode, Owner } from './core-kit.js'
 
 /** A whole kernel on a node of the kit. */
@@ -49,7 +50,7 @@ export function dig<T> (value: unknown, ...path: string[]): T {
   return path.reduce<unknown>((inner, key) => (inner as Fields)?.[key], value) as T
 }
 
-const vitals: Vitals = {
+const reading = {
   memory: {
     ramTotal: { inBytes: 16e9 }, ramAvailable: { inBytes: 8e9 },
     swapTotal: { inBytes: 0 }, swapAvailable: { inBytes: 0 }
@@ -60,11 +61,7 @@ const vitals: Vitals = {
 }
 
 /** A machine that shows always the same. */
-export const machine: MachineReader = {
-  vitals: async () => vitals, load: () => vitals.system,
-  lastGpus: () => ({ atMs: 0, gpus: [], vramByPid: new Map() }),
-  freeRam: async () => null, freeVram: async () => [], gpus: async () => ({ gpus: [], problems: [] })
-}
+const machine: VitalsSource = { vitals: async () => reading, load: () => reading.system }
 
 const nothing = (): void => {}
 const log: Logger = { debug: nothing, info: nothing, warn: nothing, error: nothing, fatal: nothing }
@@ -81,8 +78,10 @@ export async function kernelsOn (t: Owner, c: CoreCluster, options: RigOptions =
   const rigs: NodeRig[] = []
   const start = async (node: CoreNode): Promise<NodeRig> => {
     const own = options.own?.(node) ?? {}
+    const vitals = createVitals()
+    vitals.offer(machine)
     const gossip = new Gossip({
-      clock: c.clock, log, enabled: options.silent?.(node) !== true, sample: (own.machine ?? machine).vitals,
+      clock: c.clock, log, enabled: options.silent?.(node) !== true, sample: vitals.vitals,
       publish (body) {
         const peers = node.peers()
         for (const { installId } of peers) {
@@ -92,11 +91,11 @@ export async function kernelsOn (t: Owner, c: CoreCluster, options: RigOptions =
       }
     })
     planes.set(node.installId, gossip)
-    gossip.start()
     const version = (installId: string): string =>
       rigs.find((rig) => rig.node.installId === installId)?.version ?? '1.0.0'
-    const all = { ...kernelOptions(c, node, gossip, options, version), ...own }
+    const all = { ...kernelOptions(c, node, gossip, options, version), vitals, ...own }
     const kernel = await createKernel({ ...all, plugins: [cluster, ...all.plugins] })
+    gossip.start()
     let closed: Promise<void> | undefined
     const close = async (): Promise<void> => {
       gossip.close()
@@ -138,7 +137,7 @@ function identityOf (members: Members): Identity {
 function kernelOptions (
   c: CoreCluster, node: CoreNode, gossip: Gossip, { allow, network, identity, plugins = [] }: RigOptions,
   version: (installId: string) => string
-): KernelOptions {
+): Omit<KernelOptions, 'vitals'> {
   return {
     node: node.node,
     cluster: hostOf({
@@ -160,7 +159,7 @@ function kernelOptions (
       },
       life: { joined: false, start: () => {}, stop: async () => {} }
     }),
-    machine, clock: c.clock, log: () => log, limits,
+    clock: c.clock, log: () => log, limits,
     plugins, off: [], config: () => ({}), settings: () => undefined, services: new Map(), callLimits: {},
     trustProxy: [], changed: [], warnings: [], strict: true, restart: () => true,
     served: () => ({

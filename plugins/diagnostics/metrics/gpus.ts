@@ -1,12 +1,13 @@
-import type { Gpu, Machine } from '../../../kernel/index.js'
+import type { Gpu } from '../../../kernel/index.js'
+import type { Machine } from '../../runners/service.js'
 import { gauge } from './meters.js'
 import type { Meters, Row } from './meters.js'
 
-export interface GpuMetricsParts { machine: Pick<Machine, 'lastGpus'> }
+export interface GpuMetricsParts { machine: Pick<Machine, 'lastGpus'> | undefined }
 
 /** A gauge with a value for each GPU that reports it. */
 const each = (name: string, help: string, of: (gpu: Gpu) => number | null): Row<GpuMetricsParts> =>
-  gauge(name, help, ({ machine }) => machine.lastGpus().gpus.flatMap((gpu, i) => {
+  gauge(name, help, ({ machine }) => (machine?.lastGpus().gpus ?? []).flatMap((gpu, i) => {
     const value = of(gpu)
     return value === null ? [] : [{ value, labels: { gpu: String(i), name: gpu.name } }]
   }), ['gpu', 'name'])

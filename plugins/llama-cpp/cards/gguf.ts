@@ -1,5 +1,5 @@
 /** Headers of GGUF files, versions 2 and 3. Nothing is believed before it is checked against the file. */
-import { withReader, type HeaderReader } from '../../../kernel/cards/reader.js'
+import { withReader, type HeaderReader } from '../../runners/cards/reader.js'
 
 const HEADER_BYTES = 64 * 1024 * 1024
 const KEY_BYTES = 65_535

@@ -1,5 +1,5 @@
 /** Models in GGUF files, for llama.cpp's server. */
-import { CardError } from '../../../kernel/cards/reader.js'
+import { CardError } from '../../runners/cards/reader.js'
 import { modelSampling } from '../../runners/language/sampling.js'
 import { modelWords } from '../../runners/language/words.js'
 import type { CardReader, Folder, Found } from '../../staging/service.js'

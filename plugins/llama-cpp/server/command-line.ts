@@ -1,7 +1,8 @@
 /** The command line of a server: how much it takes on, and over which nodes its model is spread. Pure. */
+import { EngineError, type CacheType, type ModelSpec } from '../../../kernel/api/engine.js'
 import {
-  cacheOf, CHECKPOINTS, contextOf, EngineError, keptBytes, MAX_EMBEDDED, type CacheType, type ModelSpec
-} from '../../../kernel/api/engine.js'
+  cacheOf, CHECKPOINTS, contextOf, keptBytes, MAX_EMBEDDED
+} from '../../runners/cards/memory-forecast.js'
 import { fieldsOf, listOf, textOf, type Fields } from '../../runners/language/json.js'
 import type { Drafter } from './drafter.js'
 import type { Address } from './http.js'

@@ -1,5 +1,5 @@
 import { serveStdio, StdioServerTransport } from '@modelcontextprotocol/server/stdio'
-import { schemaChecker } from '../../../kernel/cards/index.js'
+import { schemaChecker } from '../../../kernel/api/validate.js'
 import { homeManifests, version } from '../../../kernel/cli/index.js'
 import { delay, systemClock } from '../../../kernel/index.js'
 import { MediaCache } from '../media.js'

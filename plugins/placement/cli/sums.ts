@@ -1,6 +1,6 @@
 import { plain, showBytes } from '../../../kernel/cli/index.js'
-import { needWords } from '../../../kernel/index.js'
-import type { Need } from '../../../kernel/index.js'
+import { needWords } from '../../runners/cards/memory-forecast.js'
+import type { Need } from '../../runners/cards/memory-forecast.js'
 import type { Usable } from '../planner/memory.js'
 import type { MemoryPart, PlanRank, Suggestion } from '../planner/types.js'
 import { count } from './state.js'

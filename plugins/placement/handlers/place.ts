@@ -1,5 +1,5 @@
-import { contextOf } from '../../../kernel/index.js'
 import type { ModelCard, NodeReport, RouteRequest } from '../../../kernel/index.js'
+import { contextOf } from '../../runners/cards/memory-forecast.js'
 import { checkFits, checkForm } from '../place/check.js'
 import { enter, planAndEnter } from '../place/enter.js'
 import type { Entered, PlacementRequest } from '../place/enter.js'

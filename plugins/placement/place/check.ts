@@ -1,5 +1,7 @@
-import { kernelError, needOf, runsOn, SvcError } from '../../../kernel/index.js'
+import { kernelError, SvcError } from '../../../kernel/index.js'
 import type { ModelCard } from '../../../kernel/index.js'
+import { needOf } from '../../runners/cards/memory-forecast.js'
+import { runsOn } from '../../runners/cards/backends.js'
 import { deviceOf, gib, isGpu, memoryTraits, usableOf } from '../planner/memory.js'
 import type { ClusterView, PlanRequest } from '../planner/types.js'
 import { planBriefly } from '../planner/index.js'

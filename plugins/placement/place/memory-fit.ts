@@ -1,5 +1,5 @@
-import { needOf } from '../../../kernel/index.js'
 import type { ModelCard } from '../../../kernel/index.js'
+import { needOf } from '../../runners/cards/memory-forecast.js'
 import { LEAST_CHOSEN, planBriefly } from '../planner/index.js'
 import type { MemoryFit, MemoryPlanner } from '../../staging/service.js'
 import { ENGINES } from './planning.js'

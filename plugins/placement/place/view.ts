@@ -1,5 +1,6 @@
-import { needOf, runsOn } from '../../../kernel/index.js'
 import type { EngineDecl, NodeReport } from '../../../kernel/index.js'
+import { needOf } from '../../runners/cards/memory-forecast.js'
+import { runsOn } from '../../runners/cards/backends.js'
 import type { ClusterView, EngineTraits, InstanceMemory, MemoryClaim, NodeFacts } from '../planner/types.js'
 import { isGpu, memoryTraits } from '../planner/memory.js'
 import { runnerKind } from '../progress/progress.js'

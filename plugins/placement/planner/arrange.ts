@@ -1,5 +1,5 @@
-import { addNeeds } from '../../../kernel/index.js'
-import type { Need } from '../../../kernel/index.js'
+import { addNeeds } from '../../runners/cards/memory-forecast.js'
+import type { Need } from '../../runners/cards/memory-forecast.js'
 import { compareText, jobNeed, joins, layersOn, layersThatFit } from './candidates.js'
 import type { BackendOption, CandidateNode, DeviceOption, Job, Neighbours } from './candidates.js'
 import { findGroup } from './search.js'

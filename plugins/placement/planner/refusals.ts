@@ -1,4 +1,4 @@
-import { needWords } from '../../../kernel/index.js'
+import { needWords } from '../../runners/cards/memory-forecast.js'
 import { memoriesField, memoriesOf } from './arrange.js'
 import type { ArrangedNode } from './arrange.js'
 import { beyond } from '../../runners/service.js'

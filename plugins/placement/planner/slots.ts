@@ -1,5 +1,5 @@
 /** Context and slots of an instance: as the memory of its devices allows. Pure. */
-import { cacheOf, contextOf, USUAL_CONTEXT } from '../../../kernel/index.js'
+import { cacheOf, contextOf, USUAL_CONTEXT } from '../../runners/cards/memory-forecast.js'
 import { isTensor, type ArrangedNode } from './arrange.js'
 import { jobNeed, type Job } from './candidates.js'
 import type { PlanRequest } from './types.js'

@@ -1,4 +1,4 @@
-import { cacheWords, contextOf } from '../../../kernel/index.js'
+import { cacheWords, contextOf } from '../../runners/cards/memory-forecast.js'
 import { arrange, arrangeAnyway, memoriesField } from './arrange.js'
 import type { ArrangedNode, Held, Pool } from './arrange.js'
 import { joins, layersOn, neighboursIn, survey } from './candidates.js'

@@ -1,4 +1,5 @@
-import type { LibraryDecl, MemoryTraits, ModelCard, Need } from '../../../kernel/index.js'
+import type { LibraryDecl, MemoryTraits, ModelCard } from '../../../kernel/index.js'
+import type { Need } from '../../runners/cards/memory-forecast.js'
 
 /** How a model is cut: by layers, or every layer across all ranks. */
 export type Sharding = 'Pipeline' | 'Tensor'

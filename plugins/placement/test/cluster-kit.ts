@@ -1,15 +1,14 @@
 /** Nodes in one process on one manual clock, with the real kernel, runners and placement on each. */
 import { Ajv2020 } from 'ajv/dist/2020.js'
-import type { BundledModel, JsonSchema, ModelCard, Plugin } from '../../../kernel/index.js'
-import { BundleService, definePlugin, EventTapService, LogRingService } from '../../../kernel/index.js'
+import type { JsonSchema, ModelCard, Plugin, Vitals } from '../../../kernel/index.js'
+import { definePlugin, EventTapService, LogRingService } from '../../../kernel/index.js'
 import { createLogRing } from '../../../kernel/observe/log-ring.js'
-import { coreCluster } from '../../cluster/test/core-kit.js'
-import { kernelsOn, machine as sameMachine } from '../../cluster/test/core-rig.js'
-import { fake } from '../../../kernel/testing/index.js'
-import { createRunners } from '../../runners/index.js'
+import type { Bundle, BundledModel, Instance, RingInstance } from '../../runners/service.js'
 import { bodyOf } from '../../runners/service.js'
-import type { Instance, RingInstance } from '../../runners/service.js'
-import { FakeRunner } from '../../runners/test/rig.js'
+import { coreCluster } from '../../cluster/test/core-kit.js'
+import { kernelsOn } from '../../cluster/test/core-rig.js'
+import { createRunners } from '../../runners/index.js'
+import { FakeRunner, noGpus } from '../../runners/test/rig.js'
 import { machine } from '../../runners/test/samples.js'
 import placement from '../index.js'
 import { card, GIB } from './kit.js'
@@ -108,34 +107,30 @@ function ownParts (
     made.push({ node: node.name, runner })
     return runner
   }
-  const runners = createRunners({ createSupervisor, files: machine(), uid: 1000 })
+  const bundle: Bundle = {
+    engines: () => engines,
+    engine: (name) => engines.find((one) => one.name === name),
+    models: () => models,
+    model: (id) => models.find(({ card: { modelId } }) => modelId === id),
+    cardReaders: () => []
+  }
+  const vitals = async (): Promise<Vitals> => ({
+    memory: {
+      ramTotal: { inBytes: 16e9 }, ramAvailable: { inBytes: free.get(node.name) ?? 8e9 },
+      swapTotal: { inBytes: 0 }, swapAvailable: { inBytes: 0 }
+    },
+    system: { ...noGpus.load(), pcpuUsage: 0.5 }, disk: null, network: null
+  })
+  const reader = { ...noGpus, vitals }
+  const runners = createRunners({ createSupervisor, files: machine(), uid: 1000, bundle, reader })
   return {
     plugins: [runners, placement],
     config: (plugin) => plugin === 'placement'
       ? withDefaults(placement.manifest.config!, { autoplace: [], ...config })
       : withDefaults(runners.manifest.config!, { ...settings[node.name] }),
     services: new Map<string, unknown>([
-      [LogRingService.id, createLogRing({ clock: core.clock })],
-      [BundleService.id, fake(BundleService, {
-        engines: () => engines,
-        engine: (name) => engines.find((one) => one.name === name),
-        models: () => models,
-        model: (id) => models.find(({ card: { modelId } }) => modelId === id)
-      }).instance]
-    ]),
-    machine: {
-      ...sameMachine,
-      vitals: async () => ({
-        memory: {
-          ramTotal: { inBytes: 16e9 }, ramAvailable: { inBytes: free.get(node.name) ?? 8e9 },
-          swapTotal: { inBytes: 0 }, swapAvailable: { inBytes: 0 }
-        },
-        system: {
-          gpuUsage: null, temp: null, sysPower: null, pcpuUsage: 0.5, accelerator: null, accelerators: []
-        },
-        disk: null, network: null
-      })
-    }
+      [LogRingService.id, createLogRing({ clock: core.clock })]
+    ])
   }
 }
 

@@ -1,16 +1,16 @@
-import {
-  BundleService, ClusterService, MachineService, SessionService, StateService
-} from '../../../kernel/index.js'
+import { ClusterService, SessionService, StateService } from '../../../kernel/index.js'
 import type { EngineDecl, ModelCard, NodeReport, NodeView } from '../../../kernel/index.js'
 import { fake, manualClock, startPlugin } from '../../../kernel/testing/index.js'
 import type { ManualClock, Rig, TestContext } from '../../../kernel/testing/index.js'
+import {
+  bodyOf, BundleService, InstanceService, MachineService, runnerErrors
+} from '../../runners/service.js'
 import { ModelsService } from '../../staging/service.js'
 import type { Models } from '../../staging/service.js'
 import { errors, refuse } from '../errors.js'
 import type { InstanceStates } from '../progress/progress.js'
 import placement from '../index.js'
 import type { commands } from '../waitlist.js'
-import { bodyOf, InstanceService, runnerErrors } from '../../runners/service.js'
 import type { Absence, Entering, Instance, Releasing, RouteQuery } from '../../runners/service.js'
 
 interface Edge { sinkMultiaddr: { ipAddress: string, port: number } | null, session: boolean }

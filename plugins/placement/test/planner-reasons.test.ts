@@ -1,5 +1,5 @@
 import t from 'tap'
-import { USUAL_CONTEXT } from '../../../kernel/index.js'
+import { USUAL_CONTEXT } from '../../runners/cards/memory-forecast.js'
 import { plan } from '../planner/index.js'
 import type { ClusterView, MemoryClaim, NodeFacts, PlanRequest, RefusalReason } from '../planner/index.js'
 import { GIB, MASK, card, links, lm, mesh, node, planned, refused, request, view } from './planner-kit.js'

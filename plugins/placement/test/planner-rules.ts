@@ -2,7 +2,7 @@
  * The rules of placement written a second time, without the planner's code: exact arithmetic, and every
  * group of nodes tried. For small clusters only.
  */
-import { cacheOf } from '../../../kernel/index.js'
+import { cacheOf } from '../../runners/cards/memory-forecast.js'
 import type { ClusterView, MemoryClaim, NodeFacts, Plan, PlanRequest } from '../planner/index.js'
 
 /** Bytes a backend of the node may use. */

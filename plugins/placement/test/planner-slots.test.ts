@@ -1,6 +1,6 @@
 /** Answers at once: slots by the memory that is free, and what they take. */
 import t from 'tap'
-import { cacheOf } from '../../../kernel/index.js'
+import { cacheOf } from '../../runners/cards/memory-forecast.js'
 import { plan } from '../planner/index.js'
 import { card, GIB, node, planned, refused, request, view } from './planner-kit.js'
 import type { EngineTraits, NodeFacts, PlanRequest } from '../planner/index.js'

@@ -1,4 +1,4 @@
-import type { Bundle, BundledModel } from '../../../kernel/index.js'
+import type { Bundle, BundledModel } from '../cards/bundle.js'
 import type { Models } from '../../staging/service.js'
 import type { Assignment } from './shapes.js'
 

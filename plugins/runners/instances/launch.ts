@@ -1,10 +1,11 @@
 import { readdir, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { addNeeds, cacheOf, needOf, runsOn } from '../../../kernel/index.js'
-import type {
-  Bundle, BundledModel, Clock, Logger, LogRing, MemoryTraits, ModelCard, NodeInfo, Place, RegisteredEngine
-} from '../../../kernel/index.js'
+import type { Clock, Logger, LogRing, MemoryTraits, ModelCard, NodeInfo } from '../../../kernel/index.js'
+import { addNeeds, cacheOf, needOf } from '../cards/memory-forecast.js'
+import { runsOn } from '../cards/backends.js'
+import type { Bundle, BundledModel, RegisteredEngine } from '../cards/bundle.js'
+import type { Place } from '../cards/memory-forecast.js'
 import type { Models } from '../../staging/service.js'
 import type { RunnerConfig } from '../declarations.js'
 import type { Drivers } from '../donors/driver.js'

@@ -1,5 +1,5 @@
-import { cardSchema } from '../../../kernel/index.js'
 import type { FromSchema, ModelCard, SectionDecl } from '../../../kernel/index.js'
+import { cardSchema } from '../cards/schema.js'
 import { exactly } from '../declarations.js'
 
 const text = { type: 'string' } as const

@@ -1,4 +1,5 @@
-import type { ModelCard, Part } from '../../../kernel/index.js'
+import type { ModelCard } from '../../../kernel/index.js'
+import type { Part } from '../cards/memory-forecast.js'
 import type { Instance, LlamaRpcInstance, RingInstance, ShardBody, StateCard } from './sections.js'
 
 /** A card with more files goes into an instance without them: the document goes to every node. */

@@ -1,5 +1,5 @@
 import { basename } from 'node:path'
-import type { Caller, Context, Logger, Machine, ProgramDecl } from '../../../kernel/index.js'
+import type { Caller, Context, Logger, ProgramDecl } from '../../../kernel/index.js'
 import { binaryProblem, declaredBackend, isFound, offersOf, overrideVariable } from './backends.js'
 import type { BinaryOverride } from './backends.js'
 import { findConflict, leavesGpu } from './conflicts.js'
@@ -10,6 +10,7 @@ import { conflicts } from '../declarations.js'
 import { reasonOf } from '../process/errors.js'
 import { cudaHidden, findRuntimes } from './runtimes.js'
 import type { RuntimeFiles, Runtimes } from './runtimes.js'
+import type { Machine } from './vitals.js'
 
 /** GPUs are looked for this long after the start, so as not to delay the first model. */
 const GPU_DELAY_MS = 1_000

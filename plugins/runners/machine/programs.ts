@@ -2,8 +2,8 @@ import { execFile } from 'node:child_process'
 import { accessSync, constants, readdirSync, readFileSync } from 'node:fs'
 import { delimiter, isAbsolute, join } from 'node:path'
 import { promisify } from 'node:util'
-import { runsOn } from '../../../kernel/index.js'
 import type { LibraryDecl, ModelCard, ProgramDecl } from '../../../kernel/index.js'
+import { runsOn } from '../cards/backends.js'
 import type { RuntimeFiles } from './runtimes.js'
 
 /** A build below `<home>/engines`, as its `build.json` says. */

@@ -1,5 +1,5 @@
 /** What the head of a graph says about the files and sizes of a model. */
-import { CardError, withReader } from '../../../kernel/cards/reader.js'
+import { CardError, withReader } from '../cards/reader.js'
 import { readHeader } from './header.js'
 import { operatorProblem } from './operators.js'
 import type { Folder } from '../../staging/service.js'

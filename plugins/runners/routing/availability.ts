@@ -1,5 +1,6 @@
-import { runsOn } from '../../../kernel/index.js'
-import type { Bundle, Cluster, ModelCard, NodeView, Section, StateReader } from '../../../kernel/index.js'
+import type { Cluster, ModelCard, NodeView, Section, StateReader } from '../../../kernel/index.js'
+import { runsOn } from '../cards/backends.js'
+import type { Bundle } from '../cards/bundle.js'
 import type { ModelCopy, Models } from '../../staging/service.js'
 import { isDraining, placedCard } from '../instances/document.js'
 import type { PlacedInstances } from '../instances/document.js'

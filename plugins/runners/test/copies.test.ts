@@ -1,7 +1,7 @@
 import t from 'tap'
 import { createDifference, createLeases, modelOf, withCopies } from '../instances/copies.js'
 import { card } from './samples.js'
-import type { Bundle, BundledModel } from '../../../kernel/index.js'
+import type { Bundle, BundledModel } from '../cards/bundle.js'
 import type { LocatedModel, Models } from '../../staging/service.js'
 import type { Assignment } from '../instances/shapes.js'
 

@@ -1,11 +1,11 @@
 import t from 'tap'
-import { needOf } from '../../../kernel/index.js'
-import type { Caller, Machine } from '../../../kernel/index.js'
+import type { Caller } from '../../../kernel/index.js'
+import { needOf } from '../cards/memory-forecast.js'
 import { createFit, memoryView, shortage } from '../machine/memory.js'
 import type { ShardBody } from '../instances/sections.js'
 import { devicePartsOf, stateCard } from '../instances/shapes.js'
 import type { Member } from '../instances/fleet.js'
-import type { RunnerReport } from '../service.js'
+import type { Machine, RunnerReport } from '../service.js'
 import { card } from './samples.js'
 
 const GIB = 1024 ** 3

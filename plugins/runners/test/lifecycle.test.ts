@@ -1,12 +1,11 @@
 import t from 'tap'
-import { MachineService } from '../../../kernel/index.js'
-import { fake, manualClock } from '../../../kernel/testing/index.js'
+import { manualClock } from '../../../kernel/testing/index.js'
 import type { TestContext } from '../../../kernel/testing/index.js'
 import { InstanceEndings } from '../instances/endings.js'
 import { RunnerError } from '../process/errors.js'
 import { InstanceService, RunnersService } from '../service.js'
 import type { Instances, PlacementIntent } from '../service.js'
-import { ensure, startRunners, until, noGpus } from './rig.js'
+import { ensure, startRunners, until } from './rig.js'
 import type { FakeRunner, RunnersRig } from './rig.js'
 import { card, soloInstance } from './samples.js'
 import { bodyOf } from '../instances/shapes.js'
@@ -183,8 +182,7 @@ t.test('without a ttl it stays', async (t) => {
 
 t.test('a model is not loaded where its memory is not free', async (t) => {
   let free = 5_000_000
-  const memory = fake(MachineService, { ...noGpus, freeRam: async () => free })
-  const rig = await startRunners(t, { fakes: [memory], place: [] })
+  const rig = await startRunners(t, { machine: { freeRam: async () => free }, place: [] })
   const { instanceId } = await ensure(rig, VOICE)
   await until(() => eventsOf(rig, 'InstanceFailureRecorded').length > 0)
   const errorMessage = /needs 261 MiB of memory .* only 4\.8 MiB are free/

@@ -1,6 +1,6 @@
 import t from 'tap'
-import { CommandService, MachineService, TrafficService } from '../../../kernel/index.js'
-import type { Gpu } from '../../../kernel/index.js'
+import { CommandService, TrafficService } from '../../../kernel/index.js'
+import type { Gpu, Vitals } from '../../../kernel/index.js'
 import { fake } from '../../../kernel/testing/index.js'
 import { InstanceService } from '../service.js'
 import { ensure, noGpus, startRunners, until } from './rig.js'
@@ -46,6 +46,22 @@ t.test('the bundled model starts with the node, in the shapes of /state', async 
     instanceFailures: []
   })
   t.strictSame(Object.keys(state['runners'] as unknown as object), [runnerId], 'and no other runner')
+})
+
+t.test('the readings of the machine are in /state while the plugin runs', async (t) => {
+  const memory = {
+    ramTotal: { inBytes: 4 }, ramAvailable: { inBytes: 3 },
+    swapTotal: { inBytes: 2 }, swapAvailable: { inBytes: 1 }
+  }
+  const disk = { total: { inBytes: 6 }, available: { inBytes: 5 } }
+  const vitals = async (): Promise<Vitals> =>
+    ({ memory, system: { ...noGpus.load(), pcpuUsage: 0.5 }, disk, network: { interfaces: [] } })
+  const state = await (await startRunners(t, { machine: { vitals } })).state()
+  const id = state['localNodeId'] as unknown as string
+  t.match(state, {
+    nodeMemory: { [id]: memory }, nodeDisk: { [id]: disk }, nodeNetwork: { [id]: { interfaces: [] } },
+    nodeSystem: { [id]: { pcpuUsage: 0.5, accelerators: [], runnerMemory: {} } }
+  })
 })
 
 t.test('options of an engine reach it, and more requests share the work of a batch', async (t) => {
@@ -223,7 +239,7 @@ const h200: Gpu = {
 t.test('a GPU that CUDA_VISIBLE_DEVICES hides is none', async (t) => {
   const rig = await startRunners(t, {
     files: { env: { CUDA_VISIBLE_DEVICES: '-1' } }, config: { backends: { 'onnx-tts': 'cuda' } },
-    fakes: [fake(MachineService, { ...noGpus, gpus: async () => ({ gpus: [h200], problems: [] }) })]
+    machine: { gpus: async () => ({ gpus: [h200], problems: [] }) }
   })
   await rig.clock.advance(1000)
   await until(() => rig.conflicts().length > 0)
@@ -234,7 +250,7 @@ t.test('a GPU left unused is an error in nodeHealth', async (t) => {
   const rig = await startRunners(t, {
     config: { backends: { 'onnx-tts': 'cpu' } },
     files: { list: async (folder) => (folder === '/dev' ? ['nvidia0', 'nvidiactl'] : []) },
-    fakes: [fake(MachineService, { ...noGpus, gpus: async () => ({ gpus: [h200], problems: [] }) })]
+    machine: { gpus: async () => ({ gpus: [h200], problems: [] }) }
   })
   await rig.runner(VOICE)
   await rig.clock.advance(1000)

@@ -1,10 +1,11 @@
 import './process-plain-spawn.js'
 import { readdirSync } from 'node:fs'
 import t from 'tap'
-import { BundleService, systemClock } from '../../../kernel/index.js'
+import { systemClock } from '../../../kernel/index.js'
 import type { EngineChunk } from '../../../kernel/index.js'
-import { fake, startPlugin } from '../../../kernel/testing/index.js'
+import { startPlugin } from '../../../kernel/testing/index.js'
 import type { Rig, TestContext } from '../../../kernel/testing/index.js'
+import type { Bundle } from '../cards/bundle.js'
 import { createRunners } from '../index.js'
 import { createSupervisor } from '../process/supervisor.js'
 import { runnersFolder } from '../instances/launch.js'
@@ -22,14 +23,15 @@ const engine = {
 
 async function start (t: TestContext): Promise<Rig> {
   const model = { card: card(VOICE), directory: '/' }
-  const bundle = fake(BundleService, {
+  const bundle: Bundle = {
     engine: () => engine,
     engines: () => [engine],
     model: (id) => id === VOICE ? model : undefined,
-    models: () => [model]
-  })
-  const plugin = createRunners({ createSupervisor, files: machine(), uid: process.getuid?.() ?? 0 })
-  const rig = await startPlugin(t, plugin, { fakes: [bundle], clock: systemClock })
+    models: () => [model],
+    cardReaders: () => []
+  }
+  const plugin = createRunners({ createSupervisor, files: machine(), uid: process.getuid?.() ?? 0, bundle })
+  const rig = await startPlugin(t, plugin, { clock: systemClock })
   await ensure(rig, VOICE)
   await ready(rig)
   return rig

@@ -95,7 +95,7 @@ export async function pair (t: TestContext, options: PairOptions = {}): Promise<
   let ids = 0
   const asker = new Routing({
     self: ASKER,
-    bundle: bundle(options.cards ?? []).instance as never,
+    bundle: bundle(options.cards ?? []),
     models: {
       card: (id) => id === VOICE && options.storeAway !== true ? card(VOICE) : undefined,
       copies: () => [{ nodeId, nodeName: 'beta', kind: 'staged', live: true }],

@@ -1,10 +1,13 @@
 import { randomUUID } from 'node:crypto'
-import { BundleService, EngineError, MachineService } from '../../../kernel/index.js'
-import type { EngineChunk, EngineTask, Machine, ModelCard } from '../../../kernel/index.js'
-import { fake, startPlugin } from '../../../kernel/testing/index.js'
+import { EngineError } from '../../../kernel/index.js'
+import type { EngineChunk, EngineTask, ModelCard } from '../../../kernel/index.js'
+import { startPlugin } from '../../../kernel/testing/index.js'
 import type { Fake, Rig, TestContext } from '../../../kernel/testing/index.js'
 import type { RuntimeFiles } from '../machine/runtimes.js'
+import { summarize } from '../machine/gpu.js'
+import type { MachineReader } from '../machine/vitals.js'
 import { createRunners } from '../index.js'
+import type { Bundle } from '../cards/bundle.js'
 import { RunnerError } from '../process/errors.js'
 import { kindOf } from '../process/states.js'
 import type { RunnerOptions, Supervisor } from '../process/supervisor.js'
@@ -133,8 +136,8 @@ export function failing (reason: string, chunks = 0, message = 'secret text') {
   }
 }
 
-/** The bundle service with the given models and one engine. */
-export function bundle (cards: ModelCard[], external = false): Fake {
+/** The given models and one engine. */
+export function bundle (cards: ModelCard[], external = false): Bundle {
   const models = cards.map((one) => ({ card: one, directory: `/models/${one.modelId}` }))
   const engines = [
     {
@@ -143,12 +146,13 @@ export function bundle (cards: ModelCard[], external = false): Fake {
       decl: { summary: 'speech', module: 'file:///engine.js', backends: ['cuda', 'cpu'], external }
     }
   ]
-  return fake(BundleService, {
+  return {
     engine: (name) => engines.find((engine) => engine.name === name),
     engines: () => engines,
     model: (id) => models.find((model) => model.card.modelId === id),
-    models: () => models
-  })
+    models: () => models,
+    cardReaders: () => []
+  }
 }
 
 export interface RunnersRig extends Rig {
@@ -167,12 +171,15 @@ export interface RigOptions {
   place?: string[]
   config?: Record<string, unknown>
   files?: Partial<RuntimeFiles>
+  machine?: Partial<MachineReader>
   fakes?: Fake[]
   allow?: string[]
 }
 
 /** A machine of which nothing is known but that it has no GPU. */
-export const noGpus: Machine = {
+export const noGpus: MachineReader = {
+  vitals: async () => ({ memory: null, system: null, disk: null, network: null }),
+  load: () => summarize([], null),
   freeRam: async () => null, freeVram: async () => [], gpus: async () => ({ gpus: [], problems: [] }),
   lastGpus: () => ({ atMs: 0, gpus: [], vramByPid: new Map() })
 }
@@ -185,12 +192,13 @@ export async function startRunners (t: TestContext, options: RigOptions = {}): P
     runners.push(runner)
     return runner
   }
-  const plugin = createRunners({ createSupervisor, files: machine(options.files), uid: 1000 })
+  const plugin = createRunners({
+    createSupervisor, files: machine(options.files), uid: 1000,
+    bundle: bundle(options.cards ?? [card('svc/voice-en')], options.external),
+    reader: { ...noGpus, ...options.machine }
+  })
   const rig = await startPlugin(t, plugin, {
-    fakes: [
-      bundle(options.cards ?? [card('svc/voice-en')], options.external), fake(MachineService, noGpus),
-      ...(options.fakes ?? [])
-    ],
+    fakes: options.fakes ?? [],
     ...(options.config === undefined ? {} : { config: options.config }),
     ...(options.allow === undefined ? {} : { allow: options.allow })
   })

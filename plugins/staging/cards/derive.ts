@@ -1,7 +1,7 @@
 /** From the files of a model to its card. */
-import { parseCard } from '../../../kernel/cards/index.js'
-import { CardError } from '../../../kernel/cards/reader.js'
 import type { CardFile, ModelCard } from '../../../kernel/index.js'
+import { parseCard } from '../../runners/cards/card.js'
+import { CardError } from '../../runners/cards/reader.js'
 import { checkCardPaths, filePathProblem } from '../files/names.js'
 import { withCuts } from './cuts.js'
 import { Folder } from './folder.js'

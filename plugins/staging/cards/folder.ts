@@ -1,6 +1,6 @@
 /** The files of a model whose card is looked for. */
 import { join } from 'node:path'
-import { CardError, readText, withReader } from '../../../kernel/cards/reader.js'
+import { CardError, readText, withReader } from '../../runners/cards/reader.js'
 import { filePathProblem } from '../files/names.js'
 import { ggufCompanions, ggufModels } from './gguf-parts.js'
 import type { GgufModel } from './gguf-parts.js'

@@ -1,8 +1,8 @@
 /** What a detector finds out about a model, and how that becomes a card. */
-import { checkCard } from '../../../kernel/cards/index.js'
 import type { CardFile, ModelCard } from '../../../kernel/index.js'
+import { checkCard } from '../../runners/cards/card.js'
 import type { Folder, FolderFile } from './folder.js'
-import { CardError } from '../../../kernel/cards/reader.js'
+import { CardError } from '../../runners/cards/reader.js'
 
 export interface DeriveOptions {
   modelId: string

@@ -1,10 +1,10 @@
 /** Cards that an operator keeps in a folder. */
 import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'
-import { parseCard } from '../../../kernel/cards/index.js'
 import type { ModelCard } from '../../../kernel/index.js'
+import { parseCard } from '../../runners/cards/card.js'
 import { checkCardPaths, modelIdProblem } from '../files/names.js'
-import { readText } from '../../../kernel/cards/reader.js'
+import { readText } from '../../runners/cards/reader.js'
 
 /** The operator's own may be longer than those that come with models. */
 const CARD_BYTES = 256 * 1024

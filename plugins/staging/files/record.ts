@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { schemaChecker } from '../../../kernel/cards/index.js'
+import { schemaChecker } from '../../../kernel/api/validate.js'
 import { withCuts } from '../cards/cuts.js'
 import { object } from '../routes-parts.js'
 import { CHUNK_BYTES } from '../types.js'

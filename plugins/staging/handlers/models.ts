@@ -1,7 +1,7 @@
 import { statSync } from 'node:fs'
-import { checkCard } from '../../../kernel/cards/index.js'
 import { askMember, kernelError, Reply, writeOnce } from '../../../kernel/index.js'
 import type { ModelCard, NodeView, RouteRequest } from '../../../kernel/index.js'
+import { checkCard } from '../../runners/cards/card.js'
 import { isAnthropic } from '../failures.js'
 import { checkCardPaths } from '../files/names.js'
 import { modelListEntry } from '../cards/model-list.js'

@@ -1,6 +1,8 @@
 import { join } from 'node:path'
 import { createLearning, UntrustedJobs } from '../../../kernel/index.js'
 import type { Clock, Cluster, ModelCard } from '../../../kernel/index.js'
+import { createBundle } from '../../runners/cards/bundle.js'
+import type { Bundle } from '../../runners/service.js'
 import { readHomeCards } from '../cards/home.js'
 import type { StagingContext } from '../manifest.js'
 import { overlap } from '../files/folders.js'
@@ -97,6 +99,7 @@ export class ModelManager {
   readonly startedMs: number
   readonly opened: Promise<void>
   readonly #cards = new UntrustedJobs(DERIVE_BOUNDS)
+  readonly #bundle: Bundle
   readonly #serving = new Set<string>()
   /** Digests of what the store has, as they were told last. */
   readonly #digests = new Map<string, string>()
@@ -108,7 +111,7 @@ export class ModelManager {
   constructor (given: StagingContext, options: ManagerOptions) {
     this.lists = new ModelLists(given)
     const { ctx } = this.lists
-    const { clock, log, deps: { cluster } } = ctx
+    const { clock, log, deps: { cluster, declarations } } = ctx
     const { random, stagingPath, cachePath } = options
     this.ctx = ctx
     this.options = options
@@ -125,7 +128,8 @@ export class ModelManager {
     this.freeSpace = new FreeSpace(options.headroomBytes)
     this.uplink = new Uplink(options.uploadBytesPerSecond, clock)
     this.hub = options.hub === null ? null : createHubClient({ ...options.hub, clock, random, log })
-    this.local = new LocalCopies(ctx, this.roots)
+    this.#bundle = createBundle(declarations)
+    this.local = new LocalCopies(ctx, this.roots, this.#bundle)
     this.access = new StoreAccess(ctx, createLearning(ctx))
     this.gossip = new ProgressGossip(ctx, () => this.stager.jobs())
     this.catalogue = new Catalogue(ctx, this.local, this.gossip)
@@ -346,7 +350,7 @@ export class ModelManager {
   readonly derive: Derive = async (folder, about) => {
     const byHand = this.catalogue.byHand(about.modelId)
     if (byHand === undefined) {
-      const args = [folder, about, this.ctx.deps.bundle.cardReaders()]
+      const args = [folder, about, this.#bundle.cardReaders()]
       return await this.#cards.run<ModelCard>(
         { module: DERIVE, name: 'deriveCard', args, what: 'making its card' }, about.modelId)
     }

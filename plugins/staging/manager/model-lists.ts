@@ -1,4 +1,4 @@
-import { schemaChecker } from '../../../kernel/cards/index.js'
+import { schemaChecker } from '../../../kernel/api/validate.js'
 import { askMember } from '../../../kernel/index.js'
 import type { NodeView, Section } from '../../../kernel/index.js'
 import { sections as declared } from '../declarations.js'

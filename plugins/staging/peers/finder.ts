@@ -1,6 +1,6 @@
 import { askMember } from '../../../kernel/index.js'
 import type { AskMemberParts, NodeView, SvcError } from '../../../kernel/index.js'
-import { checkCard } from '../../../kernel/cards/index.js'
+import { checkCard } from '../../runners/cards/card.js'
 import type { StagingContext } from '../manifest.js'
 import { checkCardPaths } from '../files/names.js'
 import { checkManifest, manifestDigest } from '../files/record.js'

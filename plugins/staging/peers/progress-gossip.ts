@@ -1,5 +1,5 @@
 import type { Channel } from '../../../kernel/index.js'
-import { schemaChecker } from '../../../kernel/cards/index.js'
+import { schemaChecker } from '../../../kernel/api/validate.js'
 import type { StagingContext } from '../manifest.js'
 import type { DownloadView, Job } from '../transfer/job.js'
 

@@ -1,6 +1,6 @@
 import { stat } from 'node:fs/promises'
 import { join } from 'node:path'
-import type { BundledModel } from '../../../kernel/index.js'
+import type { Bundle, BundledModel } from '../../runners/service.js'
 import type { StagingContext } from '../manifest.js'
 import { errnoOf } from '../files/names.js'
 import { hashFile } from '../files/hash.js'
@@ -16,17 +16,19 @@ export type Roots = Record<Exclude<Role, 'store'>, ModelRoot>
 export class LocalCopies {
   /** The models that ship, which a store host offers to the others. */
   readonly bundled = new Map<string, LocalCopy>()
-  readonly #ctx: Pick<StagingContext, 'clock' | 'deps' | 'log'>
+  readonly #ctx: Pick<StagingContext, 'clock' | 'log'>
   readonly #roots: Roots
+  readonly #bundle: Pick<Bundle, 'models'>
 
-  constructor (ctx: Pick<StagingContext, 'clock' | 'deps' | 'log'>, roots: Roots) {
+  constructor (ctx: Pick<StagingContext, 'clock' | 'log'>, roots: Roots, bundle: Pick<Bundle, 'models'>) {
     this.#ctx = ctx
     this.#roots = roots
+    this.#bundle = bundle
   }
 
   /** Looks at the disk; what cannot be read is logged and left out. */
   async open (): Promise<void> {
-    const { clock, deps: { bundle }, log } = this.#ctx
+    const { clock, log } = this.#ctx
     const since = new Date(clock.now()).toISOString()
     const whole = async (what: string, work: () => Promise<void>): Promise<void> => {
       await work().catch((err: unknown) => { log.error({ err }, `${what} cannot be read`) })
@@ -35,7 +37,7 @@ export class LocalCopies {
       ...Object.values(this.#roots).map(async (root) => {
         await whole(`the folder of models ${root.root}`, async () => { await root.load() })
       }),
-      ...bundle.models().map(async (model) => {
+      ...this.#bundle.models().map(async (model) => {
         const { modelId } = model.card
         await whole(`${modelId}, which ships,`, async () => {
           this.bundled.set(modelId, await shipped(model, since))

@@ -1,4 +1,4 @@
-import { schemaChecker } from '../../../kernel/cards/index.js'
+import { schemaChecker } from '../../../kernel/api/validate.js'
 import type { FromSchema } from '../../../kernel/index.js'
 import { object, text } from '../routes-parts.js'
 import { putOwnText, readOwn } from '../files/open.js'

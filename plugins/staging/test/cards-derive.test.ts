@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { stringify } from 'yaml'
 import { supportOf } from '../../capabilities-tts/support.js'
-import { cacheOf } from '../../../kernel/index.js'
+import { cacheOf } from '../../runners/cards/memory-forecast.js'
 import {
   config, decoder, derive, external, filesOf, gguf, llama, onnx, put, sharedData, tensor
 } from './cards-kit.js'

@@ -3,7 +3,7 @@ import { mkdtempSync, readdirSync, rmSync, symlinkSync, truncateSync, writeFileS
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
-import { CardError } from '../../../kernel/cards/reader.js'
+import { CardError } from '../../runners/cards/reader.js'
 import { readGguf } from '../../llama-cpp/cards/gguf.js'
 import { readOnnxHeader } from '../../runners/onnx/facts.js'
 import { filePathProblem } from '../files/names.js'

@@ -12,7 +12,8 @@ import { manifestOf, recordOf, sha256, write } from './files-kit.js'
 import { contextOf, memorySection, Network, scratch } from './manager-kit.js'
 import { importFolder, memoryLog, open } from './store-kit.js'
 import { card } from '../../runners/test/samples.js'
-import type { Bundle, ModelCard } from '../../../kernel/index.js'
+import type { ModelCard } from '../../../kernel/index.js'
+import type { Bundle } from '../../runners/service.js'
 import type { Roots } from '../staged/local-copies.js'
 import type { CopyEntry, LocalCopy, StoreEntryFact } from '../types.js'
 import type { Test } from './manager-kit.js'
@@ -144,16 +145,17 @@ t.test('what a store host offers: what ships and what was pulled; a pulled one c
 interface Locals { local: LocalCopies, log: ReturnType<typeof memoryLog>, changes: () => number,
   staging: ModelRoot }
 
-async function locals (t: Test, bundle: Partial<Bundle> = {},
-  more: Partial<Roots> = {}): Promise<Locals> {
+async function locals (
+  t: Test, bundle: Pick<Bundle, 'models'> = { models: () => [] }, more: Partial<Roots> = {}
+): Promise<Locals> {
   const staging = new ModelRoot({ root: scratch(t), clock: systemClock })
   const log = memoryLog()
   let changes = 0
   await staging.prepare()
-  const ctx = contextOf(new Network().node('me'), { log, deps: { bundle: { models: () => [], ...bundle } } })
+  const ctx = contextOf(new Network().node('me'), { log })
   const roots = { staged: staging, beside: unused(t), cache: unused(t), ...more }
   staging.onChange = () => { changes++ }
-  const local = new LocalCopies(ctx, roots)
+  const local = new LocalCopies(ctx, roots, bundle)
   return { local, log, staging, changes: () => changes }
 }
 

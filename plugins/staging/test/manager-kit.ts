@@ -149,7 +149,7 @@ export function contextOf (
   const section = (): Section<never> => memorySection<never>(nodeId)
   const context = {
     clock: systemClock, log: { debug: none, info: none, warn: none, error: none, fatal: none },
-    node: { installId, nodeId }, deps: { cluster, bundle: { models: () => [] }, state: { onChange: () => none } },
+    node: { installId, nodeId }, deps: { cluster, state: { onChange: () => none } },
     error: errorOf, emit: none, raise: none, clear: none, effect: none,
     ...more,
     sections: {

@@ -54,7 +54,7 @@ export async function world (
   const ctx = contextOf(cluster, { clock: liveClock, log, emit })
   const exchange = new Exchange(ctx, new StoreAccess(ctx, known))
   const roots = { staged: staging!, beside: beside!, cache: cache! }
-  const local = new LocalCopies(ctx, roots)
+  const local = new LocalCopies(ctx, roots, { models: () => [] })
   const stager = new Stager({
     ctx, roots, local, evictor: { makeRoom: async () => ({ evicted: [] }) },
     freeSpace: new FreeSpace(0), exchange, hub: null, random: () => 0.01,

@@ -173,12 +173,10 @@ const unused = (t: Test): ModelRoot =>
 
 t.test('what ships with this node is used in place: nobody is asked', async (t) => {
   const one = item(t)
-  const shipped = { model: () => undefined, models: () =>
-    [{ card: { ...one.card, files: [] }, directory: one.directory }] }
-  const log = memoryLog()
-  const ctx = contextOf(new Network().node('me'), { log, deps: { bundle: shipped } })
+  const shipped = { models: () => [{ card: { ...one.card, files: [] }, directory: one.directory }] }
+  const ctx = contextOf(new Network().node('me'), { log: memoryLog() })
   const roots = { staged: unused(t), beside: unused(t), cache: unused(t) }
-  const local = new LocalCopies(ctx, roots)
+  const local = new LocalCopies(ctx, roots, shipped)
   await local.open()
   const w = await world(t, () => { throw new Error('asked') }, { local })
   await w.stager.stage(ID).ended

@@ -1,4 +1,4 @@
-import { schemaChecker } from '../../../kernel/cards/index.js'
+import { schemaChecker } from '../../../kernel/api/validate.js'
 import type { Channel, Clock } from '../../../kernel/index.js'
 import type { Swarm } from './swarm.js'
 

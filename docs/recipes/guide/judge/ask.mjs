@@ -1,5 +1,5 @@
 // Asks the exported model, greedily, through the engine that serves it.
-import { readCard } from '../../../../kernel/cards/bundle.ts'
+import { readCard } from '../../../../plugins/runners/cards/card.ts'
 import engine from '../../../../plugins/llama-cpp/embedded/index.ts'
 
 const env = { progress () {}, log () {}, work: async (_label, _units, call) => await call() }

@@ -2,7 +2,7 @@
 // node --import ./test/tools/typescript.mjs docs/recipes/guide/judge/score.mjs [search | model [FOLDER]]
 import { readFileSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
-import { readCard } from '../../../../kernel/cards/bundle.ts'
+import { readCard } from '../../../../plugins/runners/cards/card.ts'
 import { declarations, sheets } from '../declarations.mjs'
 import { guideSearch } from '../../../../plugins/chat/guide/index.ts'
 

@@ -1,21 +1,8 @@
+import type { Gpu, GpuVendor, LoadReading } from '../../../kernel/index.js'
 import type { MachineIo } from './io.js'
 
 /** In the order in which GPUs are listed. */
-const MAKERS = ['nvidia', 'amd', 'intel', 'apple'] as const
-export type GpuVendor = typeof MAKERS[number]
-
-/** A GPU in the shape of `nodeSystem.accelerator` in /state; null where nothing tells. */
-export interface Gpu {
-  vendor: GpuVendor
-  name: string
-  /** 0 to 1. */
-  utilizationRatio: number | null
-  /** Of its own; null also where it shares the memory of the machine. */
-  vramTotalBytes: number | null
-  vramUsedBytes: number | null
-  powerWatts: number | null
-  temperatureCelsius: number | null
-}
+const MAKERS: readonly GpuVendor[] = ['nvidia', 'amd', 'intel', 'apple']
 
 /** The GPUs of a machine, and a sentence for each source that could not be asked. */
 export interface GpuReport {
@@ -205,20 +192,6 @@ export async function readProcessorHeat (
     if (celsius !== null) return celsius
   }
   return null
-}
-
-/** Load, temperature and power of a machine: null where nothing tells. */
-export interface LoadReading {
-  /** Mean of the GPUs, 0 to 1. */
-  gpuUsage: number | null
-  /** The hottest of processor and GPUs, degrees Celsius. */
-  temp: number | null
-  /** What the GPUs draw together, W: the only consumers that tell. */
-  sysPower: number | null
-  /** The first GPU. */
-  accelerator: Gpu | null
-  /** All GPUs that programs of this process can use, in the order in which they number them. */
-  accelerators: readonly Gpu[]
 }
 
 /** Most GPUs that a node tells of. */

@@ -3,15 +3,19 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import t from 'tap'
-import { systemClock } from '../api/clock.js'
+import { systemClock } from '../../../kernel/index.js'
+import { manualClock } from '../../../kernel/testing/index.js'
 import { gpusOf, parseSmi, readGpus, readProcessorHeat, summarize, usableGpus } from '../machine/gpu.js'
 import { systemInformation } from '../machine/io.js'
-import { cgroupFolders, memoryOf, parseCgroup, readLinuxMemory } from '../machine/memory.js'
 import { parseNetDev, ratesOf, trafficOf } from '../machine/network.js'
-import { manualClock } from '../testing/manual-clock.js'
-import type { Gpu } from '../machine/gpu.js'
+import {
+  cgroupFolders, cutByCgroup, memoryOf, parseCgroup, parseMeminfo, readLinuxMemory
+} from '../machine/ram.js'
+import { busyShare } from '../machine/vitals.js'
+import type os from 'node:os'
+import type { Gpu } from '../../../kernel/index.js'
 import type { MachineIo } from '../machine/io.js'
-import type { CgroupMemory } from '../machine/memory.js'
+import type { CgroupMemory } from '../machine/ram.js'
 import type { Test } from 'tap'
 
 const GIB = 1024 ** 3
@@ -314,4 +318,29 @@ t.test('a process that hangs or dies is ended, and the next question gets anothe
   t.not(second, first)
   await t.rejects(ask('die'), /ended without an answer/)
   t.not(await ask('pid'), second)
+})
+
+t.test('memory as a container sees it', (t) => {
+  const rows: [string, Parameters<typeof cutByCgroup>, { total: number, available: number }][] = [
+    ['no limit', [100, 50, { max: null, current: 10, reclaimable: 0 }], { total: 100, available: 50 }],
+    ['a limit above the machine', [100, 50, { max: 200, current: 10, reclaimable: 0 }],
+      { total: 100, available: 50 }],
+    ['a limit that bites', [100, 50, { max: 40, current: 30, reclaimable: 0 }],
+      { total: 40, available: 10 }],
+    ['page cache can be given back', [100, 50, { max: 40, current: 30, reclaimable: 20 }],
+      { total: 40, available: 30 }],
+    ['over the limit', [100, 50, { max: 40, current: 45, reclaimable: 0 }], { total: 40, available: 0 }]
+  ]
+  for (const [title, input, expect] of rows) t.same(cutByCgroup(...input), expect, title)
+  t.match(parseMeminfo('MemTotal:  16 kB\nMemAvailable:   8 kB\nHugePages_Total: 0\n'),
+    { MemTotal: 16384, MemAvailable: 8192 })
+  t.end()
+})
+
+t.test('busy share of the cores', (t) => {
+  const cpu = (user: number, idle: number): os.CpuInfo =>
+    ({ model: '', speed: 0, times: { user, nice: 0, sys: 0, idle, irq: 0 } })
+  t.equal(busyShare([cpu(0, 0)], [cpu(25, 75)]), 0.25)
+  t.equal(busyShare([cpu(1, 1)], [cpu(1, 1)]), 0, 'no time has passed')
+  t.end()
 })

@@ -3,9 +3,9 @@ import { readFileSync } from 'node:fs'
 import { readdir, readFile, statfs } from 'node:fs/promises'
 import os from 'node:os'
 import { promisify } from 'node:util'
-import { noInspector } from '../boot/inspector.js'
 import type { ChildProcess } from 'node:child_process'
-import type { Clock } from '../api/clock.js'
+import { noInspector } from '../../../kernel/index.js'
+import type { Clock } from '../../../kernel/index.js'
 
 /** What is read of a machine. Tests give their own. */
 export interface MachineIo {

@@ -1,7 +1,7 @@
 /** Keys and values in the memory that a model takes. */
 import t from 'tap'
-import { cacheOf, needOf } from '../api/memory-forecast.js'
-import type { CacheType, MemoryFacts } from '../api/card.js'
+import type { CacheType, MemoryFacts } from '../../../kernel/api/engine.js'
+import { cacheOf, needOf } from '../cards/memory-forecast.js'
 
 const MIB = 2 ** 20
 const shape = { nLayers: 32, kvHeads: 8, headSize: 128, contextLength: 8192, totalBytes: 0 }

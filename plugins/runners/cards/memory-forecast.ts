@@ -1,5 +1,5 @@
 /** How much memory a model takes on a node: the one forecast that planner, runner and engine go by. Pure. */
-import type { CacheType, MemoryFacts, ModelCard } from './card.js'
+import type { CacheType, MemoryFacts, MemoryTraits, ModelCard } from '../../../kernel/api/engine.js'
 
 const MIB = 2 ** 20
 /** Tokens of context, unless a request or a plan has another number. */
@@ -32,19 +32,6 @@ const CACHE_TYPES: Readonly<Record<CacheType, number>> = { f16: 2, q8_0: 34 / 32
 
 type Sized = Pick<ModelCard, 'nLayers' | 'kvHeads' | 'headSize' | 'contextLength' | 'totalBytes' | 'memory' |
   'cacheType'> & { tasks?: readonly string[] }
-
-export interface MemoryTraits {
-  /** Memory per byte of weights, cache apart, of cards without `memory`; 1.30 when absent. */
-  readonly overhead?: number | undefined
-  /** Bytes of its process, with libraries; 256 MiB when absent. */
-  readonly fixedBytes?: number | undefined
-  /** Bytes that it takes on a GPU before anything is loaded; as many as its process when absent. */
-  readonly gpuBytes?: number | undefined
-  /** Tokens that it computes in one go; 512 when absent. */
-  readonly batchTokens?: number | undefined
-  /** True when it keeps prompts beside the contexts, and checkpoints of these. */
-  readonly keepsPrompts?: boolean | undefined
-}
 
 /** Tokens of context that an instance has: as asked, else the usual number; at most what its model can. */
 export function contextOf ({ contextLength }: Pick<ModelCard, 'contextLength'>, asked?: number): number {

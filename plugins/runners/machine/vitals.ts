@@ -1,29 +1,12 @@
 import os from 'node:os'
+import type { Clock, InterfaceReading, Logger, Vitals, VitalsSource } from '../../../kernel/index.js'
 import { readGpus, readProcessorHeat, summarize, usableGpus } from './gpu.js'
+import type { GpuReading, GpuReport } from './gpu.js'
 import { thisMachine } from './io.js'
-import { readMemory } from './memory.js'
-import { ratesOf, readTraffic } from './network.js'
-import type { Clock } from '../api/clock.js'
-import type { Logger } from '../api/plugin.js'
-import type { Machine } from '../api/services.js'
-import type { GpuReading, GpuReport, LoadReading } from './gpu.js'
 import type { MachineIo } from './io.js'
-import type { InterfaceReading, Traffic } from './network.js'
-
-interface Bytes { inBytes: number }
-
-/**
- * What a node reports about its machine, in the shapes of `/state`. A part that could not be read is null.
- */
-export interface Vitals {
-  memory: { ramTotal: Bytes, ramAvailable: Bytes, swapTotal: Bytes, swapAvailable: Bytes } | null
-  system: LoadReading & {
-    /** Busy share of all cores since the reading before (the first: since the machine started), 0 to 1. */
-    pcpuUsage: number | null
-  }
-  disk: { total: Bytes, available: Bytes } | null
-  network: { interfaces: InterfaceReading[] } | null
-}
+import { ratesOf, readTraffic } from './network.js'
+import type { Traffic } from './network.js'
+import { readMemory } from './ram.js'
 
 type Environment = Readonly<Record<string, string | undefined>>
 
@@ -37,13 +20,19 @@ export interface MachineOptions {
   env?: Environment
 }
 
-/** Every reading of the machine a node runs on. */
-export interface MachineReader extends Machine {
-  /** The same reading again within a second. It never throws and never waits longer than a second. */
-  vitals (): Promise<Vitals>
-  /** The last reading of GPUs and sensors; starts a new one in the background when it is due. */
-  load (): LoadReading
+/** The machine this node runs on, asked anew with each call but `lastGpus`. */
+export interface Machine {
+  /** Free bytes, cut by the limits of this process's control groups; null if unknown. */
+  freeRam (): Promise<number | null>
+  /** Of each of its GPUs; empty if none answers within 5 s. The state shows what was read. */
+  freeVram (): Promise<readonly (number | null)[]>
+  /** Never throws, and takes up to 15 s where a driver is sick. */
+  gpus (): Promise<GpuReport>
+  lastGpus (): GpuReading
 }
+
+/** Every reading of it. */
+export interface MachineReader extends Machine, VitalsSource {}
 
 /** A reading is given again for this long, so that asking often costs nothing. */
 const FRESH_MS = 1000
@@ -55,7 +44,7 @@ const GPU_PART_MS = 5000
 const LOAD_MS = 30_000
 const LOAD_DOUBLINGS = 7
 
-const bytes = (n: number): Bytes => ({ inBytes: Math.max(0, Math.round(n)) })
+const bytes = (n: number): { inBytes: number } => ({ inBytes: Math.max(0, Math.round(n)) })
 
 /** Busy share of all cores between two readings of os.cpus(), 0 to 1. Pure. */
 export function busyShare (before: readonly os.CpuInfo[], after: readonly os.CpuInfo[]): number {

@@ -1,13 +1,8 @@
+import type { Rates } from '../../../kernel/index.js'
 import type { MachineIo } from './io.js'
 
 /** Bytes an interface received and sent since the machine started. */
 export type Traffic = ReadonlyMap<string, { rx: number, tx: number }>
-
-/** Bytes per second; null before there are two readings, or when a counter began anew. */
-export interface Rates { rxBytesPerSecond: number | null, txBytesPerSecond: number | null }
-
-/** An address of the machine; the rates are those of its whole interface. */
-export interface InterfaceReading extends Rates { name: string, address: string, family: string }
 
 /** Bytes by interface since the machine started. */
 export async function readTraffic ({ platform, read, ask, addresses }: MachineIo): Promise<Traffic> {

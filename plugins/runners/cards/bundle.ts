@@ -1,0 +1,50 @@
+import { fileURLToPath } from 'node:url'
+import type { BundledModelDecl, Declarations, EngineDecl, ModelCard } from '../../../kernel/index.js'
+import { readCard } from './card.js'
+
+/** An engine as declared, with the plugin that owns it. */
+export interface RegisteredEngine { name: string, owner: string, decl: EngineDecl }
+
+/** A bundled model: its card and the absolute folder it is loaded from. */
+export interface BundledModel { card: ModelCard, directory: string }
+
+/** Engines and packaged models of the enabled plugins. */
+export interface Bundle {
+  engine (name: string): RegisteredEngine | undefined
+  engines (): RegisteredEngine[]
+  /** The `cards` of all engines, those of plugins that are off too. */
+  cardReaders (): string[]
+  /** Reads and checks the card on first use. Throws when the package's card is broken. */
+  model (modelId: string): BundledModel | undefined
+  /** All of them whose card can be read. */
+  models (): BundledModel[]
+}
+
+/** The engines and bundled models of the plugins that are on at the moment of each call. */
+export function createBundle (declarations: Pick<Declarations, 'manifests' | 'off'>): Bundle {
+  const known = new WeakMap<BundledModelDecl, BundledModel>()
+  const engines = (): RegisteredEngine[] => declarations.manifests.flatMap(({ name: owner, engines = {} }) =>
+    Object.entries(engines).map(([name, decl]) => ({ name, owner, decl })))
+  const shipped = (): [string, BundledModelDecl][] =>
+    declarations.manifests.flatMap(({ models = {} }) => Object.entries(models))
+  const read = (decl: BundledModelDecl): BundledModel => {
+    const directory = fileURLToPath(decl.folder)
+    const model = known.get(decl) ?? { card: readCard(directory), directory }
+    known.set(decl, model)
+    return model
+  }
+  return {
+    engines,
+    engine: (wanted) => engines().find(({ name }) => name === wanted),
+    cardReaders: () => [...declarations.manifests, ...declarations.off].flatMap(({ engines = {} }) =>
+      Object.values(engines).flatMap(({ cards }) => cards ?? [])),
+    model (modelId) {
+      const found = shipped().find(([id]) => id === modelId)
+      return found && read(found[1])
+    },
+    models: () => shipped().flatMap(([, decl]) => {
+      // `model` throws the reason.
+      try { return read(decl) } catch { return [] }
+    })
+  }
+}

@@ -1,0 +1,32 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { parse } from 'yaml'
+import { compileStrict, issuesOf } from '../../../kernel/api/validate.js'
+import type { ModelCard } from '../../../kernel/index.js'
+import { cardSchema } from './schema.js'
+
+/** Checks a card; `where` names it in the message. Throws an Error that names the field. */
+export function checkCard (value: unknown, where: string): ModelCard {
+  const fits = compileStrict(cardSchema)
+  if (fits(value)) return value as ModelCard
+  const [issue] = issuesOf(fits.errors)
+  throw new Error(`model card ${where}: ${issue?.path ?? ''} ${issue?.message ?? 'is not valid'}`)
+}
+
+/** Reads a card in YAML. Throws an Error that names the place or the field. */
+export function parseCard (text: string, where: string): ModelCard {
+  let value: unknown
+  try {
+    // Warnings would be written to stderr, with what the text has in it.
+    value = parse(text, { maxAliasCount: 0, logLevel: 'error' })
+  } catch (error) {
+    throw new Error(`model card ${where}: ${(error as Error).message}`, { cause: error })
+  }
+  return checkCard(value, where)
+}
+
+/** Reads the card of a folder. Throws with the file and the field when it is not as the schema says. */
+export function readCard (folder: string): ModelCard {
+  const path = join(folder, 'card.yaml')
+  return parseCard(readFileSync(path, 'utf8'), path)
+}
