@@ -10,7 +10,7 @@ export type {
 } from './api/engine.js'
 export { admittedMembers, defineCluster } from './api/cluster.js'
 export { noSuchNode, toSvcError } from './api/errors.js'
-export { parseJson } from './api/schema.js'
+export { isObject, parseJson } from './api/schema.js'
 export { AuditService } from './api/audit.js'
 export type { Audit, Change, ChangeEnd } from './api/audit.js'
 export { SpendingService } from './api/spending.js'

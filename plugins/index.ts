@@ -11,6 +11,7 @@ import eventLog from './event-log/index.js'
 import llamaCpp from './llama-cpp/index.js'
 import logs from './logs/index.js'
 import mcp from './mcp/index.js'
+import packages from './packages/index.js'
 import placement from './placement/index.js'
 import relay from './relay/index.js'
 import runners from './runners/index.js'
@@ -21,6 +22,6 @@ import type { Plugin } from '../kernel/index.js'
 
 /** The plugins that ship with svc: the only list of them. */
 export const bundled: readonly Plugin[] = [
-  cluster, access, audit, approvals, devices, relay, runners, placement, capabilitiesTts, llamaCpp, chat,
-  staging, tracing, diagnostics, eventLog, logs, steward, dashboard, mcp
+  cluster, packages, access, audit, approvals, devices, relay, runners, placement, capabilitiesTts,
+  llamaCpp, chat, staging, tracing, diagnostics, eventLog, logs, steward, dashboard, mcp
 ]

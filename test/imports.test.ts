@@ -14,13 +14,16 @@ const ALLOWED: Readonly<Record<string, string>> = {
   ...Object.fromEntries(['part', 'recording', 'tools/nodes', 'tools/slow'].map((file) =>
     [`plugins/tracing/${file}.ts -> plugins/runners/service.ts`, 'it stays on where runners are off']))
 }
-/** For the cluster alone. */
-const CLUSTER = /^kernel\/cluster\.ts$/
+/** For one plugin alone. */
+const OWN: Readonly<Record<string, string>> =
+  { cluster: 'kernel/cluster.ts', packages: 'kernel/installing.ts' }
 /** Entry points; those of plugins besides service.ts are for processes that load little. */
 const KERNEL = /^kernel\/(index|public|cli\/index|net\/encoding|api\/(engine|validate))\.ts$/
 const PLUGIN = /^plugins\/([^/]+\/service\.ts$|runners\/(cards|language|onnx)\/|devices\/signing\/)/
 /** Functions without state, used also where their plugin is off. */
 const STATELESS = /^plugins\/runners\/cards\//
+/** For verbs, checks and tools: the command line has every plugin that ships, whichever of them are on. */
+const CLI = /^plugins\/cluster\/cli\/nodes\.ts$/
 const root = fileURLToPath(new URL('..', import.meta.url))
 const git = 'ls-files -co --exclude-standard kernel plugins'.split(' ')
 const files = new Set(execFileSync('git', git, { cwd: root, encoding: 'utf8' }).split('\n').filter((path) =>
@@ -52,7 +55,7 @@ const needsOf = new Map(bundled.map(({ manifest }) => {
 const wrong = all.filter(({ from, to, isType }) => {
   const [own, other] = [pluginOf(from), pluginOf(to)]
   if (own === '' || own === other) return false
-  if (own === 'cluster' && CLUSTER.test(to)) return false
+  if (to === OWN[own] || CLI.test(to)) return false
   // The page has no manifest; what it may share with nodes is listed in tidy.test.ts.
   const isPage = from.startsWith('plugins/dashboard/page/')
   if (other === '') return !KERNEL.test(to) && !isPage

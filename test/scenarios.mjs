@@ -15,9 +15,9 @@ export const scenarios = {
 
 /** Files outside of test/node that take long beside what a scenario or a quicker file of theirs shows. */
 export const slow = [
-  'kernel/test/cli-dev-process.test.ts',
   'kernel/test/cli-launcher.test.ts',
   'plugins/cluster/test/control-growth.test.ts',
+  'plugins/cluster/test/dev-process.test.ts',
   'kernel/test/plugin-switch-leak.test.ts',
   'plugins/capabilities-tts/test/engine-families.test.ts',
   'plugins/chat/test/guide-help.test.ts',

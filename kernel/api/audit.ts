@@ -1,13 +1,15 @@
 import { defineService } from './plugin.js'
 import type { Caller } from './plugin.js'
+import type { JsonSchema } from './schema.js'
 
 export interface Change {
   readonly who: string
   readonly how: Caller['mode']
   /** Method and declared path of the route. */
   readonly what: string
-  /** The requested change: bounded JSON without secrets. */
   readonly detail: Readonly<Record<string, unknown>>
+  /** Parts of the request, as they came. Their schemas say what a record may show of them. */
+  readonly parts?: readonly (readonly [name: string, schema: JsonSchema | undefined, value: unknown])[]
   /** The change goes on also without a record; a later record counts the gap. */
   readonly bestEffort?: boolean
 }
@@ -20,7 +22,7 @@ export interface ChangeEnd {
   readonly detail: Readonly<Record<string, unknown>>
 }
 
-/** Keeps who changed what. The kernel asks whichever plugin provides it. */
+/** Keeps who changed what, and cuts and hides the values. The kernel asks whichever plugin provides it. */
 export interface Audit {
   /**
    * Records a requested change on disk before it happens; the returned function records how it ended. Throws

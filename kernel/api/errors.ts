@@ -167,9 +167,10 @@ export function diskError (error: unknown, path?: string, bytes?: number): SvcEr
   const { code = '', path: opened = null } = (error ?? {}) as { code?: string, path?: string }
   if (error instanceof SvcError || !Object.hasOwn(DISK_FAULTS, code)) return undefined
   const [file, size] = [path ?? opened, bytes === undefined ? '' : ` (${bytes} bytes)`]
-  return kernelError('insufficient_storage',
+  const refused = kernelError('insufficient_storage',
     `${file ?? 'A file of this node'}${size} cannot be written: ${DISK_FAULTS[code]} (${code}).`,
     { path: file, ...bytes === undefined ? {} : { bytes } })
+  return Object.assign(refused, { cause: error })
 }
 
 /** Turns anything thrown into an SvcError; an unknown error becomes `internal`, without its text. */

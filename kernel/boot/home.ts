@@ -107,14 +107,29 @@ export const START_BYTES = 64 * 1024
 export async function makeRoom (home: string): Promise<void> {
   const [run, reserve] = [join(home, 'run'), join(home, homeFile.reserve)]
   try {
-    await tryWrite(run, START_BYTES).catch(async () => {
+    await tryWrite(run, START_BYTES).catch(async (error: unknown) => {
+      if (!isFull(error)) throw error
       await rm(reserve, { force: true })
       await tryWrite(run, START_BYTES)
     })
   } catch (error) {
-    throw new HomeError(`${(error as Error).message} A node needs ${START_BYTES / 1024} KiB to start: free ` +
-      `them on the disk of ${home} (\`du -a ${home} | sort -n\` lists its files), or name another by --home`)
+    throw noRoom(home, error)
   }
+}
+
+/** Whether a write failed for want of space. */
+function isFull (error: unknown): boolean {
+  const { code } = ((error as Error).cause ?? error) as NodeJS.ErrnoException
+  return code === 'ENOSPC' || code === 'EDQUOT'
+}
+
+/** The refusal of a home that took no write, with what helps. */
+export function noRoom (home: string, error: unknown): HomeError {
+  const why = (error as Error).message.replace(/\.$/, '')
+  const room = `A node needs ${START_BYTES / 1024} KiB to start: free them on the disk of ${home} ` +
+    `(\`du -a ${home} | sort -n\` lists its files)`
+  const remedy = isFull(error) ? room : `Make ${home} writable`
+  return new HomeError(`${why}. ${remedy}, or name another by --home`)
 }
 
 /** Writes so many bytes to the disk of a folder, and takes them away again. Throws as `writeWhole` does. */

@@ -13,7 +13,7 @@ export function * sources (folder) {
   for (const entry of readdirSync(join(root, folder), { withFileTypes: true })) {
     const path = `${folder}/${entry.name}`
     // The scaffold of `svc plugin new` includes a test and a README.
-    const skipped = path.startsWith('kernel/cli/data/') ? false : SKIPPED.has(entry.name)
+    const skipped = path.startsWith('plugins/packages/data/') ? false : SKIPPED.has(entry.name)
     if (entry.isDirectory()) {
       if (!skipped) yield * sources(path)
     } else if (!skipped) yield path

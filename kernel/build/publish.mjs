@@ -10,7 +10,7 @@ import { dist, linkAt, linkBin, root, sources } from './paths.mjs'
 
 /** Inputs that are copied: models, cards, data. */
 const DATA =
-  /\.(onnx|onnx\.json|gguf|yaml|bin|dat|gz|NOTICE\.txt)$|LICENCE\.txt$|^kernel\/cli\/data/
+  /\.(onnx|onnx\.json|gguf|yaml|bin|dat|gz|NOTICE\.txt)$|LICENCE\.txt$|^(kernel\/cli|plugins\/packages)\/data/
 /** Folders of builds: finished, of `npm run dev`, or left by a killed build. */
 const BUILD = /^([0-9a-f]{16}|dev-\d+-\d+|\.making-\d+)$/
 /** Number of earlier builds to keep besides those in use. */

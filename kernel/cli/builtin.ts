@@ -17,23 +17,6 @@ const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner' | 'load'>>
     ],
     examples: ['svc up', 'svc up --port 0 --json', 'svc up --home /var/lib/svc --host 0.0.0.0']
   },
-  dev: {
-    heading: 'Run a cluster',
-    summary: 'run a cluster of several nodes on this machine, for trying things out',
-    args: '[action] [node]',
-    options: [
-      ['--nodes <n>', 'how many (3)'],
-      ['--base-port <port>', 'first of two ports per node, 0 for any free ones (52415)']
-    ],
-    examples: [
-      'svc dev', 'svc dev --nodes 5 --json', 'svc dev --base-port 0 --home ./trial', 'svc dev start node2'
-    ]
-  },
-  nodes: {
-    heading: 'Run a cluster',
-    summary: 'list the nodes: where they are, master, live or lost, memory, health',
-    examples: ['svc nodes', 'svc nodes --json | jq -r \'.nodes[] | select(.live | not) | .name\'']
-  },
   restart: {
     heading: 'Run a cluster',
     summary: 'restart the node that is asked, or another one, and wait until it is back',
@@ -43,22 +26,6 @@ const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner' | 'load'>>
       ['--no-wait', 'ask for it and return']
     ],
     examples: ['svc restart', 'svc restart attic']
-  },
-  'join-token': {
-    heading: 'Run a cluster',
-    summary: 'print a token with which one more machine can join the cluster; list them, or end one',
-    args: '[action] [id]',
-    options: [
-      ['--ttl <span>', 'how long it is good for: 90s, 15m, 2h, 1d (15m)'],
-      ['--local', 'for one more node on this machine']
-    ],
-    examples: ['svc join-token', 'svc join-token --ttl 1h --json', 'svc join-token revoke ID']
-  },
-  members: {
-    heading: 'Run a cluster',
-    summary: 'list the machines that belong to the cluster, or remove one for good',
-    args: '[action] [id]',
-    examples: ['svc members', 'svc members remove attic']
   },
   state: {
     heading: 'Watch it',
@@ -95,32 +62,6 @@ const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner' | 'load'>>
       'svc call demo@1.0.0 --payload \'{"text":"a b c"}\' --json'
     ],
     open: true
-  },
-  'plugin new': {
-    heading: 'Set it up',
-    summary: 'write a plugin that runs, with a passing test',
-    args: '<name>',
-    options: [['--dir <dir>', 'folder to write to (else ./NAME)']],
-    examples: ['svc plugin new demo', 'svc plugin new demo --dir ~/plugins/demo']
-  },
-  'plugin install': {
-    heading: 'Set it up', local: true,
-    summary: 'install a plugin from npm, a folder or a .tgz, and start it where a node runs',
-    args: '<source>',
-    options: [['--yes', 'do not ask']],
-    examples: ['svc plugin install ./demo', 'svc plugin install demo-1.0.0.tgz --yes']
-  },
-  'plugin rm': {
-    heading: 'Set it up', local: true,
-    summary: 'stop an installed plugin and remove its files',
-    args: '<name>',
-    options: [['--yes', 'do not ask']]
-  },
-  'plugin verify': {
-    heading: 'Set it up', local: true,
-    summary: 'compare installed plugins with what was accepted',
-    args: '[name]',
-    options: [['--accept', 'accept the files of the plugin as they are']]
   },
   'plugin ls': {
     heading: 'Set it up',

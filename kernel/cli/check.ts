@@ -1,6 +1,6 @@
 import { DISK_FULL_BYTES, DISK_LOW_BYTES } from '../observe/self-watch.js'
 import { showBytes } from './text.js'
-import type { State } from './cluster-view.js'
+import type { ClusterState } from './cluster-state.js'
 import type { Fact, ToolContext } from './tool.js'
 
 /** One thing looked at: what was found, in numbers, and what to do about it. */
@@ -35,7 +35,7 @@ export function factOf ({ name, result, message, remedy, code, about = [], evide
 /** Context of a plugin's part of `svc doctor` or `svc status`. */
 export interface CheckContext extends Pick<ToolContext, 'look'> {
   /** The answer of GET /state. */
-  readonly state: State
+  readonly state: ClusterState
 }
 
 export interface Checker { run (ctx: CheckContext): Promise<Check[]> }

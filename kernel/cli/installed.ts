@@ -46,11 +46,7 @@ export function arranged (installation: Installation, disabled: ReadonlySet<stri
 export function settingSchema (owners: readonly ConfigOwner[], key: string): JsonSchema {
   const found = findSetting(owners, key)
   if (found.schema !== null) return found.schema
-  const { suggestion } = found
-  const folder = key.slice(0, key.lastIndexOf('.') + 1)
-  const isWhole = suggestion?.includes('.') === true || key === `${folder}${suggestion ?? ''}`
-  const meant = isWhole ? suggestion : `${folder}${suggestion ?? ''}`
-  const near = suggestion === undefined ? '' : `; did you mean ${meant}?`
+  const near = found.suggestion === undefined ? '' : `; did you mean ${found.suggestion}?`
   throw new CliError(exitCodes.notFound,
     `there is no setting "${key}"${near}\n  \`svc config get\` lists them all`)
 }

@@ -3,18 +3,10 @@ import type { VerbDecl } from '../api/plugin.js'
 /** The modules of the built-in verbs; each is loaded only when its verb is used. */
 export const loaders: Readonly<Record<string, VerbDecl['load']>> = {
   up: () => import('./verbs/up.js'),
-  dev: () => import('./verbs/dev.js'),
-  nodes: async () => ({ default: (await import('./verbs/members.js')).nodes }),
   restart: () => import('./verbs/restart.js'),
-  'join-token': () => import('./verbs/join-token.js'),
-  members: async () => ({ default: (await import('./verbs/members.js')).members }),
   state: () => import('./verbs/state.js'),
   capabilities: () => import('./verbs/capabilities.js'),
   call: () => import('./verbs/call.js'),
-  'plugin new': () => import('./verbs/plugin-new.js'),
-  'plugin install': async () => ({ default: (await import('./verbs/plugin-packages.js')).install }),
-  'plugin rm': async () => ({ default: (await import('./verbs/plugin-packages.js')).remove }),
-  'plugin verify': async () => ({ default: (await import('./verbs/plugin-packages.js')).verify }),
   'plugin ls': async () => ({ default: (await import('./verbs/plugins.js')).ls }),
   'plugin show': async () => ({ default: (await import('./verbs/plugins.js')).show }),
   'plugin enable': async () => ({ default: (await import('./verbs/plugins.js')).enable }),

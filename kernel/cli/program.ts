@@ -248,9 +248,10 @@ export function createContext (
     })
   const client = (): Client => {
     const url = address ?? runningUrl(home)
-    const given = option('token', 'SVC_TOKEN')
-    const token = given ?? ownToken(home, url)
-    const own = given === undefined ? ownHome(home, url) : undefined
+    const chosen = option('token', 'SVC_TOKEN')?.trim()
+    if (chosen !== undefined) checkToken(chosen, given['token'] === undefined ? 'SVC_TOKEN' : '--token')
+    const token = chosen ?? ownToken(home, url)
+    const own = chosen === undefined ? ownHome(home, url) : undefined
     const tokenFile = own === undefined ? undefined : join(own, 'operator.token')
     const signing = async (): Promise<Signing | undefined> => {
       const found = await credentialFor(plugins, home, url)
@@ -282,6 +283,12 @@ export function createContext (
     fail: (code, message) => new CliError(code, message)
   }
   return context
+}
+
+/** Throws CliError (2) for what no Authorization header can carry. */
+function checkToken (token: string, name: string): void {
+  if (!/[^\x21-\x7e]/.test(token)) return
+  throw usageError(`${name}: a token is one word of ASCII, without white space or line breaks inside it`)
 }
 
 function waitSeconds (given: unknown): number | undefined {

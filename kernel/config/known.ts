@@ -139,17 +139,19 @@ function isMarked (known: Known, path: Path, mark: 'x-secret' | 'x-local'): bool
 
 /**
  * The key that was probably meant by an unknown one: a near one beside it, the same one of a plugin or
- * elsewhere. One of several sections is a whole path.
+ * elsewhere. `path` is always whole, `key` only where the key is of another section.
  */
-export function suggestKey (known: Known, path: Path): string | undefined {
+export function suggestKey (known: Known, path: Path): { key: string, path: string } | undefined {
   const key = path.at(-1) ?? ''
   const parent = path.slice(0, -1)
   const beside = known.paths.filter((one) => one.length === path.length && isUnder(one, parent))
   const near = nearest(key, beside.map((one) => one.at(-1) ?? ''))
-  if (near !== undefined) return near
+  if (near !== undefined) return { key: near, path: formatPath([...parent, near]) }
+  const whole = (found: string): { key: string, path: string } => ({ key: found, path: found })
   const plugin = pathKey(['plugins', ...path])
-  if (known.paths.some((one) => pathKey(one) === plugin)) return formatPath(['plugins', ...path])
+  if (known.paths.some((one) => pathKey(one) === plugin)) return whole(formatPath(['plugins', ...path]))
   const fits = (one: Path): boolean => one.at(-1) === key || formatPath(one) === key
   const elsewhere = new Map(known.paths.filter(fits).map((one) => [pathKey(one), formatPath(one)]))
-  return elsewhere.size === 0 || elsewhere.size > 3 ? undefined : [...elsewhere.values()].join('" or "')
+  if (elsewhere.size === 0 || elsewhere.size > 3) return undefined
+  return whole([...elsewhere.values()].join('" or "'))
 }

@@ -106,7 +106,7 @@ function checkNames (draft: Draft, loaded: readonly ConfigOwner[]): void {
 function checkStranger (draft: Draft, name: string): void {
   const path: Path = ['plugins', name]
   if (getIn(draft.tree, [...path, 'module']) === undefined) {
-    const suggestion = suggestKey(draft.known, path)
+    const suggestion = suggestKey(draft.known, path)?.key
     const message = 'there is no such plugin, and no `module` says where it is'
     draft.problems.push(problemAt(draft, path, message, suggestion === undefined ? {} : { suggestion }))
   } else if (!pluginName.test(name)) {
@@ -202,6 +202,6 @@ export function findSetting (
   const parsed = parsePath(path)
   const schema = parsed === null ? undefined : schemaAt(known, parsed)
   if (schema !== undefined) return { schema }
-  const suggestion = parsed === null ? undefined : suggestKey(known, parsed)
+  const suggestion = parsed === null ? undefined : suggestKey(known, parsed)?.path
   return suggestion === undefined ? { schema: null } : { schema: null, suggestion }
 }

@@ -185,7 +185,7 @@ export function unknownKey (draft: Draft, path: Path): Problem {
   if (top === 'plugins' && key === 'module' && path.length === 3) {
     return problemAt(draft, path, `is only for plugins of your own; ${String(plugin)} is part of svc`)
   }
-  const suggestion = suggestKey(draft.known, path)
+  const suggestion = suggestKey(draft.known, path)?.key
   const name = path.at(-1)
   if (suggestion !== undefined && suggestion === name) {
     return problemAt(draft, path, name.includes('.')

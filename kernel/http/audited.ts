@@ -1,6 +1,5 @@
 import { toSvcError } from '../api/errors.js'
 import { Reply } from '../api/plugin.js'
-import { keptNote, keptParts } from './kept.js'
 import type { Audit } from '../api/audit.js'
 import type { RouteDecl, RouteRequest } from '../api/plugin.js'
 
@@ -35,15 +34,13 @@ async function recorded (
   decl: RouteDecl, handler: (request: RouteRequest) => unknown, audit: Audit, request: NotedRequest
 ): Promise<unknown> {
   const { caller: { id, mode }, params, query, body, requestId, signal } = request
-  const parts = keptParts([
-    ['params', decl.params, params], ['query', decl.query, query], ['body', decl.body, body]
-  ])
   const end = await audit.begin({
-    who: id, how: mode, what: nameOf(decl), detail: { request: requestId, ...parts },
+    who: id, how: mode, what: nameOf(decl), detail: { request: requestId },
+    parts: [['params', decl.params, params], ['query', decl.query, query], ['body', decl.body, body]],
     bestEffort: decl.audit === 'best-effort'
   })
   const ended = async (status: number, reason: string | null): Promise<void> => {
-    await end({ status, reason, detail: keptNote(request.noted) })
+    await end({ status, reason, detail: request.noted })
   }
   try {
     // A client that left or got the deadline's answer must not find it done later.

@@ -3,7 +3,6 @@ import { SvcError } from '../api/errors.js'
 import { nameOf } from './audited.js'
 import { remoteOf } from './arrival.js'
 import { relayedDevice } from './callers.js'
-import { keptOf } from './kept.js'
 import { memberOf } from './passed-on.js'
 import { knownCaller } from './server.js'
 import type { Audit, Change } from '../api/audit.js'
@@ -32,6 +31,6 @@ function changeOf (decl: RouteDecl, request: FastifyRequest): Change {
   return {
     who: caller?.id ?? 'anonymous', how: caller?.mode ?? (device === undefined ? 'direct' : 'relay'),
     what: nameOf(decl),
-    detail: { from, ...decl.params === undefined ? {} : { params: keptOf(decl.params, request.params) } }
+    detail: { from }, parts: [['params', decl.params, request.params]]
   }
 }

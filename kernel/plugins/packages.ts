@@ -4,7 +4,7 @@ import {
 } from 'node:fs'
 import { join, relative, sep } from 'node:path'
 import { packageRoot } from '../boot/package.js'
-import { readVersioned, writeVersioned } from '../boot/home.js'
+import { readVersioned } from '../boot/home.js'
 import { untrustedOwner } from '../config/file.js'
 import type { Manifest } from '../api/plugin.js'
 
@@ -25,7 +25,8 @@ export interface PackageRecord {
 
 export const packagesFolder = (home: string): string => join(home, 'plugins')
 
-const recordPath = (home: string, folder: string): string => join(packagesFolder(home), `${folder}.json`)
+export const recordPath = (home: string, folder: string): string =>
+  join(packagesFolder(home), `${folder}.json`)
 
 /** The folder in `<home>/plugins` that a module lies in; undefined for one that was not installed. */
 export function folderOf (home: string, module: string): string | undefined {
@@ -37,15 +38,6 @@ export function folderOf (home: string, module: string): string | undefined {
 /** The accepted record of a folder; undefined without one. Throws HomeError for a broken record. */
 export function readRecord (home: string, folder: string): PackageRecord | undefined {
   return readVersioned<PackageRecord & { format: number }>(recordPath(home, folder), 1)
-}
-
-export function writeRecord (home: string, folder: string, record: PackageRecord): void {
-  writeVersioned(recordPath(home, folder), 1, record)
-}
-
-export function removeFolder (home: string, folder: string): void {
-  rmSync(join(packagesFolder(home), folder), { recursive: true, force: true })
-  rmSync(recordPath(home, folder), { force: true })
 }
 
 /** A file of a package that is not to be trusted, and why. */
@@ -75,12 +67,6 @@ export function hashFolder (root: string): Record<string, string> {
   }
   visit('')
   return files
-}
-
-/** One hash for all files. */
-export function hashOfAll (files: Readonly<Record<string, string>>): string {
-  const lines = Object.entries(files).sort(([a], [b]) => a < b ? -1 : 1)
-  return createHash('sha256').update(lines.map(([path, hash]) => `${hash}  ${path}\n`).join('')).digest('hex')
 }
 
 /** The first file that is not as it was accepted, and how it differs; null when all are. */

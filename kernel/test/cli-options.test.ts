@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { definePlugin } from '../api/plugin.js'
 import { startTicks } from '../boot/home.js'
 import { builtIn, collectVerbs } from '../cli/builtin.js'
-import { isLoopbackUrl, runningUrl } from '../cli/client.js'
+import { isLoopbackUrl, ownToken, runningUrl } from '../cli/client.js'
 import { cli, sendError, sendJson, standIn } from './cli-helpers.js'
 import type { Plugin } from '../api/plugin.js'
 import type { Verb, VerbContext } from '../cli/verb.js'
@@ -88,7 +88,7 @@ t.test('help goes to stdout and is exit 0', async (t) => {
   await check('--help', /\nOf your plugins:\n {2}probe /)
   await check('help', /Usage: svc/)
   await check('help probe', /Examples:\n {2}svc probe a/)
-  await check('help plugin new', /Usage: svc plugin new \[options\] <name>/)
+  await check('help plugin show', /Usage: svc plugin show \[options\] <name>/)
   await check('call --help', /Global Options:[\s\S]*--json/)
   await check('help environment', /SVC_URL/)
   await check('--version', /^\d+\.\d+\.\d+\n$/)
@@ -144,6 +144,13 @@ t.test('which node is asked, and with which token', async (t) => {
   await check(['--home', home, '--token', 'mine'], {}, 'Bearer mine')
   await check(['--home', home], { SVC_TOKEN: 'env' }, 'Bearer env')
   await check(['--home', home, '--token', 'mine'], { SVC_TOKEN: 'env' }, 'Bearer mine')
+  await check(['--home', home], { SVC_TOKEN: 'env\r\n' }, 'Bearer env')
+  await check(['--home', home, '--token', ' mine\n'], {}, 'Bearer mine')
+  const odd = [[[], { SVC_TOKEN: 'a\nb' }, 'SVC_TOKEN'], [['--token', 'ä'], {}, '--token']] as const
+  for (const [words, env, name] of odd) {
+    const ran = await cli(['state', '--home', home, ...words], { env })
+    t.match(ran, { status: 2, err: new RegExp(`svc: ${name}: a token is one word`) })
+  }
   await check(['--url', node.url], { SVC_HOME: '/nowhere' }, undefined)
   await check([], { SVC_URL: `${node.url}/`, SVC_HOME: '/nowhere' }, undefined)
   const broken = (text: string): void => {
@@ -167,4 +174,25 @@ t.test('the operator token goes to this host only', async (t) => {
   check('http://localhost.example.net', false)
   check('https://example.net/?127.0.0.1', false)
   check('nonsense', false)
+})
+
+t.test('other verbs find the nodes of svc dev, each with its own token', (t) => {
+  const running = (port: number, pid: number): Record<string, string | Record<string, string>> => ({
+    run: { 'node.json': JSON.stringify({ format: 1, url: `http://127.0.0.1:${port}`, nodeId: 'n',
+      processes: [{ pid, startTicks: startTicks(pid) }] }) },
+    'operator.token': `token-${port}\n`
+  })
+  const { pid } = process
+  const home = t.testdir({ 'operator.token': 'own\n',
+    dev: { node1: running(7001, pid), node2: running(7003, pid), node10: running(7019, pid) } })
+  t.equal(runningUrl(home), 'http://127.0.0.1:7001')
+  t.equal(ownToken(home, 'http://127.0.0.1:7003/'), 'token-7003')
+  t.equal(ownToken(home, 'http://127.0.0.1:1'), undefined, 'nobody gets it where no node of this home runs')
+  const reused = t.testdir({ 'operator.token': 'own', run: { 'node.json': JSON.stringify({
+    format: 1, url: 'http://127.0.0.1:1', processes: [{ pid, startTicks: '1' }] }) } })
+  t.equal(ownToken(reused, 'http://127.0.0.1:1'), undefined, 'its pid is another process by now')
+  t.equal(ownToken(home, 'http://10.0.0.1:7003'), undefined)
+  const dead = t.testdir({ dev: { node1: running(7001, 2 ** 30) } })
+  t.equal(runningUrl(dead), 'http://127.0.0.1:52415', 'a node that is gone is not asked')
+  t.end()
 })

@@ -2,12 +2,28 @@ import t from 'tap'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { clean, createProgress, formatTable, plain, visible } from '../cli/output.js'
+import { readSpan, showBytes, showSpan } from '../cli/text.js'
 import { cli, frames, listed, listing, sendJson, standIn } from './cli-helpers.js'
 import { Writable } from 'node:stream'
 
 t.test('a table is padded, and control characters are left out', async (t) => {
   const rows = [['x', 'y'], ['wide one', '\x1b[31mred\x07']]
   t.equal(formatTable(['A', 'LONG'], rows), 'A         LONG\nx         y\nwide one  [31mred')
+})
+
+t.test('bytes and spans, as people write them', async (t) => {
+  const check = (found: unknown, expected: unknown): void => { t.equal(found, expected) }
+  check(showBytes(0), '0 B')
+  check(showBytes(1536), '1.5 KiB')
+  check(showBytes(200 * 2 ** 30), '200 GiB')
+  check(showSpan(0), '0s')
+  check(showSpan(72), '1m12s')
+  check(showSpan(3600), '1h')
+  check(showSpan(90_000), '1d1h')
+  check(readSpan('90'), 90)
+  check(readSpan('15m'), 900)
+  check(readSpan('1d'), 86_400)
+  for (const wrong of ['', 'm', '1w', '-1', '1.5h']) check(readSpan(wrong), undefined)
 })
 
 t.test('nothing from the network steers a terminal, or turns the direction of writing', (t) => {

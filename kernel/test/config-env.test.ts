@@ -6,6 +6,7 @@ import { parseTyped } from '../config/values.js'
 import { editDistance } from '../config/nearest.js'
 import { formatPath, parsePath } from '../config/paths.js'
 import { brief, owners, resolveText } from './config-fixture.js'
+import type { ConfigOwner } from '../config/owner.js'
 
 t.test('variables are typed by the schema of their setting', async (t) => {
   const check = (name: string, text: string, path: string, expected: unknown): void => {
@@ -126,8 +127,12 @@ t.test('a setting is found by its path', async (t) => {
   check('plugins.runners.enabled', { schema: { type: 'boolean' } })
   check('plugins.runners.backends.x', { schema: { enum: ['cpu', 'cuda', 'webgpu'] } })
   check('node_cache_path', { schema: { default: '~/.svc/staging' } })
-  check('api.prt', { schema: null, suggestion: 'port' })
+  check('api.prt', { schema: null, suggestion: 'api.port' })
   check('threads', { schema: null, suggestion: 'plugins.runners.threads' })
+  check('api.name', { schema: null, suggestion: 'name' })
+  const dotted: ConfigOwner = { name: 'x', bundled: true,
+    config: { type: 'object', properties: { 'max.size': { type: 'integer' } } } }
+  t.match(findSetting([dotted], 'plugins.x."max.sise"'), { suggestion: 'plugins.x."max.size"' })
   check('a b', { schema: null })
   check('constructor.name', { schema: null })
 })

@@ -1,9 +1,12 @@
+import { spawnSync } from 'node:child_process'
 import { chmodSync, mkdtempSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
+import { diskError } from '../api/errors.js'
 import {
-  HomeError, dropStale, homeFile, installId, lockHome, prepareHome, readVersioned, startTicks, writeVersioned
+  HomeError, dropStale, homeFile, installId, lockHome, makeRoom, noRoom, prepareHome, readVersioned,
+  startTicks, writeVersioned
 } from '../boot/home.js'
 import { newToken, openTokens, operatorToken, wellFormed } from '../http/tokens.js'
 import { manualClock } from '../testing/index.js'
@@ -90,6 +93,25 @@ t.test('a full disk is told with the path', { skip: noSmallDisk }, (t) => {
     message: /^\/.*\/x\.json \(\d+ bytes\) cannot be written: the disk is full \(ENOSPC\)\.$/
   })
   t.end()
+})
+
+t.test('a home that refuses writes is told from a full one', (t) => {
+  const path = home(t)
+  const refused = (code: string): Error => Object.assign(new Error(`${code}: refused`), { code })
+  const readOnly = noRoom(path, diskError(refused('EROFS'), join(path, 'run/x'), 1))
+  t.match(readOnly, { name: 'HomeError',
+    message: /run\/x \(1 bytes\) cannot be written: the file system is read-only \(EROFS\)\. Make / })
+  t.match(noRoom(path, refused('EACCES')), { message: /^EACCES: refused\. Make / })
+  t.match(noRoom(path, diskError(refused('ENOSPC'), path, 1)), { message: /KiB to start: free/ })
+  t.end()
+})
+
+t.test('a home on a disk that is read-only', { skip: noSmallDisk }, async (t) => {
+  const disk = smallDisk(t, '64k')
+  prepareHome(disk.path)
+  writeFileSync(join(disk.path, homeFile.reserve), 'x')
+  t.equal(spawnSync('mount', ['-o', 'remount,ro', disk.path]).status, 0)
+  await t.rejects(makeRoom(disk.path), { name: 'HomeError', message: /read-only \(EROFS\)\. Make / })
 })
 
 t.test('the install id is kept', (t) => {

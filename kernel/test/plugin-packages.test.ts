@@ -3,7 +3,8 @@ import { chmodSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync 
 import { join } from 'node:path'
 import { isClusterPlugin } from '../api/cluster.js'
 import { loadPlugins } from '../plugins/load.js'
-import { faultOf, folderOf, hashFolder, hashOfAll, readRecord, writeRecord } from '../plugins/packages.js'
+import { writeVersioned } from '../boot/home.js'
+import { faultOf, folderOf, hashFolder, readRecord, recordPath } from '../plugins/packages.js'
 import type { Test } from 'tap'
 import type { Setup } from '../plugins/load.js'
 
@@ -19,9 +20,9 @@ function installed (t: Test): { home: string, folder: string, root: string } {
     name: 'demo', version: '1.0.0', kernel: '^1.0.0', summary: 'S.',
     routes: { hear: { method: 'GET', url: '/demo', summary: 's', authority: 'read' } }
   } as const
-  writeRecord(home, 'demo-1', {
+  writeVersioned(recordPath(home, 'demo-1'), 1, {
     name: 'demo', package: 'demo', version: '1.0.0', installed: '2026-01-01T00:00:00.000Z',
-    sha256: hashOfAll(files), files, module: 'index.js', manifest
+    sha256: '', files, module: 'index.js', manifest
   })
   const yaml = 'plugins:\n  demo:\n    module: ./plugins/demo-1/index.js\n'
   writeFileSync(join(home, 'svc.yaml'), yaml, { mode: 0o600 })

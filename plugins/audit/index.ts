@@ -7,8 +7,9 @@ import { retell } from './events.js'
 import { manifest } from './manifest.js'
 import { entriesOfOthers, linesOfMember, verifyNodes } from './peers/gather.js'
 import { Witness } from './peers/witness.js'
+import { redactedDetails, redactedParts } from './redacted.js'
 import { Refusals } from './refusals.js'
-import type { Audit, Clock, Cluster, NodeView } from '../../kernel/index.js'
+import type { Audit, Change, Clock, Cluster, NodeView } from '../../kernel/index.js'
 import type { Verified } from './peers/gather.js'
 
 /** Interval of announcing a chain that grew, ms. */
@@ -73,12 +74,17 @@ export default definePlugin(manifest, async (ctx) => {
   }
 })
 
+/** What a record shows of a change. */
+const shownOf = ({ detail, parts }: Change): Record<string, unknown> =>
+  ({ ...redactedDetails(detail), ...redactedParts(parts) })
+
 /** Records the kernel's changes. */
 function auditOf (chain: Chain, clock: Clock): Audit {
   const refusals = new Refusals()
   return {
-    async begin ({ who, how, what, detail, bestEffort }) {
-      const record = await chain.append({ who, how, what, detail }).catch((error: unknown) => {
+    async begin (change) {
+      const { who, how, what, bestEffort } = change
+      const record = await chain.append({ who, how, what, detail: shownOf(change) }).catch((error: unknown) => {
         if (!(error instanceof ChainFault)) throw error
         if (bestEffort === true) {
           chain.miss()
@@ -88,18 +94,19 @@ function auditOf (chain: Chain, clock: Clock): Audit {
           `this node, and so it is not made: ${error.message}.`)
       })
       return async ({ status, reason, detail: noted }) => {
-        const more = Object.keys(noted).length === 0 ? {} : { noted }
+        const more = Object.keys(noted).length === 0 ? {} : { noted: redactedDetails(noted) }
         if (record === null) return
         const end = { of: record.seq, status, ...reason === null ? {} : { reason }, ...more }
         await chain.settle({ who, how, what: ownWords.outcome, detail: end })
       }
     },
-    refused ({ who, how, what, detail }, { status, reason }) {
+    refused (change, { status, reason }) {
+      const { who, how, what } = change
       const unrecorded = refusals.admit(who, clock.mono())
       if (unrecorded === null) return
       const more = unrecorded === 0 ? {} : { unrecorded }
       // A refusal changes no state, so it is not awaited, and may be lost on a full disk.
-      chain.append({ who, how, what, detail: { ...detail, refused: { status, reason }, ...more } })
+      chain.append({ who, how, what, detail: { ...shownOf(change), refused: { status, reason }, ...more } })
         .catch(() => {})
     }
   }

@@ -1,4 +1,5 @@
 import { DeclarationService } from '../../kernel/index.js'
+import { verbs } from './cli/verbs.js'
 import { clusterRoutes } from './routes.js'
 import type { Manifest } from '../../kernel/index.js'
 
@@ -8,5 +9,6 @@ export const manifest = {
   kernel: '^1.0.0',
   summary: 'Makes several nodes one cluster: members, links, election and shared documents.',
   consumes: { declared: DeclarationService },
-  routes: clusterRoutes
+  routes: clusterRoutes,
+  verbs
 } as const satisfies Manifest

@@ -1,5 +1,5 @@
-import { nameOf } from '../cluster-view.js'
-import type { State } from '../cluster-view.js'
+import { nameOf } from '../cluster-state.js'
+import type { ClusterState } from '../cluster-state.js'
 import type { Verb, VerbContext } from '../verb.js'
 
 /** A node lets open work end for 10 s, and starts in a few. */
@@ -7,7 +7,7 @@ const BACK_SECONDS = 60
 
 export default {
   async run (ctx, [node], options) {
-    const state = await ctx.client.json<State>('/state')
+    const state = await ctx.client.json<ClusterState>('/state')
     const query = node === undefined ? '' : `?node_id=${encodeURIComponent(node)}`
     const answer = await ctx.client.json<{ node_id: string }>(`/admin/restart${query}`, { method: 'POST' })
     const { node_id: old } = answer
@@ -20,12 +20,12 @@ export default {
 } satisfies Verb
 
 /** The id of the node's next process. Throws CliError: 4 when the time is up, 130 at Ctrl-C. */
-async function untilBack (ctx: VerbContext, before: State, old: string): Promise<string> {
+async function untilBack (ctx: VerbContext, before: ClusterState, old: string): Promise<string> {
   const seconds = ctx.wait ?? BACK_SECONDS
   const late = ctx.fail(4, `${nameOf(before, old)} has not come back within ${seconds} s; its log says ` +
     'why, and `svc nodes` shows whether it does')
   return await ctx.retry({ seconds, again: ctx.notYet }, async () => {
-    const { nodeIdentities, topology } = await ctx.client.json<State>('/state')
+    const { nodeIdentities, topology } = await ctx.client.json<ClusterState>('/state')
     const found = Object.entries(nodeIdentities).find(([id, one]) => id !== old &&
       one.nodeInstallId === before.nodeIdentities[old]?.nodeInstallId &&
       topology?.nodes?.includes(id) !== false)

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { request } from 'node:http'
 import {
-  delay, errorBody, errorHeaders, keptNote, kernelError, kernelErrors, toSvcError, unsafe
+  delay, errorBody, errorHeaders, kernelError, kernelErrors, toSvcError, unsafe
 } from '../../../kernel/cluster.js'
 import { readAddress } from './addresses.js'
 import { joinBinding, proofOf, readJoinRequest } from './join-tokens.js'
@@ -268,7 +268,7 @@ async function admitted (socket: TLSSocket, body: unknown, options: JoinRouteOpt
 /** A join as the audit keeps it: `who` is the node that joins, or nobody whom a token has shown to be one. */
 function changeOf (who: string, socket: TLSSocket, detail: Record<string, unknown>): Change {
   const from = socket.remoteAddress ?? ''
-  return { who, how: 'direct', what: `POST ${JOIN_PATH}`, detail: keptNote({ from, ...detail }) }
+  return { who, how: 'direct', what: `POST ${JOIN_PATH}`, detail: { from, ...detail } }
 }
 
 /** Makes a change between its two records in the audit. Throws what either throws. */

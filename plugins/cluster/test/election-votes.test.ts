@@ -30,7 +30,7 @@ function node (quorum: 1 | 'majority' = 'majority') {
   for (const peer of ['a', 'b']) election.up(peer, 0)
   sent.length = 0
   const of = <K extends MessageKind>(kind: K): MessageOf<K>[] =>
-    sent.flatMap(({ message }) => message.kind === kind ? [message as MessageOf<K>] : [])
+    sent.flatMap(({ message }) => message.kind === kind ? [message as unknown as MessageOf<K>] : [])
   return { election, of, position: () => last }
 }
 

@@ -1,23 +1,36 @@
 import { canAsk, confirm, readLine } from '../../../kernel/cli/index.js'
 import type { VerbContext } from '../../../kernel/cli/index.js'
 
-/**
- * How a side compares its six digits: by asking, or with given ones. Throws CliError (2) without a terminal:
- * a piped yes compares no digits.
- */
-export function comparing (
-  ctx: VerbContext, options: Record<string, unknown>
-): (digits: string, question: string) => Promise<boolean> {
+/** How a side compares its six digits: by asking, or with those on stdin. */
+export interface Comparison {
+  /** Throws VerbError (2) if stdin ends without digits. */
+  same (digits: string, question: string): Promise<boolean>
+  /** Throws VerbError (2) once stdin has ended without digits; begins to read it. */
+  check (): void
+}
+
+/** Throws VerbError (2) without a terminal: a piped yes compares no digits. */
+export function comparing (ctx: VerbContext, options: Record<string, unknown>): Comparison {
   if (options['digitsStdin'] !== true) {
     if (!canAsk(ctx)) {
       throw ctx.fail(2, 'the six digits of both sides must be compared, and without a terminal nobody can ' +
         'be asked: give --digits-stdin and write the digits that the other side shows to stdin')
     }
-    return async (_digits, question) => await confirm(ctx, question)
+    return { same: async (_digits, question) => await confirm(ctx, question), check () {} }
   }
-  let given: Promise<string | undefined> | undefined
-  return async (digits) => {
-    given ??= readLine(ctx)
-    return (await given)?.replaceAll(' ', '') === digits
+  let given: Promise<string> | undefined
+  let failure: unknown
+  const read = async (): Promise<string> => {
+    const line = (await readLine(ctx))?.replaceAll(' ', '') ?? ''
+    if (line === '') throw ctx.fail(2, 'stdin ended without the six digits that the other side shows')
+    return line
+  }
+  return {
+    same: async (digits) => await (given ??= read()) === digits,
+    check () {
+      given ??= read()
+      given.catch((error: unknown) => { failure = error })
+      if (failure !== undefined) throw failure
+    }
   }
 }

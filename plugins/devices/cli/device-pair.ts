@@ -15,7 +15,7 @@ export default {
     const client = ctx.clientFor({ url: address!, token: undefined })
     const ask: AskNode = async <T>(path: string, body?: object) =>
       await client.json<T>(path, body === undefined ? {} : { method: 'POST', body })
-    const same = comparing(ctx, options)
+    const { same } = comparing(ctx, options)
     const compare = async (digits: string, nodeName: string): Promise<boolean> => {
       err.line(`Compare with what node ${plain(nodeName)} shows: ${err.paint('bold', digits)}`)
       err.line('Both sides must say yes. If the digits differ, somebody sits between: say no.')

@@ -2,6 +2,7 @@ import { expiryOf, isVerbError, plain, realPace } from '../../../kernel/cli/inde
 import { comparing } from './compare.js'
 import { describe } from './describe.js'
 import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
+import type { Comparison } from './compare.js'
 import type { DeviceView } from './describe.js'
 
 const LOOK_MS = 500
@@ -15,36 +16,38 @@ interface View { open: boolean, ends: string | null, triesLeft: number, device: 
 export default {
   async run (ctx, _args, options) {
     const { client, err, signal } = ctx
-    const same = comparing(ctx, options)
+    const { check, same } = comparing(ctx, options)
     const { ends } = await client.json<View>('/v1/devices/pairing',
       { method: 'POST', body: choiceOf(ctx, options) })
     err.line(`A device can be paired until ${ends!.slice(11, 19)} UTC. On the other machine run: ` +
       `svc device pair ${client.url}`)
+    let paired = false
     try {
       for (;;) {
+        check()
         const view = await client.json<View>('/v1/devices/pairing')
         if (!view.open) throw ctx.fail(1, 'no device was paired within the time; run `svc pair` again')
-        if (view.device !== null && await decide(ctx, view.device, same)) return
+        paired = view.device !== null && await decide(ctx, view.device, same)
+        if (paired) return
         await realPace.pause(LOOK_MS, signal)
         if (signal.aborted) throw ctx.fail(130, 'interrupted')
       }
     } finally {
       // No device may pair after the operator has left.
-      if (signal.aborted) await close(ctx)
+      if (!paired) await close(ctx)
     }
   }
 } satisfies Verb
 
-/** Asks the operator; whether the device was let in. */
+/** Asks the operator; whether the device was let in. Throws VerbError (1) after a no. */
 async function decide (
-  ctx: VerbContext, { attempt, digits, name }: Waiting, same: ReturnType<typeof comparing>
+  ctx: VerbContext, { attempt, digits, name }: Waiting, same: Comparison['same']
 ): Promise<boolean> {
   const { client, err, out } = ctx
   err.line(`"${plain(name)}" wants to be paired. Its six digits must be ${err.paint('bold', digits)}.`)
   if (!await same(digits, 'Does the device show the same digits?')) {
     await client.json('/v1/devices/pairing/refuse', { method: 'POST', body: { attempt } })
-    err.line('refused; another device may try while the pairing is open')
-    return false
+    throw ctx.fail(1, 'refused, and the pairing is closed; run `svc pair` again for another device')
   }
   err.line('waiting for the yes of the device')
   const made = await client.json<DeviceView>('/v1/devices/pairing/confirm',

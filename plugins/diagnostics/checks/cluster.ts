@@ -1,9 +1,9 @@
-import { fail, isVerbError, joinNodes, ok, showSpan, startOrRemove, warn } from '../../../kernel/cli/index.js'
+import { fail, isVerbError, ok, showSpan, warn } from '../../../kernel/cli/index.js'
+import { joinNodes, startOrRemove } from '../../cluster/cli/nodes.js'
 import { clusterWarnings, splitOf } from './split.js'
 import type { Manifest } from '../../../kernel/index.js'
-import type {
-  Check, CheckContext, ClusterState, DialRow, MemberList, NodeRow, Told, VerbError
-} from '../../../kernel/cli/index.js'
+import type { Check, CheckContext, ClusterState, Told, VerbError } from '../../../kernel/cli/index.js'
+import type { DialRow, MemberList, NodeRow } from '../../cluster/cli/nodes.js'
 
 export interface ClusterChecksInput extends CheckContext {
   manifests: readonly Pick<Manifest, 'checks'>[]

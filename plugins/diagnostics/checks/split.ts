@@ -1,6 +1,8 @@
 import { delay, systemClock } from '../../../kernel/index.js'
-import { isVerbError, joinNodes, startOrRemove } from '../../../kernel/cli/index.js'
-import type { ClusterState, NodeRow, VerbError } from '../../../kernel/cli/index.js'
+import { isVerbError } from '../../../kernel/cli/index.js'
+import { joinNodes, startOrRemove } from '../../cluster/cli/nodes.js'
+import type { ClusterState, VerbError } from '../../../kernel/cli/index.js'
+import type { NodeRow } from '../../cluster/cli/nodes.js'
 
 /** Reports of other nodes may show a link for this long after a crash, seconds. */
 const LINK_SECONDS = 5

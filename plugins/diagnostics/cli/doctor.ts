@@ -6,7 +6,8 @@ import {
 import { ALONE, checkClocks, checkDiscovery, clusterChecks } from '../checks/cluster.js'
 import { checkDisk, checkHome, checkNode, checkPorts } from '../checks/host.js'
 import { settledState } from '../checks/split.js'
-import type { Check, ClusterState, NodeRow, Verb, VerbContext, VerbError } from '../../../kernel/cli/index.js'
+import type { Check, ClusterState, Verb, VerbContext, VerbError } from '../../../kernel/cli/index.js'
+import type { NodeRow } from '../../cluster/cli/nodes.js'
 import type { ClockReading } from '../checks/cluster.js'
 
 /** Longest wait for another node's time, ms. */

@@ -1,7 +1,9 @@
-import { homeManifests, isVerbError, joinNodes, lookOf, readMembers } from '../../../kernel/cli/index.js'
+import { homeManifests, isVerbError, lookOf } from '../../../kernel/cli/index.js'
+import { joinNodes, readMembers } from '../../cluster/cli/nodes.js'
 import { checksIn, contributed } from '../checks/cluster.js'
 import { clusterWarnings, settledState } from '../checks/split.js'
-import type { ClusterState, NodeRow, StatusLines, Verb, VerbContext } from '../../../kernel/cli/index.js'
+import type { ClusterState, StatusLines, Verb, VerbContext } from '../../../kernel/cli/index.js'
+import type { NodeRow } from '../../cluster/cli/nodes.js'
 import type { ReadyCheck } from '../checks/cluster.js'
 import type { Warning } from '../checks/split.js'
 

@@ -4,7 +4,8 @@ import {
   checkClocks, checkDiscovery, checkHealth, checkNames, checkVersions, clusterChecks
 } from '../checks/cluster.js'
 import { checkNode } from '../checks/host.js'
-import type { Check, CheckContext, ClusterState as State, NodeRow } from '../../../kernel/cli/index.js'
+import type { Check, CheckContext, ClusterState as State } from '../../../kernel/cli/index.js'
+import type { NodeRow } from '../../cluster/cli/nodes.js'
 
 const row = (more: Partial<NodeRow> = {}): NodeRow => ({
   nodeId: 'n1', installId: 'i1', name: 'attic', url: null, version: '1.0.0', isMaster: true, isLocal: true,

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { definePlugin } from '../../../kernel/index.js'
-import { member, memberList, node, own, threeNodes } from '../../../kernel/test/cli-cluster-kit.js'
+import { member, memberList, node, own, threeNodes } from '../../cluster/test/verbs-kit.js'
 import { cli as run, sendError, sendJson, standIn } from '../../../kernel/test/cli-helpers.js'
 import { freePorts } from '../../../test/node/ports.js'
 import diagnostics from '../index.js'

@@ -8,8 +8,9 @@ import type { Instance, StateCard } from '../../runners/service.js'
 import { cardOf, ranksOf } from '../place/instance.js'
 import { REFUSALS } from '../planner/types.js'
 import {
-  engineHelp, findNodes, isVerbError, plain, readModelId, realPace, showBytes, stillness
+  engineHelp, isVerbError, plain, readModelId, realPace, showBytes, stillness
 } from '../../../kernel/cli/index.js'
+import { findNodes } from '../../cluster/cli/nodes.js'
 import type { Pace, Verb, VerbContext, VerbError } from '../../../kernel/cli/index.js'
 import { nameOf, rankText } from './state.js'
 import type { SeenState } from './state.js'

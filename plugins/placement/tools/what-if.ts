@@ -1,7 +1,7 @@
-import { fact, joinNodes, quoted, reading, unstopped } from '../../../kernel/cli/index.js'
-import type {
-  ClusterState, Evidence, Fact, MemberList, NodeRow, Reading, Tool, ToolContext
-} from '../../../kernel/cli/index.js'
+import { fact, quoted, reading, unstopped } from '../../../kernel/cli/index.js'
+import { joinNodes } from '../../cluster/cli/nodes.js'
+import type { ClusterState, Evidence, Fact, Reading, Tool, ToolContext } from '../../../kernel/cli/index.js'
+import type { MemberList, NodeRow } from '../../cluster/cli/nodes.js'
 import { nameOf } from '../cli/state.js'
 import { modelOf, nodesOf } from '../place/instance.js'
 import { bodyOf } from '../../runners/service.js'

@@ -1,9 +1,7 @@
-import {
-  fact, joinNodes, quoted, reading, showSpan, showTime, startOrRemove
-} from '../../../kernel/cli/index.js'
-import type {
-  ClusterState, Evidence, Fact, MemberList, NodeRow, Tool
-} from '../../../kernel/cli/index.js'
+import { fact, quoted, reading, showSpan, showTime } from '../../../kernel/cli/index.js'
+import { joinNodes, startOrRemove } from '../../cluster/cli/nodes.js'
+import type { ClusterState, Evidence, Fact, Tool } from '../../../kernel/cli/index.js'
+import type { MemberList, NodeRow } from '../../cluster/cli/nodes.js'
 import { removals } from './removed.js'
 
 interface Election {

@@ -1,9 +1,7 @@
-import {
-  fact, joinNodes, nearest, quoted, reading, showBytes, showSpan, startOrRemove, unstopped
-} from '../../../kernel/cli/index.js'
-import type {
-  ClusterState, Evidence, Fact, MemberList, NodeRow, Reading, Tool
-} from '../../../kernel/cli/index.js'
+import { fact, nearest, quoted, reading, showBytes, showSpan, unstopped } from '../../../kernel/cli/index.js'
+import { joinNodes, startOrRemove } from '../../cluster/cli/nodes.js'
+import type { ClusterState, Evidence, Fact, Reading, Tool } from '../../../kernel/cli/index.js'
+import type { MemberList, NodeRow } from '../../cluster/cli/nodes.js'
 import { removals } from './removed.js'
 
 /** The parts of GET /state about one node and what runs there. */

@@ -1,13 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { createClient, ownFingerprint, ownToken } from './client.js'
+import { createClient, ownFingerprint, ownToken } from '../../../kernel/cli/index.js'
 import { startDevNode, describeEnding, isMemberOf } from './dev-node.js'
 import type { DevNode, UpLine } from './dev-node.js'
-import type { Plugin } from '../api/plugin.js'
-import type { Ports } from './ports.js'
-import type { Client } from './client.js'
-import type { State } from './cluster-view.js'
-import type { VerbContext } from './verb.js'
-import { CliError, exitCodes } from './errors.js'
+import type { Plugin } from '../../../kernel/index.js'
+import type { Client, ClusterState, VerbContext, VerbError } from '../../../kernel/cli/index.js'
+import type { Ports } from './dev-ports.js'
 
 /** Longest wait for a first master, before which no token can be made, and for all to agree, seconds. */
 const MASTER_SECONDS = 30
@@ -27,7 +24,7 @@ export interface DevNodeUp extends UpLine { name: string }
 
 export interface DevCluster {
   readonly nodes: readonly DevNode[]
-  /** Resolves once all nodes listen. Throws CliError: 1 when one does not start, else as the first says. */
+  /** Resolves once all nodes listen. Throws VerbError: 1 when one does not start, else as the first says. */
   join (): Promise<DevNodeUp[]>
   /** Resolves when all nodes have ended, or do not end in time. */
   stopped (): Promise<void>
@@ -40,6 +37,7 @@ export function startDev (ctx: VerbContext, options: DevOptions): DevCluster {
   const begin = (home: typeof first, token: string | null): DevNode => startDevNode({
     ...home,
     token,
+    fail: ctx.fail,
     env: options.env,
     settings: {
       name: home.name,
@@ -94,29 +92,29 @@ async function tokenFrom (ctx: VerbContext, client: Client): Promise<string> {
 }
 
 /**
- * Waits until every node has the same master, session and live nodes. Throws CliError: 1 when a node ends, 4
+ * Waits until every node has the same master, session and live nodes. Throws VerbError: 1 when a node ends, 4
  * with the disagreement when that takes too long.
  */
 export async function agreement (
   ctx: VerbContext, cluster: DevCluster, up: readonly UpLine[]
 ): Promise<{ masterNodeId: string, sessionId: string }> {
   const clients = up.map(({ url, home }) => clientOf(ctx, url, home))
-  const again = (error: CliError): boolean =>
+  const again = (error: VerbError): boolean =>
     cluster.nodes.every((node) => node.ending === undefined) && ctx.notYet(error)
   return await ctx.retry({ seconds: AGREE_SECONDS, again }, async () => {
     const dead = cluster.nodes.find((node) => node.ending !== undefined)
     if (dead !== undefined) {
-      throw new CliError(exitCodes.failed, `${dead.name} did not stay: ${describeEnding(dead.ending!)}`)
+      throw ctx.fail(1, `${dead.name} did not stay: ${describeEnding(dead.ending!)}`)
     }
-    const states = await Promise.all(clients.map((client) => client.json<State>('/state')))
+    const states = await Promise.all(clients.map((client) => client.json<ClusterState>('/state')))
     const problem = disagreement(states)
-    if (problem !== null) throw new CliError(exitCodes.notReady, `the nodes do not agree yet: ${problem}`)
+    if (problem !== null) throw ctx.fail(4, `the nodes do not agree yet: ${problem}`)
     return { masterNodeId: states[0]!.masterNodeId!, sessionId: states[0]!.sessionId! }
   })
 }
 
 /** Why the nodes are not one cluster yet; null when they are. Pure. */
-export function disagreement (states: readonly State[]): string | null {
+export function disagreement (states: readonly ClusterState[]): string | null {
   const ids = states.map((state) => state.localNodeId)
   const name = (i: number): string => states[i]!.nodeIdentities[ids[i]!]?.friendlyName ?? ids[i]!
   for (const [i, state] of states.entries()) {
@@ -126,7 +124,7 @@ export function disagreement (states: readonly State[]): string | null {
     const live = state.cluster?.liveNodes ?? 1
     if (live < states.length) return `${name(i)} counts ${live} of ${states.length} nodes as live`
   }
-  const differs = (of: (state: State) => unknown): number =>
+  const differs = (of: (state: ClusterState) => unknown): number =>
     states.findIndex((state) => of(state) !== of(states[0]!))
   const master = differs((state) => state.masterNodeId)
   if (master > 0) return `${name(0)} and ${name(master)} name different masters`

@@ -1,9 +1,9 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { dirname, join, relative, resolve } from 'node:path'
-import { findConfig } from '../../config/file.js'
-import { packageRoot } from '../../boot/package.js'
-import { programIn, shellWord } from '../shell.js'
-import type { Verb, VerbContext } from '../verb.js'
+import { programIn, shellWord } from '../../../kernel/cli/index.js'
+import { packageRoot } from '../../../kernel/index.js'
+import { findConfig } from '../../../kernel/installing.js'
+import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 
 const NAME = /^[a-z][a-z0-9]*(-[a-z0-9]+)*$/
 

@@ -1,12 +1,11 @@
 import { join } from 'node:path'
-import { agreement, startDev } from '../dev-cluster.js'
-import { describeEnding, devArgs, devEnv, keptNode } from '../dev-node.js'
-import { devPorts } from '../ports.js'
-import { homeOption, programIn } from '../shell.js'
-import { launched } from './up.js'
-import type { DevNode } from '../dev-node.js'
-import type { DevNodeUp } from '../dev-cluster.js'
-import type { Verb, VerbContext } from '../verb.js'
+import { homeOption, launched, programIn } from '../../../kernel/cli/index.js'
+import { agreement, startDev } from './dev-cluster.js'
+import { describeEnding, devArgs, devEnv, keptNode } from './dev-node.js'
+import { devPorts } from './dev-ports.js'
+import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
+import type { DevNodeUp } from './dev-cluster.js'
+import type { DevNode } from './dev-node.js'
 
 const DEFAULT_NODES = 3
 const MAX_NODES = 64
@@ -18,7 +17,7 @@ export default {
     if (action !== undefined) throw ctx.fail(2, 'expected `svc dev` or `svc dev start NODE`')
     const count = whole(ctx, '--nodes', options['nodes'], DEFAULT_NODES, 1, MAX_NODES)
     const base = whole(ctx, '--base-port', options['basePort'], DEFAULT_BASE_PORT, 0, 65535 - 2 * count + 1)
-    const ports = await devPorts(count, base)
+    const ports = await devPorts(ctx, count, base)
     const homes = ports.map((pair, i) =>
       ({ name: `node${i + 1}`, home: join(ctx.home, 'dev', `node${i + 1}`), ports: pair }))
     const stop = stopping(ctx, count)

@@ -1,13 +1,12 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { randomUUID } from 'node:crypto'
-import { noInspector } from '../boot/inspector.js'
-import { packageRoot } from '../boot/package.js'
-import { linkSvc, packagesFolder } from '../plugins/packages.js'
+import { plain, visible } from '../../../kernel/cli/index.js'
+import { noInspector, packageRoot } from '../../../kernel/index.js'
+import { linkSvc, packagesFolder } from '../../../kernel/installing.js'
 import { isPackage, npm, ran } from './npm.js'
-import { plain, visible } from './output.js'
-import type { Manifest } from '../api/plugin.js'
-import type { VerbContext } from './verb.js'
+import type { VerbContext } from '../../../kernel/cli/index.js'
+import type { Manifest } from '../../../kernel/index.js'
 
 const INCOMING = '.incoming-'
 /** Longest time for a module to print its declarations, ms. */
@@ -25,7 +24,7 @@ export interface Fetched {
 /**
  * Fetches a package with its dependencies into a new folder under `<home>/plugins`, by npm and without
  * scripts, and reads its module's declarations in a process that cannot write or start others. Throws
- * CliError and leaves no files then.
+ * VerbError and leaves no files then.
  */
 export async function fetchPackage (ctx: VerbContext, source: string): Promise<Fetched> {
   const folder = packagesFolder(ctx.home)

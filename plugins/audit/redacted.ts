@@ -1,6 +1,5 @@
-import { isObject } from '../api/schema.js'
-import { HIDDEN, withoutUrlSecrets } from '../net/urls.js'
-import type { JsonSchema } from '../api/schema.js'
+import { HIDDEN, isObject, withoutUrlSecrets } from '../../kernel/index.js'
+import type { Change, JsonSchema } from '../../kernel/index.js'
 
 const TEXT_MOST = 256
 const ITEMS_MOST = 16
@@ -12,24 +11,24 @@ const NOTE_MOST = 1500
  * The described part of a value, for the audit. Hides `writeOnly` fields, values that the schema leaves open,
  * and secrets in URLs; cuts long texts and lists. Without a schema everything is described.
  */
-export function keptOf (schema: JsonSchema | null, value: unknown): unknown {
+export function redacted (schema: JsonSchema | null, value: unknown): unknown {
   if (schema !== null && (schema['writeOnly'] === true || schema['x-secret'] === true)) return HIDDEN
-  if (Array.isArray(value)) return keptItems(schema, value)
-  if (isObject(value)) return keptFields(schema, value)
+  if (Array.isArray(value)) return redactedItems(schema, value)
+  if (isObject(value)) return redactedFields(schema, value)
   if (schema !== null && isOpen(schema)) return HIDDEN
   return typeof value === 'string' ? shortened(value) : value
 }
 
-function keptItems (schema: JsonSchema | null, values: readonly unknown[]): unknown[] {
-  const kept = values.slice(0, ITEMS_MOST).map((one) => keptOf(inside(schema, 'items'), one))
+function redactedItems (schema: JsonSchema | null, values: readonly unknown[]): unknown[] {
+  const kept = values.slice(0, ITEMS_MOST).map((one) => redacted(inside(schema, 'items'), one))
   return values.length > ITEMS_MOST ? [...kept, `and ${values.length - ITEMS_MOST} more`] : kept
 }
 
-function keptFields (schema: JsonSchema | null, value: Record<string, unknown>): Record<string, unknown> {
+function redactedFields (schema: JsonSchema | null, value: Record<string, unknown>): Record<string, unknown> {
   const named = schema?.['properties']
   return Object.fromEntries(Object.entries(value).map(([key, inner]) => {
     const own = isObject(named) && Object.hasOwn(named, key) ? named[key] as JsonSchema : null
-    return [shortened(key), keptOf(own ?? inside(schema, 'additionalProperties'), inner)]
+    return [shortened(key), redacted(own ?? inside(schema, 'additionalProperties'), inner)]
   }))
 }
 
@@ -52,15 +51,13 @@ function shortened (text: string): string {
 }
 
 /** The parts of a request by name, each by its schema, cut to the limit in all. */
-export function keptParts (
-  parts: readonly (readonly [name: string, schema: JsonSchema | undefined, value: unknown])[]
-): Record<string, unknown> {
+export function redactedParts (parts: Change['parts'] = []): Record<string, unknown> {
   const kept: Record<string, unknown> = {}
   let left = REQUEST_MOST
   for (const [name, schema, value] of parts) {
     if (schema === undefined || value === undefined || value === null) continue
     if (isObject(value) && Object.keys(value).length === 0) continue
-    const part = keptOf(schema, value)
+    const part = redacted(schema, value)
     const size = jsonBytes(part)
     kept[name] = size <= left ? part : `${size} bytes, not kept`
     left -= Math.min(size, left)
@@ -68,9 +65,9 @@ export function keptParts (
   return kept
 }
 
-/** A handler's audit details, cut in the same way. */
-export function keptNote (note: Readonly<Record<string, unknown>>): Record<string, unknown> {
-  const kept = keptOf(null, note) as Record<string, unknown>
+/** Details that no schema describes, such as those of a handler, cut in the same way. */
+export function redactedDetails (note: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  const kept = redacted(null, note) as Record<string, unknown>
   const size = jsonBytes(kept)
   return size <= NOTE_MOST ? kept : { note: `${size} bytes, not kept` }
 }

@@ -6,7 +6,7 @@ import { createInterface } from 'node:readline'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { packageRoot } from '../boot/package.js'
+import { packageRoot } from '../../../kernel/boot/package.js'
 import type { ChildProcess } from 'node:child_process'
 import type { Test } from 'tap'
 

@@ -1,41 +1,7 @@
-import type { Gpu } from '../api/vitals.js'
-import type { Client } from './client.js'
-import { CliError } from './errors.js'
-import { plain } from './output.js'
-import type { VerbContext } from './verb.js'
-
-export interface Reason { code: string, severity?: string, message: string, remediation: string }
-export interface Health { level: 'ok' | 'warn' | 'error', reasons: Reason[] }
-interface Bytes { inBytes: number }
-
-interface Identity {
-  friendlyName: string | null, svcVersion: string, apiUrl: string | null, nodeInstallId?: string | null
-}
-
-export interface State {
-  sessionId?: string | null
-  masterNodeId: string | null
-  localNodeId: string
-  nodeIdentities: Record<string, Identity>
-  nodeHealth: Record<string, Health>
-  nodeCapabilities: Record<string, string[]>
-  nodeMemory?: Record<string, { ramTotal: Bytes, ramAvailable: Bytes } | null>
-  nodeSystem?: Record<string, {
-    pcpuUsage?: number | null, gpuUsage?: number | null, accelerators?: Gpu[]
-  } | null>
-  lastSeen?: Record<string, string>
-  /** Nodes that an operator has drained, by install id. */
-  drainedNodes?: Record<string, { since: string }>
-  topology?: {
-    /** Those that are live. */
-    nodes?: readonly string[]
-    connections?: Record<string, Record<string, { rttMs: number | null, bytesPerSecond: number | null }[]>>
-  }
-  cluster?: {
-    term: number, quorum: 'ok' | 'lost', stale: boolean, partition: boolean, knownNodes: number
-    liveNodes: number
-  }
-}
+/** Nodes and members as verbs show them; also for the verbs, checks and tools of other plugins. */
+import { isVerbError, nameOf } from '../../../kernel/cli/index.js'
+import type { ClusterState, NamedNodes, VerbContext } from '../../../kernel/cli/index.js'
+import type { Gpu } from '../../../kernel/index.js'
 
 export interface MemberRow {
   installId: string, nodeId: string | null, name: string, fingerprint: string, addresses: string[]
@@ -65,20 +31,20 @@ export interface NodeRow {
   memoryTotalBytes: number | null, memoryAvailableBytes: number | null
   accelerators: Gpu[]
   drained: boolean
-  health: Health, capabilities: string[]
+  health: ClusterState['nodeHealth'][string], capabilities: string[]
 }
 
 /** The members; null where the credential or the node does not give them. */
-export async function readMembers (client: Client): Promise<MemberList | null> {
+export async function readMembers (client: VerbContext['client']): Promise<MemberList | null> {
   try {
     return await client.json<MemberList>('/cluster/members')
   } catch (error) {
-    if (error instanceof CliError && error.status !== undefined) return null
+    if (isVerbError(error) && error.status !== undefined) return null
     throw error
   }
 }
 
-export function joinNodes (state: State, members: MemberList | null): NodeRow[] {
+export function joinNodes (state: ClusterState, members: MemberList | null): NodeRow[] {
   const shown = new Set(Object.keys(state.nodeIdentities))
   const known = (member: MemberRow): boolean => member.nodeId !== null && shown.has(member.nodeId)
   const rows = [
@@ -88,7 +54,7 @@ export function joinNodes (state: State, members: MemberList | null): NodeRow[] 
   return rows.sort((a, b) => (a.name ?? '').localeCompare(b.name ?? '', 'en', { numeric: true }))
 }
 
-function fromState (nodeId: string, state: State, members: MemberList | null): NodeRow {
+function fromState (nodeId: string, state: ClusterState, members: MemberList | null): NodeRow {
   const identity = state.nodeIdentities[nodeId]!
   const isLocal = state.localNodeId === nodeId
   const age = secondsSinceSeen(nodeId, state)
@@ -115,7 +81,7 @@ function fromState (nodeId: string, state: State, members: MemberList | null): N
 }
 
 /** By the clock of the node that answers: its own entry is its present. */
-function secondsSinceSeen (nodeId: string, { lastSeen, localNodeId }: State): number | null {
+function secondsSinceSeen (nodeId: string, { lastSeen, localNodeId }: ClusterState): number | null {
   const [now, then] = [lastSeen?.[localNodeId], lastSeen?.[nodeId]].map((at) => Date.parse(at ?? ''))
   const age = (now! - then!) / 1000
   return Number.isFinite(age) ? Math.max(0, Math.round(age)) : null
@@ -147,15 +113,6 @@ export function startOrRemove (installId: string, name: string | null = null): s
   const dev = /^node\d+$/.test(name ?? '') ? `, or \`svc dev start ${name}\` for a node of \`svc dev\`` : ''
   return `Start it with \`svc up\`${dev}; if it is gone for good: \`svc members remove ${installId}\`.`
 }
-
-export interface NamedNodes {
-  localNodeId: string
-  nodeIdentities: Record<string, { friendlyName?: string | null, nodeInstallId?: string | null }>
-}
-
-/** The name of the node; its id if the state has no name for it. */
-export const nameOf = ({ nodeIdentities }: Pick<NamedNodes, 'nodeIdentities'>, nodeId: string): string =>
-  plain(nodeIdentities[nodeId]?.friendlyName ?? nodeId)
 
 /** Node ids for what the operator calls nodes: id, install id, name or `local`. Throws VerbError (3, 2). */
 export function findNodes (ctx: VerbContext, state: NamedNodes, refs: readonly string[]): string[] {

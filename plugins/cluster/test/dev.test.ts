@@ -4,15 +4,15 @@ import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Readable, Writable } from 'node:stream'
-import { devEnv, isMemberOf } from '../cli/dev-node.js'
-import { devPorts } from '../cli/ports.js'
+import { CliError } from '../../../kernel/cli/errors.js'
+import { runCli } from '../../../kernel/cli/program.js'
+import { cli } from '../../../kernel/test/cli-helpers.js'
 import { disagreement } from '../cli/dev-cluster.js'
-import { ownToken, runningUrl } from '../cli/client.js'
-import { startTicks } from '../boot/home.js'
-import { runCli } from '../cli/program.js'
-import { cli } from './cli-helpers.js'
+import { devEnv, isMemberOf } from '../cli/dev-node.js'
+import { devPorts } from '../cli/dev-ports.js'
+import cluster from '../index.js'
 import type { AddressInfo } from 'node:net'
-import type { State } from '../cli/cluster-view.js'
+import type { ClusterState } from '../../../kernel/cli/index.js'
 import type { Test } from 'tap'
 
 /**
@@ -111,7 +111,7 @@ function dev (t: Test, words: string[], files: Folder = {}): Dev {
   const over = runCli(['dev', '--home', home, ...words], {
     io: { stdout: into((text) => { out += text }), stderr: into((text) => { err += text }),
       stdin: Readable.from([]), env: { ...env, SVC_NAME: 'mine', SVC_NO_LAUNCHER: '1' }, cwd: folder },
-    plugins: async () => [],
+    plugins: async () => [cluster],
     signal: stop.signal
   })
   t.teardown(async () => { stop.abort(); await over })
@@ -231,7 +231,7 @@ t.test('a port in use names its holder before anything is started', async (t) =>
 
 t.test('wrong numbers are refused', async (t) => {
   const check = async (words: string[], message: RegExp): Promise<void> => {
-    const ran = await cli(['dev', ...words, '--home', t.testdirName])
+    const ran = await cli(['dev', ...words, '--home', t.testdirName], { plugins: [cluster] })
     t.equal(ran.status, 2, words.join(' '))
     t.match(ran.err, message)
   }
@@ -242,11 +242,12 @@ t.test('wrong numbers are refused', async (t) => {
 })
 
 t.test('two ports a node, all different', async (t) => {
-  const free = await devPorts(4, 0)
+  const ctx = { fail: (...given: ConstructorParameters<typeof CliError>) => new CliError(...given) }
+  const free = await devPorts(ctx, 4, 0)
   t.equal(new Set(free.flatMap(({ api, cluster }) => [api, cluster])).size, 8)
   // A neighbour of a free port may be taken: the first free pair will do.
   for (let base = 20_000; ; base += 2) {
-    const found = await devPorts(2, base).catch(() => undefined)
+    const found = await devPorts(ctx, 2, base).catch(() => undefined)
     if (found === undefined) continue
     t.same(found, [{ api: base, cluster: base + 1 }, { api: base + 2, cluster: base + 3 }])
     return
@@ -268,11 +269,11 @@ t.test('each node has its own settings; the rest reaches all of them', (t) => {
 })
 
 t.test('why nodes are not one cluster', (t) => {
-  const state = (id: string, more: object = {}): State => ({
+  const state = (id: string, more: object = {}): ClusterState => ({
     localNodeId: id, masterNodeId: 'a', sessionId: 's', nodeHealth: {}, nodeCapabilities: {},
     nodeIdentities: { a: { friendlyName: 'A' }, b: { friendlyName: 'B' } },
     cluster: { term: 1, quorum: 'ok', stale: false, partition: false, knownNodes: 2, liveNodes: 2 },
-    ...more }) as unknown as State
+    ...more }) as unknown as ClusterState
   const check = (more: object, expected: RegExp | null): void => {
     const found = disagreement([state('a'), state('b', more)])
     if (expected === null) t.equal(found, null)
@@ -285,26 +286,5 @@ t.test('why nodes are not one cluster', (t) => {
   check({ cluster: { stale: false, liveNodes: 1 } }, /^B counts 1 of 2 nodes as live$/)
   check({ masterNodeId: 'b' }, /^A and B name different masters$/)
   check({ sessionId: 's2' }, /^A and B are in different sessions$/)
-  t.end()
-})
-
-t.test('other verbs find the nodes of svc dev, each with its own token', (t) => {
-  const running = (port: number, pid: number): Folder => ({
-    run: { 'node.json': JSON.stringify({ format: 1, url: `http://127.0.0.1:${port}`, nodeId: 'n',
-      processes: [{ pid, startTicks: startTicks(pid) }] }) },
-    'operator.token': `token-${port}\n`
-  })
-  const { pid } = process
-  const home = t.testdir({ 'operator.token': 'own\n',
-    dev: { node1: running(7001, pid), node2: running(7003, pid), node10: running(7019, pid) } })
-  t.equal(runningUrl(home), 'http://127.0.0.1:7001')
-  t.equal(ownToken(home, 'http://127.0.0.1:7003/'), 'token-7003')
-  t.equal(ownToken(home, 'http://127.0.0.1:1'), undefined, 'nobody gets it where no node of this home runs')
-  const reused = t.testdir({ 'operator.token': 'own', run: { 'node.json': JSON.stringify({
-    format: 1, url: 'http://127.0.0.1:1', processes: [{ pid, startTicks: '1' }] }) } })
-  t.equal(ownToken(reused, 'http://127.0.0.1:1'), undefined, 'its pid is another process by now')
-  t.equal(ownToken(home, 'http://10.0.0.1:7003'), undefined)
-  const dead = t.testdir({ dev: { node1: running(7001, 2 ** 30) } })
-  t.equal(runningUrl(dead), 'http://127.0.0.1:52415', 'a node that is gone is not asked')
   t.end()
 })

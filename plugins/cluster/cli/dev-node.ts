@@ -1,13 +1,11 @@
 import { mkdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
-import { readVersioned, writeVersioned } from '../boot/home.js'
-import { launch } from '../boot/launcher.js'
-import { envName } from '../config/env.js'
+import { envName, launch, readVersioned, writeVersioned } from '../../../kernel/cluster.js'
 import type { ChildProcess } from 'node:child_process'
-import type { Ending } from '../boot/launcher.js'
-import type { Ports } from './ports.js'
-import { CliError, exitCodes } from './errors.js'
+import type { VerbContext } from '../../../kernel/cli/index.js'
+import type { Ending } from '../../../kernel/cluster.js'
+import type { Ports } from './dev-ports.js'
 
 /** Lines of a node's log that are repeated when it does not start. */
 const LAST_LINES = 8
@@ -28,13 +26,14 @@ export interface DevNodeOptions {
   stop: AbortSignal
   /** Called for every line of its log. */
   log (line: string): void
+  fail: VerbContext['fail']
 }
 
 export interface DevNode {
   readonly name: string
   readonly home: string
   readonly ports: Ports
-  /** Resolves once it listens; rejects with CliError (1) when it ends before. */
+  /** Resolves once it listens; rejects with VerbError (1) when it ends before. */
   readonly up: Promise<UpLine>
   readonly over: Promise<Ending>
   /** Set when it has ended. */
@@ -85,7 +84,7 @@ export const devArgs = (script: string, home: string, { api }: Ports): string[] 
 
 /** Starts a node with this process as its launcher: it is started again when it asks, and ends with us. */
 export function startDevNode (options: DevNodeOptions): DevNode {
-  const { name, home, ports, settings, script, stop, log } = options
+  const { name, home, ports, settings, script, stop, log, fail } = options
   const args = [...devArgs(script, home, ports), '--json']
   const env = devEnv(options.env, settings)
   mkdirSync(home, { recursive: true, mode: 0o700 })
@@ -119,7 +118,7 @@ export function startDevNode (options: DevNodeOptions): DevNode {
     address: async () => ({ host: '127.0.0.1', port: ports.api })
   })
   const early = over.then((ending) => {
-    throw new CliError(exitCodes.failed, [`${name} did not start: ${describeEnding(ending)}`,
+    throw fail(1, [`${name} did not start: ${describeEnding(ending)}`,
       ...last.map((text) => `  ${text}`)].join('\n'))
   })
   const up = Promise.race([line, early])

@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs'
-import { sendError, sendJson, standIn } from './cli-helpers.js'
+import { sendError, sendJson, standIn } from '../../../kernel/test/cli-helpers.js'
 import type { Test } from 'tap'
 
-const packageFile = new URL('../../package.json', import.meta.url)
+const packageFile = new URL('../../../package.json', import.meta.url)
 export const { version: own } = JSON.parse(readFileSync(packageFile, 'utf8')) as
   { version: string }
 const gib = (n: number): { inBytes: number } => ({ inBytes: n * 2 ** 30 })

@@ -1,8 +1,7 @@
 import { spawn } from 'node:child_process'
 import semver from 'semver'
-import { noInspector } from '../boot/inspector.js'
-import type { ExitCode } from './errors.js'
-import type { VerbContext } from './verb.js'
+import { noInspector } from '../../../kernel/index.js'
+import type { VerbContext } from '../../../kernel/cli/index.js'
 
 /** Longest time for one command of npm, ms. */
 const NPM_MS = 10 * 60_000
@@ -24,7 +23,7 @@ const FLAGS = [
   '--fetch-retry-maxtimeout=2000'
 ]
 
-/** Runs npm for `source`. Throws CliError in words of what was asked for. */
+/** Runs npm for `source`. Throws VerbError in words of what was asked for. */
 export async function npm (ctx: VerbContext, cwd: string, source: string, args: string[]): Promise<void> {
   const [command = '', ...more] = args
   const options = [ctx.io.env['NODE_OPTIONS'] ?? '', ...noInspector()].join(' ').trim()
@@ -35,7 +34,7 @@ export async function npm (ctx: VerbContext, cwd: string, source: string, args: 
 }
 
 /** Explanations of npm's failure codes; others are shown in npm's words. */
-function failure (source: string, command: string, text: string): [ExitCode, string] {
+function failure (source: string, command: string, text: string): Parameters<VerbContext['fail']> {
   const code = /^npm (?:error|ERR!) code (\w+)$/m.exec(text)?.[1] ?? ''
   const said = text.split('\n')
     .map((line) => line.replace(/^npm (?:error|ERR!) ?(?:\d+ |notarget )?/, '').trim())

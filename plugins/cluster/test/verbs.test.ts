@@ -1,23 +1,11 @@
 import t from 'tap'
-import { member, memberList, node, own } from './cli-cluster-kit.js'
-import { cli, sendError, sendJson, standIn } from './cli-helpers.js'
-import { readSpan, showBytes, showSpan } from '../cli/text.js'
-import { parseSmi } from '../../plugins/runners/machine/gpu.js'
+import { cli as run, sendError, sendJson, standIn } from '../../../kernel/test/cli-helpers.js'
+import { parseSmi } from '../../runners/machine/gpu.js'
+import cluster from '../index.js'
+import { member, memberList, node, own } from './verbs-kit.js'
+import type { Ran } from '../../../kernel/test/cli-helpers.js'
 
-t.test('bytes and spans, as people write them', async (t) => {
-  const check = (found: unknown, expected: unknown): void => { t.equal(found, expected) }
-  check(showBytes(0), '0 B')
-  check(showBytes(1536), '1.5 KiB')
-  check(showBytes(200 * 2 ** 30), '200 GiB')
-  check(showSpan(0), '0s')
-  check(showSpan(72), '1m12s')
-  check(showSpan(3600), '1h')
-  check(showSpan(90_000), '1d1h')
-  check(readSpan('90'), 90)
-  check(readSpan('15m'), 900)
-  check(readSpan('1d'), 86_400)
-  for (const wrong of ['', 'm', '1w', '-1', '1.5h']) check(readSpan(wrong), undefined)
-})
+const cli = async (words: string[]): Promise<Ran> => await run(words, { plugins: [cluster] })
 
 t.test('nodes: who is master, live or lost, and for how long', async (t) => {
   const url = await node(t)
@@ -132,12 +120,12 @@ t.test('join-token ls and revoke', async (t) => {
     'GET /cluster/join-tokens': (response) => { sendJson(response, { tokens }) },
     'DELETE /cluster/join-tokens/abc': (response) => { sendJson(response, { id: 'abc', revoked: true }) }
   })
-  const run = async (...words: string[]): ReturnType<typeof cli> =>
+  const tokenVerb = async (...words: string[]): Promise<Ran> =>
     await cli(['join-token', ...words, '--url', node.url])
-  t.match((await run('ls')).out, /abc +2026-01-01T01:00:00Z +app_1/)
-  t.same(JSON.parse((await run('ls', '--json')).out), { tokens })
-  t.match((await run('revoke', 'abc')).out, /^abc lets nobody in/)
+  t.match((await tokenVerb('ls')).out, /abc +2026-01-01T01:00:00Z +app_1/)
+  t.same(JSON.parse((await tokenVerb('ls', '--json')).out), { tokens })
+  t.match((await tokenVerb('revoke', 'abc')).out, /^abc lets nobody in/)
   for (const words of [['revoke'], ['rm', 'abc'], ['ls', 'abc']]) {
-    t.equal((await run(...words)).status, 2, words.join())
+    t.equal((await tokenVerb(...words)).status, 2, words.join())
   }
 })

@@ -1,10 +1,9 @@
 import { existsSync } from 'node:fs'
 import { hostname } from 'node:os'
-import { devPorts } from '../ports.js'
-import { programIn, shellWord } from '../shell.js'
-import { readSpan, showSpan } from '../text.js'
-import type { JoinTokenRecord } from '../../api/cluster.js'
-import type { Verb, VerbContext } from '../verb.js'
+import { programIn, readSpan, shellWord, showSpan } from '../../../kernel/cli/index.js'
+import { devPorts } from './dev-ports.js'
+import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
+import type { JoinTokenRecord } from '../../../kernel/cluster.js'
 
 const DEFAULT_TTL = '15m'
 
@@ -37,10 +36,11 @@ export default {
 } satisfies Verb
 
 /** The command that starts another node on this machine, in a free home and on free ports. */
-async function localCommand ({ home, io, client }: VerbContext, token: string): Promise<string> {
+async function localCommand (ctx: VerbContext, token: string): Promise<string> {
+  const { home, io, client } = ctx
   let [n, port] = [2, Number(new URL(client.url).port) + 2]
   while (existsSync(`${home}-${n}`)) n++
-  while (port < 65534 && await devPorts(1, port).then(() => false, () => true)) port += 2
+  while (port < 65534 && await devPorts(ctx, 1, port).then(() => false, () => true)) port += 2
   return `SVC_JOIN=${token} ${programIn(io.cwd)} up --home ${shellWord(`${home}-${n}`)} --port ${port} ` +
     `--name ${shellWord(`${hostname()}-${n}`)}`
 }

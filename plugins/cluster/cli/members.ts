@@ -1,12 +1,8 @@
-import { nearest } from '../../config/nearest.js'
-import { joinNodes, readMembers } from '../cluster-view.js'
-import { CliError } from '../errors.js'
-import { offerRemoval, plain } from '../output.js'
-import { showBytes, showSpan } from '../text.js'
-import type { Gpu } from '../../api/vitals.js'
-import type { Admitted } from '../output.js'
-import type { MemberList, MemberRow, NodeRow, State } from '../cluster-view.js'
-import type { Verb, VerbContext } from '../verb.js'
+import { nearest, offerRemoval, plain, showBytes, showSpan } from '../../../kernel/cli/index.js'
+import { joinNodes, readMembers } from './nodes.js'
+import type { Admitted, ClusterState, Verb, VerbContext } from '../../../kernel/cli/index.js'
+import type { Gpu } from '../../../kernel/index.js'
+import type { MemberList, MemberRow, NodeRow } from './nodes.js'
 
 export const members: Verb = {
   async run (ctx, [action, ref]) {
@@ -36,7 +32,7 @@ async function list ({ client, out }: VerbContext): Promise<void> {
 
 async function remove (ctx: VerbContext, ref: string): Promise<void> {
   const { members } = await ctx.client.json<MemberList>('/cluster/members')
-  const { installId, name } = findMember(members, ref)
+  const { installId, name } = findMember(ctx, members, ref)
   const path = `/cluster/members/${encodeURIComponent(installId)}`
   const answer = await ctx.client.json<{ admitted?: Admitted[] }>(path, { method: 'DELETE' })
   if (ctx.out.json) ctx.out.value(answer)
@@ -47,25 +43,25 @@ async function remove (ctx: VerbContext, ref: string): Promise<void> {
   offerRemoval(ctx.err, answer.admitted)
 }
 
-/** The member of that install id, node id, name, or beginning of an install id. Throws CliError (3, 2). */
-function findMember (members: readonly MemberRow[], ref: string): MemberRow {
+/** The member of that install id, node id, name, or beginning of an install id. Throws VerbError (3, 2). */
+function findMember ({ fail }: VerbContext, members: readonly MemberRow[], ref: string): MemberRow {
   const exact = members.filter((m) => m.installId === ref || m.nodeId === ref || m.name === ref)
   const found = exact.length > 0 || ref.length < 4
     ? exact
     : members.filter((m) => m.installId.startsWith(ref))
   if (found.length === 1) return found[0]!
   if (found.length > 1) {
-    throw new CliError(2, `"${ref}" names ${found.length} members; give an id of \`svc members\`: ${
+    throw fail(2, `"${ref}" names ${found.length} members; give an id of \`svc members\`: ${
       found.map((m) => m.installId).join(', ')}`)
   }
   const near = nearest(ref, members.flatMap((m) => [m.name, m.installId]))
-  throw new CliError(3, `no member "${ref}"${near === undefined ? '' : `; did you mean ${near}?`}\n` +
+  throw fail(3, `no member "${ref}"${near === undefined ? '' : `; did you mean ${near}?`}\n` +
     '  `svc members` lists them')
 }
 
 export const nodes: Verb = {
   async run ({ client, out }) {
-    const [state, members] = await Promise.all([client.json<State>('/state'), readMembers(client)])
+    const [state, members] = await Promise.all([client.json<ClusterState>('/state'), readMembers(client)])
     const nodes = joinNodes(state, members)
     if (out.json) out.value({ nodes })
     else {

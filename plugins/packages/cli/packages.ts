@@ -1,26 +1,20 @@
+import { createHash } from 'node:crypto'
 import {
   chmodSync, existsSync, lstatSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync
 } from 'node:fs'
 import { dirname, join, relative, resolve } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { systemClock } from '../../api/clock.js'
-import { takeLock } from '../../boot/home.js'
-import { loadPlugins } from '../../plugins/load.js'
-import { saveConfigFile } from '../../config/file.js'
+import { canAsk, confirm, plain } from '../../../kernel/cli/index.js'
+import { systemClock, writeVersioned } from '../../../kernel/index.js'
 import {
-  faultOf, folderOf, hashFolder, hashOfAll, packagesFolder, readRecord, removeFolder, writeRecord
-} from '../../plugins/packages.js'
-import { fetchPackage } from '../packages.js'
-import {
-  changeSetting, disabledIn, findPlugin, installationOf, nodeRuns, restartHint, sectionsIn, tellEffect,
-  turn
-} from '../installed.js'
-import { canAsk, confirm, plain } from '../output.js'
-import { declares } from './plugins.js'
-import type { Installation } from '../../plugins/installation.js'
-import type { Fetched } from '../packages.js'
-import type { Effect } from '../installed.js'
-import type { Verb, VerbContext } from '../verb.js'
+  changeSetting, declares, disabledIn, faultOf, findPlugin, folderOf, hashFolder, installationOf, loadPlugins,
+  nodeRuns, packagesFolder, readRecord, recordPath, restartHint, saveConfigFile, sectionsIn, takeLock,
+  tellEffect, turn
+} from '../../../kernel/installing.js'
+import { fetchPackage } from './fetch.js'
+import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
+import type { Effect, Installation, PackageRecord } from '../../../kernel/installing.js'
+import type { Fetched } from './fetch.js'
 
 /** Interval of checks of the other command's lock, ms. */
 const LOCK_POLL_MS = 100
@@ -108,6 +102,21 @@ function keep ({ home }: VerbContext, { root, manifest, module, version, package
     rmSync(`${root}-old`, { recursive: true, force: true })
   } else renameSync(root, to)
   return folder
+}
+
+function writeRecord (home: string, folder: string, record: PackageRecord): void {
+  writeVersioned(recordPath(home, folder), 1, record)
+}
+
+function removeFolder (home: string, folder: string): void {
+  rmSync(join(packagesFolder(home), folder), { recursive: true, force: true })
+  rmSync(recordPath(home, folder), { force: true })
+}
+
+/** One hash for all files. */
+function hashOfAll (files: Readonly<Record<string, string>>): string {
+  const lines = Object.entries(files).sort(([a], [b]) => a < b ? -1 : 1)
+  return createHash('sha256').update(lines.map(([path, hash]) => `${hash}  ${path}\n`).join('')).digest('hex')
 }
 
 /** Only the owner may write to it, whatever modes the package had. */

@@ -1,0 +1,47 @@
+import { createServer } from 'node:net'
+import { holderOf } from '../../../kernel/cli/index.js'
+import type { AddressInfo, Server } from 'node:net'
+import type { VerbContext } from '../../../kernel/cli/index.js'
+
+/** The two ports of a node: its API and its members' listener. */
+export interface Ports { api: number, cluster: number }
+
+const HOST = '127.0.0.1'
+
+/** Ports of `count` nodes: base + 2i and base + 2i + 1, or free ones for 0. VerbError (1) if in use. */
+export async function devPorts (
+  { fail }: Pick<VerbContext, 'fail'>, count: number, base: number
+): Promise<Ports[]> {
+  const wanted = Array.from({ length: 2 * count }, (_, i) => base === 0 ? 0 : base + i)
+  const servers: Server[] = []
+  try {
+    // All at once, so that no two of the free ones are the same.
+    for (const port of wanted) servers.push(await open(port, fail))
+    const ports = servers.map((server) => (server.address() as AddressInfo).port)
+    return Array.from({ length: count }, (_, i) => ({ api: ports[2 * i]!, cluster: ports[2 * i + 1]! }))
+  } finally {
+    await Promise.all(servers.map((server) => new Promise((resolve) => { server.close(resolve) })))
+  }
+}
+
+function open (port: number, fail: VerbContext['fail']): Promise<Server> {
+  return new Promise((resolve, reject) => {
+    const server = createServer()
+    server.on('error', (error: NodeJS.ErrnoException) => {
+      reject(fail(1, explain(port, error.code ?? error.message)))
+    })
+    server.listen({ host: HOST, port }, () => { resolve(server) })
+  })
+}
+
+function explain (port: number, code: string): string {
+  if (code === 'EADDRNOTAVAIL' || code === 'EAFNOSUPPORT') {
+    return `this machine has no ${HOST} (${code}), which svc dev needs: ` +
+      'add it (ip addr add 127.0.0.1/8 dev lo), or run one node with `svc up --host ::1`'
+  }
+  if (code !== 'EADDRINUSE') {
+    return `cannot listen on ${HOST}:${port}: ${code}; choose other ports with --base-port`
+  }
+  return `port ${port} is in use by ${holderOf(port)}; stop it, or choose other ports with --base-port ` +
+    '(0: any free ones). Nothing was started'
+}

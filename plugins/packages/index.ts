@@ -1,0 +1,41 @@
+import { definePlugin } from '../../kernel/index.js'
+
+/** Verbs alone, which work on the files of a home. */
+export default definePlugin({
+  name: 'packages',
+  version: '1.0.0',
+  kernel: '^1.0.0',
+  summary: 'Writes, installs, checks and removes plugins of others, on the command line.',
+  verbs: {
+    'plugin new': {
+      heading: 'Set it up',
+      summary: 'write a plugin that runs, with a passing test',
+      args: '<name>',
+      options: [['--dir <dir>', 'folder to write to (else ./NAME)']],
+      examples: ['svc plugin new demo', 'svc plugin new demo --dir ~/plugins/demo'],
+      load: () => import('./cli/new.js')
+    },
+    'plugin install': {
+      heading: 'Set it up', local: true,
+      summary: 'install a plugin from npm, a folder or a .tgz, and start it where a node runs',
+      args: '<source>',
+      options: [['--yes', 'do not ask']],
+      examples: ['svc plugin install ./demo', 'svc plugin install demo-1.0.0.tgz --yes'],
+      load: async () => ({ default: (await import('./cli/packages.js')).install })
+    },
+    'plugin rm': {
+      heading: 'Set it up', local: true,
+      summary: 'stop an installed plugin and remove its files',
+      args: '<name>',
+      options: [['--yes', 'do not ask']],
+      load: async () => ({ default: (await import('./cli/packages.js')).remove })
+    },
+    'plugin verify': {
+      heading: 'Set it up', local: true,
+      summary: 'compare installed plugins with what was accepted',
+      args: '[name]',
+      options: [['--accept', 'accept the files of the plugin as they are']],
+      load: async () => ({ default: (await import('./cli/packages.js')).verify })
+    }
+  }
+}, () => ({}))
