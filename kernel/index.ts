@@ -1,49 +1,43 @@
 /** What the plugins of this repository may import of the kernel; those of others have `public.ts`. */
 export * from './public.js'
 export type {
-  CapabilityDecl, CommandDecl, ConflictDecl, ErrorDecl, EventDecl, ReadyCheck, RouteDecl, SectionDecl,
-  Started, StreamHead, ToolDecl, VerbDecl
+  CapabilityDecl, ChunkMedia, CommandDecl, ConflictDecl, ErrorDecl, EventDecl, IoMode, ReadyCheck, RouteDecl,
+  RouteSocket, SectionDecl, SocketRequest, Started, StreamHead, ToolDecl, VerbDecl
 } from './api/plugin.js'
 export type {
   BundledModelDecl, CardFile, CardVoice, EngineDecl, LibraryDecl, MemoryFacts, MemoryTraits, ProgramDecl,
-  SpanAttrs
+  SpanAttrs, SpanSeries
 } from './api/engine.js'
 export { admittedMembers, defineCluster } from './api/cluster.js'
-export { noSuchNode, toSvcError } from './api/errors.js'
+export { kernelErrorDecl, noSuchNode, toSvcError, withHeaders } from './api/errors.js'
 export { isObject, parseJson } from './api/schema.js'
+export type { Check, Issue } from './api/validate.js'
 export { AuditService } from './api/audit.js'
 export type { Audit, Change, ChangeEnd } from './api/audit.js'
-export { SpendingService } from './api/spending.js'
-export type { Amount, Expense, Spending } from './api/spending.js'
-export { MAX_APPROVAL_SECONDS } from './calls/limits.js'
 export { errorBody } from './http/error-body.js'
 export { writeOnce } from './http/json.js'
 export type { ErrorBody } from './http/error-body.js'
-export { Admission } from './calls/admission.js'
-export type { Release } from './calls/admission.js'
 export { IdentityService } from './api/identity.js'
 export type { Identity } from './api/identity.js'
 export { CallerService } from './api/callers.js'
 export type { Arrival, Callers, CallerScheme, Proof } from './api/callers.js'
 export {
-  CommandService, ConfigService, DeclarationService, InspectionService, ListenerService, LogRingService,
-  OwnApiService, StateHistoryService, GossipService, TokenService
+  CapabilityHostService, CommandService, ConfigService, DeclarationService, InspectionService,
+  ListenerService, LogRingService, OwnApiService, StateHistoryService, GossipService, TokenService
 } from './api/services.js'
 export type {
-  Commands, Declarations, DialReport, Inspection, LinkReport, MemberRequest,
-  MemberResponse, NodeReport, OwnApi, OwnQuestion, PluginReport, ServedFrame,
-  StateThen, TokenRecord, Tokens
+  CapabilityHandler, CapabilityServer, Commands, Declarations, DialReport, Inspection, LinkReport,
+  MemberRequest, MemberResponse, NodeReport, OwnApi, OwnQuestion, PluginReport, StateThen, TokenRecord, Tokens
 } from './api/services.js'
 export type { GossipCounters } from './api/gossip.js'
 export { logLevels } from './observe/log-ring.js'
 export type { LogLevel, LogLine, LogRing, LogWant } from './observe/log-ring.js'
 export { timed, TRACE_HEADER, traceHeaders, TracerService } from './observe/tracer.js'
 export type { Hop, HopTarget, TaskAbout, Trace, TraceEnd, Tracers, TraceStart } from './observe/tracer.js'
-export { TrafficService } from './calls/traffic.js'
-export type { CallQueue, Traffic } from './calls/traffic.js'
-export type { CallOutcome } from './calls/calls.js'
+export { TrafficService } from './http/traffic.js'
+export type { Traffic } from './http/traffic.js'
 export {
-  askMember, askMembers, MemberFault, openMember, readRefusal, whileLive
+  askMember, askMembers, errorFrom, MemberFault, openMember, readRefusal, refusalIn, textOf, whileLive
 } from './net/ask-member.js'
 export type {
   AskMemberParts, MemberAnswer, MemberParts, MemberQuestion
@@ -54,7 +48,7 @@ export type { Bounds, ClockOffset } from './observe/clocks.js'
 export { editDistance } from './config/nearest.js'
 export { JobError, UntrustedJobs } from './untrusted/jobs.js'
 export { backoffMs } from './api/backoff.js'
-export { beating, delay, raceAbort, systemClock, untilCalled } from './api/clock.js'
+export { AbortableWaits, beating, delay, raceAbort, systemClock, untilCalled } from './api/clock.js'
 export { serverEvents } from './http/event-stream-parser.js'
 export type { ServerEvent } from './http/event-stream-parser.js'
 export { createLearning, SESSION_GRACE_MS } from './state/learning.js'

@@ -1,7 +1,7 @@
 /** For `plugins/packages` alone, whose verbs change the plugins of a home; no node runs any of it. */
 export { takeLock } from './boot/home.js'
 export {
-  changeSetting, disabledIn, findPlugin, installationOf, nodeRuns, restartHint, sectionsIn, tellEffect, turn
+  changeSetting, disabledIn, findPlugin, installationOf, nodeRuns, restartHint, sectionsIn, printEffect, turn
 } from './cli/installed.js'
 export type { Effect } from './cli/installed.js'
 export { declares } from './cli/verbs/plugins.js'

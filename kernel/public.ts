@@ -1,4 +1,4 @@
-/** What plugins of others are written with: `svc/plugin` outside of this repository. */
+/** The kernel's part of `svc/plugin`, with which plugins of others are written. */
 export { definePlugin, defineService, durableEvent, Reply } from './api/plugin.js'
 export type {
   Caller, CapabilityCall, CapabilityChunk, Context, Logger, Manifest, NodeInfo, Plugin, RouteRequest, Section,
@@ -11,10 +11,10 @@ export type {
 } from './api/engine.js'
 export { kernelError, SvcError } from './api/errors.js'
 export {
-  ClusterService, EventTapService, InvocationService, SessionService, StateService
+  ClusterService, EventTapService, SessionService, StateService
 } from './api/services.js'
 export type {
-  Channel, Cluster, EventTap, Invocations, NodeView, ServeOptions, Session, StateReader
+  Channel, Cluster, EventTap, NodeView, Session, StateReader
 } from './api/services.js'
 export type { Clock } from './api/clock.js'
 export type { FromSchema, JsonSchema } from './api/schema.js'

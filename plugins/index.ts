@@ -1,6 +1,7 @@
 import access from './access/index.js'
 import approvals from './approvals/index.js'
 import audit from './audit/index.js'
+import capabilities from './capabilities/index.js'
 import capabilitiesTts from './capabilities-tts/index.js'
 import chat from './chat/index.js'
 import cluster from './cluster/index.js'
@@ -22,6 +23,6 @@ import type { Plugin } from '../kernel/index.js'
 
 /** The plugins that ship with svc: the only list of them. */
 export const bundled: readonly Plugin[] = [
-  cluster, packages, access, audit, approvals, devices, relay, runners, placement, capabilitiesTts,
-  llamaCpp, chat, staging, tracing, diagnostics, eventLog, logs, steward, dashboard, mcp
+  cluster, packages, capabilities, access, audit, approvals, devices, relay, runners, placement,
+  capabilitiesTts, llamaCpp, chat, staging, tracing, diagnostics, eventLog, logs, steward, dashboard, mcp
 ]

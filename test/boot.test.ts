@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { BootError } from '../kernel/api/errors.js'
 import { createNode } from '../kernel/boot/node.js'
-import { parseNeed } from '../kernel/plugins/graph.js'
+import { neededBy } from '../kernel/plugins/graph.js'
 import { schemaFaults } from '../kernel/plugins/load.js'
 import { bundled } from '../plugins/index.js'
 import { full } from './node/kit.js'
@@ -68,7 +68,7 @@ function closedSubsets (plugins: readonly Plugin[]): Plugin[][] {
   const subsets = Array.from({ length: 2 ** plugins.length }, (_, bits) =>
     plugins.filter((_, i) => (bits & 2 ** i) !== 0))
   return subsets.filter((subset) => subset.every(({ manifest }) =>
-    (manifest.requires ?? []).every((need) => subset.some((p) => p.manifest.name === parseNeed(need).name))))
+    neededBy(manifest).every((need) => subset.some((p) => p.manifest.name === need))))
 }
 
 /** None, all, and for each plugin the fewest that go with it and the most that go without. */
@@ -92,9 +92,10 @@ t.test('closed subsets of the bundled plugins boot, answer and stop', async (t) 
       t.equal(state['localNodeId'], node.nodeId)
       t.equal(state['masterNodeId'], node.nodeId, 'a lone node is its own master')
       const answer = await fetch(`${node.url}/v1/capabilities`)
-      const listing = await answer.json() as { capabilities: { id: string }[] }
+      const listing = await answer.json() as { capabilities?: { id: string }[] }
       const declared = plugins.flatMap((p) => Object.values(p.manifest.capabilities ?? {}).map((c) => c.id))
-      t.same(listing.capabilities.map((c) => c.id).sort(), declared.sort())
+      const expected = names.includes('capabilities') ? declared.sort() : undefined
+      t.same(listing.capabilities?.map((c) => c.id).sort(), expected)
       t.equal((await fetch(`${node.url}/readyz`)).status, 200, 'nothing is set to start, so all is ready')
       await node.stop('test')
       await t.rejects(fetch(`${node.url}/healthz`), 'nobody listens any more')
@@ -190,6 +191,26 @@ t.test('a disabled plugin takes down what requires it; its routes say how to bri
     headers: { 'content-type': 'application/json' } })
   t.equal(speech.status, 404, 'the body of a route that is off is not judged')
   t.equal((await fetch(`${node.url}/v1/nothing`)).status, 404)
+})
+
+t.test('without the plugin that serves capabilities those that declare some are off', async (t) => {
+  const node = await up(t, {
+    yaml: 'plugins: { capabilities: { enabled: false }, hello: { module: ./hello.mjs } }',
+    files: { 'hello.mjs': guest('hello', 'return {}', `capabilities: { hi: {
+      id: 'hi', version: '1.0.0', title: 'Hi', description: 'Greets.', io_mode: 'unary', annotations: {},
+      input_schema: { type: 'object' } } },`) }
+  })
+  for (const name of ['chat', 'capabilities-tts', 'hello']) {
+    t.ok(node.warnings.includes(`plugin "${name}" is off because it requires "capabilities", which is ` +
+      'disabled; `svc plugin enable capabilities` brings it back'), name)
+  }
+  for (const path of ['/v1/capabilities', '/v1/capabilities/session']) {
+    const answer = await fetch(node.url + path)
+    t.match(await answer.json(), { error: {
+      reason: 'plugin_disabled', message: /svc plugin enable capabilities/,
+      details: { plugin: 'capabilities' }
+    } })
+  }
 })
 
 t.test('without the cluster every other plugin runs; its switch waits for a restart', async (t) => {

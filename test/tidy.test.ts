@@ -167,9 +167,9 @@ check('imports of plugins', inFolder('plugins/').flatMap((path) => imports(path)
 
 /** Shared with the nodes: entries of the replica, frames, protocol of devices, loops, types of replies. */
 const SHARED = [
-  'kernel/calls/frame-parser', 'kernel/state/entries', 'kernel/net/encoding', 'plugins/devices/signing/pair',
-  'plugins/devices/signing/protocol', 'plugins/devices/signing/signer', 'plugins/devices/signing/web',
-  'plugins/chat/repetition', 'docs/reference/replies'
+  'plugins/capabilities/frames/parser', 'kernel/state/entries', 'kernel/net/encoding',
+  'plugins/devices/signing/pair', 'plugins/devices/signing/protocol', 'plugins/devices/signing/signer',
+  'plugins/devices/signing/web', 'plugins/chat/repetition', 'docs/reference/replies'
 ].map((path) => `${path}.ts`)
 check('imports of the page', pageSources.flatMap((path) => imports(path).filter((from) => {
   if (from.startsWith('.')) return !inBrowser(target(path, from)) && !SHARED.includes(target(path, from))
@@ -220,8 +220,8 @@ check('outgoing connections', inSyntax(sources, (node) => {
 }))
 
 check('dead files', (() => {
-  const entries = ['cli/main', 'cli/index', 'index', 'testing/index']
-    .map((name) => `kernel/${name}.ts`)
+  const entries = ['cli/main', 'cli/index', 'index', 'testing/index', '../plugins/public']
+    .map((name) => join('kernel', `${name}.ts`))
   const reached = new Set<string>()
   const reach = (path: string): void => {
     if (reached.has(path) || !trees.has(path)) return
@@ -244,9 +244,10 @@ check('plugin folders', bundled.flatMap(({ manifest: { name } }) => {
 
 check('words without a test', [kernelManifest as Manifest, ...bundled.map((p) => p.manifest)].flatMap((m) => {
   const folder = m.name === 'kernel' ? 'kernel/' : `plugins/${m.name}/`
-  // The events and reasons of the cluster are the kernel's, whichever plugin is the cluster.
-  const also = m.name === 'kernel' ? 'plugins/cluster/test/' : 'test/'
-  const tests = code.filter((path) => [`${folder}test/`, 'test/', also].some((one) => path.startsWith(one)))
+  // The events and reasons of the cluster and of calls are the kernel's.
+  const also = m.name === 'kernel' ? ['plugins/cluster/test/', 'plugins/capabilities/test/'] : []
+  const folders = [`${folder}test/`, 'test/', ...also]
+  const tests = code.filter((path) => folders.some((one) => path.startsWith(one)))
     .filter((path) => path !== 'test/tidy-allowed.ts')
     .map((path) => text.get(path)!)
   const words = [m.errors, m.conflicts, m.events].flatMap((record) => Object.keys(record ?? {}))

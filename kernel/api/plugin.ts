@@ -5,14 +5,14 @@ import type { Logger, NodeInfo } from './node.js'
 import type { FromSchema, JsonSchema } from './schema.js'
 import type { ErrorDecl, SvcError } from './errors.js'
 import type { Trace } from '../observe/tracer.js'
-import type { RouteDecl } from './route.js'
+import type { RouteDecl, RouteSocket } from './route.js'
 import type { ServiceRef } from './service.js'
 export { Reply } from './reply.js'
 export type { StreamHead, StreamWriter } from './reply.js'
 
 export type { ErrorDecl } from './errors.js'
 export type { Logger, NodeInfo } from './node.js'
-export type { RouteDecl } from './route.js'
+export type { RouteDecl, RouteSocket } from './route.js'
 export { defineService } from './service.js'
 export type { ServiceRef } from './service.js'
 
@@ -105,6 +105,8 @@ export interface VerbDecl {
   readonly options?: readonly (readonly [flags: string, description: string])[]
   readonly examples?: readonly string[]
   readonly explainsCommands?: boolean
+  /** Leaves options it does not know to the verb, after its arguments. */
+  readonly open?: boolean
   /** True if it works on local files; the command line then refuses the address of another node. */
   readonly local?: boolean
   readonly load: () => Promise<{ default: unknown }>
@@ -224,6 +226,9 @@ export interface RouteRequest<D = unknown> {
   open (head: StreamHead): StreamWriter
 }
 
+/** The request for a WebSocket; its signal aborts when the plugin or the node stops. */
+export type SocketRequest = Pick<RouteRequest, 'caller' | 'signal'>
+
 /** Bytes beside a chunk of a capability. */
 export interface ChunkMedia {
   bytes: Uint8Array
@@ -320,7 +325,10 @@ export interface Context<M extends Manifest = Manifest> {
 /** `ok: null` means: this check has nothing to say about the question. */
 export interface ReadyCheck { ok: boolean | null, detail: string }
 
-type RouteHandlers<M> = { [K in Keys<M, 'routes'>]: (req: RouteRequest<Field<M, 'routes'>[K]>) => unknown }
+type RouteHandler<D> = D extends { readonly socket: true }
+  ? (ws: RouteSocket, request: SocketRequest) => unknown
+  : (req: RouteRequest<D>) => unknown
+type RouteHandlers<M> = { [K in Keys<M, 'routes'>]: RouteHandler<Field<M, 'routes'>[K]> }
 type Invokers<M> = { [K in Keys<M, 'capabilities'>]: CapabilityHandler<Field<M, 'capabilities'>[K]> }
 type Commanders<M> = {
   [K in Keys<M, 'commands'>]: (args: SchemaAt<Field<M, 'commands'>[K], 'args'>) =>

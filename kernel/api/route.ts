@@ -1,6 +1,21 @@
 import type { ErrorBody } from '../http/error-body.js'
 import type { JsonSchema } from './schema.js'
 
+/** The used part of a WebSocket of the package `ws`. */
+export interface RouteSocket {
+  readonly bufferedAmount: number
+  readonly readyState: number
+  send (data: Uint8Array, options: { binary: boolean }, done: (error?: Error | null) => void): void
+  ping (): void
+  pause (): void
+  resume (): void
+  close (code: number, reason: string): void
+  terminate (): void
+  on (event: 'message', fn: (data: Buffer | ArrayBuffer | Buffer[], isBinary: boolean) => void): unknown
+  on (event: 'pong' | 'close', fn: () => void): unknown
+  on (event: 'error', fn: (error: Error) => void): unknown
+}
+
 /** An HTTP route as a manifest declares it. */
 export interface RouteDecl {
   readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE'
@@ -47,7 +62,7 @@ export interface RouteDecl {
    * the body has a field `stream`, or the query `follow`.
    */
   readonly streams?: readonly string[]
-  /** A WebSocket, which the OpenAPI document leaves out. */
+  /** A GET for a WebSocket, which the OpenAPI document leaves out; its handler gets the socket. */
   readonly socket?: boolean
   /** Handler deadline in ms; 60,000 when absent, none for a stream. */
   readonly deadlineMs?: number

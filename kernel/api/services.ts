@@ -4,7 +4,8 @@ import { defineService } from './plugin.js'
 import type { Declared } from './declared.js'
 import type { GossipCounters } from './gossip.js'
 import type { LogRing } from '../observe/log-ring.js'
-import type { Caller, CapabilityCall, CapabilityChunk, Manifest, RouteRequest } from './plugin.js'
+import type { SvcError } from './errors.js'
+import type { Caller, CapabilityCall, CapabilityDecl, Manifest } from './plugin.js'
 
 export interface Command {
   readonly commandId: string
@@ -16,7 +17,7 @@ export interface Command {
 
 /** Every open command of this node, so that it can be cancelled, drained or ended with its session. */
 export interface Commands {
-  /** Registers a command until the returned function is called. */
+  /** Registers a command until the returned function is called. Throws `shutting_down`. */
   track (command: Command): () => void
   /** Cancels by command id. False when unknown. Throws `missing_grant` for somebody else's command. */
   cancel (commandId: string, caller: Caller): boolean
@@ -135,38 +136,36 @@ export interface Tokens {
 }
 export const TokenService = defineService<Tokens>('kernel.tokens')
 
-/** A frame of a served stream as a plugin's own route may write it. */
-export interface ServedFrame {
-  kind: 'started' | 'chunk' | 'completed' | 'failed' | 'cancelled'
-  payload: unknown
-  /** Raw bytes of a chunk. */
-  media: Uint8Array | null
-  /** The one error body, for `failed`. */
-  error: object | null
+/** A handler of a capability; the types of its arguments come from the declaration. */
+export type CapabilityHandler = (input: never, call: CapabilityCall<never>) => unknown
+
+/** The server of the capabilities of all plugins. */
+export interface CapabilityServer {
+  /** Adds a capability; returns what removes it. Throws an Error with every problem, a line each. */
+  register (owner: string, decl: CapabilityDecl, handler: CapabilityHandler): () => void
+  /** Ends the open calls of a plugin, each with a new error; resolves when all have ended. */
+  end (owner: string, why: () => SvcError): Promise<void>
 }
 
-/** A stream of a plugin's route that runs as a capability call. */
-export interface ServeOptions {
-  /** The capability (id@version) whose limit of calls at once this request counts against. */
-  as: string
-  contentType: string
-  /** Payload for the capability; its cost is computed from it. */
-  payload?: unknown
-  /** Writes a frame; null for nothing. Without it only media bytes are written. */
-  frame?: (frame: ServedFrame) => string | Uint8Array | null
-  handler: (call: CapabilityCall) => AsyncIterable<CapabilityChunk<unknown>>
+/** `limits` of svc.yaml for calls; streams in bytes and ms. */
+export interface CallLimits {
+  concurrency: number
+  queue: number
+  streamBytes: number
+  streamStallMs: number
+  mediaBytes: number
+  mediaStallMs: number
 }
 
-/** Capability calls for plugins that serve them under another route too. */
-export interface Invocations {
-  /**
-   * Answers a request with a stream: admission, buffering, slow readers, cancel, session change and the one
-   * terminal as in a capability call. Raw media wait for their first bytes, frames for a second at most (then
-   * `started` is sent); failures before that are thrown, those after it are the last frame.
-   */
-  serve (request: RouteRequest, options: ServeOptions): Promise<void>
+/** The capabilities of all plugins, for the one that serves them. */
+export interface CapabilityHost {
+  readonly limits: Partial<CallLimits>
+  /** Registers all capabilities with the server, and later ones as they come; returns what ends that. */
+  serve (server: CapabilityServer): () => void
+  /** Install id of another node that says it serves a capability; null if none does. */
+  elsewhere (capabilityId: string): string | null
 }
-export const InvocationService = defineService<Invocations>('kernel.invocations')
+export const CapabilityHostService = defineService<CapabilityHost>('kernel.capabilities')
 
 /** A started plugin as diagnostics show it. */
 export interface PluginReport { name: string, version: string, summary: string, effects: string[] }

@@ -92,6 +92,23 @@ export function schemaChecker (schema: JsonSchema): (value: unknown) => string |
   }
 }
 
+/** Null when the value fits, else what is wrong with it. */
+export type Check = (value: unknown) => Issue[] | null
+
+const checks = new WeakMap<JsonSchema, Check>()
+
+/** Compiles a schema of a capability, once per object. Throws when the schema itself is wrong. */
+export function checkOf (schema: JsonSchema): Check {
+  const known = checks.get(schema)
+  if (known !== undefined) return known
+  // References stay inside the schema, so its own name is not needed, and two copies of it cannot collide.
+  const { $id: _, ...anonymous } = structuredClone(schema) as Record<string, unknown>
+  const validate = compileStrict(anonymous)
+  const check: Check = (value) => validate(value) ? null : issuesOf(validate.errors)
+  checks.set(schema, check)
+  return check
+}
+
 export function issuesOf (errors: readonly ErrorObject[] | null | undefined): Issue[] {
   return (errors ?? []).map((e) => ({ path: pathOf(e), message: sentence(e) }))
 }

@@ -9,8 +9,8 @@ import { root } from './paths.mjs'
 
 /** What is run or imported by its path. */
 export const ENTRIES = [
-  'kernel/cli/main', 'kernel/cli/index', 'kernel/index', 'kernel/public', 'kernel/testing/index',
-  'kernel/boot/package', 'plugins/index', 'plugins/runners/service', 'plugins/event-log/service',
+  'kernel/cli/main', 'kernel/cli/index', 'kernel/index', 'kernel/testing/index', 'kernel/boot/package',
+  'plugins/index', 'plugins/public', 'plugins/runners/service', 'plugins/event-log/service',
   'plugins/runners/process/host', 'plugins/runners/process/watchdog', 'plugins/chat/embed/thread',
   'plugins/chat/guide/thread', 'kernel/untrusted/process', 'plugins/staging/cards/derive',
   'plugins/chat/embed/card-reader', 'plugins/llama-cpp/cards/index', 'plugins/capabilities-tts/card-reader',

@@ -40,29 +40,6 @@ const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner' | 'load'>>
       'svc state --at 10m --json | jq .derived', 'svc state --at 2026-01-31T08:00Z'
     ]
   },
-  capabilities: {
-    heading: 'Use models',
-    summary: 'list what a node can do, or show one capability with its schema',
-    args: '[id@version]',
-    options: [['--node <id>', 'ask another node'], waitOption],
-    examples: ['svc capabilities', 'svc capabilities tts@1.0.0', 'svc capabilities --json']
-  },
-  call: {
-    heading: 'Use models',
-    summary: 'call a capability; its input fields are options',
-    args: '<id@version>',
-    options: [
-      ['-o, --output <file>', 'write media to a file (- is stdout)'],
-      ['--payload <json>', 'the payload, or a part of it; @FILE reads a file, - reads stdin'],
-      ['--node <id>', 'serve it on another node'],
-      ['--timeout <seconds>', 'longest wait for the first and each next chunk'],
-      waitOption
-    ],
-    examples: [
-      'svc call demo@1.0.0 --payload \'{"text":"a b c"}\' --json'
-    ],
-    open: true
-  },
   'plugin ls': {
     heading: 'Set it up',
     summary: 'list plugins and whether they are on',
@@ -156,8 +133,6 @@ export interface KnownVerb extends Omit<VerbDecl, 'load'> {
   /** One word, or two for a verb in a group: `token create`. */
   readonly name: string
   readonly owner: string
-  /** Leaves options it does not know to the verb, after its arguments. */
-  readonly open?: boolean
   /** Left out of help and completion. */
   readonly hidden?: boolean
 }

@@ -1,4 +1,3 @@
-import { capabilityRouteDecls } from '../calls/route-decls.js'
 import { kernelKeys } from '../config/kernel-settings.js'
 import { systemRoutes } from '../http/system-routes.js'
 import { routesOf } from '../plugins/catalogue.js'
@@ -14,7 +13,7 @@ import type { VerbContext } from './verb.js'
 
 /** Every route of the kernel and of the given plugins. */
 export function allRoutes (manifests: readonly Manifest[]): OwnedRoute[] {
-  const kernels = { ...systemRoutes, stateSync: stateSyncRoute, ...capabilityRouteDecls }
+  const kernels = { ...systemRoutes, stateSync: stateSyncRoute }
   const own = Object.entries<RouteDecl>(kernels)
     .map(([name, decl]) => ({ owner: 'kernel', name, decl }))
   return [...own, ...routesOf(manifests)]

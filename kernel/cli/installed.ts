@@ -147,7 +147,7 @@ export async function pluginsAtNode (ctx: VerbContext, configFlag: unknown): Pro
 }
 
 /** Prints the remaining steps of a switch. */
-export function tellEffect (ctx: VerbContext, { inEffect, why, restart }: Effect): void {
+export function printEffect (ctx: VerbContext, { inEffect, why, restart }: Effect): void {
   if (inEffect) return
   if (why !== null) ctx.out.line(why)
   if (restart) for (const line of restartHint(ctx)) ctx.out.line(line)

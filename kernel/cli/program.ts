@@ -7,7 +7,6 @@ import { createClient, ownFingerprint, ownHome, ownToken, runningUrl } from './c
 import { credentialFor, failuresOf, homePlugins } from './contributed.js'
 import { CliError, exitCodes, interrupted, usageError } from './errors.js'
 import { globalOptions, helpTopics } from './help.js'
-import { invoke } from './invoke.js'
 import { loaders } from './loaders.js'
 import { canAsk, confirm, createOut, createProgress } from './output.js'
 import { openSink } from './sink.js'
@@ -276,7 +275,6 @@ export function createContext (
     io,
     plugins,
     declared: async () => await (await import('./declared.js')).readDeclared(context),
-    invoke: (call) => invoke(client(), signal, call),
     sink: (path) => openSink(path === '-' ? path : resolve(io.cwd, path), out),
     retry: (options, attempt) => retryFor({ ...options, signal }, attempt),
     notYet,

@@ -2,7 +2,6 @@ import type { Plugin } from '../api/plugin.js'
 import type { Client, ClientOptions, Signing } from './client.js'
 import type { Declared } from '../api/declared.js'
 import type { CliError, ExitCode } from './errors.js'
-import type { Frame, Invocation } from './invoke.js'
 import type { Io, Out, Progress } from './output.js'
 import type { Sink } from './sink.js'
 
@@ -34,8 +33,6 @@ export interface VerbContext {
   plugins (): Promise<readonly Plugin[]>
   /** Declarations of the kernel and this home's plugins; needs no running node. */
   declared (): Promise<Declared>
-  /** Discovers a streaming capability and calls it. Throws CliError for every way it can fail. */
-  invoke (call: Invocation): AsyncIterable<Frame>
   /** A sink for media: a file that appears under its name only when it is whole, or stdout for `-`. */
   sink (path: string): Sink
   /** Tries until it works, the time is up or the error is final; `notYet` covers the usual reasons. */

@@ -36,7 +36,7 @@ const STARTING_SECONDS = 30
  * Retries while the node starts, and with `--wait` until the model is ready, unless `begun`: then an answer
  * has begun or its reader left. Throws the last error.
  */
-export async function patiently<T> (
+export async function retryUntil<T> (
   ctx: VerbContext, begun: () => boolean, attempt: () => Promise<T>
 ): Promise<T> {
   return await ctx.retry({

@@ -19,7 +19,9 @@ import { openStream } from './stream-writer.js'
 import type { WebSocket } from 'ws'
 import type { Audit } from '../api/audit.js'
 import type { Clock } from '../api/clock.js'
-import type { Caller, Logger, RouteDecl, RouteRequest, StreamHead, StreamWriter } from '../api/plugin.js'
+import type {
+  Caller, Logger, RouteDecl, RouteRequest, SocketRequest, StreamHead, StreamWriter
+} from '../api/plugin.js'
 import type { JsonSchema } from '../api/schema.js'
 import type { Tracers } from '../observe/tracer.js'
 import type { Follow } from './ending.js'
@@ -130,17 +132,12 @@ function followOf (request: FastifyRequest, standing: Standing): Follow | undefi
   return (end) => standing.watch(id, end)
 }
 
-/** A WebSocket route: `serve` gets the socket once the guards let it through. */
-export interface SocketRoute { name: string, decl: RouteDecl, serve: (ws: WebSocket, caller: Caller) => void }
-
 /** Puts a WebSocket into a scope of `socketScope`, behind the guards of all routes. */
 export function mountSocket (
-  scope: FastifyInstance, { name, decl, serve }: SocketRoute,
-  { clock, draining, standing }: Pick<MountOptions, 'clock' | 'draining' | 'standing'>, streams: StreamCount
-): MountedRoute {
-  const handler = (): never => {
-    throw kernelError('not_found', 'This path is a WebSocket; a plain request finds nothing here.')
-  }
+  scope: FastifyInstance, { decl, handler }: MountedRoute, { clock, draining, standing, work }: MountOptions,
+  streams: StreamCount
+): void {
+  const serve = handler as (ws: WebSocket | RouteRequest, request?: SocketRequest) => unknown
   scope.route({
     method: 'GET',
     url: decl.url,
@@ -150,17 +147,25 @@ export function mountSocket (
       // An open session is an open stream; refused here, the answer is still an ordinary one.
       if (request.ws) request.raw.socket.once('close', streams.open(callerOf(request)))
     },
-    handler,
+    handler: () => {
+      throw kernelError('not_found', 'This path is a WebSocket; a plain request finds nothing here.')
+    },
     wsHandler: (socket, request) => {
+      const ending = new AbortController()
+      const open: Unfinished = {
+        abort: (why) => { work.leave(open); ending.abort(why) },
+        abandon: () => {}
+      }
+      work.enter(open)
+      socket.once('close', () => { work.leave(open) })
       const unwatch = followOf(request, standing)?.(({ message }) => {
         socket.close(CREDENTIAL_ENDED, message)
         clock.after(LAST_WORDS_MS, () => { socket.terminate() })
       })
       if (unwatch !== undefined) socket.once('close', unwatch)
-      serve(socket, callerOf(request))
+      serve(socket, { caller: callerOf(request), signal: ending.signal })
     }
   })
-  return { owner: 'kernel', name, decl, handler }
 }
 
 function checkModel (request: FastifyRequest, _reply: FastifyReply, done: () => void): void {

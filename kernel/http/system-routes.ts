@@ -101,7 +101,7 @@ const configChange = {
   }
 } as const
 
-/** The kernel's own routes; capabilities have theirs in kernel/calls. */
+/** The kernel's own routes. */
 export const systemRoutes = {
   healthz: {
     method: 'GET', url: '/healthz', authority: null,

@@ -44,3 +44,27 @@ export function base32 (bytes: Uint8Array): string {
   }
   return bits > 0 ? out + ALPHABET[(held << (5 - bits)) & 31] : out
 }
+
+/**
+ * JSON with one spelling per value: keys sorted by UTF-16 code unit at every depth, no spaces,
+ * everything outside ASCII as \uXXXX (a character beyond the BMP as two escapes).
+ * Throws a TypeError for what JSON cannot say.
+ */
+export function canonicalJson (value: unknown): string {
+  if (Array.isArray(value)) return `[${value.map(canonicalJson).join(',')}]`
+  if (typeof value === 'object' && value !== null) {
+    const fields = Object.entries(value)
+      .filter(([, v]) => v !== undefined)
+      .sort(([a], [b]) => a < b ? -1 : 1)
+      .map(([key, v]) => `${ascii(key)}:${canonicalJson(v)}`)
+    return `{${fields.join(',')}}`
+  }
+  if (typeof value === 'string') return ascii(value)
+  if (value === null || typeof value === 'boolean' || Number.isFinite(value)) return JSON.stringify(value)
+  throw new TypeError(`JSON cannot say ${String(value)}`)
+}
+
+function ascii (text: string): string {
+  return JSON.stringify(text).replace(/[\u0080-\uffff]/g,
+    (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`)
+}

@@ -1,22 +1,20 @@
-import { SpendingService } from '../api/spending.js'
-import { createCommands } from '../calls/commands.js'
-import { createCapabilities } from '../calls/index.js'
-import { createTraffic } from '../calls/traffic.js'
 import { CallerSchemes } from '../http/callers.js'
 import { createStreamCount } from '../http/mount.js'
 import { OpenWork } from '../http/open-work.js'
 import { Standing } from '../http/standing.js'
+import { createTraffic } from '../http/traffic.js'
 import { createTracers } from '../observe/tracer.js'
 import { createChanges } from '../state/changes.js'
+import { createCapabilities } from './capabilities.js'
+import { createCommands } from './commands.js'
 import { createBus } from './events.js'
 import { createHealth, createReadiness } from './health.js'
 import { kernelManifest } from './kernel-manifest.js'
 import { Present } from './present.js'
 import type { Clock } from '../api/clock.js'
 import type { ClusterHost } from '../api/cluster.js'
-import type { Logger, NodeInfo, Plugin, Refs, Section } from '../api/plugin.js'
-import type { Spending } from '../api/spending.js'
-import type { CapabilityLimits } from '../calls/limits.js'
+import type { Logger, NodeInfo, Plugin, Refs } from '../api/plugin.js'
+import type { CallLimits } from '../api/services.js'
 import type { ConfigApi } from '../config/api.js'
 import type { ResolvedConfig } from '../config/resolve.js'
 import type { KernelConfig } from '../config/kernel-settings.js'
@@ -45,7 +43,7 @@ export interface KernelOptions {
   settings: (key: string) => unknown
   services: ReadonlyMap<string, unknown>
   limits: HttpLimits
-  callLimits: Partial<CapabilityLimits>
+  callLimits: Partial<CallLimits>
   trustProxy: readonly string[]
   /** With it the API speaks TLS. */
   tls?: ServerIdentity | undefined
@@ -90,7 +88,7 @@ export type Assembly = ReturnType<typeof assemble>
 
 /** Makes the parts and ties them together. */
 export function assemble (options: KernelOptions) {
-  const { cluster, clock, node } = options
+  const { cluster, clock } = options
   const log = options.log('kernel')
   const bus = openBus(options, log)
   const health = createHealth()
@@ -99,27 +97,18 @@ export function assemble (options: KernelOptions) {
   const changes = createChanges()
   bus.on('*', changes.notify)
   const present = new Present(options.plugins, options.off)
-  const tracers = createTracers()
-  const services = new Map<string, unknown>()
-  const said = cluster.sections.section<unknown>('node',
-    { writer: 'node', summary: 'What nodes say of themselves.', value: {} })
-  const capabilities = createCapabilities({
-    clock, log, node, commands, limits: options.callLimits,
-    cluster: cluster.service, elsewhere: (id) => elsewhere(options, said, id),
-    errorDecl: (reason) => present.errorDecl(reason), tracers,
-    spending: () => services.get(SpendingService.id) as Spending | undefined,
-    onOutcome: (outcome) => { traffic.ended(outcome) }
-  })
-  const traffic = createTraffic(() => capabilities.invoker.queues())
   const schemes = options.schemes ?? new CallerSchemes()
   const standing = new Standing(clock, (id) => options.tokens.stands(id) && schemes.stands(id) !== false)
   return {
-    options, log, bus, health, commands, changes, present, capabilities, tracers, traffic, schemes, standing,
+    options, log, bus, health, commands, changes, present, schemes, standing,
+    capabilities: createCapabilities(options),
+    tracers: createTracers(),
+    traffic: createTraffic(),
     config: options.configApi,
     readiness: createReadiness(),
     tags: new Set<string>(),
     views: new Map<string, StateView>(),
-    services,
+    services: new Map<string, unknown>(),
     /** Every route of the current table. */
     routes: [] as MountedRoute[],
     /** The plugins that run, in the order in which they were started. */
@@ -157,15 +146,6 @@ export function limitsOf (keys: KernelConfig): Pick<KernelOptions, 'limits' | 'c
       mediaStallMs: l.media_stall_seconds * 1000
     }
   }
-}
-
-/** The install id of a live node that says it can serve a capability. */
-function elsewhere ({ cluster, node }: KernelOptions, said: Section<unknown>, id: string): string | null {
-  for (const { nodeId, key, value } of said.entries()) {
-    if (nodeId === node.nodeId || key !== 'capabilities') continue
-    if (Array.isArray(value) && value.includes(id)) return cluster.service.resolve(nodeId)?.installId ?? null
-  }
-  return null
 }
 
 function openBus (options: KernelOptions, log: Logger): Bus {

@@ -1,5 +1,5 @@
 import { AuditService } from '../api/audit.js'
-import { parseNeed } from './graph.js'
+import { neededBy } from './graph.js'
 import type { Manifest, ServiceRef } from '../api/plugin.js'
 
 /** A plugin that is to start, to stop, or to be replaced while the node runs. */
@@ -31,7 +31,7 @@ const quoted = (name: string): string => `"${name}"`
 
 function stopReason (from: Manifest, move: Move): string | null {
   for (const other of move.others) {
-    if (requires(other, from.name)) return `"${other.name}" requires it`
+    if (neededBy(other).includes(from.name)) return `"${other.name}" requires it`
     const used = shared(from, { ...other.consumes, ...other.consumesOptional })
     if (used !== undefined) return `"${other.name}" uses its service "${used}"`
   }
@@ -42,8 +42,7 @@ function stopReason (from: Manifest, move: Move): string | null {
 
 function startReason (to: Manifest, move: Move): string | null {
   const { others, named } = move
-  const missing = (to.requires ?? []).map((need) => parseNeed(need).name)
-    .find((need) => !others.some((other) => other.name === need))
+  const missing = neededBy(to).find((need) => !others.some((other) => other.name === need))
   if (missing !== undefined) return `it requires "${missing}", which does not run yet`
   for (const other of others) {
     const wanted = shared(to, other.consumesOptional ?? {})
@@ -59,9 +58,6 @@ function engineReason ({ engines = {} }: Manifest): string | null {
   const [engine] = Object.keys(engines)
   return engine === undefined ? null : `engines such as its "${engine}" are looked for at the start`
 }
-
-const requires = (manifest: Manifest, name: string): boolean =>
-  (manifest.requires ?? []).some((need) => parseNeed(need).name === name)
 
 /** The id of a service that a plugin provides and that is wanted. */
 function shared (

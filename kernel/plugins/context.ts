@@ -2,10 +2,10 @@ import { SvcError, kernelErrorDecl } from '../api/errors.js'
 import { schemaChecker } from '../api/validate.js'
 import type { ClusterHost } from '../api/cluster.js'
 import type { MountedRoute } from '../http/mount.js'
-import type { Handler } from '../calls/registry.js'
 import type {
   Context, ErrorDecl, Logger, Manifest, Plugin, ReadyCheck, Refs, Section, SectionDecl, ServiceRef
 } from '../api/plugin.js'
+import type { CapabilityHandler } from '../api/services.js'
 import type { Assembly, KernelOptions } from './assembly.js'
 import type { StateView } from '../state/state.js'
 
@@ -27,7 +27,7 @@ export interface LiveContext {
 export interface Contributed {
   commands: [string, (args: unknown) => unknown][]
   routes: [string, MountedRoute['handler']][]
-  invoke: [string, Handler][]
+  invoke: [string, CapabilityHandler][]
   services: [string, unknown][]
   state: [string, StateView][]
 }

@@ -21,10 +21,23 @@ export interface Arrangement {
 
 interface Need { name: string, range: string | null }
 
-export function parseNeed (text: string): Need {
+function parseNeed (text: string): Need {
   const at = text.indexOf('@')
   return at < 0 ? { name: text, range: null } : { name: text.slice(0, at), range: text.slice(at + 1) }
 }
+
+/** The plugin that serves the capabilities of all others. */
+const CAPABILITIES = 'capabilities'
+
+/** The plugins that one requires; whoever declares capabilities requires the one that serves them. */
+export function needsOf ({ requires = [], capabilities }: Manifest): Need[] {
+  const needs = requires.map(parseNeed)
+  const implied = capabilities !== undefined && needs.every(({ name }) => name !== CAPABILITIES)
+  return implied ? [...needs, { name: CAPABILITIES, range: null }] : needs
+}
+
+/** The names of what a plugin requires. */
+export const neededBy = (manifest: Manifest): string[] => needsOf(manifest).map(({ name }) => name)
 
 /** Orders plugins by what they require and come after, and reports every problem at once. Pure. */
 export function arrange (input: GraphInput): Arrangement {
@@ -54,7 +67,7 @@ function wrongKernel (manifests: readonly Manifest[]): string[] {
 function unmetNeeds (byName: ReadonlyMap<string, Manifest>): string[] {
   const problems: string[] = []
   for (const manifest of byName.values()) {
-    for (const { name, range } of (manifest.requires ?? []).map(parseNeed)) {
+    for (const { name, range } of needsOf(manifest)) {
       const found = byName.get(name)
       if (found === undefined) {
         problems.push(`plugin "${manifest.name}" requires "${name}", which is not there`)
@@ -74,9 +87,10 @@ function takenDown (
   const isOff = (name: string): boolean => disabled.has(name) || down.has(name)
   for (let changed = true; changed;) {
     changed = false
-    for (const { name, requires } of byName.values()) {
+    for (const manifest of byName.values()) {
+      const { name } = manifest
       if (isOff(name)) continue
-      const missing = (requires ?? []).map((r) => parseNeed(r).name).find(isOff)
+      const missing = neededBy(manifest).find(isOff)
       if (missing === undefined) continue
       down.set(name, `plugin "${name}" is off because it requires "${missing}", which is ` +
       `${disabled.has(missing) ? 'disabled' : 'off'}; \`svc plugin enable ${missing}\` brings it back`)
@@ -90,7 +104,7 @@ function takenDown (
 function topological (manifests: readonly Manifest[]): { order: string[], cycles: string[][] } {
   const names = new Set(manifests.map((m) => m.name))
   const predecessors = (m: Manifest): Set<string> => new Set(
-    [...(m.requires ?? []).map((r) => parseNeed(r).name), ...(m.after ?? [])].filter((n) => names.has(n)))
+    [...neededBy(m), ...(m.after ?? [])].filter((n) => names.has(n)))
   const before = new Map(manifests.map((m) => [m.name, predecessors(m)]))
   const order: string[] = []
   const placed = new Set<string>()
@@ -123,8 +137,8 @@ function closedPath (rest: readonly string[], before: ReadonlyMap<string, Readon
 export function transitive (name: string, byName: ReadonlyMap<string, Manifest>): Set<string> {
   const seen = new Set<string>()
   const visit = (at: string): void => {
-    for (const need of byName.get(at)?.requires ?? []) {
-      const { name: next } = parseNeed(need)
+    const manifest = byName.get(at)
+    for (const next of manifest === undefined ? [] : neededBy(manifest)) {
       if (!seen.has(next)) { seen.add(next); visit(next) }
     }
   }

@@ -3,13 +3,13 @@ import { COPY_REMEDY } from '../api/cluster.js'
 import { kernelErrors } from '../api/errors.js'
 import { IdentityService } from '../api/identity.js'
 import {
-  ClusterService, CommandService, ConfigService, DeclarationService, EventTapService,
-  InspectionService, InvocationService, ListenerService, LogRingService, OwnApiService,
+  CapabilityHostService, ClusterService, CommandService, ConfigService, DeclarationService,
+  EventTapService, InspectionService, ListenerService, LogRingService, OwnApiService,
   SessionService, StateService, GossipService, TokenService
 } from '../api/services.js'
 import { VitalsService } from '../api/vitals.js'
 import { TracerService } from '../observe/tracer.js'
-import { TrafficService } from '../calls/traffic.js'
+import { TrafficService } from '../http/traffic.js'
 import type { ConflictDecl, EventDecl, Manifest } from '../api/plugin.js'
 import type { JsonSchema } from '../api/schema.js'
 
@@ -187,7 +187,7 @@ export const kernelManifest = {
   name: 'kernel',
   version: '1.0.0',
   kernel: '^1.0.0',
-  summary: 'Loads plugins, serves HTTP, keeps the cluster state and the capability registry.',
+  summary: 'Loads plugins, serves HTTP, keeps the cluster state.',
   authorities,
   errors: kernelErrors,
   conflicts,
@@ -222,8 +222,8 @@ export const kernelManifest = {
 
 /** Ids of the services the kernel provides to every plugin. */
 export const kernelServices: ReadonlySet<string> = new Set([
-  ClusterService, CommandService, ConfigService, DeclarationService, EventTapService,
-  InspectionService, InvocationService, ListenerService, LogRingService, OwnApiService,
+  CapabilityHostService, ClusterService, CommandService, ConfigService, DeclarationService,
+  EventTapService, InspectionService, ListenerService, LogRingService, OwnApiService,
   SessionService, StateService, GossipService, TokenService, TracerService, TrafficService, CallerService,
   IdentityService, VitalsService
 ].map((ref) => ref.id))

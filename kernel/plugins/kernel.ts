@@ -3,20 +3,19 @@ import { systemClock } from '../api/clock.js'
 import { kernelError } from '../api/errors.js'
 import { IdentityService } from '../api/identity.js'
 import {
-  ClusterService, CommandService, ConfigService, DeclarationService, EventTapService,
-  GossipService, InspectionService, InvocationService, ListenerService, OwnApiService,
-  SessionService,
-  StateService, TokenService
+  CapabilityHostService, ClusterService, CommandService, ConfigService, DeclarationService,
+  EventTapService, GossipService, InspectionService, ListenerService, OwnApiService,
+  SessionService, StateService, TokenService
 } from '../api/services.js'
 import { BootError } from '../api/errors.js'
 import { VitalsService } from '../api/vitals.js'
-import { TrafficService } from '../calls/traffic.js'
 import { createStateSync, stateSyncRoute } from '../state/sync.js'
 import { createAccess } from '../http/access.js'
 import { Front } from '../http/front.js'
 import { MorePorts } from '../http/listeners.js'
 import { OwnRequests } from '../http/own-api.js'
 import { systemHandlers, systemRoutes } from '../http/system-routes.js'
+import { TrafficService } from '../http/traffic.js'
 import { TracerService } from '../observe/tracer.js'
 import { createStateSource, namedBy } from '../state/source.js'
 import { assemble } from './assembly.js'
@@ -24,9 +23,10 @@ import { kernelManifest } from './kernel-manifest.js'
 import { startPlugins } from './lifecycle.js'
 import { PluginSwitch } from './switch.js'
 import { showRoutes } from './table.js'
+import type { Clock } from '../api/clock.js'
 import type { RouteDecl } from '../api/plugin.js'
 import type { Declarations, EventTap, Inspection } from '../api/services.js'
-import type { MountedRoute, SocketRoute } from '../http/mount.js'
+import type { MountedRoute } from '../http/mount.js'
 import type { TableOptions } from '../http/server.js'
 import type { StateSource } from '../state/source.js'
 import type { Assembly, KernelOptions } from './assembly.js'
@@ -49,6 +49,8 @@ export interface Kernel {
 const DRAIN_POLL_MS = 50
 /** Grace period for aborted requests, ms. */
 const LAST_ANSWERS_MS = 1000
+/** Grace period for the terminals of aborted commands, ms. */
+const LAST_TERMINALS_MS = 10_000
 
 type Booting = Assembly & { readonly front: Front, readonly state: StateSource }
 
@@ -79,7 +81,7 @@ export async function createKernel (options: KernelOptions): Promise<Kernel> {
     const table: TableParts = {
       kernel, front, own, ports, tokenInClear: warnOnce(parts),
       authenticate: createAccess({ tokens, schemes: parts.schemes, local, clock }),
-      ...ownRoutes({ ...kernel, switches }, sync)
+      routes: ownRoutes({ ...kernel, switches }, sync)
     }
     await showRoutes(table)
     kernel.bus.open()
@@ -113,7 +115,7 @@ function warnOnce ({ health, log }: Assembly): NonNullable<TableOptions['tokenIn
 
 /** Adds the kernel's services; one from outside (a test's fake) replaces its own. */
 function addServices (kernel: Booting, own: OwnRequests, ports: MorePorts): void {
-  const { options, bus, capabilities, services } = kernel
+  const { options, bus, services } = kernel
   const { cluster } = options
   const tap: EventTap = {
     kinds: () => bus.durableKinds(),
@@ -123,7 +125,7 @@ function addServices (kernel: Booting, own: OwnRequests, ports: MorePorts): void
   }
   const all: [{ id: string }, unknown][] = [
     [CommandService, kernel.commands],
-    [InvocationService, capabilities.invocations], [SessionService, cluster.session],
+    [CapabilityHostService, kernel.capabilities], [SessionService, cluster.session],
     [ClusterService, cluster.service], [EventTapService, tap], [GossipService, cluster.readings],
     [TokenService, options.tokens], [TracerService, kernel.tracers], [TrafficService, kernel.traffic],
     [InspectionService, inspectionOf(kernel)], [StateService, kernel.state.reader],
@@ -173,19 +175,11 @@ function syncOf (kernel: Booting): Sync {
   })
 }
 
-/** The kernel's own routes and WebSockets. */
-function ownRoutes (
-  kernel: Booting & { switches: PluginSwitch }, sync: Sync
-): { routes: MountedRoute[], sockets: SocketRoute[] } {
-  const handlers: Record<string, unknown> = systemHandlers(kernel)
-  const routes = Object.entries<RouteDecl>(systemRoutes).map(([name, decl]) =>
+/** The kernel's own routes. */
+function ownRoutes (kernel: Booting & { switches: PluginSwitch }, sync: Sync): MountedRoute[] {
+  const handlers: Record<string, unknown> = { ...systemHandlers(kernel), stateSync: sync.serve }
+  return Object.entries<RouteDecl>({ ...systemRoutes, stateSync: stateSyncRoute }).map(([name, decl]) =>
     ({ owner: 'kernel', name, decl, handler: handlers[name] as MountedRoute['handler'] }))
-  const sockets: SocketRoute[] = [{ name: 'stateSync', decl: stateSyncRoute, serve: sync.serve }]
-  for (const { name, decl, handler } of kernel.capabilities.routes()) {
-    if (handler === null) sockets.push({ name, decl, serve: kernel.capabilities.session })
-    else routes.push({ owner: 'kernel', name, decl, handler })
-  }
-  return { routes, sockets }
 }
 
 async function close (kernel: Booting, graceMs: number, stop: () => Promise<void>): Promise<void> {
@@ -193,17 +187,23 @@ async function close (kernel: Booting, graceMs: number, stop: () => Promise<void
   // Announced first: requests in transit are still refused, but no new one is sent.
   cluster.leave()
   kernel.drain.on = true
-  const deadline = clock.mono() + graceMs
-  while (commands.open > 0 && clock.mono() < deadline) {
-    await new Promise((resolve) => setTimeout(resolve, DRAIN_POLL_MS))
-  }
+  await drained(commands, clock, graceMs)
   commands.abortAll('shutting_down')
   const owners = [kernel, ...kernel.started]
   for (const { work } of owners) work.stop(() => kernelError('shutting_down'))
   // Answers that wait for the audit, and the one to the restart, still go out. Sockets end in real time,
   // whatever clock the plugins have.
   await Promise.all(owners.map(async ({ work }) => { await work.ended(systemClock, LAST_ANSWERS_MS) }))
+  // Terminals go out first; a reader that does not take its own is cut off.
+  await drained(commands, systemClock, LAST_TERMINALS_MS)
   await new Promise((resolve) => setImmediate(resolve))
-  await kernel.capabilities.close()
   await stop()
+}
+
+/** Resolves when no command is open, or after `ms`. */
+async function drained (commands: Assembly['commands'], clock: Clock, ms: number): Promise<void> {
+  const deadline = clock.mono() + ms
+  while (commands.open > 0 && clock.mono() < deadline) {
+    await new Promise((resolve) => setTimeout(resolve, DRAIN_POLL_MS))
+  }
 }

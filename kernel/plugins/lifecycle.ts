@@ -1,6 +1,6 @@
 import avvio from 'avvio'
 import { createContext } from './context.js'
-import { parseNeed } from './graph.js'
+import { neededBy } from './graph.js'
 import { run } from './running.js'
 import type { Plugin } from '../api/plugin.js'
 import type { Assembly } from './assembly.js'
@@ -27,10 +27,10 @@ export async function startPlugins (plugins: readonly Plugin[], kernel: Assembly
   const failed = new Set<string>()
   const line = avvio(null, { autostart: false, timeout: limitMs })
   for (const plugin of plugins) {
-    const { name, requires = [] } = plugin.manifest
+    const { name } = plugin.manifest
     let live: LiveContext | undefined
     line.use(async () => {
-      if (requires.some((need) => failed.has(parseNeed(need).name))) {
+      if (neededBy(plugin.manifest).some((need) => failed.has(need))) {
         failed.add(name)
         return
       }

@@ -1,13 +1,13 @@
 import { isClusterPlugin } from '../api/cluster.js'
 import { BootError } from '../api/errors.js'
-import { compileStrict, compileText } from '../api/validate.js'
-import { capabilityProblems } from '../calls/registry.js'
+import { checkOf, compileStrict, compileText } from '../api/validate.js'
 import { formatProblems } from '../config/problems.js'
 import { resolveConfig } from '../config/resolve.js'
 import { arrange } from './graph.js'
 import { readInstallation } from './installation.js'
 import { checkManifests } from './registry.js'
 import type { Manifest, Plugin } from '../api/plugin.js'
+import type { JsonSchema } from '../api/schema.js'
 import type { ConfigOwner } from '../config/owner.js'
 import type { ResolvedConfig } from '../config/resolve.js'
 import type { RawConfig } from '../config/text.js'
@@ -76,17 +76,23 @@ export async function loadPlugins (options: LoadOptions): Promise<Setup> {
  * reports those of other plugins at the start.
  */
 export function schemaFaults ({ name, routes = {}, capabilities = {} }: Manifest): string[] {
-  const parts = ['params', 'query', 'body'] as const
-  const ofRoutes = Object.entries(routes).flatMap(([route, decl]) => parts.flatMap((part) => {
+  const fault = (at: string, compile: (one: JsonSchema) => unknown, schema?: JsonSchema | null): string[] => {
     try {
-      if (decl[part] !== undefined) (part === 'body' ? compileStrict : compileText)(decl[part])
+      if (schema !== undefined && schema !== null) compile(schema)
       return []
     } catch (error) {
-      return [`plugin "${name}", route "${route}", ${part}: ${(error as Error).message}`]
+      return [`plugin "${name}", ${at} ${(error as Error).message}`]
     }
-  }))
-  return [...ofRoutes, ...Object.values(capabilities).flatMap((decl) => capabilityProblems(name, decl))]
+  }
+  const ofRoutes = Object.entries(routes).flatMap(([route, decl]) => ROUTE_SCHEMAS.flatMap((part) =>
+    fault(`route "${route}", ${part}:`, part === 'body' ? compileStrict : compileText, decl[part])))
+  return [...ofRoutes, ...Object.values(capabilities).flatMap((decl) => CAPABILITY_SCHEMAS.flatMap((part) =>
+    fault(`capability "${decl.id}@${decl.version}": ${part}`, checkOf, decl[part])))]
 }
+
+const ROUTE_SCHEMAS = ['params', 'query', 'body'] as const
+const CAPABILITY_SCHEMAS =
+  ['input_schema', 'input_bounds', 'output_schema', 'input_chunk_schema', 'output_chunk_schema'] as const
 
 const disabledMessage = (plugin: Plugin): string => {
   const { name } = plugin.manifest

@@ -2,7 +2,6 @@ import { bounded } from '../api/bounds.js'
 import { kernelErrors, SvcError } from '../api/errors.js'
 import { isObject } from '../api/schema.js'
 import { errorBody } from '../http/error-body.js'
-import { capabilityRouteDecls } from '../calls/route-decls.js'
 import { stateReply } from '../state/schema.js'
 import { errorsOf } from './catalogue.js'
 import { isAudited } from '../http/audited.js'
@@ -85,7 +84,7 @@ function declOf (given: RouteDecl, manifests: readonly Manifest[], routes: reado
   const errors = [...given.errors ?? [], ...asked.flatMap(({ decl }) => decl.errors ?? [])]
   const decl = { ...given, errors }
   if (decl.url === '/state') return { ...decl, reply: stateReply(manifests) }
-  if (decl.url !== capabilityRouteDecls.stream.url) return decl
+  if (decl.url !== '/v1/capabilities/stream') return decl
   const media = manifests.flatMap(({ capabilities = {} }) =>
     Object.values(capabilities).flatMap(({ media_type: type }) => type ?? []))
   return { ...decl, streams: [...decl.streams ?? [], ...media] }

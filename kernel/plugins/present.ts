@@ -1,5 +1,4 @@
-import { errorsOf } from './catalogue.js'
-import type { ErrorDecl, Manifest, Plugin } from '../api/plugin.js'
+import type { Manifest, Plugin } from '../api/plugin.js'
 
 /** A plugin that is off, and why. */
 export interface OffPlugin { readonly plugin: Plugin, readonly message: string }
@@ -9,7 +8,6 @@ export class Present {
   #on: readonly Plugin[] = []
   #off: readonly OffPlugin[] = []
   #manifests: readonly Manifest[] = []
-  #errors: ReadonlyMap<string, ErrorDecl> = new Map()
 
   constructor (on: readonly Plugin[], off: readonly OffPlugin[]) { this.change(on, off) }
 
@@ -19,13 +17,9 @@ export class Present {
   /** Of the plugins that are on; another list after every change. */
   get manifests (): readonly Manifest[] { return this.#manifests }
 
-  /** The declaration of an error reason by the kernel or a running plugin. */
-  errorDecl (reason: string): ErrorDecl | undefined { return this.#errors.get(reason) }
-
   change (on: readonly Plugin[], off: readonly OffPlugin[]): void {
     this.#on = on
     this.#off = off
     this.#manifests = on.map(({ manifest }) => manifest)
-    this.#errors = new Map(errorsOf(this.#manifests).map(({ reason, decl }) => [reason, decl]))
   }
 }

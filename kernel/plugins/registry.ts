@@ -1,4 +1,4 @@
-import { parseNeed, transitive } from './graph.js'
+import { neededBy, transitive } from './graph.js'
 import { kernelErrors } from '../api/errors.js'
 import { nearest } from '../config/nearest.js'
 import { kernelManifest, kernelServices } from './kernel-manifest.js'
@@ -139,5 +139,4 @@ function badServices (m: Manifest, byName: ReadonlyMap<string, Manifest>): strin
       `but nothing it requires (${needs(m)}) provides it`)
 }
 
-const needs = (m: Manifest): string =>
-  (m.requires ?? []).map((r) => parseNeed(r).name).join(', ') || 'nothing'
+const needs = (m: Manifest): string => neededBy(m).join(', ') || 'nothing'

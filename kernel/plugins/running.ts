@@ -63,10 +63,9 @@ function put ({ manifest }: Plugin, given: Contributed, kernel: Assembly, undo: 
  */
 export async function stopOne (running: Running, kernel: Assembly, why: () => SvcError): Promise<void> {
   const { clock } = kernel.options
-  const { calls } = kernel.capabilities.invoker
   running.work.stop(why)
   await Promise.all([
-    running.work.ended(clock, END_MS), calls.endOf(running.plugin.manifest.name, why)
+    running.work.ended(clock, END_MS), kernel.capabilities.end(running.plugin.manifest.name, why)
   ])
   await running.dispose()
 }

@@ -1,5 +1,5 @@
 import { parsePath } from '../config/paths.js'
-import { parseNeed } from './graph.js'
+import { neededBy } from './graph.js'
 import type { Plugin } from '../api/plugin.js'
 import type { ConfigChange } from '../config/api.js'
 import type { OffPlugin } from './present.js'
@@ -40,8 +40,8 @@ export function dependantsOf (name: string, { order, off }: Arranged): Set<strin
   const all = [...order, ...off.map(({ plugin }) => plugin)].map(({ manifest }) => manifest)
   for (let size = 0; size < found.size;) {
     size = found.size
-    for (const { name: other, requires = [] } of all) {
-      if (requires.some((need) => found.has(parseNeed(need).name))) found.add(other)
+    for (const manifest of all) {
+      if (neededBy(manifest).some((need) => found.has(need))) found.add(manifest.name)
     }
   }
   found.delete(name)

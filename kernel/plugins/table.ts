@@ -10,7 +10,7 @@ import type { Audit } from '../api/audit.js'
 import type { RouteDecl } from '../api/plugin.js'
 import type { Front } from '../http/front.js'
 import type { MorePorts } from '../http/listeners.js'
-import type { MountedRoute, MountOptions, SocketRoute } from '../http/mount.js'
+import type { MountedRoute, MountOptions } from '../http/mount.js'
 import type { OpenWork } from '../http/open-work.js'
 import type { OwnRequests } from '../http/own-api.js'
 import type { TableOptions } from '../http/server.js'
@@ -24,7 +24,6 @@ export interface TableParts {
   readonly authenticate: TableOptions['authenticate']
   readonly tokenInClear: NonNullable<TableOptions['tokenInClear']>
   readonly routes: readonly MountedRoute[]
-  readonly sockets: readonly SocketRoute[]
 }
 
 /**
@@ -38,24 +37,22 @@ export async function showRoutes (parts: TableParts): Promise<void> {
     [work, [...parts.routes, ...disabledRoutes(parts)]],
     ...started.map((running) => [running.work, running.routes] as [OpenWork, readonly MountedRoute[]])
   ]
-  const sockets = parts.sockets.map(({ name, decl }) => ({ owner: 'kernel', name, decl, handler: none }))
-  const routes = [...groups.flatMap(([, group]) => group), ...sockets]
+  const routes = groups.flatMap(([, group]) => group)
   const app = makeTable(parts, routes.map(({ decl }) => decl))
-  for (const [open, group] of groups) {
-    const how = mountOptions(kernel, open)
-    for (const route of group) mount(app, route, how, kernel.streams)
-  }
-  socketScope(app, (scope) => {
-    for (const socket of parts.sockets) {
-      mountSocket(scope, socket, mountOptions(kernel, work), kernel.streams)
+  const mountAll = (scope: FastifyInstance, sockets: boolean, put: typeof mount): void => {
+    for (const [open, group] of groups) {
+      const how = mountOptions(kernel, open)
+      for (const route of group) {
+        if ((route.decl.socket === true) === sockets) put(scope, route, how, kernel.streams)
+      }
     }
-  })
+  }
+  mountAll(app, false, mount)
+  socketScope(app, (scope) => { mountAll(scope, true, mountSocket) })
   await app.ready()
   front.swap(app)
   kernel.routes.splice(0, kernel.routes.length, ...routes)
 }
-
-const none = (): never => { throw kernelError('not_found') }
 
 function makeTable (
   { kernel, front, own, ports, authenticate, tokenInClear }: TableParts, decls: readonly RouteDecl[]

@@ -10,7 +10,7 @@ import { Budget } from '../net/budget.js'
 import { entryKey, partsOf, withoutTimes } from './entries.js'
 import type { WebSocket } from 'ws'
 import type { Clock } from '../api/clock.js'
-import type { Caller, Logger, RouteDecl } from '../api/plugin.js'
+import type { Caller, Logger, RouteDecl, SocketRequest } from '../api/plugin.js'
 
 /** The outer message kind of the y-websocket protocol that carries a sync message. */
 const MESSAGE_SYNC = 0
@@ -71,7 +71,7 @@ export interface StateSyncOptions {
 
 /** Read-only replicas of /state for dashboards and tools. */
 export interface StateSync {
-  serve (socket: WebSocket, caller: Caller): void
+  serve (socket: WebSocket, request: Pick<SocketRequest, 'caller'>): void
   close (): void
 }
 
@@ -79,7 +79,7 @@ export interface StateSync {
 export function createStateSync (options: StateSyncOptions): StateSync {
   const replicas = new Map<string, Replica>()
   return {
-    serve (socket, { mode, authorities }) {
+    serve (socket, { caller: { mode, authorities } }) {
       const key = [mode, ...[...authorities].sort()].join()
       const replica = replicas.get(key) ?? new Replica(options, { id: 'state-sync', mode, authorities })
       replicas.set(key, replica)

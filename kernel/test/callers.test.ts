@@ -152,7 +152,7 @@ t.test('streams, requests and sockets end with their credential, those of others
     return state
   }))
   const waiting = ask({ url }, '/wait', 'TEST1 dev-a')
-  const session = new WebSocket(`${url.replace('http', 'ws')}/v1/capabilities/session`,
+  const session = new WebSocket(`${url.replace('http', 'ws')}/state/sync`,
     { headers: { authorization: 'TEST1 dev-a' } })
   await once(session, 'open')
   const closed = once(session, 'close')

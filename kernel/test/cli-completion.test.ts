@@ -1,11 +1,13 @@
 import t from 'tap'
 import { spawnSync } from 'node:child_process'
 import { candidates } from '../cli/verbs/completion.js'
-import { builtIn } from '../cli/builtin.js'
+import { builtIn, collectVerbs } from '../cli/builtin.js'
+import capabilities from '../../plugins/capabilities/index.js'
 import { globalOptions } from '../cli/help.js'
 import { cli, sendJson, standIn } from './cli-helpers.js'
 
-let builtIns = builtIn
+const own = collectVerbs(builtIn, [capabilities.manifest])
+let builtIns = own
 
 const names = {
   plugins: async () => ['runners', 'access'],
@@ -44,7 +46,7 @@ t.test('what can follow', async (t) => {
   await check('help plu', ['plugin'])
   await check('nonsense x', [])
   const placing = { owner: 'x', load: async () => ({ default: null }), summary: '' }
-  builtIns = [...builtIn,
+  builtIns = [...own,
     { ...placing, name: 'place', args: '<model>', options: [['--exclude <node...>', '']] },
     { ...placing, name: 'stop', args: '<instance-or-model>' }, { ...placing, name: 'rm', args: '<model...>' },
     { ...placing, name: 'say', args: '<text>', options: [['--model <id>', ''], ['--node <id>', '']] }]
@@ -69,7 +71,8 @@ t.test('names of a running node; none where it is silent, slow or not there', as
   })
   const hung = await standIn(t, { 'GET /state': () => {} })
   const check = async (url: string, words: string[], out: string): Promise<void> => {
-    const ran = await cli(['complete-words', '--url', url, '--home', t.testdir({}), '--', ...words])
+    const ran = await cli(['complete-words', '--url', url, '--home', t.testdir({}), '--', ...words],
+      { plugins: [capabilities] })
     t.strictSame([ran.status, ran.out, ran.err], [0, out, ''], `${url} ${words.join(' ')}`)
   }
   await check(node.url, ['call', '--node', ''], 'attic\nn2\n')
@@ -79,7 +82,7 @@ t.test('names of a running node; none where it is silent, slow or not there', as
 
 t.test('names that cannot be had are left out', async (t) => {
   const gone = { ...names, capabilities: async () => { throw new Error('no node') } }
-  t.same(await candidates(['call', ''], builtIn, globalOptions, gone), [])
+  t.same(await candidates(['call', ''], own, globalOptions, gone), [])
 })
 
 t.test('svc complete-words prints one word per line', async (t) => {

@@ -89,7 +89,7 @@ t.test('help goes to stdout and is exit 0', async (t) => {
   await check('help', /Usage: svc/)
   await check('help probe', /Examples:\n {2}svc probe a/)
   await check('help plugin show', /Usage: svc plugin show \[options\] <name>/)
-  await check('call --help', /Global Options:[\s\S]*--json/)
+  await check('state --help', /Global Options:[\s\S]*--json/)
   await check('help environment', /SVC_URL/)
   await check('--version', /^\d+\.\d+\.\d+\n$/)
 })

@@ -52,6 +52,23 @@ t.test('who keeps a place', async (t) => {
   t.equal(proven.gone, false, 'whoever has shown something stays')
 })
 
+t.test('an address that is free is held to the places in all alone', (t) => {
+  const door = new Door({ inAll: 100, perNetwork: 2, free: (address) => address === '127.0.0.1' })
+  const enter = (remoteAddress: string, remotePort: number): boolean => {
+    let isGone = false
+    const socket = Object.assign(new EventEmitter(), {
+      remoteAddress, remotePort, destroy () { isGone = true }
+    })
+    door.enter(socket as unknown as Socket)
+    door.enter(Object.assign(new EventEmitter(), { remoteAddress, remotePort: remotePort + 1 }) as Socket)
+    door.enter(Object.assign(new EventEmitter(), { remoteAddress, remotePort: remotePort + 2 }) as Socket)
+    return isGone
+  }
+  t.equal(enter('10.0.0.9', 1), true)
+  t.equal(enter('127.0.0.1', 1), false)
+  t.end()
+})
+
 let tooLate = 0
 const probe = definePlugin({
   name: 'probe', version: '1.0.0', kernel: '^1.0.0', summary: 'A probe.',

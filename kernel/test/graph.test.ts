@@ -55,6 +55,14 @@ check({ title: 'a disabled need takes its dependants down, all the way',
 check({ title: 'what was switched on by name is not taken down silently',
   disabled: ['b'], demanded: ['a'], down: ['a'], problems: [/svc plugin enable b/],
   plugins: [plugin('a', { requires: ['b'] }), plugin('b')] })
+const speaks = plugin('a', { capabilities: {} })
+check({ title: 'whoever declares capabilities starts after the plugin that serves them',
+  plugins: [speaks, plugin('capabilities')], order: ['capabilities', 'a'] })
+check({ title: 'and is off without it', plugins: [speaks, plugin('capabilities')],
+  disabled: ['capabilities'], demanded: ['a'], order: [], down: ['a'],
+  problems: [/"a" is off because it requires "capabilities", .*`svc plugin enable capabilities`/] })
+check({ title: 'and needs it to be there', plugins: [speaks],
+  problems: [/"a" requires "capabilities", which is not there/] })
 check({ title: 'every problem at once', problems: [/2 plugins/, /kernel/, /nowhere/],
   plugins: [plugin('a'), plugin('a'), plugin('b', { kernel: '^9.0.0', requires: ['nowhere'] })] })
 

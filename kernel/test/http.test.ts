@@ -256,9 +256,7 @@ t.test('openapi lists every route with its authority', async (t) => {
     get: { 'x-authority': 'read', operationId: 'probe.find' },
     delete: { 'x-authority': 'cluster:write' }
   })
-  const own = [
-    '/healthz', '/readyz', '/state', '/v1/capabilities', '/v1/capabilities/call', '/admin/restart'
-  ]
+  const own = ['/healthz', '/readyz', '/state', '/config', '/v1/plugins', '/admin/restart']
   for (const path of own) t.ok(doc.paths[path], path)
 })
 
@@ -323,12 +321,12 @@ t.test('over real sockets', async (t) => {
   t.match(await raw(`GET /node_id HTTP/1.1\r\nhost: ${url.host}\r\n${many}\r\n\r\n`), /^HTTP\/1.1 431/)
   t.match(await raw(`GET /${'x'.repeat(64 * 1024)} HTTP/1.1\r\nhost: ${url.host}\r\n\r\n`),
     /^HTTP\/1.1 4(14|31)/)
-  const session = `ws://${url.host}/v1/capabilities/session`
+  const session = `ws://${url.host}/state/sync`
   t.equal(await refusal(new WebSocket(session, { headers: { host: 'evil.example' } })), 421)
   t.equal(await refusal(new WebSocket(session, { origin: 'https://evil.example' })), 403)
   t.comment('a plain GET on the socket\'s path is no upgrade')
   const plain = await new Promise<number>((resolve) => {
-    httpRequest(new URL('/v1/capabilities/session', url), (res) => {
+    httpRequest(new URL('/state/sync', url), (res) => {
       res.resume()
       resolve(res.statusCode!)
     }).end()
@@ -355,7 +353,7 @@ t.test('an upgrade on a plain route gets its answer, and the socket is closed', 
 t.test('an open session counts as a stream of its caller', async (t) => {
   const rig = await startPlugin(t, probe, { clock: systemClock, limits: { streamsPerToken: 1 } })
   const url = new URL(await rig.listen())
-  const dial = (): WebSocket => new WebSocket(`ws://${url.host}/v1/capabilities/session`)
+  const dial = (): WebSocket => new WebSocket(`ws://${url.host}/state/sync`)
   const first = dial()
   t.equal(await refusal(first), 101)
   t.equal(await refusal(dial()), 429)

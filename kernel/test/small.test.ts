@@ -1,6 +1,6 @@
 import t from 'tap'
 import { createBus } from '../plugins/events.js'
-import { createCommands } from '../calls/commands.js'
+import { createCommands } from '../plugins/commands.js'
 import { diskFault } from '../observe/self-watch.js'
 import { base32 } from '../net/encoding.js'
 import { redact } from '../state/state.js'
@@ -85,6 +85,9 @@ t.test('commands: cancel your own, or with the authority anybody\'s', (t) => {
   done()
   t.equal(commands.cancel('c', caller('ann')), false)
   t.equal(commands.open, 0)
+  t.throws(() => commands.track({ commandId: 'd', caller: caller('ann'), summary: '', abort: () => {} }),
+    { reason: 'shutting_down' } as unknown as Error)
+  t.equal(commands.open, 0, 'a node that stops takes no command')
   t.end()
 })
 

@@ -64,7 +64,8 @@ function bench (t: { teardown (fn: () => void): void }, first: State): Bench {
           applyUpdate(doc, decoding.readVarUint8Array(decoding.createDecoder(bytes.subarray(2))))
         }
       })
-      sync.serve(socket as unknown as WebSocket, { id: 'a', mode: 'direct', authorities: new Set(['read']) })
+      const caller = { id: 'a', mode: 'direct', authorities: new Set(['read']) } as const
+      sync.serve(socket as unknown as WebSocket, { caller })
       socket.emit('message', Buffer.from([0, 0, 1, 0]), true)
       const entries = doc.getArray<Entry>('entries')
       while (entries.length === 0) await turn()

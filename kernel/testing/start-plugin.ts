@@ -104,12 +104,13 @@ export interface Rig {
  * Starts one plugin on the real kernel. Its `requires` are dropped: fakes stand in for the services it
  * consumes. Stops by itself at the end of the test. Throws BootError as a real boot does.
  */
-export async function startPlugin (t: TestContext, plugin: Plugin, options: StartOptions = {}): Promise<Rig> {
+export async function startPlugin (t: TestContext, plugin: Plugin, given: StartOptions = {}): Promise<Rig> {
+  const options = { ...given, plugins: await startedBefore(plugin, given) }
   const home = mkdtempSync(join(tmpdir(), 'svc-test-'))
   prepareHome(home)
   const clock = (options.clock ?? manualClock()) as ManualClock
-  const plugins = [...options.plugins ?? [], { ...plugin, manifest: standalone(plugin.manifest) }]
-  refuseBadDeclarations([...options.plugins ?? [], plugin])
+  const plugins = [...options.plugins, { ...plugin, manifest: standalone(plugin.manifest) }]
+  refuseBadDeclarations([...options.plugins, plugin])
   const events: Rig['events'] = []
   const logged: Rig['logged'] = []
   const where = { host: '127.0.0.1', port: 80 }
@@ -140,6 +141,15 @@ export async function startPlugin (t: TestContext, plugin: Plugin, options: Star
       return url
     }
   }
+}
+
+/** The further plugins, and first the bundled one that serves capabilities if there are any. */
+async function startedBefore (plugin: Plugin, { plugins = [], off = [] }: StartOptions): Promise<Plugin[]> {
+  const { default: server } = await import('../../plugins/capabilities/index.js')
+  const all = [plugin, ...plugins, ...off]
+  const named = all.some(({ manifest }) => manifest.name === server.manifest.name)
+  const needed = all.some(({ manifest }) => manifest.capabilities !== undefined)
+  return needed && !named ? [server, ...plugins] : [...plugins]
 }
 
 /** The manifest without needs: what it consumes may be absent, so that fakes can take the places. */
@@ -271,9 +281,11 @@ function settingsOf (
 }
 
 /** The test's fakes; a consumed service without one throws its name when it is used. */
-function standIns (plugin: Plugin, options: StartOptions): Map<string, unknown> {
+function standIns (plugin: Plugin, { plugins = [], ...options }: StartOptions): Map<string, unknown> {
+  const provided = plugins.flatMap(({ manifest: { provides = {} } }) =>
+    Object.values(provides).map(({ id }) => id))
   const missing = Object.values(plugin.manifest.consumes ?? {})
-    .filter((ref) => !kernelServices.has(ref.id) && options.plugins === undefined)
+    .filter((ref) => !kernelServices.has(ref.id) && !provided.includes(ref.id))
     .map((ref) => fake<object>(ref as ServiceRef<object>, {}))
   return new Map([...missing, ...options.fakes ?? []].map((f) => [f.id, f.instance]))
 }

@@ -1,4 +1,4 @@
-import type { Amount } from '../../kernel/index.js'
+import type { Amount } from '../capabilities/service.js'
 
 /** What a caller may spend in a day (UTC) unasked, and has spent today; billionths of the unit. */
 export interface Budget {

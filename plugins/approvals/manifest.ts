@@ -1,4 +1,5 @@
-import { ClusterService, durableEvent, MAX_APPROVAL_SECONDS, SpendingService } from '../../kernel/index.js'
+import { ClusterService, durableEvent } from '../../kernel/index.js'
+import { MAX_APPROVAL_SECONDS, SpendingService } from '../capabilities/service.js'
 import { routes } from './routes.js'
 import type { Manifest } from '../../kernel/index.js'
 
@@ -10,6 +11,7 @@ export const manifest = {
   version: '1.0.0',
   kernel: '^1.0.0',
   summary: 'Has calls that cost more than their caller may spend wait for somebody to approve that.',
+  requires: ['capabilities'],
   consumes: { cluster: ClusterService },
   provides: { spending: SpendingService },
   config: {

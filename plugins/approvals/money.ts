@@ -1,4 +1,4 @@
-import type { Amount } from '../../kernel/index.js'
+import type { Amount } from '../capabilities/service.js'
 
 const NANO = 1_000_000_000
 /** `5 EUR`, `0.5EUR`; `0` with a unit ends a budget. */

@@ -1,7 +1,8 @@
 import { randomBytes } from 'node:crypto'
 import { kernelError } from '../../kernel/index.js'
 import { showAmount } from './money.js'
-import type { Clock, Expense } from '../../kernel/index.js'
+import type { Clock } from '../../kernel/index.js'
+import type { Expense } from '../capabilities/service.js'
 
 /** A call that waits for somebody to approve what it costs. */
 export interface Approval {

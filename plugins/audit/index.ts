@@ -74,8 +74,8 @@ export default definePlugin(manifest, async (ctx) => {
   }
 })
 
-/** What a record shows of a change. */
-const shownOf = ({ detail, parts }: Change): Record<string, unknown> =>
+/** The detail of the record of a change. */
+const detailOf = ({ detail, parts }: Change): Record<string, unknown> =>
   ({ ...redactedDetails(detail), ...redactedParts(parts) })
 
 /** Records the kernel's changes. */
@@ -84,7 +84,8 @@ function auditOf (chain: Chain, clock: Clock): Audit {
   return {
     async begin (change) {
       const { who, how, what, bestEffort } = change
-      const record = await chain.append({ who, how, what, detail: shownOf(change) }).catch((error: unknown) => {
+      const detail = detailOf(change)
+      const record = await chain.append({ who, how, what, detail }).catch((error: unknown) => {
         if (!(error instanceof ChainFault)) throw error
         if (bestEffort === true) {
           chain.miss()
@@ -106,7 +107,7 @@ function auditOf (chain: Chain, clock: Clock): Audit {
       if (unrecorded === null) return
       const more = unrecorded === 0 ? {} : { unrecorded }
       // A refusal changes no state, so it is not awaited, and may be lost on a full disk.
-      chain.append({ who, how, what, detail: { ...shownOf(change), refused: { status, reason }, ...more } })
+      chain.append({ who, how, what, detail: { ...detailOf(change), refused: { status, reason }, ...more } })
         .catch(() => {})
     }
   }

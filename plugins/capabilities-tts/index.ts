@@ -1,4 +1,5 @@
-import { definePlugin, InvocationService, kernelError } from '../../kernel/index.js'
+import { definePlugin, kernelError } from '../../kernel/index.js'
+import { InvocationService } from '../capabilities/service.js'
 import { RunnersService } from '../runners/service.js'
 import { ModelsService } from '../staging/service.js'
 import { config, errors, routes, tts } from './declarations.js'
@@ -10,7 +11,7 @@ export default definePlugin({
   version: '1.0.0',
   kernel: '^1.0.0',
   summary: 'Speaks texts with placed voices and streams the sound while it is being made.',
-  requires: ['runners'],
+  requires: ['capabilities', 'runners'],
   consumes: { runners: RunnersService, invocations: InvocationService },
   consumesOptional: { models: ModelsService },
   config, errors, routes,

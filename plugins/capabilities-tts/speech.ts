@@ -1,6 +1,7 @@
 import type {
-  CapabilityCall, CapabilityChunk, EngineChunk, FromSchema, Invocations, RouteRequest, ServedFrame
+  CapabilityCall, CapabilityChunk, EngineChunk, FromSchema, RouteRequest
 } from '../../kernel/index.js'
+import type { Invocations, ServedFrame } from '../capabilities/service.js'
 import { runTask } from '../runners/service.js'
 import type { Runners } from '../runners/service.js'
 import { MEDIA_TYPES } from './declarations.js'

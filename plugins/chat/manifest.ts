@@ -1,4 +1,5 @@
-import { InvocationService, ListenerService, OwnApiService } from '../../kernel/index.js'
+import { ListenerService, OwnApiService } from '../../kernel/index.js'
+import { InvocationService } from '../capabilities/service.js'
 import { InstanceService, RunnersService } from '../runners/service.js'
 import { ModelsService } from '../staging/service.js'
 import { notKeptDecl } from './api/errors.js'
@@ -16,7 +17,7 @@ export const manifest = {
   version: '1.0.0',
   kernel: '^1.0.0',
   summary: 'Serves language models through the APIs of OpenAI, Anthropic and Ollama.',
-  requires: ['runners'],
+  requires: ['capabilities', 'runners'],
   after: ['staging', 'llama-cpp'],
   consumes: {
     runners: RunnersService, invocations: InvocationService, own: OwnApiService, listeners: ListenerService

@@ -40,13 +40,13 @@ export default definePlugin(manifest, async (ctx) => {
 })
 
 function ownReport (ctx: DiagnosticsContext, loop: LoopMonitor): NodeDiagnostics {
-  const { session, inspection, runners, traffic, tracing, eventLog, ship, gossip } = ctx.deps
+  const { session, inspection, runners, calls, tracing, eventLog, ship, gossip } = ctx.deps
   return nodeDiagnostics({
     node: ctx.node,
     session,
     inspection,
     runners: runners?.reports() ?? [],
-    queues: traffic.queues(),
+    queues: calls?.queues() ?? [],
     now: new Date(ctx.clock.now()).toISOString(),
     process: processFacts(),
     loopDelayMs: loop.read(),
@@ -61,9 +61,9 @@ async function openMetrics (ctx: DiagnosticsContext): Promise<Metrics> {
   const { deps, node } = ctx
   // Not before it starts: the command line reads the manifests of all plugins, and this brings much along.
   const { startMetrics } = await import('./metrics/index.js')
-  const { cluster, gossip, inspection, session, tap, traffic, work, log } = deps
+  const { cluster, gossip, inspection, session, tap, traffic, calls, work, log } = deps
   return startMetrics({
-    cluster, gossip, inspection, session, tap, traffic, work, log,
+    cluster, gossip, inspection, session, tap, traffic, calls, work, log,
     get machine () { return deps.machine },
     get eventLog () { return deps.eventLog },
     get models () { return deps.models },

@@ -3,6 +3,7 @@ import {
   StateService, GossipService, TrafficService
 } from '../../kernel/index.js'
 import type { Manifest } from '../../kernel/index.js'
+import { CallsService } from '../capabilities/service.js'
 import { EventLogService } from '../event-log/service.js'
 import { ShippingService } from '../logs/service.js'
 import { MachineService, RunnersService, RunnerWorkService } from '../runners/service.js'
@@ -15,15 +16,16 @@ export const manifest = {
   version: '1.0.0',
   kernel: '^1.0.0',
   summary: 'Shows what goes on inside the nodes: processes, runners, metrics, a bundle for bug reports.',
-  after: ['runners', 'staging', 'event-log', 'tracing', 'logs'],
+  after: ['capabilities', 'runners', 'staging', 'event-log', 'tracing', 'logs'],
   consumes: {
     inspection: InspectionService, session: SessionService, gossip: GossipService,
     cluster: ClusterService, state: StateService, tap: EventTapService,
     traffic: TrafficService
   },
   consumesOptional: {
-    runners: RunnersService, work: RunnerWorkService, machine: MachineService, models: ModelsService,
-    eventLog: EventLogService, tracing: TracingService, log: LogRingService, ship: ShippingService
+    calls: CallsService, runners: RunnersService, work: RunnerWorkService, machine: MachineService,
+    models: ModelsService, eventLog: EventLogService, tracing: TracingService, log: LogRingService,
+    ship: ShippingService
   },
   routes,
   checks: {

@@ -2,8 +2,9 @@ import { readdirSync } from 'node:fs'
 import os from 'node:os'
 import { getHeapStatistics } from 'node:v8'
 import type {
-  CallQueue, DialReport, Inspection, LinkReport, NodeInfo, PluginReport, Session
+  DialReport, Inspection, LinkReport, NodeInfo, PluginReport, Session
 } from '../../kernel/index.js'
+import type { CallQueue } from '../capabilities/service.js'
 import type { RunnerReport } from '../runners/service.js'
 import { warningsOf } from './warnings.js'
 import type { Stores } from './warnings.js'

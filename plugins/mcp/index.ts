@@ -7,6 +7,7 @@ export default definePlugin({
   version: '1.0.0',
   kernel: '^1.0.0',
   summary: 'Offers capabilities and what is known of the cluster as an MCP server, over HTTP and stdio.',
+  requires: ['capabilities'],
   consumes: { api: OwnApiService, declarations: DeclarationService },
   routes,
   verbs: {

@@ -1,6 +1,6 @@
 import { isVerbError } from '../../kernel/cli/index.js'
 import type { CallToolResult } from '@modelcontextprotocol/server'
-import type { Frame } from '../../kernel/cli/index.js'
+import type { Frame } from '../capabilities/cli/invoke.js'
 import type { Kept } from './media.js'
 
 /** Media up to this size are part of the answer, larger ones a link; bytes. */

@@ -1,7 +1,7 @@
 import { rcompare } from 'semver'
 import type { Tool } from '@modelcontextprotocol/server'
-import type { Listed } from '../../kernel/cli/index.js'
 import type { JsonSchema, Manifest, ToolDecl } from '../../kernel/index.js'
+import type { Listed } from '../capabilities/cli/invoke.js'
 
 /** What stands behind the name of an MCP tool. */
 export type Target =

@@ -127,7 +127,7 @@ export function assemble (ctx: RunnersContext, machine: Parts) {
 }
 
 function openLosses (ctx: RunnersContext, instances: PlacedInstances): Losses {
-  const { clock, log, deps: { session, cluster, traffic } } = ctx
+  const { clock, log, deps: { session, cluster, calls } } = ctx
   const losses = new Losses({
     clock, log, session, cluster,
     placed: (instanceId) => instances.get(instanceId) !== undefined,
@@ -135,11 +135,12 @@ function openLosses (ctx: RunnersContext, instances: PlacedInstances): Losses {
     tell: (failure) => { ctx.emit('TaskFailed', failure) }
   })
   // The node that took the call may have died before its task was in gossip.
-  ctx.effect('lost calls', traffic.onCall(({ kind, reason, taskId, passedOn, commandId, capability }) => {
+  const stop = calls?.onEnd(({ kind, reason, taskId, passedOn, commandId, capability }) => {
     if (kind !== 'failed' || (taskId === null && !passedOn) || !LOSSES.includes(reason)) return
     const errorMessage = `The task of ${capability} was lost.`
     losses.report({ taskId: taskId ?? commandId, commandId, errorType: 'instance_lost', errorMessage })
-  }))
+  })
+  if (stop !== undefined) ctx.effect('lost calls', stop)
   return losses
 }
 

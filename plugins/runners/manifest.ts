@@ -1,8 +1,9 @@
 import {
   CallerService, ClusterService, CommandService, DeclarationService, LogRingService, SessionService,
-  StateService, TracerService, TrafficService, VitalsService
+  StateService, TracerService, VitalsService
 } from '../../kernel/index.js'
 import type { Manifest } from '../../kernel/index.js'
+import { CallsService } from '../capabilities/service.js'
 import { ModelsService } from '../staging/service.js'
 import { config, conflicts, errors, events } from './declarations.js'
 import { commands } from './instances/commands.js'
@@ -19,12 +20,12 @@ export const manifest = {
   kernel: '^1.0.0',
   summary: 'Runs models in child processes, one per instance, and routes requests to them.',
   config,
-  after: ['staging'],
-  consumesOptional: { models: ModelsService, state: StateService },
+  after: ['capabilities', 'staging'],
+  consumesOptional: { calls: CallsService, models: ModelsService, state: StateService },
   consumes: {
     callers: CallerService, commands: CommandService, declarations: DeclarationService,
     session: SessionService, cluster: ClusterService, tracers: TracerService, logs: LogRingService,
-    traffic: TrafficService, vitals: VitalsService
+    vitals: VitalsService
   },
   provides: {
     bundle: BundleService, instances: InstanceService, machine: MachineService, runners: RunnersService,

@@ -1,5 +1,6 @@
-import { Admission, beating, errorBody, kernelError, raceAbort, toSvcError } from '../../kernel/index.js'
+import { beating, errorBody, kernelError, raceAbort, toSvcError } from '../../kernel/index.js'
 import type { Caller, Clock, Logger, RouteRequest, StreamWriter, SvcError } from '../../kernel/index.js'
+import { Admission } from '../capabilities/service.js'
 import type { routes } from './routes.js'
 import type { ToolboxParts } from './toolbox.js'
 import type { Answer, Question, TurnEvent } from './types.js'

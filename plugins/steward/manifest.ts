@@ -12,6 +12,7 @@ export const manifest = {
   version: '1.0.0',
   kernel: '^1.0.0',
   summary: 'Answers questions about the cluster from what its plugins know, with the evidence.',
+  requires: ['capabilities'],
   after: ['placement', 'runners', 'staging'],
   consumes: { api: OwnApiService, declarations: DeclarationService, session: SessionService },
   consumesOptional: {

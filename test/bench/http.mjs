@@ -13,7 +13,9 @@ const WARM_ROUNDS = 2
 async function burst (load, { url, pid }, path, seconds) {
   const before = cpuMs(pid)
   const result = await load.ask({ url: url + path, seconds, connections: CONNECTIONS })
-  if (result.failed > 0 || result.total === 0) throw new Error(`${result.failed} requests to ${url}${path} failed`)
+  if (result.failed > 0 || result.total === 0) {
+    throw new Error(`${result.failed} requests to ${url}${path} failed`)
+  }
   return {
     ...result,
     cpuUs: before === null ? Number.NaN : ((cpuMs(pid) - before) * 1000) / result.total
@@ -61,8 +63,8 @@ export default {
           atLeast: true
         })),
         notes: [
-          `${CONNECTIONS} connections; rounds interleaved after ${WARM_ROUNDS} warm ones; load generator, svc and ` +
-            'the bare server in processes of their own'
+          `${CONNECTIONS} connections; rounds interleaved after ${WARM_ROUNDS} warm ones; load generator, ` +
+            'svc and the bare server in processes of their own'
         ],
         data: all
       }

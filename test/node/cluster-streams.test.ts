@@ -1,7 +1,7 @@
 import t from 'tap'
 import { randomUUID } from 'node:crypto'
 import { WebSocket } from 'ws'
-import { decodeFrame } from '../../kernel/calls/frames.js'
+import { decodeFrame } from '../../plugins/capabilities/frames/frames.js'
 import { startCluster, openSpeech } from './cluster-kit.js'
 import { does, TTS } from './engine.js'
 import { ask, call, hear, open, refusal, stream, streamed } from './http.js'

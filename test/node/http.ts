@@ -2,10 +2,10 @@
 import { request } from 'node:http'
 import { request as requestTls } from 'node:https'
 import { connect } from 'node:net'
-import { decodeFrames } from '../../kernel/calls/frames.js'
+import { decodeFrames } from '../../plugins/capabilities/frames/frames.js'
 import type { IncomingHttpHeaders, IncomingMessage, RequestOptions } from 'node:http'
 import type { Socket } from 'node:net'
-import type { Frame } from '../../kernel/calls/frames.js'
+import type { Frame } from '../../plugins/capabilities/frames/frames.js'
 
 /** Where to ask, and as whom: the operator unless `token` is null (nobody). */
 export interface At {

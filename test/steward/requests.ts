@@ -1,7 +1,7 @@
 /** Requests that failed, asked about by their id or by the model; two nodes. */
 import { does, report, TTS } from '../node/engine.js'
 import { ask, call, open, refusal, whole } from '../node/http.js'
-import { decodeFrames } from '../../kernel/calls/frames.js'
+import { decodeFrames } from '../../plugins/capabilities/frames/frames.js'
 import { openFrames, placeOn } from '../node/instances-kit.js'
 import { until } from '../node/kit.js'
 import { answers, removeAll, startRig } from './rig.js'

@@ -2,10 +2,8 @@ import { readFileSync } from 'node:fs'
 import { builtIn, collectVerbs, longFlag, takesValue, topNames } from '../builtin.js'
 import { globalOptions, helpTopics } from '../help.js'
 import { installationOf } from '../installed.js'
-import { listingPath } from '../invoke.js'
 import type { Installation } from '../../plugins/installation.js'
 import type { KnownVerb } from '../builtin.js'
-import type { Listing } from '../invoke.js'
 import type { Verb } from '../verb.js'
 
 export const completion: Verb = {
@@ -20,8 +18,9 @@ export const completion: Verb = {
 /** A node that answers later than this offers no names: the user waits at the prompt. ms */
 const ANSWER_MS = 1000
 
-/** The parts of GET /state that give names. */
+/** The parts of answers that give names. */
 interface Live {
+  capabilities: { id: string, version: string }[]
   nodeIdentities: Record<string, { friendlyName: string | null }>
   instances: Record<string, unknown>
 }
@@ -38,8 +37,8 @@ export const completeWords: Verb = {
       topics: () => Object.keys(helpTopics),
       plugins: async () => manifests.map(({ name }) => name),
       capabilities: async () => {
-        const listing = await ask<Listing>(listingPath())
-        return listing.capabilities.map((c) => `${c.id}@${c.version}`)
+        const { capabilities } = await ask<Pick<Live, 'capabilities'>>('/v1/capabilities')
+        return capabilities.map(({ id, version }) => `${id}@${version}`)
       },
       models: async () =>
         (await ask<{ data: { id: string }[] }>('/v1/models')).data.map(({ id }) => id),

@@ -4,7 +4,7 @@ import { readConfigText } from '../../config/text.js'
 import { describe, hasType, parseTyped } from '../../config/values.js'
 import { checkManifests } from '../../plugins/registry.js'
 import { failuresOf } from '../contributed.js'
-import { apply, arranged, disabledIn, installationOf, settingSchema, tellEffect } from '../installed.js'
+import { apply, arranged, disabledIn, installationOf, settingSchema, printEffect } from '../installed.js'
 import type { JsonSchema } from '../../api/schema.js'
 import type { Entry } from '../../config/resolve.js'
 import type { Verb } from '../verb.js'
@@ -86,6 +86,6 @@ export const set: Verb = {
     if (wins !== undefined) {
       ctx.err.line(`${wins.source ?? 'a variable'} is set and counts more than the file`)
     }
-    tellEffect(ctx, effect)
+    printEffect(ctx, effect)
   }
 }

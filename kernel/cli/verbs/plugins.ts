@@ -1,9 +1,9 @@
 import { describe } from '../../config/values.js'
-import { parseNeed } from '../../plugins/graph.js'
+import { neededBy } from '../../plugins/graph.js'
 import { fieldsOf } from '../fields.js'
 import { failuresOf } from '../contributed.js'
 import {
-  apply, arranged, disabledIn, findPlugin, installationOf, pluginsAtNode, tellEffect, turn
+  apply, arranged, disabledIn, findPlugin, installationOf, pluginsAtNode, printEffect, turn
 } from '../installed.js'
 import { plain } from '../output.js'
 import type { Manifest } from '../../api/plugin.js'
@@ -92,7 +92,7 @@ function turning (enabled: boolean): Verb {
       const others = along.join(', ')
       const much = enabled ? `comes back: ${others}` : `goes down: ${others} (they require it)`
       if (others !== '') out.line(`With it ${much}.`)
-      tellEffect(ctx, effect)
+      printEffect(ctx, effect)
     }
   }
 }
@@ -133,9 +133,9 @@ export const show: Verb = {
       return
     }
     const dependants = installation.plugins.map((p) => p.manifest)
-      .filter((m) => (m.requires ?? []).some((need) => parseNeed(need).name === name)).map((m) => m.name)
+      .filter((m) => neededBy(m).includes(manifest.name)).map((m) => m.name)
     ctx.out.line(`${manifest.name} ${manifest.version} (${source})\n${manifest.summary}`)
-    ctx.out.line(`requires: ${(manifest.requires ?? []).join(', ') || 'nothing'}`)
+    ctx.out.line(`requires: ${neededBy(manifest).join(', ') || 'nothing'}`)
     ctx.out.line(`required by: ${dependants.join(', ') || 'nothing'}`)
     for (const section of sectionsOf(manifest)) printSection(ctx.out, section)
   }

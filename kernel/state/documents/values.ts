@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { encode, writeAny } from 'lib0/encoding'
-import { canonicalJson } from '../../calls/revision.js'
 import { deepFreeze } from '../../config/paths.js'
+import { canonicalJson } from '../../net/encoding.js'
 
 /** Containers within containers in one value. */
 export const MAX_DEPTH = 16

@@ -1,6 +1,7 @@
 import t from 'tap'
 import { setMaxListeners } from 'node:events'
-import { definePlugin, SpendingService } from '../../../kernel/index.js'
+import { definePlugin } from '../../../kernel/index.js'
+import { SpendingService } from '../../capabilities/service.js'
 import { schemaChecker } from '../../../kernel/api/validate.js'
 import { startPlugin } from '../../../kernel/testing/index.js'
 import audit from '../../audit/index.js'

@@ -1,7 +1,8 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { text as readAll } from 'node:stream/consumers'
-import { patiently } from '../../../kernel/cli/index.js'
+import { retryUntil } from '../../../kernel/cli/index.js'
+import { invoke } from '../../capabilities/cli/invoke.js'
 import { findPlayer, play } from './player.js'
 import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 
@@ -29,8 +30,8 @@ export default {
     const heard: Heard = { bytes: 0, seconds: 0 }
     let target: Target | undefined
     try {
-      await patiently(ctx, () => heard.bytes > 0, async () => {
-        for await (const { header, media } of ctx.invoke(call)) {
+      await retryUntil(ctx, () => heard.bytes > 0, async () => {
+        for await (const { header, media } of invoke(ctx.client, ctx.signal, call)) {
           if (media === null || header.media === null) continue
           heard.bytes += media.byteLength
           heard.seconds = header.media.timestamp_seconds + header.media.duration_seconds

@@ -5,8 +5,9 @@ import { merged } from '../../runners/language/merged.js'
 import { asRequestError } from './errors.js'
 import { Collector, pieceReader, Totals } from './pieces.js'
 import type {
-  CapabilityCall, CapabilityChunk, EngineChunk, ErrorBody, RouteRequest, ServedFrame
+  CapabilityCall, CapabilityChunk, EngineChunk, ErrorBody, RouteRequest
 } from '../../../kernel/index.js'
+import type { ServedFrame } from '../../capabilities/service.js'
 import type { Runners, TaskRequest } from '../../runners/service.js'
 import type { Piece, QueuePiece } from './pieces.js'
 import type { AnswerFormat, ApiParts, Asked, Facts, Framing } from './types.js'

@@ -1,4 +1,5 @@
-import type { Clock, ErrorBody, Invocations, Logger, OwnApi, RouteRequest } from '../../../kernel/index.js'
+import type { Clock, ErrorBody, Logger, OwnApi, RouteRequest } from '../../../kernel/index.js'
+import type { Invocations } from '../../capabilities/service.js'
 import type { Instances, Runners, TaskRequest } from '../../runners/service.js'
 import type { Models } from '../../staging/service.js'
 import type { Thread } from './anthropic-body.js'

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import {
-  isVerbError, modelInPath, nameOf, patiently, plain, readModelId, realPace
+  isVerbError, modelInPath, nameOf, plain, readModelId, realPace, retryUntil
 } from '../../../kernel/cli/index.js'
 import { COUNT, readNumber } from './input.js'
 import { amount, chat, speech } from './measures.js'
@@ -118,7 +118,7 @@ async function bench<Sample, Figures extends object> (
 /** The first request loads what is loaded on demand; it is not counted, and its error ends the verb. */
 async function warmUp (ctx: VerbContext, probe: (index: number) => Promise<unknown>): Promise<void> {
   ctx.err.update('warming up')
-  await patiently(ctx, () => ctx.signal.aborted, async () => { await probe(0) })
+  await retryUntil(ctx, () => ctx.signal.aborted, async () => { await probe(0) })
     .finally(() => { ctx.err.end() })
 }
 

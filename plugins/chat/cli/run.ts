@@ -1,6 +1,7 @@
-import { converse, readPipe, realPace } from '../../../kernel/cli/index.js'
+import { readPipe, realPace } from '../../../kernel/cli/index.js'
 import { parametersOf, samplingOf } from '../../runners/language/sampling.js'
 import { bring, checkWeights, isAbsent, isReady, namedModel } from './bring.js'
+import { converse } from './converse.js'
 import { COUNT, readNumber } from './input.js'
 import { takeTurn } from './turn.js'
 import type { Pace, Verb, VerbContext } from '../../../kernel/cli/index.js'

@@ -1,4 +1,4 @@
-import { patiently, visible } from '../../../kernel/cli/index.js'
+import { retryUntil, visible } from '../../../kernel/cli/index.js'
 import { numberOf } from '../../runners/language/json.js'
 import { loopFinder } from '../repetition.js'
 import { answerOf, readDelta } from './answer.js'
@@ -37,7 +37,7 @@ export async function takeTurn (
   let cancelled = false
   let absent = false
   try {
-    await patiently(ctx, () => signal.aborted || absent, async () => {
+    await retryUntil(ctx, () => signal.aborted || absent, async () => {
       try {
         for await (const part of answerOf(ctx, asked, signal)) {
           await printer.take(part)

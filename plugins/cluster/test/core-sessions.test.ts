@@ -1,5 +1,5 @@
 import t from 'tap'
-import { createCommands } from '../../../kernel/calls/commands.js'
+import { createCommands } from '../../../kernel/plugins/commands.js'
 import { coreCluster } from './core-kit.js'
 import type { ClusterCore } from '../cluster.js'
 import type { Section, SectionDecl } from '../../../kernel/api/plugin.js'

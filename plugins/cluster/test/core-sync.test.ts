@@ -138,7 +138,7 @@ t.test('a web page shows its token as a subprotocol, which is never sent back', 
       made.on('error', () => { resolve([101, said]) })
       made.on('open', () => { resolve([made.protocol, said]) })
     })
-  for (const path of ['/state/sync', '/v1/capabilities/session']) {
+  for (const path of ['/state/sync']) {
     const check = async (protocols: string[], expected: string | number): Promise<void> => {
       const answer = await tried(path, protocols) as [unknown, object]
       t.equal(answer[0], expected, `${path} ${protocols.join()}`)
@@ -254,7 +254,9 @@ t.test('a view that looks at its caller is not shared with callers of other auth
       send: (bytes: Uint8Array) => { sent.push(bytes) }
     })
     const sent: Uint8Array[] = []
-    made.serve(socket as unknown as WebSocket, { id, mode: 'direct', authorities: new Set(authorities) })
+    made.serve(socket as unknown as WebSocket, {
+      caller: { id, mode: 'direct', authorities: new Set(authorities) }
+    })
     socket.emit('message', Buffer.from([0, 0, 1, 0]), true)
     await until(() => sent.some((bytes) => bytes[1] === 1))
     const doc = new Doc()

@@ -72,8 +72,8 @@ t.test('votes count for the session that asked for them', async (t) => {
       for (const peer of ['a', 'b']) election.heard(peer, now)
       const [question] = of('pre-vote').slice(-1)
       if (question !== undefined) {
-        election.receive('a', { kind: 'pre-vote-answer', round: question.round, grant: true, leader: null }, now)
-        election.receive('b', { kind: 'pre-vote-answer', round: question.round, grant: true, leader: null }, now)
+        const grant = { kind: 'pre-vote-answer', round: question.round, grant: true, leader: null }
+        for (const peer of ['a', 'b']) election.receive(peer, grant, now)
       }
     }
   }

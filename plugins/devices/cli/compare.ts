@@ -1,7 +1,7 @@
 import { canAsk, confirm, readLine } from '../../../kernel/cli/index.js'
 import type { VerbContext } from '../../../kernel/cli/index.js'
 
-/** How a side compares its six digits: by asking, or with those on stdin. */
+/** Compares the six digits of a side with those of the other: by a question, or from stdin. */
 export interface Comparison {
   /** Throws VerbError (2) if stdin ends without digits. */
   same (digits: string, question: string): Promise<boolean>

@@ -1,5 +1,6 @@
 import t from 'tap'
 import { definePlugin } from '../../../kernel/index.js'
+import capabilities from '../../capabilities/index.js'
 import { deviceNews } from '../device-news.js'
 import devices from '../index.js'
 import { deviceFileOf, newDeviceKeys, saveDevice, savedDevices } from '../signing/device.js'
@@ -46,7 +47,7 @@ async function deviceAt (t: Test, news: (response: ServerResponse) => void) {
   const seen = { [node.url]: { nodeId: 'one', aheadMs: 0 } }
   saveDevice(home, deviceFileOf(keys, { grant: grant as never, nodes: [], seen }))
   const run = async (...words: string[]) =>
-    await cli([...words, '--home', home], { plugins: [devices, pluginWith(counted)] })
+    await cli([...words, '--home', home], { plugins: [capabilities, devices, pluginWith(counted)] })
   const met = async (...words: string[]): Promise<number> => {
     const before = counted.runs
     const ran = await run('capabilities', '--url', node.url, ...words)

@@ -128,7 +128,7 @@ async function openBoth (url: string, signer: RequestSigner) {
   const call = get(`${url}/follow`, { headers: await headersOf(signer, '/follow') })
   const [response] = await once(call, 'response') as [IncomingMessage]
   response.on('error', () => {}).on('close', () => { stream.open = false }).resume()
-  const path = '/v1/capabilities/session'
+  const path = '/state/sync'
   const ws = new WebSocket(`${url.replace('http', 'ws')}${path}`, { headers: await headersOf(signer, path) })
   await once(ws, 'open')
   return { stream, ws, status: response.statusCode }

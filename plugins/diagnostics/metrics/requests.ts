@@ -1,10 +1,13 @@
-import type { CallQueue, Inspection, Traffic } from '../../../kernel/index.js'
+import type { Inspection, Traffic } from '../../../kernel/index.js'
+import type { CallQueue, Calls } from '../../capabilities/service.js'
 import type { EndedTask, RunnerWork } from '../../runners/service.js'
 import { gauge } from './meters.js'
 import type { Figure, Meters, Row } from './meters.js'
 
 export interface RequestMetricsParts {
   traffic: Traffic
+  /** Absent where the plugin `capabilities` is off. */
+  calls: Calls | undefined
   /** Absent where the plugin `runners` is off. */
   work: Pick<RunnerWork, 'onTask'> | undefined
   inspection: Pick<Inspection, 'openStreams' | 'openCommands'>
@@ -18,12 +21,12 @@ const LONG = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600]
 export function requestMetrics (meters: Meters, parts: RequestMetricsParts): void {
   meters.table(() => parts, QUEUES)
   countAnswers(meters, parts.traffic)
-  countCalls(meters, parts.traffic)
+  countCalls(meters, parts.calls)
   countTasks(meters, parts.work)
 }
 
-const perCapability = ({ traffic }: RequestMetricsParts, of: (queue: CallQueue) => number): Figure[] =>
-  traffic.queues().map((queue) => ({ labels: { capability: queue.capability }, value: of(queue) }))
+const perCapability = ({ calls }: RequestMetricsParts, of: (queue: CallQueue) => number): Figure[] =>
+  calls?.queues().map((queue) => ({ labels: { capability: queue.capability }, value: of(queue) })) ?? []
 
 const QUEUES: readonly Row<RequestMetricsParts>[] = [
   gauge('svc_calls_running', 'Capability calls under way.',
@@ -45,19 +48,19 @@ function countAnswers (meters: Meters, traffic: Traffic): void {
   }))
 }
 
-function countCalls (meters: Meters, traffic: Traffic): void {
-  const calls = meters.counter('svc_calls_total',
+function countCalls (meters: Meters, calls: Calls | undefined): void {
+  const ended = meters.counter('svc_calls_total',
     'Ended capability calls, and requests served in the place of one, by how they ended.',
     ['capability', 'outcome'])
   const duration = meters.seconds('svc_call_duration_seconds',
     'From the arrival of a capability call to its end.', LONG, ['capability'])
   const queued = meters.seconds('svc_call_queue_seconds',
     'How long a capability call waited for a place.', SHORT, ['capability'])
-  meters.onStop(traffic.onCall(({ capability, kind, seconds, queuedSeconds }) => {
-    calls.inc({ capability, outcome: kind })
+  meters.onStop(calls?.onEnd(({ capability, kind, seconds, queuedSeconds }) => {
+    ended.inc({ capability, outcome: kind })
     duration.observe({ capability }, seconds)
     if (queuedSeconds !== null) queued.observe({ capability }, queuedSeconds)
-  }))
+  }) ?? (() => {}))
 }
 
 function countTasks (meters: Meters, work: RequestMetricsParts['work']): void {

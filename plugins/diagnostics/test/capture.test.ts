@@ -4,10 +4,11 @@ import { randomBytes } from 'node:crypto'
 import { gunzipSync, gzipSync } from 'node:zlib'
 import t from 'tap'
 import {
-  ClusterService, definePlugin, InspectionService, InvocationService, LogRingService, StateService
+  ClusterService, definePlugin, InspectionService, LogRingService, StateService
 } from '../../../kernel/index.js'
 import { fake, startPlugin } from '../../../kernel/testing/index.js'
 import { cli, sendError, standIn } from '../../../kernel/test/cli-helpers.js'
+import { InvocationService } from '../../capabilities/service.js'
 import { RunnersService } from '../../runners/service.js'
 import { makeBundle, PART_BYTES } from '../capture/bundle.js'
 import { limitsOf } from '../capture/facts.js'

@@ -15,7 +15,8 @@ import { histogramProblems, readExposition } from './exposition.js'
 import { counters, endedTask, eventLog, fakeCluster, runnerReport, runnerWork } from './kit.js'
 import { ShippingService } from '../../logs/service.js'
 import { parseSmi } from '../../runners/machine/gpu.js'
-import type { CallOutcome, Gpu, Traffic } from '../../../kernel/index.js'
+import type { Gpu, Traffic } from '../../../kernel/index.js'
+import type { CallOutcome, Calls } from '../../capabilities/service.js'
 import type { Fake, Rig } from '../../../kernel/testing/index.js'
 import type { RunnerReport } from '../../runners/service.js'
 import type { Family } from './exposition.js'
@@ -227,15 +228,15 @@ t.test('models that move are counted by their events', async (t) => {
 })
 
 t.test('calls are counted with how long they waited', async (t) => {
-  const traffic: Partial<Traffic> = {}
+  const traffic: Traffic = { onAnswer: () => () => {} }
   let ended = (_outcome: CallOutcome): void => {}
-  Object.assign(traffic, {
-    onAnswer: () => () => {}, onCall: (fn: typeof ended) => { ended = fn; return () => {} },
+  const calls: Calls = {
+    onEnd: (fn) => { ended = fn; return () => {} },
     queues: () => [{ capability: 'tts@1.0.0', running: 4, waiting: 2 }]
-  })
+  }
   const { work, told } = busy()
   const metrics = startMetrics({
-    version: '1', home: '/nowhere/at/all', traffic: traffic as Traffic, work, runners: () => [],
+    version: '1', home: '/nowhere/at/all', traffic, calls, work, runners: () => [],
     inspection: { openStreams: () => 0, openCommands: () => 0, links: () => [] },
     session: { sessionId: 's', isMaster: false, masterNodeId: null, onChange: () => () => {} },
     cluster: fakeCluster({}), tap: { onDurable: () => () => {} }, gossip: { counters: () => told },

@@ -6,7 +6,7 @@ import { MediaCache } from '../media.js'
 import { targets } from '../tools.js'
 import mcp from '../index.js'
 import type { CapabilityCall, CapabilityChunk, Plugin } from '../../../kernel/index.js'
-import type { Listed } from '../../../kernel/cli/index.js'
+import type { Listed } from '../../capabilities/cli/invoke.js'
 import type { Test } from 'tap'
 import type { Rig } from '../../../kernel/testing/index.js'
 

@@ -9,7 +9,7 @@ import { systemClock, writeVersioned } from '../../../kernel/index.js'
 import {
   changeSetting, declares, disabledIn, faultOf, findPlugin, folderOf, hashFolder, installationOf, loadPlugins,
   nodeRuns, packagesFolder, readRecord, recordPath, restartHint, saveConfigFile, sectionsIn, takeLock,
-  tellEffect, turn
+  printEffect, turn
 } from '../../../kernel/installing.js'
 import { fetchPackage } from './fetch.js'
 import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
@@ -167,7 +167,7 @@ function report (ctx: VerbContext, fetched: Fetched, folder: string, effect: Eff
     return
   }
   ctx.out.line(`${name} ${version} is installed${effect.inEffect ? ', and running' : ''}.`)
-  if (effect.why !== null) tellEffect(ctx, effect)
+  if (effect.why !== null) printEffect(ctx, effect)
   else if (!effect.inEffect) ctx.out.line('It starts with the node; a disabled one with `svc plugin enable`.')
 }
 

@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { definePlugin, systemClock } from '../../../kernel/index.js'
 import { deviceKeysOf, pairDevice, saveDevice } from '../../devices/signing/device.js'
 import { startPlugin } from '../../../kernel/testing/index.js'
+import capabilities from '../../capabilities/index.js'
 import devices from '../../devices/index.js'
 import { Line } from '../device/line.js'
 import { learn } from '../device/known.js'
@@ -64,7 +65,7 @@ export const probe = (done: string[]) => definePlugin({
 export async function nodeAt (t: Tearing, url: string, clock: Clock = systemClock) {
   const done: string[] = []
   const rig = await startPlugin(t, relay, {
-    plugins: [devices, probe(done)], settings: { relay: { url } }, clock
+    plugins: [capabilities, devices, probe(done)], settings: { relay: { url } }, clock
   })
   await rig.listen()
   const view = async () => (await rig.inject({ url: '/v1/relay' })).json() as Record<string, unknown>

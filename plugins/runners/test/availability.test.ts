@@ -260,3 +260,40 @@ t.test('a model whose card is away with its store is judged by its instance', as
   })
   t.equal((await chains())(OTHER, 'tts').broken, null)
 })
+
+t.test('the load of a runner counts the work of all nodes', async (t) => {
+  const away = new Map([['r-n2', 2], ['r-n3', 0], ['r-n4', 3]])
+  const said = new Map([['r-n2', 5], ['r-n3', 0]])
+  const availability = new Availability({
+    ...nothing, tasks: { outstanding: () => 7 }, away: { outstanding: (id: string) => away.get(id) ?? 0 },
+    gossip: { load: (_: string, id: string) => said.get(id) ?? null }
+  } as never)
+  const at = (name: string, own = false, status: RunnerStatus = { RunnerReady: {} }, serving = true) => ({
+    nodeId: `id-${name}`, installId: `install-${name}`, instanceId: 'i', runnerId: `r-${name}`,
+    modelId: VOICE, own, status, serving
+  })
+  const busy: RunnerStatus = { RunnerRunning: {} }
+  const runners = [
+    at('n1', true), at('n2'), at('n3', false, busy), at('n4', false, busy), at('n5', false, busy),
+    at('n6', false, busy, false)
+  ]
+  t.same(availability.candidates({ instances: [], runners }).map(({ runnerId, load }) => [runnerId, load]), [
+    ['r-n1', 7], ['r-n2', 7], ['r-n3', 0], ['r-n4', 3], ['r-n5', 1]
+  ])
+})
+
+t.test('a node that lends its memory to an instance serves no requests', async (t) => {
+  const nodeToRunner = { 'id-n2': 'r-n2', 'id-n3': 'r-n3' }
+  const ring = bodyOf(soloInstance({ instanceId: 'i', runnerId: 'r-n2', nodeId: 'id-n2' }, card(VOICE)))
+  const value = { LlamaRpcInstance: {
+    ...ring, driverNode: 'id-n2', shardAssignments: { ...ring.shardAssignments, nodeToRunner }
+  } }
+  const rows = { entries: () => [{ key: 'i', nodeId: 'id-n2', value }], observe: () => () => {} } as never
+  const availability = new Availability({
+    ...nothing, cluster: { nodes: () => [node('n2'), node('n3')] },
+    placed: new PlacedInstances(rows, 'id-n1'),
+    sections: { runners: { get: () => ({ RunnerReady: {} }) }, failures: { entries: () => [] } } as never
+  } as never)
+  t.same(availability.look(VOICE).runners.map(({ nodeId, serving }) => [nodeId, serving]),
+    [['id-n2', true], ['id-n3', false]])
+})

@@ -1,5 +1,7 @@
 import t from 'tap'
-import { CommandService, TrafficService } from '../../../kernel/index.js'
+import { CommandService } from '../../../kernel/index.js'
+import { CallsService } from '../../capabilities/service.js'
+import type { CallOutcome } from '../../capabilities/service.js'
 import type { Gpu, Vitals } from '../../../kernel/index.js'
 import { fake } from '../../../kernel/testing/index.js'
 import { InstanceService } from '../service.js'
@@ -334,12 +336,14 @@ t.test('cancelling needs the invoke authority', async (t) => {
 })
 
 t.test('a task that was lost with the node that took its call has its event, once', async (t) => {
-  const rig = await startRunners(t)
-  const { ended } = rig.service(TrafficService) as unknown as { ended (outcome: object): void }
-  const call = {
-    kind: 'failed', reason: 'instance_lost', commandId: 'C', capability: 'tts@1.0.0', taskId: 'T'
+  let ended = (_: CallOutcome): void => {}
+  const calls = fake(CallsService, { onEnd: (fn) => { ended = fn; return () => {} } })
+  const rig = await startRunners(t, { fakes: [calls] })
+  const call: CallOutcome = {
+    kind: 'failed', reason: 'instance_lost', commandId: 'C', capability: 'tts@1.0.0', taskId: 'T',
+    callId: 'c', requestId: 'r', callerId: 'ann', seconds: 1, passedOn: false, queuedSeconds: 0
   }
-  const others = [{ kind: 'completed', reason: null }, { reason: 'no_instance' }, { taskId: null }]
+  const others = [{ kind: 'completed' as const, reason: null }, { reason: 'no_instance' }, { taskId: null }]
   for (const over of [{}, {}, { reason: 'unreachable', taskId: 'U' }, ...others]) ended({ ...call, ...over })
   const told = rig.events.filter(({ kind }) => kind === 'TaskFailed').map(({ payload }) => payload)
   t.match(told, [{ taskId: 'T', commandId: 'C', errorType: 'instance_lost' }, { taskId: 'U' }])

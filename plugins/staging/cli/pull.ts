@@ -16,7 +16,7 @@ export function createPull (pace: Pace): Verb {
   return {
     async run (ctx, [word], options) {
       const { modelId, body } = wantedFrom(ctx, word!, options)
-      if (!ctx.out.json) await foretell(ctx, { modelId, body })
+      if (!ctx.out.json) await showPlan(ctx, { modelId, body })
       const first = await begin(ctx, { modelId, body })
       if (options['background'] === true) {
         inBackground(ctx, first)
@@ -26,7 +26,7 @@ export function createPull (pace: Pace): Verb {
         await finish(ctx, await follow(ctx, pace, first), options['yes'] === true)
       } catch (error) {
         if (!ctx.signal.aborted) throw error
-        ctx.err.line(GOES_ON)
+        ctx.err.line(CONTINUES)
         return 130
       }
     }
@@ -41,7 +41,7 @@ async function bringIn (ctx: VerbContext, pace: Pace, wanted: Wanted): Promise<v
     checkEnd(ctx, await follow(ctx, pace, await begin(ctx, wanted)))
   } catch (error) {
     if (!ctx.signal.aborted) throw error
-    ctx.err.line(GOES_ON)
+    ctx.err.line(CONTINUES)
     throw ctx.fail(130, 'interrupted')
   }
 }
@@ -56,7 +56,7 @@ const FINAL: ReadonlySet<string> = new Set([
  * all the same, for a node may come that has it; the disk is the store's to judge. Throws what would not
  * come.
  */
-async function foretell (ctx: VerbContext, { modelId, body }: Wanted): Promise<void> {
+async function showPlan (ctx: VerbContext, { modelId, body }: Wanted): Promise<void> {
   if (/^(file|node):/.test(body.source ?? '')) return
   try {
     const plan = await ctx.client.json<Answers['plan']>(planPath(modelId, body))
@@ -71,7 +71,7 @@ async function foretell (ctx: VerbContext, { modelId, body }: Wanted): Promise<v
   }
 }
 
-const GOES_ON = 'the download continues; svc downloads shows it'
+const CONTINUES = 'the download continues; svc downloads shows it'
 
 /** Starts a download; where the cluster had no store, the node that is asked is it now, and that is told. */
 async function begin (ctx: VerbContext, { modelId, body }: Wanted): Promise<DownloadStatus> {
@@ -107,7 +107,7 @@ async function follow (ctx: VerbContext, pace: Pace, first: DownloadStatus): Pro
     shown = text
     showReadings(ctx, [meter(status)])
     if (over(status)) break
-    if (isStill(text)) throw ctx.fail(4, `nothing has come for 6 minutes; ${GOES_ON}`)
+    if (isStill(text)) throw ctx.fail(4, `nothing has come for 6 minutes; ${CONTINUES}`)
     await pace.pause(POLL_MS, ctx.signal)
     status = await askPatiently(ctx, `${storePath(first.modelId)}/download/status`)
   }

@@ -40,7 +40,9 @@ function listOf (manager: ModelManager): ModelList | Promise<ModelList> {
   return making
 }
 
-async function anthropicList (list: ModelList | Promise<ModelList>, { headers, query }: ListRequest): Promise<object> {
+async function anthropicList (
+  list: ModelList | Promise<ModelList>, { headers, query }: ListRequest
+): Promise<object> {
   if (isAnthropic(headers)) return anthropicPage((await list).data, query)
   const [field] = Object.keys(query)
   throw kernelError('invalid_request', `${field} is read of Anthropic's clients only`, { param: field })

@@ -116,6 +116,20 @@ t.test('records nobody can trust', async (t) => {
   t.match(await root.read('acme/z'), { record: null }, 'a folder')
 })
 
+t.test('what somebody else put into a copy keeps it from being replaced', async (t) => {
+  for (const [where, stranger] of [['notes.txt', 'notes.txt'], ['onnx/mine.bin', 'onnx/mine.bin'],
+    ['mine/notes.txt', 'mine']] as const) {
+    const root = await rootIn(scratch(t))
+    const folder = put(root, 'acme/x', FILES, recordOf('acme/x', FILES))
+    await root.begin('acme/x')
+    await root.discard('acme/x')
+    write(folder, { [where]: 'mine' })
+    const named = { name: 'PathError', message: new RegExp(`${stranger} was not written by svc`) }
+    await t.rejects(root.begin('acme/x'), named, where)
+    t.equal(readFileSync(join(folder, where), 'utf8'), 'mine')
+  }
+})
+
 t.test('hostile ids reach nothing', async (t) => {
   const top = scratch(t)
   const root = await rootIn(join(top, 'root'))

@@ -1,7 +1,8 @@
 import { serverEvents } from '../../../kernel/index.js'
 import {
-  converse, failureWithin, isVerbError, patiently, plain, readPipe, visible
+  failureWithin, isVerbError, plain, readPipe, retryUntil, visible
 } from '../../../kernel/cli/index.js'
+import { converse } from '../../chat/cli/converse.js'
 import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 import type { Turn, TurnEvent } from '../types.js'
 
@@ -54,7 +55,7 @@ async function answered (
 ): Promise<string> {
   let text = ''
   try {
-    await patiently(ctx, () => signal.aborted || text !== '', async () => {
+    await retryUntil(ctx, () => signal.aborted || text !== '', async () => {
       if (ctx.out.json) {
         const answer = await ctx.client.json<{ text: string }>(ROUTE, { body: asked, signal })
         ctx.out.value(answer)

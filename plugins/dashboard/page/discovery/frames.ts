@@ -1,5 +1,5 @@
 // The frames of a capability call, from the three ways in which they come.
-import { FrameParser } from '../../../../kernel/calls/frame-parser.js'
+import { FrameParser } from '../../../capabilities/frames/parser.js'
 import { grouped } from '../ui/text.js'
 
 export interface FrameMedia {

@@ -1,0 +1,28 @@
+import { defineService } from '../api/plugin.js'
+
+/** Tells subscribers about finished requests. They are called synchronously and must be quick. */
+export interface Traffic {
+  /**
+   * Calls `fn` after each HTTP request whose answer was sent to its end, and with 499 for a streamed one that
+   * was cut off. `owner` is the plugin of the route, `kernel` for the node's own; undefined where no route
+   * fits.
+   */
+  onAnswer (fn: (owner: string | undefined, status: number) => void): () => void
+}
+export const TrafficService = defineService<Traffic>('kernel.traffic')
+
+/** The kernel's side: reports finished requests to the subscribers. */
+export interface TrafficSource extends Traffic {
+  answered (owner: string | undefined, status: number): void
+}
+
+export function createTraffic (): TrafficSource {
+  const answers = new Set<Parameters<Traffic['onAnswer']>[0]>()
+  return {
+    onAnswer (fn) {
+      answers.add(fn)
+      return () => { answers.delete(fn) }
+    },
+    answered (owner, status) { for (const fn of answers) fn(owner, status) }
+  }
+}

@@ -1,0 +1,42 @@
+import { kernelError } from '../api/errors.js'
+import type { Command, Commands } from '../api/services.js'
+
+/** Binds an open command to the cluster's session: `end` is called once if the session ends first. */
+export type BindToSession = (commandId: string, end: () => void) => () => void
+
+export interface OpenCommands extends Commands {
+  /** Ends every open command; after `shutting_down`, `track` throws that. */
+  abortAll (reason: 'session_changed' | 'shutting_down'): void
+}
+
+/** The open commands of this node. */
+export function createCommands (bind: BindToSession): OpenCommands {
+  const open = new Map<string, Command>()
+  let stopping = false
+  return {
+    track (command) {
+      if (stopping) throw kernelError('shutting_down')
+      open.set(command.commandId, command)
+      const free = bind(command.commandId, () => { command.abort('session_changed') })
+      return () => {
+        open.delete(command.commandId)
+        free()
+      }
+    },
+    cancel (commandId, caller) {
+      const command = open.get(commandId)
+      if (command === undefined) return false
+      if (command.caller.id !== caller.id && !caller.authorities.has('cluster:write')) {
+        throw kernelError('missing_grant', 'Cancelling another caller\'s command needs cluster:write.',
+          { authority: 'cluster:write' })
+      }
+      command.abort('cancelled')
+      return true
+    },
+    abortAll (reason) {
+      stopping ||= reason === 'shutting_down'
+      for (const command of [...open.values()]) command.abort(reason)
+    },
+    get open () { return open.size }
+  }
+}

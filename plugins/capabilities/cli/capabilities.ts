@@ -1,0 +1,51 @@
+import { describe, fieldsOf } from '../../../kernel/cli/index.js'
+import { listingPath, parseId, pick } from './invoke.js'
+import type { Out, Verb } from '../../../kernel/cli/index.js'
+import type { JsonSchema } from '../../../kernel/index.js'
+import type { Listed, Listing } from './invoke.js'
+
+export default {
+  async run ({ client, notYet: again, out, retry, wait }, [wanted], options) {
+    const path = listingPath(options['node'] as string | undefined)
+    const listing = await retry({ seconds: wait ?? 0, again }, () => client.json<Listing>(path))
+    if (wanted !== undefined) {
+      const found = pick(listing, parseId(wanted))
+      if (out.json) out.value(found)
+      else show(out, found)
+      return
+    }
+    if (out.json) {
+      out.value(listing)
+      return
+    }
+    out.table(['CAPABILITY', 'TITLE', 'MODE', 'REVISION', 'NODE'], listing.capabilities.map((c) =>
+      [`${c.id}@${c.version}`, c.title, c.io_mode, c.revision, c.node_id]))
+  }
+} satisfies Verb
+
+/** The selected schemas as tables, then the descriptor as it is. */
+function show (out: Out, found: Listed): void {
+  const { revision, node_id: node, ...descriptor } = found
+  out.line(`${found.id}@${found.version}  ${found.title}\n${found.description}\n`)
+  out.line(`mode ${found.io_mode}, revision ${revision}, node ${node}`)
+  for (const [key, title] of schemas) {
+    const schema = found[key]
+    if (schema === null) continue
+    out.line(`\n${title}${schema['additionalProperties'] === false ? ' (no other fields)' : ''}:`)
+    out.table(['FIELD', 'REQUIRED', 'VALUE', 'MEANING'], fieldRows(schema))
+  }
+  out.line('\nDescriptor:')
+  out.line(JSON.stringify(descriptor, null, 2))
+}
+
+const schemas = [
+  ['input_schema', 'Input'], ['input_chunk_schema', 'Input chunk'],
+  ['output_schema', 'Output'], ['output_chunk_schema', 'Output chunk']
+] as const
+
+function fieldRows (schema: JsonSchema): string[][] {
+  const required = (schema['required'] ?? []) as string[]
+  return Object.entries(fieldsOf(schema)).map(([name, field]) => [
+    name, required.includes(name) ? 'yes' : '-', describe(field), String(field['description'] ?? '')
+  ])
+}

@@ -1,0 +1,62 @@
+import { isObject } from '../../kernel/index.js'
+import type { CapabilityDecl } from '../../kernel/index.js'
+import type { Amount } from './service.js'
+
+const NANO = 1_000_000_000
+/** `0.02 EUR`, or `0.00002 EUR * text`: for each unit that the field of the payload counts. */
+const PART = /^(\d{1,6})(?:\.(\d{1,9}))? ([A-Z]{3,5})(?: \* ([A-Za-z_][A-Za-z0-9_]{0,63}))?$/
+
+/** What a call costs: a fixed amount and, by fields of the payload, more; all in one unit. */
+export interface Cost {
+  readonly unit: string
+  readonly parts: readonly { readonly nano: number, readonly field: string | null }[]
+}
+
+/**
+ * Reads `annotations.cost`: amounts with a unit, joined by ` + `, each for the call or, with ` * field`, for
+ * every character of a text, item of a list or one of a number in the payload. Null for anything else.
+ */
+export function readCost (text: string): Cost | null {
+  const read = text.split(' + ').map((part) => PART.exec(part))
+  const unit = read[0]?.[3]
+  if (unit === undefined) return null
+  const parts: { nano: number, field: string | null }[] = []
+  for (const match of read) {
+    if (match?.[3] !== unit) return null
+    const nano = Number(match[1]) * NANO + Number((match[2] ?? '').padEnd(9, '0'))
+    parts.push({ nano, field: match[4] ?? null })
+  }
+  return { unit, parts }
+}
+
+/** The cost that a declaration states; null for none. */
+export function declaredCost ({ annotations }: Pick<CapabilityDecl, 'annotations'>): Cost | null {
+  const text = annotations['cost']
+  return text === undefined ? null : readCost(text)
+}
+
+/** What is wrong with a declared cost, a sentence each. */
+export function costProblems ({ annotations, input_schema: input }: CapabilityDecl): string[] {
+  const text = annotations['cost']
+  if (typeof text !== 'string') return []
+  const cost = readCost(text)
+  if (cost === null) {
+    return [`annotations.cost "${text}" must look like "0.02 EUR" or "0.01 EUR + 0.00002 EUR * text"`]
+  }
+  const named = isObject(input) && isObject(input['properties']) ? input['properties'] : {}
+  return cost.parts.flatMap(({ field }) => field === null || Object.hasOwn(named, field)
+    ? []
+    : [`annotations.cost names the field "${field}", which input_schema does not have`])
+}
+
+/** What a call with this payload costs; what there is not in the payload counts nothing. Rounded up. */
+export function costOf ({ unit, parts }: Cost, payload: unknown): Amount {
+  const nano = parts.reduce((sum, part) =>
+    sum + part.nano * (part.field === null ? 1 : sizeOf(isObject(payload) ? payload[part.field] : null)), 0)
+  return { unit, nano: Math.min(Number.MAX_SAFE_INTEGER, Math.ceil(nano)) }
+}
+
+function sizeOf (value: unknown): number {
+  if (typeof value === 'string' || Array.isArray(value)) return value.length
+  return typeof value === 'number' ? Math.max(0, value) : 0
+}

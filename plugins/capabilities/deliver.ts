@@ -1,0 +1,210 @@
+import { AbortableWaits, errorBody, kernelError, SvcError, toSvcError } from '../../kernel/index.js'
+import type { Clock, SpanSeries } from '../../kernel/index.js'
+import type { Call } from './calls.js'
+import type { CheckedChunk } from './drive.js'
+import type { FrameHeader } from './frames/frames.js'
+import type { ChunkBuffer, RoomLimits, Taken } from './chunk-buffer.js'
+import type { FrameSink } from './framing.js'
+
+/** Where a call's frames are to go, and how the head of the response behaves. */
+export interface StreamTarget {
+  /** Only media bytes travel: the head waits for the first of them, and an abort cuts at once. */
+  readonly raw: boolean
+  /** The head waits for the first chunk, as that of `raw` always does. */
+  readonly holdsHead?: boolean
+  /** A call that is lost before its first chunk may be tried again although the head has been sent. */
+  readonly retries?: boolean
+  /** A failure before the head was sent is thrown instead of becoming frames. */
+  readonly throwsEarly: boolean
+  readonly room: RoomLimits
+  /** Sends the head. */
+  open (headers: Readonly<Record<string, string>>): FrameSink
+}
+
+/** Whether nothing is sent before the first chunk, however long that takes. */
+export const holdsHead = ({ raw, holdsHead }: StreamTarget): boolean => raw || holdsHead === true
+
+/** How a stream ended: what its terminal frame says. */
+export type Terminal =
+  | { kind: 'completed', payload: unknown }
+  | { kind: 'failed' | 'cancelled', error: SvcError }
+
+/**
+ * Takes chunks out of the buffer and sends them as numbered frames: `started` is 0, then the chunks, then
+ * exactly one terminal. Throws an SvcError only when the target throws early failures.
+ */
+export async function deliver (
+  call: Call, buffer: ChunkBuffer<CheckedChunk>, target: StreamTarget,
+  options: { clock: Clock, headHoldMs: number, graceMs: number }
+): Promise<Terminal> {
+  const writer = new FrameWriter(call, target)
+  const stopCutting = cutAfterAbort(call, writer, target, options)
+  try {
+    const terminal = await sendChunks(call, buffer, writer, target, options)
+    if (terminal.kind !== 'completed' && !writer.open && target.throwsEarly) throw terminal.error
+    const sent = await writer.finish(terminal)
+    return sent || terminal.kind !== 'completed' ? terminal : failure(call.signal.reason)
+  } finally {
+    stopCutting()
+    buffer.close()
+    // Stops a handler that is still running: nobody reads its output any more.
+    call.fail(kernelError('cancelled', 'The call has ended.'))
+  }
+}
+
+async function sendChunks (
+  call: Call, buffer: ChunkBuffer<CheckedChunk>, writer: FrameWriter, target: StreamTarget,
+  options: { clock: Clock, headHoldMs: number }
+): Promise<Terminal> {
+  const waits = new AbortableWaits(call.signal)
+  try {
+    let taken = await firstChunk(waits.wait(buffer.take()), writer, target, options)
+    while (!taken.done) {
+      const writing = writer.chunk(taken.value)
+      if (writing !== undefined) await writing
+      if (call.signal.aborted) throw call.signal.reason
+      taken = buffer.ready() ?? await waits.wait(buffer.take())
+    }
+    if (call.signal.aborted) throw call.signal.reason
+    return { kind: 'completed', payload: taken.value }
+  } catch (error) {
+    return failure(call.signal.aborted ? call.signal.reason : error)
+  } finally {
+    waits.end()
+  }
+}
+
+/** Holds the head back for a moment, so that a call which fails at once can answer with its own status. */
+async function firstChunk (
+  first: Promise<Taken<CheckedChunk>>, writer: FrameWriter, target: StreamTarget,
+  options: { clock: Clock, headHoldMs: number }
+): Promise<Taken<CheckedChunk>> {
+  if (holdsHead(target)) return await first
+  let stop = (): void => {}
+  const held = new Promise<null>((resolve) => {
+    stop = options.clock.after(options.headHoldMs, () => { resolve(null) })
+  })
+  const winner = await Promise.race([first, held]).finally(stop)
+  if (winner !== null) return winner
+  first.catch(() => {})
+  await writer.start()
+  return await first
+}
+
+const failure = (error: unknown): Terminal => {
+  const known = toSvcError(error)
+  return { kind: known.reason === 'cancelled' ? 'cancelled' : 'failed', error: known }
+}
+
+/** Cuts a reader that keeps an ended call open: raw streams at once, framed ones after `graceMs`. */
+function cutAfterAbort (
+  call: Call, writer: FrameWriter, target: StreamTarget, options: { clock: Clock, graceMs: number }
+): () => void {
+  let stop = (): void => {}
+  const onAbort = (): void => {
+    if (target.raw) writer.cut()
+    else stop = options.clock.after(options.graceMs, () => { writer.cut() })
+  }
+  if (call.signal.aborted) onAbort()
+  else call.signal.addEventListener('abort', onAbort)
+  return () => { call.signal.removeEventListener('abort', onAbort); stop() }
+}
+
+/** The numbered frames of one call, on their way to one sink. */
+class FrameWriter {
+  readonly #call: Call
+  readonly #target: StreamTarget
+  #sink: FrameSink | null = null
+  #sequence = 0
+  #lost = false
+  #release = (): void => {}
+  /** How long the reader took for each frame. */
+  readonly #writes: SpanSeries | undefined
+
+  constructor (call: Call, target: StreamTarget) {
+    this.#call = call
+    this.#target = target
+    this.#writes = call.trace?.series('write', 'client')
+  }
+
+  /** Whether the head has been sent. */
+  get open (): boolean { return this.#sink !== null }
+
+  async start (): Promise<void> {
+    if (this.#sink !== null) return
+    this.#sink = this.#target.open({ ...this.#call.headers, 'x-svc-command-id': this.#call.commandId })
+    const payload = { command_id: this.#call.commandId, task_id: this.#call.headers['x-svc-task-id'] ?? null }
+    const { trace } = this.#call
+    const startMs = trace?.now() ?? 0
+    await this.#write({ kind: 'started', payload })
+    trace?.span('first bytes', 'client', startMs, trace.now())
+  }
+
+  /** Undefined where the sink took it at once: a promise for each token costs. */
+  chunk (chunk: CheckedChunk): Promise<void> | undefined {
+    const { payload, media, bytes } = chunk
+    if (this.#target.raw && (bytes?.byteLength ?? 0) === 0) return undefined
+    const write = (): Promise<void> | undefined => this.#write({ kind: 'chunk', payload, media }, bytes)
+    return this.#sink === null ? this.start().then(write) : write()
+  }
+
+  /** Sends the one terminal frame and ends; false when the reader is gone, and then it is cut off. */
+  async finish (terminal: Terminal): Promise<boolean> {
+    try {
+      await this.start()
+      const { origin, trace } = this.#call
+      const part = origin.recorded === true && trace !== undefined ? { trace: trace.part() } : {}
+      if (terminal.kind === 'completed') {
+        await this.#write({ kind: 'completed', payload: terminal.payload, ...part })
+      } else {
+        const error = errorBody(terminal.error, origin.requestId).error
+        await this.#write({ kind: terminal.kind, error: terminal.kind === 'failed' ? error : null, ...part })
+      }
+      await this.#untilCut(this.#sink!.end())
+      return true
+    } catch (error) {
+      this.#call.fail(error instanceof SvcError ? error : kernelError('cancelled', 'The reader is gone.'))
+      this.cut()
+      return false
+    }
+  }
+
+  cut (): void {
+    this.#lost = true
+    this.#sink?.cut()
+    this.#release()
+  }
+
+  /** A frame that cannot be sent ends the call: there is nobody left to tell. */
+  #write (
+    fields: Partial<FrameHeader> & Pick<FrameHeader, 'kind'>, bytes: Uint8Array | null = null
+  ): Promise<void> | undefined {
+    const common = { call_id: this.#call.callId, sequence: this.#sequence++ }
+    const header: FrameHeader = { ...common, payload: null, media: null, error: null, ...fields }
+    const startMs = this.#writes === undefined ? 0 : this.#call.trace!.now()
+    const written = (): void => { this.#writes?.add(startMs, this.#call.trace!.now()) }
+    const failed = (error: unknown): never => {
+      this.#lost = true
+      this.#call.fail(error instanceof SvcError ? error : kernelError('cancelled', 'The reader is gone.'))
+      throw error
+    }
+    try {
+      const writing = this.#sink!.write({ header, media: bytes })
+      if (writing !== undefined || this.#lost) return this.#untilCut(writing).then(written, failed)
+      written()
+      return undefined
+    } catch (error) {
+      return failed(error)
+    }
+  }
+
+  /** What the sink does, or a rejection as soon as the writer is cut. */
+  async #untilCut (work: Promise<void> | undefined): Promise<void> {
+    work?.catch(() => {})
+    if (this.#lost) throw kernelError('cancelled', 'The connection is cut.')
+    const cut = new Promise<never>((_resolve, reject) => {
+      this.#release = () => { reject(kernelError('cancelled', 'The connection was cut.')) }
+    })
+    await Promise.race([work, cut])
+  }
+}

@@ -1,0 +1,199 @@
+import {
+  AbortableWaits, EngineError, kernelError, kernelErrorDecl, raceAbort, SvcError
+} from '../../kernel/index.js'
+import { mediaOf } from './frames/frames.js'
+import type {
+  CapabilityCall, CapabilityChunk, Check, Clock, ErrorDecl, Issue, Logger
+} from '../../kernel/index.js'
+import type { Call } from './calls.js'
+import type { FrameMedia } from './frames/frames.js'
+import type { ChunkBuffer } from './chunk-buffer.js'
+
+export interface CheckedChunk { payload: unknown, media: FrameMedia | null, bytes: Uint8Array | null }
+
+export interface DriveOptions {
+  clock: Clock
+  log: Logger
+  abandonMs: number
+  /** Reasons that plugins declare, for errors that come out of engines by name. */
+  errorDecl: (reason: string) => ErrorDecl | undefined
+}
+
+/**
+ * Runs the handler of a unary or client-streaming capability and checks its result. Throws an SvcError.
+ * `release` is called when the handler is done or has ignored its abort for `abandonMs`.
+ */
+export async function runUnary (
+  call: Call, input: unknown, release: () => void, options: DriveOptions
+): Promise<unknown> {
+  const work = (async () => {
+    call.signal.throwIfAborted()
+    return await call.capability.handler(input, handlerView(call))
+  })()
+  try {
+    const result = await raceAbort(work, call.signal) ?? null
+    checkValue(call.capability.output, result, 'result', call, options)
+    return result
+  } catch (error) {
+    throw knownError(error, call, options)
+  } finally {
+    call.disarm()
+    void abandon(work, call, release, options)
+  }
+}
+
+/**
+ * Runs the handler of a streaming capability into the buffer: one chunk is asked for only while there is
+ * room for it, and each is checked. Never throws: the buffer ends or fails. `release` as in runUnary.
+ */
+export async function runStream (
+  call: Call, input: unknown, buffer: ChunkBuffer<CheckedChunk>, release: () => void, options: DriveOptions
+): Promise<void> {
+  let iterator: AsyncIterator<unknown> | null = null
+  let over = false
+  const waits = new AbortableWaits(call.signal)
+  try {
+    call.signal.throwIfAborted()
+    iterator = openIterator(call.capability.handler(input, handlerView(call)))
+    for (let first = true; ; first = false) {
+      if (!buffer.hasRoom || call.signal.aborted) await buffer.room(call.signal)
+      if (!first) call.arm()
+      over = true
+      const step = await waits.wait(iterator.next())
+      over = false
+      call.disarm()
+      if (step.done === true) { over = true; break }
+      const { chunk, bytes } = checkChunk(step.value, call, options)
+      buffer.push(chunk, bytes)
+    }
+    buffer.end(null)
+  } catch (error) {
+    over &&= !call.signal.aborted
+    buffer.fail(knownError(error, call, options))
+  } finally {
+    call.disarm()
+    waits.end()
+    const closing = over || iterator === null ? Promise.resolve() : (async () => await iterator.return?.())()
+    void abandon(closing, call, release, options)
+  }
+}
+
+/** Waits for what the handler still does, but not longer than `abandonMs`; then its slot is free. */
+async function abandon (
+  work: Promise<unknown>, call: Call, release: () => void, options: DriveOptions
+): Promise<void> {
+  let settled = false
+  const stop = options.clock.after(options.abandonMs, () => {
+    if (settled) return
+    options.log.warn(logFields(call), `${call.capability.name} still runs ${options.abandonMs} ms after ` +
+    'its call ended; it must heed call.signal')
+    release()
+  })
+  await work.catch(() => {})
+  settled = true
+  stop()
+  release()
+}
+
+function openIterator (made: unknown): AsyncIterator<unknown> {
+  const open = (made as AsyncIterable<unknown> | null | undefined)?.[Symbol.asyncIterator]
+  if (typeof open !== 'function') {
+    throw new TypeError('the handler of a streaming capability must return an async iterable')
+  }
+  return open.call(made)
+}
+
+function handlerView (call: Call): CapabilityCall {
+  return {
+    callId: call.callId,
+    commandId: call.commandId,
+    caller: call.origin.caller,
+    signal: call.signal,
+    retry: call.retry,
+    pinned: call.origin.pinned === true,
+    input: checkedInput(call),
+    setHeader: (name, value) => { call.setHeader(name, value) },
+    trace: call.trace
+  }
+}
+
+/** What every log line about a call carries. */
+function logFields (call: Call): Record<string, unknown> {
+  return { requestId: call.origin.requestId, commandId: call.commandId, plugin: call.capability.owner }
+}
+
+/** Client chunks, each checked as it is taken; a wrong one ends the call with `invalid_payload`. */
+async function * checkedInput (call: Call): AsyncGenerator {
+  const { origin, capability } = call
+  if (origin.input === undefined || capability.inputChunk === null) return
+  const iterator = origin.input[Symbol.asyncIterator]()
+  for (;;) {
+    const step = await raceAbort(iterator.next(), call.signal)
+    if (step.done === true) return
+    const issues = capability.inputChunk(step.value)
+    if (issues !== null) {
+      call.fail(invalidPayload(issues, 'chunk'))
+      throw call.signal.reason as Error
+    }
+    call.touch()
+    yield step.value
+  }
+}
+
+/** The error of a payload or client chunk that does not fit its schema; the message names the field. */
+export function invalidPayload (issues: readonly Issue[], part: 'payload' | 'chunk'): SvcError {
+  const field = issues[0]?.path || part
+  return kernelError('invalid_payload', `${field} ${issues[0]?.message ?? 'is not valid'}`,
+    { param: field, issues })
+}
+
+function checkChunk (
+  value: unknown, call: Call, options: DriveOptions
+): { chunk: CheckedChunk, bytes: number } {
+  const { payload, media } = (value ?? {}) as Partial<CapabilityChunk>
+  const size = checkValue(call.capability.outputChunk, payload, 'chunk', call, options)
+  if (media === undefined) return { chunk: { payload, media: null, bytes: null }, bytes: size }
+  const numbers = [media.sampleRate, media.channels, media.timestampSeconds, media.durationSeconds]
+  if (!(media.bytes instanceof Uint8Array) || typeof media.mediaType !== 'string' ||
+    typeof media.codec !== 'string' ||
+    !numbers.every((n) => Number.isFinite(n))) {
+    throw invalidResult([{ path: 'media', message: 'is not complete' }], 'chunk', call, options)
+  }
+  const { bytes } = media
+  return { chunk: { payload, media: mediaOf(media), bytes }, bytes: size + bytes.byteLength }
+}
+
+/** Throws `invalid_result` when the value does not fit or is not JSON; else its length as JSON text. */
+function checkValue (
+  check: Check | null, value: unknown, part: 'result' | 'chunk', call: Call, options: DriveOptions
+): number {
+  const issues = check?.(value) ?? null
+  if (issues !== null) throw invalidResult(issues, part, call, options)
+  // Text that is written as it is: no second serialisation of each token, only to measure it.
+  if (typeof value === 'string') return value.length
+  try {
+    const text = JSON.stringify(value) as string | undefined
+    if (text !== undefined) return text.length
+  } catch { /* said below */ }
+  throw invalidResult([{ path: '', message: 'is not JSON' }], part, call, options)
+}
+
+function invalidResult (issues: readonly Issue[], part: string, call: Call, options: DriveOptions): SvcError {
+  const field = issues[0]?.path || part
+  const what = `${call.capability.name} produced a ${part} its schema does not allow`
+  options.log.error({ ...logFields(call), issues }, what)
+  const message = issues[0]?.message ?? 'is not valid'
+  return kernelError('invalid_result', `${what}: ${field} ${message}`, { issues })
+}
+
+/** Registered errors as they are; the rest is logged, and `provider_error` shows nothing of it. */
+function knownError (error: unknown, call: Call, options: DriveOptions): SvcError {
+  if (call.signal.aborted) return call.signal.reason as SvcError
+  if (error instanceof SvcError) return error
+  if (error instanceof EngineError) {
+    const decl = kernelErrorDecl(error.reason) ?? options.errorDecl(error.reason)
+    if (decl !== undefined) return new SvcError(error.reason, decl, error.message, error.details)
+  }
+  options.log.error({ ...logFields(call), err: error }, `${call.capability.name} failed`)
+  return kernelError('provider_error', `${call.capability.name} failed; the node's log has the cause.`)
+}

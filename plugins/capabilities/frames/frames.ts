@@ -1,0 +1,107 @@
+import { FrameError, FrameParser, LENGTH_BYTES } from './parser.js'
+import type { ChunkMedia, ErrorBody } from '../../../kernel/index.js'
+import type { RawFrame } from './parser.js'
+
+export { FrameError }
+export type { RawFrame }
+
+export const FRAMES_TYPE = 'application/vnd.svc.frames'
+
+/** `error` is a complaint about a session message that belongs to no call; it ends nothing. */
+export type FrameKind = 'started' | 'chunk' | 'completed' | 'failed' | 'cancelled' | 'error'
+
+/** What is said about the bytes of a frame. Times in seconds, `size` in bytes. */
+export interface FrameMedia {
+  media_type: string
+  codec: string
+  sample_rate: number
+  channels: number
+  size: number
+  timestamp_seconds: number
+  duration_seconds: number
+}
+
+export interface FrameHeader {
+  call_id: string | null
+  sequence: number
+  kind: FrameKind
+  payload: unknown
+  media: FrameMedia | null
+  error: ErrorBody['error'] | null
+  /** In the terminal for another node: what was recorded here of a traced call. */
+  trace?: unknown
+}
+
+/** One frame of a stream: the header, and `media.size` bytes beside it. */
+export interface Frame { header: FrameHeader, media: Uint8Array | null }
+
+/** Whether no frame follows this one. */
+export const isTerminal = (kind: FrameKind): boolean =>
+  kind === 'completed' || kind === 'failed' || kind === 'cancelled'
+
+/** The media fields of a frame for a chunk's bytes. */
+export function mediaOf (media: ChunkMedia): FrameMedia {
+  return {
+    media_type: media.mediaType,
+    codec: media.codec,
+    sample_rate: media.sampleRate,
+    channels: media.channels,
+    size: media.bytes.byteLength,
+    timestamp_seconds: media.timestampSeconds,
+    duration_seconds: media.durationSeconds
+  }
+}
+
+/** `application/vnd.svc.frames`: header length as 4 bytes big-endian, the JSON header, the media bytes. */
+export function encodeFrame (frame: { header: object, media: Uint8Array | null }): Uint8Array {
+  const header = Buffer.from(JSON.stringify(frame.header))
+  const length = Buffer.alloc(LENGTH_BYTES)
+  length.writeUInt32BE(header.byteLength)
+  return Buffer.concat(frame.media === null ? [length, header] : [length, header, frame.media])
+}
+
+/** `text/event-stream`: the header as one event, the bytes as base64 in `media.data`. */
+export function encodeEvent (frame: Frame): string {
+  const { header, media } = frame
+  const shown = header.media === null || media === null
+    ? header
+    : { ...header, media: { ...header.media, data: Buffer.from(media).toString('base64') } }
+  return `data: ${JSON.stringify(shown)}\n\n`
+}
+
+/** Reads one message that is exactly one frame. The header's fields are not checked. Throws FrameError. */
+export function decodeFrame (message: Uint8Array): RawFrame {
+  const parser = new FrameParser()
+  parser.push(message)
+  const frame = parser.next()
+  if (frame === null || parser.pending > 0) throw new FrameError('the message is not exactly one frame')
+  return frame
+}
+
+/**
+ * Reads a whole stream of frames, however its bytes are cut. Ends after the terminal frame, with the source
+ * read to its end so that its connection can serve again. Throws FrameError when the bytes are no frames, or
+ * end before a terminal frame (a cut connection).
+ */
+export async function * decodeFrames (source: AsyncIterable<Uint8Array>): AsyncGenerator<Frame> {
+  const parser = new FrameParser()
+  let ended = false
+  try {
+    for await (const bytes of source) {
+      if (ended) return
+      parser.push(bytes)
+      for (let raw = parser.next(); raw !== null && !ended; raw = parser.next()) {
+        const frame = raw as unknown as Frame
+        ended = isTerminal(frame.header.kind)
+        yield frame
+      }
+    }
+  } catch (error) {
+    // Once the terminal has come, a connection that breaks changes nothing.
+    if (!ended) throw error
+  }
+  if (ended) return
+  throw new FrameError(parser.pending > 0
+    ? `the stream ended inside a frame (${parser.pending} bytes of it had arrived)`
+    : 'the stream ended without a terminal frame')
+}

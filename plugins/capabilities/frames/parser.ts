@@ -1,0 +1,64 @@
+// Reads `application/vnd.svc.frames`, without imports of Node, as the page uses this file as well.
+import { ByteQueue } from '../../../kernel/api/byte-queue.js'
+import { isObject, parseJson } from '../../../kernel/api/schema.js'
+
+/** Of a header's length, big-endian. */
+export const LENGTH_BYTES = 4
+/** Longest header a reader accepts: a payload of 1 MiB in escapes fits. */
+const MAX_HEADER_BYTES = 8 * 1024 * 1024
+const MAX_MEDIA_BYTES = 64 * 1024 * 1024
+
+/** The bytes do not follow the frame format, or they end too early. */
+export class FrameError extends Error {
+  override readonly name = 'FrameError'
+}
+
+/** A frame as it was read; nothing but `media.size` has been checked. */
+export interface RawFrame { header: Record<string, unknown>, media: Uint8Array<ArrayBuffer> | null }
+
+/** Collects bytes until a frame is whole. */
+export class FrameParser {
+  readonly #bytes = new ByteQueue()
+  #header: { fields: Record<string, unknown>, size: number } | null = null
+  #headerLength: number | null = null
+
+  /** Bytes that wait for the rest of their frame. */
+  get pending (): number {
+    return this.#bytes.length + (this.#headerLength === null ? 0 : LENGTH_BYTES)
+  }
+
+  push (bytes: Uint8Array): void { this.#bytes.push(bytes) }
+
+  next (): RawFrame | null {
+    if (this.#headerLength === null) {
+      if (this.#bytes.length < LENGTH_BYTES) return null
+      const length = new DataView(this.#bytes.take(LENGTH_BYTES).buffer).getUint32(0)
+      if (length < 2 || length > MAX_HEADER_BYTES) {
+        throw new FrameError(`a frame header of ${length} bytes; from 2 to ${MAX_HEADER_BYTES} are possible`)
+      }
+      this.#headerLength = length
+    }
+    if (this.#header === null) {
+      if (this.#bytes.length < this.#headerLength) return null
+      this.#header = parseHeader(this.#bytes.take(this.#headerLength))
+    }
+    const { fields, size } = this.#header
+    if (this.#bytes.length < size) return null
+    this.#header = this.#headerLength = null
+    const none = (fields['media'] ?? null) === null
+    return { header: fields, media: none ? null : this.#bytes.take(size) }
+  }
+}
+
+function parseHeader (bytes: Uint8Array): { fields: Record<string, unknown>, size: number } {
+  const fields = parseJson(new TextDecoder().decode(bytes))
+  if (fields === undefined) throw new FrameError('a frame header is not JSON')
+  if (!isObject(fields)) throw new FrameError('a frame header is not a JSON object')
+  const media = fields['media'] ?? null
+  if (media === null) return { fields, size: 0 }
+  const size = (media as { size?: unknown }).size
+  if (!Number.isInteger(size) || (size as number) < 0 || (size as number) > MAX_MEDIA_BYTES) {
+    throw new FrameError(`media.size must be a whole number from 0 to ${MAX_MEDIA_BYTES}`)
+  }
+  return { fields, size: size as number }
+}

@@ -1,0 +1,112 @@
+import { encodeEvent } from './frames/frames.js'
+import type { Clock, StreamWriter } from '../../kernel/index.js'
+import type { Frame } from './frames/frames.js'
+
+/** Where the frames of one call go. Frames are written one after the other. */
+export interface FrameSink {
+  /** Resolves when the reader took it, undefined at once; rejects when the reader is gone or too slow. */
+  write (frame: Frame): Promise<void> | undefined
+  /** Ends after the terminal frame. */
+  end (): Promise<void>
+  /** The reader gets no clean end. */
+  cut (): void
+}
+
+type Writer = Pick<StreamWriter, 'write' | 'end' | 'cut'>
+
+/** Each frame as the bytes that `encode` makes of it; nothing is written for null. */
+export function encodedSink (
+  writer: Writer, encode: (frame: Frame) => Uint8Array | string | null
+): FrameSink {
+  return {
+    write (frame) {
+      const bytes = encode(frame)
+      return bytes === null ? undefined : writer.write(bytes)
+    },
+    end: () => writer.end(),
+    cut () { writer.cut() }
+  }
+}
+
+/** `text/event-stream`: a comment at once and after each `keepAliveMs` of silence shows dead peers. */
+export function eventSink (writer: Writer, clock: Clock, keepAliveMs: number): FrameSink {
+  let line: Promise<void> = Promise.resolve()
+  let stop = (): void => {}
+  let over = false
+  const close = (): void => { over = true; stop() }
+  const send = (text: string): Promise<void> => {
+    stop()
+    line = line.then(() => writer.write(text))
+    line.then(rearm, close)
+    return line
+  }
+  const rearm = (): void => {
+    stop()
+    if (!over) stop = clock.after(keepAliveMs, () => { void send(': keep-alive\n\n').catch(close) })
+  }
+  send(': keep-alive\n\n').catch(close)
+  return {
+    write: (frame) => send(encodeEvent(frame)),
+    async end () {
+      close()
+      await line
+      await writer.end()
+    },
+    cut () { close(); writer.cut() }
+  }
+}
+
+/** Only the media bytes; every end but `completed` cuts the connection. */
+export function rawSink (writer: Writer): FrameSink {
+  let clean = true
+  const sink = encodedSink(writer, ({ header: { kind }, media }) => {
+    if (kind === 'failed' || kind === 'cancelled') clean = false
+    return media
+  })
+  return {
+    ...sink,
+    async end () {
+      if (clean) await sink.end()
+      else sink.cut()
+    }
+  }
+}
+
+interface Range { type: string, q: number }
+
+/**
+ * Picks the offered media type an Accept header likes best: highest q, then the range that names it more
+ * exactly, then the order of the offers. No header is anything. Null when nothing offered is acceptable.
+ * RFC 9110, 12.5.1; parameters other than q are not looked at.
+ */
+export function chooseType (accept: string | undefined, offers: readonly string[]): string | null {
+  if (accept === undefined || accept.trim() === '') return offers[0] ?? null
+  const ranges = accept.split(',').flatMap(parseRange)
+  let best: { offer: string, q: number, exact: number } | null = null
+  for (const offer of offers) {
+    const match = matchOf(offer, ranges)
+    if (match === null || match.q === 0) continue
+    if (best === null || match.q > best.q || (match.q === best.q && match.exact > best.exact)) {
+      best = { offer, ...match }
+    }
+  }
+  return best?.offer ?? null
+}
+
+function parseRange (text: string): Range[] {
+  const [type = '', ...params] = text.split(';').map((part) => part.trim().toLowerCase())
+  if (!/^[^/\s]+\/[^/\s]+$/.test(type)) return []
+  const given = params.find((p) => /^q\s*=/.test(p))
+  const q = given === undefined ? 1 : Number(given.slice(given.indexOf('=') + 1))
+  return [{ type, q: q >= 0 && q <= 1 ? q : 0 }]
+}
+
+/** The most exact range that covers the offer: 2 the type itself, 1 `audio/*`, 0 everything. */
+function matchOf (offer: string, ranges: readonly Range[]): { q: number, exact: number } | null {
+  const levels = ['*/*', `${offer.split('/')[0]}/*`, offer]
+  for (const exact of [2, 1, 0]) {
+    const range = ranges.find((r) => r.type === levels[exact])
+    if (range !== undefined) return { q: range.q, exact }
+  }
+  return null
+}

@@ -1,0 +1,186 @@
+import { kernelError, Reply } from '../../kernel/index.js'
+import { encodeFrame, FRAMES_TYPE } from './frames/frames.js'
+import { chooseType, encodedSink, eventSink, rawSink } from './framing.js'
+import { originOf, wantsRetry, withCommandId } from './origin.js'
+import { clientStreams } from './registry.js'
+import { MEDIA_TYPES_HEADER } from './remote.js'
+import { routes } from './routes.js'
+import { CapabilitySession } from './session.js'
+import type {
+  Clock, NodeInfo, RouteRequest, RouteSocket, SocketRequest, StreamHead, StreamWriter
+} from '../../kernel/index.js'
+import type { CallTable } from './calls.js'
+import type { StreamTarget } from './deliver.js'
+import type { Frame } from './frames/frames.js'
+import type { FrameSink } from './framing.js'
+import type { Invoker } from './invoke.js'
+import type { CallRequest } from './request.js'
+import type { CapabilityLimits } from './limits.js'
+import type { BytePool } from './chunk-buffer.js'
+import type { callSchema } from './routes.js'
+import type { Capability, Registry } from './registry.js'
+import type { Remote } from './remote.js'
+import type { Invocations, ServedFrame, ServeOptions } from './service.js'
+
+export interface RoutesHost {
+  clock: Clock
+  node: Pick<NodeInfo, 'nodeId' | 'installId'>
+  limits: CapabilityLimits
+  registry: Registry
+  remote: Remote
+  invoker: Invoker
+  calls: CallTable
+  mediaPool: BytePool
+}
+
+const EVENTS_TYPE = 'text/event-stream'
+const { session: { url: SESSION_URL }, call: { url: CALL_URL }, stream: { url: STREAM_URL } } = routes
+
+/** The handlers of the routes. */
+export function routeHandlers (host: RoutesHost) {
+  return {
+    list: (request: ListRouteRequest) => listCapabilities(host, request),
+    call: async (request: CallRouteRequest) => await callUnary(host, request),
+    stream: async (request: CallRouteRequest) => { await callStream(host, request) },
+    cancel: ({ body, caller }: RouteRequest<typeof routes.cancel>) =>
+      ({ cancelled: host.calls.cancel(body.call_id, caller) }),
+    session: (ws: RouteSocket, request: SocketRequest) => new CapabilitySession(ws, request, host)
+  }
+}
+
+type ListRouteRequest = RouteRequest<Pick<typeof routes.list, 'query'>>
+
+/** Not async: this node's own listing is answered at once. */
+function listCapabilities (host: RoutesHost, request: ListRouteRequest): unknown {
+  const { registry, remote } = host
+  const { query: { node_id: ref }, member } = request
+  const node = ref === undefined ? null : remote.named(ref, member !== null, 'node_id')
+  if (node !== null) return remote.listing(node, request.caller, request.signal)
+  if (member === null) return registry.list()
+  return new Reply(registry.list(), 200, { [MEDIA_TYPES_HEADER]: JSON.stringify(registry.mediaTypes()) })
+}
+
+type CallRouteRequest = RouteRequest<{ body: typeof callSchema }>
+
+async function callUnary (host: RoutesHost, request: CallRouteRequest): Promise<Reply> {
+  const origin = originOf(request)
+  try {
+    const answer = await host.invoker.unary(requestOf(request), origin, unaryOnly)
+    const body = { call_id: answer.callId, ok: true, result: answer.result }
+    return new Reply(body, 200, { ...answer.headers, 'x-svc-command-id': answer.commandId })
+  } catch (error) {
+    throw withCommandId(error, origin.commandId)
+  }
+}
+
+async function callStream (host: RoutesHost, request: CallRouteRequest): Promise<void> {
+  const origin = originOf(request)
+  try {
+    await host.invoker.stream(requestOf(request), origin, (capability) =>
+      httpTarget(host, request, capability))
+  } catch (error) {
+    throw withCommandId(error, origin.commandId)
+  }
+}
+
+/**
+ * The size that counts is that of the body as it came to the first node; without its length the payload is
+ * measured.
+ */
+function requestOf (request: CallRouteRequest): CallRequest {
+  if (request.member !== null) return request.body
+  const length = Number(request.headers['content-length'] ?? Number.NaN)
+  return Number.isInteger(length) ? { ...request.body, bytes: length } : request.body
+}
+
+function unaryOnly (capability: Capability): void {
+  const mode = capability.descriptor.io_mode
+  if (mode !== 'unary') throw wrongRoute(capability, clientStreams(mode) ? SESSION_URL : STREAM_URL)
+}
+
+function wrongRoute (capability: Capability, right: string): Error {
+  const mode = capability.descriptor.io_mode
+  return kernelError('invalid_request', `${capability.name} is ${mode}; call it through ${right}.`,
+    { param: 'capability_id', io_mode: mode, route: right })
+}
+
+/** The response as a stream in the framing that Accept asks for. */
+function httpTarget (host: RoutesHost, request: CallRouteRequest, capability: Capability): StreamTarget {
+  const mode = capability.descriptor.io_mode
+  if (mode !== 'server_streaming') throw wrongRoute(capability, clientStreams(mode) ? SESSION_URL : CALL_URL)
+  const offers = [FRAMES_TYPE, EVENTS_TYPE, ...capability.mediaType === null ? [] : [capability.mediaType]]
+  const type = chooseType(request.headers['accept'], offers)
+  if (type === null) {
+    throw kernelError('invalid_request',
+      `${capability.name} streams as ${offers.join(', ')}; Accept names none of them.`,
+      { param: 'accept', offered: offers })
+  }
+  const { clock, limits } = host
+  const raw = type === capability.mediaType
+  // The node in between has the reader's own limit, and its reader may be a player.
+  const stallMs = raw || request.member !== null ? limits.mediaStallMs : limits.streamStallMs
+  return {
+    ...streamTarget(host, request, { raw, stallMs, contentType: type }, (writer) => {
+      if (raw) return rawSink(writer)
+      return type === EVENTS_TYPE
+        ? eventSink(writer, clock, limits.keepAliveMs)
+        : encodedSink(writer, encodeFrame)
+    }),
+    // The node in between sends nothing on before the first chunk, or it would not ask for this.
+    holdsHead: request.member !== null && wantsRetry(request.headers)
+  }
+}
+
+/** The response as a stream whose frames `sinkOn` writes. Raw media may wait longer for their reader. */
+function streamTarget (
+  { limits, mediaPool }: RoutesHost, request: RouteRequest,
+  { raw, ...head }: Pick<StreamTarget, 'raw'> & StreamHead & { stallMs: number },
+  sinkOn: (writer: Pick<StreamWriter, 'write' | 'end' | 'cut'>) => FrameSink
+): StreamTarget {
+  return {
+    raw,
+    throwsEarly: true,
+    room: raw
+      ? { chunks: Number.POSITIVE_INFINITY, bytes: limits.mediaBytes, pool: mediaPool }
+      : { chunks: limits.streamChunks, bytes: limits.streamBytes },
+    open (headers) {
+      return sinkOn(request.open({ ...head, headers: { ...headers } }))
+    }
+  }
+}
+
+/** Lets a plugin's own route answer with a stream in the place of one of its capabilities. */
+export function createInvocations (host: RoutesHost): Invocations {
+  return {
+    async serve (request, options) {
+      // The plugin's route is not one that nodes pass calls on to.
+      const { viaMember: _, ...origin } = originOf(request)
+      try {
+        await host.invoker.serve(host.registry.named(options.as), (_input, call) => options.handler(call),
+          origin, servedTarget(host, request, options), options.payload)
+      } catch (error) {
+        throw withCommandId(error, origin.commandId)
+      }
+    }
+  }
+}
+
+function servedTarget (
+  host: RoutesHost, request: RouteRequest, { frame, contentType }: ServeOptions
+): StreamTarget {
+  const { limits } = host
+  const raw = frame === undefined
+  const stallMs = raw ? limits.mediaStallMs : limits.streamStallMs
+  return {
+    ...streamTarget(host, request, { raw, stallMs, contentType }, (writer) => raw
+      ? rawSink(writer)
+      : encodedSink(writer, (sent) => frame(servedFrame(sent, request.requestId)))),
+    retries: true
+  }
+}
+
+function servedFrame ({ header, media }: Frame, requestId: string): ServedFrame {
+  const { kind, payload, error } = header
+  const body = error === null ? null : { error: { ...error, requestId }, detail: error.message }
+  return { kind: kind === 'error' ? 'failed' : kind, payload, media, error: body }
+}

@@ -1,0 +1,32 @@
+import { definePlugin } from '../../kernel/index.js'
+import { manifest } from './manifest.js'
+import type { CallOutcome } from './service.js'
+
+export default definePlugin(manifest, async ({ clock, log, node, deps, effect }) => {
+  // Not before it starts: the command line reads the manifests of all plugins, and this brings much along.
+  const { createCapabilities } = await import('./capabilities.js')
+  const { host } = deps
+  const listeners = new Set<(outcome: CallOutcome) => void>()
+  const capabilities = createCapabilities({
+    clock, log, node, limits: host.limits, elsewhere: host.elsewhere,
+    commands: deps.commands, cluster: deps.cluster, tracers: deps.tracers,
+    errorDecl: (reason) => deps.declarations.manifests.flatMap(({ errors = {} }) =>
+      Object.hasOwn(errors, reason) ? errors[reason]! : [])[0],
+    spending: () => deps.spending,
+    onOutcome: (outcome) => { for (const fn of listeners) fn(outcome) }
+  })
+  effect('capabilities of the plugins', host.serve(capabilities))
+  return {
+    routes: capabilities.handlers,
+    services: {
+      invocations: capabilities.invocations,
+      calls: {
+        onEnd (fn) {
+          listeners.add(fn)
+          return () => { listeners.delete(fn) }
+        },
+        queues: () => capabilities.invoker.queues()
+      }
+    }
+  }
+})

@@ -1,0 +1,276 @@
+import { kernelError, timed } from '../../kernel/index.js'
+import { Admission } from './admission.js'
+import { CallTable } from './calls.js'
+import { costOf } from './cost.js'
+import { deliver, holdsHead } from './deliver.js'
+import { invalidPayload, runStream, runUnary } from './drive.js'
+import { ChunkBuffer } from './chunk-buffer.js'
+import { withTaskId } from './origin.js'
+import { serverStreams } from './registry.js'
+import type {
+  Clock, Commands, ErrorDecl, Logger, SvcError, Trace, Tracers
+} from '../../kernel/index.js'
+import type { Cost } from './cost.js'
+import type { Release } from './admission.js'
+import type { Call } from './calls.js'
+import type { StreamTarget, Terminal } from './deliver.js'
+import type { CheckedChunk, DriveOptions } from './drive.js'
+import type { CapabilityLimits } from './limits.js'
+import type { Origin } from './origin.js'
+import type { Capability, Registry } from './registry.js'
+import type { Remote } from './remote.js'
+import type { CallRequest } from './request.js'
+import type { CallOutcome, CallQueue, Spending } from './service.js'
+
+export interface UnaryAnswer {
+  callId: string
+  commandId: string
+  headers: Readonly<Record<string, string>>
+  result: unknown
+}
+
+export interface InvokerOptions {
+  clock: Clock
+  log: Logger
+  commands: Commands
+  limits: CapabilityLimits
+  registry: Registry
+  remote: Remote
+  errorDecl: (reason: string) => ErrorDecl | undefined
+  tracers: Tracers | undefined
+  /** What says whether something may be spent, while there is something. */
+  spending: () => Spending | undefined
+  /** Told about every call that got past its guards, when it has ended. */
+  onOutcome: (outcome: CallOutcome) => void
+}
+
+/** A call past admission: checked, with its slot. */
+interface Admitted { call: Call, payload: unknown, release: () => void }
+
+/** Guards, runs and ends calls; knows no transport. */
+export class Invoker {
+  readonly calls: CallTable
+  readonly #options: InvokerOptions
+  readonly #drive: DriveOptions
+  /** A capability that is registered anew starts with a fresh queue. */
+  readonly #gates = new WeakMap<Capability, Admission>()
+  /** The newest queue of each name. */
+  readonly #newest = new Map<string, Admission>()
+
+  constructor (options: InvokerOptions) {
+    this.#options = options
+    this.calls = new CallTable(options.clock, options.commands)
+    const { clock, log, errorDecl } = options
+    this.#drive = { clock, log, errorDecl, abandonMs: options.limits.abandonMs }
+  }
+
+  /** Calls that run and that wait, by capability; those never called are left out. */
+  queues (): CallQueue[] {
+    return [...this.#newest].map(([capability, { active, waiting }]) =>
+      ({ capability, running: active, waiting }))
+  }
+
+  /**
+   * Runs a call that has one result (unary, client streaming). `accept` throws when the transport cannot
+   * serve the capability. Throws an SvcError.
+   */
+  async unary (request: CallRequest, origin: Origin, accept: (c: Capability) => void): Promise<UnaryAnswer> {
+    return await this.#during(request, origin, accept, async (call) => {
+      const { payload, release } = await this.#admit(call, request)
+      const result = await runUnary(call, payload, release, this.#drive)
+      const answer = { callId: call.callId, commandId: call.commandId, headers: call.headers, result }
+      return { answer, terminal: { kind: 'completed', payload: result } }
+    })
+  }
+
+  /**
+   * Runs a call of any kind into the target that `accept` picks for the capability. Throws an SvcError for
+   * guards, and for early failures where the target wants them thrown; else every end is a frame.
+   */
+  async stream (
+    request: CallRequest, origin: Origin, accept: (c: Capability) => StreamTarget
+  ): Promise<Terminal> {
+    return await this.#during(request, origin, accept, async (call, target) => {
+      const { payload, release } = await this.#admit(call, request)
+      const terminal = await this.#run(call, payload, release, target)
+      return { answer: terminal, terminal }
+    })
+  }
+
+  /**
+   * Runs a handler that is no capability of its own in the place of one: it takes that capability's slots
+   * and is ended, buffered and reported like its calls, and costs what one with `payload` would. Its chunks
+   * are not checked against a schema.
+   */
+  async serve (
+    place: Capability, handler: Capability['handler'], origin: Origin, target: StreamTarget, payload?: unknown
+  ): Promise<Terminal> {
+    const descriptor = { ...place.descriptor, io_mode: 'server_streaming' as const }
+    const capability: Capability = { ...place, descriptor, handler, outputChunk: null, inputChunk: null }
+    const timeoutMs = this.#options.limits.timeoutSeconds * 1000
+    return await this.#opened({ callId: null, capability, origin, timeoutMs }, async (call) => {
+      if (place.cost !== null) {
+        if (payload === undefined && place.cost.parts.some(({ field }) => field !== null)) {
+          throw kernelError('provider_error', `${place.name} costs by its payload, and its route gave none.`)
+        }
+        await this.#pay(call, place.cost, payload)
+      }
+      const release = await this.#enter(call, this.#gate(place))
+      const terminal = await this.#run(call, undefined, release, target)
+      return { answer: terminal, terminal }
+    })
+  }
+
+  /** Drives the handler into a buffer and delivers the buffer to the target. */
+  async #run (call: Call, payload: unknown, release: () => void, target: StreamTarget): Promise<Terminal> {
+    if (!holdsHead(target) && target.retries !== true) call.retry = false
+    const buffer = new ChunkBuffer<CheckedChunk>(target.room)
+    if (serverStreams(call.capability.descriptor.io_mode)) {
+      void runStream(call, payload, buffer, release, this.#drive)
+    } else {
+      runUnary(call, payload, release, this.#drive).then((result) => { buffer.end(result) },
+        (error: unknown) => { buffer.fail(error) })
+    }
+    const { clock, limits } = this.#options
+    const headHoldMs = call.capability.remote?.headHoldMs ?? limits.headHoldMs
+    return await deliver(call, buffer, target, { clock, graceMs: limits.graceMs, headHoldMs })
+  }
+
+  /** Guards up to the revision, then opens the call for as long as `work` takes and reports how it ended. */
+  async #during<A, T> (
+    request: CallRequest, origin: Origin, accept: (c: Capability) => A,
+    work: (call: Call, accepted: A) => Promise<{ answer: T, terminal: Terminal }>
+  ): Promise<T> {
+    const { registry, remote } = this.#options
+    const { capability_id: id, version, descriptor_revision: revision } = request
+    const node = remote.target(request, origin)
+    const capability = node === null
+      ? registry.find(id, version, revision)
+      : await remote.capability(node, request, origin.signal)
+    const accepted = accept(capability)
+    const timeoutMs = (request.timeout_seconds ?? this.#options.limits.timeoutSeconds) * 1000
+    const pinned = node === null && (request.target_node ?? null) !== null
+    const fields = { callId: request.call_id ?? null, capability, origin: { ...origin, pinned }, timeoutMs }
+    return await this.#opened(fields,
+      async (call) => await work(call, accepted))
+  }
+
+  /** Opens a call for as long as `work` takes and reports how it ended. */
+  async #opened<T> (
+    fields: Parameters<CallTable['open']>[0], work: (call: Call) => Promise<{ answer: T, terminal: Terminal }>
+  ): Promise<T> {
+    const { call, close } = this.calls.open(fields)
+    call.trace = this.#trace(call)
+    try {
+      const { answer, terminal } = await work(call)
+      this.#report(call, terminal.kind, terminal.kind === 'completed' ? null : terminal.error)
+      return answer
+    } catch (error) {
+      const { reason } = error as SvcError
+      this.#report(call, reason === 'cancelled' ? 'cancelled' : 'failed', error as SvcError)
+      throw withTaskId(error, call.headers['x-svc-task-id'])
+    } finally {
+      close()
+    }
+  }
+
+  /** Admission, size, input schema. Throws with the slot given back. */
+  async #admit (call: Call, request: CallRequest): Promise<Admitted> {
+    const { capability, signal } = call
+    const { cost } = capability
+    if (cost !== null) {
+      // Nobody is asked about a call that would be refused, and none keeps a slot while somebody thinks.
+      this.#check(call, request)
+      await this.#pay(call, cost, request.payload)
+    }
+    const release = await this.#enter(call, capability.remote?.slots ?? this.#gate(capability))
+    try {
+      this.#check(call, request)
+      signal.throwIfAborted()
+      return { call, payload: request.payload, release }
+    } catch (error) {
+      release()
+      throw error
+    }
+  }
+
+  #check ({ capability }: Call, request: CallRequest): void {
+    this.#checkSize(request)
+    const issues = capability.input(request.payload)
+    if (issues !== null) throw invalidPayload(issues, 'payload')
+  }
+
+  /** Waits until what the call costs may be spent; that does not count as time of the call. */
+  async #pay (call: Call, cost: Cost, payload: unknown): Promise<void> {
+    const { capability: { name }, commandId, origin: { caller, viaMember }, signal } = call
+    // Asked once, where the call entered the cluster.
+    if (viaMember === true) return
+    const spending = this.#options.spending()
+    if (spending === undefined) {
+      throw kernelError('approval_denied',
+        `${name} costs something, and no plugin is on that says what may be spent (\`approvals\`).`)
+    }
+    call.disarm()
+    await spending.allow({ capability: name, commandId, caller, amount: costOf(cost, payload), signal })
+    call.arm()
+  }
+
+  async #enter (call: Call, gate: Admission): Promise<Release> {
+    const { origin, signal, trace } = call
+    const { clock } = this.#options
+    const since = clock.mono()
+    const enter = (): Promise<Release> => gate.enter(origin.caller.id, signal)
+    const release = await (trace === undefined ? enter() : timed(trace, 'admission', 'queue', enter))
+    call.queuedMs = clock.mono() - since
+    return release
+  }
+
+  /** The record of a call; undefined while calls are not traced. */
+  #trace ({ commandId, capability, origin }: Call): Trace | undefined {
+    const { tracers } = this.#options
+    const member = origin.recorded === true
+    if (tracers === undefined || !(tracers.on || member)) return undefined
+    const { arrivedMs, traceparent } = origin
+    return tracers.begin({ commandId, name: capability.name, arrivedMs, traceparent, member })
+  }
+
+  #checkSize (request: CallRequest): void {
+    const most = this.#options.limits.payloadBytes
+    const bytes = request.bytes ?? Buffer.byteLength(JSON.stringify(request.payload) ?? '')
+    if (bytes <= most) return
+    throw kernelError('payload_too_large', `The request has ${bytes} bytes; at most ${most} are taken.`,
+      { bytes, limit_bytes: most })
+  }
+
+  #gate (capability: Capability): Admission {
+    const known = this.#gates.get(capability)
+    if (known !== undefined) return known
+    const { clock, limits: { concurrency: usual, queue } } = this.#options
+    const concurrency = Math.max(usual, capability.callsAtOnce ?? 0)
+    const gate = new Admission(capability.name, clock, { concurrency, queue })
+    this.#gates.set(capability, gate)
+    this.#newest.set(capability.name, gate)
+    return gate
+  }
+
+  #report (call: Call, kind: CallOutcome['kind'], error: SvcError | null): void {
+    const reason = error?.reason ?? null
+    const taskId = call.headers['x-svc-task-id'] ?? null
+    call.trace?.end({ kind, reason, taskId })
+    const outcome: CallOutcome = {
+      callId: call.callId,
+      commandId: call.commandId,
+      requestId: call.origin.requestId,
+      capability: call.capability.name,
+      callerId: call.origin.caller.id,
+      kind,
+      reason,
+      taskId,
+      passedOn: call.capability.remote !== undefined && error?.details['begun'] !== false,
+      seconds: (this.#options.clock.mono() - call.startedMs) / 1000,
+      queuedSeconds: call.queuedMs === null ? null : call.queuedMs / 1000
+    }
+    this.#options.log.debug({ ...outcome }, `${outcome.capability} ${kind}`)
+    this.#options.onOutcome(outcome)
+  }
+}

@@ -1,0 +1,232 @@
+import { checkOf } from '../../kernel/api/validate.js'
+import { kernelError, writeOnce } from '../../kernel/index.js'
+import { costProblems, declaredCost } from './cost.js'
+import { descriptorOf, revisionOf } from './revision.js'
+import { schemaProblems } from './schema-check.js'
+import type {
+  CapabilityCall, CapabilityDecl, CapabilityHandler, Check, IoMode
+} from '../../kernel/index.js'
+import type { Cost } from './cost.js'
+import type { Descriptor } from './revision.js'
+import type { Admission } from './admission.js'
+
+/** A registered capability, ready to be called. */
+export interface Capability {
+  readonly owner: string
+  /** `id@version`. */
+  readonly name: string
+  readonly descriptor: Descriptor
+  readonly revision: string
+  readonly mediaType: string | null
+  /** Calls at once, where that is more than those of every capability. */
+  readonly callsAtOnce?: number | undefined
+  /** Null for one that is free. */
+  readonly cost: Cost | null
+  readonly handler: (input: unknown, call: CapabilityCall) => unknown
+  readonly input: Check
+  readonly output: Check | null
+  readonly inputChunk: Check | null
+  readonly outputChunk: Check | null
+  /** Set when another node serves the calls: the slots there are for them, instead of this node's own. */
+  readonly remote?: { readonly slots: Admission, readonly headHoldMs: number }
+}
+
+/** The answer of `GET /v1/capabilities`. */
+export interface Listing {
+  node_id: string
+  capabilities: (Descriptor & { revision: string, node_id: string })[]
+  revisions: Record<string, string>
+}
+
+const ID = /^[a-z0-9][a-z0-9._:-]*$/
+const VERSION = /^\d+\.\d+\.\d+$/
+const MODES: readonly IoMode[] = ['unary', 'server_streaming', 'client_streaming', 'bidirectional']
+const MEDIA_TYPE = /^[a-z0-9!#$&^_.+-]+\/[a-z0-9!#$&^_.+-]+$/
+
+/** Whether the client sends a stream of chunks. */
+export const clientStreams = (mode: IoMode): boolean =>
+  mode === 'client_streaming' || mode === 'bidirectional'
+/** Whether the node sends a stream of chunks. */
+export const serverStreams = (mode: IoMode): boolean =>
+  mode === 'server_streaming' || mode === 'bidirectional'
+
+/**
+ * Everything wrong with a declaration, each sentence naming the plugin and the capability. Its schemas are
+ * not compiled: that takes milliseconds for each.
+ */
+export function capabilityProblems (owner: string, decl: CapabilityDecl): string[] {
+  const at = `plugin "${owner}", capability "${String(decl.id)}@${String(decl.version)}"`
+  return [...fieldProblems(decl), ...chunkProblems(decl), ...schemasProblems(decl)]
+    .map((p) => `${at}: ${p}`)
+}
+
+function fieldProblems (decl: CapabilityDecl): string[] {
+  const problems: string[] = []
+  if (typeof decl.id !== 'string' || !ID.test(decl.id)) problems.push(`id must match ${ID.source}`)
+  if (typeof decl.version !== 'string' ||
+    !VERSION.test(decl.version)) problems.push('version must look like 1.0.0')
+  if (!MODES.includes(decl.io_mode)) problems.push(`io_mode must be one of ${MODES.join(', ')}`)
+  if (typeof decl.title !== 'string' || decl.title === '') problems.push('title must be a text')
+  if (typeof decl.description !== 'string' ||
+    decl.description === '') problems.push('description must be a text')
+  if (typeof decl.annotations !== 'object' || decl.annotations === null ||
+    Object.values(decl.annotations).some((v) =>
+      typeof v !== 'string')) problems.push('annotations must be texts by name')
+  else problems.push(...costProblems(decl))
+  if (decl.media_type !== undefined && !MEDIA_TYPE.test(decl.media_type)) {
+    problems.push(`media_type "${decl.media_type}" must look like audio/mpeg, in lower case`)
+  }
+  const { calls_at_once: calls = 1 } = decl
+  if (!(Number.isSafeInteger(calls) && calls > 0)) {
+    problems.push(`calls_at_once is ${String(calls)}: it takes a whole number from 1 up`)
+  }
+  return problems
+}
+
+function chunkProblems (decl: CapabilityDecl): string[] {
+  const rules = [
+    ['input_chunk_schema', clientStreams(decl.io_mode)],
+    ['output_chunk_schema', serverStreams(decl.io_mode)]
+  ] as const
+  return rules.flatMap(([field, needed]) => {
+    const given = (decl[field] ?? null) !== null
+    if (needed === given) return []
+    return [needed ? `${field} is required for ${decl.io_mode}` : `${field} must be null for ${decl.io_mode}`]
+  })
+}
+
+function schemasProblems (decl: CapabilityDecl): string[] {
+  const given = {
+    input_bounds: null, output_schema: null, input_chunk_schema: null, output_chunk_schema: null, ...decl
+  }
+  const fields =
+    ['input_schema', 'input_bounds', 'output_schema', 'input_chunk_schema', 'output_chunk_schema'] as const
+  return fields.flatMap((field) => {
+    const schema = given[field] ?? null
+    if (schema === null) return field === 'input_schema' ? ['input_schema is required'] : []
+    return schemaProblems(schema).map((p) => `${field} ${p}`)
+  })
+}
+
+/**
+ * The capability of that version, if its revision is the pinned one; `versions` are those of the id, and
+ * `where` begins a sentence. Throws as Registry.find does.
+ */
+export function chooseVersion<T extends { readonly revision: string }> (
+  versions: ReadonlyMap<string, T> | undefined, wanted: { id: string, version: string, revision: string },
+  where: string
+): T {
+  const { id, version, revision } = wanted
+  if (versions === undefined || versions.size === 0) {
+    throw kernelError('capability_not_found', `${where} has no capability "${id.slice(0, 128)}".`,
+      { capability_id: id.slice(0, 128) })
+  }
+  const found = versions.get(version)
+  if (found === undefined) {
+    const known = [...versions.keys()]
+    throw kernelError('version_mismatch',
+      `Capability "${id}" is served as ${known.join(', ')}, not as "${version.slice(0, 64)}".`,
+      { capability_id: id, versions: known })
+  }
+  if (found.revision !== revision) {
+    throw kernelError('revision_mismatch', `The current revision of ${id}@${version} is ${found.revision}.`,
+      { capability_id: id, version, revision: found.revision })
+  }
+  return found
+}
+
+/** The capabilities of one node. */
+export class Registry {
+  readonly #nodeId: string
+  readonly #byId = new Map<string, Map<string, Capability>>()
+  #listing: Listing | null = null
+
+  constructor (nodeId: string) { this.#nodeId = nodeId }
+
+  /**
+   * Adds a capability; the returned function takes it out again. Throws an Error listing every problem,
+   * also when the same id and version is there already.
+   */
+  register (owner: string, decl: CapabilityDecl, handler: CapabilityHandler): () => void {
+    const problems = capabilityProblems(owner, decl)
+    const first = this.#byId.get(decl.id)?.get(decl.version)
+    if (first !== undefined) {
+      problems.push(`plugin "${owner}", capability "${first.name}": ` +
+        `already registered by plugin "${first.owner}"`)
+    }
+    if (problems.length > 0) throw new Error(problems.join('\n'))
+    const capability = capabilityOf(owner, decl, handler)
+    const versions = this.#byId.get(decl.id) ?? new Map<string, Capability>()
+    this.#byId.set(decl.id, versions.set(decl.version, capability))
+    this.#listing = null
+    return () => {
+      if (versions.get(decl.version) === capability) versions.delete(decl.version)
+      if (versions.size === 0 && this.#byId.get(decl.id) === versions) this.#byId.delete(decl.id)
+      this.#listing = null
+    }
+  }
+
+  /**
+   * Finds by id, version and pinned revision, in this order. Throws `capability_not_found`,
+   * `version_mismatch` (details.versions) or `revision_mismatch` (details.revision: the current one).
+   */
+  find (id: string, version: string, revision: string): Capability {
+    return chooseVersion(this.#byId.get(id), { id, version, revision }, 'This node')
+  }
+
+  /** True when some version of it is served here. */
+  has (id: string): boolean { return this.#byId.has(id) }
+
+  /** Finds by `id@version`. Throws `capability_not_found`. */
+  named (name: string): Capability {
+    const at = name.lastIndexOf('@')
+    const found = this.#byId.get(name.slice(0, at))?.get(name.slice(at + 1))
+    if (found !== undefined) return found
+    throw kernelError('capability_not_found', `This node has no capability "${name}".`,
+      { capability_id: name })
+  }
+
+  /** Every descriptor, sorted by id and version; the same object until something is registered. */
+  list (): Listing {
+    this.#listing ??= this.#makeListing()
+    return this.#listing
+  }
+
+  /** What each capability emits beside its frames, by `id@version`. */
+  mediaTypes (): Record<string, string> {
+    const all = [...this.#byId.values()].flatMap((versions) => [...versions.values()])
+    return Object.fromEntries(all.flatMap((c) => c.mediaType === null ? [] : [[c.name, c.mediaType]]))
+  }
+
+  #makeListing (): Listing {
+    const all = [...this.#byId.values()].flatMap((versions) => [...versions.values()])
+      .sort((a, b) => a.name < b.name ? -1 : 1)
+    return writeOnce({
+      node_id: this.#nodeId,
+      capabilities: all.map((c) => ({ ...c.descriptor, revision: c.revision, node_id: this.#nodeId })),
+      revisions: Object.fromEntries(all.map((c) => [c.name, c.revision]))
+    })
+  }
+}
+
+function capabilityOf (owner: string, decl: CapabilityDecl, handler: CapabilityHandler): Capability {
+  const descriptor = structuredClone(descriptorOf(decl))
+  // Compiled by the first call: a start would compile the schemas of every capability.
+  const check = (schema: CapabilityDecl['output_schema']): Check | null =>
+    schema === null || schema === undefined ? null : (value) => checkOf(schema)(value)
+  const bounds = check(decl.input_bounds)
+  return {
+    owner,
+    name: `${decl.id}@${decl.version}`,
+    descriptor,
+    revision: revisionOf(descriptor),
+    mediaType: decl.media_type ?? null,
+    callsAtOnce: decl.calls_at_once,
+    cost: declaredCost(decl),
+    handler: handler as Capability['handler'],
+    input: (value) => checkOf(decl.input_schema)(value) ?? bounds?.(value) ?? null,
+    output: check(decl.output_schema),
+    inputChunk: check(decl.input_chunk_schema),
+    outputChunk: check(decl.output_chunk_schema)
+  }
+}

@@ -1,0 +1,359 @@
+import {
+  errorFrom, isObject, kernelError, MemberFault, noSuchNode, parseJson, raceAbort, readRefusal, refusalIn,
+  SvcError, textOf, traceHeaders, whileLive
+} from '../../kernel/index.js'
+import { Admission } from './admission.js'
+import { readCost } from './cost.js'
+import { decodeFrames, FRAMES_TYPE, isTerminal } from './frames/frames.js'
+import { RETRY_HEADER } from './origin.js'
+import { chooseVersion, clientStreams } from './registry.js'
+import type {
+  Caller, CapabilityCall, CapabilityChunk, Clock, Cluster, Hop, MemberRequest, MemberResponse, NodeInfo,
+  NodeView
+} from '../../kernel/index.js'
+import type { Frame } from './frames/frames.js'
+import type { CallRequest } from './request.js'
+import type { CapabilityLimits } from './limits.js'
+import type { Origin } from './origin.js'
+import type { Capability, Listing } from './registry.js'
+
+/** Names the media type of each capability in a listing that goes to another node. */
+export const MEDIA_TYPES_HEADER = 'x-svc-media-types'
+
+/** A capability as another node lists it. */
+export type Listed = Listing['capabilities'][number]
+
+interface RemoteListing { readonly listing: Listing, readonly mediaTypes: Readonly<Record<string, unknown>> }
+interface Kept { readonly nodeId: string, readonly atMs: number, readonly listing: Promise<RemoteListing> }
+
+/** Lifetime of a cached listing, ms. */
+const KEEP_MS = 10_000
+const ANSWER_MS = 5000
+/** Longest answer that is read whole. */
+const ANSWER_BYTES = 64 * 1024 * 1024
+/** After these the next call reads the listing of the node again. */
+const STALE = [
+  'unreachable', 'instance_lost', 'capability_not_found', 'version_mismatch', 'revision_mismatch'
+]
+/** Factor on the head hold of the other node, with the round trip. */
+const HEAD_FACTOR = 1.5
+/** The other node's own deadline comes first, ms. */
+const HEAD_GRACE_MS = 5000
+/** Headers that this node sets itself. */
+const OWN_HEADERS = ['x-svc-command-id', 'x-svc-request-id']
+/** In whose name this node looks up what a call needs to know. */
+const SELF: Caller = { id: 'node', mode: 'direct', authorities: new Set(['read']) }
+
+export interface RemoteOptions {
+  clock: Clock
+  node: Pick<NodeInfo, 'nodeId' | 'installId'>
+  limits: CapabilityLimits
+  cluster: Cluster | undefined
+  /** The install id of a node that serves what this one does not. */
+  elsewhere (capabilityId: string): string | null
+}
+
+/** The capabilities of other nodes: which node serves a call, what it can do, and calling it. */
+export class Remote {
+  readonly #options: RemoteOptions
+  /** What nodes listed, by install id. */
+  readonly #kept = new Map<string, Kept>()
+  /** The slots for calls to each node, by install id; no call waits for one. */
+  readonly #slots = new Map<string, Admission>()
+
+  constructor (options: RemoteOptions) { this.#options = options }
+
+  /**
+   * The node that is to serve a call: the one it names, else one that advertises the capability when no
+   * plugin of this node has it; null is this node. What another node passed on stays here, so that no call
+   * goes in circles. Throws `node_not_found` and `unreachable`.
+   */
+  target ({ target_node: ref, capability_id: id }: CallRequest, origin: Origin): NodeView | null {
+    const { cluster, elsewhere } = this.#options
+    const viaMember = origin.viaMember === true
+    if (ref !== undefined && ref !== null) return this.named(ref, viaMember, 'target_node')
+    if (viaMember || cluster === undefined) return null
+    const installId = elsewhere(id)
+    const node = installId === null ? undefined : cluster.resolve(installId)
+    return node === undefined || node.self || !node.live ? null : node
+  }
+
+  /** The live node of that name, null when it is this one. Throws `node_not_found` and `unreachable`. */
+  named (ref: string, viaMember: boolean, param: string): NodeView | null {
+    const { node: { nodeId, installId }, cluster } = this.#options
+    if (ref === 'local' || ref === nodeId || ref === installId) return null
+    const found = cluster?.resolve(ref)
+    if (found?.self === true) return null
+    if (found === undefined || viaMember) {
+      throw noSuchNode(ref, cluster?.nodes(), `is known here; this node is ${nodeId}`,
+        { param, node_id: nodeId })
+    }
+    if (!found.live) throw unreachable(found, 'is a member, but cannot be reached at the moment')
+    return found
+  }
+
+  /** What a node answers to GET /v1/capabilities. Throws `unreachable`, or the node's own error. */
+  async listing (node: NodeView, caller: Caller, signal: AbortSignal): Promise<Listing> {
+    const fresh = await this.#fetch(node, caller, signal)
+    return (await this.#keep(node, Promise.resolve(fresh))).listing
+  }
+
+  /**
+   * A capability of a node that `target` or `named` gave, as one that can be called here: the other node
+   * checks, admits and runs, and what it sends is handed on as it is read. Throws `capability_not_found`,
+   * `version_mismatch`, `revision_mismatch`, `invalid_request`, `unreachable`.
+   */
+  async capability (node: NodeView, request: CallRequest, signal: AbortSignal): Promise<Capability> {
+    // A client that goes away cancels, whatever its transport gave as the reason.
+    const { listing, mediaTypes } = await this.#listingFor(node, request, signal).catch((error: unknown) => {
+      throw error instanceof SvcError ? error : kernelError('cancelled', 'The client went away.')
+    })
+    const { capability_id: id, version, descriptor_revision: wanted } = request
+    const versions = new Map(listing.capabilities.filter((c) => c.id === id).map((c) => [c.version, c]))
+    const listed = chooseVersion(versions, { id, version, revision: wanted }, 'The node')
+    const { revision, node_id: _, ...descriptor } = listed
+    if (clientStreams(descriptor.io_mode)) throw takesStream(node, listed)
+    const name = `${id}@${version}`
+    const mediaType = Object.hasOwn(mediaTypes, name) ? mediaTypes[name] : null
+    return {
+      owner: 'kernel',
+      name,
+      descriptor,
+      revision,
+      mediaType: typeof mediaType === 'string' ? mediaType : null,
+      cost: costThere(node, listed),
+      handler: (input, call) => descriptor.io_mode === 'unary'
+        ? this.#unary(node, request, input, call)
+        : this.#stream(node, request, input, call),
+      input: () => null,
+      output: null,
+      inputChunk: null,
+      outputChunk: null,
+      remote: { slots: this.#slotsOf(node), headHoldMs: this.#options.limits.headHoldMs * HEAD_FACTOR }
+    }
+  }
+
+  #slotsOf (node: NodeView): Admission {
+    const { clock, limits: { remoteCalls: concurrency } } = this.#options
+    const slots = this.#slots.get(node.installId) ??
+      new Admission(`The way to ${nodeName(node)}`, clock, { concurrency, queue: 0 })
+    this.#slots.set(node.installId, slots)
+    return slots
+  }
+
+  /** What was kept of the node where it has what is asked for, else what it says now. */
+  async #listingFor (node: NodeView, request: CallRequest, signal: AbortSignal): Promise<RemoteListing> {
+    const { capability_id: id, version, descriptor_revision: revision } = request
+    const kept = this.#kept.get(node.installId)
+    if (kept?.nodeId === node.nodeId && this.#options.clock.mono() - kept.atMs < KEEP_MS) {
+      const known = await raceAbort(kept.listing, signal)
+      if (known.listing.revisions[`${id}@${version}`] === revision) return known
+    }
+    // Calls that wait at the same time share one answer.
+    const newer = this.#kept.get(node.installId)
+    return await raceAbort(newer !== undefined && newer !== kept
+      ? newer.listing
+      : this.#keep(node, this.#fetch(node, SELF, new AbortController().signal)), signal)
+  }
+
+  #keep (node: NodeView, listing: Promise<RemoteListing>): Promise<RemoteListing> {
+    const kept = { nodeId: node.nodeId, atMs: this.#options.clock.mono(), listing }
+    this.#kept.set(node.installId, kept)
+    listing.catch(() => { if (this.#kept.get(node.installId) === kept) this.#kept.delete(node.installId) })
+    return listing
+  }
+
+  async #fetch (node: NodeView, caller: Caller, given: AbortSignal): Promise<RemoteListing> {
+    const late = new AbortController()
+    const stop = this.#options.clock.after(ANSWER_MS, () => {
+      late.abort(unreachable(node, `did not list its capabilities within ${ANSWER_MS / 1000} s`))
+    })
+    const question = {
+      method: 'GET', path: '/v1/capabilities', caller, timeoutMs: ANSWER_MS,
+      signal: AbortSignal.any([given, late.signal])
+    }
+    return await this.#asked(node, question, async ({ headers, body }) => {
+      const listing = parseJson(await textOf(body, ANSWER_BYTES))
+      if (!isListing(listing)) throw unreachable(node, 'answered with something that is no listing')
+      const mediaTypes = parseJson(headers[MEDIA_TYPES_HEADER] ?? '{}')
+      return { listing, mediaTypes: isObject(mediaTypes) ? mediaTypes : {} }
+    }).finally(stop)
+  }
+
+  async #unary (
+    node: NodeView, request: CallRequest, input: unknown, call: CapabilityCall
+  ): Promise<unknown> {
+    const hop = call.trace?.hop('network', node, { node: node.name })
+    const question = this.#question(node, 'application/json', request, input, call, hop)
+    return await this.#asked(node, question, async ({ headers, body }) => {
+      passHeaders(headers, call)
+      const answer = parseJson(await textOf(body, ANSWER_BYTES))
+      if (isObject(answer) && answer['ok'] === true) return answer['result'] ?? null
+      throw unreachable(node, 'answered with something that is no result')
+    }).finally(() => { hop?.done() })
+  }
+
+  /** What `read` makes of the whole answer of another node. Throws that node's error, and as `#failure`. */
+  async #asked<T> (
+    node: NodeView, question: Question, read: (answer: MemberResponse) => Promise<T>
+  ): Promise<T> {
+    const link = whileLive(this.#parts, node.installId, question.signal)
+    try {
+      return await read(await this.#open(node, { ...question, signal: link.signal }))
+    } catch (error) {
+      const how = 'broke off before its answer was complete'
+      throw this.#failure(node, error, question.signal, link.signal, how)
+    } finally {
+      link.end()
+    }
+  }
+
+  async * #stream (
+    node: NodeView, request: CallRequest, input: unknown, call: CapabilityCall
+  ): AsyncGenerator<CapabilityChunk<unknown>> {
+    const hop = call.trace?.hop('network', node, { node: node.name })
+    const question = this.#question(node, FRAMES_TYPE, request, input, call, hop)
+    const link = whileLive(this.#parts, node.installId, call.signal)
+    let any = false
+    try {
+      const { headers, body } = await this.#open(node, { ...question, signal: link.signal })
+      passHeaders(headers, call)
+      for await (const frame of decodeFrames(body)) {
+        const { kind, error, trace } = frame.header
+        if (isTerminal(kind)) hop?.done(trace)
+        if (kind === 'cancelled') {
+          throw kernelError('cancelled', `The call was cancelled at ${nodeName(node)}.`)
+        }
+        if (kind === 'failed') throw errorFrom(refusalIn(error)) ?? new Error('failed without a reason')
+        if (kind !== 'chunk') continue
+        any = true
+        yield chunkOf(frame)
+      }
+    } catch (error) {
+      throw this.#failure(node, error, call.signal, link.signal, any ? null : 'broke off')
+    } finally {
+      hop?.done()
+      link.end()
+    }
+  }
+
+  #question (
+    node: NodeView, accept: string, request: CallRequest, input: unknown, call: CapabilityCall,
+    hop: Hop | undefined
+  ): Question {
+    const { capability_id, version, descriptor_revision, target_node: target } = request
+    const seconds = request.timeout_seconds ?? this.#options.limits.timeoutSeconds
+    return {
+      method: 'POST',
+      path: `/v1/capabilities/${accept === FRAMES_TYPE ? 'stream' : 'call'}`,
+      headers: {
+        accept, 'x-svc-command-id': call.commandId, ...(call.retry ? { [RETRY_HEADER]: '1' } : {}),
+        ...traceHeaders(hop)
+      },
+      // The command id is no other call's; the caller's call_id may be in use by one of another entry node.
+      body: {
+        call_id: call.commandId, capability_id, version, descriptor_revision, timeout_seconds: seconds,
+        payload: input, ...(target ?? null) === null ? {} : { target_node: node.installId }
+      },
+      caller: call.caller,
+      signal: call.signal,
+      timeoutMs: seconds * 1000 + HEAD_GRACE_MS
+    }
+  }
+
+  get #parts (): { cluster: Cluster, clock: Clock } {
+    const { cluster, clock } = this.#options
+    return { cluster: cluster!, clock }
+  }
+
+  /** The head of an answer with status 200. Throws the error of any other answer. */
+  async #open (node: NodeView, question: Question): Promise<MemberResponse> {
+    question.signal.throwIfAborted()
+    const answer = await this.#parts.cluster.request(node.installId, question).catch((error: unknown) => {
+      throw error instanceof SvcError ? error : unreachable(node, 'did not answer')
+    })
+    const { status, headers, body } = answer
+    if (status === 200) return answer
+    throw errorFrom(await readRefusal(body), headers['retry-after']) ??
+      unreachable(node, `answered with status ${status} and no reason`)
+  }
+
+  /**
+   * The reason of the signal, the other node's error, or that the node has gone: `instance_lost` if `how` is
+   * null, as after a chunk, else `unreachable`. Forgets a listing that the error shows to be old.
+   */
+  #failure (
+    node: NodeView, error: unknown, signal: AbortSignal, link: AbortSignal, how: string | null
+  ): unknown {
+    if (signal.aborted) return signal.reason
+    const known = errorHere(node, error, link.aborted, how)
+    if (STALE.includes(known.reason)) this.#kept.delete(node.installId)
+    return known
+  }
+}
+
+type Question = MemberRequest & { readonly signal: AbortSignal }
+
+function errorHere (node: NodeView, error: unknown, isLost: boolean, how: string | null): SvcError {
+  if (error instanceof MemberFault) {
+    return kernelError('invalid_result', `${sentence(node)} ${error.message}.`)
+  }
+  if (error instanceof SvcError && !isLost) return error
+  if (how !== null) return unreachable(node, isLost ? 'was lost before it answered' : how)
+  return kernelError('instance_lost', `${sentence(node)} was lost in the middle of the stream.`,
+    { node_id: node.nodeId })
+}
+
+function passHeaders (headers: Readonly<Record<string, string>>, call: CapabilityCall): void {
+  for (const [name, value] of Object.entries(headers)) {
+    if (name.startsWith('x-svc-') && !OWN_HEADERS.includes(name)) call.setHeader(name, value)
+  }
+}
+
+function chunkOf ({ header: { payload, media }, media: bytes }: Frame): CapabilityChunk<unknown> {
+  if (media === null || bytes === null) return { payload }
+  return {
+    payload,
+    media: {
+      bytes,
+      mediaType: media.media_type,
+      codec: media.codec,
+      sampleRate: media.sample_rate,
+      channels: media.channels,
+      timestampSeconds: media.timestamp_seconds,
+      durationSeconds: media.duration_seconds
+    }
+  }
+}
+
+/** What its calls cost. Throws `unreachable` for what cannot be read: it would be a call for nothing. */
+function costThere (node: NodeView, { annotations, id }: Listed): Capability['cost'] {
+  const text: unknown = (annotations as Listed['annotations'] | undefined)?.['cost']
+  if (text === undefined) return null
+  const cost = typeof text === 'string' ? readCost(text) : null
+  if (cost === null) throw unreachable(node, `says of ${id} what it costs in words that are not known here`)
+  return cost
+}
+
+function takesStream (node: NodeView, { id, version, io_mode: mode }: Listed): SvcError {
+  const at = node.apiUrl === null ? '' : ` at ${node.apiUrl}`
+  return kernelError('invalid_request',
+    `${id}@${version} is ${mode}: a stream from the client is not passed on to another node. ` +
+    `Open the WebSocket /v1/capabilities/session of ${nodeName(node)}${at} itself.`,
+    { param: 'target_node', io_mode: mode, node_id: node.nodeId, route: '/v1/capabilities/session' })
+}
+
+function isListing (value: unknown): value is Listing {
+  if (!isObject(value) || !isObject(value['revisions']) || typeof value['node_id'] !== 'string') return false
+  const all = value['capabilities']
+  return Array.isArray(all) && all.every((c) => isObject(c) &&
+    ['id', 'version', 'revision', 'io_mode'].every((key) => typeof c[key] === 'string'))
+}
+
+/** The other node did not answer, or broke off before the first chunk. */
+function unreachable (node: NodeView, what: string): SvcError {
+  return kernelError('unreachable', `${sentence(node)} ${what}.`, { node_id: node.nodeId })
+}
+
+const nodeName = (node: NodeView): string => `node ${node.name} (${node.nodeId})`
+const sentence = (node: NodeView): string => nodeName(node).replace('node', 'Node')

@@ -1,0 +1,38 @@
+import { createHash } from 'node:crypto'
+import { canonicalJson } from '../../kernel/index.js'
+import type { CapabilityDecl, IoMode, JsonSchema } from '../../kernel/index.js'
+
+/** The ten fields of a capability that clients see and pin. */
+export interface Descriptor {
+  id: string
+  version: string
+  title: string
+  description: string
+  input_schema: JsonSchema
+  output_schema: JsonSchema | null
+  io_mode: IoMode
+  input_chunk_schema: JsonSchema | null
+  output_chunk_schema: JsonSchema | null
+  annotations: Readonly<Record<string, string>>
+}
+
+/** The descriptor of a declaration: absent schemas become null, everything else is left out. */
+export function descriptorOf (decl: CapabilityDecl): Descriptor {
+  return {
+    id: decl.id,
+    version: decl.version,
+    title: decl.title,
+    description: decl.description,
+    input_schema: decl.input_schema,
+    output_schema: decl.output_schema ?? null,
+    io_mode: decl.io_mode,
+    input_chunk_schema: decl.input_chunk_schema ?? null,
+    output_chunk_schema: decl.output_chunk_schema ?? null,
+    annotations: decl.annotations
+  }
+}
+
+/** First 16 lower-case hex digits of SHA-256 over the canonical JSON of the descriptor. */
+export function revisionOf (descriptor: Descriptor): string {
+  return createHash('sha256').update(canonicalJson(descriptor)).digest('hex').slice(0, 16)
+}

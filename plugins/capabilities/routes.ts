@@ -1,0 +1,134 @@
+import { FRAMES_TYPE } from './frames/frames.js'
+import { MAX_CALL_ID, MAX_TIMEOUT_SECONDS, READ_LIMIT_BYTES } from './limits.js'
+import { MAX_APPROVAL_SECONDS } from './service.js'
+import type { RouteDecl } from '../../kernel/index.js'
+
+/** Body of a call; unknown fields are refused. */
+export const callSchema = {
+  type: 'object',
+  additionalProperties: false,
+  required: ['capability_id', 'version', 'descriptor_revision', 'payload'],
+  properties: {
+    call_id: { type: ['string', 'null'], minLength: 1, maxLength: MAX_CALL_ID },
+    capability_id: { type: 'string', minLength: 1, maxLength: 256 },
+    version: { type: 'string', minLength: 1, maxLength: 64 },
+    descriptor_revision: { type: 'string', minLength: 1, maxLength: 64 },
+    target_node: { type: ['string', 'null'], minLength: 1, maxLength: 256 },
+    timeout_seconds: { type: 'number', exclusiveMinimum: 0, maximum: MAX_TIMEOUT_SECONDS },
+    payload: {}
+  }
+} as const
+
+const cancelSchema = {
+  type: 'object',
+  additionalProperties: false,
+  required: ['call_id'],
+  properties: { call_id: { type: 'string', minLength: 1, maxLength: MAX_CALL_ID } }
+} as const
+
+const listQuery = {
+  type: 'object',
+  additionalProperties: false,
+  properties: { node_id: { type: 'string', minLength: 1, maxLength: 256 } }
+} as const
+
+const CALL_ERRORS = ['invalid_request', 'node_not_found', 'capability_not_found', 'version_mismatch',
+  'revision_mismatch', 'overloaded', 'payload_too_large', 'invalid_payload', 'no_instance', 'instance_lost',
+  'session_changed', 'invalid_result',
+  'timeout', 'provider_error', 'unreachable', 'shutting_down', 'cancelled',
+  'approval_denied', 'approval_timeout'] as const
+
+const open = { type: 'object', additionalProperties: true } as const
+const descriptorReply = {
+  type: 'object',
+  required: ['id', 'version', 'title', 'description', 'input_schema', 'output_schema', 'io_mode',
+    'input_chunk_schema',
+    'output_chunk_schema', 'annotations', 'revision', 'node_id'],
+  properties: {
+    id: { type: 'string' },
+    version: { type: 'string' },
+    title: { type: 'string' },
+    description: { type: 'string' },
+    input_schema: open,
+    output_schema: { type: ['object', 'null'] },
+    io_mode: { enum: ['unary', 'server_streaming', 'client_streaming', 'bidirectional'] },
+    input_chunk_schema: { type: ['object', 'null'] },
+    output_chunk_schema: { type: ['object', 'null'] },
+    annotations: { type: 'object', additionalProperties: { type: 'string' } },
+    revision: { type: 'string', pattern: '^[0-9a-f]{16}$' },
+    node_id: { type: 'string' }
+  }
+} as const
+
+/** Declarations of the routes; data only. */
+export const routes = {
+  list: {
+    method: 'GET',
+    url: '/v1/capabilities',
+    summary: 'Lists the capabilities a node serves, with their schemas and revisions.',
+    members: true,
+    authority: 'read',
+    query: listQuery,
+    reply: {
+      type: 'object',
+      required: ['node_id', 'capabilities', 'revisions'],
+      properties: {
+        node_id: { type: 'string' },
+        capabilities: { type: 'array', items: descriptorReply },
+        revisions: { type: 'object', additionalProperties: { type: 'string' } }
+      }
+    },
+    errors: ['node_not_found', 'unreachable']
+  },
+  call: {
+    method: 'POST',
+    url: '/v1/capabilities/call',
+    summary: 'Calls a unary capability and answers with its result.',
+    members: true,
+    authority: 'invoke',
+    body: callSchema,
+    reply: {
+      type: 'object',
+      required: ['call_id', 'ok', 'result'],
+      properties: { call_id: { type: 'string' }, ok: { const: true }, result: {} }
+    },
+    errors: CALL_ERRORS,
+    bodyLimit: READ_LIMIT_BYTES,
+    deadlineMs: (MAX_APPROVAL_SECONDS + MAX_TIMEOUT_SECONDS + 10) * 1000
+  },
+  stream: {
+    method: 'POST',
+    url: '/v1/capabilities/stream',
+    summary: 'Calls a server-streaming capability; the response is the stream, framed as Accept asks.',
+    members: true,
+    authority: 'invoke',
+    body: callSchema,
+    produces: FRAMES_TYPE,
+    streams: ['text/event-stream'],
+    errors: [...CALL_ERRORS, 'slow_consumer'],
+    bodyLimit: READ_LIMIT_BYTES,
+    stream: true
+  },
+  cancel: {
+    method: 'POST',
+    url: '/v1/capabilities/stream/cancel',
+    summary: 'Cancels an open call by its call id.',
+    authority: 'invoke',
+    body: cancelSchema,
+    reply: {
+      type: 'object',
+      required: ['cancelled'],
+      additionalProperties: false,
+      properties: { cancelled: { type: 'boolean' } }
+    },
+    errors: ['missing_grant']
+  },
+  session: {
+    method: 'GET',
+    url: '/v1/capabilities/session',
+    summary: 'WebSocket: calls of every kind, many on one socket, as binary frames.',
+    authority: 'invoke',
+    stream: true,
+    socket: true
+  }
+} as const satisfies Record<string, RouteDecl>

@@ -1,0 +1,188 @@
+import { once } from 'node:events'
+import http from 'node:http'
+import { Front } from '../../../kernel/http/front.js'
+import { OpenWork } from '../../../kernel/http/open-work.js'
+import { createTable } from '../../../kernel/http/server.js'
+import { createStreamCount, mount } from '../../../kernel/http/mount.js'
+import { CALLER_HEADER, setMember, writeCaller } from '../../../kernel/http/passed-on.js'
+import { Standing } from '../../../kernel/http/standing.js'
+import { kernelError } from '../../../kernel/api/errors.js'
+import { routes } from '../routes.js'
+import { bench, NODE } from './kit.js'
+import type { RouteRequest } from '../../../kernel/index.js'
+import type { AddressInfo, Socket } from 'node:net'
+import type { CapabilitiesOptions } from '../capabilities.js'
+import type { Cluster, MemberRequest, MemberResponse, NodeView } from '../../../kernel/api/services.js'
+import type { HttpLimits } from '../../../kernel/http/limits.js'
+import type { Bench } from './kit.js'
+
+export const OTHER = { nodeId: 'node-2', installId: '00000000-0000-4000-8000-000000000002' }
+/** A member that is known and down. */
+export const GONE = { nodeId: 'node-3', installId: '00000000-0000-4000-8000-000000000003' }
+
+const LIMITS: HttpLimits = {
+  connections: 1024, connectionsPerAddress: 1024, streamsPerToken: 1024, headersTimeoutMs: 10_000,
+  requestTimeoutMs: 30_000, keepAliveMs: 15_000, handlerTimeoutMs: 60_000, bodyBytes: 256 * 1024,
+  streamStallMs: 30_000
+}
+
+/** What one node asked another. */
+export interface Passed { to: string, method: string, path: string, body: Record<string, unknown> }
+
+/** Answers a member's request in the place of the real node. */
+export type Stand = (request: http.IncomingMessage, response: http.ServerResponse) => void
+
+/** Two nodes whose capability layers reach each other over real sockets. */
+export interface Pair {
+  here: Bench
+  there: Bench
+  passed: Passed[]
+  /** Paths whose answer has begun to arrive. */
+  answered: string[]
+  /** Sockets that the other node's members' listener has accepted so far. */
+  sockets: Set<Socket>
+  live: Map<string, boolean>
+  /** Names of this node, the other, and the one that does not answer. */
+  names: string[]
+  /** Set to answer for the other node. */
+  stand: { is: Stand | null }
+}
+
+type Teardown = { teardown: (fn: () => unknown) => void }
+
+/** Starts both; `here` calls, `there` serves. */
+export async function pair (
+  t: Teardown, options: { here?: Partial<CapabilitiesOptions>, there?: Partial<CapabilitiesOptions> } = {}
+): Promise<Pair> {
+  const ports = new Map<string, number>()
+  const passed: Passed[] = []
+  const answered: string[] = []
+  const sockets: Pair['sockets'] = new Set()
+  const live = new Map([[NODE.installId, true], [OTHER.installId, true], [GONE.installId, false]])
+  const stand: Pair['stand'] = { is: null }
+  const agent = new http.Agent({ keepAlive: true })
+  t.teardown(() => { agent.destroy() })
+  const names = ['alpha', 'beta', 'gamma']
+  const clusterOf = (self: typeof NODE): Cluster => fakeCluster(self, names, live, async (to, request) => {
+    passed.push({ to, method: request.method, path: request.path,
+      body: (request.body ?? {}) as Record<string, unknown> })
+    const answer = await pass(agent, ports.get(to), request)
+    answered.push(request.path)
+    return answer
+  })
+  const here = bench({ cluster: clusterOf(NODE), ...options.here })
+  const there = bench({ node: OTHER, cluster: clusterOf(OTHER), ...options.there })
+  ports.set(NODE.installId, await serve(t, here, OTHER.installId, new Set(), { is: null }))
+  ports.set(OTHER.installId, await serve(t, there, NODE.installId, sockets, stand))
+  return { here, there, passed, answered, sockets, live, names, stand }
+}
+
+function fakeCluster (
+  self: typeof NODE, names: readonly string[], live: ReadonlyMap<string, boolean>,
+  request: Cluster['request']
+): Cluster {
+  const nodes = (): NodeView[] => [NODE, OTHER, GONE].map((node, at) => ({
+    ...node, name: names[at]!, self: node.nodeId === self.nodeId, live: live.get(node.installId) === true,
+    master: at === 0, apiUrl: at === 1 ? 'http://192.0.2.2:8080' : null
+  }))
+  return {
+    self,
+    masterInstallId: NODE.installId,
+    nodes,
+    resolve: (ref) => {
+      const found = nodes().filter((n) => ref === 'local' ? n.self
+        : [n.nodeId, n.installId, n.name].includes(ref))
+      return found.length === 1 ? found[0] : undefined
+    },
+    channel: () => { throw new Error('not used here') },
+    onPeers: () => () => {},
+    lives: () => {},
+    admittedBy: () => [],
+    request
+  } as Cluster
+}
+
+/** One request between members, over a plain socket. */
+async function pass (
+  agent: http.Agent, port: number | undefined, request: MemberRequest
+): Promise<MemberResponse> {
+  if (port === undefined) throw kernelError('unreachable')
+  const text = request.body === undefined ? '' : JSON.stringify(request.body)
+  const headers = {
+    ...request.headers, [CALLER_HEADER]: writeCaller(request.caller),
+    ...(text === '' ? {} : { 'content-type': 'application/json', 'content-length': Buffer.byteLength(text) })
+  }
+  const { method, path, signal } = request
+  signal?.throwIfAborted()
+  return await new Promise((resolve, reject) => {
+    const sent = http.request({ host: '127.0.0.1', port, agent, method, path, headers })
+    let answer: http.IncomingMessage | undefined
+    signal?.addEventListener('abort', () => { (answer ?? sent).destroy(kernelError('cancelled')) })
+    sent.on('error', reject)
+    sent.on('response', (body) => {
+      answer = body.on('error', () => {})
+      resolve({ status: body.statusCode!, headers: body.headers as Record<string, string>, body })
+    })
+    sent.end(text)
+  })
+}
+
+/** The node's routes behind a listener whose every socket is a member's; its port. */
+async function serve (
+  t: Teardown, node: Bench, member: string, sockets: Set<Socket>, stand: Pair['stand']
+): Promise<number> {
+  const log = { debug () {}, info () {}, warn () {}, error () {}, fatal () {} }
+  const app = createTable({
+    front: new Front(LIMITS), log, limits: LIMITS, trustProxy: [], methodsAt: () => [],
+    rewrite: (_method, url) => url, vouchedBy: (_member, caller) => caller,
+    served: () => ({ addresses: new Set(), port: 0, secure: false, allowedHosts: [], allowedOrigins: [] }),
+    authenticate: () => { throw new Error('nobody else is served here') }
+  })
+  const mounting = {
+    clock: node.clock, log, limits: LIMITS, draining: () => false, work: new OpenWork(),
+    standing: new Standing(node.clock, () => true)
+  }
+  for (const name of ['list', 'call', 'stream', 'cancel'] as const) {
+    const handler = node.capabilities.handlers[name] as (request: RouteRequest) => unknown
+    const route = { owner: 'capabilities', name, decl: routes[name], handler }
+    mount(app, route, mounting, createStreamCount(1024))
+  }
+  await app.ready()
+  const listener = http.createServer((request, response) => {
+    if (stand.is !== null) stand.is(request, response)
+    else app.routing(request, response)
+  })
+  listener.on('connection', (socket) => {
+    setMember(socket, member)
+    sockets.add(socket)
+  })
+  listener.listen(0, '127.0.0.1')
+  await once(listener, 'listening')
+  t.teardown(async () => {
+    listener.closeAllConnections()
+    listener.close()
+    await app.close()
+  })
+  return (listener.address() as AddressInfo).port
+}
+
+/** Cuts every connection between the nodes in the middle of what it carries. */
+export function cut (nodes: Pair): void {
+  for (const socket of nodes.sockets) socket.resetAndDestroy()
+}
+
+/** The bodies of calls that were passed on. */
+export const callsOf = (nodes: Pair): Passed[] => nodes.passed.filter((p) => p.method === 'POST')
+
+/** Resolves when the condition holds; for what real sockets decide. */
+export async function eventually (condition: () => boolean, what: string): Promise<void> {
+  for (let turn = 0; turn < 5000; turn++) {
+    if (condition()) return
+    await new Promise((resolve) => { setTimeout(resolve, 2) })
+  }
+  throw new Error(`${what} never came true`)
+}
+
+/** The body that calls a capability of `there` from `here`. */
+export const at = (body: Record<string, unknown>, more: object = {}): Record<string, unknown> =>
+  ({ ...body, target_node: OTHER.nodeId, ...more })

@@ -1,0 +1,169 @@
+import { createInterface } from 'node:readline'
+import type { Interface } from 'node:readline'
+import { isVerbError } from '../../../kernel/cli/index.js'
+import type { VerbContext } from '../../../kernel/cli/index.js'
+
+const PROMPT = '>>> '
+/** Before the further lines of a text between `"""`. */
+const MORE = '... '
+const FENCE = '"""'
+
+/** The other side of a prompt. */
+export interface Conversation {
+  /** Subject of the first line. */
+  readonly about: string
+  /** Further commands, by their name without the slash. */
+  readonly commands?: Readonly<Record<string, PromptCommand>>
+  /** Answers a text; true if the signal ended this answer. The prompt shows a VerbError and goes on. */
+  answer (text: string, signal: AbortSignal): Promise<boolean>
+  /** Forgets what was said. */
+  forget (): void
+}
+
+/** A command at the prompt; `run` gets the words behind its name and gives the line to show. */
+interface PromptCommand { readonly usage: string, readonly help: string, run (rest: string): string }
+
+const help = (usage: string, words: string): string => `${usage.padEnd(14)}${words}`
+
+/** Holds a conversation until the user ends it. Resolves to the exit status: 0, or 130 after Ctrl-C. */
+export async function converse (ctx: VerbContext, conversation: Conversation): Promise<number> {
+  const { stdin, stderr } = ctx.io
+  const lines = createInterface({
+    input: stdin, output: stderr, terminal: stderr.isTTY === true, prompt: PROMPT
+  })
+  const stop = (): void => { lines.close() }
+  ctx.signal.addEventListener('abort', stop, { once: true })
+  try {
+    return await new Repl(ctx, lines, conversation).run()
+  } finally {
+    ctx.signal.removeEventListener('abort', stop)
+    lines.close()
+  }
+}
+
+class Repl {
+  readonly #ctx: VerbContext
+  readonly #lines: Interface
+  readonly #conversation: Conversation
+  /** The lines of a text that is not at its end. */
+  #block: string[] | null = null
+  /** Ends the answer that is coming. */
+  #answering: AbortController | null = null
+  /** The last key was Ctrl-C. */
+  #warned = false
+  #closed = false
+  /** The exit status, once the person wants to end. */
+  #status: number | null = null
+
+  constructor (ctx: VerbContext, lines: Interface, conversation: Conversation) {
+    this.#ctx = ctx
+    this.#lines = lines
+    this.#conversation = conversation
+    lines.on('SIGINT', () => { this.#interrupt() })
+    lines.on('close', () => { this.#closed = true })
+  }
+
+  async run (): Promise<number> {
+    this.#ctx.err.line(`${this.#conversation.about}: /help shows the commands, Ctrl-D ends`)
+    this.#prompt()
+    for await (const line of this.#lines) {
+      await this.#take(line)
+      if (this.#status !== null || this.#ctx.signal.aborted) break
+      this.#prompt()
+    }
+    // The prompt of the shell is to begin on a new line.
+    if (this.#status !== 0) this.#ctx.io.stderr.write('\n')
+    return this.#ctx.signal.aborted ? 130 : this.#status ?? 0
+  }
+
+  #prompt (): void {
+    if (this.#closed) return
+    this.#lines.setPrompt(this.#block === null ? PROMPT : MORE)
+    this.#lines.prompt(true)
+  }
+
+  #interrupt (): void {
+    if (this.#answering !== null) this.#answering.abort()
+    else if (this.#warned) this.#end(130)
+    else this.#dropLine()
+    this.#warned = true
+  }
+
+  #dropLine (): void {
+    this.#block = null
+    this.#lines.write(null, { ctrl: true, name: 'e' })
+    this.#lines.write(null, { ctrl: true, name: 'u' })
+    this.#ctx.io.stderr.write('\n')
+    this.#ctx.err.line('Ctrl-C again or Ctrl-D ends')
+    this.#prompt()
+  }
+
+  #end (status: number): void {
+    this.#status = status
+    this.#lines.close()
+  }
+
+  async #take (line: string): Promise<void> {
+    this.#warned = false
+    const [, name, rest = ''] = /^\/([a-z]+)(?:\s([^]*))?$/.exec(line.trim()) ?? []
+    if (name !== undefined && this.#block === null) {
+      this.#command(name, rest.trimStart())
+      return
+    }
+    const text = this.#whole(line)
+    if (text !== null && text.trim() !== '') await this.#ask(text)
+  }
+
+  /** The text with the lines before it; null while its end is still to come. */
+  #whole (line: string): string | null {
+    const begins = this.#block === null
+    if (begins && !line.trimStart().startsWith(FENCE)) return line
+    const text = begins ? line.trimStart().slice(FENCE.length) : line
+    const block = this.#block ?? []
+    if (!text.trimEnd().endsWith(FENCE)) {
+      this.#block = [...block, text]
+      return null
+    }
+    this.#block = null
+    return [...block, text.trimEnd().slice(0, -FENCE.length)].join('\n').trim()
+  }
+
+  #command (name: string, rest: string): void {
+    const { err } = this.#ctx
+    const { commands = {}, forget } = this.#conversation
+    if (name === 'help') for (const line of this.#help()) err.line(line)
+    else if (name === 'exit' || name === 'bye') this.#end(0)
+    else if (name === 'clear') {
+      forget()
+      err.line('the conversation is forgotten')
+    } else if (Object.hasOwn(commands, name)) err.line(commands[name]!.run(rest))
+    else err.line(`there is no /${name}; /help shows what there is`)
+  }
+
+  #help (): string[] {
+    return [
+      help('/clear', 'forget the conversation'),
+      ...Object.values(this.#conversation.commands ?? {}).map((own) => help(own.usage, own.help)),
+      help('/help', 'show this'),
+      help('/exit, /bye', 'end, as Ctrl-D does'),
+      help(FENCE, 'begins and ends a text of several lines'),
+      'Ctrl-C ends an answer; once more, or twice here, ends the conversation'
+    ]
+  }
+
+  async #ask (text: string): Promise<void> {
+    const answering = new AbortController()
+    this.#answering = answering
+    try {
+      const ended = await this.#conversation.answer(text, answering.signal)
+      if (ended) this.#ctx.err.line('(ended)')
+      // Ctrl-C just after the answer ended nothing, so it does not count as the first of two.
+      else this.#warned = false
+    } catch (error) {
+      if (!isVerbError(error) || this.#ctx.signal.aborted) throw error
+      this.#ctx.err.line(`${this.#ctx.err.paint('red', 'svc:')} ${error.message}`)
+    } finally {
+      this.#answering = null
+    }
+  }
+}
