@@ -10,13 +10,13 @@ const leader = (master: string, term: number, sid = `${master}${term}`): Leader 
 const at = (term: number, seq: number): LogPosition => ({ term, seq })
 
 /** The node `me` of three voters, which are connected; `sent` is what it sends. */
-function node (quorum: 1 | 'majority' = 'majority') {
+function node (stores = true) {
   const sent: { to: string, message: Message }[] = []
   let last = at(0, 0)
   const none = (): void => {}
-  const election = new Election({ id: 'me', quorum, stored: null }, {
+  const election = new Election({ id: 'me', quorum: 'majority', stored: null }, {
     send: (to, message) => { sent.push({ to, message }) },
-    persist: () => true, random: () => 0, terminal: none, commandResult: none, becameMaster: none,
+    persist: () => stores, random: () => 0, terminal: none, commandResult: none, becameMaster: none,
     sessionChanged: none, storageChanged: none, staleRefused: none
   }, {
     last: () => last,
@@ -59,6 +59,15 @@ t.test('an append of an older term of the same session changes nothing', async (
   election.receive('a', { kind: 'append', leader: leader('a', 3, 's'), fresh: at(9, 9), body: at(9, 9) }, 40)
   t.equal(election.leader?.term, 5)
   t.same(position(), at(5, 2))
+})
+
+t.test('nor on a disk that keeps no votes', async (t) => {
+  const { election, position } = node(false)
+  follow(election, leader('a', 5, 's'), 10)
+  const old = { kind: 'append', leader: leader('a', 3, 's'), fresh: at(9, 9), body: at(9, 9) }
+  election.receive('a', old, 20)
+  t.equal(election.leader?.term, 5)
+  t.same(position(), at(5, 1))
 })
 
 t.test('votes count for the session that asked for them', async (t) => {

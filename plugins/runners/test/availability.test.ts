@@ -235,6 +235,12 @@ t.test('a backend or an instance on another live node will do', async (t) => {
   t.equal(await broken([instance('n2'), instance('n1')], {}, here), '', 'the one that is furthest counts')
   t.match(await broken([instance('n2'), instance('n1', '2030-01-01T00:00:00Z')], {}, here), /not started/,
     'unless it is being stopped')
+  const failed = { instanceId: 'i-n3', errorCode: 'load_failed', errorMessage: 'no memory' }
+  const live = { cluster: { nodes: () => nodes.map((one) => ({ ...one, live: true })) } }
+  const given = { ...live, sections: { runners: rows(), failures: rows(failed) } }
+  t.match(await broken([instance('n3')], {}, given), /no memory/)
+  t.match(await broken([instance('n3'), instance('n2')], {}, given), /not started/,
+    'one that may still come counts more than one that was given up')
   const asked = new Availability({
     ...nothing, bundle: { model: () => ({ card: card(VOICE), directory: '' }), engine () {} } as never,
     cluster: { nodes: () => nodes }, placed: new PlacedInstances(rows(instance('n1')), 'id-n1'),
