@@ -21,21 +21,21 @@ export default definePlugin({
       args: '<source>',
       options: [['--yes', 'do not ask']],
       examples: ['svc plugin install ./demo', 'svc plugin install demo-1.0.0.tgz --yes'],
-      load: async () => ({ default: (await import('./cli/packages.js')).install })
+      load: async () => ({ default: (await import('./cli/install.js')).install })
     },
     'plugin rm': {
       heading: 'Set it up', local: true,
       summary: 'stop an installed plugin and remove its files',
       args: '<name>',
       options: [['--yes', 'do not ask']],
-      load: async () => ({ default: (await import('./cli/packages.js')).remove })
+      load: async () => ({ default: (await import('./cli/install.js')).remove })
     },
     'plugin verify': {
       heading: 'Set it up', local: true,
       summary: 'compare installed plugins with what was accepted',
       args: '[name]',
       options: [['--accept', 'accept the files of the plugin as they are']],
-      load: async () => ({ default: (await import('./cli/packages.js')).verify })
+      load: async () => ({ default: (await import('./cli/install.js')).verify })
     }
   }
 }, () => ({}))

@@ -26,7 +26,7 @@ const BUDGET = {
   'plugins/capabilities': 3654,
   'plugins/capabilities-tts': 5243,
   'plugins/chat': 7403,
-  'plugins/cluster': 9414,
+  'plugins/cluster': 9417,
   'plugins/dashboard': 10183,
   'plugins/devices': 2798,
   'plugins/diagnostics': 2660,

@@ -3,7 +3,7 @@ import { setLeader } from './follower.js'
 import { become } from './master.js'
 import { greatest } from './rules.js'
 import type { Campaigning, RequestingVotes, Elector, PreVoting } from './elector.js'
-import type { Leader, MessageOf, NodeId, SessionId } from './protocol.js'
+import type { MessageOf, NodeId, SessionId } from './protocol.js'
 
 /** Whether this node has reason to believe that there is no master. */
 export function suspects (e: Elector, now: number): boolean {
@@ -130,31 +130,6 @@ export function requestVotes (e: Elector, term: number, now: number): void {
   e.enter(phase)
   e.sendTo(peers, { kind: 'claim', leader: phase.leader, fresh: e.log.last() })
   tally(e, phase, now)
-}
-
-/** A peer asks for this node's vote. The vote is on disk before the answer leaves. */
-export function onVoteRequest (e: Elector, from: NodeId, request: MessageOf<'claim'>, now: number): void {
-  const { leader } = request
-  e.noteTerm(leader.term)
-  const answer = leader.master === from && mayVoteFor(e, request, now) ? vote(e, leader, now) : 'no'
-  e.send(from, { kind: 'claim-answer', sid: leader.sid, vote: answer, promised: e.hardState.voted.term })
-}
-
-function mayVoteFor (e: Elector, { leader, fresh }: MessageOf<'claim'>, now: number): boolean {
-  if (e.phase.role === 'master') return false
-  if (e.hasLiveMaster(now) && e.leader?.sid !== leader.sid) return false
-  if (!e.rules.mayVote(e.hardState.voted, leader)) return false
-  // In the available mode a node that cannot be master must not keep the others from having one.
-  const counts = e.options.quorum.mode === 'majority' || e.eligible(now)
-  return !counts || e.rules.upToDate(fresh, e.log.last())
-}
-
-function vote (e: Elector, leader: Leader, now: number): 'yes' | 'abstain' {
-  const stored = e.hardState.grant(leader)
-  e.noteStorage()
-  if (!stored) return 'abstain'
-  e.toFollower(now + e.timing.vote + e.timing.preVote)
-  return 'yes'
 }
 
 export function onVote (

@@ -1,0 +1,27 @@
+import type { Elector } from './elector.js'
+import type { Leader, MessageOf, NodeId } from './protocol.js'
+
+/** A peer asks for this node's vote. The vote is on disk before the answer leaves. */
+export function onVoteRequest (e: Elector, from: NodeId, request: MessageOf<'claim'>, now: number): void {
+  const { leader } = request
+  e.noteTerm(leader.term)
+  const answer = leader.master === from && mayVoteFor(e, request, now) ? vote(e, leader, now) : 'no'
+  e.send(from, { kind: 'claim-answer', sid: leader.sid, vote: answer, promised: e.hardState.voted.term })
+}
+
+function mayVoteFor (e: Elector, { leader, fresh }: MessageOf<'claim'>, now: number): boolean {
+  if (e.phase.role === 'master') return false
+  if (e.hasLiveMaster(now) && e.leader?.sid !== leader.sid) return false
+  if (!e.rules.mayVote(e.hardState.voted, leader)) return false
+  // In the available mode a node that cannot be master must not keep the others from having one.
+  const counts = e.options.quorum.mode === 'majority' || e.eligible(now)
+  return !counts || e.rules.upToDate(fresh, e.log.last())
+}
+
+function vote (e: Elector, leader: Leader, now: number): 'yes' | 'abstain' {
+  const stored = e.hardState.grant(leader)
+  e.noteStorage()
+  if (!stored) return 'abstain'
+  e.toFollower(now + e.timing.vote + e.timing.preVote)
+  return 'yes'
+}
