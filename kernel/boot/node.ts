@@ -129,7 +129,7 @@ async function boot (options: NodeOptions, release: () => void): Promise<SvcNode
     now: systemClock.now
   })
   const restart = createRestart()
-  const vitals = createVitals()
+  const vitals = createVitals(options.home)
   const events = createEventQueue()
   const schemes = new CallerSchemes()
   const tokens = openTokens({

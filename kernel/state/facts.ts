@@ -157,7 +157,8 @@ function ownFacts (kernel: Assembly, view: NodeView, vitals: Vitals | undefined)
   const { options } = kernel
   const health = kernel.health.snapshot()
   const resources: NodeResources = {
-    backends: ['cpu'], participation: 'full', capabilityConflicts: health.reasons,
+    // A plugin that runs models says more.
+    backends: [], participation: 'management', capabilityConflicts: health.reasons,
     ...options.cluster.readings.counters().enabled ? {} : { readings: false }
   }
   const base = {

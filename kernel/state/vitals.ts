@@ -1,3 +1,5 @@
+import { statfs } from 'node:fs/promises'
+import os from 'node:os'
 import type { LoadReading, Vitals, VitalsRegister, VitalsSource } from '../api/vitals.js'
 
 /** The newest readings of this node's machine, and where a plugin offers them. */
@@ -9,11 +11,35 @@ export interface NodeVitals extends VitalsRegister {
 
 const UNKNOWN: Vitals = { memory: null, system: null, disk: null, network: null }
 
-/** Everything is unknown while no plugin offers readings; of two sources the later one counts. */
-export function createVitals (): NodeVitals {
+/** What Node itself tells of a machine and the volume of `home`. */
+async function plainVitals (home: string): Promise<Vitals> {
+  const none = { inBytes: 0 }
+  const { blocks, bavail, bsize } = await statfs(home)
+  const interfaces = Object.entries(os.networkInterfaces()).flatMap(([name, list = []]) =>
+    list.map(({ address, family }) =>
+      ({ name, address, family, rxBytesPerSecond: null, txBytesPerSecond: null })))
+  return {
+    memory: {
+      ramTotal: { inBytes: os.totalmem() }, ramAvailable: { inBytes: os.freemem() }, swapTotal: none,
+      swapAvailable: none
+    },
+    system: {
+      pcpuUsage: null, gpuUsage: null, temp: null, sysPower: null, accelerator: null, accelerators: []
+    },
+    disk: { total: { inBytes: blocks * bsize }, available: { inBytes: bavail * bsize } },
+    network: { interfaces }
+  }
+}
+
+/**
+ * While no plugin offers readings, what Node tells of the machine; nothing without a home. Of two sources the
+ * later one counts.
+ */
+export function createVitals (home?: string): NodeVitals {
   let source: VitalsSource | undefined
   return {
-    vitals: async () => await source?.vitals() ?? UNKNOWN,
+    vitals: async () => await source?.vitals() ??
+      (home === undefined ? UNKNOWN : await plainVitals(home).catch(() => UNKNOWN)),
     load: () => source?.load() ?? null,
     offer (next) {
       source = next

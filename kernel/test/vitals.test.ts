@@ -31,6 +31,19 @@ t.test('of two sources the later one counts, and withdrawing the other changes n
   t.same([await vitals.vitals(), vitals.load()], [unknown, null])
 })
 
+t.test('while no plugin reads the machine, Node tells of it', async (t) => {
+  const vitals = createVitals(import.meta.dirname)
+  const { memory, system, disk, network } = await vitals.vitals()
+  t.ok(memory!.ramTotal.inBytes >= memory!.ramAvailable.inBytes && memory!.ramAvailable.inBytes > 0)
+  t.ok(disk!.total.inBytes >= disk!.available.inBytes && disk!.total.inBytes > 0)
+  t.match(system, { pcpuUsage: null, accelerators: [] })
+  t.ok(network!.interfaces.length > 0)
+  vitals.offer(source(1))
+  t.same(await vitals.vitals(), reading(1))
+  const gone = await createVitals('/no/such/home').vitals()
+  t.equal(gone.disk, null, 'a home that is away')
+})
+
 async function readings (rig: Rig): Promise<unknown[]> {
   const state = (await rig.inject({ url: '/state' })).json() as Record<string, Record<string, unknown>>
   return ['nodeMemory', 'nodeSystem', 'nodeDisk', 'nodeNetwork'].map((key) => Object.values(state[key]!)[0])
@@ -47,7 +60,9 @@ t.test('a plugin offers the readings of /state', async (t) => {
   t.same(await readings(await startPlugin(t, plugin)), [memory, system, disk, network])
 })
 
-t.test('without such a plugin the state has no readings', async (t) => {
+t.test('without such a plugin a node runs no models', async (t) => {
   const rig = await startPlugin(t, definePlugin(manifest, () => ({})))
+  const { nodeResources } = (await rig.inject({ url: '/state' })).json() as Record<string, object>
+  t.match(Object.values(nodeResources!), [{ backends: [], participation: 'management' }])
   t.same(await readings(rig), [undefined, undefined, undefined, undefined])
 })

@@ -268,8 +268,8 @@ function librariesOf ({ engines, files, declared }: DetectionParts): Map<string,
 }
 
 /**
- * What the kernel shows under nodeResources, with this node's backends, the programs of its engines, and
- * whether it may share a model.
+ * What the kernel shows under nodeResources, with this node's backends, the programs of its engines, that it
+ * runs models, and whether it may share one.
  */
 export function nodeResources (
   nodeId: string, { backends, programs, notes }: Pick<Detection, 'backends' | 'programs' | 'notes'>,
@@ -282,7 +282,8 @@ export function nodeResources (
     const all = [...new Set(['cpu', ...Object.values(engineBackends).flat()])]
     return {
       ...nodes, [nodeId]: {
-        ...nodes[nodeId], backends: all, engineBackends, engines, engineNotes: notes(), rpcForEveryUser
+        ...nodes[nodeId], participation: 'full', backends: all, engineBackends, engines, engineNotes: notes(),
+        rpcForEveryUser
       }
     }
   }
