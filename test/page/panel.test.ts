@@ -7,7 +7,7 @@ import { faultsConfig, folder, root, startNode } from '../node/kit.js'
 import { openBrowser, openPage, skip } from './kit.js'
 
 const PLUGIN = `
-import { definePlugin } from '${pathToFileURL(join(root, 'dist/kernel/public.js')).href}'
+import { definePlugin } from '${pathToFileURL(join(root, 'dist/plugins/public.js')).href}'
 export default definePlugin({
   name: 'guest', version: '1.0.0', kernel: '^1.0.0', summary: 'Brings a panel.',
   panels: { hello: { title: 'Guest panel', module: new URL('./panel.js', import.meta.url) } },
