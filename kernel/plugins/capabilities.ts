@@ -34,8 +34,8 @@ export function createCapabilities (
     end: async (owner, why) => { await server?.end(owner, why) },
     serve (next) {
       if (server !== undefined) throw new Error('another plugin serves the capabilities')
-      server = next
       for (const one of all) one.undo = next.register(...one.args)
+      server = next
       return () => {
         server = undefined
         for (const one of all) one.undo?.()

@@ -11,35 +11,38 @@ export interface NodeVitals extends VitalsRegister {
 
 const UNKNOWN: Vitals = { memory: null, system: null, disk: null, network: null }
 
-/** What Node itself tells of a machine and the volume of `home`. */
+/** What Node itself says of a machine, in its container, and of the volume of `home`: nothing about swap. */
 async function plainVitals (home: string): Promise<Vitals> {
   const none = { inBytes: 0 }
-  const { blocks, bavail, bsize } = await statfs(home)
+  const volume = await statfs(home).catch(() => null)
   const interfaces = Object.entries(os.networkInterfaces()).flatMap(([name, list = []]) =>
     list.map(({ address, family }) =>
       ({ name, address, family, rxBytesPerSecond: null, txBytesPerSecond: null })))
   return {
     memory: {
-      ramTotal: { inBytes: os.totalmem() }, ramAvailable: { inBytes: os.freemem() }, swapTotal: none,
-      swapAvailable: none
+      // Without a limit the second one is 0, or larger than any machine.
+      ramTotal: { inBytes: Math.min(os.totalmem(), process.constrainedMemory() || Infinity) },
+      ramAvailable: { inBytes: process.availableMemory() }, swapTotal: none, swapAvailable: none
     },
     system: {
       pcpuUsage: null, gpuUsage: null, temp: null, sysPower: null, accelerator: null, accelerators: []
     },
-    disk: { total: { inBytes: blocks * bsize }, available: { inBytes: bavail * bsize } },
+    disk: volume && {
+      total: { inBytes: volume.blocks * volume.bsize }, available: { inBytes: volume.bavail * volume.bsize }
+    },
     network: { interfaces }
   }
 }
 
 /**
- * While no plugin offers readings, what Node tells of the machine; nothing without a home. Of two sources the
+ * While no plugin offers readings, what Node says of the machine; nothing without a home. Of two sources the
  * later one counts.
  */
 export function createVitals (home?: string): NodeVitals {
   let source: VitalsSource | undefined
   return {
-    vitals: async () => await source?.vitals() ??
-      (home === undefined ? UNKNOWN : await plainVitals(home).catch(() => UNKNOWN)),
+    vitals: async () =>
+      await source?.vitals() ?? (home === undefined ? UNKNOWN : await plainVitals(home)),
     load: () => source?.load() ?? null,
     offer (next) {
       source = next

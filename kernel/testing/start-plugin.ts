@@ -145,11 +145,11 @@ export async function startPlugin (t: TestContext, plugin: Plugin, given: StartO
 
 /** The further plugins, and first the bundled one that serves capabilities if there are any. */
 async function startedBefore (plugin: Plugin, { plugins = [], off = [] }: StartOptions): Promise<Plugin[]> {
-  const { default: server } = await import('../../plugins/capabilities/index.js')
   const all = [plugin, ...plugins, ...off]
+  if (all.every(({ manifest }) => manifest.capabilities === undefined)) return [...plugins]
+  const { default: server } = await import('../../plugins/capabilities/index.js')
   const named = all.some(({ manifest }) => manifest.name === server.manifest.name)
-  const needed = all.some(({ manifest }) => manifest.capabilities !== undefined)
-  return needed && !named ? [server, ...plugins] : [...plugins]
+  return named ? [...plugins] : [server, ...plugins]
 }
 
 /** The manifest without needs: what it consumes may be absent, so that fakes can take the places. */

@@ -24,9 +24,11 @@ const LIST_MS = 250
 type ListRequest = RouteRequest<{ readonly query: typeof routes.models.query }>
 
 /** GET /v1/models, which clients poll: synchronous while the list is known. */
-export function models (manager: ModelManager, request: ListRequest): unknown {
-  const plain = !isAnthropic(request.headers) && Object.keys(request.query).length === 0
-  return plain ? listOf(manager) : anthropicList(listOf(manager), request)
+export function models (manager: ModelManager, { headers, query }: ListRequest): unknown {
+  if (isAnthropic(headers)) return anthropicPage(manager, query)
+  const [field] = Object.keys(query)
+  if (field === undefined) return listOf(manager)
+  throw kernelError('invalid_request', `${field} is read of Anthropic's clients only`, { param: field })
 }
 
 /** The list, made once for all requests until something changes. */
@@ -40,14 +42,6 @@ function listOf (manager: ModelManager): ModelList | Promise<ModelList> {
   return making
 }
 
-async function anthropicList (
-  list: ModelList | Promise<ModelList>, { headers, query }: ListRequest
-): Promise<object> {
-  if (isAnthropic(headers)) return anthropicPage((await list).data, query)
-  const [field] = Object.keys(query)
-  throw kernelError('invalid_request', `${field} is read of Anthropic's clients only`, { param: field })
-}
-
 export async function modelsShort (manager: ModelManager): Promise<unknown> {
   return { object: 'list', data: await entries(manager) }
 }
@@ -55,7 +49,7 @@ export async function modelsShort (manager: ModelManager): Promise<unknown> {
 export async function model (manager: ModelManager, request: RouteRequest): Promise<unknown> {
   // Other names of models need not have the form of a model id.
   const { model_id: name } = request.params as { model_id: string }
-  const found = (await named(manager)).find(({ id }) => id === name)
+  const found = (await listOf(manager)).data.find(({ id }) => id === name)
   if (found === undefined) {
     throw manager.ctx.error('model_not_found', `No model is called ${name.slice(0, 200)}.`)
   }
@@ -70,9 +64,10 @@ const anthropicModel = ({ id, name, created, context_length: most }: Entry): obj
 })
 
 /** A page of the list, as Anthropic's API cuts it: 20 models from the first, or beside one. */
-function anthropicPage (all: readonly Entry[], { limit = 20, after_id: after, before_id: before }: {
-  limit?: number, after_id?: string, before_id?: string
-}): object {
+async function anthropicPage (
+  manager: ModelManager, { limit = 20, after_id: after, before_id: before }: ListRequest['query']
+): Promise<object> {
+  const { data: all } = await listOf(manager)
   const from = after === undefined ? 0 : all.findIndex(({ id }) => id === after) + 1
   const end = before === undefined ? all.length : Math.max(0, all.findIndex(({ id }) => id === before))
   const within = all.slice(from, end)
