@@ -38,6 +38,8 @@ export const defaultLimits = {
   /** Default of MemberRequest.timeoutMs. */
   requestHeadMs: 120_000,
   /** Connections for requests to one member. */
-  requestSockets: 256
+  requestSockets: 256,
+  /** Idle ones of these are closed after this time: long before the other end does (KEEP_ALIVE_MS). */
+  idleMs: 5000
 }
 export type LinkLimits = typeof defaultLimits

@@ -42,7 +42,8 @@ const linkSockets = new WeakSet<object>()
 const REMOVED_RESPONSE = `HTTP/1.1 ${REMOVED_STATUS} Gone\r\nconnection: close\r\ncontent-length: 0\r\n\r\n`
 const API_PREFIX = '/api/'
 const HEADERS_MS = 5000
-const KEEP_ALIVE_MS = 15_000
+/** A member gives up an idle connection long before, so that no request meets its end. */
+export const KEEP_ALIVE_MS = 15_000
 const CHECK_MS = 1000
 
 /** The members' listener: TLS 1.3, the peer's key compared before anything it says is read. */

@@ -39,7 +39,8 @@ export class Requests {
     try {
       return await exchange(agent, request, this.#options)
     } catch (error) {
-      // The other end closed a kept connection just when it was taken up again; reading twice is harmless.
+      // The other end was stopped or restarted just when a kept connection was reused; reading twice is
+      // harmless.
       if (request.method !== 'GET' || !stale.has(error as Error)) throw error
       return await exchange(agent, request, this.#options)
     }
@@ -71,7 +72,8 @@ class MemberAgent extends Agent {
   readonly #stop = new AbortController()
 
   constructor ({ installId, fingerprint, name }: Member, options: RequestsOptions) {
-    super({ keepAlive: true, maxSockets: options.limits.requestSockets, maxFreeSockets: 8 })
+    const { requestSockets: maxSockets, idleMs: timeout } = options.limits
+    super({ keepAlive: true, maxSockets, maxFreeSockets: 8, timeout })
     this.fingerprint = fingerprint
     this.#installId = installId
     this.who = `Node ${name}`

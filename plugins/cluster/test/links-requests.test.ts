@@ -7,6 +7,8 @@ import { joinBinding, proofOf, readJoinToken } from '../identity/join-tokens.js'
 import { join } from '../identity/join.js'
 import { dial } from '../identity/tls.js'
 import { memberOf } from '../../../kernel/http/passed-on.js'
+import { defaultLimits } from '../links/limits.js'
+import { KEEP_ALIVE_MS } from '../links/listener.js'
 import { candidate } from './identity-kit.js'
 import { caller, tempKey, testNode, unite, until } from './links-kit.js'
 import type { IncomingMessage, ServerResponse } from 'node:http'
@@ -59,6 +61,21 @@ t.test('a request reaches the other node\'s API as its caller, and connections a
   ])
   t.equal(sockets.size, 1)
   t.equal(memberOf({}), undefined)
+})
+
+t.test('an idle connection is given up long before the other end closes it', async (t) => {
+  const closed: string[] = []
+  const { a, b } = await pair(t, (request, response) => {
+    const { method, socket } = request
+    socket.once('close', () => { closed.push(method!) })
+    request.resume().on('end', () => { response.end('done') })
+  }, { limits: { idleMs: 50 } })
+  const { body } = await a.links.request(b.id, { method: 'POST', path: '/', body: {}, caller })
+  await once(body.resume(), 'end')
+  const began = Date.now()
+  await until('closed', () => closed.length === 1)
+  t.ok(Date.now() - began < KEEP_ALIVE_MS / 2, 'by the end that asks')
+  t.ok(defaultLimits.idleMs <= KEEP_ALIVE_MS / 3)
 })
 
 t.test('a slow reader slows the producer, and ending the body ends the request there', async (t) => {
