@@ -137,10 +137,8 @@ const places: Readonly<Record<string, string[]>> = {
     GET /v1/devices/pairing
     GET /v1/devices/self
     GET /v1/diagnostics/cluster
-    GET /v1/diagnostics/cluster/timeline
     GET /v1/diagnostics/node
     POST /v1/diagnostics/node/capture
-    GET /v1/diagnostics/node/timeline
     GET /v1/diagnostics/telemetry
     GET /v1/logs
     GET /v1/logs/cluster

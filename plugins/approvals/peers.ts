@@ -1,17 +1,15 @@
 import { askMembers, MemberFault } from '../../kernel/index.js'
-import type { AskMemberParts, Caller, Clock, Cluster, NodeView } from '../../kernel/index.js'
-import type { Approval, Decision } from './waiting.js'
+import type { AskMemberParts, Caller, Clock, Cluster, FromSchema, NodeView } from '../../kernel/index.js'
+import type { routes } from './routes.js'
+import type { Decision } from './waiting.js'
 
-export interface ShownApproval extends Approval { readonly node: string }
-export interface ShownBudget {
-  readonly caller: string, readonly per_day: string, readonly spent: string, readonly node: string
-}
+type Reply = FromSchema<typeof routes.list.reply>
+export type ShownBudget = FromSchema<typeof routes.budget.reply>
 /** What waits at a node, and its budgets. */
-export interface Listed { readonly approvals: ShownApproval[], readonly budgets: ShownBudget[] }
-export interface Decided { readonly decision: Decision['decision'], readonly approval: ShownApproval }
-
-/** A node that did not say what was asked for. */
-export interface Silent { readonly name: string, readonly message: string }
+export type Listed = Pick<Reply, 'approvals' | 'budgets'>
+export type Decided = FromSchema<typeof routes.decide.reply>
+/** A node that did not answer. */
+export type Silent = Reply['failed'][number]
 
 interface PeerParts extends AskMemberParts { readonly cluster: Cluster, readonly clock: Clock }
 interface Asking { readonly caller: Caller, readonly signal: AbortSignal }

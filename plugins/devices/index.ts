@@ -63,8 +63,8 @@ export default definePlugin(manifest, (ctx) => {
     }
     sync.collect(session.isMaster)
   })
-  ctx.every('notes on devices', WRITE_MS, () => { void notes.write() })
-  ctx.effect('notes on devices', async () => { await notes.write() })
+  ctx.every('notes on devices', WRITE_MS, () => { notes.write() })
+  ctx.effect('notes on devices', () => { notes.write() })
   sync.hear()
   look()
   for (const { grant } of book.entries()) {

@@ -1,6 +1,5 @@
-import { open, rename } from 'node:fs/promises'
 import { join } from 'node:path'
-import { readVersioned } from '../../kernel/index.js'
+import { readVersioned, writeVersioned } from '../../kernel/index.js'
 import type { Clock, Logger } from '../../kernel/index.js'
 
 interface Stored { used: Record<string, string>, inTouch: string | null }
@@ -10,8 +9,8 @@ const FORMAT = 1
 export interface NotesOptions { home: string, clock: Pick<Clock, 'now'>, log: Logger }
 
 /**
- * The last day of use of each device, and the last contact with the cluster. Writes are batched in the
- * background; a crash loses the notes of the last seconds.
+ * The last day of use of each device, and the last contact with the cluster. Both change rarely; a crash loses
+ * what was not written yet.
  */
 export class DeviceNotes {
   readonly #options: NotesOptions
@@ -19,7 +18,6 @@ export class DeviceNotes {
   readonly #used: Map<string, string>
   #inTouch: string | null
   #dirty = false
-  #writing: Promise<void> = Promise.resolve()
 
   /** Throws HomeError for a file that is broken or of a later svc. */
   constructor (options: NotesOptions) {
@@ -51,35 +49,15 @@ export class DeviceNotes {
 
   forget (deviceId: string): void { if (this.#used.delete(deviceId)) this.#dirty = true }
 
-  async write (): Promise<void> {
-    this.#writing = this.#writing.then(async () => { await this.#save() })
-    await this.#writing
-  }
-
-  async #save (): Promise<void> {
+  /** Writes what is new since the last time. */
+  write (): void {
     if (!this.#dirty) return
-    this.#dirty = false
-    const stored: Stored & { format: number } = {
-      format: FORMAT, used: Object.fromEntries(this.#used), inTouch: this.#inTouch
-    }
     try {
-      await writeWhole(this.#path, JSON.stringify(stored))
+      const used = Object.fromEntries(this.#used)
+      writeVersioned(this.#path, FORMAT, { used, inTouch: this.#inTouch } satisfies Stored)
+      this.#dirty = false
     } catch (err) {
-      this.#dirty = true
       this.#options.log.error({ err }, 'the notes on devices could not be written')
     }
   }
-}
-
-/** The file is there whole or as it was before, also after a loss of power. */
-async function writeWhole (path: string, text: string): Promise<void> {
-  const temporary = `${path}.tmp`
-  const file = await open(temporary, 'w', 0o600)
-  try {
-    await file.writeFile(text)
-    await file.sync()
-  } finally {
-    await file.close()
-  }
-  await rename(temporary, path)
 }

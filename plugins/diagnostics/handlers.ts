@@ -5,13 +5,10 @@ import type { PeerAnswer } from './fan-out.js'
 import type { manifest } from './manifest.js'
 import type { Metrics } from './metrics/index.js'
 import type { NodeDiagnostics } from './report.js'
-import { mergeTimeline, openTasks, ownMoments, readMoments, shownClock } from './timeline.js'
-import type { NodeMoments, OwnEvents, Timeline } from './timeline.js'
 
 export interface HandlerParts {
   ctx: Context<typeof manifest>
   metrics: Metrics
-  events: OwnEvents
   /** This node's own report. */
   own: () => NodeDiagnostics
   /** Secrets of this node that are known by their value. */
@@ -20,12 +17,8 @@ export interface HandlerParts {
 
 type Asker = Pick<RouteRequest, 'caller' | 'signal'>
 
-/** Lines of a timeline when nobody says how many. */
-const TIMELINE_ENTRIES = 1000
 /** Default time for a runner to release its tasks, seconds. */
 const GRACE_SECONDS = 5
-
-const nowOf = ({ ctx }: HandlerParts): string => new Date(ctx.clock.now()).toISOString()
 
 /** The diagnostics of every node, as GET /v1/diagnostics/cluster answers. */
 export async function clusterDiagnostics (parts: HandlerParts, { caller, signal }: Asker): Promise<object> {
@@ -36,7 +29,8 @@ export async function clusterDiagnostics (parts: HandlerParts, { caller, signal 
     read: readDiagnostics,
     timeOf: ({ generatedAt }) => generatedAt
   })
-  return { generatedAt: nowOf(parts), localNodeId: ctx.node.nodeId, nodes: answers.map(shownPeer) }
+  const generatedAt = new Date(ctx.clock.now()).toISOString()
+  return { generatedAt, localNodeId: ctx.node.nodeId, nodes: answers.map(shownPeer) }
 }
 
 function shownPeer ({ node, value, error, tookMs, clock }: PeerAnswer<NodeDiagnostics>): object {
@@ -44,7 +38,8 @@ function shownPeer ({ node, value, error, tookMs, clock }: PeerAnswer<NodeDiagno
     nodeId: node.nodeId, nodeInstallId: node.installId, name: node.name, live: node.live, master: node.master,
     error,
     tookMs: tookMs === null ? null : Math.round(tookMs),
-    ...shownClock(clock),
+    clockAheadMs: clock === null ? null : Math.round(clock.offsetMs),
+    clockUncertaintyMs: clock === null ? null : Math.ceil(clock.uncertaintyMs),
     diagnostics: value
   }
 }
@@ -55,42 +50,6 @@ function readDiagnostics (sent: unknown): NodeDiagnostics | null {
   const { generatedAt, runtime, supervisorRunners } = sent as Partial<NodeDiagnostics>
   const isReport = typeof runtime === 'object' && runtime !== null && Array.isArray(supervisorRunners)
   return isReport && typeof generatedAt === 'string' ? sent as NodeDiagnostics : null
-}
-
-/** The timeline of this node. */
-export function nodeMoments (parts: HandlerParts): NodeMoments {
-  const { node, deps: { runners } } = parts.ctx
-  return {
-    nodeId: node.nodeId, generatedAt: nowOf(parts),
-    moments: ownMoments(parts.events.list(), runners?.reports() ?? [])
-  }
-}
-
-/** The timeline of all nodes. Throws `invalid_request` for an invalid `since`. */
-export async function clusterTimeline (
-  parts: HandlerParts, { caller, signal }: Asker, { since, limit }: { since?: string, limit?: string } = {}
-): Promise<Timeline> {
-  const { ctx } = parts
-  const sinceMs = since === undefined ? null : Date.parse(since)
-  if (sinceMs !== null && Number.isNaN(sinceMs)) {
-    throw kernelError('invalid_request', `since "${since}" is no time such as 2026-01-31T08:00:00Z.`,
-      { param: 'since', issues: [{ path: 'since', message: 'is no time' }] })
-  }
-  const most = limit === undefined ? TIMELINE_ENTRIES : Number(limit)
-  const answers = await askAll({ cluster: ctx.deps.cluster, clock: ctx.clock }, {
-    path: '/v1/diagnostics/node/timeline', caller, signal,
-    own: () => nodeMoments(parts),
-    read: readMoments,
-    timeOf: ({ generatedAt }) => generatedAt
-  })
-  return mergeTimeline({
-    generatedAt: nowOf(parts),
-    answers,
-    logged: ctx.deps.eventLog?.newest(most) ?? [],
-    tasks: openTasks(await ctx.deps.state.read()),
-    sinceMs,
-    limit: most
-  })
 }
 
 /** Ends what a runner of this node works on. Throws `not_found` for a runner that is not here. */

@@ -3,25 +3,22 @@ import { join } from 'node:path'
 import { definePlugin, monitorLoop, Reply } from '../../kernel/index.js'
 import type { Context, LoopMonitor } from '../../kernel/index.js'
 import { capture } from './capture/index.js'
-import { cancelRunner, clusterDiagnostics, clusterTimeline, nodeMoments } from './handlers.js'
+import { cancelRunner, clusterDiagnostics } from './handlers.js'
 import type { HandlerParts } from './handlers.js'
 import { manifest } from './manifest.js'
 import type { Metrics } from './metrics/index.js'
 import { nodeDiagnostics, processFacts } from './report.js'
 import type { NodeDiagnostics } from './report.js'
-import { rememberEvents } from './timeline.js'
 
 type DiagnosticsContext = Context<typeof manifest>
 
 export default definePlugin(manifest, async (ctx) => {
   const loop = monitorLoop()
   ctx.effect('event loop monitor', loop.stop)
-  const events = rememberEvents(ctx.deps.tap, ctx.clock)
-  ctx.effect('memory of own events', events.stop)
   const metrics = await openMetrics(ctx)
   ctx.effect('metrics', metrics.stop)
   const parts: HandlerParts = {
-    ctx, metrics, events,
+    ctx, metrics,
     own: () => ownReport(ctx, loop),
     secrets: () => knownSecrets(ctx.node.home)
   }
@@ -29,9 +26,7 @@ export default definePlugin(manifest, async (ctx) => {
     routes: {
       gossip: () => ctx.deps.gossip.counters(),
       node: parts.own,
-      nodeTimeline: () => nodeMoments(parts),
       cluster: (request) => clusterDiagnostics(parts, request),
-      timeline: (request) => clusterTimeline(parts, request, request.query),
       cancelRunner: ({ params, body }) => cancelRunner(parts, params.runner_id, body?.graceSeconds),
       capture: (request) => capture(parts, request),
       metrics: async () => new Reply(await metrics.text())

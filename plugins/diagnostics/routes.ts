@@ -44,15 +44,6 @@ const node = {
   }
 } as const
 
-const nodeTimeline = {
-  method: 'GET', url: '/v1/diagnostics/node/timeline', members: true, authority: 'operator',
-  summary: 'What happened at this node, in its order: its control events and its runners\' flight recorders.',
-  reply: {
-    type: 'object', additionalProperties: false, required: ['nodeId', 'generatedAt', 'moments'],
-    properties: { nodeId: text, generatedAt: text, moments: list }
-  }
-} as const
-
 const capture = {
   method: 'POST', url: '/v1/diagnostics/node/capture', authority: 'operator', stream: true, audit: false,
   summary: 'A bundle for a bug report (tar.gz): state, events, log, runners, settings.',
@@ -116,31 +107,6 @@ const cluster = {
   }
 } as const
 
-const timeline = {
-  method: 'GET', url: '/v1/diagnostics/cluster/timeline', authority: 'operator',
-  summary: 'What happened at all nodes in one order: events, flight recorders, open tasks; clocks put right.',
-  query: {
-    type: 'object', additionalProperties: false,
-    properties: {
-      since: {
-        type: 'string', minLength: 10, maxLength: 40, description: 'Only from this time on (ISO-8601).'
-      },
-      limit: {
-        type: 'string', pattern: '^[1-9][0-9]{0,3}$',
-        description: 'At most so many, the newest: 1 to 9999, 1000 when absent.'
-      }
-    }
-  },
-  reply: {
-    type: 'object', additionalProperties: false,
-    required: ['generatedAt', 'localNodeId', 'nodes', 'entries', 'more'],
-    properties: {
-      generatedAt: text, localNodeId: text, nodes: list, entries: list, more: { type: 'boolean' }
-    }
-  },
-  errors: ['invalid_request']
-} as const
-
 const metrics = {
   method: 'GET', url: '/metrics', authority: 'read',
   summary: 'The figures of this node in the text format of Prometheus.',
@@ -178,5 +144,5 @@ const gossip = {
 
 /** HTTP routes of this plugin; the handlers are in `handlers.ts`. */
 export const routes = {
-  node, nodeTimeline, capture, cancelRunner, cluster, timeline, metrics, gossip
+  node, capture, cancelRunner, cluster, metrics, gossip
 } as const satisfies Record<string, RouteDecl>

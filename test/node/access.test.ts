@@ -12,7 +12,7 @@ import type { Route } from './routes.js'
 
 /** Routes for operators that nodes call each other by: no others are let in on a member's word. */
 const BETWEEN_NODES = ['GET /cluster/probe', 'GET /v1/audit', 'GET /v1/audit/export',
-  'GET /v1/diagnostics/node', 'GET /v1/diagnostics/node/timeline', 'GET /v1/logs', 'POST /admin/restart']
+  'GET /v1/diagnostics/node', 'GET /v1/logs', 'POST /admin/restart']
 /** Routes that need the authorities which they give away: by default more than `operator`. */
 const GIVES = ['POST /v1/devices/pairing', 'POST /cluster/join-tokens']
 

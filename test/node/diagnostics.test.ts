@@ -68,17 +68,6 @@ t.test('a node shows what it does, counts it and bundles it without a word of wh
     }
   })
 
-  await t.test('the timeline has it all in order', async (t) => {
-    const { entries } = (await ask(node, '/v1/diagnostics/cluster/timeline')).json as {
-      entries: { at: string, type: string, kind?: string, what?: string }[]
-    }
-    t.same(entries.map(({ at }) => at), entries.map(({ at }) => at).sort())
-    t.ok(entries.some(({ kind }) => kind === 'InstanceCreated'))
-    t.ok(entries.some(({ what }) => /^an operator cancelled/.test(what ?? '')))
-    t.match((await ask(node, '/v1/diagnostics/cluster')).json,
-      { nodes: [{ nodeId: node.nodeId, error: null }] })
-  })
-
   await t.test('the bundle has no prompt and no secret', async (t) => {
     const file = join(folder(t), 'bug.tar.gz')
     const ran = await svc(['capture', '-o', file, '--home', node.home])

@@ -1,11 +1,11 @@
 import { plain } from '../../../kernel/cli/index.js'
 import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
+import type { FromSchema } from '../../../kernel/index.js'
+import type { routes } from '../routes.js'
 
-interface Listed {
-  approvals: { id: string, capability: string, by: string, cost: string, until: string, node: string }[]
-  budgets: { caller: string, per_day: string, spent: string, node: string }[]
-  failed: { name: string, message: string }[]
-}
+type Listed = FromSchema<typeof routes.list.reply>
+type Decided = FromSchema<typeof routes.decide.reply>
+type Budget = FromSchema<typeof routes.budget.reply>
 
 export default {
   async run (ctx, [what, caller, amount], options) {
@@ -40,7 +40,7 @@ async function decide (ctx: VerbContext, id: string, options: Record<string, unk
   const { client, out } = ctx
   const decision = options['deny'] === true ? 'deny' : 'approve'
   const reason = typeof options['reason'] === 'string' ? options['reason'] : null
-  const answer = await client.json<{ approval: Listed['approvals'][0] }>(`/v1/approvals/${id}`,
+  const answer = await client.json<Decided>(`/v1/approvals/${id}`,
     { method: 'POST', body: { decision, reason } })
   const { approval: { cost, capability, by } } = answer
   if (out.json) out.value(answer)
@@ -54,7 +54,7 @@ async function setBudget (
     throw fail(2, 'svc approve budget CALLER AMOUNT: such as svc approve budget app_0123456789ab "5 EUR"')
   }
   const path = `/v1/approvals/budgets/${encodeURIComponent(caller)}`
-  const answer = await client.json<Listed['budgets'][0]>(path, { method: 'PUT', body: { per_day: amount } })
+  const answer = await client.json<Budget>(path, { method: 'PUT', body: { per_day: amount } })
   if (out.json) out.value(answer)
   else out.line(`${plain(answer.caller)} may spend ${answer.per_day} a day at ${plain(answer.node)}`)
 }

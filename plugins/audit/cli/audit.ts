@@ -5,14 +5,12 @@ import { splitLines } from '../chain/files.js'
 import { readRecord } from '../chain/record.js'
 import { Verifier } from '../chain/verify.js'
 import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
+import type { FromSchema } from '../../../kernel/index.js'
 import type { Entry } from '../chain/entries.js'
-import type { Fault, Head, Verdict } from '../chain/verify.js'
+import type { routes } from '../routes.js'
 
-interface Listed { entries: Entry[], failed: { name: string, message: string }[] }
-interface Checked {
-  name: string, ok: boolean | null, records: number, first: number | null, last: Head | null,
-  fault: Fault | null, error: string | null
-}
+type Listed = FromSchema<typeof routes.list.reply>
+type Checks = FromSchema<typeof routes.verify.reply>
 
 export default {
   async run (ctx, [action, file], options) {
@@ -74,7 +72,7 @@ export function detailOf ({ detail }: Pick<Entry, 'detail'>): string {
 
 async function verify (ctx: VerbContext, options: Record<string, unknown>): Promise<number> {
   const { client, out } = ctx
-  const { ok, nodes } = await client.json<{ ok: boolean, nodes: Checked[] }>(
+  const { ok, nodes } = await client.json<Checks>(
     `/v1/audit/verify${queryOf(ctx, { node: options['node'] })}`)
   if (out.json) out.value({ ok, nodes })
   else for (const node of nodes) out.line(lineOf(node))
@@ -82,7 +80,9 @@ async function verify (ctx: VerbContext, options: Record<string, unknown>): Prom
   return nodes.some((node) => node.ok === null) ? 7 : 0
 }
 
-function lineOf ({ name, records, first, last, fault, error }: Checked): string {
+function lineOf (
+  { name, records, first, last, fault, error }: Omit<Checks['nodes'][number], 'node' | 'ok'>
+): string {
   const at = plain(name)
   if (fault !== null) return `${at}: ${plain(fault.message)} (${fault.kind})`
   if (error !== null) return `${at}: not verified: ${plain(error)}`
@@ -103,9 +103,9 @@ async function verifyFile ({ out, fail }: VerbContext, file: string): Promise<nu
   } catch (error) {
     throw fail(1, `cannot read ${file}: ${(error as Error).message}`)
   }
-  const verdict: Verdict = verifier.end()
+  const verdict = verifier.end()
   if (out.json) out.value({ ok: verdict.fault === null, ...verdict })
-  else out.line(lineOf({ name: node ?? file, ok: null, error: null, ...verdict }))
+  else out.line(lineOf({ name: node ?? file, error: null, ...verdict }))
   return verdict.fault === null ? 0 : 1
 }
 

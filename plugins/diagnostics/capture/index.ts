@@ -1,12 +1,13 @@
 import type { LogLine, LogRing, RouteRequest } from '../../../kernel/index.js'
-import { clusterDiagnostics, clusterTimeline } from '../handlers.js'
+import { clusterDiagnostics } from '../handlers.js'
 import type { HandlerParts } from '../handlers.js'
 import { processFacts } from '../report.js'
 import { makeBundle } from './bundle.js'
 import { machineFacts } from './facts.js'
 import type { Part } from './bundle.js'
 
-/** Lines of the log that go into a bundle. */
+/** Control events and lines of the log that go into a bundle. */
+const EVENTS = 1000
 const LOG_LINES = 2000
 /** A bundle is sent in pieces of this size, bytes. */
 const PIECE_BYTES = 64 * 1024
@@ -32,7 +33,7 @@ export async function capture (parts: HandlerParts, request: RouteRequest): Prom
 
 /** The parts of a bundle, most important first: a large bundle lacks the last ones. */
 function captureParts (parts: HandlerParts, request: RouteRequest): Part[] {
-  const { ctx: { deps, node }, own, events, metrics } = parts
+  const { ctx: { deps, node }, own, metrics } = parts
   const rows: [name: string, what: string, make: () => unknown][] = [
     ['facts.json', 'Machine, system, limits and versions.', () => machineFacts(node.home, processFacts())],
     ['node.json', 'This node: process, runners, flight recorders, plugins, warnings.', own],
@@ -40,9 +41,8 @@ function captureParts (parts: HandlerParts, request: RouteRequest): Part[] {
       () => clusterDiagnostics(parts, request)],
     ['config.json', 'The settings in force and where each comes from; secrets masked.',
       () => deps.inspection.config()],
-    ['timeline.json', 'Events, flight recorders and open tasks of all nodes in one order.',
-      () => clusterTimeline(parts, request)],
-    ['events.json', 'Control events that this node told since its start.', events.list],
+    ['events.json', 'The newest control events of all nodes, as far as memory has them.',
+      () => deps.eventLog?.newest(EVENTS) ?? []],
     ['event-log.json', 'How the event log is.', () => deps.eventLog?.status() ?? null],
     ['telemetry.json', 'How readings get to the other nodes.', () => deps.gossip.counters()],
     ['metrics.txt', 'GET /metrics.', metrics.text],

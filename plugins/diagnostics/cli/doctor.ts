@@ -1,19 +1,11 @@
-import { boundsOf, clockOffset, multicastProblem, systemClock } from '../../../kernel/index.js'
+import { multicastProblem, systemClock } from '../../../kernel/index.js'
 import {
-  createClient, fail, homeManifests, homeOption, isLoopbackUrl, isVerbError, lookOf, ok, ownFingerprint,
-  version
+  fail, homeManifests, homeOption, isLoopbackUrl, isVerbError, lookOf, ok, version
 } from '../../../kernel/cli/index.js'
-import { ALONE, checkClocks, checkDiscovery, clusterChecks } from '../checks/cluster.js'
+import { ALONE, checkDiscovery, clusterChecks } from '../checks/cluster.js'
 import { checkDisk, checkHome, checkNode, checkPorts } from '../checks/host.js'
 import { settledState } from '../checks/split.js'
 import type { Check, ClusterState, Verb, VerbContext, VerbError } from '../../../kernel/cli/index.js'
-import type { NodeRow } from '../../cluster/cli/nodes.js'
-import type { ClockReading } from '../checks/cluster.js'
-
-/** Longest wait for another node's time, ms. */
-const CLOCK_LIMIT_MS = 3000
-/** A plugin that knows the clocks better has a check of this name. */
-const CLOCKS = 'clocks'
 
 export default {
   async run (ctx) {
@@ -58,13 +50,11 @@ async function checkCluster (ctx: VerbContext, local: boolean): Promise<Check[]>
   const answered = ok('answers',
     `${ctx.client.url} ${took}${key === undefined ? '' : `; the fingerprint of its key is ${key}`}`)
   const manifests = await homeManifests(ctx)
-  const { checks, nodes } =
+  const { checks } =
     await clusterChecks({ state, look: lookOf(ctx.client), manifests, version: version() })
-  const timed = checks.some(({ name }) => name === CLOCKS)
   return [
     answered,
     ...checks,
-    ...timed ? [] : [checkClocks(await readClocks(ctx, nodes))],
     ...checks.some(({ code }) => code === ALONE) ? [] : await discovery(ctx, local)
   ]
 }
@@ -88,36 +78,6 @@ async function withoutState (ctx: VerbContext, local: boolean, error: VerbError)
 function portsOf (url: string): number[] {
   const port = Number(new URL(url).port)
   return port > 0 ? [port, port + 1].filter((one) => one <= 65535) : []
-}
-
-/** The clocks of the nodes that can be asked from here, by the Date of an answer. */
-async function readClocks (ctx: VerbContext, nodes: readonly NodeRow[]): Promise<ClockReading[]> {
-  const readings = await Promise.all(nodes.filter((node) => node.live).map(async (node) => {
-    const url = node.isLocal ? ctx.client.url : node.url
-    return url === null ? undefined : await readClock(ctx, node, url)
-  }))
-  return readings.filter((reading) => reading !== undefined)
-}
-
-async function readClock (
-  { signal, home }: VerbContext, { name, nodeId }: NodeRow, url: string
-): Promise<ClockReading | undefined> {
-  try {
-    const client = createClient({
-      url, token: undefined, signal, trust: { home, own: ownFingerprint(home, url) }
-    })
-    const sentMs = systemClock.now()
-    const answer = await client.open('/healthz', { signal: AbortSignal.timeout(CLOCK_LIMIT_MS) })
-    const backMs = systemClock.now()
-    for await (const _ of answer.bytes) { /* to its end, so that the connection is free */ }
-    // The header is cut to whole seconds: half a second is its mean error.
-    const arrivedMs = Date.parse(answer.headers.date ?? '') + 500
-    if (Number.isNaN(arrivedMs)) return undefined
-    const { offsetMs } = clockOffset(boundsOf({ sentMs, arrivedMs, backMs }))
-    return { name: name ?? nodeId ?? url, aheadSeconds: offsetMs / 1000 }
-  } catch {
-    return undefined
-  }
 }
 
 /** The setting of the node, and whether multicast works on this machine when that is the node's. */

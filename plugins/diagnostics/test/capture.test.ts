@@ -186,7 +186,7 @@ t.test('the bundle tells what an operator needs, and no prompt and no secret', a
   const files = new Map(unpackTar(tar).map(({ name, bytes }) =>
     [name.split('/').at(-1)!, Buffer.from(bytes).toString()]))
   t.same([...files.keys()], [
-    'README.txt', 'facts.json', 'node.json', 'cluster.json', 'config.json', 'timeline.json', 'events.json',
+    'README.txt', 'facts.json', 'node.json', 'cluster.json', 'config.json', 'events.json',
     'event-log.json', 'telemetry.json', 'metrics.txt', 'state.json', 'log.jsonl'
   ])
   const json = (name: string): unknown => JSON.parse(files.get(name)!)

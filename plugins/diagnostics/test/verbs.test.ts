@@ -129,7 +129,6 @@ t.test('doctor: every check with its numbers and the next command', async (t) =>
     /svc up/)
   check('address 10.0.0.99:1', 'warn', /wrong_key \(2 attempts\)/, /cluster\.peers/)
   check('versions', 'ok', new RegExp(`${own} on all 3 nodes`), null)
-  check('clocks', 'ok', /only one node/, null)
   check('health of cellar', 'warn', /Little is free\. \[disk_low\]/, /Free some/)
   check('discovery', 'ok', /off \(cluster\.discovery\)/, null)
   const text = (await cli(['doctor', '--url', url, '--home', home])).out

@@ -1,16 +1,9 @@
 import { isVerbError, ok, plain, warn } from '../../../kernel/cli/index.js'
+import type { FromSchema } from '../../../kernel/index.js'
 import type { Checker, StatusPart } from '../../../kernel/cli/index.js'
+import type { routes } from '../routes.js'
 
-/** The answer of GET /v1/relay. */
-export interface RelayView {
-  readonly url: string | null
-  readonly route: string | null
-  readonly connected: boolean
-  readonly since: string | null
-  readonly reason: string | null
-  readonly connections: number
-  readonly streams: number
-}
+type RelayView = FromSchema<typeof routes.own.reply>
 
 const times = (count: number, what: string): string => `${count} ${what}${count === 1 ? '' : 's'}`
 
