@@ -1,9 +1,7 @@
 import { readdirSync } from 'node:fs'
 import os from 'node:os'
 import { getHeapStatistics } from 'node:v8'
-import type {
-  DialReport, Inspection, LinkReport, NodeInfo, PluginReport, Session
-} from '../../kernel/index.js'
+import type { DialReport, Inspection, NodeInfo, PluginReport, Session } from '../../kernel/index.js'
 import type { CallQueue } from '../capabilities/service.js'
 import type { RunnerReport } from '../runners/service.js'
 import { warningsOf } from './warnings.js'
@@ -111,26 +109,6 @@ Record<string, unknown> {
   }
 }
 
-/** Load of the data plane, now and so far. Bytes. */
-export interface DataPlane {
-  openStreams: number
-  openCommands: number
-  callsRunning: number
-  callsWaiting: number
-  runnerTasks: number
-  runnerTasksWaiting: number
-  chunksBuffered: number
-  bytesBuffered: number
-  /** Since the start of the runners and links that are there now. */
-  chunksReceived: number
-  chunksDropped: number
-  framesIn: number
-  framesOut: number
-  bytesIn: number
-  bytesOut: number
-  links: readonly LinkReport[]
-}
-
 export interface DataPlaneInput {
   inspection: Pick<Inspection, 'openStreams' | 'openCommands' | 'links'>
   runners: readonly RunnerReport[]
@@ -140,8 +118,8 @@ export interface DataPlaneInput {
 const sum = <T>(all: readonly T[], of: (one: T) => number): number =>
   all.reduce((total, one) => total + of(one), 0)
 
-/** Adds it up. Pure. */
-export function dataPlane ({ inspection, runners, queues }: DataPlaneInput): DataPlane {
+/** Load of the data plane: now, and since the start of the runners and links that are there. Bytes. Pure. */
+export function dataPlane ({ inspection, runners, queues }: DataPlaneInput) {
   const links = inspection.links()
   return {
     openStreams: inspection.openStreams(),
@@ -162,22 +140,13 @@ export function dataPlane ({ inspection, runners, queues }: DataPlaneInput): Dat
   }
 }
 
-/** Facts about the node's process. Sizes in bytes, times in seconds. */
-export interface ProcessFacts {
-  pid: number
-  uptimeSeconds: number
-  memory: NodeJS.MemoryUsage
-  heapLimitBytes: number
-  hostname: string
-  nodeVersion: string
-  /** Open handles of the event loop by kind: sockets, servers, timers... */
-  handles: Record<string, number>
-  /** Open file descriptors; null where the system does not list them. */
-  openFiles: number | null
-}
+export type ProcessFacts = ReturnType<typeof processFacts>
 
-/** Reads them; never throws. */
-export function processFacts (): ProcessFacts {
+/**
+ * Facts about the node's process; never throws. Sizes in bytes, times in seconds. `handles`: open handles of the
+ * event loop by kind; `openFiles`: null where the system does not list them.
+ */
+export function processFacts () {
   return {
     pid: process.pid,
     uptimeSeconds: process.uptime(),

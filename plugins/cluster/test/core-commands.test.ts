@@ -36,21 +36,6 @@ async function cluster (t: Owner, options: CoreOptions = {}): Promise<CoreCluste
   return await coreCluster(t, { prepare, ...options })
 }
 
-t.test('one master and the same control data on all', async (t) => {
-  const c = await cluster(t, { nodes: 5 })
-  const master = await c.agreed()
-  for (const node of c.nodes) {
-    t.equal(node.core.session.sessionId, master.core.session.sessionId)
-    t.equal(node.core.session.masterNodeId, master.node.nodeId)
-    t.equal(node.core.session.isMaster, node === master)
-    t.equal(node.core.service.masterInstallId, master.installId)
-    t.strictSame(node.members.current(), master.members.current())
-    t.equal(node.core.service.nodes()[0]?.self, true, 'itself first')
-    t.equal(node.core.service.nodes().filter((n) => n.live).length, 5)
-    t.strictSame(node.core.membership.records().map((r) => r.nodeId), c.nodes.map((n) => n.node.nodeId))
-  }
-})
-
 t.test('a command is carried out once, wherever it is sent', async (t) => {
   const c = await cluster(t, { nodes: 3 })
   const results: unknown[] = []

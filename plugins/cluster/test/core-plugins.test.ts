@@ -79,24 +79,3 @@ t.test('what is declared and what is returned must be the same', async (t) => {
   await check({ add }, /returned nothing for the declared command "fail"/)
   await check({ add, fail: add, more: add }, /returned the command "more"/)
 })
-
-t.test('the routes of a node that is alone', async (t) => {
-  const c = await coreCluster(t, { nodes: 1 })
-  const [rig] = await kernelsOn(t, c, { network: { addresses: () => [] } })
-  const check = async (
-    method: string, url: string, status: number, body: object, payload?: object
-  ): Promise<void> => {
-    const answer = await rig!.ask(method, url, payload)
-    t.equal(answer.statusCode, status, `${method} ${url}`)
-    t.match(answer.json(), body)
-  }
-  await check('POST', '/cluster/touch', 200, { sid: String, term: Number, seq: Number })
-  await check('GET', '/cluster/members', 200,
-    { members: [{ self: true, live: true, master: true }], dials: [], removed: [] })
-  await check('POST', '/cluster/join-tokens', 409, { error: { reason: 'loopback_only' } }, {})
-  await check('DELETE', '/cluster/members/local', 409, { error: { reason: 'member_self' } })
-  await check('DELETE', '/cluster/members/nobody', 404, { error: { reason: 'node_not_found' } })
-  await check('GET', '/state', 200, {
-    cluster: { quorum: 'ok', stale: false, partition: false, knownNodes: 1, liveNodes: 1 }
-  })
-})

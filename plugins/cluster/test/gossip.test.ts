@@ -221,15 +221,6 @@ t.test('readings of peers: the newest, with the time it came', async (t) => {
   t.equal(gossip.latest('a', 'memory'), undefined)
 })
 
-t.test('nonsense of a peer is ignored as a whole', (t) => {
-  const { gossip } = rig()
-  const bad = [undefined, null, 'x', { v: 9 }, { v: 1, readings: { fine: 1, 'not fine': 2 } }]
-  for (const body of bad) t.type(gossip.receive('a', body), 'string')
-  t.equal(gossip.receive('a', undefined), 'the value must be an object')
-  t.equal(gossip.latest('a', 'fine'), undefined)
-  t.end()
-})
-
 t.test('a peer that invents keys without end takes bounded memory', (t) => {
   const { gossip } = rig()
   for (let i = 0; i < 1000; i++) gossip.receive('a', { v: 1, readings: { [`k${i}`]: i, memory: i } })
@@ -252,49 +243,14 @@ t.test('what waits keeps its place and takes the newest value; a full queue drop
   addsUp(t, gossip)
 })
 
-t.test('a random course of offers and publishes adds up', async (t) => {
-  const { gossip, clock } = rig()
-  gossip.start()
-  for (let i = 0; i < 2000; i++) {
-    gossip.offer(`k${(i * 7919) % 101}`, i)
-    if (i % 13 === 0) await clock.advance(300)
-    if (i % 97 === 0) gossip.offer('big', 'x'.repeat(MAX_READING_BYTES))
-  }
-  addsUp(t, gossip)
-  t.match(gossip.counters(), { maxQueueDepth: 64 })
-})
-
-t.test('keys of readings', (t) => {
-  const { gossip } = rig()
-  for (const key of ['memory', 'download/svc/voice-en@1:2_3.4', 'k'.repeat(200)]) gossip.offer(key, 1)
-  for (const key of ['', 'k'.repeat(201), 'a b', '__proto__', 'constructor']) {
-    t.throws(() => { gossip.offer(key, 1) }, RangeError, JSON.stringify(key))
-  }
-  t.equal(gossip.counters().pendingReadings, 3)
-  t.end()
-})
-
-t.test('what is sent: plain JSON, not too deep and not too large', (t) => {
-  const nested = (depth: number): unknown => depth === 0 ? 1 : [nested(depth - 1)]
+t.test('what is sent: plain JSON that is not too large', (t) => {
   const check = (value: unknown, fine: boolean, title: string): void => {
     const { gossip } = rig()
     gossip.offer('key', value)
     t.equal(gossip.counters().readingsDropped, fine ? 0 : 1, title)
   }
-  check(null, true, 'null')
-  check({ a: [1, 'b', true] }, true, 'an object')
-  check({ a: 1, b: undefined }, true, 'an absent field')
-  check(Object.assign(Object.create(null) as object, { a: 1 }), true, 'an object without a prototype')
-  check(nested(16), true, 'depth 16')
-  check(nested(17), false, 'depth 17')
-  check(undefined, false, 'nothing')
-  check(NaN, false, 'no number')
-  check(Infinity, false, 'no finite number')
-  check(() => 1, false, 'a function')
-  check(10n, false, 'a bigint')
+  check({ a: [1, 'b', true, null] }, true, 'an object')
   check(new Date(0), false, 'a date')
-  check(new Uint8Array(3), false, 'bytes')
-  check(JSON.parse('{"__proto__":1}'), false, 'a forbidden field')
   check('x'.repeat(MAX_READING_BYTES - 2), true, 'the largest')
   check('x'.repeat(MAX_READING_BYTES - 1), false, 'one byte too many')
   check('ü'.repeat(MAX_READING_BYTES / 2), false, 'bytes count, not characters')
@@ -304,9 +260,14 @@ t.test('what is sent: plain JSON, not too deep and not too large', (t) => {
 t.test('bodies from peers', (t) => {
   const many = (n: number): object => Object.fromEntries(Array.from({ length: n }, (_, i) => [`k${i}`, i]))
   const check = (body: unknown, expected: RegExp | null): void => {
-    const wrong = rig().gossip.receive('a', body)
-    if (expected === null) t.equal(wrong, null)
-    else t.match(wrong, expected)
+    const { gossip } = rig()
+    const wrong = gossip.receive('a', body)
+    if (expected === null) {
+      t.equal(wrong, null)
+      return
+    }
+    t.match(wrong, expected)
+    t.equal(gossip.latest('a', 'fine'), undefined, 'none of it counts')
   }
   check({ v: 1, readings: {} }, null)
   check({ v: 1, readings: { memory: null, 'a/b': [1] } }, null)
@@ -318,7 +279,7 @@ t.test('bodies from peers', (t) => {
   check({ v: 1, readings: [] }, /readings must be an object/)
   check({ v: 1, readings: many(65) }, /readings must NOT have more than 64 properties/)
   check({ v: 1, readings: JSON.parse('{"__proto__":{"polluted":1}}') as unknown }, /the key "__proto__"/)
-  check({ v: 1, readings: { 'no key': 1 } }, /the key "no key"/)
+  check({ v: 1, readings: { fine: 1, 'no key': 1 } }, /the key "no key"/)
   check({ v: 1, readings: { a: 'x'.repeat(MAX_READING_BYTES) } }, /"a" is no plain JSON of at most 65536/)
   check({ v: 1, readings: { a: new Uint8Array(1) } }, /"a" is no plain JSON/)
   t.end()

@@ -217,16 +217,3 @@ t.test('an inviter that never answers is given up', async (t) => {
   await clock.advance(30_000)
   t.match(await outcome, { reason: 'unreachable', message: /no answer within 30000 ms/ })
 })
-
-t.test('a cluster that is choosing its master is asked again with the same token', async (t) => {
-  let asked = 0
-  const inviter = await inviting(t, async (request, response, self) => {
-    asked++
-    if (asked === 1) throw kernelError('no_master')
-    await honest(request, response, self)
-  })
-  const key = await tempKey(t)
-  const membership = await joining({ key, ticket: inviter.ticket(), patienceMs: 30_000 })
-  t.equal(asked, 2)
-  t.ok(membership.members.some(({ fingerprint }) => fingerprint === key.fingerprint))
-})

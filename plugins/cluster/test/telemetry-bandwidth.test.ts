@@ -70,7 +70,3 @@ t.test('a slow link is measured by what came in time', async (t) => {
   t.same(await measured, { bytes: 2 * MIB, ms: 600 })
   t.ok(body.destroyed)
 })
-
-t.test('a probe in this process gives a rate', async (t) => {
-  t.ok((rateOf(await measure(probeBody(), systemClock)) ?? 0) > 0)
-})

@@ -30,7 +30,7 @@ t.test('the report names the processes that do the work', async (t) => {
     supervisorRunners: [{ runnerId: 'r1', completedTaskCount: 7 }, { runnerId: 'r2' }],
     placements: [{ instanceId: 'i1', modelId: 'svc/voice-en' }, { runnerId: 'r2' }],
     plugins: [{
-      name: 'diagnostics', effects: ['event loop monitor', 'memory of own events', 'metrics']
+      name: 'diagnostics', effects: ['event loop monitor', 'metrics']
     }],
     warnings: [], warningCodes: []
   })
