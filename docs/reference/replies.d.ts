@@ -1284,13 +1284,6 @@ export interface components {
                 diagnostics: Record<string, unknown> | null;
             }[];
         };
-        "GET /v1/diagnostics/cluster/timeline": {
-            generatedAt: string;
-            localNodeId: string;
-            nodes: Record<string, unknown>[];
-            entries: Record<string, unknown>[];
-            more: boolean;
-        };
         "GET /v1/diagnostics/node": {
             generatedAt: string;
             runtime: {
@@ -1318,11 +1311,6 @@ export interface components {
             cancelledTasks: string[];
             restarted: boolean;
             message: string;
-        };
-        "GET /v1/diagnostics/node/timeline": {
-            nodeId: string;
-            generatedAt: string;
-            moments: Record<string, unknown>[];
         };
         "GET /v1/diagnostics/telemetry": {
             enabled: boolean;
