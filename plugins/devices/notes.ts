@@ -9,8 +9,8 @@ const FORMAT = 1
 export interface NotesOptions { home: string, clock: Pick<Clock, 'now'>, log: Logger }
 
 /**
- * The last day of use of each device, and the last contact with the cluster. Both change rarely; a crash loses
- * what was not written yet.
+ * The last day of use of each device, and the last contact with the cluster. Both change rarely; a crash
+ * loses what was not written yet.
  */
 export class DeviceNotes {
   readonly #options: NotesOptions

@@ -143,8 +143,8 @@ export function dataPlane ({ inspection, runners, queues }: DataPlaneInput) {
 export type ProcessFacts = ReturnType<typeof processFacts>
 
 /**
- * Facts about the node's process; never throws. Sizes in bytes, times in seconds. `handles`: open handles of the
- * event loop by kind; `openFiles`: null where the system does not list them.
+ * Facts about the node's process; never throws. Sizes in bytes, times in seconds. `handles`: open handles of
+ * the event loop by kind; `openFiles`: null where the system does not list them.
  */
 export function processFacts () {
   return {

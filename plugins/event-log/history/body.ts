@@ -61,7 +61,8 @@ const READINGS = new Set([
 ])
 
 /**
- * A text that is equal for two states that differ only in readings, times and progress, which are numbers. Pure.
+ * A text that is equal for two states that differ only in readings, times and progress, which are numbers.
+ * Pure.
  */
 export function noteOf (state: Fields, part: ClusterPart): string {
   const noted = Object.entries(state).filter(([key]) => !READINGS.has(key))
