@@ -1,16 +1,17 @@
 import { createServer } from 'node:http'
-import { Readable, Writable } from 'node:stream'
+import { PassThrough, Readable, Writable } from 'node:stream'
 import type { AddressInfo } from 'node:net'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { encodeFrame } from '../../plugins/capabilities/frames/frames.js'
 import { runCli } from '../cli/program.js'
 import type { Plugin } from '../api/plugin.js'
 import type { Io } from '../cli/output.js'
+import type { Pace } from '../cli/waiting.js'
 
 /** A stream that keeps what is written to it; `terminal` makes it look like one. */
-class Kept extends Writable {
+export class Kept extends Writable {
   readonly parts: Buffer[] = []
-  isTTY: boolean
+  readonly isTTY: boolean
   constructor (terminal: boolean) {
     super()
     this.isTTY = terminal
@@ -18,36 +19,61 @@ class Kept extends Writable {
 
   override _write (chunk: Buffer, _encoding: string, done: () => void): void {
     this.parts.push(Buffer.from(chunk))
+    this.emit('written')
     done()
   }
 
-  get text (): string { return Buffer.concat(this.parts).toString() }
+  get text (): string { return this.bytes.toString() }
   get bytes (): Buffer { return Buffer.concat(this.parts) }
+
+  /** Resolves when the text matches; the test times out when it never does. */
+  async shows (pattern: RegExp): Promise<void> {
+    while (!pattern.test(this.text)) await new Promise((resolve) => { this.once('written', resolve) })
+  }
+}
+
+/** A pace without waiting: each pause moves its time on at once. */
+export function quickPace (onPause: (count: number) => void = () => {}): Pace {
+  let now = 0
+  let count = 0
+  return {
+    mono: () => now,
+    async pause (ms) {
+      now += ms
+      onPause(++count)
+    }
+  }
 }
 
 export interface Given {
   env?: NodeJS.ProcessEnv
   cwd?: string
-  stdin?: string
+  stdin?: string | Uint8Array[] | Readable
+  /** Stdout and stderr are a terminal. */
   terminal?: boolean
+  /** All streams are a terminal, on which this is typed. */
+  typed?: string | Readable
+  stdout?: Kept
+  stderr?: Kept
   plugins?: readonly Plugin[]
   signal?: AbortSignal
 }
 
 export interface Ran { status: number, out: string, bytes: Buffer, err: string, pluginsAsked: number }
 
+/** Exit status and output of a command line. */
+export type Outcome = Pick<Ran, 'status' | 'out' | 'err'>
+
 /** Runs a command line in this process, with streams of its own. */
 export async function cli (argv: readonly string[], given: Given = {}): Promise<Ran> {
-  const stdout = new Kept(given.terminal ?? false)
-  const stderr = new Kept(given.terminal ?? false)
+  const { typed, stdin = typed ?? '' } = given
+  const terminal = given.terminal ?? typed !== undefined
+  const { stdout = new Kept(terminal), stderr = new Kept(terminal) } = given
+  const input: Readable & { isTTY?: boolean } = stdin instanceof Readable ? stdin
+    : Readable.from(typeof stdin === 'string' ? [stdin] : stdin)
+  if (typed !== undefined) input.isTTY = true
   let pluginsAsked = 0
-  const io: Io = {
-    stdout,
-    stderr,
-    stdin: Readable.from([given.stdin ?? '']),
-    env: given.env ?? {},
-    cwd: given.cwd ?? process.cwd()
-  }
+  const io: Io = { stdout, stderr, stdin: input, env: given.env ?? {}, cwd: given.cwd ?? process.cwd() }
   const status = await runCli(argv, {
     io,
     plugins: async () => { pluginsAsked++; return given.plugins ?? [] },
@@ -58,7 +84,7 @@ export async function cli (argv: readonly string[], given: Given = {}): Promise<
 
 export interface Asked { method: string, url: string, headers: IncomingMessage['headers'], body: unknown }
 
-type Answers = Record<string, (response: ServerResponse, asked: Asked) => void>
+export type Answers = Record<string, (response: ServerResponse, asked: Asked) => void>
 
 /** Something that answers like a node; keys are `METHOD /path`. */
 export async function standIn (
@@ -81,6 +107,56 @@ export async function standIn (
   await new Promise<void>((resolve) => { server.listen(0, '127.0.0.1', resolve) })
   t.teardown(() => { server.closeAllConnections(); server.close() })
   return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, asked }
+}
+
+/** Options of a command line at a stand-in, with the pace of verbs that wait. */
+export interface NodeGiven extends Given { pace?: Pace }
+
+/** A person at a terminal. */
+export interface Session {
+  stdout: Kept
+  stderr: Kept
+  type (text: string): void
+  /** The end of the input, without a key. */
+  hangUp (): void
+  done: Promise<Outcome>
+}
+
+/** A stand-in for a node, and the command line at it. */
+export interface FakeNode {
+  url: string
+  asked: Asked[]
+  /** The requests so far as `METHOD /path`. */
+  requests (): string[]
+  run (words: readonly string[], given?: NodeGiven): Promise<Outcome>
+  sit (words: readonly string[], given?: NodeGiven): Session
+}
+
+/** Starts a stand-in for a node; `plugins` gives the verbs, at a pace if the test sets one. */
+export async function fakeNode (
+  t: { teardown (fn: () => unknown): void }, answers: Answers,
+  plugins: (pace?: Pace) => readonly Plugin[] = () => []
+): Promise<FakeNode> {
+  const { url, asked } = await standIn(t, answers)
+  const run: FakeNode['run'] = async (words, { pace, ...given } = {}) => {
+    const { status, out, err } = await cli(words.includes('--url') ? words : [...words, '--url', url],
+      { plugins: plugins(pace), ...given, env: { NO_COLOR: '1', ...given.env } })
+    return { status, out, err }
+  }
+  return {
+    url, asked, run,
+    requests: () => asked.map((one) => `${one.method} ${one.url}`),
+    sit (words, given) {
+      const typed = new PassThrough()
+      const [stdout, stderr] = [new Kept(true), new Kept(true)]
+      return {
+        stdout, stderr,
+        done: run(words, { ...given, typed, stdout, stderr }),
+        type: (text) => { typed.write(text) },
+        hangUp: () => { typed.end() }
+      }
+    }
+  }
 }
 
 export function sendJson (response: ServerResponse, value: unknown, status = 200): void {

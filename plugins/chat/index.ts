@@ -43,36 +43,29 @@ export default definePlugin(manifest, (ctx) => {
       embeddings: async (input, call) => await embed(parts, input, call) as never
     },
     routes: {
-      chat: (request) => chat(parts, request),
-      completions: (request) => completion(parts, request),
-      tokenize: (request) => tokenize(parts, request),
-      detokenize: (request) => detokenize(parts, request),
-      embeddings: (request) => embeddings(parts, request),
-      rerank: (request) => rerank(parts, request),
-      messages: (request) => messages(parts, request),
-      countMessages: (request) => countMessages(parts, request),
-      responses: (request) => responses(parts, request),
-      inputTokens: (request) => inputTokens(parts, request),
-      getResponse: (request) => getResponse(parts, request),
-      deleteResponse: (request) => deleteResponse(parts, request),
-      inputItems: (request) => inputItems(parts, request),
+      ...bound(parts, {
+        chat, completions: completion, tokenize, detokenize, embeddings, rerank, messages, countMessages,
+        responses, inputTokens, getResponse, deleteResponse, inputItems, ollamaChat, ollamaGenerate,
+        ollamaEmbed, ollamaEmbeddings, ollamaTags, ollamaPs, ollamaShow, ollamaPull, ollamaDelete,
+        ollamaCopy, ollamaCreate
+      }),
       ollama: () => RUNNING,
       ollamaRoot: () => RUNNING,
-      ollamaChat: (request) => ollamaChat(parts, request),
-      ollamaGenerate: (request) => ollamaGenerate(parts, request),
-      ollamaEmbed: (request) => ollamaEmbed(parts, request),
-      ollamaEmbeddings: (request) => ollamaEmbeddings(parts, request),
-      ollamaTags: (request) => ollamaTags(parts, request),
-      ollamaPs: (request) => ollamaPs(parts, request),
-      ollamaShow: (request) => ollamaShow(parts, request),
-      ollamaPull: (request) => ollamaPull(parts, request),
-      ollamaDelete: (request) => ollamaDelete(parts, request),
-      ollamaCopy: (request) => ollamaCopy(parts, request),
-      ollamaCreate: (request) => ollamaCreate(parts, request),
       ollamaVersion: () => ({ version: ctx.node.version })
     }
   }
 })
+
+type Bound<Handlers> = {
+  [Name in keyof Handlers]: Handlers[Name] extends (parts: ApiParts, request: infer Request) => infer Answer
+    ? (request: Request) => Answer : never
+}
+
+/** The handlers with the parts that all of them work with. */
+const bound = <Handlers extends Record<string, (parts: ApiParts, request: never) => unknown>>(
+  parts: ApiParts, handlers: Handlers
+): Bound<Handlers> => Object.fromEntries(Object.entries(handlers).map(([name, handler]) =>
+  [name, (request: never) => handler(parts, request)])) as Bound<Handlers>
 
 /** Ollama's API at the root of a port, where its clients look for it; OpenAI's is below /v1 there, too. */
 function openOllamaPort (ctx: Context<typeof manifest>): void {

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { chmodSync, cpSync, existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { cpSync, existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { ask, streamed } from './http.js'
 import { does, TTS } from './engine.js'
@@ -10,10 +10,6 @@ t.test('homes and ports in use, and homes of a later version', async (t) => {
   const node = await startNode(t, { config: faultsConfig() })
   const fresh = (): string => join(folder(t), 'home')
 
-  const port = await svc(['up', '--json', '--home', fresh(), '--port', String(node.port)])
-  t.equal(port.status, 1)
-  t.match(port.stderr, new RegExp(`port ${node.port} is in use by .*--port`))
-  t.equal(port.stdout, '')
   const members = await svc(['up', '--json', '--home', fresh(), '--port', '0'],
     { env: { SVC_CLUSTER_PORT: String(node.port) } })
   t.equal(members.status, 1)
@@ -53,15 +49,6 @@ t.test('homes and ports in use, and homes of a later version', async (t) => {
     t.match((await svc(['up', '--json', '--home', at, '--port', '0'])).stderr,
       /is not valid JSON; restore it/)
   }
-  const open = fresh()
-  cpSync(node.home, open, { recursive: true })
-  chmodSync(join(open, 'operator.token'), 0o644)
-  t.match((await svc(['up', '--home', open, '--port', '0'])).stderr,
-    /operator\.token can be read by others; run: chmod 600/)
-  const below = join(open, 'node.json', 'svc')
-  const nowhere = await svc(['up', '--home', below, '--port', '0'])
-  t.equal(nowhere.status, 1)
-  t.match(nowhere.stderr, new RegExp(`cannot make the home ${below}: .*--home`))
 })
 
 t.test('a member whose files are lost is refused, and told what to do', async (t) => {

@@ -3,7 +3,7 @@ import { sameState } from './cluster-kit.js'
 import { refusal } from './http.js'
 import { figure, pick, secondsSince } from './kit.js'
 import {
-  answersAt, asked, instancesCluster, nodesOf, place, placeOn, placing, removing, settled, view
+  answersAt, instancesCluster, nodesOf, place, placeOn, placing, removing, settled, view
 } from './instances-kit.js'
 import type { Cluster } from './cluster-kit.js'
 import type { Answer } from './http.js'
@@ -71,34 +71,6 @@ t.test('placements at once', async (t) => {
     await answersAt(three, 'test/ok')
     await empty(t, cluster)
     figure(t, 'placements and deletes racing', t.passing(), { rounds, ...Object.fromEntries(words) })
-  })
-
-  await t.test('what cannot be placed is refused at every node alike', async (t) => {
-    const states = await view(three[0]!.node)
-    const ids = three.map(({ node }) => node.nodeId)
-    const names = three.map(({ name }) => name)
-    for (const { node } of three) {
-      for (const excluded of [ids, names, [ids[0]!, names[1]!, names[2]!, 'nobody']]) {
-        const answer = await placing(node, 'test/ok', { excluded_nodes: excluded })
-        t.match([answer.status, refusal(answer)], [400, { reason: 'exclusions_removed_all',
-          retryable: false }], answer.text.slice(0, 200))
-        t.match(refusal(answer)?.message, /n1.*n2.*n3|n\d, n\d, n\d/, 'names them')
-      }
-      const many = await placing(node, 'test/ok', { min_nodes: 4 })
-      t.match([many.status, refusal(many)], [400, { reason: /^(spread_unsupported|too_few_layers)$/,
-        message: /4/ }], 'more nodes than there are')
-      const unknown = await placing(node, 'acme/unknown')
-      t.match([unknown.status, refusal(unknown)], [400, { reason: 'model_unknown' }])
-      const without = names.map((name) => `&excluded_node_ids=${name}`).join('')
-      const { previews } = (await asked(node, `/instance/previews?model_id=test/ok${without}`)).json as {
-        previews: { instance: unknown, reason: string }[] }
-      t.ok(previews.length > 0 && previews.every((row) => row.instance === null))
-      t.equal(previews[0]?.reason, 'exclusions_removed_all')
-    }
-    t.strictSame((await view(three[0]!.node)).instances, states.instances, 'nothing was placed')
-    const answer = await placing(three[1]!.node, 'test/ok', { excluded_nodes: ['nobody', 'n9'], wait: true })
-    t.equal(answer.status, 200, 'names that nobody has are ignored')
-    await empty(t, cluster)
   })
 
   await t.test('a node joins while models are placed', async (t) => {

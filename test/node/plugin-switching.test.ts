@@ -1,12 +1,9 @@
 import t from 'tap'
-import { appendFileSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { appendFileSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { startCluster } from './cluster-kit.js'
 import { ask, hear, open, stream } from './http.js'
 import { folder, startNode, svc, until } from './kit.js'
-import { freePorts } from './ports.js'
-import { sockets } from './proc.js'
-import { heapOf, inspectable } from '../tools/heap.js'
 import type { Test } from 'tap'
 import type { Stream } from './http.js'
 import type { TestNode } from './kit.js'
@@ -42,10 +39,7 @@ const sources: Record<string, string> = {
             signal.throwIfAborted()
           }
         } } }
-    } }`,
-  needy: `export default { manifest: ${manifest('needy', ', requires: ["ticker"]')}, start: () => ({}) }`,
-  hangs: `export default { manifest: ${manifest('hangs', `, routes: { ${route('never', '/never')} }`)},
-    start: () => new Promise(() => {}) }`
+    } }`
 }
 
 /** Writes plugins into a folder; what svc.yaml says of them. */
@@ -106,79 +100,6 @@ t.test('a switch in a cluster ends what is of the plugin, on every node, and not
   const again = await passedOn()
   await again.frames.next()
   again.leave()
-})
-
-t.test('fifty switches of a real node leave nothing behind', async (t) => {
-  const [port] = await freePorts(1)
-  const node = await startNode(t, {
-    config: { plugins: { placement: { autoplace: [] }, ...modules(t, 'other', 'ticker') } },
-    env: inspectable(port!), ready: false
-  })
-  const bytes = await listen(t, node)
-  const rounds = async (many: number): Promise<void> => {
-    for (let i = 0; i < many; i++) {
-      for (const enabled of [false, true]) {
-        const { in_effect: done } = await turn(node, 'ticker', enabled) as { in_effect: boolean }
-        const { status } = await ask(node, '/tick')
-        if (!done || status !== (enabled ? 200 : 404)) throw new Error(`${status} when enabled is ${enabled}`)
-      }
-    }
-  }
-  await rounds(20)
-  const [before, open] = [await heapOf(node.pid, port!), sockets(node.pid)]
-  await rounds(50)
-  const grown = (await heapOf(node.pid, port!) - before) / 50
-  // Of these some 15 KB are lines and events that are kept for a while.
-  t.ok(grown < 100_000, `${Math.round(grown)} bytes more for each switch off and on`)
-  t.ok(Math.abs(sockets(node.pid) - open) <= 2, 'no socket is left open')
-  t.notMatch(node.child.stderr(), /Warning/)
-  const heard = bytes()
-  await until('more of the other stream', () => bytes() > heard)
-})
-
-t.test('settings switch a plugin at once; what cannot be, or does not start, is said by name', async (t) => {
-  const { hangs, ...rest } = modules(t, 'other', 'ticker', 'needy', 'hangs')
-  const node = await startNode(t, { ready: false, config: { plugins: {
-    placement: { autoplace: [] }, ...rest, hangs: { ...hangs, enabled: false }
-  } } })
-  const { home } = node
-  const set = async (name: string, value: boolean): Promise<string> => {
-    const { status, stdout, stderr } =
-      await svc(['config', 'set', `plugins.${name}.enabled`, String(value), '--home', home])
-    return `${status} ${stdout}${stderr}`
-  }
-  const file = (): string => readFileSync(join(home, 'svc.yaml'), 'utf8')
-  const put = async (change: Record<string, unknown>): Promise<unknown> => {
-    const { revision } = (await ask(node, '/config')).json as { revision: string }
-    return (await ask(node, '/config', { method: 'PUT', body: { revision, set: change } })).json
-  }
-  t.match(await set('ticker', false), /^0 .*\nA restart is needed, since it switches "needy" with it\./)
-  t.equal((await ask(node, '/tick')).status, 200)
-  t.match(await set('ticker', true), /^0 .*and in effect/)
-  t.match(await put({ 'plugins.ticker.enabled': false, 'plugins.needy.enabled': false }), {
-    restart_needed: false,
-    plugins: [
-      { name: 'needy', in_effect: true }, { name: 'ticker', enabled: false, in_effect: true, why: null }
-    ]
-  })
-  t.equal((await ask(node, '/tick')).status, 404)
-  t.match((await ask(node, '/config')).json, { restart_needed: false })
-  t.notMatch((await ask(node, '/state')).text, /restart_needed/)
-  for (const [path, value] of [['tracing.otlp_url', 'https://x.example'], ['name', '${env.PATH}'],
-    ['engines.url', 'https://x.example'], ['plugins.ticker.module', './other.mjs'],
-    ['plugins.runners.engine_options', { 'llama-server': { serverBinary: '/bin/sh' } }]] as const) {
-    t.match(await put({ [path]: value }),
-      { error: { reason: 'invalid_request', message: /svc\.yaml/ } }, path)
-  }
-  t.match(await put({ name: 'attic' }), { restart_needed: true, plugins: [] })
-
-  const before = file()
-  t.match(await put({ 'plugins.ticker.enabled': true, 'plugins.hangs.enabled': true, name: 'cellar' }), {
-    error: { reason: 'plugin_failed', message: /"hangs" failed to start: start\(\) took over 30 seconds/ }
-  })
-  t.equal(file(), before)
-  t.equal((await ask(node, '/tick')).status, 404, 'what had started is taken back')
-  t.match((await ask(node, '/never')).json, { error: { reason: 'plugin_disabled' } })
 })
 
 t.test('installed plugins that were changed do not start; each is named and told', async (t) => {

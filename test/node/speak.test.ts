@@ -1,7 +1,6 @@
 import t from 'tap'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import OpenAI from 'openai'
 import { WebSocket } from 'ws'
 import { decodeFrame, encodeFrame } from '../../plugins/capabilities/frames/frames.js'
 import { framesSeconds, walkFrames } from '../../plugins/capabilities-tts/test/mp3.js'
@@ -125,18 +124,6 @@ t.test('the main job, as a new user meets it', async (t) => {
     const named = speech({ model: 'tts-1', voice: 'alloy', response_format: 'pcm' })
     const { status, headers } = await ask(node, '/v1/audio/speech', named)
     t.match([status, headers['x-svc-model'], headers['x-svc-voice']], [200, MODEL, 'rms'])
-  })
-
-  t.test('the official openai client', async (t) => {
-    const client = new OpenAI({ baseURL: `${node.url}/v1`, apiKey: node.token, maxRetries: 0 })
-    const answer = await client.audio.speech.create({ model: MODEL, voice: 'slt',
-      input: SENTENCE })
-    validMp3(t, Buffer.from(await answer.arrayBuffer()), 'openai')
-    for (const [model, voice, status] of [[MODEL, 'nobody', 400], ['no/such', 'slt', 404]] as const) {
-      const refused = await client.audio.speech.create({ model, voice: voice, input: SENTENCE })
-        .then(() => undefined, (error: { status?: number }) => error.status)
-      t.equal(refused, status, `${model} ${voice}`)
-    }
   })
 
   t.test('two svc say at once', async (t) => {

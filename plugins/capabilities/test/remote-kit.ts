@@ -4,15 +4,16 @@ import { Front } from '../../../kernel/http/front.js'
 import { OpenWork } from '../../../kernel/http/open-work.js'
 import { createTable } from '../../../kernel/http/server.js'
 import { createStreamCount, mount } from '../../../kernel/http/mount.js'
-import { CALLER_HEADER, setMember, writeCaller } from '../../../kernel/http/passed-on.js'
+import { setMember } from '../../../kernel/http/passed-on.js'
 import { Standing } from '../../../kernel/http/standing.js'
 import { kernelError } from '../../../kernel/api/errors.js'
+import { memberRequest } from '../../../kernel/test/member-request.js'
 import { routes } from '../routes.js'
 import { bench, NODE } from './kit.js'
 import type { RouteRequest } from '../../../kernel/index.js'
 import type { AddressInfo, Socket } from 'node:net'
 import type { CapabilitiesOptions } from '../capabilities.js'
-import type { Cluster, MemberRequest, MemberResponse, NodeView } from '../../../kernel/api/services.js'
+import type { Cluster, NodeView } from '../../../kernel/api/services.js'
 import type { HttpLimits } from '../../../kernel/http/limits.js'
 import type { Bench } from './kit.js'
 
@@ -66,7 +67,9 @@ export async function pair (
   const clusterOf = (self: typeof NODE): Cluster => fakeCluster(self, names, live, async (to, request) => {
     passed.push({ to, method: request.method, path: request.path,
       body: (request.body ?? {}) as Record<string, unknown> })
-    const answer = await pass(agent, ports.get(to), request)
+    const port = ports.get(to)
+    if (port === undefined) throw kernelError('unreachable')
+    const answer = await memberRequest({ host: '127.0.0.1', port, agent }, request)
     answered.push(request.path)
     return answer
   })
@@ -100,31 +103,6 @@ function fakeCluster (
     admittedBy: () => [],
     request
   } as Cluster
-}
-
-/** One request between members, over a plain socket. */
-async function pass (
-  agent: http.Agent, port: number | undefined, request: MemberRequest
-): Promise<MemberResponse> {
-  if (port === undefined) throw kernelError('unreachable')
-  const text = request.body === undefined ? '' : JSON.stringify(request.body)
-  const headers = {
-    ...request.headers, [CALLER_HEADER]: writeCaller(request.caller),
-    ...(text === '' ? {} : { 'content-type': 'application/json', 'content-length': Buffer.byteLength(text) })
-  }
-  const { method, path, signal } = request
-  signal?.throwIfAborted()
-  return await new Promise((resolve, reject) => {
-    const sent = http.request({ host: '127.0.0.1', port, agent, method, path, headers })
-    let answer: http.IncomingMessage | undefined
-    signal?.addEventListener('abort', () => { (answer ?? sent).destroy(kernelError('cancelled')) })
-    sent.on('error', reject)
-    sent.on('response', (body) => {
-      answer = body.on('error', () => {})
-      resolve({ status: body.statusCode!, headers: body.headers as Record<string, string>, body })
-    })
-    sent.end(text)
-  })
 }
 
 /** The node's routes behind a listener whose every socket is a member's; its port. */

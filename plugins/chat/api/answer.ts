@@ -1,5 +1,5 @@
 /** Runs a task and answers with it: as a stream, or whole. */
-import { beating, EngineError } from '../../../kernel/index.js'
+import { beating, EngineError, errorBody, kernelError } from '../../../kernel/index.js'
 import { runTask } from '../../runners/service.js'
 import { merged } from '../../runners/language/merged.js'
 import { asRequestError } from './errors.js'
@@ -98,10 +98,10 @@ function piecesIn (
   run: typeof runRequest<Piece[]> = runRequest
 ): AsyncGenerator<Piece[]> {
   const { answers = 1, prompts = [] } = more ?? {}
-  const warnings = new Warnings(call)
+  const warn = warner(call)
   const streams = (within: CapabilityCall) => [asked, ...prompts].map(({ task, reading }, prompt) =>
-    run(parts.runners, { ...asked, task }, within, pieceReader(reading, () => `call_${parts.newId()}`,
-      (texts) => { warnings.add(...texts) }, { prompt, first: prompt * answers })))
+    run(parts.runners, { ...asked, task }, within, pieceReader(reading, () => `call_${parts.newId()}`, warn,
+      { prompt, first: prompt * answers })))
   return prompts.length === 0
     ? streams(call)[0]!
     : together(streams, call, Math.max(1, Math.floor(parts.limits.max_answers / answers)))
@@ -129,18 +129,12 @@ const factsOf = (
 }
 
 /** Names in the head of the answer the parts of the request that the engine ignores. */
-class Warnings {
-  readonly #call: CapabilityCall
-  readonly #texts: string[] = []
-
-  constructor (call: CapabilityCall) { this.#call = call }
-
-  add (...texts: string[]): void {
-    const fresh = texts.filter((text) => text !== '' && !this.#texts.includes(text))
-    if (fresh.length === 0) return
-    this.#texts.push(...fresh)
-    const text = this.#texts.join('; ').replace(/[^\x20-\x7e]/g, '?')
-    this.#call.setHeader('x-svc-warning', text.slice(0, 1024))
+function warner (call: CapabilityCall): (texts: string[]) => void {
+  const all = new Set<string>()
+  return (texts) => {
+    for (const text of texts) if (text !== '') all.add(text)
+    if (all.size === 0) return
+    call.setHeader('x-svc-warning', [...all].join('; ').replace(/[^\x20-\x7e]/g, '?').slice(0, 1024))
   }
 }
 
@@ -224,17 +218,9 @@ function frameText (framing: Framing, { kind, payload, error }: ServedFrame, req
     case 'started': return framing.begin((payload as { command_id: string }).command_id)
     case 'chunk': return payload as string
     case 'completed': return ''
-    default: return framing.failed(error as ErrorBody | null ?? cancelled(requestId))
+    default: return framing.failed(error as ErrorBody | null ??
+      errorBody(kernelError('cancelled'), requestId))
   }
-}
-
-function cancelled (requestId: string): ErrorBody {
-  const message = 'The call was cancelled.'
-  const error = {
-    message, type: 'Client Closed Request', param: null, code: 499, reason: 'cancelled', retryable: false,
-    requestId, details: {}
-  }
-  return { error, detail: message }
 }
 
 /** Answers with the value that `make` resolves with; counts against the limit of the capability `as`. */

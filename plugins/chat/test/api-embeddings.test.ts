@@ -2,40 +2,15 @@ import t from 'tap'
 import OpenAI from 'openai'
 import { Ollama } from 'ollama'
 import { kernelError } from '../../../kernel/index.js'
-import { embeddingList, embeddingTask, numbersOf } from '../api/embeddings.js'
+import { embeddingList, numbersOf } from '../api/embeddings.js'
 import { ollamaEmbedded } from '../api/ollama/embed.js'
-import { card, MODEL, namesField, startChat } from './api-kit.js'
+import { card, MODEL, startChat } from './api-kit.js'
 import { encoderSession, engineOpen } from './embed-kit.js'
-import type { Limits } from '../api/errors.js'
-import type { EmbeddingsBody } from '../api/embeddings.js'
 import type { Test } from 'tap'
 import type { Kit } from './api-kit.js'
 
 const URL_ = '/v1/embeddings'
-const limits = { max_inputs: 3 } as Limits
 const norm = (vector: readonly number[]): number => Math.hypot(...vector)
-
-t.test('requests as tasks', (t) => {
-  const of = (more: object) =>
-    embeddingTask({ model: 'small', ...more } as EmbeddingsBody,
-      { limits, aliases: { small: 'a/b' }, sees: () => false })
-  const rows: [object, object][] = [
-    [{ input: 'Hi' }, { input: ['Hi'] }],
-    [{ input: ['Hi', [5, 6]] }, { input: ['Hi', [5, 6]] }],
-    [{ input: [5, 6] }, { input: [[5, 6]] }],
-    [{ input: 'Hi', dimensions: 8 }, { input: ['Hi'], dimensions: 8 }],
-    [{ input: 'Hi', dimensions: null }, { input: ['Hi'] }]
-  ]
-  for (const [more, payload] of rows) {
-    t.same(of(more), { modelId: 'a/b', capability: 'embeddings', task: { kind: 'embed', payload } })
-  }
-  namesField(t, () => of({ input: ['Hi', 5] }), 'input.1')
-  namesField(t, () => of({ input: [[]] }), 'input.0')
-  namesField(t, () => of({ input: [-1] }), 'input.0')
-  namesField(t, () => of({ input: [[1.5]] }), 'input.0')
-  namesField(t, () => of({ input: ['a', 'b', 'c', 'd'] }), 'input')
-  t.end()
-})
 
 t.test('numbers are read back exactly as 32-bit floats', (t) => {
   const floats = Float32Array.of(0.1, -1 / 3, 1e-30, 16777217, 0)

@@ -42,12 +42,3 @@ t.test('what asks nobody else is answered', async (t) => {
   const said = await text(asked(await rig.listen(), {}, '1.1', 'GET /state'))
   t.match(said, /^HTTP\/1\.1 200 /)
 })
-
-t.test('one that is gone ends its work', async (t) => {
-  const kit = await startChat(t, { open: silent })
-  const socket = asked(await kit.rig.listen(), hello)
-  await until(() => kit.asked.tasks.length === 1)
-  socket.destroy()
-  await until(() => kit.asked.aborted === 1)
-  t.equal(kit.asked.aborted, 1)
-})

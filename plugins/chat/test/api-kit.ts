@@ -32,10 +32,6 @@ export const news = (delta: Choice['delta'], index = 0): EngineChunk =>
 export const delta = (content: string, index = 0, tokens?: TokenReport[]): EngineChunk => chunk({
   choices: [{ index, delta: { content }, ...tokens === undefined ? {} : { logprobs: { content: tokens } } }]
 })
-/** The same of a text completion. */
-export const text = (said: string, index = 0, tokens?: TokenReport[]): EngineChunk => chunk({
-  choices: [{ index, text: said, ...tokens === undefined ? {} : { logprobs: { content: tokens } } }]
-})
 export const call = (name: string, input: string, index = 0, id?: string): EngineChunk => news({
   tool_calls: [{ index, ...id === undefined ? {} : { id }, function: { name, arguments: input } }]
 })

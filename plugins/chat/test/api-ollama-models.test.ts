@@ -53,6 +53,23 @@ t.test('the names that a node tells of', (t) => {
   t.end()
 })
 
+t.test('what there is', async (t) => {
+  const { rig, post } = await startChat(t, { config: { model_aliases: { small: MODEL } } })
+  const get = async (path: string) => (await rig.inject({ url: `/ollama/api/${path}` })).json() as object
+  const details = { format: 'onnx', family: 'llama' }
+  const name = `${MODEL}:latest`
+  const model = { name, model: name, size: 1234, digest: /^[0-9a-f]{64}$/, details }
+  t.match(await get('tags'), { models: [model] })
+  t.match(await get('ps'), { models: [{ ...model, expires_at: String }] })
+  t.same(await get('version'), { version: '0.0.0' })
+  const shown = { details: { quantization_level: 'q4' }, capabilities: ['completion', 'tools'],
+    model_info: { 'general.architecture': 'llama', 'llama.context_length': 128 } }
+  t.match((await post('/ollama/api/show', { model: 'small' })).json(), shown)
+  t.match((await post('/ollama/api/show', { name })).json(), shown)
+  t.equal((await post('/ollama/api/show', { model: 'acme/none' })).statusCode, 404)
+  t.equal((await post('/ollama/api/show', {})).statusCode, 400)
+})
+
 t.test('models that are made of others', async (t) => {
   const { rig, asked, post } = await startChat(t)
   const ollama = new Ollama({ host: `${await rig.listen()}/ollama` })

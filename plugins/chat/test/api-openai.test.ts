@@ -1,10 +1,9 @@
 import t from 'tap'
 import OpenAI from 'openai'
-import { EngineError, kernelError } from '../../../kernel/index.js'
+import { EngineError } from '../../../kernel/index.js'
 import {
-  admitted, answering, call, delta, done, gate, hello, MODEL, saying, startChat, text as said, until, values
+  admitted, answering, call, delta, done, gate, hello, MODEL, saying, startChat, until
 } from './api-kit.js'
-import type { EngineTask } from '../../../kernel/index.js'
 import type { Kit, Open } from './api-kit.js'
 
 const messages = [{ role: 'user' as const, content: 'Hi' }]
@@ -18,26 +17,6 @@ async function official (t: Parameters<typeof startChat>[0], open?: Open): Promi
   })
   return { ...kit, client }
 }
-
-t.test('the official client, whole and streaming', async (t) => {
-  const { client } = await official(t)
-  const whole = await client.chat.completions.create({ model: MODEL, messages })
-  t.equal(whole.choices[0]?.message.content, 'Hello there.')
-  t.equal(whole.usage?.total_tokens, 8)
-  const stream = await client.chat.completions.create({
-    model: MODEL, messages, stream: true, stream_options: { include_usage: true }
-  })
-  let text = ''
-  let tokens: number | undefined
-  for await (const chunk of stream) {
-    text += chunk.choices[0]?.delta.content ?? ''
-    tokens = chunk.usage?.total_tokens ?? tokens
-  }
-  t.equal(text, 'Hello there.')
-  t.equal(tokens, 8)
-  const helper = client.chat.completions.stream({ model: MODEL, messages })
-  t.equal((await helper.finalChatCompletion()).choices[0]?.message.content, 'Hello there.')
-})
 
 t.test('the official client\'s tool loop', async (t) => {
   const open: Open = (task) => {
@@ -72,87 +51,6 @@ t.test('the official client\'s tool loop', async (t) => {
 })
 
 const never = new AbortController().signal
-
-t.test('the official client\'s errors', async (t) => {
-  const open: Open = async function * (task: EngineTask) {
-    const { content } = (task.payload['messages'] as { content: string }[])[0]!
-    const long = 'context_length_exceeded: 200 tokens'
-    if (content === 'long') throw new EngineError('context_length_exceeded', long)
-    yield admitted()
-    yield delta('Hel')
-    throw kernelError('instance_lost')
-  }
-  const { client } = await official(t, open)
-  const ask = async (content: string, model = MODEL): Promise<unknown> =>
-    await client.chat.completions.create({ model, messages: [{ role: 'user', content }] })
-  await t.rejects(ask('long'), { status: 400, message: /context_length_exceeded/ })
-  const message = /No instance found for model a\/none/
-  await t.rejects(ask('x', 'a/none'), { status: 404, message })
-  await t.rejects(ask('x'), { status: 500 } as never)
-  const stream = await client.chat.completions.create({ model: MODEL, messages, stream: true })
-  const texts: unknown[] = []
-  await t.rejects(async () => {
-    for await (const chunk of stream) texts.push(chunk.choices[0]?.delta.content)
-  }, { message: /instance serving this request was lost/ })
-  t.same(texts, ['', 'Hel'])
-})
-
-t.test('the official client\'s abort', async (t) => {
-  const open: Open = async function * (_task, signal) {
-    yield admitted()
-    for (let i = 0; !signal.aborted; i++) {
-      yield delta(String(i))
-      await new Promise((resolve) => { setImmediate(resolve) })
-    }
-  }
-  const { client, asked } = await official(t, open)
-  const stream = await client.chat.completions.create({ model: MODEL, messages, stream: true })
-  for await (const chunk of stream) if (chunk.choices[0]?.delta.content === '3') stream.controller.abort()
-  await until(() => asked.aborted === 1)
-  t.pass('the engine was told')
-})
-
-t.test('the older completions route', async (t) => {
-  const one = { token: 'Hello', logprob: -0.1, bytes: null }
-  const token = { ...one, top_logprobs: [one] }
-  const open: Open = async function * () {
-    yield admitted()
-    yield said('<think>Hello', 0, [token])
-    yield said(' there.', 0, [{ ...token, token: ' there.', top_logprobs: [] }])
-    yield done('length')
-  }
-  const { client, post, asked } = await official(t, open)
-  const whole = await client.completions.create({ model: MODEL, prompt: ['Once'], logprobs: 1 })
-  t.match(whole, {
-    object: 'text_completion',
-    choices: [{
-      text: '<think>Hello there.', index: 0, finish_reason: 'length',
-      logprobs: {
-        tokens: ['Hello', ' there.'], token_logprobs: [-0.1, -0.1], top_logprobs: [{ Hello: -0.1 }, {}],
-        text_offset: [0, 5]
-      }
-    }],
-    usage: { total_tokens: 8 }
-  })
-  t.match(asked.tasks, [{ kind: 'completion', payload: { prompt: 'Once', max_tokens: 16 } }])
-  const stream = await client.completions.create({ model: MODEL, prompt: 'Once', stream: true })
-  let text = ''
-  for await (const chunk of stream) text += chunk.choices[0]?.text ?? ''
-  t.equal(text, '<think>Hello there.')
-  const answer = await post('/v1/completions', {
-    model: MODEL, prompt: 'Once', stream: true, stream_options: { include_usage: true }
-  })
-  t.match(answer.body, /^: keep-alive\n\n: command_id .*generation_stats.*data: \[DONE\]\n\n$/s)
-  t.match(values(answer.body).map((chunk) => chunk['choices']), [
-    [{ text: '<think>Hello', logprobs: { text_offset: [0] } }],
-    [{ text: ' there.', logprobs: { text_offset: [5] } }],
-    [{ text: '', finish_reason: 'length' }], []
-  ])
-  t.match(values(answer.body).at(-1), { usage: { completion_tokens: 3 } })
-  const refused = await post('/v1/completions', { model: MODEL, prompt: 'x', echo: true, logprobs: 1 })
-  t.equal(refused.statusCode, 400)
-  t.match(refused.json(), { error: { param: 'echo' } })
-})
 
 t.test('prompts of a list are answered together, their order kept', async (t) => {
   const open = new Set<string>()

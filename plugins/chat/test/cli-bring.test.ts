@@ -1,7 +1,6 @@
 import t from 'tap'
-import { nodeOf, sendError, sendJson, stream } from './cli-kit.js'
+import { nodeOf, quickPace, sendError, sendJson, stream } from './cli-kit.js'
 import type { Answers, Node } from './cli-kit.js'
-import type { Pace } from '../../../kernel/cli/index.js'
 
 const GIB = 1024 ** 3
 const CHAT = 'POST /v1/chat/completions'
@@ -25,11 +24,6 @@ const plan = (more: object = {}): object => ({
 
 const TOO_LARGE = {
   neededBytes: 6 * GIB, nodes: [], problem: 'attic: needs 6.00 GiB and can use 3.00 GiB.', engineMissing: null
-}
-
-const pace = (onPause: () => void = () => {}): Pace => {
-  let now = 0
-  return { mono: () => now, async pause (ms) { now += ms; onPause() } }
 }
 
 /** What the stand-in is at: each step of a model from the hub to an answer. */
@@ -87,7 +81,7 @@ async function world (
 
 t.test('svc run fetches, places and waits, and only the answer is on stdout', async (t) => {
   const { node, did } = await world(t)
-  const ran = await node.run(['run', `hf.co/${ID}:Q4_K_M`, 'hi'], { pace: pace() })
+  const ran = await node.run(['run', `hf.co/${ID}:Q4_K_M`, 'hi'], { pace: quickPace() })
   t.equal(ran.status, 0, ran.err)
   t.equal(ran.out, 'Hello!\n')
   t.match(ran.err, new RegExp('^acme/chat is not here; from https://hub: 3 files, 5.0 GiB \\(GGUF Q8_0\\)\n' +
@@ -101,10 +95,10 @@ t.test('svc run fetches, places and waits, and only the answer is on stdout', as
 
 t.test('what is here is placed, what is placed is waited for', async (t) => {
   const here = await world(t, { known: true })
-  t.match(await here.node.run(['run', ID, 'hi'], { pace: pace() }), { status: 0, out: 'Hello!\n' })
+  t.match(await here.node.run(['run', ID, 'hi'], { pace: quickPace() }), { status: 0, out: 'Hello!\n' })
   t.same(here.did(), ['/place_instance'])
   const placed = await world(t, { known: true, placed: true })
-  t.match(await placed.node.run(['run', ID, 'hi'], { pace: pace() }), { status: 0, out: 'Hello!\n' })
+  t.match(await placed.node.run(['run', ID, 'hi'], { pace: quickPace() }), { status: 0, out: 'Hello!\n' })
   t.same(placed.did(), [])
   const other = await placed.node.run(['run', `${ID}:Q8_0`, 'hi'])
   t.match(other, { status: 1, err: /here as Q4_K_M: ask it without :Q8_0, or put .* pull acme\/chat:Q8_0/ })
@@ -117,7 +111,7 @@ t.test('a terminal is asked first, unless it is told', async (t) => {
   no.type('n\n')
   t.match(await no.done, { status: 1, out: '', err: /nothing was fetched/ })
   t.same(did(), [], 'nothing has begun')
-  const yes = node.sit(['run', ID, 'hi', '-y'], { pace: pace() })
+  const yes = node.sit(['run', ID, 'hi', '-y'], { pace: quickPace() })
   yes.hangUp()
   t.match(await yes.done, { status: 0, out: 'Hello!\n' })
 })
@@ -173,7 +167,8 @@ t.test('Ctrl-C leaves the download and the start to the cluster', async (t) => {
   for (const begin of [{}, { known: true }]) {
     const stop = new AbortController()
     const { node } = await world(t, begin)
-    const ran = await node.run(['run', ID, 'hi'], { signal: stop.signal, pace: pace(() => { stop.abort() }) })
+    const ran = await node.run(['run', ID, 'hi'],
+      { signal: stop.signal, pace: quickPace(() => { stop.abort() }) })
     t.match(ran, { status: 130, out: '', err: /(the download continues|it goes on starting); svc / })
   }
 })
@@ -189,7 +184,7 @@ t.test('who may only ask a model is told what the model says', async (t) => {
 t.test('with --wait the time to become ready is bounded', async (t) => {
   const { node, at } = await world(t, { known: true, placed: true })
   at.looks = -1000
-  t.match(await node.run(['run', ID, 'hi', '--wait=5'], { pace: pace() }),
+  t.match(await node.run(['run', ID, 'hi', '--wait=5'], { pace: quickPace() }),
     { status: 4, out: '', err: /the time to wait is up and it goes on starting/ })
 })
 
@@ -197,7 +192,7 @@ t.test('what was placed and cannot start is taken off again', async (t) => {
   const { node } = await world(t, { known: true, fails: true }, {
     'DELETE /instance/i1': (response) => { sendJson(response, {}) }
   })
-  t.match(await node.run(['run', ID, 'hi'], { pace: pace() }),
+  t.match(await node.run(['run', ID, 'hi'], { pace: quickPace() }),
     { status: 1, out: '', err: /acme\/chat cannot start: it is broken; it is not placed any more/ })
   t.ok(node.asked.some(({ method, url }) => method === 'DELETE' && url === '/instance/i1'))
 })

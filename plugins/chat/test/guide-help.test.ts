@@ -1,26 +1,13 @@
-import { Readable } from 'node:stream'
 import t from 'tap'
 import { definePlugin } from '../../../kernel/index.js'
-import { runCli } from '../../../kernel/cli/program.js'
+import { cli } from '../../../kernel/test/cli-helpers.js'
 import { bundled } from '../../index.js'
-import { Kept } from './cli-kit.js'
-import type { Plugin } from '../../../kernel/index.js'
-import type { Ran } from './cli-kit.js'
+import type { Ran } from '../../../kernel/test/cli-helpers.js'
 
 const env = { SVC_HOME: t.testdir({}) }
 
-async function svc (
-  words: string[], piped: string | Buffer[] = '', plugins: readonly Plugin[] = bundled
-): Promise<Ran> {
-  const parts = typeof piped === 'string' ? [Buffer.from(piped)] : piped
-  const [stdout, stderr] = [new Kept(false), new Kept(false)]
-  const status = await runCli(words, {
-    io: { stdout, stderr, stdin: Readable.from(parts), env, cwd: process.cwd() },
-    plugins: async () => plugins,
-    signal: new AbortController().signal
-  })
-  return { status, out: stdout.text, err: stderr.text }
-}
+const svc = async (words: string[], stdin: string | Buffer[] = '', plugins = bundled): Promise<Ran> =>
+  await cli(words, { stdin, plugins, env })
 
 t.test('a question has an answer on stdout, without a node', async (t) => {
   const table: readonly (readonly [question: string, answer: RegExp])[] = [

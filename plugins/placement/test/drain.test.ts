@@ -3,7 +3,7 @@ import t from 'tap'
 import { bodyOf } from '../../runners/service.js'
 import { GIB, runnersAre } from './kit.js'
 import { intent, passes, placedOn, put, startKeeper, waiting } from './keeper-kit.js'
-import { instanceOn, nodeOf, seenState, sendJson } from './verb-kit.js'
+import { instanceOn, nodeOf, quickPace, seenState, sendJson } from './verb-kit.js'
 import type { Waiting } from './keeper-kit.js'
 
 t.test('a drained node: another instance comes first, and nothing is placed there', async (t) => {
@@ -62,7 +62,7 @@ t.test('svc drain waits until the node runs nothing, and svc undrain', async (t)
   t.match(await node.run(['drain', 'n1', '--wait=2']),
     { status: 4, err: /1 instance still runs there; `svc ps`/ })
   const gone = await node.run(['drain', 'n1', '--wait'], {
-    onPause: (pauses) => { if (pauses === 3) delete state.instances['a'] }
+    pace: quickPace((pauses) => { if (pauses === 3) delete state.instances['a'] })
   })
   t.match(gone, { status: 0, err: '' })
   t.match(await node.run(['undrain', 'n1']), { status: 0, out: 'n1 runs models again.\n' })

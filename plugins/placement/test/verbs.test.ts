@@ -3,7 +3,7 @@ import t from 'tap'
 import { card, GIB, runnersAre } from './kit.js'
 import { bodyOf, stateCard } from '../../runners/service.js'
 import type { RunnerMemory } from '../cli/state.js'
-import { instanceOn, nodeOf, seenState, sendError, sendJson } from './verb-kit.js'
+import { instanceOn, nodeOf, quickPace, seenState, sendError, sendJson } from './verb-kit.js'
 
 const A = '11111111-1111-4111-8111-111111111111'
 const B = '22222222-2222-4222-8222-222222222222'
@@ -34,7 +34,7 @@ t.test('svc place waits and shows the state', async (t) => {
     () => { runnersAre(state, A, { RunnerReady: {} }) }
   ]
   const ran = await node.run(['place', 'acme/chat', '--min-nodes', '2', '--exclude', 'n3', 'n4'],
-    { onPause: () => { steps.shift()?.() } })
+    { pace: quickPace(() => { steps.shift()?.() }) })
   t.match(ran, { status: 0, out: `${A}\n` })
   t.equal(ran.err, [
     'acme/chat is placed on n1, n2. 2 nodes.',
@@ -68,7 +68,7 @@ t.test('svc place: how waiting can end', async (t) => {
     }
   })
   const place = async (step: () => void, ...more: string[]): ReturnType<typeof node.run> =>
-    await node.run(['place', 'acme/chat', ...more], { onPause: step })
+    await node.run(['place', 'acme/chat', ...more], { pace: quickPace(step) })
   t.match(await place(() => {}, '--wait=3'), { status: 4, out: `${A}\n`, err: /the time to wait is up/ })
   t.match(await place(() => {}), { status: 4, err: /the time to wait is up and it goes on starting; svc ps/ },
     'nothing moves for minutes')
@@ -80,7 +80,8 @@ t.test('svc place: how waiting can end', async (t) => {
   state.instanceFailures = []
   t.match(await place(() => { state.instances = {} }), { status: 1, err: /was removed meanwhile/ })
   const stop = new AbortController()
-  const cut = await node.run(['place', 'acme/chat'], { signal: stop.signal, onPause: () => { stop.abort() } })
+  const cut = await node.run(['place', 'acme/chat'],
+    { signal: stop.signal, pace: quickPace(() => { stop.abort() }) })
   t.match(cut, { status: 130, err: /it goes on starting/ })
 })
 
@@ -320,7 +321,7 @@ t.test('svc stop --now, --wait, and of what waits', async (t) => {
   t.ok(node.asked.some(({ url }) => url === `/instance/${A}?drain_seconds=30`))
   t.match(late, { status: 4, err: /the time to wait is up and 1 instance still has open requests; svc ps/ })
   const gone = await node.run(['stop', 'acme/chat', '--wait'], {
-    onPause: (n) => { if (n === 3) state.instances = {} }
+    pace: quickPace((n) => { if (n === 3) state.instances = {} })
   })
   t.match(gone, { status: 0, out: 'stopped 1 instance of acme/chat\n', err: /^$/ })
 })
@@ -346,15 +347,16 @@ t.test('svc place follows an instance that is placed anew', async (t) => {
     },
     () => { runnersAre(state, B, { RunnerReady: {} }) }
   ]
-  const ran = await node.run(['place', 'acme/chat', '--ttl', '60'], { onPause: () => { steps.shift()?.() } })
+  const ran = await node.run(['place', 'acme/chat', '--ttl', '60'],
+    { pace: quickPace(() => { steps.shift()?.() }) })
   t.match(ran, { status: 0, out: `${B}\n` })
   t.match(ran.err,
     `waits for a node: n1: too little.\nit is placed anew, as ${B}\nn2: waits for its runner\nready;`)
   t.match(node.asked.find(({ method }) => method === 'POST')!.body, { ttl_seconds: 60 })
-  const up = await node.run(['place', 'acme/chat', '--wait=2'], { onPause: () => {
+  const up = await node.run(['place', 'acme/chat', '--wait=2'], { pace: quickPace(() => {
     state.instances = {}
     state.waitingInstances = { [A]: waits(A, 'acme/chat') } as never
-  } })
+  }) })
   t.match(up, { status: 4, err: /the time to wait is up; it waits for a node: n1: too little/ })
   for (const ttl of ['0', 'x', '1.5']) {
     t.equal((await node.run(['place', 'acme/chat', '--ttl', ttl])).status, 2, ttl)

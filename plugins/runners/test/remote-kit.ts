@@ -1,10 +1,10 @@
-import { setMaxListeners } from 'node:events'
 import http from 'node:http'
 import { duplexPair } from 'node:stream'
 import type { Duplex } from 'node:stream'
-import { ClusterService, kernelError } from '../../../kernel/index.js'
+import { ClusterService } from '../../../kernel/index.js'
+import { memberRequest } from '../../../kernel/test/member-request.js'
 import { fake } from '../../../kernel/testing/index.js'
-import { CALLER_HEADER, setMember, writeCaller } from '../../../kernel/http/passed-on.js'
+import { setMember } from '../../../kernel/http/passed-on.js'
 import type {
   Caller, EngineChunk, MemberRequest, MemberResponse, ModelCard, NodeView, Section
 } from '../../../kernel/index.js'
@@ -179,7 +179,7 @@ function connector (
   rig: RunnersRig, sockets: Duplex[], stand: Pair['stand']
 ): (request: MemberRequest) => Promise<MemberResponse> {
   const instead = http.createServer((request, response) => { stand.is?.(request, response) })
-  return async ({ method, path, headers, body, caller: by, signal }) => {
+  return async (request) => {
     const [near, far] = duplexPair({ highWaterMark: 1024 })
     sockets.push(near)
     far.on('error', () => {})
@@ -187,25 +187,7 @@ function connector (
     far.on('close', () => { near.destroy() })
     setMember(far, ASKER.installId)
     ;(stand.is === null ? rig.app.server : instead).emit('connection', far)
-    const text = typeof body === 'string' ? body : JSON.stringify(body)
-    if (signal !== undefined) setMaxListeners(0, signal)
-    signal?.throwIfAborted()
-    return await new Promise((resolve, reject) => {
-      const sent = http.request({
-        createConnection: () => near, method, path, headers: {
-          ...headers, host: 'members', [CALLER_HEADER]: writeCaller(by),
-          'content-type': 'application/json', 'content-length': Buffer.byteLength(text)
-        }
-      })
-      let answer: http.IncomingMessage | undefined
-      signal?.addEventListener('abort', () => { (answer ?? sent).destroy(kernelError('cancelled')) })
-      sent.on('error', reject)
-      sent.on('response', (head) => {
-        answer = head
-        resolve({ status: head.statusCode!, headers: head.headers as Record<string, string>, body: head })
-      })
-      sent.end(text)
-    })
+    return await memberRequest({ createConnection: () => near, headers: { host: 'members' } }, request)
   }
 }
 

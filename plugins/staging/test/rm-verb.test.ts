@@ -58,10 +58,10 @@ t.test('svc rm asks on a terminal', async (t) => {
 t.test('Ctrl-C at the question', async (t) => {
   const node = await store(t)
   const stop = new AbortController()
-  const ran = await node.run(['rm', 'acme/x'], {
-    typed: 'nothing', signal: stop.signal, onErr: (text) => { if (text.includes('[y/N]')) stop.abort() }
-  })
-  t.equal(ran.status, 130)
+  const { stderr, done } = node.sit(['rm', 'acme/x'], { signal: stop.signal })
+  await stderr.shows(/\[y\/N\]/)
+  stop.abort()
+  t.equal((await done).status, 130)
   t.notOk(node.requests().some((one) => one.startsWith('DELETE')))
 })
 

@@ -72,9 +72,12 @@ export function fromOllamaChat (body: OllamaChat, rules: Seeing): ChatBody {
 
 /** Messages of this API in the format of the chat API. Throws `invalid_request`. */
 export function messagesOf (messages: readonly Message[], eyes: Eyes): InputMessage[] {
-  const ids = new CallIds()
+  // Calls have no ids here: results belong to the calls before them, in order.
+  const ids: CallIds = { made: 0, answered: 0 }
   return messages.map((message, i) => messageOf(message, ids, `messages.${i}`, eyes))
 }
+
+interface CallIds { made: number, answered: number }
 
 /** As `fromOllamaChat`, for a prompt that the model's template is to frame. */
 export function fromOllamaGenerate (body: OllamaGenerate, rules: Seeing): ChatBody {
@@ -107,29 +110,13 @@ function withImages (text: string, images: Images, path: string, eyes: Eyes): st
   ])
 }
 
-/** Ids for calls, which this API leaves out: results belong to the calls before them, in order. */
-class CallIds {
-  #made = 0
-  #open: string[] = []
-
-  next (): string {
-    const id = `call_${this.#made++}`
-    this.#open.push(id)
-    return id
-  }
-
-  answered (): string { return this.#open.shift() ?? `call_${this.#made}` }
-}
-
-function messageOf (
-  message: Message, ids: CallIds, path: string, eyes: Eyes
-): InputMessage {
+function messageOf (message: Message, ids: CallIds, path: string, eyes: Eyes): InputMessage {
   const { role, content, thinking, images, tool_name: tool, tool_calls: given } = message
   if (role !== 'user' && any(images)) {
     throw refused(`${path}.images`, 'are read in messages of the user only')
   }
   const calls = (given ?? []).map(({ function: { name, arguments: input } }) =>
-    functionCall(ids.next(), name, JSON.stringify(input ?? {})))
+    functionCall(`call_${ids.made++}`, name, JSON.stringify(input ?? {})))
   return {
     role,
     content: content == null && calls.length > 0
@@ -138,7 +125,7 @@ function messageOf (
     ...present({
       reasoning_content: thinking, name: tool,
       tool_calls: calls.length > 0 ? calls : null,
-      tool_call_id: role === 'tool' ? ids.answered() : null
+      tool_call_id: role === 'tool' ? `call_${ids.answered < ids.made ? ids.answered++ : ids.made}` : null
     })
   }
 }
