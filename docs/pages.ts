@@ -1,9 +1,9 @@
 /** The generated pages, from what the kernel and the plugins declare. */
 import { builtIn } from '../kernel/cli/builtin.js'
 import { allRoutes } from '../kernel/cli/declared.js'
-import { openApi } from '../kernel/plugins/openapi.js'
 import { kernelManifest } from '../kernel/plugins/kernel-manifest.js'
 import { ownerOf } from '../kernel/plugins/installation.js'
+import { openApi } from '../plugins/diagnostics/openapi.js'
 import { exampleYaml } from './example.js'
 import type { CapabilityDecl, Manifest, Plugin, RouteDecl, VerbDecl } from '../kernel/api/plugin.js'
 import type { JsonSchema } from '../kernel/api/schema.js'
@@ -46,7 +46,7 @@ export function referencePages (plugins: readonly Plugin[], version: string): Ma
     ['docs/reference/apis.md', apisPage(manifests)],
     ['docs/reference/cli.md', cliPage(manifests)], ['plugins/README.md', pluginsPage(manifests)],
     ['docs/reference/openapi.json',
-      `${JSON.stringify(openApi(allRoutes(manifests), manifests, version), null, 2)}\n`],
+      `${JSON.stringify(openApi([kernelManifest, ...manifests], version), null, 2)}\n`],
     ['svc.yaml.example', exampleYaml(owners)]
   ])
 }

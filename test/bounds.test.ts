@@ -2,9 +2,8 @@ import t from 'tap'
 import { bounded } from '../kernel/api/bounds.js'
 import { isObject } from '../kernel/api/schema.js'
 import { gatherKnown } from '../kernel/config/known.js'
-import { systemRoutes } from '../kernel/http/system-routes.js'
-import { openApi } from '../kernel/plugins/openapi.js'
 import { kernelManifest } from '../kernel/plugins/kernel-manifest.js'
+import { openApi } from '../plugins/diagnostics/openapi.js'
 import { bundled } from '../plugins/index.js'
 import type { Manifest, RouteDecl } from '../kernel/index.js'
 import type { JsonSchema } from '../kernel/api/schema.js'
@@ -33,12 +32,7 @@ function openPlaces (schema: unknown, at: string): string[] {
 }
 
 t.test('every text, list and object that a client or svc.yaml may send has a bound', async (t) => {
-  const routes = [
-    ...Object.entries<RouteDecl>(systemRoutes).map(([name, decl]) => ({ owner: 'kernel', name, decl })),
-    ...manifests.flatMap(({ name: owner, routes = {} }) =>
-      Object.entries(routes).map(([name, decl]) => ({ owner, name, decl })))
-  ]
-  const { paths } = openApi(routes, manifests, '1.0.0') as { paths: Record<string, Record<string, {
+  const { paths } = openApi(manifests, '1.0.0') as { paths: Record<string, Record<string, {
     parameters?: { name: string, schema: JsonSchema }[]
     requestBody?: { content: Record<string, { schema: JsonSchema }> }
   }>> }
@@ -66,10 +60,8 @@ t.test('every text, list and object that a client or svc.yaml may send has a bou
 })
 
 t.test('answers and errors that others bring to a route are declared with it', async (t) => {
-  const routes = manifests.flatMap(({ name: owner, routes = {} }) =>
-    Object.entries(routes).map(([name, decl]) => ({ owner, name, decl })))
   interface Operation { responses: Record<string, { description: string, content: object }> }
-  const { paths } = openApi(routes, manifests, '1.0.0') as {
+  const { paths } = openApi(manifests, '1.0.0') as {
     paths: Record<string, Record<string, Operation>>
   }
   const streamed = paths['/v1/capabilities/stream']!['post']!.responses['200']!
@@ -78,9 +70,10 @@ t.test('answers and errors that others bring to a route are declared with it', a
   t.match(removal['409'], { description: /model_bundled/ })
   t.match(removal['431'],
     { content: { 'application/json': { schema: { $ref: '#/components/schemas/Error' } } } })
+  const routes: RouteDecl[] = manifests.flatMap((one) => Object.values(one.routes ?? {}))
   // A route that is renamed has to be renamed here, too.
-  for (const asked of routes.flatMap(({ decl }) => decl.asks ?? [])) {
-    t.ok(routes.some(({ decl: { method, url } }) => asked === `${method} ${url}`), asked)
+  for (const asked of routes.flatMap(({ asks = [] }) => asks)) {
+    t.ok(routes.some(({ method, url }) => asked === `${method} ${url}`), asked)
   }
 })
 

@@ -1,4 +1,4 @@
-import type { Manifest, RouteDecl, VerbDecl } from './plugin.js'
+import type { Manifest, VerbDecl } from './plugin.js'
 import type { JsonSchema } from './schema.js'
 
 /** What svc declares about itself: every word with a fixed meaning, setting, verb and route. */
@@ -7,6 +7,5 @@ export interface Declared {
   readonly manifests: readonly Manifest[]
   readonly settings: Readonly<Record<string, JsonSchema>>
   readonly verbs: Readonly<Record<string, Omit<VerbDecl, 'load'>>>
-  readonly routes: readonly RouteDecl[]
   readonly exitCodes: readonly (readonly [status: number, meaning: string])[]
 }

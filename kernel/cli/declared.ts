@@ -1,22 +1,17 @@
 import { kernelKeys } from '../config/kernel-settings.js'
-import { systemRoutes } from '../http/system-routes.js'
 import { routesOf } from '../plugins/catalogue.js'
 import { kernelManifest } from '../plugins/kernel-manifest.js'
-import { stateSyncRoute } from '../state/sync.js'
 import { builtIn } from './builtin.js'
 import { exitCodeMeanings } from './errors.js'
 import { installationOf } from './installed.js'
 import type { Declared } from '../api/declared.js'
-import type { Manifest, RouteDecl } from '../api/plugin.js'
+import type { Manifest } from '../api/plugin.js'
 import type { OwnedRoute } from '../plugins/catalogue.js'
 import type { VerbContext } from './verb.js'
 
 /** Every route of the kernel and of the given plugins. */
 export function allRoutes (manifests: readonly Manifest[]): OwnedRoute[] {
-  const kernels = { ...systemRoutes, stateSync: stateSyncRoute }
-  const own = Object.entries<RouteDecl>(kernels)
-    .map(([name, decl]) => ({ owner: 'kernel', name, decl }))
-  return [...own, ...routesOf(manifests)]
+  return routesOf([kernelManifest, ...manifests])
 }
 
 /** Declarations of the kernel and these plugins. */
@@ -26,7 +21,6 @@ export function declaredBy (plugins: readonly Manifest[]): Declared {
     manifests: [kernelManifest, ...plugins],
     settings: kernelKeys,
     verbs: Object.fromEntries(verbs.map((verb) => [verb.name, verb])),
-    routes: allRoutes([]).map(({ decl }) => decl),
     exitCodes: exitCodeMeanings
   }
 }

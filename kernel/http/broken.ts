@@ -11,9 +11,9 @@ const BROKEN: Readonly<Record<string, KernelReason>> = {
 }
 
 /** Answers a request that never comes to a route. */
-export function refuse (response: ServerResponse, error: SvcError): void {
+export function refuse (response: ServerResponse, error: SvcError, status = error.status): void {
   const body = JSON.stringify(errorBody(error, randomUUID()))
-  response.writeHead(error.status, {
+  response.writeHead(status, {
     'content-type': 'application/json; charset=utf-8', 'content-length': Buffer.byteLength(body),
     ...errorHeaders(error)
   })

@@ -1,7 +1,10 @@
+import { kernelError } from '../api/errors.js'
 import type { SvcError } from '../api/errors.js'
+import type { Caller } from '../api/plugin.js'
 import type { Clock } from '../api/clock.js'
 
-export interface Unfinished {
+/** A request that is not answered yet. */
+export interface OpenRequest {
   /** Aborts what its handler does. */
   abort (error: SvcError): void
   /** Ends it now, whatever its handler still does. */
@@ -10,7 +13,7 @@ export interface Unfinished {
 
 /** The open requests of one owner of routes, which end together when it stops. */
 export class OpenWork {
-  readonly #open = new Set<Unfinished>()
+  readonly #open = new Set<OpenRequest>()
   #why: (() => SvcError) | undefined
   #emptied: (() => void) | undefined
 
@@ -24,12 +27,12 @@ export class OpenWork {
     for (const one of [...this.#open]) one.abort(why())
   }
 
-  enter (one: Unfinished): void {
+  enter (one: OpenRequest): void {
     this.#open.add(one)
     if (this.#why !== undefined) one.abort(this.#why())
   }
 
-  leave (one: Unfinished): void {
+  leave (one: OpenRequest): void {
     this.#open.delete(one)
     if (this.#open.size === 0) this.#emptied?.()
   }
@@ -44,5 +47,33 @@ export class OpenWork {
       })
       this.#emptied = () => { cancel(); resolve() }
     })
+  }
+}
+
+/** Counts open streams by caller. */
+export interface StreamCount { open (caller: Caller): () => void, readonly total: number }
+
+/** At most `limit` open streams per caller; one more is `overloaded`. */
+export function createStreamCount (limit: number): StreamCount {
+  const held = new Map<string, number>()
+  return {
+    open (caller) {
+      const now = held.get(caller.id) ?? 0
+      if (now >= limit) {
+        throw kernelError('overloaded',
+          `${now} streams are open for this credential; at most ${limit} may be.`,
+          { retryAfterSeconds: 5 })
+      }
+      held.set(caller.id, now + 1)
+      let released = false
+      return () => {
+        if (released) return
+        released = true
+        const left = held.get(caller.id)! - 1
+        if (left > 0) held.set(caller.id, left)
+        else held.delete(caller.id)
+      }
+    },
+    get total () { return [...held.values()].reduce((a, b) => a + b, 0) }
   }
 }

@@ -1,77 +1,63 @@
 import { randomUUID } from 'node:crypto'
 import { setMaxListeners } from 'node:events'
-import type { IncomingHttpHeaders } from 'node:http'
+import { text } from 'node:stream/consumers'
+import type { IncomingHttpHeaders, ServerResponse } from 'node:http'
 import { raceAbort } from '../api/clock.js'
-import type { FastifyRequest, InjectOptions } from 'fastify'
+import { kernelError } from '../api/errors.js'
+import type { FastifyRequest } from 'fastify'
 import type { Caller } from '../api/plugin.js'
-import type { Front } from './front.js'
-import type { OwnAnswer, OwnApi, OwnQuestion, OwnStream } from '../api/services.js'
+import type { HttpListener } from './http-listener.js'
+import type { OwnApi, OwnQuestion, OwnStream } from '../api/services.js'
 
 /** Carries the secret key of this node's requests to itself. */
 const OWN_HEADER = 'x-svc-own'
 
 /** This node's requests to its API without a socket, each for a caller. */
 export class OwnRequests {
-  readonly #callers = new Map<string, Caller>()
+  readonly #asked = new Map<string, Pick<OwnQuestion, 'caller' | 'signal'>>()
 
-  /** In whose name the node itself makes this request; undefined for every request from outside. */
-  callerOf ({ headers }: FastifyRequest): Caller | undefined {
+  /**
+   * In whose name the node itself makes this request, which ends with its signal; undefined for all others.
+   * Throws `cancelled` for one that has ended before it began.
+   */
+  callerOf ({ headers }: FastifyRequest, response: ServerResponse): Caller | undefined {
     const key = headers[OWN_HEADER]
-    return typeof key === 'string' ? this.#callers.get(key) : undefined
+    const asked = typeof key === 'string' ? this.#asked.get(key) : undefined
+    if (asked === undefined) return undefined
+    const { caller, signal } = asked
+    if (signal.aborted) throw kernelError('cancelled')
+    signal.addEventListener('abort', () => { response.destroy() }, { once: true })
+    return caller
   }
 
   /** The service by which plugins make such requests. */
-  of (app: Pick<Front, 'inject'>): OwnApi {
+  of (app: Pick<HttpListener, 'inject'>): OwnApi {
     return {
-      ask: async (question) => await this.#ask(app, question),
+      ask: async (question) => {
+        const { status, bytes } = await this.#open(app, question)
+        return { status, text: await text(bytes) }
+      },
       open: async (question) => await this.#open(app, question)
     }
   }
 
-  async #ask (app: Pick<Front, 'inject'>, question: OwnQuestion): Promise<OwnAnswer> {
-    const { signal, letGo } = following(question.signal)
-    try {
-      return await this.#inject({ ...question, signal }, async (request) => {
-        const answer = await raceAbort(app.inject(request), signal)
-        return { status: answer.statusCode, text: answer.payload }
-      })
-    } finally {
-      letGo()
-    }
-  }
-
-  async #open (app: Pick<Front, 'inject'>, question: OwnQuestion): Promise<OwnStream> {
-    const { signal, letGo } = following(question.signal)
-    return await this.#inject({ ...question, signal }, async (request) => {
-      // An aborted request goes on once its body is read: the response is what ends its work.
-      const asked = app.inject({ ...request, payloadAsStream: true })
-      asked.then((answer) => {
-        const { raw: { res } } = answer
-        answer.stream().once('close', letGo)
-        if (signal.aborted) res.destroy()
-        else signal.addEventListener('abort', () => { res.destroy() }, { once: true })
-      }, letGo)
-      const answer = await raceAbort(asked, signal)
-      const headers = answer.headers as IncomingHttpHeaders
-      return { status: answer.statusCode, headers, bytes: answer.stream() }
-    })
-  }
-
-  async #inject<T> (
-    { path, method = 'GET', body, accept, caller, signal }: OwnQuestion,
-    inject: (request: InjectOptions) => Promise<T>
-  ): Promise<T> {
+  async #open (
+    app: Pick<HttpListener, 'inject'>,
+    { path, method = 'GET', body, accept, caller, signal: given }: OwnQuestion
+  ): Promise<OwnStream> {
+    const { signal, letGo } = following(given)
     const key = randomUUID()
-    this.#callers.set(key, caller)
-    try {
-      return await inject({
-        method, url: path, signal,
-        headers: { [OWN_HEADER]: key, ...accept === undefined ? {} : { accept } },
-        ...body === undefined ? {} : { payload: body }
-      })
-    } finally {
-      this.#callers.delete(key)
-    }
+    this.#asked.set(key, { caller, signal })
+    const asked = app.inject({
+      method, url: path, payloadAsStream: true,
+      headers: { [OWN_HEADER]: key, ...accept === undefined ? {} : { accept } },
+      ...body === undefined ? {} : { payload: body }
+    })
+    asked.then((answer) => { answer.stream().once('close', letGo) }, letGo)
+      .finally(() => { this.#asked.delete(key) })
+    const answer = await raceAbort(asked, signal)
+    const headers = answer.headers as IncomingHttpHeaders
+    return { status: answer.statusCode, headers, bytes: answer.stream() }
   }
 }
 

@@ -16,8 +16,8 @@ import { letPagesRead } from './pages.js'
 import { CALLER_HEADER, memberOf, readCaller } from './passed-on.js'
 import { closeUnupgraded, limitStall } from './sockets.js'
 import { inClear, isToken } from './tls/in-clear.js'
-import type { Door } from './door.js'
-import type { Front } from './front.js'
+import type { ConnectionLimiter } from './connection-limiter.js'
+import type { HttpListener } from './http-listener.js'
 import type { MorePorts } from './listeners.js'
 import type { OwnRequests } from './own-api.js'
 import type { Caller, Logger, RouteDecl } from '../api/plugin.js'
@@ -28,12 +28,12 @@ import type { Rewrite } from './model-path.js'
 import type { Served } from './origin.js'
 import type { PageSources } from './pages.js'
 
-/** The error format of a route. */
-export type ErrorTelling = Pick<RouteDecl, 'failure' | 'idHeader'>
+/** A route's own error body and request id header. */
+export type ErrorFormat = Pick<RouteDecl, 'failure' | 'idHeader'>
 
 export interface TableOptions extends PageSources {
   /** The server whose requests come here. */
-  front: Pick<Front, 'door' | 'begins'>
+  front: Pick<HttpListener, 'limiter' | 'begins'>
   log: Logger
   limits: HttpLimits
   trustProxy: readonly string[]
@@ -46,7 +46,7 @@ export interface TableOptions extends PageSources {
   own?: OwnRequests
   methodsAt: (path: string) => readonly string[]
   /** The error format for unmatched paths. */
-  tellingAt?: (path: string) => ErrorTelling
+  errorFormatAt?: (path: string) => ErrorFormat
   rewrite: Rewrite
   ports?: MorePorts
   /** Called after every complete answer, with the plugin that owns the route. */
@@ -56,41 +56,23 @@ export interface TableOptions extends PageSources {
 /** Longest path parameter; ids and model names fit. */
 const MAX_PARAM_LENGTH = 512
 
-/** Where the access hook puts the caller: a field of every request, made once for all of them. */
-const CALLER = 'svcCaller'
-type WithCaller = FastifyRequest & { [CALLER]: Caller | null }
-
-function setCaller (request: FastifyRequest, caller: Caller): void {
-  (request as WithCaller)[CALLER] = caller
+/** What hooks found out about a request: fields of every request, made once for all of them. */
+interface RequestFacts {
+  /** Null before the access hook. */
+  svcCaller: Caller | null
+  /** Whether this node saw the credential, which may end before the answer. */
+  svcEntered: boolean
+  /** A web page that comes from a member on another machine sent it. */
+  svcPageElsewhere: boolean
+  /** Arrival of a traced request, monotonic milliseconds. */
+  svcArrivedMs: number | undefined
 }
 
-/** Set on requests whose credential was judged here: what they open ends with it. */
-const ENTERED = 'svcEntered'
-type WithEntry = FastifyRequest & { [ENTERED]: boolean }
-
-/** Set on requests of web pages that come from members on other machines. */
-const ELSEWHERE = 'svcPageElsewhere'
-type WithPage = FastifyRequest & { [ELSEWHERE]: boolean }
-
-/** Arrival time of a traced request. */
-const ARRIVAL = 'svcArrivedMs'
-type WithArrival = FastifyRequest & { [ARRIVAL]: number | undefined }
-
-/** Notes when a request came in, monotonic milliseconds. */
-export function noteArrival (request: FastifyRequest, ms: number): void {
-  (request as WithArrival)[ARRIVAL] = ms
-}
-
-/** Arrival time; undefined without tracing. */
-export const arrivalOf = (request: FastifyRequest): number | undefined => (request as WithArrival)[ARRIVAL]
-
-/** Whether this node saw the credential of a request, which may end before the answer. */
-export const enteredHere = (request: FastifyRequest): boolean => (request as WithEntry)[ENTERED]
-export const knownCaller = (request: FastifyRequest): Caller | null => (request as WithCaller)[CALLER]
+export const factsOf = (request: FastifyRequest): RequestFacts => request as FastifyRequest & RequestFacts
 
 /** The caller that the access hook found for a request. */
 export function callerOf (request: FastifyRequest): Caller {
-  const caller = knownCaller(request)
+  const { svcCaller: caller } = factsOf(request)
   if (caller === null) throw kernelError('unauthenticated')
   return caller
 }
@@ -111,7 +93,7 @@ export function createTable (options: TableOptions): FastifyInstance {
       options.rewrite(request.method ?? '', options.ports?.rewritten(request) ?? request.url ?? '/'),
     routerOptions: { maxParamLength: MAX_PARAM_LENGTH, ignoreTrailingSlash: false },
     frameworkErrors: (error, request, reply) => {
-      sendError(reply, fromFastify(error), request.id, options.tellingAt?.(pathOf(request)))
+      sendError(reply, fromFastify(error), request.id, options.errorFormatAt?.(pathOf(request)))
     }
   })
   // No route takes it: Fastify would ask for the type of its body before it says so.
@@ -132,8 +114,8 @@ export function createTable (options: TableOptions): FastifyInstance {
     sendError(reply, svc, request.id)
   })
   app.setNotFoundHandler((request, reply) => {
-    const telling = options.tellingAt?.(pathOf(request))
-    sendError(reply, notFound(options, request), request.id, telling)
+    const format = options.errorFormatAt?.(pathOf(request))
+    sendError(reply, notFound(options, request), request.id, format)
   })
   addHooks(app, options)
   return app
@@ -145,10 +127,10 @@ export function createTable (options: TableOptions): FastifyInstance {
  */
 function addHooks (app: FastifyInstance, options: TableOptions): void {
   const { answered } = options
-  app.decorateRequest(CALLER, null)
-  app.decorateRequest(ELSEWHERE, false)
-  app.decorateRequest(ENTERED, false)
-  app.decorateRequest(ARRIVAL, undefined)
+  app.decorateRequest('svcCaller', null)
+  app.decorateRequest('svcPageElsewhere', false)
+  app.decorateRequest('svcEntered', false)
+  app.decorateRequest('svcArrivedMs', undefined)
   if (answered !== undefined) {
     app.addHook('onResponse', (request, reply, done) => {
       answered((request.routeOptions.config as { owner?: string }).owner, reply.raw.statusCode)
@@ -169,14 +151,14 @@ function guardSource (app: FastifyInstance, options: TableOptions): void {
   app.addHook('onRequest', (request, reply, done) => {
     const { headers, raw: { socket } } = request
     reply.header('x-svc-request-id', request.id).header('x-request-id', request.id)
-    const { idHeader } = request.routeOptions.config as ErrorTelling
+    const { idHeader } = request.routeOptions.config as ErrorFormat
     if (idHeader !== undefined) reply.header(idHeader, request.id)
     const member = memberOf(socket)
     const asker = member === undefined
-      ? options.own?.callerOf(request)
+      ? options.own?.callerOf(request, reply.raw)
       : options.vouchedBy(member, readCaller(headers[CALLER_HEADER]))
     if (asker !== undefined) {
-      setCaller(request, asker)
+      factsOf(request).svcCaller = asker
       done()
       return
     }
@@ -201,7 +183,7 @@ function guardSource (app: FastifyInstance, options: TableOptions): void {
     if (foreignPage(hints, request.method, served)) {
       const page = hints.origin === undefined ? null : options.pageOf?.(hints.origin) ?? null
       if (page === null) throw kernelError('foreign_origin')
-      if (page === 'elsewhere') (request as WithPage)[ELSEWHERE] = true
+      if (page === 'elsewhere') factsOf(request).svcPageElsewhere = true
     }
     done()
   })
@@ -209,16 +191,17 @@ function guardSource (app: FastifyInstance, options: TableOptions): void {
 
 /** Finds the caller. */
 function identify (app: FastifyInstance, options: TableOptions): void {
-  const { door } = options.front
+  const { limiter } = options.front
   const isProxy = proxyList(options.trustProxy)
   app.addHook('onRequest', (request, _reply, done) => {
-    if ((request as WithCaller)[CALLER] !== null) {
+    const facts = factsOf(request)
+    if (facts.svcCaller !== null) {
       done()
       return
     }
     const { socket } = request.raw
     const proxied = isProxy(socket.remoteAddress ?? '')
-    const indirect = (request as WithPage)[ELSEWHERE] || proxied
+    const indirect = facts.svcPageElsewhere || proxied
     const authorization = credentialOf(request)
     const device = relayedDevice(socket) ?? null
     // A trusted proxy may end TLS; one that says it did not is believed.
@@ -229,12 +212,12 @@ function identify (app: FastifyInstance, options: TableOptions): void {
       target: targetOf(request), route: request.routeOptions.url, inClear: clear, device, connection: socket
     })
     if (bodySha256 !== undefined) expectBody(request, bodySha256)
-    ;(request as WithEntry)[ENTERED] = caller.id !== 'local' && caller.id !== 'anonymous'
+    facts.svcEntered = caller.id !== 'local' && caller.id !== 'anonymous'
     if (clear && !proxied && isToken(authorization)) options.tokenInClear?.(caller, socket)
     limitStall(socket, options.limits.streamStallMs, caller.id === 'anonymous')
-    if (caller.id === 'anonymous') refuseCrowd(door, socket, options.limits)
-    else door.prove(socket)
-    setCaller(request, caller)
+    if (caller.id === 'anonymous') refuseCrowd(limiter, socket, options.limits)
+    else limiter.authenticated(socket)
+    facts.svcCaller = caller
     done()
   })
 }
@@ -251,8 +234,10 @@ function rememberHost (): typeof hostAllowed {
 }
 
 /** Refuses requests without a credential from an address that holds too many connections. */
-function refuseCrowd (door: Door, socket: Socket, { connectionsPerAddress }: HttpLimits): void {
-  const held = door.held(socket)
+function refuseCrowd (
+  limiter: ConnectionLimiter, socket: Socket, { connectionsPerAddress }: HttpLimits
+): void {
+  const held = limiter.held(socket)
   if (held <= connectionsPerAddress) return
   throw kernelError('overloaded',
     `${held} connections are open from this address without a credential; ` +
@@ -292,7 +277,7 @@ function fromFastify (error: FastifyError | Error): SvcError {
 
 export function sendError (
   reply: FastifyReply, error: SvcError, requestId: string,
-  { failure, idHeader }: ErrorTelling = reply.request.routeOptions.config as ErrorTelling
+  { failure, idHeader }: ErrorFormat = reply.request.routeOptions.config as ErrorFormat
 ): void {
   if (reply.sent) return
   const body = errorBody(error, requestId)

@@ -1,5 +1,7 @@
 import { IncomingMessage } from 'node:http'
 import websocket from '@fastify/websocket'
+import { plainEvent } from './tls/port.js'
+import type { Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 
@@ -66,4 +68,39 @@ export function limitStall (socket: Socket, stallMs: number, stranger: boolean):
   const ms = stranger ? Math.min(stallMs, STRANGER_STALL_MS) : stallMs
   // Requests that are injected come without one.
   if (socket.timeout !== undefined && socket.timeout !== ms) socket.setTimeout(ms)
+}
+
+const halfClosed = new WeakSet<ServerResponse>()
+
+/** Whether the client ended its side of the connection before its answer began. */
+export const clientHalfClosed = (response: ServerResponse): boolean => halfClosed.has(response)
+
+/** The event of a response when that happens. */
+export const HALF_CLOSED = 'clientHalfClosed'
+
+/**
+ * A client may end its side after the request and still read, or be gone. The response emits `HALF_CLOSED`,
+ * which aborts what it started; an answer or error is still sent. An open stream is cut: half-closing is how
+ * clients stop following.
+ */
+export function answerHalfClosed (
+  server: Server
+): (request: IncomingMessage, response: ServerResponse) => void {
+  const pending = new WeakMap<Socket, ServerResponse>()
+  // Not in Node's types. Without it Node ends its side at once, before the answer.
+  Object.assign(server, { httpAllowHalfOpen: true })
+  server.on(plainEvent(server), (socket: Socket) => {
+    // Not sooner: whoever leaves within a TLS handshake would stay until the time for it is over.
+    socket.allowHalfOpen = true
+    socket.once('end', () => {
+      const response = pending.get(socket)
+      if (response === undefined || response.writableEnded) return
+      if (response.headersSent) socket.destroy()
+      else {
+        halfClosed.add(response)
+        response.emit(HALF_CLOSED)
+      }
+    })
+  })
+  return (request, response) => { pending.set(request.socket, response) }
 }

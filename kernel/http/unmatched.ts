@@ -1,5 +1,5 @@
 import type { RouteDecl } from '../api/plugin.js'
-import type { ErrorTelling } from './server.js'
+import type { ErrorFormat } from './server.js'
 
 /** Finds the methods of the routes that a path names or else matches, for 405 answers. */
 export function methodFinder (routes: readonly RouteDecl[]): (path: string) => string[] {
@@ -15,12 +15,12 @@ export function methodFinder (routes: readonly RouteDecl[]): (path: string) => s
  * Picks the error format for unmatched paths: that of the routes with the longest common beginning, in whole
  * parts, if they agree.
  */
-export function tellingFinder (routes: readonly RouteDecl[]): (path: string) => ErrorTelling {
+export function errorFormatFinder (routes: readonly RouteDecl[]): (path: string) => ErrorFormat {
   const byBeginning = new Map<string, Set<RouteDecl['failure']>>()
-  const telling = new Map<RouteDecl['failure'], ErrorTelling>([[undefined, {}]])
+  const formats = new Map<RouteDecl['failure'], ErrorFormat>([[undefined, {}]])
   for (const { url, failure, idHeader } of routes) {
     if (failure !== undefined) {
-      telling.set(failure, { failure, ...idHeader === undefined ? {} : { idHeader } })
+      formats.set(failure, { failure, ...idHeader === undefined ? {} : { idHeader } })
     }
     for (const beginning of beginnings(url)) {
       const found = byBeginning.get(beginning) ?? new Set()
@@ -30,7 +30,7 @@ export function tellingFinder (routes: readonly RouteDecl[]): (path: string) => 
   return (path) => {
     const longest = beginnings(path).find((beginning) => byBeginning.has(beginning)) ?? ''
     const [failure, ...others] = byBeginning.get(longest) ?? []
-    return others.length > 0 ? {} : telling.get(failure)!
+    return others.length > 0 ? {} : formats.get(failure)!
   }
 }
 

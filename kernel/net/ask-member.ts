@@ -149,8 +149,13 @@ export function refusalIn (error: unknown): Refusal | null {
   return { reason, message, details: isObject(details) ? details : {}, code, retryable }
 }
 
-/** The error of another node as it was thrown there; null when it is none. */
-export function errorFrom (refusal: Refusal | null, retryAfter?: string): SvcError | null {
+/**
+ * The error of another node as it was thrown there, with the name of that node in its details; null when it
+ * is none. A node that the error names already stays: it passed the request on.
+ */
+export function errorFrom (
+  refusal: Refusal | null, { name: node }: Pick<NodeView, 'name'>, retryAfter?: string
+): SvcError | null {
   if (refusal === null || !Number.isInteger(refusal.code)) return null
   const { reason, message, details, retryable } = refusal
   const [status, seconds] = [refusal.code as number, Number(retryAfter)]
@@ -158,7 +163,7 @@ export function errorFrom (refusal: Refusal | null, retryAfter?: string): SvcErr
   return new SvcError(reason, {
     status, retryable: retryable === true, message, remedy: '',
     ...(seconds > 0 ? { retryAfterSeconds: seconds } : {})
-  }, message, details)
+  }, message, { node, ...details })
 }
 
 /**

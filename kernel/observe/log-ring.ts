@@ -1,3 +1,4 @@
+import { isObject, parseJson } from '../api/schema.js'
 import { withoutUrlSecrets } from '../net/urls.js'
 import type { Clock } from '../api/clock.js'
 
@@ -92,8 +93,6 @@ const MAX_LINES = 5000
 const MAX_BYTES = 4 * 1024 ** 2
 /** Longest line of a runner, characters; the rest is cut. */
 const MAX_OUTPUT = 8192
-/** Places at the front that may be empty before they are closed up. */
-const MAX_GONE = 1000
 /** Lines of the node's start that wait for a sink. */
 const MAX_EARLY = 200
 
@@ -107,9 +106,8 @@ type Kept = Omit<LogLine, 'at' | 'fields'> & {
 /** Keeps the newest lines in bounded memory. Nothing in it ever waits or throws for what a line holds. */
 export function createLogRing (options: LogRingOptions): LogRingEnd {
   const { clock, lines: maxLines = MAX_LINES, bytes: maxBytes = MAX_BYTES } = options
-  const kept: (Kept | undefined)[] = []
+  const kept: Kept[] = []
   const listeners = new Set<() => void>()
-  let gone = 0
   let bytes = 0
   let nextSeq = 1
   const early: string[] = []
@@ -118,18 +116,11 @@ export function createLogRing (options: LogRingOptions): LogRingEnd {
     const size = Buffer.byteLength(line.message) + Buffer.byteLength(line.rest)
     kept.push({ ...line, seq: nextSeq++, bytes: size })
     bytes += size
-    while (kept.length - gone > maxLines || (bytes > maxBytes && kept.length - gone > 1)) {
-      bytes -= kept[gone]!.bytes
-      kept[gone++] = undefined
-    }
-    if (gone >= MAX_GONE) {
-      kept.splice(0, gone)
-      gone = 0
-    }
+    while (kept.length > maxLines || (bytes > maxBytes && kept.length > 1)) bytes -= kept.shift()!.bytes
     for (const fn of listeners) fn()
   }
   return {
-    get firstSeq () { return kept[gone]?.seq ?? nextSeq },
+    get firstSeq () { return kept[0]?.seq ?? nextSeq },
     get nextSeq () { return nextSeq },
     ingestUrl: options.ingestUrl,
     push (line) {
@@ -147,7 +138,7 @@ export function createLogRing (options: LogRingOptions): LogRingEnd {
       listeners.add(fn)
       return () => { listeners.delete(fn) }
     },
-    lines: (want = {}) => choose(kept.slice(gone) as Kept[], want).map(shown)
+    lines: (want = {}) => choose(kept, want).map(shown)
   }
 }
 
@@ -173,7 +164,9 @@ function shown ({ seq, atMs, level, source, plugin, modelId, runnerId, message, 
 
 /** A line of pino; one that is none is kept as it is. */
 function parsed (line: string, now: number): Omit<Kept, 'seq' | 'bytes'> {
-  const { level, time, msg, plugin, node: _node, ...fields } = readObject(line)
+  const value = parseJson(line)
+  const { level, time, msg, plugin, node: _node, ...fields }: Record<string, unknown> =
+    isObject(value) ? value : { msg: line.trimEnd() }
   const atMs = typeof time === 'string' ? Date.parse(time) : Number.NaN
   return {
     atMs: Number.isNaN(atMs) ? now : atMs,
@@ -185,14 +178,6 @@ function parsed (line: string, now: number): Omit<Kept, 'seq' | 'bytes'> {
     message: typeof msg === 'string' ? msg : '',
     rest: JSON.stringify(fields)
   }
-}
-
-function readObject (line: string): Record<string, unknown> {
-  try {
-    const value = JSON.parse(line) as unknown
-    if (typeof value === 'object' && value !== null) return value as Record<string, unknown>
-  } catch { /* Kept as text. */ }
-  return { msg: line.trimEnd() }
 }
 
 const textOr = (value: unknown): string | null => typeof value === 'string' ? value : null

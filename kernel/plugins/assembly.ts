@@ -1,7 +1,6 @@
 import { CallerSchemes } from '../http/callers.js'
-import { createStreamCount } from '../http/mount.js'
-import { OpenWork } from '../http/open-work.js'
-import { Standing } from '../http/standing.js'
+import { CredentialWatch } from '../http/credential-watch.js'
+import { createStreamCount, OpenWork } from '../http/open-work.js'
 import { createTraffic } from '../http/traffic.js'
 import { createTracers } from '../observe/tracer.js'
 import { createChanges } from '../state/changes.js'
@@ -18,7 +17,7 @@ import type { CallLimits } from '../api/services.js'
 import type { ConfigApi } from '../config/api.js'
 import type { ResolvedConfig } from '../config/resolve.js'
 import type { KernelConfig } from '../config/kernel-settings.js'
-import type { MountedRoute } from '../http/mount.js'
+import type { MountedRoute } from '../http/request-context.js'
 import type { Served } from '../http/origin.js'
 import type { HttpLimits } from '../http/limits.js'
 import type { ServerIdentity } from '../http/tls/identity.js'
@@ -98,9 +97,10 @@ export function assemble (options: KernelOptions) {
   bus.on('*', changes.notify)
   const present = new Present(options.plugins, options.off)
   const schemes = options.schemes ?? new CallerSchemes()
-  const standing = new Standing(clock, (id) => options.tokens.stands(id) && schemes.stands(id) !== false)
+  const credentials = new CredentialWatch(clock,
+    (id) => options.tokens.stands(id) && schemes.stands(id) !== false)
   return {
-    options, log, bus, health, commands, changes, present, schemes, standing,
+    options, log, bus, health, commands, changes, present, schemes, credentials,
     capabilities: createCapabilities(options),
     tracers: createTracers(),
     traffic: createTraffic(),

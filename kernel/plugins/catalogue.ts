@@ -1,5 +1,4 @@
-import { kernelManifest } from './kernel-manifest.js'
-import type { ErrorDecl, Manifest, RouteDecl } from '../api/plugin.js'
+import type { Manifest, RouteDecl } from '../api/plugin.js'
 
 export interface OwnedRoute { owner: string, name: string, decl: RouteDecl }
 
@@ -7,11 +6,4 @@ export interface OwnedRoute { owner: string, name: string, decl: RouteDecl }
 export function routesOf (manifests: readonly Manifest[]): OwnedRoute[] {
   return manifests.flatMap((m) =>
     Object.entries(m.routes ?? {}).map(([name, decl]) => ({ owner: m.name, name, decl })))
-}
-
-interface OwnedError { owner: string, reason: string, decl: ErrorDecl }
-
-export function errorsOf (manifests: readonly Manifest[]): OwnedError[] {
-  return [kernelManifest as Manifest, ...manifests].flatMap((m) =>
-    Object.entries(m.errors ?? {}).map(([reason, decl]) => ({ owner: m.name, reason, decl })))
 }

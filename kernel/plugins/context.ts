@@ -1,7 +1,7 @@
 import { SvcError, kernelErrorDecl } from '../api/errors.js'
 import { schemaChecker } from '../api/validate.js'
 import type { ClusterHost } from '../api/cluster.js'
-import type { MountedRoute } from '../http/mount.js'
+import type { MountedRoute } from '../http/request-context.js'
 import type {
   Context, ErrorDecl, Logger, Manifest, Plugin, ReadyCheck, Refs, Section, SectionDecl, ServiceRef
 } from '../api/plugin.js'

@@ -8,6 +8,7 @@ import {
   SessionService, StateService, GossipService, TokenService
 } from '../api/services.js'
 import { VitalsService } from '../api/vitals.js'
+import { systemRoutes } from '../http/system-routes.js'
 import { TracerService } from '../observe/tracer.js'
 import { TrafficService } from '../http/traffic.js'
 import type { ConflictDecl, EventDecl, Manifest } from '../api/plugin.js'
@@ -192,6 +193,7 @@ export const kernelManifest = {
   errors: kernelErrors,
   conflicts,
   events,
+  routes: systemRoutes,
   stateWhereabouts: ['apiUrl', 'sinkMultiaddr', 'configPath', 'interfaces'],
   stateReadings: ['lastSeen', 'nodeMemory', 'nodeSystem', 'nodeDisk', 'nodeNetwork', 'lastEventAppliedIdx'],
   state: {

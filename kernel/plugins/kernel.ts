@@ -9,33 +9,35 @@ import {
 } from '../api/services.js'
 import { BootError } from '../api/errors.js'
 import { VitalsService } from '../api/vitals.js'
-import { createStateSync, stateSyncRoute } from '../state/sync.js'
+import { createStateSync } from '../state/sync.js'
 import { createAccess } from '../http/access.js'
-import { Front } from '../http/front.js'
+import { HttpListener } from '../http/http-listener.js'
 import { MorePorts } from '../http/listeners.js'
 import { OwnRequests } from '../http/own-api.js'
-import { systemHandlers, systemRoutes } from '../http/system-routes.js'
+import { systemHandlers } from '../http/system-handlers.js'
 import { TrafficService } from '../http/traffic.js'
 import { TracerService } from '../observe/tracer.js'
 import { createStateSource, namedBy } from '../state/source.js'
 import { assemble } from './assembly.js'
+import { routesOf } from './catalogue.js'
 import { kernelManifest } from './kernel-manifest.js'
 import { startPlugins } from './lifecycle.js'
 import { PluginSwitch } from './switch.js'
 import { showRoutes } from './table.js'
 import type { Clock } from '../api/clock.js'
-import type { RouteDecl } from '../api/plugin.js'
 import type { Declarations, EventTap, Inspection } from '../api/services.js'
-import type { MountedRoute } from '../http/mount.js'
+import type { MountedRoute } from '../http/request-context.js'
 import type { TableOptions } from '../http/server.js'
+import type { SystemParts } from '../http/system-handlers.js'
 import type { StateSource } from '../state/source.js'
+import type { StateSync } from '../state/sync.js'
 import type { Assembly, KernelOptions } from './assembly.js'
 import type { Started } from './lifecycle.js'
 import type { Present } from './present.js'
 import type { TableParts } from './table.js'
 
 export interface Kernel {
-  readonly app: Front
+  readonly app: HttpListener
   readonly bus: Assembly['bus']
   readonly health: Assembly['health']
   readonly commands: Assembly['commands']
@@ -52,7 +54,7 @@ const LAST_ANSWERS_MS = 1000
 /** Grace period for the terminals of aborted commands, ms. */
 const LAST_TERMINALS_MS = 10_000
 
-type Booting = Assembly & { readonly front: Front, readonly state: StateSource }
+type Booting = Assembly & { readonly front: HttpListener, readonly state: StateSource }
 
 /** Boots the kernel's parts, the plugins in order, then the routes. Throws BootError with all failures. */
 export async function createKernel (options: KernelOptions): Promise<Kernel> {
@@ -60,7 +62,7 @@ export async function createKernel (options: KernelOptions): Promise<Kernel> {
   const { limits, tokens, local, clock } = options
   const own = new OwnRequests()
   const ports = new MorePorts()
-  const front = new Front(limits, { identity: options.tls, served: options.served })
+  const front = new HttpListener(limits, { identity: options.tls, served: options.served })
   const kernel: Booting = { ...parts, front, state: createStateSource(parts) }
   addServices(kernel, own, ports)
   const sync = syncOf(kernel)
@@ -81,7 +83,7 @@ export async function createKernel (options: KernelOptions): Promise<Kernel> {
     const table: TableParts = {
       kernel, front, own, ports, tokenInClear: warnOnce(parts),
       authenticate: createAccess({ tokens, schemes: parts.schemes, local, clock }),
-      routes: ownRoutes({ ...kernel, switches }, sync)
+      routes: ownRoutes({ ...kernel, switches, sync })
     }
     await showRoutes(table)
     kernel.bus.open()
@@ -165,9 +167,7 @@ function inspectionOf ({ options, config, started, commands, streams }: Booting)
   }
 }
 
-type Sync = ReturnType<typeof createStateSync>
-
-function syncOf (kernel: Booting): Sync {
+function syncOf (kernel: Booting): StateSync {
   const { options, state, changes, log } = kernel
   return createStateSync({
     state: state.known, read: state.reader.read, changed: changes.next,
@@ -176,10 +176,10 @@ function syncOf (kernel: Booting): Sync {
 }
 
 /** The kernel's own routes. */
-function ownRoutes (kernel: Booting & { switches: PluginSwitch }, sync: Sync): MountedRoute[] {
-  const handlers: Record<string, unknown> = { ...systemHandlers(kernel), stateSync: sync.serve }
-  return Object.entries<RouteDecl>({ ...systemRoutes, stateSync: stateSyncRoute }).map(([name, decl]) =>
-    ({ owner: 'kernel', name, decl, handler: handlers[name] as MountedRoute['handler'] }))
+function ownRoutes (kernel: SystemParts): MountedRoute[] {
+  const handlers: Record<string, unknown> = systemHandlers(kernel)
+  return routesOf([kernelManifest])
+    .map((route) => ({ ...route, handler: handlers[route.name] as MountedRoute['handler'] }))
 }
 
 async function close (kernel: Booting, graceMs: number, stop: () => Promise<void>): Promise<void> {

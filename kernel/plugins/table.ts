@@ -4,13 +4,13 @@ import { modelPaths } from '../http/model-path.js'
 import { mount, mountSocket } from '../http/mount.js'
 import { createTable } from '../http/server.js'
 import { socketScope } from '../http/sockets.js'
-import { methodFinder, tellingFinder } from '../http/unmatched.js'
+import { errorFormatFinder, methodFinder } from '../http/unmatched.js'
 import type { FastifyInstance } from 'fastify'
 import type { Audit } from '../api/audit.js'
 import type { RouteDecl } from '../api/plugin.js'
-import type { Front } from '../http/front.js'
+import type { HttpListener } from '../http/http-listener.js'
 import type { MorePorts } from '../http/listeners.js'
-import type { MountedRoute, MountOptions } from '../http/mount.js'
+import type { MountedRoute, MountOptions } from '../http/request-context.js'
 import type { OpenWork } from '../http/open-work.js'
 import type { OwnRequests } from '../http/own-api.js'
 import type { TableOptions } from '../http/server.js'
@@ -18,7 +18,7 @@ import type { Assembly } from './assembly.js'
 
 export interface TableParts {
   readonly kernel: Assembly
-  readonly front: Front
+  readonly front: HttpListener
   readonly own: OwnRequests
   readonly ports: MorePorts
   readonly authenticate: TableOptions['authenticate']
@@ -43,7 +43,7 @@ export async function showRoutes (parts: TableParts): Promise<void> {
     for (const [open, group] of groups) {
       const how = mountOptions(kernel, open)
       for (const route of group) {
-        if ((route.decl.socket === true) === sockets) put(scope, route, how, kernel.streams)
+        if ((route.decl.socket === true) === sockets) put(scope, route, how)
       }
     }
   }
@@ -64,7 +64,7 @@ function makeTable (
       ...caller, authorities: new Set(options.cluster.vouched(member, caller.authorities))
     }),
     pageOf: (origin) => options.cluster.pageOf(origin), authenticate, tokenInClear, own, ports,
-    methodsAt: methodFinder(decls), tellingAt: tellingFinder(decls), rewrite: modelPaths(decls),
+    methodsAt: methodFinder(decls), errorFormatAt: errorFormatFinder(decls), rewrite: modelPaths(decls),
     answered: traffic.answered
   })
 }
@@ -76,7 +76,8 @@ function mountOptions (kernel: Assembly, work: OpenWork): MountOptions {
   const { options, traffic, drain } = kernel
   return {
     clock: options.clock, log: kernel.log, limits: options.limits, strict: options.strict,
-    draining: () => drain.on, work, standing: kernel.standing, tracers: kernel.tracers,
+    draining: () => drain.on, work, credentials: kernel.credentials, streams: kernel.streams,
+    tracers: kernel.tracers,
     cut: (owner) => { traffic.answered(owner, CUT_STATUS) },
     audit: () => kernel.services.get(AuditService.id) as Audit | undefined
   }

@@ -10,7 +10,7 @@ import { Budget } from '../net/budget.js'
 import { entryKey, partsOf, withoutTimes } from './entries.js'
 import type { WebSocket } from 'ws'
 import type { Clock } from '../api/clock.js'
-import type { Caller, Logger, RouteDecl, SocketRequest } from '../api/plugin.js'
+import type { Caller, Logger, SocketRequest } from '../api/plugin.js'
 
 /** The outer message kind of the y-websocket protocol that carries a sync message. */
 const MESSAGE_SYNC = 0
@@ -47,14 +47,6 @@ export const SYNC_CLOSED = { slow: 4429, protocol: 4400 } as const
  * reader still has from an earlier document, even from before a restart, are known by such an id and deleted.
  */
 const FIRST_WRITER = 2 ** 40
-
-/** The replica's route. */
-export const stateSyncRoute = {
-  method: 'GET', url: '/state/sync', authority: 'read', stream: true, socket: true,
-  summary: 'The state as a read-only Yjs document (WebSocket, y-websocket protocol): a list `entries` of ' +
-    '{ key, val }, one for each key of /state; where that is an object, val is {} and each member has an ' +
-    'entry of its own, KEY/MEMBER.'
-} as const satisfies RouteDecl
 
 export interface StateSyncOptions {
   /** The cluster as this caller may see it. */

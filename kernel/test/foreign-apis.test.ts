@@ -6,7 +6,7 @@ import { networkInterfaces } from 'node:os'
 import t from 'tap'
 import { definePlugin, ListenerService } from '../index.js'
 import { compileStrict, issuesOf } from '../api/validate.js'
-import { tellingFinder } from '../http/unmatched.js'
+import { errorFormatFinder } from '../http/unmatched.js'
 import { startPlugin } from '../testing/index.js'
 import { systemClock } from '../api/clock.js'
 import type { Listening } from '../api/services.js'
@@ -19,7 +19,7 @@ const get = (url: string, more: Partial<RouteDecl> = {}): RouteDecl =>
   ({ method: 'GET', url, summary: 's', authority: 'read', ...more })
 
 t.test('unknown paths are told of as by the routes beside them', (t) => {
-  const telling = tellingFinder([
+  const telling = errorFormatFinder([
     get('/v1/models'), get('/v1/messages', { failure: foreign, idHeader: 'request-id' }),
     get('/other/api/tags', { failure: seen }), get('/other/', { failure: seen })
   ])

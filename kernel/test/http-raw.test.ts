@@ -155,10 +155,12 @@ t.test('a listed page, extension or app may send what headers it likes', async (
   for (const origin of origins) {
     const answer = await preflight(origin)
     t.match(answer.headers, {
-      'access-control-allow-origin': origin, 'access-control-allow-headers': sdk
+      'access-control-allow-origin': origin, 'access-control-allow-headers': sdk,
+      'access-control-allow-credentials': undefined
     }, origin)
     const sent = await rig.inject({ method: 'POST', url: '/echo', payload: { n: 1 }, headers: { origin } })
     t.equal(sent.statusCode, 200, origin)
+    t.match(sent.headers, { 'access-control-allow-origin': origin, vary: /origin/i })
   }
   for (const origin of ['chrome-extension://abd', 'app://obsidian.md.evil', 'https://evil.example', 'null']) {
     const answer = await preflight(origin)

@@ -175,25 +175,6 @@ t.test('authorities: local callers get what access.local says', async (t) => {
   })
 })
 
-t.test('forwarded addresses are not believed', async (t) => {
-  const rig = await startPlugin(t, probe)
-  for (const name of ['x-forwarded-for', 'x-real-ip', 'forwarded']) {
-    const answer = await rig.inject({ url: '/find/a', headers: { [name]: '10.9.8.7' } })
-    t.equal(answer.statusCode, 200, 'still the loopback caller')
-  }
-})
-
-t.test('state hides addresses and paths from those who may not operate', async (t) => {
-  const identity = async (allow: string[]): Promise<Record<string, unknown>> => {
-    const rig = await startPlugin(t, probe, { allow })
-    const answer = await rig.inject({ url: '/state' })
-    const { nodeIdentities } = answer.json() as { nodeIdentities: Record<string, Record<string, unknown>> }
-    return Object.values(nodeIdentities)[0]!
-  }
-  t.equal((await identity(['read']))['apiUrl'], null)
-  t.match((await identity(['read', 'operator']))['apiUrl'], /^http:/)
-})
-
 t.test('a route of a disabled plugin names the line that enables it', async (t) => {
   const off = definePlugin({
     ...base,
@@ -204,7 +185,6 @@ t.test('a route of a disabled plugin names the line that enables it', async (t) 
   const answer = await rig.inject({ url: '/sleep/1' })
   t.equal(answer.statusCode, 404)
   t.match(answer.json(), { error: { reason: 'plugin_disabled', details: { plugin: 'sleeper' } } })
-  t.notMatch((await rig.inject({ url: '/openapi.json' })).body, /sleep/)
 })
 
 t.test('a change of settings tells which plugins it switched', async (t) => {
@@ -228,36 +208,14 @@ t.test('whether a model answers is told to those who may read', async (t) => {
   t.equal(await status(['read'], '/readyz?model=x'), 503)
 })
 
-t.test('plugins are listed with why they are off, and switched', async (t) => {
-  const off = definePlugin({ ...base, name: 'sleeper' }, () => ({}))
-  const rig = await startPlugin(t, probe, { off: [off], allow: ['plugin:read', 'plugin:manage'] })
-  const { plugins } = (await rig.inject({ url: '/v1/plugins' })).json() as { plugins: object[] }
-  t.match(plugins, [
-    { name: 'probe', enabled: true, why: null }, { name: 'sleeper', enabled: false, why: /./ }
-  ])
-  const post = async (name: string, payload: object): Promise<number> =>
-    (await rig.inject({ method: 'POST', url: `/v1/plugins/${name}`, payload })).statusCode
-  t.equal(await post('sleeper', { enabled: true }), 200)
-  t.equal(await post('probe', { enabled: false }), 200)
-  t.equal(await post('nobody', { enabled: false }), 404)
-  t.equal(await post('probe', { enabled: 'no' }), 400)
-  t.same(rig.events.map((e) => e.kind), ['PluginEnabled', 'PluginDisabled'])
-  const reader = await startPlugin(t, probe, { allow: ['plugin:read'] })
-  const payload = { enabled: false }
-  t.equal((await reader.inject({ method: 'POST', url: '/v1/plugins/probe', payload })).statusCode, 401)
-})
-
-t.test('openapi lists every route with its authority', async (t) => {
-  const rig = await startPlugin(t, probe)
-  const answer = await rig.inject({ url: '/openapi.json' })
-  const doc = answer.json() as { openapi: string, paths: Record<string, Record<string, object>> }
-  t.equal(doc.openapi, '3.1.0')
-  t.match(doc.paths['/find/{id}'], {
-    get: { 'x-authority': 'read', operationId: 'probe.find' },
-    delete: { 'x-authority': 'cluster:write' }
-  })
-  const own = ['/healthz', '/readyz', '/state', '/config', '/v1/plugins', '/admin/restart']
-  for (const path of own) t.ok(doc.paths[path], path)
+t.test('a switch of a plugin that is refused', async (t) => {
+  const post = async (allow: string, name: string, payload: object): Promise<number> => {
+    const rig = await startPlugin(t, probe, { allow: [allow] })
+    return (await rig.inject({ method: 'POST', url: `/v1/plugins/${name}`, payload })).statusCode
+  }
+  t.equal(await post('plugin:manage', 'nobody', { enabled: false }), 404)
+  t.equal(await post('plugin:manage', 'probe', { enabled: 'no' }), 400)
+  t.equal(await post('plugin:read', 'probe', { enabled: false }), 401)
 })
 
 t.test('readyz lists its checks', async (t) => {
@@ -276,30 +234,6 @@ t.test('readyz lists its checks', async (t) => {
     ready: true,
     checks: [{ name: 'master', ok: true }, { name: 'voice', ok: true }]
   })
-})
-
-t.test('a listed web page may read answers, and ask first', async (t) => {
-  const rig = await startPlugin(t, probe, { allowedOrigins: ['https://ops.example'] })
-  const page = { origin: 'https://ops.example' }
-  const answer = await rig.inject({ url: '/find/a', headers: page })
-  t.equal(answer.statusCode, 200)
-  t.equal(answer.headers['access-control-allow-origin'], 'https://ops.example')
-  t.match(answer.headers['vary'], /origin/i)
-  const first = await rig.inject({
-    method: 'OPTIONS',
-    url: '/echo',
-    headers: {
-      ...page,
-      'access-control-request-method': 'POST',
-      'access-control-request-headers': 'authorization'
-    }
-  })
-  t.equal(first.statusCode, 204)
-  t.match(first.headers['access-control-allow-headers'], /authorization/)
-  t.notOk(first.headers['access-control-allow-credentials'])
-  t.equal((await rig.inject({ url: '/find/a', headers: { origin: 'https://evil.example' } })).statusCode, 403)
-  const stream = await rig.inject({ url: '/state?follow=0', headers: page })
-  t.equal(stream.headers['access-control-allow-origin'], 'https://ops.example')
 })
 
 t.test('over real sockets', async (t) => {

@@ -32,7 +32,7 @@ t.test('a runner\'s output, and lines that are no JSON', (t) => {
     level: 'info', source: 'runner', plugin: null, modelId: 'acme/chat', runnerId: 'r1',
     message: 'loading with token= [redacted] now', fields: { instanceId: 'i1', stream: 'stderr' }
   })
-  t.match(odd, [{ message: '{"level":' }, { message: '' }, { message: '', level: 'info', modelId: null }])
+  t.match(odd, [{ message: '{"level":' }, { message: '[]' }, { message: '', level: 'info', modelId: null }])
   ring.output(runner, 'stdout', 'x'.repeat(1e6))
   t.equal(ring.lines().at(-1)!.message.length, 8192)
   t.end()

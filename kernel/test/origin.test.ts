@@ -1,6 +1,6 @@
 import t from 'tap'
 import { systemClock } from '../api/clock.js'
-import { Front } from '../http/front.js'
+import { HttpListener } from '../http/http-listener.js'
 import { createAccess } from '../http/access.js'
 import { CallerSchemes } from '../http/callers.js'
 import { callerOf, createTable } from '../http/server.js'
@@ -96,7 +96,7 @@ t.test('who comes through a trusted proxy is never local, whatever it says', asy
   const tokens = { check: () => undefined } as unknown as TokenStore
   const { limits } = limitsOf(config.kernel)
   const app = createTable({
-    front: new Front(limits), log: { error: () => {} } as unknown as Logger, limits,
+    front: new HttpListener(limits), log: { error: () => {} } as unknown as Logger, limits,
     trustProxy: ['127.0.0.1', '10.0.0.0/8', 'fd00::/8'],
     served: () => ({
       addresses: new Set(['127.0.0.1']), port: 80, secure: false, allowedHosts: [], allowedOrigins: []

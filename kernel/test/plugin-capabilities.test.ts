@@ -91,7 +91,6 @@ t.test('a WebSocket of a plugin is behind the guards of all routes, and ends wit
   const rig = await startPlugin(t, host, { plugins: [echo], clock: systemClock })
   const url = await rig.listen()
   t.equal((await fetch(`${url}/talk`)).status, 404, 'a plain request finds nothing')
-  t.equal('/talk' in ((await rig.inject({ url: '/openapi.json' })).json() as { paths: object }).paths, false)
   const ws = new WebSocket(`${url.replace('http', 'ws')}/talk`)
   await once(ws, 'open')
   ws.send('hello')

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { createHealth } from '../plugins/health.js'
 import { kernelManifest } from '../plugins/kernel-manifest.js'
-import { diskFault, DISK_FULL_BYTES, DISK_LOW_BYTES, watchSelf } from '../observe/self-watch.js'
+import { diskFault, watchSelf } from '../observe/self-watch.js'
 import { manualClock } from '../testing/index.js'
 import type { Test } from 'tap'
 import type { Health } from '../plugins/health.js'
@@ -32,15 +32,17 @@ async function until (look: () => Promise<void>, seen: () => boolean): Promise<v
   }
 }
 
+const GiB = 1024 ** 3
+
 t.test('how much free space is a fault', (t) => {
   const check = (bytes: number, expected: string | null): void => {
     t.equal(diskFault(bytes), expected, `${bytes}`)
   }
   check(0, 'disk_full')
-  check(DISK_FULL_BYTES, 'disk_full')
-  check(DISK_FULL_BYTES + 1, 'disk_low')
-  check(DISK_LOW_BYTES - 1, 'disk_low')
-  check(DISK_LOW_BYTES, null)
+  check(2 * GiB, 'disk_full')
+  check(2 * GiB + 1, 'disk_low')
+  check(10 * GiB - 1, 'disk_low')
+  check(10 * GiB, null)
   t.end()
 })
 

@@ -1,21 +1,9 @@
 import t from 'tap'
 import { createBus } from '../plugins/events.js'
 import { createCommands } from '../plugins/commands.js'
-import { diskFault } from '../observe/self-watch.js'
 import { base32 } from '../net/encoding.js'
 import { redact } from '../state/state.js'
 import type { Caller } from '../api/plugin.js'
-
-t.test('disk faults at their bounds', (t) => {
-  const GiB = 1024 ** 3
-  const rows: [number, string | null][] = [
-    [0, 'disk_full'], [2 * GiB, 'disk_full'],
-    [2 * GiB + 1, 'disk_low'], [10 * GiB - 1, 'disk_low'],
-    [10 * GiB, null]
-  ]
-  for (const [free, fault] of rows) t.equal(diskFault(free), fault, String(free))
-  t.end()
-})
 
 t.test('base32 of RFC 4648', (t) => {
   const rows: [string, string][] = [

@@ -4,7 +4,7 @@ import { connect } from 'node:net'
 import { text } from 'node:stream/consumers'
 import { connect as connectTls } from 'node:tls'
 import t from 'tap'
-import { Front } from '../http/front.js'
+import { HttpListener } from '../http/http-listener.js'
 import { ownIdentity } from '../http/tls/local-authority.js'
 import { tempHome } from '../../plugins/cluster/test/identity-kit.js'
 import type { IncomingMessage, ServerResponse } from 'node:http'
@@ -20,10 +20,10 @@ const limits: HttpLimits = {
   streamStallMs: 60_000
 }
 
-async function start (t: Test): Promise<{ front: Front, port: number }> {
+async function start (t: Test): Promise<{ front: HttpListener, port: number }> {
   const home = tempHome(t)
   const source = ownIdentity({ home, installId: 'i', names: () => ['localhost'], now: Date.now })
-  const front = new Front(limits, { identity: source.next()! })
+  const front = new HttpListener(limits, { identity: source.next()! })
   const table = {
     routing: (request: IncomingMessage, response: ServerResponse) => {
       front.begins(request, response)
@@ -37,7 +37,7 @@ async function start (t: Test): Promise<{ front: Front, port: number }> {
   return { front, port: Number(port) }
 }
 
-const openOn = ({ server }: Front): Promise<number> => new Promise((resolve, reject) => {
+const openOn = ({ server }: HttpListener): Promise<number> => new Promise((resolve, reject) => {
   server.getConnections((error, count) => { if (error === null) resolve(count); else reject(error) })
 })
 

@@ -27,7 +27,7 @@ import type { ClusterHost } from '../api/cluster.js'
 import type { Logger, Manifest, NodeInfo, Plugin, ServiceRef } from '../api/plugin.js'
 import type { HealthReason } from '../plugins/health.js'
 import type { KernelOptions } from '../plugins/assembly.js'
-import type { Front } from '../http/front.js'
+import type { HttpListener } from '../http/http-listener.js'
 import type { Kernel } from '../plugins/kernel.js'
 import type { ResolvedConfig } from '../config/resolve.js'
 import type { TokenStore } from '../http/tokens.js'
@@ -80,7 +80,7 @@ export interface StartOptions {
 /** A plugin running alone on a real kernel. */
 export interface Rig {
   /** The node's HTTP server. */
-  app: Front
+  app: HttpListener
   kernel: Kernel
   /** Makes a request without a socket. */
   inject (

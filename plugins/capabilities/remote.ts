@@ -224,7 +224,7 @@ export class Remote {
         if (kind === 'cancelled') {
           throw kernelError('cancelled', `The call was cancelled at ${nodeName(node)}.`)
         }
-        if (kind === 'failed') throw errorFrom(refusalIn(error)) ?? new Error('failed without a reason')
+        if (kind === 'failed') throw errorFrom(refusalIn(error), node) ?? new Error('failed without a reason')
         if (kind !== 'chunk') continue
         any = true
         yield chunkOf(frame)
@@ -274,7 +274,7 @@ export class Remote {
     })
     const { status, headers, body } = answer
     if (status === 200) return answer
-    throw errorFrom(await readRefusal(body), headers['retry-after']) ??
+    throw errorFrom(await readRefusal(body), node, headers['retry-after']) ??
       unreachable(node, `answered with status ${status} and no reason`)
   }
 

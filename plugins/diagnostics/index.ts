@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { definePlugin, monitorLoop, Reply } from '../../kernel/index.js'
-import type { Context, LoopMonitor } from '../../kernel/index.js'
+import type { Context, LoopMonitor, Manifest } from '../../kernel/index.js'
 import { capture } from './capture/index.js'
 import { cancelRunner, clusterDiagnostics } from './handlers.js'
 import type { HandlerParts } from './handlers.js'
@@ -29,10 +29,26 @@ export default definePlugin(manifest, async (ctx) => {
       cluster: (request) => clusterDiagnostics(parts, request),
       cancelRunner: ({ params, body }) => cancelRunner(parts, params.runner_id, body?.graceSeconds),
       capture: (request) => capture(parts, request),
-      metrics: async () => new Reply(await metrics.text())
+      metrics: async () => new Reply(await metrics.text()),
+      openapi: openApiBytes(ctx)
     }
   }
 })
+
+/** The document as bytes, made again once the plugins that are on have changed: anybody may ask for it. */
+function openApiBytes ({ deps: { declared, inspection }, node }: DiagnosticsContext): () => Promise<Buffer> {
+  let of: readonly Manifest[] = []
+  let document: Promise<Buffer> | undefined
+  return () => {
+    const { manifests } = declared
+    const same = of.length === manifests.length && manifests.every((one, i) => one === of[i])
+    if (document !== undefined && same) return document
+    of = manifests
+    const scheme = inspection.url()?.startsWith('https:') === true ? 'https' : 'http'
+    return document = import('./openapi.js')
+      .then(({ openApi }) => Buffer.from(JSON.stringify(openApi(manifests, node.version, scheme))))
+  }
+}
 
 function ownReport (ctx: DiagnosticsContext, loop: LoopMonitor): NodeDiagnostics {
   const { session, inspection, runners, calls, tracing, eventLog, ship, gossip } = ctx.deps

@@ -1,5 +1,5 @@
 import {
-  ClusterService, EventTapService, InspectionService, LogRingService, SessionService,
+  ClusterService, DeclarationService, EventTapService, InspectionService, LogRingService, SessionService,
   StateService, GossipService, TrafficService
 } from '../../kernel/index.js'
 import type { Manifest } from '../../kernel/index.js'
@@ -20,7 +20,7 @@ export const manifest = {
   consumes: {
     inspection: InspectionService, session: SessionService, gossip: GossipService,
     cluster: ClusterService, state: StateService, tap: EventTapService,
-    traffic: TrafficService
+    traffic: TrafficService, declared: DeclarationService
   },
   consumesOptional: {
     calls: CallsService, runners: RunnersService, work: RunnerWorkService, machine: MachineService,

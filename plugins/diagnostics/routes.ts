@@ -142,7 +142,14 @@ const gossip = {
   }
 } as const
 
+const openapi = {
+  method: 'GET', url: '/openapi.json', authority: null,
+  summary: 'This interface as OpenAPI 3.1.',
+  produces: 'application/json; charset=utf-8',
+  reply: { type: 'object' }
+} as const
+
 /** HTTP routes of this plugin; the handlers are in `handlers.ts`. */
 export const routes = {
-  node, capture, cancelRunner, cluster, metrics, gossip
+  node, capture, cancelRunner, cluster, metrics, gossip, openapi
 } as const satisfies Record<string, RouteDecl>

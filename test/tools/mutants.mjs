@@ -12,7 +12,7 @@ const AREAS = {
   planner: ['plugins/placement/planner/', 'plugins/placement/test/', /^(planner|memory-fit)/],
   routing: ['plugins/runners/routing/', 'plugins/runners/test/', /^(availability|pick|routing|remote|chain)/],
   publish: ['plugins/staging/files/', 'plugins/staging/test/', /^(files|store-crash)/],
-  guards: ['kernel/http/', 'kernel/test/', /^(door|origin|callers|http|tokens)/]
+  guards: ['kernel/http/', 'kernel/test/', /^(connection-limiter|origin|callers|http|tokens)/]
 }
 
 /** The area, the file, what is replaced there, and by what. */
@@ -129,11 +129,11 @@ const MUTANTS = [
     'if (recent.length >= FAILURES_PER_MINUTE) {',
     'if (recent.length > FAILURES_PER_MINUTE * 10) {'],
   ['guards', 'access.ts', 'if (member !== undefined && members !== true) {', 'if (false) {'],
-  ['guards', 'door.ts',
+  ['guards', 'connection-limiter.ts',
     'if (free?.(socket.remoteAddress ?? \'\') !== true && this.held(socket) > perNetwork)',
     'if (this.held(socket) > perNetwork)'],
-  ['guards', 'door.ts', '.slice(0, 4).join(\':\')', '.slice(0, 5).join(\':\')'],
-  ['guards', 'door.ts',
+  ['guards', 'connection-limiter.ts', '.slice(0, 4).join(\':\')', '.slice(0, 5).join(\':\')'],
+  ['guards', 'connection-limiter.ts',
     'if (left > 0) this.#held.set(unproven.network, left)',
     'if (left >= 0) this.#held.set(unproven.network, left + 1)'],
   ['guards', 'origin.ts', 'if (host.port !== null && host.port !== served.port) return false\n', ''],

@@ -1,8 +1,7 @@
-import { randomUUID } from 'node:crypto'
 import { createServer as createHttp } from 'node:http'
 import { Server as TlsServer } from 'node:tls'
 import { kernelError } from '../../api/errors.js'
-import { errorBody } from '../error-body.js'
+import { refuse } from '../broken.js'
 import type { IncomingMessage, Server as HttpServer, ServerResponse } from 'node:http'
 import type { Server as HttpsServer, ServerOptions as HttpsOptions } from 'node:https'
 import type { Socket } from 'node:net'
@@ -94,13 +93,8 @@ function tellTls (
   const page = (method === 'GET' || method === 'HEAD') && headers.accept?.includes('text/html') === true
   const away = page && named && url.startsWith('/')
   const error = kernelError('tls_required', `This port speaks TLS only: use ${at}`)
-  const body = JSON.stringify(errorBody(error, randomUUID()))
-  response.writeHead(away ? 307 : error.status, {
-    ...away ? { location: at + url } : {},
-    'content-type': 'application/json; charset=utf-8',
-    'content-length': Buffer.byteLength(body),
-    connection: 'close'
-  })
+  Object.assign(error.headers, { connection: 'close', ...away ? { location: at + url } : {} })
   // The rest of the request is not read.
-  response.end(body, () => { socket.destroySoon() })
+  response.once('finish', () => { socket.destroySoon() })
+  refuse(response, error, away ? 307 : error.status)
 }

@@ -1,11 +1,11 @@
 import { once } from 'node:events'
 import http from 'node:http'
-import { Front } from '../../../kernel/http/front.js'
-import { OpenWork } from '../../../kernel/http/open-work.js'
+import { HttpListener } from '../../../kernel/http/http-listener.js'
+import { createStreamCount, OpenWork } from '../../../kernel/http/open-work.js'
 import { createTable } from '../../../kernel/http/server.js'
-import { createStreamCount, mount } from '../../../kernel/http/mount.js'
+import { mount } from '../../../kernel/http/mount.js'
 import { setMember } from '../../../kernel/http/passed-on.js'
-import { Standing } from '../../../kernel/http/standing.js'
+import { CredentialWatch } from '../../../kernel/http/credential-watch.js'
 import { kernelError } from '../../../kernel/api/errors.js'
 import { memberRequest } from '../../../kernel/test/member-request.js'
 import { routes } from '../routes.js'
@@ -111,19 +111,19 @@ async function serve (
 ): Promise<number> {
   const log = { debug () {}, info () {}, warn () {}, error () {}, fatal () {} }
   const app = createTable({
-    front: new Front(LIMITS), log, limits: LIMITS, trustProxy: [], methodsAt: () => [],
+    front: new HttpListener(LIMITS), log, limits: LIMITS, trustProxy: [], methodsAt: () => [],
     rewrite: (_method, url) => url, vouchedBy: (_member, caller) => caller,
     served: () => ({ addresses: new Set(), port: 0, secure: false, allowedHosts: [], allowedOrigins: [] }),
     authenticate: () => { throw new Error('nobody else is served here') }
   })
   const mounting = {
     clock: node.clock, log, limits: LIMITS, draining: () => false, work: new OpenWork(),
-    standing: new Standing(node.clock, () => true)
+    credentials: new CredentialWatch(node.clock, () => true), streams: createStreamCount(1024)
   }
   for (const name of ['list', 'call', 'stream', 'cancel'] as const) {
     const handler = node.capabilities.handlers[name] as (request: RouteRequest) => unknown
     const route = { owner: 'capabilities', name, decl: routes[name], handler }
-    mount(app, route, mounting, createStreamCount(1024))
+    mount(app, route, mounting)
   }
   await app.ready()
   const listener = http.createServer((request, response) => {

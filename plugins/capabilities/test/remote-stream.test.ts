@@ -108,7 +108,7 @@ t.test('an early failure has its status, a later one is a frame', async (t) => {
     throw thrown
   }, { media_type: 'audio/mpeg' })
   const wanted = { reason: 'voice_odd', retryable: true, message: 'Very odd.', type: "I'm a Teapot",
-    requestId: 'request-1', details: { pitch: 3, remedy: 'Sing.' } }
+    requestId: 'request-1', details: { pitch: 3, remedy: 'Sing.', node: 'beta' } }
   const early = ask(nodes.here, 'stream', at(body), FRAMES)
   t.match(errorOf(early, await early.answer), { status: 418, ...wanted })
   const late = ask(nodes.here, 'stream', at(body, { payload: { n: 2 } }), FRAMES)

@@ -147,7 +147,8 @@ t.test('the other node decides', async (t) => {
   await check('call', at(unary, { payload: { n: 1 } }),
     { status: 502, reason: 'provider_error', message: /log has the cause/ })
   await check('call', at(unary, { payload: { n: 2 } }),
-    { status: 404, reason: 'no_instance', message: 'No voice.', details: { model: 'm', hint: ['a'] } })
+    { status: 404, reason: 'no_instance', message: 'No voice.',
+      details: { model: 'm', hint: ['a'], node: 'beta' } })
   await check('call', at(unary, { payload: { n: 3 } }),
     { status: 418, reason: 'voice_odd', retryable: true, details: { remedy: 'Sing.' } })
   await check('call', at(unary, { target_node: 'nobody' }),

@@ -34,14 +34,14 @@ const titles: Readonly<Record<string, string>> = {
 }
 const titleOf = ({ kind, word }: Meaning): string => `${titles[kind]} ${code(word)}`
 
-function meaningsOf ({ manifests, settings, verbs, routes, exitCodes }: Declared): Meaning[] {
+function meaningsOf ({ manifests, settings, verbs, exitCodes }: Declared): Meaning[] {
   return [
     ...manifests.flatMap(codesOf),
     ...exitCodes.map(([status, meaning]): Meaning =>
       ({ kind: 'exit', word: String(status), text: `Exit code ${status} of svc: ${meaning}.` })),
     ...[verbs, ...manifests.map((m) => m.verbs ?? {})].flatMap((record) => entries(record).map(verbOf)),
     ...entries(settings).flatMap(([key, schema]) => settingsOf(key, schema)),
-    ...manifests.flatMap(pluginSettings), ...routes.map(routeOf), ...manifests.flatMap(thingsOf)
+    ...manifests.flatMap(pluginSettings), ...manifests.flatMap(thingsOf)
   ]
 }
 

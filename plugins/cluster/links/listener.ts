@@ -2,7 +2,7 @@ import { EventEmitter } from 'node:events'
 import { createServer } from 'node:https'
 import websocket from '@fastify/websocket'
 import { fastify } from 'fastify'
-import { Door, isOwnServer, memberOf, setMember } from '../../../kernel/cluster.js'
+import { ConnectionLimiter, isOwnServer, memberOf, setMember } from '../../../kernel/cluster.js'
 import { peerFingerprint, serverTls } from '../identity/tls.js'
 import { CLUSTER_PATH, REMOVED_STATUS } from './dialler.js'
 import { addJoinRoute, JOIN_PATH } from '../identity/join.js'
@@ -135,18 +135,18 @@ function guard (
   const { key, members, joinTokens, clock, limits, log } = options
   const sockets = new Map<TLSSocket, string | undefined>()
   // Members and strangers may have the same address, so no address is free of the limit.
-  const door = new Door({ inAll: limits.connections, perNetwork: limits.requestSockets })
+  const limiter = new ConnectionLimiter({ inAll: limits.connections, perNetwork: limits.requestSockets })
   // Every open token may bring a node, and all of them from one address.
-  const joining = new Door({
+  const joining = new ConnectionLimiter({
     get inAll () { return Math.max(limits.strangers, joinTokens.pending) },
     get perNetwork () { return Math.max(Math.ceil(limits.strangers / 4), joinTokens.pending) }
   })
-  server.on('connection', (socket) => { door.enter(socket as Socket) })
+  server.on('connection', (socket) => { limiter.accept(socket as Socket) })
   const letJoin = (socket: TLSSocket, fingerprint: string | undefined): boolean => {
     if (fingerprint === undefined || fingerprint === key.fingerprint) return false
     // A removed node gets an answer, else it could not know why its links are closed.
     if (!members.isRemoved(fingerprint) && !joinTokens.letsIn(fingerprint)) return false
-    joining.enter(socket)
+    joining.accept(socket)
     socket.once('close', clock.after(limits.strangerMs, () => { socket.destroy() }))
     return true
   }
@@ -158,13 +158,16 @@ function guard (
     const member = fingerprint === undefined ? undefined : members.byFingerprint(fingerprint)
     if (member !== undefined && fingerprint !== key.fingerprint) {
       setMember(socket, member.installId)
-      door.prove(socket)
+      limiter.authenticated(socket)
     } else if (!letJoin(socket, fingerprint)) {
       log.debug({ address: socket.remoteAddress, fingerprint }, 'a key that is no member\'s was turned away')
       socket.destroy()
     }
   })
-  return { sockets, proven: (socket) => { for (const limit of [door, joining]) limit.prove(socket) } }
+  return {
+    sockets,
+    proven: (socket) => { for (const limit of [limiter, joining]) limit.authenticated(socket) }
+  }
 }
 
 function addRoutes (app: FastifyInstance, options: ListenerOptions): void {

@@ -1,6 +1,7 @@
+import { ServerResponse } from 'node:http'
 import t from 'tap'
 import { fake, startPlugin } from '../../../kernel/testing/index.js'
-import { GossipService } from '../../../kernel/index.js'
+import { definePlugin, GossipService } from '../../../kernel/index.js'
 import { EventLogService } from '../../event-log/service.js'
 import { RunnersService, RunnerWorkService } from '../../runners/service.js'
 import { TracingService } from '../../tracing/service.js'
@@ -196,4 +197,36 @@ t.test('without the plugin runners there is no runner to cancel', async (t) => {
   const rig = await startPlugin(t, diagnostics)
   const url = '/v1/diagnostics/node/runners/r1/cancel'
   t.equal((await rig.inject({ method: 'POST', url, payload: {} })).statusCode, 404)
+})
+
+t.test('the document has every route of what is on, the same bytes for everybody', async (t) => {
+  const base = { version: '1.0.0', kernel: '^1.0.0', summary: 'x' }
+  const route = { method: 'GET', url: '/find/:id', authority: 'read', summary: 'x' } as const
+  const finder = definePlugin({
+    ...base, name: 'finder', routes: {
+      find: route, talk: { method: 'GET', url: '/talk', authority: 'read', socket: true, summary: 'x' }
+    }
+  }, () => ({ routes: { find: () => ({}), talk: () => {} } }))
+  const allow = ['plugin:manage']
+  const rig = await startPlugin(t, diagnostics, { off: [finder], allow })
+  const document = async (): Promise<Record<string, Record<string, object>>> => {
+    const { openapi, paths } = (await rig.inject({ url: '/openapi.json' })).json() as
+      { openapi: string, paths: Record<string, Record<string, object>> }
+    t.equal(openapi, '3.1.0')
+    return paths
+  }
+  t.notOk((await document())['/find/{id}'], 'its plugin is off')
+  await rig.inject({ method: 'POST', url: '/v1/plugins/finder', payload: { enabled: true } })
+  const paths = await document()
+  t.match(paths['/find/{id}'], { get: { 'x-authority': 'read', operationId: 'finder.find' } })
+  t.notOk(paths['/talk'], 'OpenAPI has no words for a WebSocket')
+  const own = ['/healthz', '/readyz', '/state', '/config', '/v1/plugins', '/admin/restart', '/openapi.json']
+  for (const path of own) t.ok(paths[path], path)
+
+  const url = await rig.listen()
+  const end = t.captureFn(ServerResponse.prototype.end)
+  t.intercept(ServerResponse.prototype, 'end', { value: end })
+  for (let i = 0; i < 2; i++) t.equal((await fetch(`${url}/openapi.json`)).status, 200)
+  const [first, second] = end.args().map(([body]) => body as unknown)
+  t.ok(Buffer.isBuffer(first) && first === second)
 })

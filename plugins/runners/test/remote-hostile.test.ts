@@ -112,7 +112,7 @@ const answers: [string, Stand, object][] = [
   ['that it is stopping', json(503, { error: { reason: 'shutting_down', message: 'x', details: {} } }),
     { reason: 'instance_lost' }],
   ['that too much is open', json(429, { error: { reason: 'overloaded', message: 'x', details: { a: 1 } } }),
-    { reason: 'overloaded', status: 429, retryAfterSeconds: 9, details: { a: 1 } }]
+    { reason: 'overloaded', status: 429, retryAfterSeconds: 9, details: { a: 1, node: String } }]
 ]
 t.test('a node that answers anything else', async (t) => {
   const { asker, stand } = await pair(t)

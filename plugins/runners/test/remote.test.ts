@@ -150,7 +150,8 @@ const failures: Record<string, Failure> = {
     reason: 'provider_error', chunks: 1, thrown: { reason: 'provider_error', status: 502 }, event: true
   },
   'a full queue': {
-    reason: 'overloaded', thrown: { reason: 'overloaded', status: 429, details: { limit: 4 } }, event: false
+    reason: 'overloaded', event: false,
+    thrown: { reason: 'overloaded', status: 429, details: { limit: 4, node: String } }
   },
   'a refusal of the engine': {
     reason: 'text_too_long',

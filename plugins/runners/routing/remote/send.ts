@@ -30,16 +30,17 @@ export async function * openRemote (
   parts: MemberParts, route: Route, remote: RemoteTask, signal: AbortSignal
 ): AsyncGenerator<EngineChunk> {
   signal.throwIfAborted()
-  const hop = route.trace?.hop('network', route, {
-    node: parts.cluster.resolve(route.installId)?.name ?? route.installId
-  })
+  const node = nameOf(parts, route)
+  const hop = route.trace?.hop('network', route, { node })
   const link = whileLive(parts, route.installId, signal)
   try {
     const response = await ask(parts, route, remote, hop, link.signal)
     if (response.status !== 200) throw await refusal(response)
     yield * readTask(response.body, (recorded) => { hop?.done(recorded) })
   } catch (error) {
-    throw error instanceof RemoteTaskError ? error : lost(parts, route, error, link.signal.aborted)
+    throw error instanceof RemoteTaskError
+      ? new RemoteTaskError(error.reason, error.message, { node, ...error.details })
+      : lost(parts, route, error, link.signal.aborted)
   } finally {
     hop?.done()
     link.end()
@@ -88,10 +89,9 @@ function lost (parts: MemberParts, route: Route, error: unknown, ended: boolean)
   const undone = error instanceof Refused || (error instanceof SvcError && error.details['begun'] === false)
   const how = ended ? 'was lost' : `broke off: ${reasonOf(error, 200)}`
   return new RunnerError('instance_lost',
-    `The instance of ${route.modelId} was lost: ${nodeName(parts, route)} ${how}.`,
+    `The instance of ${route.modelId} was lost: node ${nameOf(parts, route)} (${route.nodeId}) ${how}.`,
     { nodeId: route.nodeId, instanceId: route.instanceId, ...(undone ? NOT_BEGUN : {}) })
 }
 
-function nodeName ({ cluster }: MemberParts, { nodeId, installId }: Route): string {
-  return `node ${cluster.resolve(installId)?.name ?? installId} (${nodeId})`
-}
+const nameOf = ({ cluster }: MemberParts, { installId }: Route): string =>
+  cluster.resolve(installId)?.name ?? installId

@@ -1,6 +1,4 @@
-import { kernelManifest } from '../plugins/kernel-manifest.js'
-import type { Manifest } from '../api/plugin.js'
-import type { JsonSchema } from '../api/schema.js'
+import type { JsonSchema, Manifest } from '../../kernel/index.js'
 
 const text = { type: 'string' } as const
 const count = { type: 'integer', minimum: 0 } as const
@@ -45,7 +43,7 @@ const failure = object({
 })
 
 /** Schemas of the kernel's keys. A record with one key, its tag, is a map here. */
-const values: Record<keyof typeof kernelManifest.state, JsonSchema> = {
+const values: Readonly<Record<string, JsonSchema>> = {
   sessionId: text,
   masterNodeId: nullableText,
   localNodeId: text,
@@ -76,21 +74,18 @@ const values: Record<keyof typeof kernelManifest.state, JsonSchema> = {
 }
 
 /** Reply of GET /state: the state now, or with `at` an earlier one. */
-export const stateReply = (plugins: readonly Manifest[]): JsonSchema => ({
-  anyOf: [stateSchema(plugins), object({
+export const stateReply = (manifests: readonly Manifest[]): JsonSchema => ({
+  anyOf: [stateSchema(manifests), object({
     at: { type: ['string', 'integer'] }, snapshot: anything, state: anything, derived: anything,
     events: { type: ['array', 'null'] }, more: { type: 'boolean' }, gaps: { type: 'array' }
   })]
 })
 
 /** The state now: the kernel's keys, and those that plugins add. */
-function stateSchema (plugins: readonly Manifest[]): JsonSchema {
-  const told = Object.assign({}, kernelManifest.state, ...plugins.map(({ state }) => state)) as
-    Record<string, string>
-  const shapes: Readonly<Record<string, JsonSchema>> = values
+function stateSchema (manifests: readonly Manifest[]): JsonSchema {
+  const keys = manifests.flatMap(({ state = {} }) => Object.entries(state))
   return {
     type: 'object', required: Object.keys(values),
-    properties: Object.fromEntries(Object.entries(told).map(([key, description]) =>
-      [key, { ...shapes[key], description }]))
+    properties: Object.fromEntries(keys.map(([key, description]) => [key, { ...values[key], description }]))
   }
 }

@@ -9,11 +9,10 @@ import type { FastifyInstance, InjectOptions, LightMyRequestResponse } from 'fas
 import { kernelError } from '../api/errors.js'
 import { answerBrokenRequest, refuse } from './broken.js'
 import { relayedDevice } from './callers.js'
-import { Door } from './door.js'
+import { ConnectionLimiter } from './connection-limiter.js'
 import { isLoopback, isOwnServer } from '../net/addresses.js'
-import { answerHalfClosed } from './ending.js'
 import { hostAllowed } from './origin.js'
-import { ArrivingMessage } from './sockets.js'
+import { answerHalfClosed, ArrivingMessage } from './sockets.js'
 import { answerInClear, isTls, tlsOf } from './tls/port.js'
 import type { Served } from './origin.js'
 import type { HttpLimits } from './limits.js'
@@ -28,15 +27,15 @@ const MAX_REQUESTS_PER_SOCKET = 1000
 export type Where = ListenOptions | { fd: number }
 
 /** With an identity it speaks TLS, and sends browsers there by the names that are served. */
-export interface FrontTls { identity?: ServerIdentity | undefined, served?: () => Served }
+export interface ListenerTls { identity?: ServerIdentity | undefined, served?: () => Served }
 
 /**
  * The one HTTP server of a node. Fastify takes no routes once it is ready, so a whole table is replaced: new
  * requests and upgrades go to the current one, and an earlier one ends what it began.
  */
-export class Front {
+export class HttpListener {
   readonly server: Server
-  readonly door: Door
+  readonly limiter: ConnectionLimiter
   /** Gets every request, so that half-closed clients are answered. */
   readonly begins: ReturnType<typeof answerHalfClosed>
   readonly #first: Promise<void>
@@ -46,9 +45,9 @@ export class Front {
   /** Requests by connection. */
   readonly #answered = new WeakMap<Socket, number>()
 
-  constructor (limits: HttpLimits, tls: FrontTls = {}) {
+  constructor (limits: HttpLimits, tls: ListenerTls = {}) {
     this.server = isOwnServer(makeServer(limits, tls))
-    this.door = openDoor(this.server, limits)
+    this.limiter = openLimiter(this.server, limits)
     this.begins = answerHalfClosed(this.server)
     this.#first = new Promise((resolve) => { this.#opened = resolve })
     this.server.on('request', this.#answer)
@@ -113,7 +112,7 @@ export class Front {
     const cancel = systemClock.after(LAST_BYTES_MS, () => {
       this.server.closeAllConnections()
       // To the server, a connection within its TLS handshake is none yet.
-      this.door.empty()
+      this.limiter.closeUnauthenticated()
     })
     await closed
     cancel()
@@ -130,7 +129,7 @@ async function listening (server: TcpServer, where: Where): Promise<void> {
   })
 }
 
-function makeServer (limits: HttpLimits, { identity, served }: FrontTls): Server {
+function makeServer (limits: HttpLimits, { identity, served }: ListenerTls): Server {
   const options: NodeServerOptions = {
     headersTimeout: limits.headersTimeoutMs,
     requestTimeout: limits.requestTimeoutMs,
@@ -155,11 +154,11 @@ function makeServer (limits: HttpLimits, { identity, served }: FrontTls): Server
  * One foreign network without credentials gets twice the answered connections, so that the excess ones learn
  * why they are refused, and at most half of the places.
  */
-function openDoor (server: Server, { connections, connectionsPerAddress }: HttpLimits): Door {
+function openLimiter (server: Server, { connections, connectionsPerAddress }: HttpLimits): ConnectionLimiter {
   const perNetwork = Math.min(Math.ceil(connections / 2), 2 * connectionsPerAddress)
-  const door = new Door({ inAll: connections, perNetwork, free: isLoopback })
+  const limiter = new ConnectionLimiter({ inAll: connections, perNetwork, free: isLoopback })
   server.on('connection', (socket) => {
-    if (relayedDevice(socket) === undefined) door.enter(socket)
+    if (relayedDevice(socket) === undefined) limiter.accept(socket)
   })
-  return door
+  return limiter
 }

@@ -1,13 +1,6 @@
-import { bounded } from '../api/bounds.js'
-import { kernelErrors, SvcError } from '../api/errors.js'
-import { isObject } from '../api/schema.js'
-import { errorBody } from '../http/error-body.js'
-import { stateReply } from '../state/schema.js'
-import { errorsOf } from './catalogue.js'
-import { isAudited } from '../http/audited.js'
-import type { ErrorDecl, Manifest, RouteDecl } from '../api/plugin.js'
-import type { JsonSchema } from '../api/schema.js'
-import type { OwnedRoute } from './catalogue.js'
+import { bounded, errorBody, isAudited, isObject, kernelError, routesOf } from '../../kernel/index.js'
+import { stateReply } from './state-schema.js'
+import type { ErrorDecl, JsonSchema, Manifest, OwnedRoute, RouteDecl } from '../../kernel/index.js'
 
 /** Errors any route may answer with, besides its own. */
 const COMMON =
@@ -19,20 +12,20 @@ const OF_ADDRESSES = ['uri_too_long'] as const
 const OF_BODIES = ['payload_too_large', 'unsupported_media_type'] as const
 
 /** A sample error body, from which all schemas derive: foreign APIs wrap it. */
-const SAMPLE = errorBody(new SvcError('internal', { ...kernelErrors.internal, message: '' }), '')
+const SAMPLE = errorBody(kernelError('internal', ''), '')
 const EVENTS = 'text/event-stream'
 
 type Failure = RouteDecl['failure']
 
 /**
- * The OpenAPI 3.1 document of a set of routes. Its schema dialect is ours, so schemas go in unchanged. Leaves
- * out WebSockets, which OpenAPI cannot describe.
+ * The OpenAPI 3.1 document of the routes that manifests declare. Its schema dialect is ours, so schemas go in
+ * unchanged. Leaves out WebSockets, which OpenAPI cannot describe.
  */
 export function openApi (
-  routes: readonly OwnedRoute[], manifests: readonly Manifest[], version: string,
-  scheme: 'http' | 'https' = 'http'
+  manifests: readonly Manifest[], version: string, scheme: 'http' | 'https' = 'http'
 ): object {
-  const reasons = new Map(errorsOf(manifests).map((e) => [e.reason, e.decl]))
+  const routes = routesOf(manifests)
+  const reasons = new Map(manifests.flatMap(({ errors = {} }) => Object.entries(errors)))
   const paths: Record<string, Record<string, object>> = {}
   const failures = failuresOf(routes)
   for (const route of routes) {
@@ -62,7 +55,8 @@ export function openApi (
     }],
     tags: [...new Set(routes.map(({ owner }) => owner))].sort().map((name) => ({
       name,
-      description: manifests.find((manifest) => manifest.name === name)?.summary ?? 'What every node has.'
+      description: name === 'kernel' ? 'What every node has.'
+        : manifests.find((manifest) => manifest.name === name)!.summary
     })),
     paths: Object.fromEntries(Object.entries(paths).sort(([a], [b]) => a < b ? -1 : 1)),
     components: {
@@ -183,7 +177,7 @@ function errorAnswers (
 ): Record<string, object> {
   const byStatus = new Map<number, string[]>()
   for (const reason of errors) {
-    const status = (reasons.get(reason) ?? kernelErrors.internal).status
+    const status = reasons.get(reason)?.status ?? 500
     byStatus.set(status, [...byStatus.get(status) ?? [], reason])
   }
   return Object.fromEntries([...byStatus].map(([status, list]) => [status, {

@@ -3,7 +3,7 @@ import type { Socket } from 'node:net'
 
 interface Unproven { socket: Socket, network: string, leave: () => void }
 
-export interface DoorLimits {
+export interface ConnectionLimits {
   inAll: number
   /** Connections of one network that have shown nothing. */
   perNetwork: number
@@ -21,25 +21,26 @@ function filesAllowed (): number {
   }
 }
 
-/** Places at one door: the API and the members' listener leave half of the files to all else. */
+/** Connections of one listener: the API and the members' listener leave half of the files to all else. */
 const MOST_OPEN = Math.floor(filesAllowed() / 4)
 
 /**
- * Limits the connections of a listener. A connection is unproven until `prove`: without a credential or a
- * member's key. Over a limit it closes the oldest unproven one, so clients that authenticate at once get in.
+ * Limits the connections of a listener. A connection is unproven until `authenticated`: it has shown neither
+ * a credential nor a member's key. Over a limit it closes the oldest unproven one, so clients that
+ * authenticate at once get in.
  */
-export class Door {
-  readonly #limits: DoorLimits
+export class ConnectionLimiter {
+  readonly #limits: ConnectionLimits
   /** By address and port, the oldest first. */
   readonly #unproven = new Map<string, Unproven>()
   /** Unproven connections by network; read for every anonymous request. */
   readonly #held = new Map<string, number>()
   #open = 0
 
-  constructor (limits: DoorLimits) { this.#limits = limits }
+  constructor (limits: ConnectionLimits) { this.#limits = limits }
 
   /** Counts a connection; over a limit, closes the oldest unproven one, maybe this one. */
-  enter (socket: Socket): void {
+  accept (socket: Socket): void {
     const { inAll, perNetwork, free } = this.#limits
     const [key, network] = [keyOf(socket), networkOf(socket.remoteAddress ?? '')]
     let inside = true
@@ -59,15 +60,14 @@ export class Door {
   }
 
   /** The connection has shown who it is; with TLS its address and port name it. */
-  prove (socket: Socket): void {
+  authenticated (socket: Socket): void {
     if (this.#unproven.size > 0) this.#forget(keyOf(socket))
   }
 
   /** Unproven connections from the network of this one. */
   held (socket: Socket): number { return this.#held.get(networkOf(socket.remoteAddress ?? '')) ?? 0 }
 
-  /** Closes every connection that has shown nothing. */
-  empty (): void {
+  closeUnauthenticated (): void {
     while (this.#unproven.size > 0) this.#close()
   }
 

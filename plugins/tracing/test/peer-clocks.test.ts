@@ -1,9 +1,10 @@
 import t from 'tap'
 import fc from 'fast-check'
-import { manualClock } from '../testing/index.js'
-import { boundsOf, clockOffset, PeerClocks } from '../observe/clocks.js'
-import type { Channel, Cluster } from '../index.js'
-import type { ManualClock } from '../testing/index.js'
+import { boundsOf, clockOffset } from '../../../kernel/index.js'
+import { manualClock } from '../../../kernel/testing/index.js'
+import { PeerClocks } from '../peer-clocks.js'
+import type { Channel, Cluster } from '../../../kernel/index.js'
+import type { ManualClock } from '../../../kernel/testing/index.js'
 
 interface Node {
   name: string

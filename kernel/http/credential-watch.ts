@@ -1,0 +1,50 @@
+import { kernelError } from '../api/errors.js'
+import type { SvcError } from '../api/errors.js'
+import type { Clock } from '../api/clock.js'
+
+/** Interval of checks whether open credentials are still valid, ms. */
+const CHECK_MS = 1000
+/** Grace period for aborted requests, ms. */
+export const LAST_WORDS_MS = 1000
+
+type End = (why: SvcError) => void
+
+/**
+ * Ends streams and sockets whose credential was revoked, has expired or is no longer trusted. For requests
+ * that entered here: a node that passed one on watches it.
+ */
+export class CredentialWatch {
+  /** The caller of each watched request, by what ends it. */
+  readonly #watched = new Map<End, string>()
+  readonly #clock: Clock
+  readonly #isValid: (callerId: string) => boolean
+  #stop: (() => void) | undefined
+
+  constructor (clock: Clock, isValid: (callerId: string) => boolean) {
+    this.#clock = clock
+    this.#isValid = isValid
+  }
+
+  /** Calls `end`, a function of that request alone, once the credential has ended. Returns what stops it. */
+  watch (callerId: string, end: End): () => void {
+    this.#watched.set(end, callerId)
+    this.#stop ??= this.#clock.every(CHECK_MS, () => { this.#check() })
+    return () => { this.#forget(end) }
+  }
+
+  #check (): void {
+    const valid = new Map([...new Set(this.#watched.values())].map((id) => [id, this.#isValid(id)]))
+    for (const [end, callerId] of [...this.#watched]) {
+      if (valid.get(callerId) === true) continue
+      this.#forget(end)
+      end(kernelError('unauthenticated', 'The credential of this request has ended.'))
+    }
+  }
+
+  #forget (end: End): void {
+    this.#watched.delete(end)
+    if (this.#watched.size > 0) return
+    this.#stop?.()
+    this.#stop = undefined
+  }
+}

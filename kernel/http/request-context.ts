@@ -1,0 +1,269 @@
+import { Reply } from '../api/plugin.js'
+import { kernelError, SvcError, toSvcError } from '../api/errors.js'
+import { schemaChecker } from '../api/validate.js'
+import { remoteOf } from './arrival.js'
+import { LAST_WORDS_MS } from './credential-watch.js'
+import { encodedHeaders, errorBody } from './error-body.js'
+import { jsonText } from './json.js'
+import { memberOf } from './passed-on.js'
+import { callerOf, factsOf, sendError } from './server.js'
+import { clientHalfClosed, HALF_CLOSED } from './sockets.js'
+import { openStream } from './stream-writer.js'
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { Audit } from '../api/audit.js'
+import type { Clock } from '../api/clock.js'
+import type { Caller, Logger, RouteDecl, RouteRequest, StreamHead, StreamWriter } from '../api/plugin.js'
+import type { Tracers } from '../observe/tracer.js'
+import type { CredentialWatch } from './credential-watch.js'
+import type { HttpLimits } from './limits.js'
+import type { OpenRequest, OpenWork, StreamCount } from './open-work.js'
+
+export interface MountedRoute {
+  owner: string
+  name: string
+  decl: RouteDecl
+  handler: (request: RouteRequest) => unknown
+}
+
+export interface MountOptions {
+  clock: Clock
+  log: Logger
+  limits: HttpLimits
+  /** True while the node lets open work end and takes no more. */
+  draining: () => boolean
+  work: OpenWork
+  /** Ends what is open together with its credential. */
+  credentials: CredentialWatch
+  /** Limits open streams. */
+  streams: StreamCount
+  /** Says whether the arrival of requests is to be noted. */
+  tracers?: Pick<Tracers, 'on'>
+  /** Called for every streamed answer that either side cut off, with the plugin that owns the route. */
+  cut?: (owner: string) => void
+  /** The audit, if a plugin provides it. */
+  audit?: () => Audit | undefined
+  /** Tests only: an answer that is not as its route declares is a defect. */
+  strict?: boolean
+}
+
+/** Grace period for a reader to receive the end of its stream, ms. */
+const TELL_MS = 2000
+
+/**
+ * One request for its handler, and its answer. A class, and synchronous if the handler is: closures and
+ * promises per request cost more than most handlers.
+ */
+export class RequestContext implements RouteRequest, OpenRequest {
+  readonly params: RouteRequest['params']
+  readonly query: RouteRequest['query']
+  readonly body: RouteRequest['body']
+  readonly headers: RouteRequest['headers']
+  readonly caller: Caller
+  readonly requestId: string
+  readonly remoteAddress: string
+  readonly member: string | null
+  readonly arrivedMs: number | undefined
+  /** Audit details from the handler. */
+  noted: Readonly<Record<string, unknown>> = {}
+  readonly #route: MountedRoute
+  readonly #options: MountOptions
+  readonly #reply: FastifyReply
+  #controller: AbortController | undefined
+  #reason: SvcError | undefined
+  #unwatch: (() => void) | undefined
+  /** The answer as a stream, once the handler has opened it. */
+  #stream: StreamWriter | undefined
+  #events = false
+  #reject: ((error: SvcError) => void) | undefined
+
+  constructor (route: MountedRoute, request: FastifyRequest, reply: FastifyReply, options: MountOptions) {
+    this.params = request.params
+    this.query = request.query
+    this.body = request.body
+    this.headers = request.headers as RouteRequest['headers']
+    this.caller = callerOf(request)
+    this.requestId = request.id
+    this.remoteAddress = remoteOf(request)
+    this.member = memberOf(request.raw.socket) ?? null
+    this.arrivedMs = factsOf(request).svcArrivedMs
+    this.#route = route
+    this.#options = options
+    this.#reply = reply
+  }
+
+  /**
+   * The one abort signal of a request: client gone, deadline, credential ended, plugin or node stops. Created
+   * on first use, since most handlers never need it.
+   */
+  get signal (): AbortSignal {
+    if (this.#controller === undefined) {
+      this.#controller = new AbortController()
+      this.#watchClient()
+      this.#watchCredential()
+      if (this.#reason !== undefined) this.#controller.abort(this.#reason)
+    }
+    return this.#controller.signal
+  }
+
+  note (detail: Readonly<Record<string, unknown>>): void { this.noted = { ...this.noted, ...detail } }
+
+  open (head: StreamHead): StreamWriter {
+    const { clock, limits, streams, cut } = this.#options
+    const { raw } = this.#reply
+    // The socket's close event has passed, so the stream's place would never be given back.
+    if (raw.destroyed || clientHalfClosed(raw)) throw kernelError('cancelled', 'The client went away.')
+    const release = streams.open(this.caller)
+    this.#reply.hijack()
+    // A stream has another limit for stalled readers.
+    raw.removeAllListeners('timeout').on('timeout', () => {})
+    this.#watchCredential()
+    raw.once('close', () => {
+      this.#unwatch?.()
+      release()
+      if (!raw.writableEnded) cut?.(this.#route.owner)
+    })
+    const headers = { ...this.#reply.getHeaders() as Record<string, string>, ...head.headers }
+    const stallMs = head.stallMs ?? limits.streamStallMs
+    this.#events = head.contentType.startsWith('text/event-stream')
+    this.#stream = openStream(raw, { ...head, headers }, { clock, stallMs, onClose: release })
+    if (this.#reply.request.method === 'HEAD') {
+      void this.#stream.end()
+      this.abort(kernelError('cancelled', 'An answer to HEAD has no body.'))
+    }
+    return this.#stream
+  }
+
+  /** Runs the handler and answers; resolves when a handler that works on has been answered. */
+  serve (): Promise<void> | undefined {
+    try {
+      // Its body arrived after the plugin stopped.
+      const { ending } = this.#options.work
+      if (ending !== undefined) throw ending
+      const result = this.#route.handler(this)
+      if (isThenable(result) || this.#stream !== undefined) return this.#settle(Promise.resolve(result))
+      sendResult(this.#route, this.#reply, result, this.#options)
+    } catch (error) {
+      this.#fail(error)
+    }
+    this.#unwatch?.()
+    return undefined
+  }
+
+  abort (error: SvcError): void {
+    this.#reason ??= error
+    this.#controller?.abort(error)
+  }
+
+  abandon (error: SvcError): void {
+    this.abort(error)
+    this.#reject?.(error)
+  }
+
+  #watchClient (): void {
+    const { raw } = this.#reply
+    const onClose = (): void => {
+      if (!raw.writableFinished) this.abort(kernelError('cancelled', 'The client went away.'))
+    }
+    const onHalfClosed = (): void => {
+      this.abort(kernelError('cancelled', 'The client ended its side of the connection before the answer.'))
+    }
+    if (clientHalfClosed(raw)) onHalfClosed()
+    else if (raw.destroyed) onClose()
+    else raw.once(HALF_CLOSED, onHalfClosed).once('close', onClose)
+  }
+
+  /** Aborts the request once its credential has ended, and cuts what has become a stream soon after. */
+  #watchCredential (): void {
+    const { clock, credentials } = this.#options
+    if (!factsOf(this.#reply.request).svcEntered) return
+    this.#unwatch ??= credentials.watch(this.caller.id, (why) => {
+      this.#unwatch = undefined
+      this.abort(why)
+      clock.after(LAST_WORDS_MS, () => { this.#stream?.cut() })
+    })
+  }
+
+  async #settle (handling: Promise<unknown>): Promise<void> {
+    const { work } = this.#options
+    work.enter(this)
+    try {
+      const result = await this.#inTime(handling)
+      if (this.#stream === undefined) sendResult(this.#route, this.#reply, result, this.#options)
+      else if (!this.#stream.closed) await this.#endStream(this.#stream, work.ending)
+    } catch (error) {
+      this.#fail(error)
+    } finally {
+      this.#unwatch?.()
+      work.leave(this)
+    }
+  }
+
+  /** The handler's result. A stream has no deadline; `abandon` ends the wait for either. */
+  async #inTime (handling: Promise<unknown>): Promise<unknown> {
+    const { decl: { stream, deadlineMs } } = this.#route
+    const { clock, limits } = this.#options
+    const ms = deadlineMs ?? limits.handlerTimeoutMs
+    return await new Promise((resolve, reject) => {
+      this.#reject = reject
+      const cancel = stream === true ? undefined : clock.after(ms, () => {
+        this.abandon(kernelError('timeout', `No answer within ${ms / 1000} seconds.`))
+      })
+      handling.then(resolve, reject).finally(cancel)
+    })
+  }
+
+  /** Ends a stream. Followers return after a clean end, so a final end sends a last event first. */
+  async #endStream (stream: StreamWriter, ending: SvcError | undefined): Promise<void> {
+    if (ending === undefined || ending.retryable || !this.#events) { await stream.end(); return }
+    const body = errorBody(ending, this.requestId)
+    const told = this.#route.decl.failure?.(body, this.#reply.request.headers) ?? body
+    const cancel = this.#options.clock.after(TELL_MS, () => { stream.cut() })
+    stream.write(`event: error\ndata: ${JSON.stringify(told)}\n\n`)?.catch(() => {})
+    await stream.end()
+    cancel()
+  }
+
+  #fail (error: unknown): void {
+    const svc = explain(error, this.#route, this.requestId, this.#options)
+    const { ending } = this.#options.work
+    if (this.#stream === undefined) sendError(this.#reply, svc, this.requestId)
+    else if (ending?.retryable === false && this.#events && !this.#stream.closed) {
+      void this.#endStream(this.#stream, ending)
+    } else if (!this.#stream.closed) this.#stream.cut()
+  }
+}
+
+const isThenable = (value: unknown): boolean =>
+  typeof (value as PromiseLike<unknown> | null | undefined)?.then === 'function'
+
+function explain (error: unknown, route: MountedRoute, requestId: string, options: MountOptions): SvcError {
+  if (!(error instanceof SvcError)) {
+    const fields = { err: error, requestId, plugin: route.owner, route: route.name }
+    options.log.error(fields, 'a route handler failed')
+  }
+  return toSvcError(error)
+}
+
+function sendResult (route: MountedRoute, reply: FastifyReply, result: unknown, options: MountOptions): void {
+  const answer = result instanceof Reply ? result : new Reply(result)
+  if (answer.status === 200 && options.strict === true) checkReply(route, answer.body)
+  void reply.code(answer.status).headers(encodedHeaders(answer.headers))
+  // Cacheable answers set one of the two.
+  const keeps = reply.hasHeader('cache-control') || reply.hasHeader('etag')
+  if (!keeps) void reply.header('cache-control', 'no-store')
+  // Fastify would send the length of the missing body, which is that of another answer.
+  if (answer.status === 304) {
+    reply.hijack()
+    reply.raw.writeHead(304, reply.getHeaders() as Record<string, string>).end()
+    return
+  }
+  const own = reply.hasHeader('content-type')
+  if (!own) void reply.type(route.decl.produces ?? 'application/json; charset=utf-8')
+  void reply.send(own || route.decl.produces !== undefined ? answer.body : jsonText(answer.body))
+}
+
+function checkReply ({ decl }: MountedRoute, body: unknown): void {
+  if (decl.reply === undefined) return
+  const problem = schemaChecker(decl.reply)(JSON.parse(JSON.stringify(body ?? null)))
+  if (problem !== null) throw new Error(`the answer of ${decl.method} ${decl.url}: ${problem}`)
+}
