@@ -71,20 +71,16 @@ export function refuse (
   return new SvcError(reason, declared[reason]!, message, details)
 }
 
-/** What the planner answered, as the error that a client gets. */
 export function refusalError ({ reason, message, details }: Refusal): SvcError {
   return refuse(reason, message, details)
 }
 
-/** The error for an invalid field. */
 export function invalid (path: string, message: string): SvcError {
   return kernelError('invalid_request', `${path} ${message}`, { param: path, issues: [{ path, message }] })
 }
 
-/** Most names that an error lists. */
 const KNOWN_MAX = 50
 
-/** No card of that name. */
 export function modelUnknown (modelId: string, known: readonly string[]): SvcError {
   return refuse('model_unknown', `No model is called ${modelId.slice(0, 200)}.`, {
     param: 'model_id',

@@ -4,7 +4,6 @@ import type { InstanceStates } from './progress/progress.js'
 import { waitingView } from './waitlist.js'
 import type { WaitingInstance } from './waitlist.js'
 
-/** Everything that placing depends on. */
 export interface Facts extends InstanceStates {
   /** This node first; also those that are not live. */
   nodes: readonly NodeReport[]

@@ -1,7 +1,7 @@
 import { definePlugin } from '../../kernel/index.js'
 import { bodyOf } from '../runners/service.js'
 import { FactsReader } from './facts.js'
-import { drain, undrain } from './handlers/drain.js'
+import { drain } from './handlers/drain.js'
 import { awaitReady, get, remove } from './handlers/instances.js'
 import { create, place } from './handlers/place.js'
 import { placement, previews } from './handlers/previews.js'
@@ -36,8 +36,8 @@ export default definePlugin(manifest, (ctx) => {
       previews: async (request) => await previews(planning, request),
       get: async (request) => await get(planning, request),
       remove: async (request) => await remove(planning, request),
-      drain: async (request) => await drain(planning, request),
-      undrain: async (request) => await undrain(planning, request),
+      drain: async (request) => await drain(planning, request, true),
+      undrain: async (request) => await drain(planning, request, false),
       await: async (request) => { await awaitReady(planning, request) }
     },
     commands: commandHandlers({

@@ -9,7 +9,6 @@ import { PlacementService } from './service.js'
 import { tools } from './tools/tools.js'
 import { commands, sections } from './waitlist.js'
 
-/** Schema of `plugins.placement` in svc.yaml. */
 const config = {
   type: 'object',
   additionalProperties: false,
@@ -47,7 +46,6 @@ const config = {
 
 const text = { type: 'string' } as const
 
-/** Durable events of this plugin. */
 const events = {
   PlacementForced: durableEvent('Somebody had an instance placed without the check of memory.', {
     instanceId: text, modelId: text, nodeIds: { type: 'array', items: text },
@@ -63,7 +61,6 @@ const events = {
     { nodeId: text, name: text, by: text })
 } as const satisfies Record<string, EventDecl>
 
-/** Everything the plugin declares. */
 export const manifest = {
   name: 'placement',
   version: '1.0.0',
@@ -84,5 +81,4 @@ export const manifest = {
   }
 } as const satisfies Manifest
 
-/** What the kernel gives to the plugin. */
 export type PlacementContext = Context<typeof manifest>

@@ -39,7 +39,6 @@ const excluded = {
 } as const
 const tagged = { type: 'object', minProperties: 1, maxProperties: 1 } as const
 
-/** Why nothing can be placed. */
 const refusals =
   ['model_unknown', 'no_source', 'insufficient_disk', 'readings_disabled', ...REFUSALS] as const
 const waiting = ['not_ready_yet', 'instance_failed', 'instance_lost'] as const
@@ -242,7 +241,6 @@ const awaitReady = {
   produces: 'text/event-stream'
 } as const satisfies RouteDecl
 
-/** HTTP routes of this plugin; the handlers are in `handlers/`. */
 export const routes = {
   place, create, placement, previews, get, remove, drain, undrain, await: awaitReady
 } as const satisfies Record<string, RouteDecl>

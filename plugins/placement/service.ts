@@ -2,7 +2,6 @@ import { defineService } from '../../kernel/index.js'
 import type { makeReady } from './cli/place.js'
 import type { SvcError } from '../../kernel/index.js'
 
-/** The models that will do for a role. */
 export interface Wanted {
   /** Best first; none: nothing is to be there. */
   readonly models: readonly string[]
@@ -32,7 +31,6 @@ export interface KeptInstance {
   readonly problem?: string | undefined
 }
 
-/** What the cluster keeps placed for plugins. */
 export interface PlacementKeeper {
   /**
    * Has the cluster place what is wanted, one instance of it, place it anew when it is lost, and remove it
@@ -46,7 +44,6 @@ export interface PlacementKeeper {
    * any. Nothing happens when it is gone. Throws `no_master`, `no_quorum`, `session_changed`.
    */
   replace (instanceId: string, because: { errorCode: string, errorMessage: string }): Promise<void>
-  /** True for a model that an operator stopped. */
   isStopped (modelId: string): boolean
 }
 export const PlacementService = defineService<PlacementKeeper>('placement')

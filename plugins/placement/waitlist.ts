@@ -8,7 +8,6 @@ export type WaitingEntry = {
   intent: PlacementIntent
   /** The entry or instance that the lost instance itself replaced; null when it was the first. */
   replaces: string | null
-  /** ISO-8601. */
   since: string
   /** Why it has no place: a stable word, and a sentence for people. */
   reason: string
@@ -26,7 +25,6 @@ export const MESSAGE_CHARS_MAX = 500
 
 const text = { type: 'string' } as const
 
-/** Document sections of this plugin. */
 export const sections = {
   waiting: {
     writer: 'master',
@@ -80,51 +78,38 @@ export const commands = {
   undrain: command('Lets a node run models again.', { installId: text })
 }
 
-/** What the commands work on. */
 export interface CommandParts {
   waiting: Section<WaitingEntry>
   stopped: Section<StoppedEntry>
   drainedNodes: Section<DrainedEntry>
-  /** True when another instance names this one in `placement.replaces`. */
   replaced (id: string): boolean
-  /** Called when an entry was added. */
   waits (id: string, entry: WaitingEntry): void
 }
 
-/** Whether the command changed anything. */
 export interface Done { changed: boolean }
 
-/** What the master does with the commands. */
-export function commandHandlers ({ waiting, stopped, drainedNodes, replaced, waits }: CommandParts): {
-  wait (args: { id: string, entry: WaitingEntry }): Done
-  note (args: { id: string, reason: string, message: string }): Done
-  unwait (args: { id: string }): Done
-  stop (args: { modelId: string, since: string }): Done
-  unstop (args: { modelId: string }): Done
-  drain (args: { installId: string, since: string, by: string }): Done
-  undrain (args: { installId: string }): Done
-} {
+export function commandHandlers ({ waiting, stopped, drainedNodes, replaced, waits }: CommandParts) {
   const remove = (section: Section<unknown>, key: string): Done => {
     const changed = section.get(key) !== undefined
     if (changed) section.remove(key)
     return { changed }
   }
   return {
-    wait ({ id, entry }) {
+    wait ({ id, entry }: { id: string, entry: WaitingEntry }): Done {
       // A late command of an earlier master must not place the instance a second time.
       if (waiting.get(id) !== undefined || replaced(id)) return { changed: false }
       waiting.put(id, entry)
       waits(id, entry)
       return { changed: true }
     },
-    note ({ id, reason, message }) {
+    note ({ id, reason, message }: { id: string, reason: string, message: string }): Done {
       const entry = waiting.get(id)
       if (entry === undefined || entry.reason === reason) return { changed: false }
       waiting.put(id, { ...entry, reason, message })
       return { changed: true }
     },
-    unwait: ({ id }) => remove(waiting, id),
-    stop ({ modelId, since }) {
+    unwait: ({ id }: { id: string }) => remove(waiting, id),
+    stop ({ modelId, since }: StoppedEntry & { modelId: string }): Done {
       for (const { key, value } of [...waiting.entries()]) {
         if (value.modelId === modelId && value.intent.origin === 'autoplace') waiting.remove(key)
       }
@@ -132,13 +117,13 @@ export function commandHandlers ({ waiting, stopped, drainedNodes, replaced, wai
       if (changed) stopped.put(modelId, { since })
       return { changed }
     },
-    unstop: ({ modelId }) => remove(stopped, modelId),
-    drain ({ installId, ...entry }) {
+    unstop: ({ modelId }: { modelId: string }) => remove(stopped, modelId),
+    drain ({ installId, ...entry }: DrainedEntry & { installId: string }): Done {
       const changed = drainedNodes.get(installId) === undefined
       if (changed) drainedNodes.put(installId, entry)
       return { changed }
     },
-    undrain: ({ installId }) => remove(drainedNodes, installId)
+    undrain: ({ installId }: { installId: string }) => remove(drainedNodes, installId)
   }
 }
 
@@ -154,7 +139,6 @@ export function waitingView (waiting: Section<WaitingEntry>): Record<string, Wai
     [key, { instanceId: key, origin: value.intent.origin, ...value }]))
 }
 
-/** The part of /state: the drained nodes by their install ids. */
 export function drainedView (drainedNodes: Section<DrainedEntry>): Record<string, DrainedEntry> {
   return Object.fromEntries([...drainedNodes.entries()].map(({ key, value }) => [key, value]))
 }

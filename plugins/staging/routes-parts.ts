@@ -7,10 +7,8 @@ export const storeErrors = ['store_not_configured', 'store_unreachable'] as cons
 /** The schema of an object with all of these. */
 export const object = <const P extends Record<string, unknown>>(properties: P) =>
   ({ type: 'object', required: Object.keys(properties) as (keyof P & string)[], properties }) as const
-/** An object with exactly these. */
 export const exact = <const P extends Record<string, unknown>>(properties: P) =>
   ({ additionalProperties: false, ...object(properties) }) as const
-/** An object whose fields are all optional. */
 export const some = <const P extends Record<string, unknown>>(properties: P) =>
   ({ type: 'object', additionalProperties: false, properties }) as const
 export const listOf = <const S>(items: S) => ({ type: 'array', items }) as const

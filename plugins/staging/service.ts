@@ -68,7 +68,6 @@ export interface Models {
    * Null where nobody knows, and for what ships, which is a part of each node.
    */
   digest (modelId: string): string | null
-  /** Every complete copy on this node. */
   located (): readonly LocatedModel[]
   /** The card of any model of the catalogue, here or not; its `files` may be empty when it is not here. */
   card (modelId: string): ModelCard | undefined
@@ -87,7 +86,6 @@ export interface Models {
   virtual (cards: () => readonly ModelCard[]): () => void
   /** Adds placed models to the list, as their store may be unreachable. Returns a function that ends it. */
   placed (cards: () => readonly ModelCard[]): () => void
-  /** Whether that is a virtual one: it has no files and cannot be placed. */
   isVirtual (modelId: string): boolean
   /** Has GET /v1/models list further names of models. Returns what ends that. */
   names (names: () => readonly OtherName[]): () => void

@@ -1,4 +1,5 @@
-import type { ModelCard } from '../../kernel/index.js'
+import type { FromSchema, ModelCard } from '../../kernel/index.js'
+import type { sections } from './declarations.js'
 import type { Answers } from './routes.js'
 
 /** Bytes of a chunk: files are hashed, fetched and verified in such pieces. */
@@ -63,12 +64,7 @@ export interface LocalCopy extends ModelContent, Pick<CopyRecord, 'source' | 'ch
 }
 
 /** What a node says of a copy it has (section `modelCopies`). */
-export interface CopyEntry {
-  kind: 'bundled' | 'staged' | 'cache'
-  digest: string
-  sizeBytes: number
-  ready: boolean
-}
+export type CopyEntry = FromSchema<typeof sections.modelCopies.value>
 
 /** What a store host says of a model in its store (section `storeModels`). */
 export interface StoreEntryFact {
@@ -86,3 +82,14 @@ export interface StoreEntryFact {
 export type ClusterCopy = Answers['copies']['copies'][number]
 
 export interface Progress { bytes: number, totalBytes: number, files: number, totalFiles: number }
+
+/** What could not be done with a model. `reason` is a stable word, the message a sentence for people. */
+export class StoreError extends Error {
+  override name = 'StoreError'
+  readonly reason: string
+
+  constructor (reason: string, message: string, options?: ErrorOptions) {
+    super(message, options)
+    this.reason = reason
+  }
+}

@@ -4,7 +4,6 @@ import { count, untilNone } from './state.js'
 import type { SeenState } from './state.js'
 import type { Pace, Verb } from '../../../kernel/cli/index.js'
 
-/** `svc drain`: has a node run no models, and may wait until it runs none. */
 export function createDrain (pace: Pace): Verb {
   return {
     async run (ctx, [node]) {

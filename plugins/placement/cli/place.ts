@@ -17,7 +17,6 @@ import type { SeenState } from './state.js'
 import { linesOf } from './sums.js'
 import type { PreviewRow } from './sums.js'
 
-/** The body of POST /place_instance. */
 interface Placed { message: string, command_id: string, instance_id: string, model_card: StateCard }
 
 interface Ask {
@@ -27,14 +26,11 @@ interface Ask {
   instance_meta?: 'Ring' | 'LlamaRpc'
   min_nodes: number
   chat_template?: string
-  /** Undefined: as many tokens as there is memory for. */
   context_length: number | undefined
-  /** Undefined: as many as there is memory for. */
   slots: number | undefined
   excluded: string[]
 }
 
-/** `svc place`: places a model and waits until it is ready. */
 export function createPlace (pace: Pace): Verb {
   return {
     async run (ctx, [model], options) {
@@ -98,7 +94,6 @@ function templateOf (ctx: VerbContext, path: unknown): Pick<Ask, 'chat_template'
   }
 }
 
-/** The one of these words that was written, in whatever case. */
 function named<T extends string> (words: readonly T[], text: string): T | undefined {
   return words.find((word) => word.toLowerCase() === text.toLowerCase())
 }
@@ -111,7 +106,6 @@ function queryOf ({ model_id: model, excluded, chat_template: _, ...shape }: Ask
   return query.toString()
 }
 
-/** Shows the sums of what would be placed; for people only. */
 async function explain (ctx: VerbContext, ask: Ask, state: SeenState): Promise<void> {
   const { previews } = await ctx.client.json<{ previews: PreviewRow[] }>(
     `/instance/previews?${queryOf(ask, false)}`)
@@ -131,7 +125,6 @@ function rowFor (rows: readonly PreviewRow[], ask: Ask): PreviewRow | undefined 
 
 const ranks = ({ details }: PreviewRow): number => ((details?.['ranks'] ?? []) as unknown[]).length
 
-/** Shows where the model would go. */
 async function tryOut (ctx: VerbContext, ask: Ask, state: SeenState): Promise<void> {
   const instance = await ctx.client.json<Instance>(`/instance/placement?${queryOf(ask, true)}`)
   if (ctx.out.json) {
@@ -313,7 +306,6 @@ function show ({ out }: VerbContext, placed: Placed): void {
   else out.line(placed.instance_id)
 }
 
-/** Says how the waiting ended; the exit status. */
 function finish (ctx: VerbContext, placed: Placed, progress: Progress): number {
   const { modelId, tasks } = placed.model_card
   checkEnd(ctx, modelId, placed.instance_id, progress)
@@ -327,7 +319,6 @@ function finish (ctx: VerbContext, placed: Placed, progress: Progress): number {
   return 0
 }
 
-/** Throws VerbError for an instance that will not serve. */
 function checkEnd (ctx: VerbContext, modelId: string, instanceId: string, progress: Progress): void {
   if (progress.kind === 'failed') {
     throw ctx.fail(1, plain(`${modelId} cannot start: ${progress.message}; svc why ${modelId} says more, ` +
@@ -345,7 +336,6 @@ function tryWith (modelId: string, tasks: readonly string[]): string {
   return tasks.includes('chat') ? `svc run ${modelId} "hello"` : `svc why ${modelId}`
 }
 
-/** The error with the sums and the ways out, and the exit status that goes with its reason. */
 function explained (ctx: VerbContext, ask: Ask, state: SeenState, error: VerbError): VerbError {
   const { api } = error
   if (api === undefined) return error

@@ -9,7 +9,6 @@ import { nameOf, queueOf, rankText } from './state.js'
 import type { RunnerMemory, SeenState } from './state.js'
 import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 
-/** An instance as `svc ps` shows it. */
 export interface PsRow {
   instanceId: string
   modelId: string
@@ -47,7 +46,6 @@ export default {
   }
 } satisfies Verb
 
-/** Columns that would be empty are left out. */
 function table (out: VerbContext['out'], state: SeenState, rows: readonly PsRow[]): void {
   const columns: [string, (row: PsRow) => string, boolean?][] = [
     ['INSTANCE', ({ instanceId }) => instanceId],
@@ -127,7 +125,6 @@ function rowOf (state: SeenState, instanceId: string, instance: Instance): PsRow
   }
 }
 
-/** The sum over the ranks that tell it; null where none does. */
 function memoryOf (state: SeenState, ranks: readonly Rank[], key: keyof RunnerMemory): number | null {
   const told = ranks.map(({ nodeId, runnerId }) =>
     state.nodeSystem?.[nodeId]?.runnerMemory?.[runnerId]?.[key] ?? null).filter((bytes) => bytes !== null)

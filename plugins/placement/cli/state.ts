@@ -18,7 +18,6 @@ export interface SeenState extends InstanceStates, NamedNodes {
   tasks?: Record<string, { Inference?: SeenTask }>
 }
 
-/** A task as GET /state shows it. */
 export interface SeenTask {
   taskId: string
   commandId: string
@@ -29,7 +28,6 @@ export interface SeenTask {
   createdAt: string
 }
 
-/** Counts requests that wait for a slot of their runner, and those that have one. */
 export function queueOf (
   { tasks = {} }: Pick<SeenState, 'tasks'>, counts: (task: SeenTask) => boolean
 ): { waiting: number, running: number } {
@@ -54,7 +52,6 @@ export async function untilNone (
   }
 }
 
-/** `1 instance`, `2 instances`. */
 export const count = (n: number, what: string): string => `${n} ${what}${n === 1 ? '' : 's'}`
 
 const WORDS: Readonly<Record<string, string>> = {
@@ -73,7 +70,6 @@ const WORDS: Readonly<Record<string, string>> = {
   DownloadOngoing: 'copies its files'
 }
 
-/** The state of a rank in words, with how far it is. */
 export function rankText ({ state, detail, waitsFor }: RankProgress): string {
   if (state === 'RunnerIdle' && waitsFor !== null) {
     const { message, since, tries, nextTryAt } = waitsFor

@@ -5,10 +5,8 @@ import { rowsOf } from './ps.js'
 import type { PsRow } from './ps.js'
 import type { Pace, Verb, VerbContext, VerbError } from '../../../kernel/cli/index.js'
 
-/** What came of one instance: what the node said, or why it would not. */
 interface Outcome { instanceId: string, modelId: string, message: string | null, failure: VerbError | null }
 
-/** `svc stop`: has instances end when their open requests have, or at once. */
 export function createStop (pace: Pace): Verb {
   return {
     async run (ctx, [word], options) {
@@ -76,7 +74,6 @@ async function agreed (ctx: VerbContext, rows: readonly PsRow[]): Promise<boolea
 /** How long open requests may go on without --now, seconds. */
 const DRAIN_SECONDS = 30
 
-/** Throws VerbError (130) at Ctrl-C. */
 async function stop (ctx: VerbContext, { instanceId, modelId }: PsRow, now: boolean): Promise<Outcome> {
   const path = `/instance/${encodeURIComponent(instanceId)}?drain_seconds=${now ? 0 : DRAIN_SECONDS}`
   try {

@@ -5,7 +5,6 @@ import type { Usable } from '../planner/memory.js'
 import type { MemoryPart, PlanRank, Suggestion } from '../planner/types.js'
 import { count } from './state.js'
 
-/** A row of GET /instance/previews. */
 export interface PreviewRow {
   sharding: string
   min_nodes: number
@@ -49,7 +48,6 @@ function useTerms ({ freeBytes, limitBytes, reservedBytes = 0 }: NodeSums): stri
 /** A change after which a model fits, and the command that makes it where there is one. */
 export interface Way { text: string, command: string | null }
 
-/** The ways out that an error or a preview tells, the easiest first. */
 export function waysOf (modelId: string, details: Record<string, unknown> | null | undefined): Way[] {
   const suggestions = (details?.['suggestions'] ?? []) as Suggestion[]
   return suggestions.map((one) => ({ text: plain(one.text), command: commandOf(modelId, one) }))
@@ -67,7 +65,6 @@ function commandOf (modelId: string, change: Suggestion): string | null {
   }
 }
 
-/** The sums and the ways out that an error or a preview tells. */
 export function linesOf (
   modelId: string, details: Record<string, unknown> | null | undefined, nameOf: (nodeId: string) => string
 ): string[] {

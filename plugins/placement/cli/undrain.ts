@@ -1,7 +1,6 @@
 import { plain } from '../../../kernel/cli/index.js'
 import type { Verb } from '../../../kernel/cli/index.js'
 
-/** `svc undrain`: lets a drained node run models again. */
 export default {
   async run ({ client, out }, [node]) {
     const path = `/nodes/${encodeURIComponent(node!)}/drain`

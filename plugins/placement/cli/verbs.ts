@@ -1,6 +1,5 @@
 import type { VerbDecl } from '../../../kernel/index.js'
 
-/** The verbs about instances. */
 export const verbs = {
   place: {
     heading: 'Keep models',

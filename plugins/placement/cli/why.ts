@@ -55,7 +55,6 @@ const ENDS = {
   completed: 'well', failed: 'failed', cancelled: 'cancelled', open: 'not yet', unknown: 'unknown'
 } as const
 
-/** Shows what became of a request on one page. */
 function showStory ({ out, err }: VerbContext, story: Story): void {
   const { asked, entered, ran, parts, ended, around, logs, tookMs } = story
   const instance = asked.instanceId === null ? '' : `, instance ${asked.instanceId}`

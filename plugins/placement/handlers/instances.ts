@@ -15,7 +15,6 @@ import type { Instance, PlacementIntent } from '../../runners/service.js'
 const there = ({ instances }: Pick<Facts, 'instances'>, instanceId: string): Instance | undefined =>
   Object.hasOwn(instances, instanceId) ? instances[instanceId] : undefined
 
-/** GET /instance/{id}. */
 export async function get (planning: Planning, request: RouteRequest<typeof routes.get>): Promise<unknown> {
   const { instance_id: instanceId } = request.params
   const instance = there(planning.facts.now(), instanceId)
@@ -103,13 +102,11 @@ async function endMoving ({ ctx }: Planning, facts: Facts, instanceId: string): 
   if (successor !== undefined) await instances.remove(idOf(successor), { ended: false }).catch(errorOfGone)
 }
 
-/** The error of an instance that is not there; throws every other. */
 function errorOfGone (error: unknown): SvcError {
   if (error instanceof SvcError && error.reason === 'instance_not_found') return error
   throw error
 }
 
-/** How it stands now, in a sentence. */
 function outcomeOf ({ ctx: { clock }, facts }: Planning, instanceId: string, seconds: number): string {
   const instance = there(facts.now(), instanceId)
   if (seconds === 0 || instance === undefined) return `Instance ${instanceId} is removed.`
@@ -121,7 +118,6 @@ function outcomeOf ({ ctx: { clock }, facts }: Planning, instanceId: string, sec
 /** A client that waits hears at least this often that the stream is alive, ms. */
 const KEEP_ALIVE_MS = 10_000
 
-/** GET /instance/await. */
 export async function awaitReady (
   planning: Planning, request: RouteRequest<typeof routes.await>
 ): Promise<void> {
@@ -138,7 +134,6 @@ export async function awaitReady (
   await stream.write(`data: ${JSON.stringify(event)}\n\n`)
 }
 
-/** The first instance of the model that is ready; undefined when the time is up. */
 async function firstReady (
   { ctx: { clock }, facts: reader }: Planning, { query, signal }: RouteRequest<typeof routes.await>,
   stream: StreamWriter

@@ -15,13 +15,11 @@ import type { Instance } from '../../runners/service.js'
 /** Longest wait for an instance to be ready when none is given, s. */
 const WAIT_SECONDS = 600
 
-/** What a placement is answered with. */
 interface Placed { message: string, command_id: string, instance_id: string, model_card: unknown }
 
 const answerOf = (message: string, card: ModelCard, { commandId, instanceId }: Entered): Placed =>
   ({ message, command_id: commandId, instance_id: instanceId, model_card: stateCard(card) })
 
-/** POST /place_instance. */
 export async function place (
   planning: Planning, request: RouteRequest<typeof routes.place>
 ): Promise<Placed> {
@@ -58,7 +56,6 @@ export async function place (
   return { ...answer, instance_id: ready }
 }
 
-/** POST /instance. */
 export async function create (
   planning: Planning, request: RouteRequest<typeof routes.create>
 ): Promise<Placed> {

@@ -6,7 +6,6 @@ import { previews as combinations } from '../planner/index.js'
 import type { Preview } from '../planner/index.js'
 import type { routes } from '../routes.js'
 
-/** GET /instance/placement. */
 export async function placement (
   planning: Planning, request: RouteRequest<typeof routes.placement>
 ): Promise<unknown> {
@@ -24,7 +23,6 @@ export async function placement (
   return shownTo(caller, instanceOf(plan, card, facts.nodes, randomUUID))
 }
 
-/** GET /instance/previews. */
 export async function previews (
   planning: Planning, { query, caller }: RouteRequest<typeof routes.previews>
 ): Promise<unknown> {

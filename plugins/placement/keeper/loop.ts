@@ -25,7 +25,6 @@ const LOOK_EVERY_MS = 1000
 const GATHER_MS = 50
 /** Longest time that an instance may drain while its node stops, seconds; mostly the node stops earlier. */
 const LEAVE_SECONDS = 30
-/** Error code of an instance that makes no progress. */
 const NO_PROGRESS = 'no_progress'
 
 /** Events after which there may be something to do. */
@@ -55,7 +54,6 @@ export class Keeper {
   #unread = false
   /** The last look found nothing to do or under way, and nothing has changed since. */
   #atRest = false
-  /** The nodes as they were at the last look. */
   #nodesSeen = ''
 
   constructor (planning: Planning) {
@@ -82,7 +80,6 @@ export class Keeper {
     this.#sessionChanged()
   }
 
-  /** Looks soon: somebody wants something else. */
   readonly poke = (): void => { this.#poke() }
 
   /** Looks at once, or GATHER_MS after the last look. */
@@ -97,7 +94,6 @@ export class Keeper {
     if (!isMaster || !this.#atRest || this.#nodesSeen !== this.#nodes()) this.#poke()
   }
 
-  /** The session changed, or lost its master. */
   #sessionChanged (): void {
     const { clock, deps: { session } } = this.#ctx
     if (session.sessionId !== this.#session) this.#sessionSince = clock.mono()
@@ -105,7 +101,6 @@ export class Keeper {
     this.#poke()
   }
 
-  /** Schedules a look, unless an earlier one is due. */
   #lookBy (at: number): void {
     if (this.#closed || at >= this.#dueAt) return
     const { clock } = this.#ctx

@@ -10,7 +10,6 @@ export const SUSPECT_MS = 30_000
 export const SESSION_GRACE_MS = 3000
 
 export interface Losses {
-  /** Ids of nodes that are gone. */
   gone: Set<string>
   /** Ms until another missing node counts as lost; null when none is missing. */
   nextMs: number | null

@@ -13,15 +13,12 @@ const PAUSE = { minMs: 250, maxMs: 5000 }
 const LATER: ReadonlySet<string> =
   new Set(['no_quorum', 'no_master', 'not_master', 'session_changed', 'shutting_down'])
 
-/** Whether an error only says that the master cannot act now. */
 export const isLater = (error: unknown): boolean => error instanceof SvcError && LATER.has(error.reason)
 
-/** What came of one try: the instance, or why there is none. */
 export type Tried =
   | { ok: true, instance: Instance }
   | { ok: false, reason: string, message: string }
 
-/** Places the entries, with a growing pause between tries. */
 export class Placing {
   readonly #planning: Planning
   readonly #pauses = new Map<string, { until: number, tries: number }>()

@@ -5,7 +5,6 @@ import type { InstanceFailure } from '../progress/progress.js'
 import type { Wanted } from '../service.js'
 import type { WaitingEntry } from '../waitlist.js'
 
-/** Input of the master's decision. */
 export interface Situation {
   /** Wall time, ms. */
   now: number
@@ -14,37 +13,27 @@ export interface Situation {
   runners: Readonly<Record<string, Readonly<Record<string, unknown>>>>
   failures: readonly InstanceFailure[]
   nodes: readonly { nodeId: string, installId: string, name: string }[]
-  /** Ids of lost nodes. */
   gone: ReadonlySet<string>
   /** Ids of instances that have lost a link they need, with what is cut. */
   cut: ReadonlyMap<string, string>
-  /** Ids of nodes that announced their stop. */
   leaving: ReadonlySet<string>
-  /** Ids of nodes that an operator drains. */
   drained: ReadonlySet<string>
   waiting: ReadonlyMap<string, WaitingEntry>
-  /** Models that an operator stopped. */
   stopped: ReadonlySet<string>
   /** Models to place without a request (`autoplace`). */
   autoplace: readonly string[]
-  /** Models that plugins require, by role. */
   roles: ReadonlyMap<string, Wanted>
 }
 
-/** Callbacks of `decide`. */
 export interface Judge {
-  /** Whether the planner finds a place now. */
   fits (modelId: string, intent: PlacementIntent): boolean
   newId (): string
 }
 
-/** What is to change for the roles that plugins have the cluster fill. */
 export interface RolePlan {
   /** Ids of instances that nobody wants any more. */
   remove: string[]
-  /** Entries that are not wanted, with why. */
   forget: [id: string, why: string][]
-  /** What is to wait for a place. */
   enter: { systemRole: string, modelId: string }[]
 }
 

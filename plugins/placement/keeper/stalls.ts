@@ -19,7 +19,6 @@ type Watched = Pick<Facts, 'instances' | 'runners' | 'downloads'>
 export class Stalls {
   readonly #seen = new Map<string, { what: string, since: number }>()
 
-  /** The stalled instances. `now` is monotonic, ms. */
   look (state: Watched, now: number): Stall[] {
     const instances = Object.values(state.instances)
     const there = new Set(instances.map(idOf))

@@ -66,7 +66,6 @@ function checkShard (
   ])
 }
 
-/** Throws for the first rule that does not hold. */
 function check (rules: readonly (readonly [holds: boolean, path: string, message: string])[]): void {
   const broken = rules.find(([holds]) => !holds)
   if (broken !== undefined) throw invalid(broken[1], broken[2])

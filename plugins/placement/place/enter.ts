@@ -11,13 +11,11 @@ import type { Instance, PlacementIntent } from '../../runners/service.js'
 /** How often one request is planned when the master, which has newer facts, refuses. */
 const TRIES = 3
 
-/** Who asks for a placement; `signal` ends the wait for it. */
 export interface Requester { caller: Caller, signal: AbortSignal }
 
 /** What the master answered; `isNew` is false where the model is on these nodes already. */
 export interface Entered { commandId: string, instanceId: string, isNew: boolean }
 
-/** What is asked for, with what the intent keeps for placing it again. */
 export interface PlacementRequest extends Ask, Pick<PlacementIntent, 'origin' | 'ttlSeconds'> {}
 
 /**
@@ -52,7 +50,6 @@ export async function planAndEnter (
   }
 }
 
-/** True for a refusal: another plan may be accepted. */
 function refused (error: unknown): boolean {
   return error instanceof SvcError && Object.hasOwn({ ...errors, ...runnerErrors }, error.reason)
 }

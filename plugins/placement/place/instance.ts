@@ -98,7 +98,6 @@ export const AUTOPLACE: PlacementIntent = {
 export const intentOf = (instance: Instance): PlacementIntent =>
   bodyOf(instance).placement ?? intentShownBy(instance)
 
-/** The intent behind an instance that a client composed itself. */
 export function intentShownBy (instance: Instance): PlacementIntent {
   const ranks = ranksOf(instance)
   return {
@@ -114,11 +113,9 @@ export const idOf = (instance: Instance): string => bodyOf(instance).instanceId
 
 export const modelOf = (instance: Instance): string => bodyOf(instance).shardAssignments.modelId
 
-/** The ids of the nodes of an instance. */
 export const nodesOf = (instance: Instance): string[] =>
   Object.keys(bodyOf(instance).shardAssignments.nodeToRunner)
 
-/** One rank of an instance. */
 export interface Rank { nodeId: string, runnerId: string, shard: ShardBody, tensor: boolean }
 
 /** The ranks of an instance by their number; a runner without a shard is left out. */

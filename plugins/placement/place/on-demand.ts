@@ -1,5 +1,4 @@
-import { once } from 'node:events'
-import { delay, kernelError, SvcError } from '../../../kernel/index.js'
+import { delay, kernelError, raceAbort, SvcError } from '../../../kernel/index.js'
 import { planAndEnter } from './enter.js'
 import type { Planning } from './planning.js'
 import { untilReady, WATCH_MS } from '../progress/follow.js'
@@ -76,19 +75,12 @@ async function ready (planning: Planning, instanceId: string, signal: AbortSigna
 
 /** Resolves with the work, or throws when the request ends; a deadline becomes `not_ready`. */
 async function unlessOver (work: Promise<void>, modelId: string, signal: AbortSignal): Promise<void> {
-  const done = new AbortController()
-  const over = signal.aborted ? null : once(signal, 'abort', { signal: done.signal })
-  // Whichever comes second must not become an unhandled rejection.
-  work.catch(() => {})
-  over?.catch(() => {})
   try {
-    await Promise.race([work, over])
+    await raceAbort(work, signal)
+    return
   } catch (error) {
     if (!signal.aborted) throw error
-  } finally {
-    done.abort()
   }
-  if (!signal.aborted) return
   const reason: unknown = signal.reason
   if (!(reason instanceof SvcError)) throw kernelError('cancelled')
   throw reason.reason === 'timeout'
@@ -96,5 +88,4 @@ async function unlessOver (work: Promise<void>, modelId: string, signal: AbortSi
     : reason
 }
 
-/** 503 with a Retry-After: the model goes on loading. */
 const loading = (message: string): SvcError => kernelError('not_ready', message)

@@ -1,7 +1,7 @@
 import { delay, SvcError } from '../../../kernel/index.js'
 import type { ModelCard, NodeView } from '../../../kernel/index.js'
 import { plan } from '../planner/index.js'
-import type { ClusterView, InstanceMeta, Plan, Refusal, Sharding } from '../planner/index.js'
+import type { ClusterView, InstanceMeta, Plan, PlanRequest, Refusal } from '../planner/index.js'
 import { invalid, modelUnknown, refusalError, refuse } from '../errors.js'
 import type { Facts, FactsReader } from '../facts.js'
 import type { PlacementContext } from '../manifest.js'
@@ -18,24 +18,16 @@ export const INFO_PENDING_MS = 15_000
 export const LOOK_MS = 250
 
 /** A placement as a request or an intent asks for it. */
-export interface Ask {
+export interface Ask extends Omit<PlanRequest, 'card' | 'instanceMeta'> {
   modelId: string
-  sharding: Sharding
   /** When left out, the topology that the model's engine uses. */
   instanceMeta?: InstanceMeta | undefined
-  minNodes: number
-  /** Tokens of context; as many as there is memory for when left out. */
-  contextLength?: number | undefined
-  /** Answers at once; as many as there is memory for when left out. */
-  slots?: number | undefined
   /** Instead of the model's own. */
   chatTemplate?: string | undefined
   /** Node ids, install ids or names; unknown ones are ignored. */
   excluded: readonly string[]
-  force: boolean
 }
 
-/** A plan, the facts it was made from, and the topology that was used. */
 export interface Outcome { plan: Plan, card: ModelCard, facts: Facts, instanceMeta: InstanceMeta }
 
 /**
@@ -45,7 +37,6 @@ export interface Outcome { plan: Plan, card: ModelCard, facts: Facts, instanceMe
 export class Planning {
   readonly ctx: PlacementContext
   readonly facts: FactsReader
-  /** What plugins have the cluster keep, by role. */
   readonly roles = new Map<string, Keeping>()
 
   constructor (ctx: PlacementContext, facts: FactsReader) {
@@ -66,7 +57,6 @@ export class Planning {
     throw modelUnknown(modelId, [...new Set(known)].sort())
   }
 
-  /** The card of a model, or undefined. */
   known (modelId: string): ModelCard | undefined {
     const { models, bundle } = this.ctx.deps
     return models?.card(modelId) ?? bundle.model(modelId)?.card
@@ -89,15 +79,12 @@ export class Planning {
     return onDemand || chosen || (autoplace?.includes(modelId) ?? bundle.model(modelId) !== undefined)
   }
 
-  /** True for a model that an operator stopped. */
   isStopped (modelId: string): boolean { return this.ctx.sections.stopped.get(modelId) !== undefined }
 
-  /** Install ids of the nodes that operators drain. */
   drained (): Set<string> {
     return new Set([...this.ctx.sections.drainedNodes.entries()].map(({ key }) => key))
   }
 
-  /** The cluster as the planner sees it. */
   view (facts: Facts, modelId: string): ClusterView {
     const { bundle, models, instances } = this.ctx.deps
     return viewOf({
@@ -106,7 +93,6 @@ export class Planning {
     }, facts, modelId)
   }
 
-  /** The name of a node; its id when it is not known. */
   nameOf (nodeId: string): string { return this.ctx.deps.cluster.resolve(nodeId)?.name ?? nodeId }
 
   /** References to nodes (id, install id or name) in one list; a text may hold several, with commas. */
@@ -117,12 +103,10 @@ export class Planning {
     return [...new Set(all)].filter((ref) => ref !== '')
   }
 
-  /** Node ids of the references; an unknown reference stays as it is. */
   nodeIds (refs: readonly string[]): string[] {
     return refs.map((ref) => this.ctx.deps.cluster.resolve(ref)?.nodeId ?? ref)
   }
 
-  /** The references that match no node. */
   unknownNodes (refs: readonly string[]): string[] {
     return refs.filter((ref) => this.ctx.deps.cluster.resolve(ref) === undefined)
   }
@@ -207,7 +191,6 @@ export class Planning {
     throw unlinked(result, view) ?? readingsDisabled(result, view) ?? refusalError(result)
   }
 
-  /** True for a refusal that may be gone in a moment. */
   #passing (error: unknown): boolean {
     if (!(error instanceof SvcError)) return false
     return error.reason === 'info_pending' ||

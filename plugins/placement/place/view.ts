@@ -10,7 +10,6 @@ import type { Facts } from '../facts.js'
 import { cardOf, idOf, modelOf, ranksOf } from './instance.js'
 import type { Rank } from './instance.js'
 
-/** What an engine can do, with defaults for what it does not declare. */
 function traitsOf (decl: EngineDecl): EngineTraits {
   const {
     backends, multiNode = false, meta, tensor = false, unevenTensor = false, manyDevices = false, program,
@@ -23,14 +22,12 @@ function traitsOf (decl: EngineDecl): EngineTraits {
   }
 }
 
-/** What a view is made of, besides the facts. */
 export interface ViewParts {
   engines: readonly { name: string, decl: EngineDecl }[]
   /** Node id to the bytes of the model that lie there. */
   staged: ReadonlyMap<string, number>
   /** Instances that are removed and still give their memory back, with the nodes on which they do. */
   releasing: readonly Releasing[]
-  /** Install ids of the nodes that are drained. */
   drained: ReadonlySet<string>
 }
 

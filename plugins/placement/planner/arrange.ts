@@ -6,14 +6,12 @@ import { findGroup } from './search.js'
 import type { Budget } from './search.js'
 import type { Edge, MemoryPart } from './types.js'
 
-/** A node of an arrangement: what it runs on and what it must hold. */
 export interface ArrangedNode {
   candidate: CandidateNode
   option: BackendOption
   startLayer: number
   endLayer: number
   need: Need
-  /** What each device of the option is to hold. */
   held: readonly Held[]
 }
 
@@ -36,7 +34,6 @@ export function memoriesOf (held: readonly Held[]): MemoryPart[] {
   return parts.length === 2 ? parts : []
 }
 
-/** The field `memories`, if there is anything for it. */
 export function memoriesField (held: readonly Held[]): { memories?: MemoryPart[] } {
   const memories = memoriesOf(held)
   return memories.length === 0 ? {} : { memories }
@@ -50,7 +47,6 @@ export interface Pool {
   budget: Budget
 }
 
-/** A candidate run in one way, and the layers it holds so. */
 interface Choice { candidate: CandidateNode, option: BackendOption, layers: number }
 
 /** Whether the job over so many nodes is cut across every layer; on one node it never is. */
@@ -162,7 +158,6 @@ function arranged (job: Job, choices: readonly Choice[]): ArrangedNode[] {
   })
 }
 
-/** Memory that a node needs on all devices with a part of the model. */
 function needOfAll (held: readonly Held[]): Need {
   const used = held.length > 1 ? held.filter(({ layers }) => layers > 0) : held
   return addNeeds(used.map(({ need }) => need))

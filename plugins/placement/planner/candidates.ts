@@ -20,14 +20,12 @@ export interface Job {
 /** One memory of a node, what it can give, and what the engine takes there. */
 export interface DeviceOption { device: Device, usable: Usable, takes: MemoryTraits }
 
-/** One way to run on a node. */
 export interface BackendOption {
   backend: string
   /** Place in the engine's order of preference, 0 is best; with a half where the CPU has to help the GPUs. */
   order: number
   /** One, or its GPUs in their order, then its RAM for what they cannot hold. */
   devices: readonly DeviceOption[]
-  /** Of all its devices. */
   usable: Usable
   /** Most layers that fit, 0 when not even one does. */
   layers: number
@@ -42,16 +40,13 @@ export interface CandidateNode {
   options: BackendOption[]
 }
 
-/** Whether the candidate may be one of `size` nodes that share a model. */
 export function joins ({ request }: Job, { node }: CandidateNode, size: number): boolean {
   return size === 1 || request.instanceMeta !== 'LlamaRpc' || (node.lends && !onLibrary(request, node))
 }
 
-/** Whether the model would run there on a library in place of the engine's program. */
 export const onLibrary = ({ card: { engine } }: Pick<PlanRequest, 'card'>, node: NodeFacts): boolean =>
   node.onLibrary?.includes(engine) === true
 
-/** The candidates with which one of them is linked. */
 export type Neighbours = (one: CandidateNode) => ReadonlySet<CandidateNode>
 
 /**
@@ -79,20 +74,16 @@ export function neighboursIn (
 /** Who may take part, and who is out. In order of node id. */
 export interface Survey {
   candidates: CandidateNode[]
-  /** Would be candidates, but are excluded. */
   excluded: NodeFacts[]
-  /** Would be candidates, but an operator drains them. */
   drained: NodeFacts[]
   /** Run models, but have no backend for this one. */
   withoutBackend: NodeFacts[]
-  /** Do not run models. */
   management: NodeFacts[]
 }
 
 /** More memory than any machine has, and still exact in arithmetic: 2 PiB, half of it free. */
 const BOUNDLESS = { ramTotal: 2 ** 51, ramAvailable: 2 ** 50 }
 
-/** Terms of what a node needs for its part of the job. */
 export function jobNeed (
   { request, slots }: Job, part: Part, { device, takes }: Pick<DeviceOption, 'device' | 'takes'>
 ): Need {
@@ -100,7 +91,6 @@ export function jobNeed (
     { context: request.contextLength, slots, part, gpu: device !== 'ram' })
 }
 
-/** Sorts the nodes of the view. */
 export function survey (job: Job, view: ClusterView): Survey {
   const { card: { modelId }, excluded: ids } = job.request
   const excluded = new Set(ids)

@@ -37,7 +37,6 @@ function refusalOf (
   }
 }
 
-/** One combination and what comes of it. */
 export interface Preview {
   sharding: Sharding
   instanceMeta: InstanceMeta
@@ -46,14 +45,9 @@ export interface Preview {
 }
 
 /** Which nodes are looked at: node ids or install ids; unknown ones are ignored. */
-export interface PreviewScope {
+export interface PreviewScope extends Partial<Pick<PlanRequest, 'contextLength' | 'excluded' | 'slots'>> {
   /** Only these nodes; all when left out or empty. */
   nodeIds?: readonly string[]
-  excluded?: readonly string[]
-  /** Tokens of context; as many as there is memory for when left out. */
-  contextLength?: number | undefined
-  /** Answers at once; as many as there is memory for when left out. */
-  slots?: number | undefined
 }
 
 const SHAPES = (['Pipeline', 'Tensor'] as const).flatMap((sharding) =>

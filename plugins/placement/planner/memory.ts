@@ -19,7 +19,6 @@ type ToldNode = NodeFacts & { memory: NonNullable<NodeFacts['memory']> }
 /** Which memory of a node: that of a GPU by its number, or the RAM. */
 export type Device = number | 'ram'
 
-/** Whether a backend uses the memory of a GPU that the node reports. */
 export const isGpu = ({ gpus }: Pick<NodeFacts, 'gpus'>, backend: string): boolean =>
   backend !== 'cpu' && gpus.length > 0
 
@@ -28,7 +27,6 @@ export const memoryTraits = (
   traits: MemoryTraits & Pick<EngineTraits, 'library'>, engine: string, { onLibrary }: NodeFacts
 ): MemoryTraits => onLibrary?.includes(engine) === true ? traits.library ?? traits : traits
 
-/** The memory that a backend of the node uses first. */
 export function deviceOf (
   node: NodeFacts, { backend, gpu = 0 }: Pick<MemoryClaim, 'backend' | 'gpu'>
 ): Device {
@@ -60,7 +58,6 @@ export function usableOf (
   return { memory, totalBytes, limitBytes, freeBytes, reservedBytes, releasingBytes, usableBytes }
 }
 
-/** The terms of several memories of one node together. */
 export function together (parts: readonly Usable[]): Usable {
   const sum = (of: (part: Usable) => number): number => parts.reduce((all, part) => all + of(part), 0)
   return {

@@ -5,16 +5,11 @@ import { beyond } from '../../runners/service.js'
 import { compareText, onLibrary } from './candidates.js'
 import type { CandidateNode, Job, Survey } from './candidates.js'
 import { gib } from './memory.js'
-import type { ClusterView, EngineTraits, NodeFacts, PlanRequest, RefusalReason } from './types.js'
+import type { ClusterView, EngineTraits, NodeFacts, PlanRequest, Refusal, RefusalReason } from './types.js'
 
 /** Why there is no plan, with the numbers; without suggestions. */
-export interface Unplanned {
-  ok: false
-  reason: RefusalReason
-  message: string
+export interface Unplanned extends Omit<Refusal, 'details'> {
   details: Record<string, unknown>
-  /** Of `info_pending`: the nodes that have not told enough yet. */
-  pendingNodes?: string[]
   /** Of `insufficient_memory`: the arrangement that is short of least memory, and what it was chosen from. */
   shortage?: Shortage
 }
@@ -31,7 +26,6 @@ function unplanned (
   return { ok: false, reason, message, details: { modelId, ...details } }
 }
 
-/** The fewest nodes the request allows. */
 export function least ({ minNodes }: PlanRequest): number {
   return Math.max(1, Math.ceil(minNodes))
 }
@@ -228,7 +222,6 @@ function arithmetic (member: ArrangedNode): string {
   return `${node.name}: needs ${needs} (${needWords(need, gib)}), has ${has}${close}`
 }
 
-/** Every term of the comparison, in bytes. */
 function termsOf (member: ArrangedNode): Record<string, unknown> {
   const { candidate: { node }, option: { backend, usable }, startLayer, endLayer, need, held } = member
   return {

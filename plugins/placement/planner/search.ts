@@ -1,14 +1,11 @@
 import type { CandidateNode, Neighbours } from './candidates.js'
 
-/** A node that may be chosen, and how many layers it can hold. */
 export interface Seat { candidate: CandidateNode, layers: number }
 
-/** The group of nodes that is looked for. */
 export interface GroupShape {
   /** How its nodes must be connected: each with the next, or all with the first. */
   topology: 'ring' | 'star'
   size: number
-  /** Layers that its nodes must hold together. */
   layers: number
 }
 

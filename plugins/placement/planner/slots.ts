@@ -13,7 +13,6 @@ const FEWEST_SLOTS = 8
 const CONTEXTS_TRIED = 8
 const LEAST_CONTEXT = 1024
 
-/** Half the context that is asked for, and so on. */
 export function smallerContexts (
   { card, contextLength }: Pick<PlanRequest, 'card' | 'contextLength'>, least = LEAST_CONTEXT
 ): number[] {

@@ -34,7 +34,6 @@ export function solve (request: PlanRequest, view: ClusterView): Planned | Unpla
 
 const MEMORY_REASONS: ReadonlySet<string> = new Set(['insufficient_memory', 'info_pending'])
 
-/** Smaller contexts that a request without one may be given. */
 const chosenContexts = (request: PlanRequest): number[] =>
   request.contextLength === undefined ? smallerContexts(request, LEAST_CHOSEN) : []
 
@@ -96,12 +95,10 @@ function planAmong (job: Job, pool: Pool): Plan | null {
   return null
 }
 
-/** Whether the engine spreads a model over nodes in the way asked for. */
 function spreads ({ instanceMeta }: PlanRequest, { multiNode, meta }: EngineTraits): boolean {
   return multiNode && meta === instanceMeta
 }
 
-/** Numbers of nodes worth trying, the fewest first. */
 function allowedSizes ({ request, traits, layers }: Job, candidates: number): number[] {
   const bySplit = request.sharding === 'Pipeline' ? layers : candidates
   return sizesUpTo(request, traits, Math.min(candidates, bySplit, spreads(request, traits) ? candidates : 1))
@@ -148,7 +145,6 @@ function problemAmong (
   return noMemory({ job, nearest, candidates })
 }
 
-/** What is missing on all nodes of an arrangement together. */
 function shortBytes (members: readonly ArrangedNode[]): number {
   return members.reduce((sum, member) => sum + shortOf(member), 0)
 }
@@ -201,7 +197,6 @@ function whyOf (job: Job, members: readonly ArrangedNode[], stagedBytes: number)
   ].join('; ')
 }
 
-/** The slots, the context of each, and the memory of all. */
 function slotsOf (
   { request: { card, contextLength }, slots }: Job, members: readonly ArrangedNode[]
 ): string[] {

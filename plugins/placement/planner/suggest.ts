@@ -13,7 +13,6 @@ const TRIED_MAX = 8
 /** How many instances to stop are told, and how many nodes to free memory on; of other kinds it is one. */
 const TOLD_MAX = 3
 
-/** The request and the view after a change. */
 export function withChange (
   request: PlanRequest, view: ClusterView, change: Change
 ): { request: PlanRequest, view: ClusterView } {
@@ -78,7 +77,6 @@ function otherShape (
   return [{ kind: 'instance_meta', instanceMeta, text: `set instance_meta to ${instanceMeta}` }, other]
 }
 
-/** The next smaller numbers of nodes, and one. */
 function fewerNodes (request: PlanRequest, view: ClusterView): Suggestion[] {
   const most = Math.min(least(request) - 1, view.nodes.length)
   const counts = Array.from({ length: Math.min(most, TRIED_MAX) }, (_, i) => most - i)
@@ -86,14 +84,12 @@ function fewerNodes (request: PlanRequest, view: ClusterView): Suggestion[] {
   return counts.map((minNodes) => ({ kind: 'min_nodes', minNodes, text: `set min_nodes to ${minNodes}` }))
 }
 
-/** One excluded node each, then all of them. */
 function fewerExclusions ({ excluded }: PlanRequest, { nodes }: ClusterView): Suggestion[] {
   const ids = new Set(excluded)
   return withNodes('include', 'no longer exclude',
     nodes.filter(({ nodeId, installId }) => ids.has(nodeId) || ids.has(installId)))
 }
 
-/** One drained node each, then all of them. */
 function fewerDrained ({ nodes }: ClusterView): Suggestion[] {
   return withNodes('undrain', 'undrain', nodes.filter(({ drained }) => drained === true))
 }

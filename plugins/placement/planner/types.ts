@@ -6,7 +6,6 @@ export type Sharding = 'Pipeline' | 'Tensor'
 /** How the ranks of an instance talk: in a ring, or a driver with its donors. */
 export type InstanceMeta = 'Ring' | 'LlamaRpc'
 
-/** What is asked for. */
 export interface PlanRequest {
   card: ModelCard
   /** Tokens of context; as many as there is memory for when left out. */
@@ -45,14 +44,11 @@ export interface NodeFacts {
   lends: boolean
   /** It publishes no readings: there is no use in waiting for them. */
   silent?: boolean
-  /** An operator drains it: nothing is placed there. */
   drained?: boolean
 }
 
 export interface EngineTraits extends MemoryTraits {
-  /** Whether a model can be spread over several nodes. */
   multiNode: boolean
-  /** How its ranks on several nodes talk. */
   meta: InstanceMeta
   tensor: boolean
   /** Tensor ranks need not be even. */
@@ -67,7 +63,6 @@ export interface EngineTraits extends MemoryTraits {
   refuses?: ((card: ModelCard) => string | null) | undefined
   /** What `svc engine add` brings its program as, where it drives one. */
   builds?: string | undefined
-  /** Runs models on nodes without the program. */
   library?: LibraryDecl | undefined
 }
 
@@ -77,7 +72,6 @@ export interface EngineTraits extends MemoryTraits {
  */
 export interface MemoryClaim { nodeId: string, backend: string, gpu?: number, bytes: number }
 
-/** Memory that stopping an instance gives back. */
 export interface InstanceMemory { instanceId: string, modelId: string, memory: readonly MemoryClaim[] }
 
 /** A live connection in one direction, as it was measured last; null or absent before that. */
@@ -117,7 +111,6 @@ export interface PlanRank extends Need {
   freeAfterBytes: number
 }
 
-/** The part of a rank in the memory of its GPUs, or in the RAM. */
 export interface MemoryPart {
   memory: 'vram' | 'ram'
   layers: number
@@ -129,7 +122,6 @@ export interface MemoryPart {
 export interface Plan {
   sharding: Sharding
   instanceMeta: InstanceMeta
-  /** Tokens of context. */
   contextLength: number
   /** Answers at once, each with its context; absent for an engine without slots. */
   slots?: number

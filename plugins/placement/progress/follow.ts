@@ -77,7 +77,6 @@ export function checkReady (planning: Planning, model?: string): ReadyCheck {
     : { ok: false, detail: missing.join('; ') }
 }
 
-/** Why no instance of the model is ready; null when one is. */
 function problemOf (facts: Facts, modelId: string): string | null {
   const all = instancesOf(facts, modelId).map((id) => progressOf(facts, id))
   if (all.some(({ kind }) => kind === 'ready')) return null

@@ -7,7 +7,6 @@ import type { WaitingInstance } from '../waitlist.js'
 export type Download = Readonly<Record<string, Transfer>>
 interface Transfer { modelId?: string, attemptId?: string, errorMessage?: string }
 
-/** Why an instance cannot serve. */
 export interface InstanceFailure {
   instanceId: string
   errorCode: string
@@ -26,22 +25,18 @@ export interface InstanceStates {
   waitingInstances?: Readonly<Record<string, WaitingInstance>>
 }
 
-/** How far a node is with its part of an instance. */
 export interface RankProgress {
   nodeId: string
   /** The state of its runner, or of the transfer that its runner waits for, and what that state tells. */
   state: string
   detail: Readonly<Record<string, unknown>>
-  /** What its runner waits for before it can start; null when it does not. */
   waitsFor: WaitsFor | null
 }
 
-/** How an instance stands. */
 export type Progress =
   | { kind: 'ready' }
   | { kind: 'starting', ranks: RankProgress[] }
   | { kind: 'failed', nodeIds: readonly string[], code: string, message: string }
-  /** It is being stopped. */
   | { kind: 'draining' }
   /** It has lost its place and waits for another. */
   | { kind: 'waiting', entry: WaitingInstance }
@@ -54,7 +49,6 @@ export const SERVING: ReadonlySet<string> = new Set(['RunnerReady', 'RunnerRunni
 export const runnerKind = ({ runners }: Pick<InstanceStates, 'runners'>, runnerId: string): string =>
   Object.keys(runners[runnerId] ?? {})[0] ?? 'RunnerIdle'
 
-/** Whether every runner of the instance takes requests. */
 export function serves (state: Pick<InstanceStates, 'runners'>, instance: Instance): boolean {
   return Object.values(bodyOf(instance).shardAssignments.nodeToRunner)
     .every((runnerId) => SERVING.has(runnerKind(state, runnerId)))
@@ -89,12 +83,10 @@ function rankProgress (state: InstanceStates, instance: Instance): RankProgress[
   })
 }
 
-/** What a runner waits for before it can start; null when it does not. */
 function waitsFor (status: Readonly<Record<string, unknown>> | undefined): WaitsFor | null {
   return (status?.['RunnerIdle'] as { waitsFor?: WaitsFor } | undefined)?.waitsFor ?? null
 }
 
-/** The transfer that brings the model to the node; undefined when there is none. */
 function copying ({ downloads }: InstanceStates, nodeId: string, modelId: string): Download | undefined {
   return downloads[nodeId]?.find((download) => ['DownloadPending', 'DownloadOngoing']
     .some((tag) => download[tag]?.modelId === modelId))
@@ -124,7 +116,6 @@ function failureOf (
 const failedTransfers = (list: readonly Download[] = []): Transfer[] =>
   list.flatMap((one) => one['DownloadFailed'] ?? [])
 
-/** Ids of the transfers that have failed so far. */
 export function failedAttempts ({ downloads }: InstanceStates): Set<string> {
   return new Set(Object.values(downloads).flatMap(failedTransfers).map(({ attemptId }) => attemptId ?? ''))
 }
@@ -180,10 +171,8 @@ export class Follower {
     this.#began = now
   }
 
-  /** The instance that counts at the moment. */
   get instanceId (): string { return this.#instanceId }
 
-  /** How it stands, and whether that is final. */
   look (state: InstanceStates, now: number): { progress: Progress, over: boolean } {
     const id = successorOf(state, this.#instanceId)
     if (id !== this.#instanceId) this.#failedSince = null

@@ -18,17 +18,13 @@ import type { KernelOptions } from '../../../kernel/plugins/assembly.js'
 
 export interface ClusterOptions extends Pick<CoreOptions, 'nodes' | 'quorum'> {
   cards?: ModelCard[]
-  /** Settings of placement, the same on each node. */
   config?: Record<string, unknown>
-  /** Settings of runners by node name. */
   runners?: Record<string, Record<string, unknown>>
   /** What a runner does once it has been started; it becomes ready when this is left out. */
   started?: (runner: FakeRunner, node: CoreNode) => void
 }
 
-/** What a test does with the cluster. */
 export interface TestCluster extends CoreCluster {
-  /** The nodes in order of their names, `n1` first. */
   rigs: NodeRig[]
   /** Bytes of memory that a node has free, by its name; 8 GB where nothing is said. */
   free: Map<string, number>
@@ -40,11 +36,8 @@ export interface TestCluster extends CoreCluster {
   ask (rig: NodeRig, method: string, url: string, payload?: object): Promise<{ status: number, body: Body }>
   /** Places a model and waits until it is ready: its id and the rig of its node. */
   place (at: NodeRig, model: string, more?: object): Promise<{ id: string, on: NodeRig }>
-  /** The instances as a node knows them. */
   instances (at: NodeRig): Promise<RingInstance[]>
-  /** The rig of the node on which an instance is. */
   rigOf (ring: RingInstance): NodeRig
-  /** Ends a node without a word. */
   lose (rig: NodeRig): void
   /** Lets time go on until it holds; every 100 ms it is looked. */
   eventually<T> (what: string, look: () => Promise<T | undefined | false>): Promise<T>
@@ -136,7 +129,6 @@ function ownParts (
 
 export const small = (): ModelCard => card('acme/chat', { totalBytes: GIB })
 
-/** Settings as a node reads them. */
 function withDefaults (schema: JsonSchema, settings: Record<string, unknown>): Record<string, unknown> {
   const all = structuredClone(settings)
   new Ajv2020({ useDefaults: true, strict: false }).compile(schema)(all)

@@ -2,7 +2,7 @@ import t from 'tap'
 import type { ModelCard } from '../../../kernel/index.js'
 import { bodyOf } from '../../runners/service.js'
 import type { Instance, RingInstance } from '../../runners/service.js'
-import { MISSING_MS, SUSPECT_MS } from '../keeper/lost-nodes.js'
+import { MISSING_MS } from '../keeper/lost-nodes.js'
 import { small, startCluster } from './cluster-kit.js'
 import { card, GIB } from './kit.js'
 import type { TestCluster } from './cluster-kit.js'
@@ -97,43 +97,6 @@ t.test('a lost master that ran nothing: what runs goes on under its id', async (
   t.notOk(c.runners[0]!.runner.stopped, on.node.name)
 })
 
-t.test('a node that comes back at once under a new id gets its instance again', async (t) => {
-  const c = await startCluster(t, { nodes: 2 })
-  const { id, on, master } = await onWorker(c)
-  c.free.set(master.node.name, TOO_LITTLE)
-  await c.run(READINGS_MS)
-  c.lose(on)
-  await c.run(500)
-  const again = await on.restart()
-  const ring = await moved(c, master, id)
-  t.strictSame(Object.keys(ring.shardAssignments.nodeToRunner), [again.node.node.nodeId])
-})
-
-t.test('nobody has room: it waits and says so, and goes where room comes', async (t) => {
-  const c = await startCluster(t)
-  const { id, on, master } = await onWorker(c)
-  for (const { node } of c.rigs) c.free.set(node.name, TOO_LITTLE)
-  await c.run(READINGS_MS)
-  c.lose(on)
-  await c.eventually('the reason', async () =>
-    (await view(master)).waitingInstances[id]?.reason === 'insufficient_memory')
-  t.strictSame(await c.instances(master), [])
-  c.free.set(master.node.name, 8e9)
-  t.equal(c.rigOf(await moved(c, master, id)), master)
-})
-
-t.test('a node that only the master has lost keeps what it runs', async (t) => {
-  const c = await startCluster(t)
-  const { id, on, master } = await onWorker(c)
-  c.cut([master.node], [on.node])
-  await c.run(SUSPECT_MS - 5000)
-  t.strictSame((await c.instances(master)).map(({ instanceId }) => instanceId), [id])
-  c.heal()
-  await c.run(10_000)
-  t.strictSame((await c.instances(master)).map(({ instanceId }) => instanceId), [id])
-  t.equal(c.runners.length, 1, 'nothing was loaded anew')
-})
-
 for (const quorum of [1, 'majority'] as const) {
   t.test(`a node that is cut off and comes back: one instance, quorum ${quorum}`, async (t) => {
     const c = await startCluster(t, { quorum })
@@ -153,30 +116,6 @@ for (const quorum of [1, 'majority'] as const) {
       c.runners.filter(({ runner }) => !runner.stopped).length === 1)
   })
 }
-
-t.test('an instance that fails on a node moves to another one', async (t) => {
-  const c = await startCluster(t, {
-    started (runner, { name }) {
-      if (name === 'n2') runner.giveUp('no library')
-      else runner.ready()
-    }
-  })
-  const placed = await c.ask(c.rigs[0]!, 'POST', '/place_instance',
-    { model_id: MODEL, wait: true, excluded_nodes: ['n1', 'n3'] })
-  t.equal(placed.status, 500, 'excluded is excluded')
-  t.match(placed.body.error, { reason: 'instance_failed' })
-  const [first] = await c.instances(c.rigs[0]!)
-  await c.ask(c.rigs[0]!, 'DELETE', `/instance/${first!.instanceId}`)
-  c.free.set('n1', 2e9)
-  c.free.set('n3', 3e9)
-  await c.run(5000)
-  const { status, body } = await c.ask(c.rigs[0]!, 'POST', '/place_instance', { model_id: MODEL, wait: true })
-  t.equal(status, 200)
-  const [ring] = await c.instances(c.rigs[0]!)
-  t.equal(ring?.instanceId, body['instance_id'], 'the answer follows it')
-  t.equal(c.rigOf(ring!).node.name, 'n3')
-  t.match(ring?.placement, { failedOn: [c.rigs[1]!.node.installId] })
-})
 
 t.test('all nodes plan for the same memory at once: the master gives it to one of them', async (t) => {
   const models = ['acme/a', 'acme/b', 'acme/c']
@@ -211,30 +150,8 @@ t.test('what a side had placed that loses its session has an end in the log, wit
   ])
 })
 
-t.test('a model that is placed by itself comes back on its own, until an operator stops it', async (t) => {
-  const c = await startCluster(t, { config: { autoplace: [MODEL] } })
-  const first = await moved(c, c.rigs[0]!, '')
-  c.lose(c.rigOf(first))
-  const { master } = await roles(c)
-  const second = await moved(c, master, first.instanceId)
-  await c.ask(master, 'DELETE', `/instance/${second.instanceId}`)
-  await c.run(20_000)
-  t.strictSame(await c.instances(master), [])
-})
-
 /** A model of llama.cpp that no node can hold alone. */
 const large = (): ModelCard => card('acme/large', { engine: 'star', totalBytes: 8 * GIB })
-
-t.test('a model too large for one node is spread as its engine has it, where that is allowed', async (t) => {
-  const allowed = { rpc_for_every_user: true }
-  const c = await startCluster(t, {
-    cards: [large()], started: () => {}, runners: { n1: allowed, n2: allowed, n3: allowed }
-  })
-  const { status } = await c.ask(c.rigs[0]!, 'POST', '/place_instance', { model_id: 'acme/large' })
-  t.equal(status, 200)
-  const [ring] = await c.instances(c.rigs[0]!)
-  t.match(ring, { driverNode: String, placement: { instanceMeta: 'LlamaRpc', minNodes: 1 } })
-})
 
 t.test('where an operator does not allow it, a plan says so, not a runner', async (t) => {
   const c = await startCluster(t, { cards: [large()], runners: { n1: { rpc_for_every_user: true } } })

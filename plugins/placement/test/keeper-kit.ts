@@ -14,7 +14,6 @@ export const NOW = Date.UTC(2026, 0, 1)
 export const intent = (over: Partial<PlacementIntent> = {}): PlacementIntent =>
   ({ ...AUTOPLACE, origin: 'request', ...over })
 
-/** An instance of a model on nodes, named as given; 1 GiB. */
 export function instance (
   instanceId: string, nodeIds: string[], over: Partial<RingInstance> = {}, modelId = 'acme/chat',
   bytes = GIB
@@ -27,7 +26,6 @@ export function instance (
   return { RingInstance: { ...bodyOf(made), instanceId, placement: intent(), ...over } }
 }
 
-/** The same, spread over a driver, the first of the nodes, and its donors. */
 export function spread (
   instanceId: string, nodeIds: [string, ...string[]], over: Partial<RingInstance> = {}, modelId?: string
 ): Instance {
@@ -59,7 +57,6 @@ export function judge (fits: Judge['fits'] = () => true): Judge {
 /** The steps in short: `lose a`, `place new-0`. */
 export const short = (steps: readonly Step[]): string[] => steps.map((step) => `${step.do} ${step.id}`)
 
-/** Runners of an instance that serve. */
 export const ready = (instance: Instance): Situation['runners'] =>
   Object.fromEntries(Object.keys(bodyOf(instance).shardAssignments.runnerToShard)
     .map((id) => [id, { RunnerReady: {} }]))

@@ -85,7 +85,6 @@ export function stateOf (gibs: Record<string, number>): StateView {
 export interface Options {
   /** Node name to GiB of RAM; n1 is the node that is asked. */
   nodes?: Record<string, number>
-  /** Those that are not live. */
   lost?: string[]
   cards?: ModelCard[]
   staged?: Record<string, Record<string, number>>
@@ -95,31 +94,24 @@ export interface Options {
   silentStore?: string
   /** The card of a model that ships with a plugin cannot be read. */
   brokenCard?: boolean
-  /** Models whose files no node has. */
   sourceless?: string[]
-  /** Names of the nodes on whose disks no model fits. */
   full?: string[]
-  /** The plugin's slice of svc.yaml. */
   config?: Record<string, unknown>
 }
 
 export interface PlacementRig extends Rig {
   /** Tells of a change of the state, which tests just write into, before time goes on. */
   clock: ManualClock
-  /** Has the master carry out a command of the plugin. */
   decide (name: keyof typeof commands, args: object): Promise<void>
   /** Lets time go on while nothing changes. */
   rest (ms: number): Promise<void>
   state: StateView
-  /** What was entered, in order. */
   placed: { instance: Instance, options: { commandId?: string, force?: boolean } | undefined }[]
   removed: string[]
-  /** The names and ids of the commands that the plugin gave, in order. */
   commands: [name: string, id: string | undefined][]
   drained: { instanceId: string, seconds: number }[]
   /** What the plugin had requests for models that are not placed ask; null where it did not. */
   missing: ((query: RouteQuery) => Promise<boolean>) | null
-  /** Why the plugin says that a model is not placed. */
   absence: (modelId: string) => Absence | null
   /** What the master says to the next placements, one after the other. */
   answers: (Error | string)[]
@@ -128,13 +120,10 @@ export interface PlacementRig extends Rig {
   reads: number
   /** Ids of nodes that are not live, and that the other ones reach all the same. */
   reached: Set<string>
-  /** Tells of a change of the state. */
   changed: () => void
   newSession: () => void
   session: { isMaster: boolean }
-  /** The nodes of the cluster; tests put others in. */
   views: NodeView[]
-  /** What was recorded as failed. */
   failed: { instanceId: string, errorCode: string }[]
   releasing: Releasing[]
   /** Memory was given back a moment ago. */
@@ -142,7 +131,6 @@ export interface PlacementRig extends Rig {
   ask (method: string, url: string, payload?: unknown): Promise<{ status: number, body: Body }>
 }
 
-/** An answer's body, an error's among them. */
 export interface Body extends Record<string, unknown> {
   error?: {
     message: string, reason: string, retryable: boolean, param: string | null
@@ -360,7 +348,6 @@ function placing (made: Made): ReturnType<typeof fake> {
   })
 }
 
-/** Sets the status of every runner of an instance. */
 export function runnersAre (state: StateView, instanceId: string, status: Record<string, unknown>): void {
   const { runnerToShard } = bodyOf(state.instances[instanceId]!).shardAssignments
   for (const runnerId of Object.keys(runnerToShard)) state.runners[runnerId] = status

@@ -50,27 +50,6 @@ t.test('a request places the model and waits until it is ready', async (t) => {
   t.pass('one that is gone is placed again')
 })
 
-t.test('a model that no node holds alone is spread as its engine does it', async (t) => {
-  const large = card('acme/star', { engine: 'star', totalBytes: 20 * GIB })
-  const rig = await start(t, { nodes: { n1: 40, n2: 40 }, cards: [large] })
-  const asked = ask(rig, { modelId: 'acme/star' })
-  await until(() => rig.placed.length > 0)
-  const { instance } = rig.placed[0]!
-  t.ok('LlamaRpcInstance' in instance)
-  t.match(bodyOf(instance).placement, { origin: 'on_demand', instanceMeta: 'LlamaRpc', minNodes: 1 })
-  t.equal(Object.keys(bodyOf(instance).shardAssignments.nodeToRunner).length, 2)
-  runnersAre(rig.state, only(rig), { RunnerReady: {} })
-  await rig.clock.advance(500)
-  t.strictSame(await asked, { served: true })
-})
-
-t.test('the ttl is 300 s unless it is set', async (t) => {
-  const rig = await start(t)
-  void ask(rig)
-  await until(() => rig.placed.length > 0)
-  t.equal(bodyOf(rig.placed[0]!.instance).placement!.ttlSeconds, 300)
-})
-
 t.test('what cannot be placed is told to the request', async (t) => {
   const rig = await start(t, { nodes: { n1: 4 }, cards: [card('acme/chat')] })
   t.match(await ask(rig), { error: { reason: 'insufficient_memory', details: { nodes: [{ name: 'n1' }] } } })
@@ -150,19 +129,3 @@ t.test('a model that waits for a node already is waited for', async (t) => {
   await rig.clock.advance(120_000)
   t.match(await answer, { error: { reason: 'not_ready', message: /it waits for a node: m/ } })
 })
-
-t.test('what an operator stopped is not placed by a request', async (t) => {
-  const rig = await start(t, { isMaster: true, config: { ...ON, autoplace: ['acme/chat'] } })
-  await rig.clock.advance(5000)
-  await until(() => rig.placed.length === 1)
-  const { status } = await stopped(rig, only(rig))
-  t.equal(status, 200)
-  t.strictSame(await ask(rig), { served: false })
-})
-
-async function stopped (rig: PlacementRig, id: string): ReturnType<PlacementRig['ask']> {
-  let done = false
-  const answer = rig.ask('DELETE', `/instance/${id}?drain_seconds=0`).finally(() => { done = true })
-  while (!done) await rig.clock.advance(50)
-  return await answer
-}

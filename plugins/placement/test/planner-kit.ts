@@ -75,18 +75,15 @@ export function mesh (nodes: readonly NodeFacts[]): ClusterView['edges'] {
     nodes.flatMap(({ nodeId: to }) => from === to ? [] : [{ from, to }]))
 }
 
-/** Links in both directions between the named pairs. */
 export function links (...pairs: [string, string][]): ClusterView['edges'] {
   return pairs.flatMap(([a, b]) => [{ from: a, to: b }, { from: b, to: a }])
 }
 
-/** The plan of a result that must be one. */
 export function planned (result: PlanResult): Plan {
   if (!result.ok) throw new Error(`refused: ${result.reason}: ${result.message}`)
   return result.plan
 }
 
-/** The refusal of a result that must be one. */
 export function refused (result: PlanResult): PlanResult & { ok: false } {
   if (result.ok) throw new Error(`planned: ${JSON.stringify(result.plan)}`)
   return result

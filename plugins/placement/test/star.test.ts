@@ -34,14 +34,6 @@ t.test('a model over a driver and two donors', async (t) => {
   t.equal(intentOf({ LlamaRpcInstance: { ...star, placement: undefined } as never }).instanceMeta, 'LlamaRpc')
 })
 
-t.test('on one node it is a ring', async (t) => {
-  const rig = await start(t)
-  t.match(await planned(rig, 'model_id=acme/star&instance_meta=LlamaRpc'), { RingInstance: {} })
-  const query = 'model_id=acme/chat&instance_meta=LlamaRpc&min_nodes=2'
-  const other = await rig.ask('GET', `/instance/placement?${query}`)
-  t.not(other.status, 200, 'an engine that cannot')
-})
-
 t.test('its addresses are for the operator', async (t) => {
   const rig = await start(t, ['read'])
   t.match(await planned(rig), { LlamaRpcInstance: { donorEndpoints: null, hostsByNode: null } })

@@ -119,10 +119,7 @@ t.test('svc place shows the arithmetic of what does not fit, and the ways out', 
     '  free 5.80 GiB of memory on n1\n')
   }
   const cases: [number, string, number][] = [
-    [400, 'model_unknown', 3], [400, 'no_connected_cycle', 1], [400, 'no_backend', 1],
-    [400, 'too_few_layers', 1], [400, 'exclusions_removed_all', 1], [400, 'nodes_drained', 1],
-    [400, 'tensor_unsupported', 1],
-    [400, 'tensor_indivisible', 1],
+    [400, 'model_unknown', 3], [400, 'no_connected_cycle', 1], [400, 'no_source', 1],
     [503, 'info_pending', 4], [401, 'unauthenticated', 5], [400, 'invalid_request', 2]
   ]
   for (const [status, reason, exit] of cases) {

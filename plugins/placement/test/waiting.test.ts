@@ -165,27 +165,6 @@ t.test('one that has failed is followed when it moves, and waited for while it m
   t.match(await answer, { status: 200, body: { instance_id: 'second' } })
 })
 
-t.test('the time is up while it waits for a node', async (t) => {
-  const rig = await startPlacement(t)
-  const { id, answer } = await waitOn(rig)
-  await lose(rig, id)
-  await rig.clock.advance(60_250)
-  t.match(await answer, { status: 504, body: { error: {
-    reason: 'not_ready_yet', message: /not ready after 60 s: it waits for a node: n2: too little\.$/
-  } } })
-})
-
-t.test('an instance that an operator stops is lost when it is gone', async (t) => {
-  const rig = await startPlacement(t)
-  const { id, answer } = await waitOn(rig)
-  bodyOf(rig.state.instances[id]!).drainUntil = '2026-01-01T00:00:00Z'
-  runnersAre(rig.state, id, { RunnerReady: {} })
-  await rig.clock.advance(6000)
-  delete rig.state.instances[id]
-  await rig.clock.advance(250)
-  t.match(await answer, { status: 500, body: { error: { reason: 'instance_lost' } } })
-})
-
 t.test('the master refuses by what it knows itself', async (t) => {
   const rig = await startPlacement(t, { nodes: { n1: 40, n2: 16 }, cards: [card('acme/chat')] })
   await rig.ask('POST', '/place_instance', { model_id: 'acme/chat' })

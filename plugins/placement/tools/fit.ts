@@ -12,7 +12,6 @@ import { bare } from './request-words.js'
 
 interface Args { model: string, without?: string }
 
-/** Whether a model can be placed, with the sums, and what would make it fit. */
 export default {
   async run (ctx, { model, without }) {
     const { read, unknown } = reading(ctx)
@@ -50,7 +49,6 @@ export default {
 
 interface Refused { model: string, would: WouldBe, refusal: VerbError, name: (nodeId: string) => string }
 
-/** Why it cannot be placed; null where that is not known. */
 function refusedFacts ({ model, would: { ways }, refusal, name }: Refused): Fact[] | null {
   const { reason = '', message = '', details } = refusal.api ?? {}
   if (reason === 'model_unknown') return [unknownFact(model, details)]

@@ -22,15 +22,12 @@ export interface Link {
   code?: string | null
 }
 
-/** What keeps a model from answering. */
 export interface ModelWhy {
   modelId: string
   links: Link[]
-  /** The first that is broken. */
   broken: Link | undefined
   /** Why it cannot be placed, with the sums of memory; empty where it can be, or nobody says. */
   sums: string[]
-  /** What would make it fit. */
   ways: Way[]
 }
 
@@ -47,7 +44,6 @@ export async function whyModel (look: Look, modelId: string): Promise<ModelWhy |
   return { modelId, links, broken, ...broken?.link === 'placement' ? await refusalOf(look, modelId) : FITS }
 }
 
-/** Whether the model answers, by the node that is asked. */
 async function request (look: Look, modelId: string): Promise<Link | VerbError> {
   const link = 'request'
   const answer = await look<{ checks: { name: string, detail: string }[] }>(
@@ -77,7 +73,6 @@ async function request (look: Look, modelId: string): Promise<Link | VerbError> 
 type Refusal = Pick<ModelWhy, 'sums' | 'ways'>
 const FITS: Refusal = { sums: [], ways: [] }
 
-/** What would come of placing a model. */
 export interface WouldBe {
   /** Ids of the nodes it would go to; empty where it cannot be placed. */
   nodeIds: string[]
@@ -86,7 +81,6 @@ export interface WouldBe {
   ways: Way[]
 }
 
-/** Asks what would come of placing a model without a node, or with all. */
 export async function wouldBe (look: Look, modelId: string, without?: string): Promise<WouldBe> {
   const query = new URLSearchParams({
     model_id: modelId, ...without === undefined ? {} : { excluded_nodes: without }

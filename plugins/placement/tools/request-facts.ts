@@ -23,10 +23,8 @@ export interface WhyState extends SeenState {
   cluster?: { knownNodes: number, liveNodes: number }
 }
 
-/** GET /state?at=. */
 export interface StateThen { snapshot: { at: string }, state: Partial<WhyState> }
 
-/** Everything that was found about a request. */
 export interface RequestFacts {
   id: string
   /** Now, ms since 1970. */
@@ -34,7 +32,6 @@ export interface RequestFacts {
   state: WhyState
   tracing: boolean | null
   trace: { head: TraceHead | null, spans: ShownSpan[] } | null
-  /** The event that says it failed. */
   failed: SeenEvent | null
   /** Events around it, oldest first. */
   events: SeenEvent[]
@@ -42,7 +39,6 @@ export interface RequestFacts {
   lines: SeenLine[]
   /** What the nodes' logs say of runners of its model that were lost then. */
   losses: SeenLine[]
-  /** What could not be looked at, and why, in words. */
   unseen: string[]
 }
 
@@ -57,18 +53,15 @@ export interface About {
   endMs: number | null
 }
 
-/** The name of an event and what it carries. */
 export function partsOf ({ event }: SeenEvent): [kind: string, payload: Record<string, unknown>] {
   return Object.entries(event)[0] ?? ['', {}]
 }
 
-/** The task of that id, or of the command of that id. */
 export function taskIn (state: Partial<WhyState> | undefined, id: string): SeenTask | undefined {
   return Object.values(state?.tasks ?? {}).map(({ Inference: task }) => task)
     .find((task) => task?.taskId === id || task?.commandId === id)
 }
 
-/** The span of the whole request. */
 export function rootOf ({ trace }: Pick<RequestFacts, 'trace'>): ShownSpan | undefined {
   return trace?.spans.find(({ category }) => category === 'request')
 }
@@ -150,12 +143,10 @@ export async function gather (
   return await lookAround(facts, look)
 }
 
-/** Whether anything at all is known of the request. */
 export function isKnown ({ trace, failed, state, id }: RequestFacts): boolean {
   return trace !== null || failed !== null || taskIn(state, id) !== undefined
 }
 
-/** Adds what happened at the time of the request, where that is known. */
 async function lookAround (facts: RequestFacts, look: Look): Promise<RequestFacts> {
   const { startMs, endMs, taskId, commandId, modelId } = aboutOf(facts)
   if (startMs === null) return facts
@@ -190,7 +181,6 @@ function causeOf ({ message, status, api }: VerbError): string {
   return plain(message.split('\n')[0]!)
 }
 
-/** What to say of a request of which nothing is known. */
 export function unknownText ({ id, state, tracing, unseen }: RequestFacts): string {
   const instance = state.instances[id]
   if (instance !== undefined) {

@@ -37,17 +37,12 @@ export interface Story {
   ended: Ended
   /** What happened around it that may have to do with it, oldest first. */
   around: { idx: number, at: string, name: string, text: string }[]
-  /** What the nodes' logs say of it. */
   logs: { at: string, node: string, text: string }[]
   /** Why a runner of its model was lost when it ended, as the node noted it; else null. */
   lost: { at: string, node: string, text: string } | null
-  /** The cluster at that moment. */
   then: string[]
-  /** Whether it is still under way. */
   open: boolean
-  /** What could not be looked at. */
   unseen: string[]
-  /** What to do next. */
   next: string[]
 }
 
@@ -165,7 +160,6 @@ function around (facts: RequestFacts, about: About, name: (id: string) => string
     .slice(-AROUND_MOST)
 }
 
-/** The cluster as it was: master, nodes, the instance, and who was unwell. */
 function thenWords (
   { state, snapshot }: StateThen, { modelId }: About, name: (id: string) => string
 ): string[] {

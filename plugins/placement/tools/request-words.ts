@@ -8,7 +8,6 @@ import type { About, SeenEvent } from './request-facts.js'
 export const bare = (text: string): string => unstopped(text, 500)
 
 const LEVELS = ['fail', 'warn', 'info', 'ok']
-/** Facts with the gravest first. */
 export const worstFirst = (facts: readonly Fact[]): Fact[] =>
   facts.toSorted((a, b) => LEVELS.indexOf(a.level) - LEVELS.indexOf(b.level))
 
@@ -35,7 +34,6 @@ export function partWords ({ name }: Pick<ShownSpan, 'name'>): string {
   return PARTS.find(([pattern]) => pattern.test(name))?.[1] ?? plain(name)
 }
 
-/** What a request has to do with. */
 export interface Concern extends Pick<About, 'taskId' | 'commandId' | 'modelId' | 'instanceId'> {
   /** Ids of the nodes where it ran; empty when nobody knows. */
   readonly nodes: ReadonlySet<string>

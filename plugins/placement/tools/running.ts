@@ -14,7 +14,6 @@ const ASKED_MOST = 6
 /** Instances that are told one by one. */
 const INSTANCES_MOST = 30
 
-/** A model of GET /v1/models. */
 interface ListedModel { id: string, root?: string, installed: boolean }
 
 /** Which models are placed and how each stands; which are there and are not. */

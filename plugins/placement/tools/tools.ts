@@ -5,7 +5,6 @@ const args = <const P extends object>(properties: P) =>
   ({ type: 'object', additionalProperties: false, required: Object.keys(properties), properties }) as const
 const model = word('A model, such as acme/voice.')
 
-/** What the steward can ask of this plugin. */
 export const tools = {
   running: {
     summary: 'Which models are placed and how each of them stands; which are on disk and are not.',

@@ -11,10 +11,8 @@ import type { WhyState } from './request-facts.js'
 interface Copy { modelId: string, nodeId: string, kind: string, live: boolean }
 type State = WhyState & ClusterState
 
-/** Models of which a new place is looked for. */
 const MODELS_MOST = 10
 
-/** What would happen if a node died. */
 export default {
   async run (ctx, { node: word }) {
     const looked = reading(ctx)
@@ -48,7 +46,6 @@ const called = ({ name, nodeId }: NodeRow): string => quoted(name ?? nodeId ?? '
 const shown = ({ nodeId, name }: NodeRow): Evidence[] =>
   nodeId === null ? [] : [{ kind: 'node', nodeId, name: quoted(name ?? nodeId) }]
 
-/** All of it in one sentence. */
 function summary (node: NodeRow, rest: readonly Fact[]): Fact {
   const name = called(node)
   const about = [...new Set([name, ...rest.flatMap((one) => one.about)])]
@@ -72,10 +69,8 @@ function summary (node: NodeRow, rest: readonly Fact[]): Fact {
 /** A sentence as a part of another: its first word small, unless that is a name or a number. */
 const lowered = (text: string): string => text.replace(/^(?:No|The) /, (word) => word.toLowerCase())
 
-/** What is told in the summary as it stands. */
 const SUMMED = new Set(['no_quorum', 'quorum', 'nothing_lost', 'store_unreachable', 'single_copy'])
 
-/** Who would decide without the node. */
 function deciding (state: State, nodes: readonly NodeRow[], node: NodeRow, quorum: unknown): Fact[] {
   const known = state.cluster?.knownNodes ?? nodes.length
   const left = nodes.filter((one) => one.live && one !== node).length
@@ -100,7 +95,6 @@ function deciding (state: State, nodes: readonly NodeRow[], node: NodeRow, quoru
 /** `alone`: no other node is live. */
 interface Loss { ctx: ToolContext, looked: Reading, state: State, node: NodeRow, alone: boolean }
 
-/** What runs there, and where each would go. */
 async function instances ({ ctx, looked, state, node, alone }: Loss): Promise<Fact[]> {
   const { nodeId } = node
   const there = Object.values(state.instances)

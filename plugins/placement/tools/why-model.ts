@@ -17,7 +17,6 @@ import { bare, worstFirst } from './request-words.js'
 import { partsOf } from './request-facts.js'
 import type { SeenEvent, WhyState } from './request-facts.js'
 
-/** Whether a model answers, else the cause. */
 export default {
   async run (ctx, { model }) {
     const why = await whyModel(patient(ctx.look), model)
@@ -46,7 +45,6 @@ export default {
 /** Longest wait for an answer of the model itself, ms; a call has 5 s for everything. */
 const ANSWER_MS = 3500
 
-/** What happened to a model, by its events. */
 const KINDS = [
   'InstanceCreated', 'InstanceDeleted', 'InstanceUnloaded', 'InstanceWaiting', 'InstanceFailureRecorded',
   'RunnerFailed', 'DownloadFailed', 'NodeTimedOut'
@@ -123,9 +121,7 @@ const codeOf = ({ code, link }: Link): string => code ?? BY_LINK[link] ?? 'unava
 interface Seen {
   why: ModelWhy
   state: WhyState
-  /** Oldest first. */
   events: readonly SeenEvent[]
-  /** Of the model. */
   instances: readonly Instance[]
 }
 
@@ -151,10 +147,8 @@ function factsOf (seen: Seen, broken: Link, off: readonly string[]): Fact[] {
   return ships ? [...plugins, main, ...more] : [main, ...plugins, ...more]
 }
 
-/** These end by themselves. */
 const PASSING: ReadonlySet<string> = new Set(['loading', 'files_coming', 'session_new', 'draining'])
 
-/** The first way to make it fit. */
 function wayOut ({ modelId, ways }: Pick<ModelWhy, 'modelId' | 'ways'>): string {
   const way = ways.find(({ command }) => command !== null) ?? ways[0]
   const change = way === undefined ? 'Free memory, or add a node'
@@ -250,14 +244,12 @@ function waits (seen: Seen): Cause {
   }
 }
 
-/** The reasons for which something waits, as causes. */
 const WAITS: Readonly<Partial<Record<string, string>>> = {
   node_lost: 'node_lost', insufficient_memory: 'does_not_fit', no_backend: 'backend_missing',
   engine_missing: 'engine_missing', store_unreachable: 'store_unreachable', no_quorum: 'no_quorum',
   no_master: 'no_master'
 }
 
-/** Where it answers, and since when. */
 function answers ({ why: { modelId, links }, state, events, instances }: Seen): Fact {
   const own = instances.filter((one) => serves(state, one))
   const nodeIds = own.flatMap(nodesOf)

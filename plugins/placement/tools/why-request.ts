@@ -30,7 +30,6 @@ export async function whyRequest (
   return { story: storyOf(facts, (reason) => remedies[reason]?.remedy ?? null) }
 }
 
-/** What became of a request, and why. */
 export default {
   async run (ctx, { id: word }) {
     const id = requestIdIn(word)
@@ -91,7 +90,6 @@ export function findingOf (story: Story): Finding {
   }
 }
 
-/** A next step as a sentence with its command in backticks. */
 function sentence (step: string | undefined): string | null {
   if (step === undefined) return null
   const at = step.indexOf('svc ')

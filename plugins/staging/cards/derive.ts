@@ -36,7 +36,6 @@ export async function deriveCard (
   throw unknown(files, formats.map((format) => format.files))
 }
 
-/** The card in the folder, told what is there: files, sizes, id and revision. */
 async function ownCard (
   folder: Folder, { modelId, revision }: DeriveOptions, readers: readonly CardReader[]
 ): Promise<ModelCard> {

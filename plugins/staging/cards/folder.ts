@@ -68,7 +68,6 @@ export class Folder {
     })
   }
 
-  /** The absolute path of a file, for readers of heads. */
   at (path: string): string { return join(this.#root, path) }
 }
 

@@ -41,7 +41,6 @@ export interface CardReader {
   readonly refuses?: (card: ModelCard) => string | null
 }
 
-/** Roles of files, by their names. */
 const NAMES: ReadonlyArray<[RegExp, string]> = [
   [/^(licen[cs]e|copying)([._-].*)?$|[._-]licen[cs]e(\.\w+)?$/, 'licence'],
   [/(^|\.)notice(\.\w+)?$/, 'notice'],
@@ -73,7 +72,6 @@ export function cardFiles (
   return { files: listed, totalBytes: listed.reduce((sum, { bytes }) => sum + bytes, 0) }
 }
 
-/** Where the licence stands, if anywhere. */
 function licenceOf (folder: Folder, found: Found): string {
   const file = folder.files.find(({ path }) => roleOf(path) === 'licence')?.path
   return found.licence ?? (file === undefined ? 'not stated' : `see ${file}`)

@@ -47,7 +47,6 @@ export function ggufModels<F extends { path: string, size: number }> (files: rea
 const nameOf = (path: string): string => path.replace(PART, '').replace(/\.gguf$/i, '')
 const partsOf = (path: string): number => Number(PART.exec(path)?.[2] ?? 1)
 
-/** Entries by key, in the order of their first. */
 export function groupBy<T> (list: readonly T[], key: (entry: T) => string): Map<string, T[]> {
   const groups = new Map<string, T[]>()
   for (const entry of list) {

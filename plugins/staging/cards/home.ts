@@ -43,7 +43,6 @@ async function names (folder: string, problems: string[]): Promise<string[]> {
   }
 }
 
-/** One line that names the file. */
 function sentence (message: string, path: string): string {
   const line = message.split('\n', 1)[0]!.slice(0, 500)
   return line.includes(path) ? line : `model card ${path}: ${line}`

@@ -54,13 +54,11 @@ export function modelListEntry (
   }
 }
 
-/** True for a chat model that calls the tools it is given. */
 export function takesTools ({ tasks, support }: Pick<ModelCard, 'tasks' | 'support'>): boolean {
   const tools = Object.hasOwn(support, 'tools') ? support['tools'] : undefined
   return tasks.includes('chat') && tools !== undefined && !tools.startsWith('no effect')
 }
 
-/** What a request to the model may ask for. */
 function capabilitiesOf ({ tasks, support }: ModelCard) {
   const has = (task: string): boolean => tasks.includes(task)
   return {
@@ -82,5 +80,4 @@ function audioOf ({ tasks, voices, defaults, languages }: ModelCard) {
   return { voices, default_voice: preset ?? null, languages }
 }
 
-/** The answer to GET /v1/models. */
 export interface ModelList { object: 'list', data: readonly ReturnType<typeof modelListEntry>[] }

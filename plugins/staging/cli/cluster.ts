@@ -7,7 +7,6 @@ export interface StateView {
   downloads?: Record<string, Record<string, Transfer>[]>
 }
 
-/** How far a transfer is; bytes, bytes per second, milliseconds. */
 interface Moved { total?: number, downloaded?: number, speed?: number, etaMs?: number | null }
 
 interface Transfer extends Moved {

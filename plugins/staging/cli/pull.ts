@@ -156,7 +156,6 @@ async function asked<T> (answer: Promise<T>): Promise<T | undefined> {
   }
 }
 
-/** Throws VerbError for every end but a complete one. */
 function checkEnd (ctx: VerbContext, status: DownloadStatus): void {
   const { modelId } = status
   const why = plain(status.error ?? status.reason ?? 'the node gives no reason')

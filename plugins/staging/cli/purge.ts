@@ -65,7 +65,6 @@ function questionOf (nodes: readonly PurgedNode[]): string {
     `(${showBytes(bytes)} come free)? What is in use stays.`
 }
 
-/** Removes and says what each node did; 1 when one could not. */
 async function purge (ctx: VerbContext, modelId: string | undefined): Promise<number> {
   const answer = await ask(ctx, { modelId })
   if (ctx.out.json) ctx.out.value(answer)

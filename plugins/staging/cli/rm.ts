@@ -40,7 +40,6 @@ async function agreed (ctx: VerbContext, ids: readonly string[]): Promise<boolea
   return await confirm(ctx, `Remove ${what} from the store, and the staged copies that are not in use?`)
 }
 
-/** Null when it is removed, else why not. Throws VerbError (130) at Ctrl-C. */
 async function remove (ctx: VerbContext, modelId: string): Promise<VerbError | null> {
   try {
     await ctx.client.json(storePath(modelId), { method: 'DELETE' })

@@ -96,7 +96,6 @@ function ofOllama (ctx: Pick<VerbContext, 'fail'>, word: string): NamedModel {
   return { modelId: `ollama/${plain}`, source: `ollama:${name}` }
 }
 
-/** An address as `org/name@revision:variant`, and which files it names. */
 function readAddress (
   ctx: Pick<VerbContext, 'fail'>, address: string
 ): { text: string, allow?: string[] } {

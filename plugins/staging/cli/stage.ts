@@ -38,7 +38,6 @@ export default createStage(realPace)
 const limitOf = (ctx: VerbContext, options: Record<string, unknown>): number =>
   typeof options['wait'] === 'string' && options['wait'] !== '' ? ctx.wait! * 1000 : Infinity
 
-/** The ids of the nodes that are meant; none for the one that is asked. */
 function targets (ctx: VerbContext, state: StateView, given: { node?: string[], all?: boolean }): string[] {
   if (given.all !== true) return findNodes(ctx, state, given.node ?? [])
   if (given.node !== undefined) throw ctx.fail(2, '--all and --node exclude each other')

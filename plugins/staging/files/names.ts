@@ -2,7 +2,6 @@ import type { ModelCard } from '../../../kernel/index.js'
 
 const PART = /^[A-Za-z0-9][A-Za-z0-9._-]{0,95}$/
 const FOLDER = /^([A-Za-z0-9](?:(?!--[A-Za-z0-9])[A-Za-z0-9._-])*)--([A-Za-z0-9][A-Za-z0-9._-]*)$/
-/** Two parts of 96 characters and the slash. */
 const LONGEST_ID = 193
 
 /** Why a text is no model id; null when it is one. It names a folder: the rules of all platforms count. */

@@ -169,7 +169,6 @@ export async function writeRecord (folder: string, record: CopyRecord): Promise<
   await sync(folder)
 }
 
-/** A copy with its record as it is used; one of `beside` is a staged one. */
 export function localCopy (
   where: Role | 'bundled', directory: string, { publishedAt: downloadedAt, ...record }: CopyRecord
 ): LocalCopy {

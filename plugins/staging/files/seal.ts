@@ -72,7 +72,6 @@ function foldersOf (paths: Iterable<string>): string[] {
   return [...new Set([...paths].flatMap(foldersAbove))].sort((a, b) => b.length - a.length)
 }
 
-/** Whether an entry at the top of a folder is one of svc's own files. */
 export const isOwnFile = (path: string, entry: Dirent): boolean => entry.isFile() && isOwnName(path)
 
 function namedBy (record: CopyRecord | null): (path: string, entry: Dirent) => boolean {

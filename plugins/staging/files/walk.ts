@@ -87,7 +87,6 @@ async function * below (
   }
 }
 
-/** Bytes of all regular files below a folder; links are not followed, an absent folder holds none. */
 export const sizeOf = async (folder: string): Promise<number> => bytesOf(await findFiles(folder))
 
 export const bytesOf = (files: readonly { size: number }[]): number =>

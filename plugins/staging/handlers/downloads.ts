@@ -92,7 +92,6 @@ export async function startDownload (
   return path === null ? answer : { ...answer as DownloadStatus, storeMade: path }
 }
 
-/** Parses the source of a download. Throws `import_refused`. */
 export function sourceOf (manager: ModelManager, { source = 'hub' }: Pick<StartOptions, 'source'>): Source {
   try {
     return parseSource(source)
@@ -161,7 +160,6 @@ async function atHost (
 /** How long a folder stays exported: a store host fetches it at once, but it may be large, ms. */
 const EXPORT_MS = 24 * 3600_000
 
-/** Lets the store host fetch a folder of this node. Throws `import_refused` when it is no model. */
 async function exportFolder (
   manager: ModelManager, modelId: string,
   { directory, allow }: { directory: string, allow: StartOptions['allow'] }, signal: AbortSignal

@@ -77,7 +77,6 @@ export async function file (
 const PASSED = ['range', 'if-range'] as const
 const KEPT = ['content-length', 'content-range', 'etag', 'accept-ranges']
 
-/** Has the store host answer, piece by piece. */
 async function pass (
   manager: ModelManager, request: RouteRequest, modelId: string, path: string
 ): Promise<void> {

@@ -1,4 +1,4 @@
-import { kernelError, Reply, SvcError } from '../../../kernel/index.js'
+import { kernelError, Reply, SvcError, textOf } from '../../../kernel/index.js'
 import type { NodeView, RouteDecl, RouteRequest } from '../../../kernel/index.js'
 import type { errors } from '../declarations.js'
 import { modelIdProblem } from '../files/names.js'
@@ -7,7 +7,7 @@ import type { FinderParts } from '../peers/finder.js'
 import { modelPath } from '../peers/sources.js'
 import { virtualModel } from '../service.js'
 import type { Store } from '../store/store.js'
-import { StoreError } from '../store/types.js'
+import { StoreError } from '../types.js'
 
 /** A model id out of a request. Throws `invalid_request` naming the field. */
 export function modelIdOf (value: string, path = '/model_id'): string {
@@ -89,15 +89,9 @@ export async function forward (
     method: route.method, path: pathOf(route, request), caller, signal, timeoutMs: FORWARD_MS,
     ...body === undefined ? {} : { body }
   })
-  const parts: Uint8Array[] = []
-  let bytes = 0
-  for await (const part of answer.body as AsyncIterable<Uint8Array>) {
-    bytes += part.byteLength
-    if (bytes > ANSWER_BYTES) throw new Error(`the store's answer has more than ${ANSWER_BYTES} bytes`)
-    parts.push(part)
-  }
+  const text = await textOf(answer.body as AsyncIterable<Uint8Array>, ANSWER_BYTES)
   const again = answer.headers['retry-after']
-  return new Reply(JSON.parse(Buffer.concat(parts).toString()) as unknown, answer.status,
+  return new Reply(JSON.parse(text) as unknown, answer.status,
     again === undefined ? {} : { 'retry-after': again })
 }
 

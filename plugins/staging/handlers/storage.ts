@@ -6,8 +6,8 @@ import type { ModelManager } from '../manager/manager.js'
 import { eachNode } from '../peers/each-node.js'
 import { modelUrl, NODE_CALLER } from '../peers/sources.js'
 import type { NodeProblem } from '../service.js'
-import { NoSafeFit } from '../space/plans.js'
 import { routes } from '../routes.js'
+import { failureOf } from '../transfer/job.js'
 import { atStore, modelIn } from './request.js'
 
 /** GET /store/storage: what this node keeps. Where it keeps it is for the operator alone. */
@@ -73,7 +73,6 @@ export async function room (manager: ModelManager, request: RouteRequest): Promi
   return { problem: await roomProblem(manager, modelIn(request)) }
 }
 
-/** Asks nodes whether copies of the model fit on their disks; the ones on which they do not. */
 export async function withoutRoom (
   manager: ModelManager, modelId: string, nodeIds: readonly string[]
 ): Promise<NodeProblem[]> {
@@ -104,7 +103,8 @@ async function roomProblem (manager: ModelManager, modelId: string): Promise<str
     await evictor.requireRoom(bytes, modelId)
     return null
   } catch (error) {
-    if (error instanceof NoSafeFit) return error.message
+    const { reason, message } = failureOf(error)
+    if (reason === 'no_safe_fit') return message
     throw error
   }
 }

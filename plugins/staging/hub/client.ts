@@ -45,7 +45,6 @@ class Client {
     return (await this.look(modelId, options)).selection
   }
 
-  /** The same, and which weights the model has to choose from. */
   async look (
     modelId: string, options: ResolveOptions = {}
   ): Promise<{ selection: HubSelection, weights: Weights[] }> {
@@ -93,7 +92,6 @@ class Client {
     await (await this.#opened)?.close()
   }
 
-  /** Tries again what may succeed later, after the pause the hub asks for. */
   async #patiently<T> (attempt: () => Promise<T>, signal: AbortSignal | undefined): Promise<T> {
     const { clock, random, log } = this.#options
     for (let failures = 1; ; failures++) {

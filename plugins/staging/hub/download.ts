@@ -26,7 +26,6 @@ const LIMITS: Partial<TransferLimits> = {
 /** How a selection is brought to a folder; the rest is as in FetchOptions. */
 export interface DownloadOptions extends Pick<FetchOptions,
 'folder' | 'clock' | 'random' | 'signal' | 'space' | 'spaceEveryBytes' | 'onProgress' | 'limits'> {
-  /** Null where every file is near. */
   client: HubClient | null
   selection: Pick<HubSelection, 'modelId' | 'commit' | 'files' | 'totalBytes'>
   near?: readonly NearFile[]
@@ -35,7 +34,7 @@ export interface DownloadOptions extends Pick<FetchOptions,
 /**
  * Brings exactly the files of a selection to a folder and checks every hash; files there that are not of the
  * selection are removed. What has come stays after a failure, and the next call goes on from it. Throws
- * HubError, TransferError, PathError, what `space` throws, or the signal's reason.
+ * HubError, StoreError, PathError, what `space` throws, or the signal's reason.
  */
 export async function downloadFromHub (options: DownloadOptions): Promise<ModelManifest> {
   const { client, selection, near = [], limits, ...rest } = options

@@ -95,7 +95,6 @@ export class HubHttp {
     return bodyOf(answer, mostBytes, asked)
   }
 
-  /** A `fetch` for the hub's library, with the same checks; `what` is asked for by it. */
   libraryFetch (what: string, signal?: AbortSignal): typeof fetch {
     return async (input, init) => {
       const url = new URL(input instanceof Request ? input.url : input)
@@ -189,13 +188,11 @@ export class HostRules {
   readonly #origin: string
   readonly #named: readonly string[]
 
-  /** `base` is the hub's own URL; `redirectHosts` as in HubClientOptions. */
   constructor (base: URL, redirectHosts: readonly string[]) {
     this.#origin = base.origin
     this.#named = redirectHosts.map((host) => host.toLowerCase())
   }
 
-  /** Whether this is the hub itself, the only one that gets the token. */
   isHub (url: URL): boolean { return url.origin === this.#origin }
 
   /**

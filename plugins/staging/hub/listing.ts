@@ -106,7 +106,6 @@ const TASK = /^[a-z0-9-]{1,64}$/
 const ONNX_TASKS =
   new Set([null, 'feature-extraction', 'sentence-similarity', 'text-to-speech', 'text-to-audio'])
 
-/** Models with these words in their names, those that run here first, then the most downloaded. */
 export async function searchHub (
   url: string, fetch: typeof globalThis.fetch, query: string, limit: number
 ): Promise<Found[]> {

@@ -11,7 +11,6 @@ const PRECISION = new RegExp('^(.+)[._-](q[1-8]|q4f16|q8f16|uint8f16|fp16|fp32|b
 /** What people call a precision -> how its files end. */
 const ALIASES: Record<string, string> = { q8: 'quantized', fp32: '' }
 
-/** One precision of one graph: the file and its external data. */
 interface Graph<F> { folder: string, base: string, variant: string, files: F[], bytes: number }
 
 /** What to take of a model with ONNX files, and what goes with graphs that are not taken. */
@@ -116,7 +115,6 @@ function isWithin (folder: string, other: string): boolean {
   return other === '' || folder === other || folder.startsWith(`${other}/`)
 }
 
-/** Taken when nothing is asked for: the usual balance of size and quality. */
 const PREFERRED = 'q4_k_m'
 
 /**

@@ -11,11 +11,9 @@ const MOST_STEPS = 10_000_000
 /** Formats that run code when they are loaded; style packs named .bin hold plain floats. */
 const PICKLED = /\.(bin|pt|pth|ckpt|pkl|pickle)$/i
 const VOICE_PACK = /(^|\/)voices(\/[^/]+|[^/]*)\.bin$/
-/** Weights that no engine here runs. */
 const OTHER_WEIGHTS = /\.(safetensors|bin|pt|pth|ckpt|pkl|pickle|h5|msgpack|tflite|mlmodel|nemo|pb|keras)$/i
 /** Weights and voices in known formats. */
 const OF_MODELS = /\.(gguf|onnx(_data(_\d+)?)?|data|safetensors|bin|npz|npy|md)$/i
-/** Configuration, tokenizer, template. */
 const SMALL = /\.(json|txt|jinja|model|ya?ml|tiktoken|vocab)$/
 const LEGAL = /^(licen[sc]e|notice|copying|use_policy|model_card)([-_.].*)?$/i
 
@@ -86,11 +84,9 @@ function isHidden (path: string): boolean { return /(^|\/)\./.test(path) }
 export const isModelFile = (path: string): boolean =>
   !isHidden(path) && (OF_MODELS.test(path) || isCompanion(path))
 
-/** Whether these files say what model they are. */
 export const isModel = (paths: readonly string[]): boolean =>
   paths.some((path) => /\.(gguf|onnx)$/i.test(path) || path === 'card.yaml')
 
-/** Files that weights need beside them. */
 function isCompanion (path: string): boolean {
   const name = path.slice(path.lastIndexOf('/') + 1)
   return SMALL.test(name) || LEGAL.test(name) || /(^|\/)voices(\/|[^/]*\.(bin|npz)$)/.test(path)
@@ -115,7 +111,6 @@ export function matcherOf (patterns: readonly string[]): (path: string) => boole
 const tokensOf = (pattern: string): string[] =>
   pattern.match(/(?<=^|\/)\*\*\/|\*\*|\*|\?|[^*?]/gs) ?? []
 
-/** Throws HubError `bad_request` once `work` is used up. */
 function matches (tokens: readonly string[], path: string, work: { left: number }): boolean {
   // 1 where what was read of the pattern matches the path's first i characters.
   let ends = Uint8Array.from({ length: path.length + 1 }, (_, i) => i === 0 ? 1 : 0)

@@ -12,7 +12,6 @@ export interface HubFile {
   gitSha1: string | null
 }
 
-/** A file of a model that lies on this machine, with its hash. */
 export type NearFile = HubFile & LocalFile
 
 /** Exactly what is to be fetched of a model: plain data that survives JSON. */
@@ -30,7 +29,6 @@ export interface HubSelection {
 
 export type Pinned = Pick<HubSelection, 'modelId' | 'commit'>
 
-/** One of the weights that a model has: a precision, and what it takes. */
 export interface Weights { name: string, bytes: number, engine: 'gguf' | 'onnx', paths: string[] }
 
 export type Found = Omit<Answers['searchHub']['models'][number], 'here'>
@@ -92,7 +90,6 @@ export type HubReason =
 
 const RETRYABLE = new Set<HubReason>(['rate_limited', 'unavailable', 'stalled', 'no_range'])
 
-/** A failed use of the hub; the message says what failed and what to do next. */
 export class HubError extends SourceFault {
   override readonly reason: HubReason
   /** How long the hub asks to wait, milliseconds; null when it does not say. */

@@ -8,7 +8,6 @@ import type { ClusterCopy, LocalCopy, StoreEntryFact } from '../types.js'
 
 type CopyFact = Omit<ClusterCopy, 'nodeId' | 'nodeName' | 'live'>
 
-/** What the whole cluster knows of models: cards, and where the copies are. */
 export class Catalogue {
   readonly #ctx: Pick<StagingContext, 'deps' | 'sections'>
   readonly #local: LocalCopies

@@ -42,7 +42,6 @@ const DERIVE_BOUNDS = {
   deadlineMs: 30_000, heapMib: 256, resultBytes: 16 * 2 ** 20, waiting: 256, waitingOfOne: 8
 }
 
-/** What the plugin takes from the machine and from svc.yaml, with every path absolute. */
 export interface ManagerOptions {
   random: () => number
   stagingPath: string
@@ -88,10 +87,8 @@ export class ModelManager {
   judge: Judge | null = null
   /** Set by whoever places models. */
   memory: MemoryPlanner | null = null
-  /** The cards of the models that plugins answer for themselves. */
   virtual: () => readonly ModelCard[] = () => []
   placed: () => readonly ModelCard[] = () => []
-  /** Who knows further names of models. */
   readonly names = new Set<() => readonly OtherName[]>()
   /** The answer to GET /v1/models until something changes. */
   listed: { readonly atMs: number, list: ModelList | Promise<ModelList> } | undefined
@@ -198,7 +195,6 @@ export class ModelManager {
     })
   }
 
-  /** Ends transfers and downloads; what has come stays for the next start. */
   async close (): Promise<void> {
     this.#closing = true
     const staged = this.stager.close()

@@ -39,7 +39,6 @@ export class ModelLists {
   readonly #given: StagingContext
   readonly #lists = new Map<string, { version: number, rest: Rest }>()
   readonly #asking = new Set<string>()
-  /** The own list as it is sent. */
   #sent = { version: 0, rest: '{}' }
 
   constructor (given: StagingContext) {

@@ -13,10 +13,10 @@ import { health, registry, room, storage, withoutRoom } from '../handlers/storag
 import type { manifest, StagingContext } from '../manifest.js'
 import type { LocatedModel, Models } from '../service.js'
 import { effective } from '../settings.js'
-import { ModelGoing } from '../space/leases.js'
 import type { Nearby } from '../store/types.js'
 import { failureOf } from '../transfer/job.js'
 import type { Failure } from '../transfer/job.js'
+import { StoreError } from '../types.js'
 import { ModelManager } from './manager.js'
 import type { ManagerOptions } from './manager.js'
 
@@ -189,7 +189,7 @@ export function modelsService (manager: ModelManager): Models {
       try {
         return manager.leases.use(modelId, by, digest)
       } catch (error) {
-        throw error instanceof ModelGoing ? ctx.error('model_going', error.message) : error
+        throw error instanceof StoreError ? ctx.error('model_going', error.message) : error
       }
     },
     serving: (modelId, ready) => { manager.serving(modelId, ready) },

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { inFolder, readInside } from '../files/open.js'
 import { filePathProblem } from '../files/names.js'
 import { MOST_FILES } from '../files/record.js'
-import { StoreError } from '../store/types.js'
+import { StoreError } from '../types.js'
 import type { HubFile, NearFile } from '../hub/types.js'
 
 const COMMIT = /^[0-9a-f]{40}$/

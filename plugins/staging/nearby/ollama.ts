@@ -3,7 +3,7 @@ import { lstat, readdir, realpath } from 'node:fs/promises'
 import { join } from 'node:path'
 import { readInside } from '../files/open.js'
 import { filePathProblem } from '../files/names.js'
-import { StoreError } from '../store/types.js'
+import { StoreError } from '../types.js'
 import type { NearFile } from '../hub/types.js'
 
 export interface OllamaModel {
@@ -95,7 +95,6 @@ async function modelOf (root: string, name: string, text: string): Promise<Ollam
   return model
 }
 
-/** The names of all models there, as Ollama writes them. */
 async function namesIn (root: string): Promise<string[]> {
   const found: string[] = []
   const base = join(root, 'manifests')

@@ -8,7 +8,6 @@ export interface EachNode<T> extends Omit<MemberQuestion, 'signal'> {
   here: () => Promise<T>
   /** The part of another node's answer that counts; throws where it lacks that. */
   read: (body: unknown) => T
-  /** What is said of a node that did not answer, or refused. */
   failed: (node: NodeView, message: string) => T
 }
 

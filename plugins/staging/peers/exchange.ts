@@ -19,23 +19,11 @@ export interface PartialCopy extends ModelContent {
   directory: string
   /** A folder of the operator's that is to be imported: it is preferred to a copy of ours. */
   exported: boolean
-  /** Whether a range of a file has been verified. */
   has (path: string, range: ByteRange): boolean
-}
-
-/** A transfer's place among the nodes that fetch the same model. */
-export interface Joined {
-  readonly state: Swarm
-  sources (): ChunkSource[]
-  onSources (fn: () => void): () => void
-  got (chunk: number): void
-  take (chunk: number): void
-  leave (): void
 }
 
 type Arriving = ModelContent & { modelId: string, directory: string }
 
-/** Chunks from other nodes, and for them. */
 export class Exchange {
   readonly #ctx: Pick<StagingContext, 'clock' | 'deps'>
   readonly #access: StoreAccess
@@ -60,7 +48,6 @@ export class Exchange {
     }))
   }
 
-  /** Offers exactly these complete copies. */
   offer (copies: readonly LocalCopy[]): void {
     const wanted = new Set(copies.map(({ digest }) => digest))
     for (const [digest, stop] of this.#offers) {
@@ -73,7 +60,6 @@ export class Exchange {
     }
   }
 
-  /** What this node can send of a model that is no complete copy here. */
   partial (modelId: string): PartialCopy | undefined { return this.#partial.get(modelId) }
 
   /** Lets other nodes fetch a folder of the operator's, until the returned function is called. */
@@ -87,7 +73,7 @@ export class Exchange {
   }
 
   /** Takes part with a transfer: learns who has what, and sends what has come. */
-  join ({ modelId, ...content }: Arriving): Joined {
+  join ({ modelId, ...content }: Arriving) {
     const { manifest, digest } = content
     const table = chunksOf(manifest)
     const bits = new ChunkBits(table.count)
@@ -100,20 +86,19 @@ export class Exchange {
     return {
       state,
       sources: () => this.#sources({ modelId, digest, manifest }, state),
-      onSources: (fn) => {
+      onSources: (fn: () => void) => {
         const each = [state.onChange(fn), this.#ctx.deps.cluster.onPeers(fn)]
         return () => { for (const stop of each) stop() }
       },
-      got: (chunk) => {
+      got: (chunk: number) => {
         bits.add(chunk)
         this.#holdings.announce(digest, chunk)
       },
-      take: (chunk) => { this.#holdings.claim(digest, chunk) },
+      take: (chunk: number) => { this.#holdings.claim(digest, chunk) },
       leave: () => { for (const stop of stops) stop() }
     }
   }
 
-  /** The store if it has this content, and every other node that has some of it. */
   #sources (
     content: Pick<LanSourceParts, 'modelId' | 'digest' | 'manifest'>, swarm: Swarm
   ): ChunkSource[] {
@@ -150,7 +135,6 @@ export class Exchange {
   }
 }
 
-/** Whether every chunk that a range of a file touches is there. */
 function covers (table: ChunkTable, bits: ChunkBits, path: string, { start, end }: ByteRange): boolean {
   const { first, count } = table.of(path)
   for (let chunk = first; chunk < first + count; chunk++) {

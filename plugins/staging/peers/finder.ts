@@ -22,7 +22,6 @@ export interface FinderParts {
   access: StoreAccess
   catalogue: Pick<Catalogue, 'copies'>
   store: Pick<Store, 'offer'> | null
-  /** The hub this node may ask; null where it asks none. */
   hub: { url: string } | null
 }
 
@@ -77,7 +76,6 @@ export async function find (
 /** A node to ask for a manifest, which copy of its own is meant, and which digests will do. */
 interface Question { node: NodeView, query: string, right: (digest: string) => boolean }
 
-/** The first right answer; notes why the nodes before it had none. */
 async function firstRight (
   { ctx: { clock, deps: { cluster } } }: FinderParts, modelId: string, questions: readonly Question[],
   failures: string[], signal: AbortSignal
@@ -111,7 +109,6 @@ const replaced = (modelId: string, store: string): string =>
   `The store on ${store} has another version of ${modelId} now, and no node has the one this was placed ` +
   'with. Stop the instance and place the model again.'
 
-/** What a node says a model consists of. Throws when it does not say, or not as it must. */
 export async function askManifest (
   parts: AskMemberParts, node: NodeView, modelId: string, query: string, signal: AbortSignal
 ): Promise<ModelContent> {

@@ -34,7 +34,6 @@ export class ProgressGossip {
     ]
   }
 
-  /** Something about a transfer has changed: the others hear of it within a second. */
   changed (): void { this.#changed = true }
 
   /** /state.downloads: node id to its transfers. */
@@ -48,7 +47,6 @@ export class ProgressGossip {
     return Object.fromEntries(Object.entries(all).filter(([, views]) => views.length > 0))
   }
 
-  /** Transfers under way on any node, with what has come so far. */
   * receiving (): Iterable<{ nodeId: string, modelId: string, bytes: number }> {
     for (const [nodeId, views] of Object.entries(this.view())) {
       for (const { DownloadOngoing: ongoing } of views) {

@@ -11,7 +11,6 @@ export interface SendableFile {
   path: string
   size: number
   sha256: string
-  /** Whether all bytes of a range are there. */
   has (range: ByteRange): boolean
 }
 

@@ -9,7 +9,6 @@ import type { ModelManifest } from '../types.js'
 /** In whose name nodes fetch models from each other. */
 export const NODE_CALLER: Caller = { id: 'node', mode: 'direct', authorities: new Set(['read']) }
 
-/** Longest wait for the head of an answer, ms. */
 const HEAD_MS = 15_000
 
 export interface LanSourceParts {
@@ -24,7 +23,6 @@ export interface LanSourceParts {
   manifest: ModelManifest
 }
 
-/** A model of another node as a source of chunks. */
 export function lanSource (parts: LanSourceParts): ChunkSource {
   const { cluster, modelId, installId, kind, digest, has, manifest } = parts
   const from = kind === 'store' ? 'store' : 'self'
@@ -62,7 +60,6 @@ export function fileUrl (modelId: string, path: string): string {
   return `${modelUrl(modelId)}/files/${path.split('/').map(encodeURIComponent).join('/')}`
 }
 
-/** Throws when an answer is not exactly the range of exactly that file. */
 function check ({ status, headers }: MemberResponse, { start, end }: ByteRange, etag: string): void {
   if (status !== 206) throw new Error(`it answered ${status} instead of 206`)
   if (headers['etag'] !== etag) throw new Error('it has another version of the file')
@@ -81,7 +78,6 @@ export function diskSource (find: (path: string) => Pick<LocalFile, 'root' | 'in
   }
 }
 
-/** A model's folder as a source of chunks. */
 export const folderSource = (root: string): ChunkSource => diskSource((inner) => ({ root, inner }))
 
 async function * readFrom (

@@ -7,7 +7,6 @@ import type { StoreEntryFact } from '../types.js'
 const LEARN_MS = 10_000
 const LOOK_MS = 100
 
-/** Where the store of the cluster is, and what it says it has. */
 export class StoreAccess {
   readonly #ctx: StagingContext
   readonly #learning: () => boolean
@@ -35,7 +34,6 @@ export class StoreAccess {
     }
   }
 
-  /** Every node that says, or said when it was last heard, that it has a store. */
   all (): NodeView[] {
     const { deps: { cluster }, sections: { storeHosts, stores } } = this.#ctx
     // What a lost node said last still counts: a store that is away is no cluster without a store. The
@@ -56,7 +54,6 @@ export class StoreAccess {
     return host
   }
 
-  /** Whether this node cannot know yet if there is a store. */
   get learning (): boolean { return this.#learning() }
 
   /** Why no store host can be named: there is none, or this node has not been told of it yet. */
@@ -66,7 +63,6 @@ export class StoreAccess {
     return this.#ctx.error('store_unreachable', message, { retryAfterSeconds: 1, learning: true })
   }
 
-  /** The store host while it does not tell what it has. */
   silent (): NodeView | undefined {
     const host = this.known()
     if (host === undefined) return undefined

@@ -79,7 +79,6 @@ export class Evictor {
     return () => { for (const stop of stops) stop() }
   }
 
-  /** The pass of the start. One that fails is logged. */
   async startup (): Promise<void> {
     const { clock, roots: { staged } } = this.#options
     await this.#pass(async () => {
@@ -104,13 +103,13 @@ export class Evictor {
     })
   }
 
-  /** Makes room for a transfer; the model `keep` and its companions stay. Throws `NoSafeFit`. */
+  /** Makes room for a transfer; the model `keep` and its companions stay. Throws `no_safe_fit`. */
   async makeRoom (bytes: number, keep: string): Promise<{ evicted: string[] }> {
     if (bytes <= 0) return { evicted: [] }
     return await this.#pass(async () => await this.#capacityPass(bytes, keep))
   }
 
-  /** Throws NoSafeFit where `makeRoom` would; evicts nothing. */
+  /** Throws `no_safe_fit` where `makeRoom` would; evicts nothing. */
   async requireRoom (additionalBytes: number, keep: string): Promise<void> {
     const { roots: { staged }, settings: { headroomBytes } } = this.#options
     const safe = this.#safe(keep)
@@ -273,7 +272,6 @@ export class Evictor {
     }
   }
 
-  /** What no pass may touch now. */
   #safe (keep?: string): Set<string> {
     const { leases, active, companionsOf } = this.#options
     return inUseClosure([...leases.ids(), ...active(), ...keep === undefined ? [] : [keep]], companionsOf)
@@ -286,7 +284,6 @@ export class Evictor {
     return copies.filter((copy) => copy?.ours === true) as Copy[]
   }
 
-  /** The copies, none used later than now. */
   async #copies (root: Root, modelId?: string): Promise<Copy[]> {
     const { clock } = this.#options
     const copies = await this.#ours(root, modelId)

@@ -57,7 +57,7 @@ export class FreeSpace {
     return await this.#queues.run(device, work, signal)
   }
 
-  /** Throws NoSafeFit when so many more bytes would eat into the headroom. Evicts nothing. */
+  /** Throws `no_safe_fit` when so many more bytes would eat into the headroom. Evicts nothing. */
   async check (
     { root, setting }: Pick<ModelRoot, 'root' | 'setting'>, additionalBytes: number
   ): Promise<void> {

@@ -1,14 +1,5 @@
-/** A copy is being removed at this moment: ask again shortly, it can be staged anew then. */
-export class ModelGoing extends Error {
-  override readonly name = 'ModelGoing'
+import { StoreError } from '../types.js'
 
-  constructor (modelId: string, going: string) {
-    const what = going === modelId ? modelId : `${going}, which ${modelId} needs,`
-    super(`${what} is being removed from this node's disk right now. Try again in a moment.`)
-  }
-}
-
-/** Who needs which model on this node: runners, placed instances. What is used is never evicted. */
 export class Leases {
   /** For each model the content that each of its users needs; undefined is whichever is there. */
   readonly #users = new Map<string, Map<symbol, string | undefined>>()
@@ -19,11 +10,14 @@ export class Leases {
   /**
    * Marks a model, of one content where a digest is given, as used, until the returned function is called
    * (again: no effect). Take the use before looking for the copy, so that it cannot go in between. Throws
-   * `ModelGoing` while the copy, or that of a companion, goes.
+   * `model_going` while the copy, or that of a companion, goes.
    */
   use (modelId: string, by: string, digest?: string): () => void {
     for (const going of this.#going.values()) {
-      if (going.blocks(modelId)) throw new ModelGoing(modelId, going.modelId)
+      if (!going.blocks(modelId)) continue
+      const what = going.modelId === modelId ? modelId : `${going.modelId}, which ${modelId} needs,`
+      throw new StoreError('model_going',
+        `${what} is being removed from this node's disk right now. Try again in a moment.`)
     }
     const users = this.#users.get(modelId) ?? new Map<symbol, string | undefined>()
     const key = Symbol(by)
@@ -44,7 +38,6 @@ export class Leases {
       .some((needed) => needed === undefined || needed === digest)
   }
 
-  /** Every used model; companions are not in it. */
   ids (): string[] { return [...this.#users.keys()] }
 
   onUse (fn: (modelId: string) => void): () => void {

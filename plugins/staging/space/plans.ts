@@ -1,3 +1,5 @@
+import { StoreError } from '../types.js'
+
 /** A transfer that asks for room, and what there is. Bytes throughout. */
 export interface CapacityCase {
   /** What the transfer will write beyond what is on the disk already. */
@@ -25,23 +27,10 @@ function sentenceOf (
     `(${setting} in svc.yaml), then try again.`
 }
 
-/** A transfer does not fit beside the headroom, whatever idle data goes; the message has the arithmetic. */
-export class NoSafeFit extends Error {
-  override readonly name = 'NoSafeFit'
-  readonly reason = 'no_safe_fit'
-
-  readonly missingBytes: number
-
-  constructor (message: string, missingBytes = 0) {
-    super(message)
-    this.missingBytes = missingBytes
-  }
-}
-
 /**
  * The copies to evict, oldest first and only as many as it takes, so that the headroom is still free after
  * the transfer. Copies that give nothing back (hard-linked ones) stay. A transfer that adds nothing fits on
- * any disk. Throws NoSafeFit. Pure.
+ * any disk. Throws StoreError `no_safe_fit`. Pure.
  */
 export function requireFit (asked: CapacityCase): string[] {
   const { additionalBytes, freeBytes, headroomBytes } = asked
@@ -57,7 +46,7 @@ export function requireFit (asked: CapacityCase): string[] {
   }
   const missingBytes = needed - freeBytes - evictableBytes
   if (missingBytes <= 0) return evict
-  throw new NoSafeFit(sentenceOf(asked, evictableBytes, missingBytes), missingBytes)
+  throw new StoreError('no_safe_fit', sentenceOf(asked, evictableBytes, missingBytes))
 }
 
 /** Idle copies, and what of them the lifecycle passes leave alone. Times are wall milliseconds. */

@@ -14,7 +14,6 @@ export type Roots = Record<Exclude<Role, 'store'>, ModelRoot>
 
 /** What this node has: models that ship, that are staged, that it fetched itself. In memory, after `open`. */
 export class LocalCopies {
-  /** The models that ship, which a store host offers to the others. */
   readonly bundled = new Map<string, LocalCopy>()
   readonly #ctx: Pick<StagingContext, 'clock' | 'log'>
   readonly #roots: Roots
@@ -26,7 +25,6 @@ export class LocalCopies {
     this.#bundle = bundle
   }
 
-  /** Looks at the disk; what cannot be read is logged and left out. */
   async open (): Promise<void> {
     const { clock, log } = this.#ctx
     const since = new Date(clock.now()).toISOString()
@@ -63,7 +61,6 @@ export class LocalCopies {
     return [...new Map(this.versions().reverse().map((copy) => [copy.modelId, copy])).values()]
   }
 
-  /** Forgets the copies of a model whose folders are no longer there. */
   async forgetGone (modelId: string): Promise<void> {
     for (const root of Object.values(this.#roots)) {
       const directory = root.copies.get(modelId)?.directory

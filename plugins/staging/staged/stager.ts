@@ -14,6 +14,7 @@ import { fetchSelection } from '../store/fetch.js'
 import type { Derive } from '../store/types.js'
 import { fetchModel } from '../transfer/fetch.js'
 import { failureOf, Job, JobTable } from '../transfer/job.js'
+import { StoreError } from '../types.js'
 import type { LocalCopy, ModelContent } from '../types.js'
 import type { LocalCopies, Roots } from './local-copies.js'
 
@@ -29,9 +30,7 @@ export interface StagerParts {
   freeSpace: FreeSpace
   exchange: Exchange
   hub: HubClient | null
-  /** Where a model can be had; see `find`. */
   find (modelId: string, digest: string | undefined, signal: AbortSignal): Promise<Found>
-  /** Whether something on this node uses that content of a model. */
   inUse (modelId: string, digest: string): boolean
   derive: Derive
   onChange: () => void
@@ -45,7 +44,6 @@ export class Stager {
   readonly #parts: StagerParts
   /** The last job of each model, and of each content that was asked for. */
   readonly #jobs = new JobTable<StageJob>()
-  /** Of each job, the arrival of the model's own files. */
   readonly #arrivals = new WeakMap<StageJob, Promise<ModelCard>>()
 
   constructor (parts: StagerParts) { this.#parts = parts }
@@ -125,13 +123,12 @@ export class Stager {
       if (modelId === job.modelId) continue
       await this.#arrivals.get(this.stage(modelId))?.catch((error: unknown) => {
         const { reason, message } = failureOf(error)
-        throw Object.assign(new Error(`its companion ${modelId}: ${message}`), { reason })
+        throw new StoreError(reason, `its companion ${modelId}: ${message}`)
       })
     }
     job.signal.throwIfAborted()
   }
 
-  /** Makes sure that a complete copy is here; its card. */
   async #bring (job: StageJob): Promise<ModelCard> {
     const { local, find, roots: { staged } } = this.#parts
     const { modelId, ask: { digest: wanted }, signal } = job
@@ -162,12 +159,11 @@ export class Stager {
     }
   }
 
-  /** A copy that is in use stays as it is. Throws `model_in_use`. */
   #mayReplace (copy: LocalCopy | undefined): void {
     if (copy === undefined || !this.#parts.inUse(copy.card.modelId, copy.digest)) return
     const message = `${copy.card.modelId} is in use here in other versions, which stay as they are. ` +
       'Stop what uses one of them, then stage it again.'
-    throw Object.assign(new Error(message), { reason: 'model_in_use' })
+    throw new StoreError('model_in_use', message)
   }
 
   /** Where a copy goes: in place of the one that is there, beside it while that is in use. */
@@ -190,7 +186,6 @@ export class Stager {
     })
   }
 
-  /** Notes that all of a model is here; its card. */
   #present (job: StageJob, { manifest: { totalBytes, files }, card }: ModelContent): ModelCard {
     job.moved({ bytes: totalBytes, totalBytes, files: files.length, totalFiles: files.length })
     return card
@@ -287,5 +282,5 @@ async function linkAll (
 function otherContent (modelId: string, commit: string, url: string): Error {
   const message = `${url} has other files of ${modelId} at commit ${commit} than the store; ` +
     'the store must be back for this one'
-  return Object.assign(new Error(message), { reason: 'download_failed' })
+  return new StoreError('download_failed', message)
 }

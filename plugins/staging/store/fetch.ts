@@ -12,7 +12,8 @@ import { failureOf } from '../transfer/job.js'
 import {
   checkUnchanged, hashTree, checkSource, makeReadOnly, makeWritable, takenOf
 } from './folder.js'
-import { StoreError, parseSource } from './types.js'
+import { parseSource } from './types.js'
+import { StoreError } from '../types.js'
 import { writeDownload } from './download.js'
 import type { ModelCard } from '../../../kernel/index.js'
 import type { LocalFile } from '../files/bring.js'
@@ -131,7 +132,6 @@ export async function fetchSelection (
     }))
 }
 
-/** Files to fetch, and what of them is on this machine. */
 type Selected = DownloadOptions['selection'] & Pick<DownloadOptions, 'near'>
 
 /** Files of other programs: no byte of them is copied where the file system can do without. */
@@ -159,7 +159,6 @@ async function fromNear (
 export const NO_HUB = 'this node asks no public hub; enable model_store.hub in svc.yaml, or pull from ' +
   'file:///absolute/folder or node:<install id>'
 
-/** The files of the commit. Null where the hub is away, and the copy that the store has will do. */
 async function choose (
   hub: HubClient, { modelId, signal, ask }: Download, entry: LocalCopy | undefined
 ): Promise<HubSelection | null> {

@@ -5,18 +5,15 @@ import { hashFile } from '../files/hash.js'
 import { openInside } from '../files/open.js'
 import { isModel, isModelFile, matcherOf } from '../hub/select.js'
 import type { ManifestFile, ModelManifest } from '../types.js'
-import { StoreError } from './types.js'
-import { CHUNK_BYTES } from '../types.js'
+import { CHUNK_BYTES, StoreError } from '../types.js'
 import { checkManifest } from '../files/record.js'
 import { walkModel } from '../files/walk.js'
 
-/** By which the home of a node is known. */
 const HOME_KEY = 'node.key'
 
 /** A file of a folder, with what changes whenever its bytes do. */
 export interface Seen { size: number, stamp: string }
 
-/** Whether an import takes the file at a path. */
 type Taken = (path: string) => boolean
 
 /** Every file of a model folder by path, in the order of the paths. Throws PathError as walkModel does. */

@@ -3,7 +3,8 @@ import { failureOf, Job, JobTable } from '../transfer/job.js'
 import { readDownload, statusOf, statusOfEntry, writeDownload } from './download.js'
 import { download, NO_HUB } from './fetch.js'
 import { MOST_ATTEMPTS, StoreIndex } from './store-index.js'
-import { StoreError, parseSource } from './types.js'
+import { parseSource } from './types.js'
+import { StoreError } from '../types.js'
 import type { SweepOptions } from '../files/root.js'
 import type { LocalCopy } from '../types.js'
 import type { Failure, JobParts, Stop } from '../transfer/job.js'
@@ -15,7 +16,6 @@ type Ask = Download['ask']
 /** Partial downloads nobody goes on with are removed after that. */
 export const KEEP_PARTIAL_MS = 24 * 3600_000
 
-/** The store of a node: complete models, and the downloads that bring more. */
 export class Store {
   readonly #options: StoreOptions
   readonly #index: StoreIndex
@@ -102,7 +102,6 @@ export class Store {
       ? statusOfEntry(modelId, entry) : statusOf(job)
   }
 
-  /** The last download of each model since the store opened, and those an earlier process left. */
   downloads (): readonly DownloadStatus[] { return [...this.#jobs.values()].map(statusOf) }
 
   /** Deletes the copy and the download of a model; the bytes this gives back. Throws `not_in_store`. */
@@ -169,7 +168,6 @@ export class Store {
     return job
   }
 
-  /** One run from beginning to end; never rejects. */
   async #run (job: Download): Promise<void> {
     const { log } = this.#options
     const { modelId, ask: { request: { source } } } = job
@@ -286,10 +284,8 @@ function requestOf ({ source = 'hub', revision, allow, variant }: StartOptions):
   return { source, revision: revision ?? null, allow: patterns, variant: variant ?? null }
 }
 
-/** Whether it runs, and nobody has told it to end. */
 const isRunning = (job: Download): boolean => !job.over && job.stopped === null
 
-/** Whether it runs, or waits to be resumed. */
 const goesOn = (job: Download): boolean => !job.over || job.state === 'paused'
 
 const isSame = (a: DownloadRequest, b: DownloadRequest): boolean => JSON.stringify(a) === JSON.stringify(b)

@@ -8,12 +8,11 @@ import type { FreeSpace } from '../space/free-space.js'
 import type { LocalCopies } from '../staged/local-copies.js'
 import type { Failure, Job } from '../transfer/job.js'
 import type { ChunkSource } from '../transfer/types.js'
+import { StoreError } from '../types.js'
 import type { ModelContent } from '../types.js'
 
-/** What to fetch and from where: the body of a download. */
 export type StartOptions = FromSchema<typeof routes.download.body>
 
-/** A folder in the store that is not offered, and why. */
 export interface StoreProblem { modelId: string, problem: string }
 
 /** Finds out from its files what a model is. Rejects with a sentence when it cannot. */
@@ -43,17 +42,6 @@ export interface StoreOptions {
   onChange: (modelId: string) => void
   /** Called when a download was given up; not for one that was stopped. */
   onFailed?: (job: Job, failure: Failure) => void
-}
-
-/** What the store could not do. `reason` is a stable word, the message a sentence for people. */
-export class StoreError extends Error {
-  override name = 'StoreError'
-  readonly reason: string
-
-  constructor (reason: string, message: string, options?: ErrorOptions) {
-    super(message, options)
-    this.reason = reason
-  }
 }
 
 export type Source =

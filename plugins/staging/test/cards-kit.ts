@@ -9,7 +9,6 @@ import type { Manifest, ModelCard } from '../../../kernel/index.js'
 import type { FolderFile } from '../cards/folder.js'
 import type { DeriveOptions } from '../cards/found.js'
 
-/** The root of the repository. */
 export const repository = fileURLToPath(new URL('../../../', import.meta.url))
 
 /** Folder of public small models; undefined where there is none. */
@@ -19,28 +18,23 @@ export function sharedData (): string | undefined {
   return existsSync(data) ? data : undefined
 }
 
-/** The engines that ship with svc, by name. */
 export const engines = Object.fromEntries(bundled.flatMap((plugin) => {
   const { manifest }: { manifest: Manifest } = plugin
   return Object.entries(manifest.engines ?? {})
 }))
 
-/** A plugin that has all of them. */
 export const withEngines = definePlugin(
   { name: 'engines', version: '1.0.0', kernel: '^1.0.0', summary: 'The engines.', engines }, () => ({}))
 
-/** Makes a card with the help of all engines. */
 export const derive = async (folder: string, options: DeriveOptions): Promise<ModelCard> =>
   await deriveCard(folder, options, Object.values(engines).flatMap(({ cards }) => cards ?? []))
 
-/** Every file below a folder, sorted. */
 export function filesOf (folder: string): FolderFile[] {
   return readdirSync(folder, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile())
     .map((entry) => join(entry.parentPath, entry.name)).sort()
     .map((path) => ({ path: relative(folder, path), size: statSync(path).size }))
 }
 
-/** Writes files into a folder. */
 export function put (folder: string, files: Record<string, string | Uint8Array | object>): void {
   for (const [name, content] of Object.entries(files)) {
     const path = join(folder, name)
@@ -52,7 +46,6 @@ export function put (folder: string, files: Record<string, string | Uint8Array |
 
 // Protobuf
 
-/** An unsigned number in base 128. */
 export function varint (value: number | bigint): Buffer {
   const bytes: number[] = []
   let rest = BigInt.asUintN(64, BigInt(value))
@@ -74,12 +67,10 @@ export function field (number: number, content: Content): Buffer {
   return Buffer.concat([varint(number * 8 + 2), varint(bytes.length), bytes])
 }
 
-/** A message of fields. */
 export const message = (...fields: Buffer[]): Buffer => Buffer.concat(fields)
 
 type Dim = number | string
 
-/** An input or output. */
 export const port = (name: string, type: number, dims: Dim[]): Buffer => message(
   field(1, name),
   field(2, field(1, message(
@@ -87,11 +78,9 @@ export const port = (name: string, type: number, dims: Dim[]): Buffer => message
     field(2, message(...dims.map((dim) => field(1, typeof dim === 'number' ? field(1, dim) : field(2, dim)))))
   ))))
 
-/** A tensor of float32 with its values in the file. */
 export const tensor = (name: string, values: number, type = 1): Buffer => message(
   field(1, values), field(2, type), field(8, name), field(9, Buffer.alloc(values * (type === 1 ? 4 : 1))))
 
-/** A tensor whose values lie in another file. */
 export const external = (entries: Record<string, string>): Buffer => message(
   field(1, 8), field(2, 1),
   ...Object.entries(entries).map(([k, v]) => field(13, message(field(1, k), field(2, v)))), field(14, 1))
@@ -101,7 +90,6 @@ export interface OnnxParts {
   /** Version of the file format, and of the operators. */
   ir?: number
   opset?: number
-  /** Operators that the file defines, as name and domain. */
   functions?: Array<[string, string]>
   inputs?: Array<[string, number, Dim[]]>
   outputs?: Array<[string, number, Dim[]]>
@@ -110,11 +98,9 @@ export interface OnnxParts {
   metadata?: Record<string, string>
 }
 
-/** A node without inputs and outputs. */
 export const node = (type: string, ...attributes: Buffer[]): Buffer =>
   message(field(4, type), ...attributes.map((a) => field(5, a)))
 
-/** A graph message. */
 export function graph ({ inputs = [], outputs = [], nodes = [], initializers = [] }: OnnxParts): Buffer {
   return message(
     ...nodes.map((bytes) => field(1, bytes)),
@@ -124,7 +110,6 @@ export function graph ({ inputs = [], outputs = [], nodes = [], initializers = [
     ...outputs.map((io) => field(12, port(...io))))
 }
 
-/** An ONNX file. */
 export function onnx (parts: OnnxParts): Buffer {
   return message(
     field(1, parts.ir ?? 8),
@@ -169,7 +154,6 @@ const u32 = (value: number): Buffer => {
   bytes.writeUInt32LE(value)
   return bytes
 }
-/** A 64-bit number. */
 export const u64 = (value: number | bigint): Buffer => {
   const bytes = Buffer.alloc(8)
   bytes.writeBigUInt64LE(BigInt(value))
@@ -193,7 +177,6 @@ function meta (value: Meta): Buffer {
 export const hostileArray = (type: number, count: bigint, ...items: Buffer[]): Buffer =>
   Buffer.concat([u32(9), u32(type), u64(count), ...items])
 
-/** What a GGUF file is to hold. */
 export interface GgufParts {
   version?: number
   metadata?: Record<string, Meta>
@@ -203,7 +186,6 @@ export interface GgufParts {
   count?: bigint
 }
 
-/** A GGUF file. */
 export function gguf (parts: GgufParts): Buffer {
   const { version = 3, metadata = {}, tensors = [], data = 0, pairs, count } = parts
   const entries = Object.entries(metadata)
@@ -216,7 +198,6 @@ export function gguf (parts: GgufParts): Buffer {
   return Buffer.concat([head, Buffer.alloc((32 - head.length % 32) % 32), Buffer.alloc(data)])
 }
 
-/** A small GGUF model. */
 export const llama: GgufParts = {
   metadata: {
     'general.architecture': 'llama',

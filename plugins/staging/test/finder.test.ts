@@ -1,12 +1,11 @@
 import t from 'tap'
 import { find, readManifest } from '../peers/finder.js'
-import { forward } from '../handlers/request.js'
 import { rememberStore } from '../manager/start.js'
 import { StoreAccess } from '../peers/store-access.js'
 import { systemClock } from '../../../kernel/index.js'
 import { manifestDigest } from '../files/record.js'
 import { manifestOf } from './files-kit.js'
-import { contextOf, fakeRequest, json, known, memorySection, Network } from './manager-kit.js'
+import { contextOf, json, known, memorySection, Network } from './manager-kit.js'
 import { card } from '../../runners/test/samples.js'
 import type { Clock, MemberResponse } from '../../../kernel/index.js'
 import type { ClusterCopy, LocalCopy, StoreEntryFact } from '../types.js'
@@ -261,25 +260,6 @@ t.test('StoreAccess: a store host that was lost is still one', (t) => {
     'it is there, only out of reach')
   t.match(w.parts.access.entry(ID), { digest })
   t.end()
-})
-
-t.test('StoreAccess passes requests on, answers as they are', async (t) => {
-  const w = world()
-  await t.rejects(forward(w.parts, fakeRequest(), { method: 'GET', url: '/x' }),
-    { name: 'SvcError', reason: 'store_not_configured' })
-  isStore(w, 'host')
-  w.nodes.host.serve = () => json(409, { error: { reason: 'download_running' } })
-  const request = fakeRequest()
-  t.match(await forward(w.parts, request, { method: 'POST', url: '/x' }, { a: 1 }),
-    { status: 409, body: { error: { reason: 'download_running' } } })
-  const [asked] = w.nodes.host.asked
-  t.match(asked, { method: 'POST', path: '/x', body: { a: 1 }, timeoutMs: 60_000 })
-  t.equal(asked?.caller, request.caller, 'in the name of who asked')
-  await t.rejects(forward(w.parts, fakeRequest({ member: 'i-host2' }), { method: 'GET', url: '/x' }),
-    { name: 'SvcError', reason: 'store_unreachable' }, 'what another node passed on is not passed on again')
-  w.hosts.put('store', { since: '' })
-  await t.rejects(forward(w.parts, fakeRequest(), { method: 'GET', url: '/x' }),
-    { name: 'SvcError', reason: 'store_unreachable' }, 'a store host whose store does not open')
 })
 
 t.test('StoreAccess: a node that has just started waits to be told where the store is', async (t) => {

@@ -92,12 +92,6 @@ t.test('cards that are none', async (t) => {
   t.same((await call(rig, 'GET', '/models')).body['data'], [])
 })
 
-t.test('staging without a store in the cluster: store_not_configured', async (t) => {
-  const rig = await startNode(t, { staging: scratch(t) })
-  t.match(await call(rig, 'POST', '/store/models/acme/x/stage', {}),
-    { status: 503, body: { error: { reason: 'store_not_configured' } } })
-})
-
 t.test('a node that has only just started cannot know yet whether there is a store', async (t) => {
   const node = (name: string): NodeView => ({
     nodeId: `id-${name}`, installId: `i-${name}`, name, self: name === 'one', live: true, master: false,
@@ -170,27 +164,6 @@ t.test('a card by hand counts more than what the files say', async (t) => {
       files: [{ path: 'm.gguf', role: 'special', bytes: LLAMA.length }] },
     copies: [{ kind: 'store' }]
   })
-})
-
-t.test('a card that is replaced by hand is the one that is shown', async (t) => {
-  const rig = await startNode(t, { store: scratch(t) })
-  await call(rig, 'POST', '/models/add', { card: card(ID, { title: 'First' }) })
-  await pull(rig, ID, { source: source(t) })
-  await call(rig, 'POST', '/models/add', { card: card(ID, { title: 'Second' }) })
-  t.match(await call(rig, 'GET', `/models/${ID}/card`),
-    { body: { origin: 'custom', card: { title: 'Second' } } })
-})
-
-t.test('copies over the whole cluster', async (t) => {
-  const rig = await startNode(t, { store: scratch(t) })
-  await pull(rig, ID, { source: source(t) })
-  await rig.service(ModelsService).ensure(ID)
-  const { nodeId } = (await call(rig, 'GET', '/store/storage')).body
-  t.match((await call(rig, 'GET', '/models/copies')).body, { copies: [
-    { modelId: ID, nodeId, nodeName: 'test', kind: 'store', sizeBytes: LLAMA.length,
-      digest: /^[0-9a-f]{64}$/, live: true },
-    { modelId: ID, nodeId, kind: 'staged', sizeBytes: LLAMA.length, live: true }
-  ] })
 })
 
 t.test('adding by source begins the download', async (t) => {

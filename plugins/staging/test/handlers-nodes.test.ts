@@ -1,4 +1,4 @@
-import { rmSync, writeFileSync } from 'node:fs'
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { pathToFileURL } from 'node:url'
@@ -11,12 +11,11 @@ import { purge, remove } from '../handlers/purge.js'
 import { withoutRoom } from '../handlers/storage.js'
 import { stage } from '../handlers/stage.js'
 import { ModelRoot } from '../files/root.js'
-import { NoSafeFit } from '../space/plans.js'
 import { FreeSpace } from '../space/free-space.js'
 import { Job } from '../transfer/job.js'
 import type { StageJob } from '../staged/stager.js'
 import { StoreAccess } from '../peers/store-access.js'
-import { StoreError } from '../store/types.js'
+import { StoreError } from '../types.js'
 import { gguf, llama } from './cards-kit.js'
 import {
   call, contextOf, fakeRequest, json, known, memorySection, Network, pull, scratch, soon, startNode, until
@@ -224,7 +223,7 @@ t.test('nodes are asked whether copies of a model fit; one that says nothing cou
       freeSpace: new FreeSpace(0), roots: { staged: new ModelRoot({ root, clock: systemClock }) },
       evictor: { requireRoom: async (bytes: number) => {
         asked.push(bytes)
-        throw new NoSafeFit('107 bytes are missing')
+        throw new StoreError('no_safe_fit', '107 bytes are missing')
       } }
     })
     peer.serve = () => json(200, { problem: 'no room here either' })
@@ -328,29 +327,6 @@ t.test('a client that goes away ends the request to the store host', async (t) =
     open: () => { throw new Error('too many streams') } })
   await t.rejects(file(w.manager, full as never), { message: 'too many streams' })
   t.ok(refused.destroyed, 'also when the answer could not be opened')
-})
-
-t.test('a part that has not come is chunk_not_here', async (t) => {
-  const folder = scratch(t)
-  writeFileSync(join(folder, 'f'), 'hello')
-  const one = { path: 'f', size: 5, sha256: 'a'.repeat(64), chunkSha256: ['a'.repeat(64)] }
-  const copy = {
-    directory: folder, manifest: { modelId: ID, files: [one] }, digest: 'd', card: {},
-    has: (_path: string, { end }: { end: number }) => end < 3
-  }
-  const w = world(() => nothing, { exchange: { partial: () => copy }, uplink: { take: async () => {} } })
-  const ask = async (range: string): Promise<FakeRequest> => {
-    const request = fakeRequest({ params: { model_id: ID, '*': 'f' }, query: { from: 'self' },
-      headers: { range } })
-    await file(w.manager, request)
-    return request
-  }
-  t.equal((await ask('bytes=0-1')).sent.toString(), 'he')
-  await t.rejects(ask('bytes=0-3'), { name: 'SvcError', reason: 'chunk_not_here', status: 409 })
-  t.match(await manifest(w.manager,
-    fakeRequest({ params: { model_id: ID }, query: { from: 'self' } })),
-  { modelId: ID, digest: 'd', card: {} })
-  rmSync(join(folder, 'f'))
 })
 
 t.test('bodies of staging', async (t) => {

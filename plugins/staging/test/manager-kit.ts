@@ -15,10 +15,8 @@ import type {
 import type { Rig, StartOptions } from '../../../kernel/testing/index.js'
 import type { FakeHub } from './hub-kit.js'
 
-/** A test as these helpers need it. */
 export interface Test { teardown (fn: () => unknown): void }
 
-/** A folder that is removed with the test. */
 export function scratch (t: Test): string {
   const folder = realpathSync(mkdtempSync(join(tmpdir(), 'svc-manager-')))
   t.teardown(() => { rmSync(folder, { recursive: true, force: true }) })
@@ -30,16 +28,12 @@ export async function until (what: () => unknown): Promise<void> {
   while (!await what()) await new Promise((resolve) => { setTimeout(resolve, 5) })
 }
 
-/** What a node is started with. */
 export interface NodeOptions {
-  /** Folder of its store; none when absent. */
   store?: string
   staging?: string
   hub?: FakeHub
   headroomBytes?: number
-  /** The machine's variables. */
   env?: Record<string, string>
-  /** More below `model_store`. */
   more?: Record<string, unknown>
   start?: StartOptions
 }
@@ -64,7 +58,6 @@ export async function startNode (t: Test, options: NodeOptions = {}): Promise<Ri
   })
 }
 
-/** An answer of a node. */
 export interface Answer { status: number, body: Record<string, unknown>, headers: Record<string, unknown> }
 
 /** Makes a request without a socket. */
@@ -74,7 +67,6 @@ export async function call (rig: Rig, method: string, url: string, payload?: unk
     headers: answer.headers }
 }
 
-/** The reason in an error body. */
 export const reasonOf = ({ body }: Answer): unknown =>
   (body['error'] as { reason?: unknown } | undefined)?.reason
 
@@ -90,11 +82,9 @@ export async function pull (rig: Rig, id: string, body: object = {}): Promise<Re
   return last
 }
 
-/** Payloads of one kind of event. */
 export const eventsOf = (rig: Rig, kind: string): Record<string, unknown>[] =>
   rig.events.filter((event) => event.kind === kind).map(({ payload }) => payload)
 
-/** Codes of the conflicts that a node has. */
 export const codes = (rig: Rig): string[] => rig.conflicts().map(({ code }) => code)
 
 /** An error with a declared reason, as `ctx.error` makes it. */
@@ -106,9 +96,7 @@ export function errorOf (
 
 /** A section in memory, with the entries of all nodes. */
 export interface MemorySection<T> extends Section<T> {
-  /** What another node says. */
   says (nodeId: string, key: string, value: T): void
-  /** It says that no more. */
   unsays (nodeId: string, key: string): void
   /** The link to a node is gone: its entries are listed no more, but can be got by its id. */
   lost (nodeId: string): void
@@ -163,13 +151,10 @@ export function contextOf (
 /** No node is only just starting. */
 export const known = (): boolean => false
 
-/** What a node of the network answers to requests of others. */
 export type Serve = (request: MemberRequest, from: string) => Promise<MemberResponse> | MemberResponse
 
-/** A node of a network in memory. */
 export interface NetNode extends Cluster {
   serve: Serve
-  /** Requests that were made to it. */
   readonly asked: MemberRequest[]
 }
 
@@ -253,7 +238,6 @@ export class Network {
   }
 }
 
-/** An answer in JSON. */
 export function json (status: number, body: unknown): MemberResponse {
   return { status, headers: {}, body: Readable.from([Buffer.from(JSON.stringify(body))]) }
 }

@@ -3,8 +3,6 @@ import { join } from 'node:path'
 import t from 'tap'
 import { createMeter, etaOf, percentOf, showSpan } from '../cli/meter.js'
 import type { Amount } from '../cli/meter.js'
-import { plain, showBytes } from '../../../kernel/cli/index.js'
-import { realPace } from '../../../kernel/cli/index.js'
 import { download, nodeOf, quickPace, sendError, sendJson } from './verb-kit.js'
 import type { DownloadStatus } from '../store/download.js'
 import type { Rig } from './verb-kit.js'
@@ -207,9 +205,6 @@ t.test('what is sent for a model', async (t) => {
     [['acme/x', '--revision', 'main', '--variant', 'q4'], { revision: 'main', variant: 'q4' }],
     [['acme/x:Q4_K_M'], { variant: 'Q4_K_M' }],
     [['acme/x@v2:q4', '--variant', 'q4'], { revision: 'v2', variant: 'q4' }],
-    [['hf.co/acme/x'], {}],
-    [['hf.co/acme/x:IQ2_XS'], { variant: 'IQ2_XS' }],
-    [['https://huggingface.co/acme/x/'], {}],
     [['https://huggingface.co/acme/x/tree/v2'], { revision: 'v2' }],
     [['https://hf.co/acme/x?library=transformers#files'], {}],
     [['https://hf.co/acme/x/tree/refs%2Fpr%2F1/onnx'], { revision: 'refs/pr/1', allow: ['onnx/**'] }],
@@ -221,7 +216,6 @@ t.test('what is sent for a model', async (t) => {
       { revision: 'main', allow: ['mmproj-f16.gguf'] }],
     [['hf.co/acme/x/blob/main/onnx/model%20(2).onnx'], { revision: 'main', allow: ['onnx/model (2).onnx'] }],
     [['hf.co/acme/x@v2:q4'], { revision: 'v2', variant: 'q4' }],
-    [['cache:acme/x'], { source: 'cache' }],
     [['cache:acme/x@v2:Q4_K_M'], { source: 'cache', revision: 'v2', variant: 'Q4_K_M' }],
     [['ollama:tiny:1b', '--as', 'acme/x'], { source: 'ollama:tiny:1b' }],
     [['acme/x', '--allow', '*.onnx', 'voices/**'], { allow: ['*.onnx', 'voices/**'] }],
@@ -286,10 +280,7 @@ t.test('what makes no sense is refused before anything is asked', async (t) => {
   const node = await nodeOf(t, {})
   const cases: [string[], RegExp][] = [
     [['acme'], /"acme" is no model: expected org\/name/],
-    [['acme/x/y'], /is no model/],
     [['acme/..'], /is no model/],
-    [['acme/a..b'], /is no model/],
-    [['acme/x?y'], /is no model/],
     [['acme/x@'], /after the @ of the model comes a revision/],
     [['acme/x@a', '--revision', 'b'], /two revisions: @a and --revision b/],
     [['acme/x:'], /after the : of the model comes which of its weights/],
@@ -297,23 +288,17 @@ t.test('what makes no sense is refused before anything is asked', async (t) => {
     [['acme/x:q4', '--variant', 'q8'], /two variants: :q4 and --variant q8/],
     [['acme/x:q4', '--from', 'attic'], /--variant is not for --from/],
     [['https://huggingface.co/datasets/acme/x'], /"https:\/\/huggingface.co\/datasets.* is no model/],
-    [['https://example.net/acme/x'], /is no model/],
     [['https://huggingface.co/spaces/acme/x/tree/main'], /is no model/],
-    [['https://huggingface.co/acme'], /is no model/],
     [['https://huggingface.co/acme/x/tree/a%zz'], /a%zz cannot be read/],
     [['ollama:'], /is no model of Ollama's: write ollama:NAME/],
     [['ollama:../x'], /is no model of Ollama's/],
     [['ollama:x', '--variant', 'q4'], /--variant is not for a model of Ollama's/],
-    [['cache:acme'], /"acme" is no model/],
     [['cache:acme/x', '--from', 'attic'], /two sources: cache:acme\/x and --from attic/],
     [['acme/x', '--as', 'acme/y'], /--as is for a folder or a model of Ollama's only/],
     [['acme/x', '--from', 'attic', '--variant', 'q4'], /--variant is not for --from/],
     [['./voice', '--variant', 'q4'], /--variant is not for a folder/],
-    [['./voice', '--from', 'attic'], /--from is not for a folder/],
     [['./voice', '--as', 'acme'], /"acme" is no model/],
-    [['./none'], /there is no folder .*none/],
-    [['~/none'], /there is no folder/],
-    [['../../etc'], /there is no folder/]
+    [['./none'], /there is no folder .*none/]
   ]
   for (const [words, err] of cases) {
     t.match(await node.run(['pull', ...words], { cwd }), { status: 2, out: /^$/, err }, words.join(' '))
@@ -335,9 +320,4 @@ t.test('meters', async (t) => {
   t.equal(etaOf(amount(5, 3, 1)), 0)
   t.same([59_000, 60_000, 4_320_000, 90_000_000, 0, 1].map(showSpan),
     ['59s', '1m', '1h12m', '1d1h', '0s', '1s'])
-  t.same([0, 1023, 1024, 1024 ** 3 * 150].map(showBytes), ['0 B', '1023 B', '1.0 KiB', '150 GiB'])
-  t.equal(plain('a\u0007\nb'), 'a b')
-  const stopped = AbortSignal.abort()
-  await realPace.pause(60_000, stopped)
-  t.ok(realPace.mono() > 0, 'an aborted pause ends at once')
 })

@@ -2,8 +2,10 @@ import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { GIB, instead, MINUTE, spaceRig, until } from './space-kit.js'
-import { NoSafeFit } from '../space/plans.js'
 import type { SpaceRig } from './space-kit.js'
+
+const NO_FIT = { name: 'StoreError', reason: 'no_safe_fit' }
+const GOING = { name: 'StoreError', reason: 'model_going' }
 
 /** Puts models written as `name:GiB@minutes ago`. */
 function put (rig: SpaceRig, line: string): void {
@@ -168,7 +170,7 @@ t.test('room for a transfer', async (t) => {
   }
   t.same(await room(5, 15), [], 'fits as it is')
   await t.rejects(room(20, 14), {
-    name: 'NoSafeFit', message: /gives back 15\.00 GiB, so 1\.00 GiB are missing/
+    ...NO_FIT, message: /gives back 15\.00 GiB, so 1\.00 GiB are missing/
   })
   t.equal(rig.there(), 'a b base busy c draft linked', 'what would not be enough is left alone')
   rig.settings.cleanupOnDeactivate = false
@@ -176,7 +178,7 @@ t.test('room for a transfer', async (t) => {
   t.same(await room(10, 10), ['o/c', 'o/a'])
   t.equal(rig.there(), 'base busy draft linked', 'used, leased, companions and hard links stay')
   t.ok(rig.evicted.every(({ trigger, freedBytes }) => trigger === 'capacity' && freedBytes === 5 * GIB))
-  await t.rejects(room(1, 10), { name: 'NoSafeFit' })
+  await t.rejects(room(1, 10), NO_FIT)
 })
 
 t.test('a transfer that adds nothing does not even look', async (t) => {
@@ -190,8 +192,8 @@ t.test('room that is only asked for evicts nothing', async (t) => {
   put(rig, 'a:2@10 b:1@20')
   rig.volume.freeBytes = 10 * GIB
   await rig.evictor.requireRoom(3 * GIB, 'o/new')
-  await t.rejects(rig.evictor.requireRoom(3 * GIB + 1, 'o/new'), NoSafeFit)
-  await t.rejects(rig.evictor.requireRoom(2 * GIB, 'o/a'), NoSafeFit, 'what is kept gives none')
+  await t.rejects(rig.evictor.requireRoom(3 * GIB + 1, 'o/new'), NO_FIT)
+  await t.rejects(rig.evictor.requireRoom(2 * GIB, 'o/a'), NO_FIT, 'what is kept gives none')
   t.equal(rig.there(), 'a b')
 })
 
@@ -308,11 +310,11 @@ t.test('a use and a removal of the same model exclude each other', async (t) => 
   const room = rig.evictor.makeRoom(2 * GIB, 'o/new')
   const purge = rig.evictor.purge()
   await until('the removal begins', () => going.length > 0)
-  t.throws(() => rig.leases.use('o/draft', 'runner'), { name: 'ModelGoing' })
-  t.throws(() => rig.leases.use('o/base', 'runner'), { name: 'ModelGoing' }, 'its companion goes')
+  t.throws(() => rig.leases.use('o/draft', 'runner'), GOING)
+  t.throws(() => rig.leases.use('o/base', 'runner'), GOING, 'its companion goes')
   const release = rig.leases.use('o/later', 'runner')
   open()
-  await t.rejects(room, { name: 'NoSafeFit' }, 'the second copy is in use by now')
+  await t.rejects(room, NO_FIT, 'the second copy is in use by now')
   t.same((await purge).skippedInUse, ['o/later'])
   t.same([going, rig.there()], [['o/draft'], 'later'], 'one pass at a time, and the used one stays')
   rig.leases.use('o/base', 'runner')

@@ -1,6 +1,7 @@
 import t from 'tap'
-import { ModelGoing, Leases } from '../space/leases.js'
+import { Leases } from '../space/leases.js'
 import { KeyedLock } from '../files/queues.js'
+import { StoreError } from '../types.js'
 
 t.test('a use of one content leaves another alone', (t) => {
   const leases = new Leases()
@@ -52,12 +53,12 @@ t.test('what goes cannot be used, until it is gone', (t) => {
   leases.onUse((id) => { told.push(id) })
   const draft = leases.going('o/draft', (used) => used === 'o/draft' || used === 'o/base')
   const lone = leases.going('o/lone', (used) => used === 'o/lone')
-  const refused = (modelId: string): ModelGoing => {
-    try { leases.use(modelId, 'x') } catch (error) { if (error instanceof ModelGoing) return error }
+  const refused = (modelId: string): StoreError => {
+    try { leases.use(modelId, 'x') } catch (error) { if (error instanceof StoreError) return error }
     throw new Error(`${modelId} was not refused`)
   }
   const message = /^o\/draft is being removed .*again/
-  t.match(refused('o/draft'), { name: 'ModelGoing', message })
+  t.match(refused('o/draft'), { reason: 'model_going', message })
   t.match(refused('o/base').message, /^o\/draft, which o\/base needs, is being removed/)
   t.match(refused('o/lone').message, /^o\/lone is/)
   t.same([leases.ids(), told], [[], []], 'a refused use leaves nothing behind')

@@ -2,9 +2,10 @@ import fc from 'fast-check'
 import t from 'tap'
 import { manualClock } from '../../../kernel/testing/index.js'
 import { Evictor } from '../space/evictor.js'
-import { inUseClosure, NoSafeFit } from '../space/plans.js'
-import { ModelGoing, Leases } from '../space/leases.js'
+import { inUseClosure } from '../space/plans.js'
+import { Leases } from '../space/leases.js'
 import type { Copy } from '../types.js'
+import { StoreError } from '../types.js'
 
 /** A chain, a circle, a shared companion and lone models. */
 const companions: Record<string, string[]> = {
@@ -89,7 +90,7 @@ class Node {
     try {
       this.#releases.push(this.leases.use(id, 'runner'))
     } catch (error) {
-      if (!(error instanceof ModelGoing)) throw error
+      if (!(error instanceof StoreError)) throw error
       this.refused += 1
     }
   }
@@ -105,7 +106,7 @@ class Node {
     if (s.do === 'purge') return this.#evictor.purge(s.id)
     if (s.do !== 'room') return undefined
     return this.#evictor.makeRoom(s.bytes, s.id).catch((error: unknown) => {
-      if (!(error instanceof NoSafeFit)) throw error
+      if (!(error instanceof StoreError)) throw error
     })
   }
 }

@@ -5,7 +5,6 @@ import { systemClock } from '../../../kernel/index.js'
 import { manualClock } from '../../../kernel/testing/index.js'
 import { LocalCopies } from '../staged/local-copies.js'
 import { FreeSpace } from '../space/free-space.js'
-import { NoSafeFit } from '../space/plans.js'
 import { failureOf, Job } from '../transfer/job.js'
 import { ModelRoot } from '../files/root.js'
 import { contextOf, errorOf, Network, scratch, soon, until } from './manager-kit.js'
@@ -15,6 +14,7 @@ import { wrongFiles } from './transfer-kit.js'
 import type { HubClient } from '../hub/client.js'
 import type { Evictor } from '../space/evictor.js'
 import type { Test } from './manager-kit.js'
+import { StoreError } from '../types.js'
 
 t.test('a model of the own store on the same disk is linked', async (t) => {
   const one = item(t)
@@ -128,7 +128,7 @@ t.test('no room: no_safe_fit, nothing begun; the next wish is a new attempt', as
   let full = true
   const evictor = {
     makeRoom: async () => {
-      if (full) throw new NoSafeFit('too little')
+      if (full) throw new StoreError('no_safe_fit', 'too little')
       return { evicted: [] }
     }
   }

@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process'
-import { appendFileSync, existsSync, linkSync, lstatSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { appendFileSync, existsSync, lstatSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import t from 'tap'
@@ -192,22 +192,6 @@ t.test('files an earlier import left are kept when their bytes are right', async
   t.equal(lstatSync(join(directory, 'model.onnx')).ino, kept)
   t.same(await contents(directory), await contents(source))
   t.equal(existsSync(join(directory, 'stray')), false, 'an empty folder is not left either')
-})
-
-t.test('links planted in the incoming folder are not followed', async (t) => {
-  const victim = write(scratch(t), { precious: 'data' })
-  const source = write(scratch(t), FILES)
-  const folder = scratch(t)
-  const incoming = join(folder, '.incoming', 'acme--voice')
-  write(incoming, { '.svc-transfer': '' })
-  symlinkSync(join(victim, 'precious'), join(incoming, 'config.json'))
-  symlinkSync(victim, join(incoming, 'voices'))
-  linkSync(join(victim, 'precious'), join(incoming, 'empty.txt'))
-  const store = await open(t, folder)
-  const { directory } = await importFolder(store, source)
-  t.same(await contents(directory), await contents(source))
-  t.same(names(victim), ['precious'])
-  t.same(await contents(victim), await contents(write(scratch(t), { precious: 'data' })))
 })
 
 t.test('admission is asked with the bytes, before the first is written', async (t) => {

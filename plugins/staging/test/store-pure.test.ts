@@ -8,8 +8,7 @@ import { readDownload, writeDownload } from '../store/download.js'
 import { failureOf, Job } from '../transfer/job.js'
 import type { Download, DownloadRecord } from '../store/download.js'
 import { RateMeter } from '../transfer/progress.js'
-import { KeyedLock } from '../files/queues.js'
-import { gate, ID } from './store-kit.js'
+import { ID } from './store-kit.js'
 
 t.test('the rate is that of the last ten seconds', async (t) => {
   const meter = new RateMeter()
@@ -109,45 +108,20 @@ t.test('each field of a job file is checked', async (t) => {
   }
   t.same(await read(record), record)
   const wrong: Record<string, unknown> = {
-    'no source': { source: 5 },
     state: { state: 'running' },
-    allow: { allow: [1] },
     totalBytes: { totalBytes: -1 },
-    attempts: { attempts: 'x' },
-    startedAt: { startedAt: null },
     'a selection of another model': { selection: { ...selection, modelId: 'x/y' } },
     commit: { selection: { ...selection, commit: 'main' } },
-    'no commit': { selection: { ...selection, commit: null } },
     sum: { selection: { ...selection, totalBytes: 6 } },
     'no files': { selection: { ...selection, files: [], totalBytes: 0 } },
     'too many files': {
       selection: { ...selection, files: Array(16_385).fill(file), totalBytes: 5 * 16_385 }
     },
     path: { selection: { ...selection, files: [{ ...file, path: '../../etc/passwd' }] } },
-    'an absolute path': { selection: { ...selection, files: [{ ...file, path: '/etc/passwd' }] } },
-    'an own name': { selection: { ...selection, files: [{ ...file, path: '.svc-record.json' }] } },
     size: { selection: { ...selection, files: [{ ...file, size: 5.5 }], totalBytes: 5.5 } },
-    hash: { selection: { ...selection, files: [{ ...file, sha256: '../x' }] } },
     'no hash': { selection: { ...selection, files: [{ ...file, sha256: null }] } }
   }
   for (const [name, change] of Object.entries(wrong)) {
     t.equal(await read({ ...record, ...change as object }), undefined, name)
   }
-})
-
-t.test('what concerns one key happens one after the other', async (t) => {
-  const turns = new KeyedLock()
-  const order: string[] = []
-  const first = gate()
-  const a = turns.run('x', async () => { await first.opened; order.push('a'); throw new Error('a fails') })
-  const b = turns.run('x', async () => { order.push('b') })
-  const other = turns.run('y', async () => { order.push('other') })
-  t.equal(turns.busy('x'), true)
-  await other
-  t.same(order, ['other'])
-  first.open()
-  await t.rejects(a, { message: 'a fails' })
-  await b
-  t.same(order, ['other', 'a', 'b'])
-  t.equal(turns.busy('x'), false)
 })

@@ -3,8 +3,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { manualClock } from '../../../kernel/testing/index.js'
 import { Swarm } from '../transfer/swarm.js'
-import { TransferError } from '../transfer/types.js'
-import { CHUNK_BYTES } from '../types.js'
+import { CHUNK_BYTES, StoreError } from '../types.js'
 import { MIB, contentOf, fetchInto, inPieces, manifestOf, memorySource, wrongFiles } from './transfer-kit.js'
 import type { Progress } from '../types.js'
 
@@ -96,7 +95,7 @@ t.test('a body that breaks off goes on at the offset reached, with the same sour
 t.test('three wrong hashes of a chunk end it', async (t) => {
   const source = memorySource(content, { spoil: (right) => inPieces(Buffer.alloc(right.length)) })
   const error = await fetchInto(t.testdir(), manifest, [source]).catch((e: unknown) => e)
-  t.match(error, { name: 'TransferError', reason: 'hash', message: /store: sent wrong bytes of chunk 0/ })
+  t.match(error, { name: 'StoreError', reason: 'hash', message: /store: sent wrong bytes of chunk 0/ })
 })
 
 t.test('who gave wrong bytes of a chunk is not asked for it again while another has it', async (t) => {
@@ -205,6 +204,6 @@ t.test('an abort ends it with its reason; the next run goes on', async (t) => {
 t.test('errors of this disk end it', async (t) => {
   const folder = join(t.testdir({ incoming: 'a file' }), 'incoming')
   const error = await fetchInto(folder, manifest, [memorySource(content)]).catch((e: unknown) => e)
-  t.ok(error instanceof TransferError)
+  t.ok(error instanceof StoreError)
   t.match(error, { reason: 'unwritable', message: /incoming/ })
 })

@@ -17,7 +17,6 @@ export const MIB = 1024 * 1024
 
 export const sha256 = (bytes: Uint8Array): string => createHash('sha256').update(bytes).digest('hex')
 
-/** The contents of a model's files. */
 export type Content = ReadonlyMap<string, Buffer>
 
 /** Bytes that differ in each place, the same for the same seed. */
@@ -49,9 +48,7 @@ export function manifestOf (content: Content): ModelManifest {
 }
 
 export interface MemorySource extends ChunkSource {
-  /** Every range asked for. */
   readonly asked: Array<ByteRange & { path: string }>
-  /** Bytes given. */
   given: number
 }
 
@@ -89,7 +86,6 @@ async function * counted (
   }
 }
 
-/** Bytes in pieces. */
 export async function * inPieces (bytes: Buffer, piece = 64 * 1024): AsyncIterable<Uint8Array> {
   for (let at = 0; at < bytes.length; at += piece) yield bytes.subarray(at, at + piece)
 }
@@ -119,7 +115,6 @@ export async function fetchInto (
   })
 }
 
-/** The files of a folder whose content is not as it should be. */
 export async function wrongFiles (folder: string, content: Content): Promise<string[]> {
   const wrong: string[] = []
   for (const [path, bytes] of content) {
@@ -180,7 +175,6 @@ export async function startServer (content: Content, { pauseMs = 0 } = {}): Prom
   }
 }
 
-/** A source that reads from such a server. */
 export function httpSource (url: string, id = 'store'): ChunkSource & { close: () => Promise<void> } {
   const agent = new Agent({ connections: 8 })
   return {

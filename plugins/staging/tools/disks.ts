@@ -1,5 +1,7 @@
-import { fact, isVerbError, judgeDisk, quoted, reading, showBytes } from '../../../kernel/cli/index.js'
-import type { ClusterState, Evidence, Fact, Tool, ToolContext } from '../../../kernel/cli/index.js'
+import {
+  fact, isVerbError, judgeDisk, quoted, reading, showBytes, unread
+} from '../../../kernel/cli/index.js'
+import type { ClusterState, Evidence, Fact, Tool, VerbError } from '../../../kernel/cli/index.js'
 import { storeRemedy } from '../service.js'
 import type { Answers } from '../routes.js'
 
@@ -17,14 +19,13 @@ export default {
     const look = reading(ctx)
     const [state, store, storage] = await Promise.all([
       look.read<State>('The disks of the nodes', '/state'),
-      look.read<Answers['health']>('The room in the store', '/store/health',
-        'store_not_configured', 'store_unreachable'),
+      ctx.look<Answers['health']>('/store/health'),
       look.read<Answers['storage']>('What this node keeps', '/store/storage')
     ])
     return {
       facts: [
         ...state === null ? [] : disksOf(state),
-        ...store === null ? await noStore(ctx) : [storeFact(store)],
+        ...isVerbError(store) ? noStore(store, look.unknown) : [storeFact(store)],
         ...storage === null ? [] : [kept(storage, state)]
       ].sort((a, b) => RANKS[a.level] - RANKS[b.level]),
       unknown: look.unknown
@@ -50,17 +51,16 @@ const storeFact = ({ freeBytes, totalBytes }: Answers['health']): Fact => roomFa
   freeBytes, totalBytes, 'Make room in the store: `svc ls` lists its models, `svc rm MODEL` removes one.',
   { about: ['store'], evidence: [{ kind: 'path', path: '/store/health' }] })
 
-/** That the store is away, or that there is none; which is no fault of a cluster that needs none. */
-async function noStore ({ look }: Pick<ToolContext, 'look'>): Promise<Fact[]> {
-  const answer = await look('/store/health')
-  if (!isVerbError(answer)) return []
+function noStore (error: VerbError, unknown: string[]): Fact[] {
   const more = { about: ['store'], evidence: [{ kind: 'path', path: '/store/health' }] } as const
-  switch (answer.api?.reason) {
-    case 'store_unreachable': return [fact('fail', 'store_unreachable', quoted(answer.api.message, 300),
+  switch (error.api?.reason) {
+    case 'store_unreachable': return [fact('fail', 'store_unreachable', quoted(error.api.message, 300),
       { ...more, remedy: storeRemedy('store_unreachable') })]
     case 'store_not_configured': return [fact('info', 'store_not_configured',
       'No node of this cluster has a store.', { ...more, remedy: storeRemedy('store_not_configured') })]
-    default: return []
+    default:
+      unknown.push(unread('The room in the store', error))
+      return []
   }
 }
 

@@ -53,7 +53,6 @@ function intoStore (
   }
 }
 
-/** What a copy to a node tells. */
 function toNode ({ modelId, nodeId, status, error, reason, ...moved }: Staging, node: string): Fact[] {
   const [model, name] = [quoted(modelId), quoted(node, 80)]
   const told = (level: Fact['level'], code: string, text: string, remedy: string | null): Fact[] =>

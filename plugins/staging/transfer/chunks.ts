@@ -18,7 +18,6 @@ export interface Verifier {
   right (): boolean
 }
 
-/** The chunks of a model, numbered through all its files. */
 export interface ChunkTable {
   readonly count: number
   /** The chunk with this number. Throws RangeError for a number that is none. */

@@ -1,7 +1,8 @@
 import type { FileHandle } from 'node:fs/promises'
 import { openInside } from '../files/open.js'
 import { manifestDigest } from '../files/record.js'
-import { diskError, SourceFault, TransferError, DEFAULT_LIMITS, LONG_WAIT_MS } from './types.js'
+import { StoreError } from '../types.js'
+import { diskError, SourceFault, DEFAULT_LIMITS, LONG_WAIT_MS } from './types.js'
 import { ChunkBits, Swarm } from './swarm.js'
 import { Journal, readJournal, findKept } from './journal.js'
 import { pauseMs, SourceReader, SourceScores } from './source-reader.js'
@@ -17,7 +18,7 @@ const SMALL_BYTES = 1024 * 1024
 /**
  * Fetches what a folder lacks of a model, in chunks, from several sources at once; resolves when every file
  * is whole and each chunk has the manifest's hash. A broken off transfer of the same folder is taken up where
- * it was. Throws TransferError, the signal's reason, or what `space` threw; what was fetched stays for the
+ * it was. Throws StoreError, the signal's reason, or what `space` threw; what was fetched stays for the
  * next one.
  */
 export async function fetchModel (options: FetchOptions): Promise<void> {
@@ -286,7 +287,7 @@ class Transfer {
     this.#scores.failed(source.id, fault, now, false)
     const times = this.#scores.wrong(work.number, work.givers)
     if (times < this.#limits.hashRetries) return
-    this.#end(new TransferError('hash', `chunk ${index} of ${path} came ${times} times with a wrong hash ` +
+    this.#end(new StoreError('hash', `chunk ${index} of ${path} came ${times} times with a wrong hash ` +
     `(${this.#scores.faults()}); the copy there is broken, or something changes it on the way`))
   }
 
@@ -327,10 +328,10 @@ class Transfer {
     this.#cancelLook = undefined
   }
 
-  #noSource (): TransferError {
+  #noSource (): StoreError {
     const { modelId } = this.#options.manifest
     const faults = this.#scores.faults()
-    return new TransferError('no_source',
+    return new StoreError('no_source',
       `no source for ${this.#missing.size} of ${this.#table.count} chunks of ${modelId}: ` +
       `${faults === '' ? 'no node that can be reached has them' : faults}; what was fetched is kept: ` +
       'start it again when a node that has the model can be reached')

@@ -14,7 +14,6 @@ export class Holdings {
   readonly #clock: Clock
   readonly #offers = new Map<string, { held: Held }>()
   readonly #followed = new Map<string, Set<Swarm>>()
-  /** Chunks that arrived and were not announced yet. */
   readonly #news = new Map<string, number[]>()
 
   constructor (channel: Pick<Channel<HoldingsMessage>, 'send' | 'broadcast'>, clock: Clock) {
@@ -125,7 +124,6 @@ export type HoldingsMessage =
   /** The sender gives none of it any more. */
   | { t: 'end', m: string }
 
-/** Chunks in one `got`. */
 export const MOST_GOT = 1000
 const MOST_BASE64 = 128 * 1024
 

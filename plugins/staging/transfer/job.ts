@@ -32,7 +32,6 @@ export class Job<Ask = unknown> {
   readonly modelId: string
   readonly ask: Ask
   readonly attemptId = randomUUID()
-  /** ISO-8601. */
   readonly startedAt: string
   /** Resolves when it has ended, one way or the other. */
   readonly ended: Promise<void>

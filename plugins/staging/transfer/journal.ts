@@ -154,7 +154,6 @@ export class Journal {
 
   complete (chunk: number): void { this.#note(`c ${chunk}\n`) }
 
-  /** The first `bytes` of a chunk are on disk. */
   partial (chunk: number, bytes: number): void { this.#note(`p ${chunk} ${bytes}\n`) }
 
   async close (): Promise<void> {

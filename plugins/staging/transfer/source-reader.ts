@@ -145,7 +145,6 @@ export class SourceScores {
   readonly #limits: TransferLimits
   readonly #random: () => number
   readonly #scores = new Map<string, Score>()
-  /** The sources that gave wrong bytes of a chunk. */
   readonly #blamed = new Map<number, Set<string>>()
   readonly #wrong = new Map<number, number>()
   readonly #restarts = new Map<number, number>()

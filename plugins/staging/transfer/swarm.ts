@@ -3,7 +3,6 @@ export const CLAIM_MS = 30_000
 /** Added to the rarity of a chunk that another node has claimed: taken only when nothing else is left. */
 const CLAIMED = 1 << 20
 
-/** What the choice of a chunk needs to know of a source. */
 export interface Supplier {
   readonly id: string
   readonly kind: 'store' | 'peer'
@@ -18,7 +17,6 @@ export interface Supplier {
 export class Swarm {
   readonly count: number
   readonly #peers = new Map<string, ChunkBits>()
-  /** Of each chunk, how many peers hold it. */
   readonly #rarity: Uint16Array
   readonly #claims = new Map<number, { peer: string, until: number }>()
   readonly #listeners = new Set<() => void>()
@@ -53,7 +51,6 @@ export class Swarm {
     if (chunk >= 0 && chunk < this.count) this.#claims.set(chunk, { peer: id, until: now + CLAIM_MS })
   }
 
-  /** A peer is gone, or holds nothing any more. */
   dropPeer (id: string): void {
     this.#forgetBits(id)
     for (const [chunk, claim] of this.#claims) if (claim.peer === id) this.#claims.delete(chunk)
@@ -157,7 +154,6 @@ export class ChunkBits {
     return true
   }
 
-  /** False when it was not in. */
   delete (i: number): boolean {
     if (i < 0 || i >= this.count || !this.has(i)) return false
     this.bytes[i >> 3]! &= ~(1 << (i & 7))
@@ -165,7 +161,6 @@ export class ChunkBits {
     return true
   }
 
-  /** Every chunk in the set, in order. */
   * values (): Iterable<number> {
     for (let i = this.next(0); i >= 0; i = this.next(i + 1)) yield i
   }

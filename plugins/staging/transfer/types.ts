@@ -1,4 +1,5 @@
 import type { Clock } from '../../../kernel/index.js'
+import { StoreError } from '../types.js'
 import type { ModelManifest, Progress } from '../types.js'
 import type { ChunkTable } from './chunks.js'
 import type { Supplier, Swarm } from './swarm.js'
@@ -71,17 +72,6 @@ export interface FetchOptions {
   limits?: Partial<TransferLimits>
 }
 
-/** A transfer that cannot go on. What was fetched stays in the folder and is used by the next one. */
-export class TransferError extends Error {
-  readonly reason: 'hash' | 'no_source' | 'disk_full' | 'unwritable'
-
-  constructor (reason: TransferError['reason'], message: string, cause?: unknown) {
-    super(message, cause === undefined ? {} : { cause })
-    this.name = 'TransferError'
-    this.reason = reason
-  }
-}
-
 /** What a source did wrong. Unless it says more, the transfer goes on with another source, or tries again. */
 export class SourceFault extends Error {
   /** One word for what is wrong; null where there is only the message. */
@@ -100,11 +90,11 @@ export class SourceFault extends Error {
 }
 
 /** The error of a write to this disk as that of a transfer. */
-export function diskError (error: unknown, where: string): TransferError {
-  if (error instanceof TransferError) return error
+export function diskError (error: unknown, where: string): StoreError {
+  if (error instanceof StoreError) return error
   const { code, message } = error as NodeJS.ErrnoException
   const full = code === 'ENOSPC' || code === 'EDQUOT'
   const next = `${full ? 'free some space' : 'check the folder and its disk'}, then start it again`
-  return new TransferError(full ? 'disk_full' : 'unwritable',
-    `cannot write ${where}: ${message}; what was fetched is kept: ${next}`, error)
+  return new StoreError(full ? 'disk_full' : 'unwritable',
+    `cannot write ${where}: ${message}; what was fetched is kept: ${next}`, { cause: error })
 }
