@@ -42,6 +42,7 @@ export const allowed: Partial<Record<Rule, Readonly<Record<string, string>>>> = 
   'time and chance': {
     'kernel/api/clock.ts': 'the clock itself',
     'kernel/state/changes.ts': 'the pulse of a followed /state, which goes on while a test\'s clock stands',
+    'kernel/plugins/lifecycle.ts': 'the longest start is real time, whatever clock the plugins have',
     'kernel/plugins/kernel.ts': 'waits for open work at a stop, which goes on while a test\'s clock stands',
     'kernel/http/system-handlers.ts': 'the pause between two pushes of /state',
     'kernel/cli/verbs/up.ts': 'a program on its own; its last resort against a stop that hangs',

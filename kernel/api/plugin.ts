@@ -351,6 +351,8 @@ export interface Plugin {
   readonly manifest: Manifest
   /** `host`: the cluster, for the plugin that opened it. */
   readonly start: (ctx: Context<never>, host?: unknown) => unknown
+  /** For a bundled plugin that serves declarations of others: what is wrong with one, a line each. */
+  readonly refusals?: (manifest: Manifest) => Promise<string[]>
 }
 
 /** Declares a plugin. `start` wires it up and returns at once; slow work continues as a state. */

@@ -27,7 +27,7 @@ export class HomeError extends Error {
 }
 
 /** Like a recursive mkdir, which in Node never returns on ENOENT below an existing folder, as in /proc. */
-function makeFolder (path: string): void {
+export function makeFolder (path: string): void {
   try {
     mkdirSync(path, { mode: 0o700 })
   } catch (error) {
@@ -39,10 +39,10 @@ function makeFolder (path: string): void {
   }
 }
 
-/** Makes the home and its folders (0700) where they are missing. Throws HomeError when it cannot. */
-export function prepareHome (home: string): void {
+/** Makes the home and these folders in it (0700) where they are missing. Throws HomeError when it cannot. */
+export function prepareHome (home: string, folders: readonly string[] = FOLDERS): void {
   try {
-    for (const folder of ['', ...FOLDERS]) makeFolder(join(home, folder))
+    for (const folder of ['', ...folders]) makeFolder(join(home, folder))
   } catch (error) {
     throw new HomeError(`cannot make the home ${home}: ${(error as Error).message}; name another with --home`)
   }

@@ -45,12 +45,6 @@ const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner' | 'load'>>
     summary: 'list plugins and whether they are on',
     options: [['--config <file>', 'svc.yaml to read']]
   },
-  'plugin show': {
-    heading: 'Set it up', local: true,
-    summary: 'show everything a plugin declares',
-    args: '<name>',
-    options: [['--config <file>', 'svc.yaml to read']]
-  },
   'plugin enable': {
     heading: 'Set it up',
     summary: 'switch a plugin on, at once where a node runs',
@@ -91,11 +85,6 @@ const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner' | 'load'>>
     summary: 'forget the key of a node, so that the next connection asks anew',
     args: '<place>',
     examples: ['svc known rm attic.lan:52415', 'svc known rm attic.lan']
-  },
-  'docs codes': {
-    heading: 'Set it up', local: true,
-    summary: 'list every error reason, conflict code, event and authority',
-    options: [['--config <file>', 'svc.yaml whose plugins count too']]
   },
   completion: {
     heading: 'Set it up',

@@ -1,12 +1,14 @@
-import { existsSync, mkdirSync, readFileSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
+import { makeFolder } from '../boot/home.js'
 import { changeFile } from '../config/edit.js'
 import { saveConfigFile } from '../config/file.js'
 import { parsePath } from '../config/paths.js'
-import { findSetting } from '../config/resolve.js'
+import { findSetting, resolveConfig } from '../config/resolve.js'
 import { nearest } from '../config/nearest.js'
 import { arrange } from '../plugins/graph.js'
 import { readInstallation } from '../plugins/installation.js'
+import { disabledMessage } from '../plugins/load.js'
 import { ownHome } from './client.js'
 import { failuresOf } from './contributed.js'
 import { CliError, exitCodes } from './errors.js'
@@ -35,6 +37,17 @@ export const sectionsIn = ({ raw }: Pick<Installation, 'raw'>) =>
 export function disabledIn (installation: Pick<Installation, 'raw'>): Set<string> {
   const sections = Object.entries(sectionsIn(installation))
   return new Set(sections.filter(([, section]) => section?.enabled === false).map(([name]) => name))
+}
+
+/** Why a plugin is off by svc.yaml and the variables; undefined for one that is on. */
+export async function whyOff (ctx: VerbContext, name: string): Promise<string | undefined> {
+  const installation = await installationOf(ctx)
+  const { config } = resolveConfig(installation.raw, { ...installation, env: ctx.io.env })
+  const off = installation.plugins.filter(({ manifest }) => !config.enabled(manifest.name))
+  const found = off.find(({ manifest }) => manifest.name === name)
+  if (found !== undefined) return disabledMessage(found)
+  const { down } = arranged(installation, new Set(off.map(({ manifest }) => manifest.name)))
+  return down.find(({ plugin }) => plugin === name)?.message
 }
 
 /** What runs, and what is off only because of something else, with that set of disabled plugins. */
@@ -79,9 +92,9 @@ export function changeSetting (
     if (after.wrong === 'path') throw new CliError(exitCodes.failed, reports.join('\n'))
     throw new CliError(exitCodes.usage, `not changed:\n${reports.map((line) => `  ${line}`).join('\n')}`)
   }
-  mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
   try {
-    saveConfigFile(path, after.text)
+    makeFolder(dirname(path))
+    if (after.text !== before) saveConfigFile(path, after.text)
   } catch (error) {
     throw new CliError(exitCodes.failed, `cannot write ${path}: ${(error as Error).message}`)
   }
@@ -110,17 +123,18 @@ export function nodeRuns ({ home, client }: VerbContext, configFlag: unknown): b
 }
 
 /**
- * Changes one setting: the switch of a plugin by this home's running node, all else in the file. Throws
- * CliError without any change.
+ * Changes one setting, or gives it its default (undefined): the switch of a plugin by this home's running
+ * node, all else in the file. Throws CliError without any change.
  */
 export async function apply (
   ctx: VerbContext, installation: Installation, key: string, value: unknown, configFlag: unknown
 ): Promise<Effect & { file: string }> {
-  const plugin = typeof value === 'boolean' ? switchOf(key) : undefined
+  const plugin = value === undefined || typeof value === 'boolean' ? switchOf(key) : undefined
   if (plugin === undefined || !nodeRuns(ctx, configFlag)) {
     return { file: changeSetting(ctx, installation, key, value), inEffect: false, why: null, restart: true }
   }
-  return { file: installation.file ?? `${ctx.home}/svc.yaml`, ...await turn(ctx, plugin, value === true) }
+  const file = installation.file ?? join(ctx.home, 'svc.yaml')
+  return { file, ...await turn(ctx, plugin, value !== false) }
 }
 
 /** The plugin that a setting switches; undefined for every other setting. */

@@ -6,7 +6,6 @@ export const loaders: Readonly<Record<string, VerbDecl['load']>> = {
   restart: () => import('./verbs/restart.js'),
   state: () => import('./verbs/state.js'),
   'plugin ls': async () => ({ default: (await import('./verbs/plugins.js')).ls }),
-  'plugin show': async () => ({ default: (await import('./verbs/plugins.js')).show }),
   'plugin enable': async () => ({ default: (await import('./verbs/plugins.js')).enable }),
   'plugin disable': async () => ({ default: (await import('./verbs/plugins.js')).disable }),
   'config check': async () => ({ default: (await import('./verbs/config.js')).check }),
@@ -14,7 +13,6 @@ export const loaders: Readonly<Record<string, VerbDecl['load']>> = {
   'config set': async () => ({ default: (await import('./verbs/config.js')).set }),
   'known ls': async () => ({ default: (await import('./verbs/known.js')).ls }),
   'known rm': async () => ({ default: (await import('./verbs/known.js')).rm }),
-  'docs codes': () => import('./verbs/docs-codes.js'),
   completion: async () => ({ default: (await import('./verbs/completion.js')).completion }),
   'complete-words': async () => ({ default: (await import('./verbs/completion.js')).completeWords })
 }

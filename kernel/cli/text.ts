@@ -1,5 +1,8 @@
-/** Values as people write and read them: bytes, spans, moments, model ids. */
+/** Values as people write and read them: counts, bytes, spans, moments, model ids. */
 import type { VerbContext } from './verb.js'
+
+/** `1 node`, `2 nodes`. */
+export const count = (n: number, what: string): string => `${n} ${what}${n === 1 ? '' : 's'}`
 
 const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'] as const
 

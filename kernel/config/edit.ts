@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import { isMap, isScalar, parseDocument, stringify } from 'yaml'
-import type { Document, Scalar, YAMLMap } from 'yaml'
+import type { Document } from 'yaml'
 import { cleanCopy, deleteIn, isTree, parsePath, setIn } from './paths.js'
 import type { Path, Tree } from './paths.js'
 import { ConfigError, formatProblems } from './problems.js'
@@ -64,13 +64,8 @@ export function setInFile (text: string, path: string, value: unknown): string {
   if (isDeepStrictEqual(wanted, raw.value)) return text
 
   const document = parseDocument(text, yamlOptions)
-  const candidates = [
-    () => value === undefined ? undefined : inPlace(text, document, keys, value),
-    () => value === undefined ? undefined : asNewKey(text, document, keys, value),
-    () => rewritten(document, keys, value)
-  ]
-  for (const candidate of candidates) {
-    const edited = candidate()
+  for (const edit of [inPlace, rewritten]) {
+    const edited = edit(text, document, keys, value)
     if (edited !== undefined && saysExactly(edited, wanted)) return edited
   }
   throw new ConfigError(`${path} cannot be changed by program; edit the file by hand`)
@@ -91,78 +86,40 @@ function withoutGaps (value: unknown): unknown {
 
 /** Replaces one value of the text and not a character more. */
 function inPlace (text: string, document: Document, keys: Path, value: unknown): string | undefined {
+  if (value === undefined) return undefined
   const node = document.getIn(keys, true)
   if (!isScalar(node) || node.range == null || isTree(value)) return undefined
   const [start, end] = node.range
   if (start === end) return undefined
-  return text.slice(0, start) + inline(value) + text.slice(end)
+  const inline = stringify(value, { ...yamlOptions, lineWidth: 0, collectionStyle: 'flow' }).trimEnd()
+  return text.slice(0, start) + inline + text.slice(end)
 }
 
-function inline (value: unknown): string {
-  return stringify(value, { ...yamlOptions, lineWidth: 0, collectionStyle: 'flow' }).trimEnd()
-}
-
-/** Adds a key after the last one of the deepest section that exists, or as the first of an empty section. */
-function asNewKey (text: string, document: Document, keys: Path, value: unknown): string | undefined {
-  const newline = text.includes('\r\n') ? '\r\n' : '\n'
-  if (document.contents === null) {
-    const before = text.trimEnd() === '' ? '' : text.trimEnd() + newline + newline
-    return before + block(keys, value, '', newline)
-  }
-  const depth = deepestMap(document, keys)
-  const map = depth === 0 ? document.contents : document.getIn(keys.slice(0, depth), true)
-  if (!isMap(map) || map.flow === true || map.items.length === 0 || depth === keys.length) return undefined
-  const empty = depth + 1 < keys.length ? emptySection(map, keys[depth]) : undefined
-  const { start, end } = empty ?? extent(map)
-  const indent = text.slice(text.lastIndexOf('\n', start - 1) + 1, start)
-  if (indent.trim() !== '') return undefined
-  const added = empty === undefined
-    ? block(keys.slice(depth), value, indent, newline)
-    : block(keys.slice(depth + 1), value, indent + '  ', newline)
-  const lineEnd = text.indexOf('\n', text[end - 1] === '\n' ? end - 1 : end)
-  return lineEnd < 0 ? text + newline + added : text.slice(0, lineEnd + 1) + added + text.slice(lineEnd + 1)
-}
-
-/** The extent of `key:` with nothing after it. */
-function emptySection (map: YAMLMap, key: string | undefined): { start: number, end: number } | undefined {
-  const pair = map.items.find((one) => isScalar(one.key) && one.key.value === key)
-  if (!isScalar(pair?.key) || !isScalar(pair.value) || pair.value.value !== null) return undefined
-  const [start, end] = [pair.key.range?.[0], pair.value.range?.[0]]
-  if (start === undefined || end === undefined || pair.value.range?.[1] !== end) return undefined
-  return { start, end }
-}
-
-function deepestMap (document: Document, keys: Path): number {
-  let depth = 0
-  while (depth < keys.length && isMap(document.getIn(keys.slice(0, depth + 1), true))) depth++
-  return depth
-}
-
-/** From the first key of a map to the end of its last value. */
-function extent (map: YAMLMap): { start: number, end: number } {
-  const first = map.items[0]?.key as Scalar
-  const last = map.items.at(-1) as { key: Scalar, value: Scalar | null }
-  return { start: first.range?.[0] ?? 0, end: (last.value?.range ?? last.key.range)?.[1] ?? 0 }
-}
-
-function block (keys: Path, value: unknown, indent: string, newline: string): string {
-  const tree = keys.reduceRight<unknown>((inner, key) => ({ [key]: inner }), value)
-  const lines = stringify(tree, { ...yamlOptions, lineWidth: 0 }).trimEnd().split('\n')
-  return lines.map((line) => indent + line + newline).join('')
-}
-
-/** Lets the library write the whole document anew: comments stay, spacing may change. */
-function rewritten (document: Document, keys: Path, value: unknown): string {
+/** Has the library write the whole document anew: comments and blank lines stay, spacing may change. */
+function rewritten (text: string, document: Document, keys: Path, value: unknown): string {
   if (value === undefined) {
     document.deleteIn(keys)
+    for (let depth = keys.length - 1; depth > 0; depth--) {
+      const section = document.getIn(keys.slice(0, depth), true)
+      if (!isMap(section) || section.items.length > 0) break
+      document.deleteIn(keys.slice(0, depth))
+    }
   } else {
     for (let depth = 1; depth < keys.length; depth++) {
       const section = keys.slice(0, depth)
       const node = document.getIn(section, true)
-      const empty = node === null || (isScalar(node) && node.value === null)
-      if (empty) document.setIn(section, document.createNode({}))
+      if (node !== null && !(isScalar(node) && node.value === null)) continue
+      const map = document.createNode({})
+      map.commentBefore = node?.commentBefore ?? node?.comment ?? null
+      document.setIn(section, map)
     }
     document.setIn(keys, document.createNode(value))
   }
-  return document.toString({ lineWidth: 0 })
+  const indent = /^( +)\S/m.exec(text)?.[1]?.length ?? 2
+  const written = document.toString({ lineWidth: 0, indent, flowCollectionPadding: /[[{] \S/.test(text) })
+  // An empty document is a file of comments alone.
+  const whole = isMap(document.contents) && document.contents.items.length === 0
+    ? written.replace(/^\{\}\n/m, '')
+    : written
+  return text.includes('\r\n') ? whole.replaceAll(/\r?\n/g, '\r\n') : whole
 }

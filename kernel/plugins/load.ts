@@ -8,6 +8,7 @@ import { readInstallation } from './installation.js'
 import { checkManifests } from './registry.js'
 import type { Manifest, Plugin } from '../api/plugin.js'
 import type { JsonSchema } from '../api/schema.js'
+import type { Arrangement } from './graph.js'
 import type { ConfigOwner } from '../config/owner.js'
 import type { ResolvedConfig } from '../config/resolve.js'
 import type { RawConfig } from '../config/text.js'
@@ -38,20 +39,13 @@ export type Loaded = Pick<Setup, 'order' | 'off' | 'config' | 'owners' | 'author
 export async function loadPlugins (options: LoadOptions): Promise<Setup> {
   const { home, env, flags } = options
   const installation = await readInstallation(options)
-  const { file, raw, plugins, owners, authorities, failures, changed, stale } = installation
-  const manifests = plugins.map((p) => p.manifest)
+  const { file, raw, plugins, owners, authorities, changed, stale } = installation
   const { config, problems: mistakes, warnings } = resolveConfig(raw, { owners, env, flags, authorities })
   const reasons = new Map(changed.map(({ name, message }) => [name, message]))
-  const disabled = new Set(manifests.map((m) => m.name)
+  const disabled = new Set(plugins.map(({ manifest: { name } }) => name)
     .filter((name) => !config.enabled(name) || reasons.has(name)))
-  const graph = arrange({ manifests, disabled, demanded: demandedIn(raw) })
-  const all = [
-    ...lines(mistakes, home),
-    ...failures.map(({ name, module, message }) =>
-      `plugins.${name}.module: cannot load ${module}: ${message.split('\n')[0]!}`),
-    ...checkManifests(manifests), ...graph.problems,
-    ...plugins.flatMap(({ manifest, source }) => source === 'bundled' ? [] : schemaFaults(manifest))
-  ]
+  const { graph, problems } = await arrangeAll(installation, disabled)
+  const all = [...lines(mistakes, home), ...problems]
   if (all.length > 0) throw new BootError(all)
   const byName = new Map(plugins.map((p) => [p.manifest.name, p]))
   return {
@@ -68,6 +62,26 @@ export async function loadPlugins (options: LoadOptions): Promise<Setup> {
     authorities: new Set(authorities),
     changed, stale,
     warnings: [...lines(warnings, home), ...graph.down.map((d) => d.message)]
+  }
+}
+
+/** What runs without the disabled plugins, and all that keeps a node from starting beside its settings. */
+export async function arrangeAll (
+  { raw, plugins, failures }: Installation, disabled: ReadonlySet<string>
+): Promise<{ graph: Arrangement, problems: string[] }> {
+  const manifests = plugins.map(({ manifest }) => manifest)
+  const graph = arrange({ manifests, disabled, demanded: demandedIn(raw) })
+  // Tests prove the declarations of bundled plugins.
+  const foreign = plugins.flatMap(({ manifest, source }) => source === 'bundled' ? [] : [manifest])
+  const refused = await Promise.all(foreign.flatMap((manifest) =>
+    plugins.map(async ({ refusals }) => await refusals?.(manifest) ?? [])))
+  return {
+    graph,
+    problems: [
+      ...failures.map(({ name, module, message }) =>
+        `plugins.${name}.module: cannot load ${module}: ${message.split('\n')[0]!}`),
+      ...checkManifests(manifests), ...graph.problems, ...foreign.flatMap(schemaFaults), ...refused.flat()
+    ]
   }
 }
 
@@ -94,7 +108,7 @@ const ROUTE_SCHEMAS = ['params', 'query', 'body'] as const
 const CAPABILITY_SCHEMAS =
   ['input_schema', 'input_bounds', 'output_schema', 'input_chunk_schema', 'output_chunk_schema'] as const
 
-const disabledMessage = (plugin: Plugin): string => {
+export const disabledMessage = (plugin: Plugin): string => {
   const { name } = plugin.manifest
   const back = isClusterPlugin(plugin) ? ' and a restart bring it back.' : ' brings it back.'
   return `The plugin "${name}" is disabled; \`svc plugin enable ${name}\`${back}`

@@ -1,10 +1,10 @@
 import { createHash } from 'node:crypto'
 import {
-  lstatSync, mkdirSync, readdirSync, readFileSync, readlinkSync, realpathSync, renameSync, rmSync, symlinkSync
+  lstatSync, readdirSync, readFileSync, readlinkSync, realpathSync, renameSync, rmSync, symlinkSync
 } from 'node:fs'
-import { join, relative, sep } from 'node:path'
+import { dirname, join, relative, sep } from 'node:path'
 import { packageRoot } from '../boot/package.js'
-import { readVersioned } from '../boot/home.js'
+import { makeFolder, readVersioned } from '../boot/home.js'
 import { untrustedOwner } from '../config/file.js'
 import type { Manifest } from '../api/plugin.js'
 
@@ -97,7 +97,7 @@ export function linkSvc (home: string): void {
   try {
     if (readlinkSync(link) === root) return
   } catch { /* There is none. */ }
-  mkdirSync(join(packagesFolder(home), 'node_modules'), { recursive: true, mode: 0o700 })
+  makeFolder(dirname(link))
   const aside = `${link}.${process.pid}`
   rmSync(aside, { force: true })
   symlinkSync(root, aside, 'dir')

@@ -28,7 +28,7 @@ t.test('what can follow', async (t) => {
   await check('', (found) =>
     found.includes('state') && found.includes('plugin') && !found.includes('complete-words'))
   await check('sta', ['state'])
-  await check('plugin ', ['disable', 'enable', 'ls', 'show'])
+  await check('plugin ', ['disable', 'enable', 'ls'])
   await check('plugin dis', ['disable'])
   await check('plugin disable ', ['access', 'runners'])
   await check('plugin disable runners ', [])

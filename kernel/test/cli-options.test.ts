@@ -88,7 +88,7 @@ t.test('help goes to stdout and is exit 0', async (t) => {
   await check('--help', /\nOf your plugins:\n {2}probe /)
   await check('help', /Usage: svc/)
   await check('help probe', /Examples:\n {2}svc probe a/)
-  await check('help plugin show', /Usage: svc plugin show \[options\] <name>/)
+  await check('help plugin enable', /Usage: svc plugin enable \[options\] <name>/)
   await check('state --help', /Global Options:[\s\S]*--json/)
   await check('help environment', /SVC_URL/)
   await check('--version', /^\d+\.\d+\.\d+\n$/)

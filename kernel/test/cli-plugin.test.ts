@@ -3,6 +3,7 @@ import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { definePlugin } from '../api/plugin.js'
 import { startTicks } from '../boot/home.js'
+import { loadPlugins } from '../plugins/load.js'
 import { cli, sendJson, standIn } from './cli-helpers.js'
 import type { Plugin } from '../api/plugin.js'
 import type { Ran } from './cli-helpers.js'
@@ -36,7 +37,7 @@ t.test('disable and enable edit svc.yaml and say what goes with it', async (t) =
   const on = await run('plugin', 'enable', 'store')
   t.match(on.out, /store adds:\n {2}authority store:write: Change the store\.\nstore is enabled in /)
   t.match(on.out, /With it comes back: shop\./)
-  t.match(file(), /enabled: true/)
+  t.equal(file(), '# mine\nname: attic\n', 'nothing is left behind')
   await run('plugin', 'disable', 'store')
   t.match((await run('plugin', 'enable', 'shop')).out, /It stays off for now: .*requires "store"/)
   t.same(JSON.parse((await run('plugin', 'enable', 'store', '--json')).out).plugins[0].comesBack, ['shop'])
@@ -65,7 +66,7 @@ t.test('with the address of another node that one is changed, or nothing', async
     t.match(asked.at(-1), { method: 'POST', body: { enabled: false }, headers })
     const ls = await run(['plugin', 'ls', ...words], env)
     t.match(ls, { status: 0, err: 'It is off there.\n', out: /\nfar +2\.0\.0 +off +http/ })
-    const refused = ['config set name x', 'config get', 'config check', 'plugin show bell', 'docs codes']
+    const refused = ['config set name x', 'config get', 'config check']
     for (const verb of refused) {
       const { status, err } = await run([...verb.split(' '), ...words], env)
       t.equal(status, 2)
@@ -101,14 +102,29 @@ t.test('a home without svc.yaml gets one, for its owner only', async (t) => {
   t.match(readFileSync(join(home, 'svc.yaml'), 'utf8'), /bell:\n +enabled: false/)
 })
 
-t.test('show tells everything a plugin declares', async (t) => {
-  const home = t.testdir({})
-  const { out } = await cli(['plugin', 'show', 'store', '--home', home], { plugins })
-  t.match(out, /store 1\.0\.0 \(bundled\)\nKeeps things\.\nrequires: nothing\nrequired by: shop/)
-  t.match(out, /Errors\nREASON .*\nstore_full +507/)
-  t.match(out, /plugins\.store\nKEY +VALUE +MEANING\nsize +a whole number of at least 1 +GiB\./)
-  const json = await cli(['plugin', 'show', 'store', '--json', '--home', home], { plugins })
-  t.equal(JSON.parse(json.out).name, 'store')
+t.test('a home that cannot be made is an error', async (t) => {
+  for (const home of ['/proc/x', '/proc/x/y']) {
+    const { status, err } = await cli(['plugin', 'disable', 'bell', '--home', home], { plugins })
+    t.equal(status, 1)
+    t.match(err, /cannot write \/proc\/x.*ENOENT/)
+  }
+})
+
+t.test('a verb of a plugin that is off names the plugin and how to enable it', async (t) => {
+  const home = t.testdir({ 'svc.yaml': 'plugins:\n  store:\n    enabled: false\n' })
+  const verbs = (name: string) => ({
+    [name]: { summary: 's', load: async () => ({ default: { run: async () => 0 } }) }
+  })
+  const [store, shop, bell] = plugins.map(({ manifest, start }) =>
+    ({ start, manifest: { ...manifest, verbs: verbs(`say-${manifest.name}`) } }))
+  const run = async (name: string, env = {}): Promise<Ran> =>
+    await cli([`say-${name}`, '--home', home], { plugins: [store!, shop!, bell!], env })
+  t.match(await run('store'), { status: 3, err:
+    'svc say-store is a verb of a plugin. The plugin "store" is disabled; `svc plugin enable store` brings' })
+  t.match(await run('shop'),
+    { status: 3, err: /requires "store", which is disabled; `svc plugin enable store`/ })
+  t.equal((await run('bell')).status, 0)
+  t.match(await run('bell', { SVC_PLUGINS_BELL_ENABLED: 'false' }), { status: 3, err: /enable bell/ })
 })
 
 t.test('config check, get and set', async (t) => {
@@ -152,14 +168,43 @@ t.test('config check, get and set', async (t) => {
     { status: 0, err: /SVC_API_PORT is set and counts more/ })
 })
 
-t.test('docs codes lists the kernel\'s and the plugins\' words', async (t) => {
-  const home = t.testdir({})
-  const { codes } = JSON.parse((await cli(['docs', 'codes', '--json', '--home', home], { plugins })).out) as
-    { codes: { kind: string, code: string }[] }
-  for (const [kind, code] of [['error', 'store_full'], ['error', 'no_instance'], ['conflict', 'disk_low'],
-    ['authority', 'store:write'], ['event', 'NodeJoined']] as const) {
-    t.ok(codes.some((c) => c.kind === kind && c.code === code), `${kind} ${code}`)
+t.test('config get shows the variables of the node that runs', async (t) => {
+  const { url } = await standIn(t, { 'GET /config': (response) => {
+    sendJson(response, { entries: [
+      { path: 'api.port', value: 7, origin: 'env', source: 'SVC_API_PORT', schema: {} },
+      { path: 'name', value: 'old', origin: 'file', line: 1, schema: {} },
+      { path: 'logging.level', value: 'warn', origin: 'default', schema: {} }
+    ] })
+  } })
+  const processes = [{ pid: process.pid, startTicks: startTicks(process.pid) }]
+  const home = t.testdir({
+    'svc.yaml': 'name: new\napi:\n  port: 8080\n',
+    run: { 'node.json': JSON.stringify({ format: 1, url, processes }) }
+  })
+  const get = async (key: string): Promise<string> =>
+    (await cli(['config', 'get', key, '--origin', '--home', home],
+      { plugins, env: { SVC_LOGGING_LEVEL: 'error' } })).out
+  t.match(await get('api.port'), /api\.port +7 +env SVC_API_PORT\n/)
+  t.match(await get('name'), /name +"new" /, 'the file has it from the next restart')
+  t.match(await get('logging.level'), /"warn" +default/, 'not the variable of this shell')
+})
+
+t.test('config check finds what a start refuses', async (t) => {
+  const { default: capabilities } = await import('../../plugins/capabilities/index.js')
+  const capability = (more: string): string => `export default { start () {}, manifest: { name: 'demo',
+    version: '1.0.0', kernel: '^1.0.0', summary: 'S.', capabilities: { say: { id: 'Say', version: '1',
+    title: 'T', description: 'D', io_mode: 'unary', annotations: {}, ${more} } } } }`
+  const home = t.testdir({
+    'svc.yaml': 'plugins:\n  capabilities:\n    enabled: false\n  demo:\n    module: ./demo.mjs\n' +
+      '    enabled: true\n',
+    'demo.mjs': capability('input_schema: { type: \'objekt\' }')
+  })
+  const ran = await cli(['config', 'check', '--home', home], { plugins: [capabilities] })
+  const started = await loadPlugins({ home, env: {}, flags: {}, bundled: [capabilities] }).then(
+    () => 'it starts', (error: unknown) => (error as Error).message)
+  for (const message of [/input_schema.*type/, /version must look like 1\.0\.0/, /requires "capabilities"/]) {
+    t.match(ran.out, message)
+    t.match(started, message)
   }
-  t.match((await cli(['docs', 'codes', '--home', home], { plugins })).out,
-    /error +store_full +507 +store +Full\. +Free some\./)
+  t.equal(ran.status, 1)
 })

@@ -28,11 +28,14 @@ plugins:
   check(file, 'api.port', 8080, file.replace('port: 80,', 'port: 8080,'))
   check(file, 'plugins.hub.token', 'a: b', file.replace("'x y'", '"a: b"'))
   check(file, 'plugins.runners.threads', 3, file.replace('threads: 2', 'threads: 3'))
+  // A new key: all comments and values stay, spaces may change.
+  const spaced = file.replace('name:   attic   #', 'name: attic #').replace('80,  host', '80, host')
+    .replace('# the end', '\n# the end')
   check(file, 'plugins.runners.enabled', false,
-    file.replace('# enough\n', '# enough\n        enabled: false\n'))
+    spaced.replace('# enough\n', '# enough\n        enabled: false\n'))
   check(file, 'plugins.empty.enabled', false,
-    file.replace("'x y'\n", "'x y'\n    empty:\n      enabled: false\n"))
-  check(file, 'logging.level', 'warn', file.replace("'x y'\n", "'x y'\nlogging:\n  level: warn\n"))
+    spaced.replace("'x y'\n", "'x y'\n    empty:\n        enabled: false\n"))
+  check(file, 'logging.level', 'warn', spaced.replace("'x y'\n", "'x y'\nlogging:\n    level: warn\n"))
   check('', 'plugins.hub.enabled', true, 'plugins:\n  hub:\n    enabled: true\n')
   check('# only words\n', 'name', 'a', '# only words\n\nname: a\n')
   check('name: a', 'api.port', 1, 'name: a\napi:\n  port: 1\n')
@@ -40,12 +43,14 @@ plugins:
   check('a: |\n  text\n', 'b', 1, 'a: |\n  text\nb: 1\n')
   check('api: { port: 1 }\n', 'api.host', 'x', 'api: { port: 1, host: x }\n')
   check('# c\nplugins:\n  # d\n', 'plugins.hub.enabled', false,
-    '# c\nplugins:\n  hub:\n    enabled: false\n  # d\n')
-  check('plugins: # e\n\nname: a\n', 'plugins.hub', {}, 'plugins: # e\n  hub: {}\n\nname: a\n')
+    '# c\nplugins:\n  # d\n  hub:\n    enabled: false\n')
+  check('plugins: # e\n\nname: a\n', 'plugins.hub', {}, 'plugins:\n  # e\n  hub: {}\n\nname: a\n')
   check('a:\n  b:', 'a.b.c', 1, 'a:\n  b:\n    c: 1\n')
   check('a: 1 # one\nb: 2\n', 'a', undefined, 'b: 2\n')
   check('a: 1\nb: [x]\n', 'b', ['x', 'y'], 'a: 1\nb:\n  - x\n  - y\n')
-  check('a: {}\n', 'a."b.c"', 1, 'a: { b.c: 1 }\n')
+  check('a:\n  b:\n    c: 1\n', 'a.b.c', undefined, '')
+  check('x: 1\na:\n  b:\n    c: 1\n  d: 1\n', 'a.b.c', undefined, 'x: 1\na:\n  d: 1\n')
+  check('a: {}\n', 'a."b.c"', 1, 'a: {b.c: 1}\n')
 })
 
 t.test('an edit never writes what would read differently', async (t) => {

@@ -1,8 +1,9 @@
 import { definePlugin } from '../../kernel/index.js'
 import { manifest } from './manifest.js'
+import type { Plugin } from '../../kernel/index.js'
 import type { CallOutcome } from './service.js'
 
-export default definePlugin(manifest, async ({ clock, log, node, deps, effect }) => {
+const plugin = definePlugin(manifest, async ({ clock, log, node, deps, effect }) => {
   // Not before it starts: the command line reads the manifests of all plugins, and this brings much along.
   const { createCapabilities } = await import('./capabilities.js')
   const { host } = deps
@@ -30,3 +31,11 @@ export default definePlugin(manifest, async ({ clock, log, node, deps, effect })
     }
   }
 })
+
+export default {
+  ...plugin,
+  async refusals ({ name, capabilities = {} }) {
+    const { capabilityProblems } = await import('./registry.js')
+    return Object.values(capabilities).flatMap((decl) => capabilityProblems(name, decl))
+  }
+} satisfies Plugin

@@ -5,7 +5,7 @@ export default definePlugin({
   name: 'packages',
   version: '1.0.0',
   kernel: '^1.0.0',
-  summary: 'Writes, installs, checks and removes plugins of others, on the command line.',
+  summary: 'Shows, writes, installs, checks and removes plugins, on the command line.',
   verbs: {
     'plugin new': {
       heading: 'Set it up',
@@ -14,6 +14,19 @@ export default definePlugin({
       options: [['--dir <dir>', 'folder to write to (else ./NAME)']],
       examples: ['svc plugin new demo', 'svc plugin new demo --dir ~/plugins/demo'],
       load: () => import('./cli/new.js')
+    },
+    'plugin show': {
+      heading: 'Set it up', local: true,
+      summary: 'show everything a plugin declares',
+      args: '<name>',
+      options: [['--config <file>', 'svc.yaml to read']],
+      load: () => import('./cli/show.js')
+    },
+    'docs codes': {
+      heading: 'Set it up', local: true,
+      summary: 'list every error reason, conflict code, event and authority',
+      options: [['--config <file>', 'svc.yaml whose plugins count too']],
+      load: () => import('./cli/docs-codes.js')
     },
     'plugin install': {
       heading: 'Set it up', local: true,

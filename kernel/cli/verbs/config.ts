@@ -1,21 +1,21 @@
 import { formatProblems } from '../../config/problems.js'
+import { isUnder, parsePath } from '../../config/paths.js'
 import { resolveConfig } from '../../config/resolve.js'
 import { readConfigText } from '../../config/text.js'
 import { describe, hasType, parseTyped } from '../../config/values.js'
-import { checkManifests } from '../../plugins/registry.js'
-import { failuresOf } from '../contributed.js'
-import { apply, arranged, disabledIn, installationOf, settingSchema, printEffect } from '../installed.js'
+import { arrangeAll } from '../../plugins/load.js'
+import { apply, disabledIn, installationOf, nodeRuns, settingSchema, printEffect } from '../installed.js'
+import { count } from '../text.js'
 import type { JsonSchema } from '../../api/schema.js'
 import type { Entry } from '../../config/resolve.js'
-import type { Verb } from '../verb.js'
+import type { Verb, VerbContext } from '../verb.js'
 
 export const check: Verb = {
   async run (ctx, _args, options) {
     const installation = await installationOf(ctx, options['config'])
-    const { raw, plugins, file } = installation
+    const { raw, file } = installation
     const { problems, warnings } = resolveConfig(raw, { ...installation, env: ctx.io.env })
-    const graph = [...failuresOf(installation), ...checkManifests(plugins.map((p) => p.manifest)),
-      ...arranged(installation, disabledIn(installation)).problems]
+    const { problems: graph } = await arrangeAll(installation, disabledIn(installation))
     const wrong = problems.length + graph.length
     if (ctx.out.json) {
       const plain = graph.map((message) => ({ file, line: null, column: null, path: '', message }))
@@ -28,7 +28,7 @@ export const check: Verb = {
     }
     if (wrong > 0) ctx.out.line(lines.join('\n'))
     const good = `${file ?? 'no svc.yaml, the defaults'}: ok`
-    ctx.out.line(wrong === 0 ? good : `${wrong} problem${wrong === 1 ? '' : 's'}`)
+    ctx.out.line(wrong === 0 ? good : count(wrong, 'problem'))
     return wrong === 0 ? 0 : 1
   }
 }
@@ -41,7 +41,9 @@ export const get: Verb = {
     if (problems.length > 0) {
       throw ctx.fail(1, `the settings are not valid:\n${formatProblems(problems, ctx.io.cwd)}`)
     }
-    const entries = config.entries(key)
+    const entries = nodeRuns(ctx, options['config'])
+      ? await withThoseOfNode(ctx, config.entries(key), key)
+      : config.entries(key)
     if (key !== undefined && entries.length === 0) settingSchema(owners, key)
     if (ctx.out.json) ctx.out.value({ settings: entries })
     else if (options['origin'] === true) {
@@ -50,6 +52,23 @@ export const get: Verb = {
       ctx.out.line(typeof entries[0]!.value === 'string' ? entries[0]!.value : shown(entries[0]!))
     } else for (const entry of entries) ctx.out.line(`${entry.path}: ${shown(entry)}`)
   }
+}
+
+/** The entries of the file, with the variables and options of the node that runs instead of our own. */
+async function withThoseOfNode (ctx: VerbContext, own: Entry[], key?: string): Promise<Entry[]> {
+  const under = key === undefined ? [] : parsePath(key) ?? [key]
+  const overrides = ({ origin }: Entry): boolean => origin === 'env' || origin === 'flag'
+  const theirs = (await ctx.client.json<{ entries: Entry[] }>('/config')).entries
+    .filter(({ path }) => isUnder(parsePath(path) ?? [], under))
+  const merged = new Map(own.map((entry) => [entry.path, entry]))
+  for (const { path, value, origin, ...more } of theirs) {
+    const mine = merged.get(path)
+    if (!overrides({ path, value, origin }) && (mine === undefined || !overrides(mine))) continue
+    const { line, source } = more
+    merged.set(path, { path, value, origin,
+      ...line === undefined ? {} : { line }, ...source === undefined ? {} : { source } })
+  }
+  return [...merged.values()]
 }
 
 const shown = (entry: Entry): string => JSON.stringify(entry.value)

@@ -1,4 +1,4 @@
-import { fail, isVerbError, ok, showSpan, warn } from '../../../kernel/cli/index.js'
+import { count, fail, isVerbError, ok, showSpan, warn } from '../../../kernel/cli/index.js'
 import { joinNodes, startOrRemove } from '../../cluster/cli/nodes.js'
 import { clusterWarnings, splitOf } from './split.js'
 import type { Manifest } from '../../../kernel/index.js'
@@ -196,7 +196,8 @@ export function checkVersions (nodes: readonly NodeRow[], own: string | null): C
   // Of a member that was not seen since the start of the node the version is not known.
   const seen = nodes.filter(({ version }) => version !== null && version !== '')
   const all = new Set([...own === null ? [] : [own], ...seen.map((node) => node.version)])
-  if (all.size <= 1) return ok('versions', `${[...all][0] ?? 'none told'} on all ${seen.length} nodes`)
+  const where = `${seen.length > 1 ? 'all ' : ''}${count(seen.length, 'node')}`
+  if (all.size <= 1) return ok('versions', `${[...all][0] ?? 'none told'} on ${where}`)
   const list = seen.map((node) => `${node.name ?? node.nodeId ?? 'a node'} ${node.version ?? ''}`)
   return warn('versions', `${list.join(', ')}${own === null ? '' : `; this command line ${own}`}`,
     'Bring all nodes to the same version, one after the other.', { code: 'version_mismatch' })
@@ -223,7 +224,7 @@ export function checkHealth (nodes: readonly NodeRow[]): Check[] {
     return make(`health of ${node.name ?? node.nodeId ?? 'a node'}`, `${reason.message} [${reason.code}]`,
       reason.remediation, { code: reason.code, ...nodeTold(node) })
   }))
-  return reasons.length > 0 ? reasons : [ok('health', `${live.length} live nodes report nothing`)]
+  return reasons.length > 0 ? reasons : [ok('health', `no problem at ${count(live.length, 'live node')}`)]
 }
 
 /** Clock of a node minus the clock of this machine, seconds. */

@@ -1,4 +1,4 @@
-import { fail, isVerbError, ok, plain, showBytes, warn } from '../../../kernel/cli/index.js'
+import { count, fail, isVerbError, ok, plain, showBytes, warn } from '../../../kernel/cli/index.js'
 import type { Check, Checker } from '../../../kernel/cli/index.js'
 import { LATE_MS, silenceOf } from '../warnings.js'
 import { checkClocks } from './cluster.js'
@@ -75,7 +75,7 @@ export function clocksOf ({ nodes, localNodeId }: Diagnosis): ClockReading[] {
 export function checkDiagnosis ({ nodes }: Diagnosis): Check[] {
   const found = nodes.flatMap(checkNodeInside)
   const answered = nodes.filter(({ diagnostics }) => diagnostics !== null).length
-  return found.length > 0 ? found : [ok('inside the nodes', `${answered} nodes report nothing`)]
+  return found.length > 0 ? found : [ok('inside the nodes', `no problem at ${count(answered, 'node')}`)]
 }
 
 function checkNodeInside ({ name, live, error, diagnostics }: DiagnosedNode): Check[] {

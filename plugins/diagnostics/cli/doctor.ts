@@ -1,6 +1,6 @@
 import { multicastProblem, systemClock } from '../../../kernel/index.js'
 import {
-  fail, homeManifests, homeOption, isLoopbackUrl, isVerbError, lookOf, ok, version
+  count, fail, homeManifests, homeOption, isLoopbackUrl, isVerbError, lookOf, ok, version
 } from '../../../kernel/cli/index.js'
 import { ALONE, checkDiscovery, clusterChecks } from '../checks/cluster.js'
 import { checkDisk, checkHome, checkNode, checkPorts } from '../checks/host.js'
@@ -31,7 +31,6 @@ function show ({ out, io, err }: VerbContext, checks: readonly Check[], failed: 
     if (remedy !== null) out.line(`      ${remedy}`)
   }
   const warned = checks.filter((check) => check.result === 'warn').length
-  const count = (n: number, what: string): string => `${n} ${what}${n === 1 ? '' : 's'}`
   out.line(`${count(checks.length, 'check')}: ${count(failed, 'failure')}, ${count(warned, 'warning')}`)
 }
 

@@ -49,7 +49,7 @@ t.test('a node\'s reasons keep their severity; those of a lost node do not count
   const health = { level: 'error', reasons: [reason('warn'), reason('error'), reason()] } as NodeRow['health']
   t.same(checkHealth([row({ health })]).map((check) => check.result), ['warn', 'fail', 'fail'])
   t.match(checkHealth([row({ health, live: false })]),
-    [{ result: 'ok', message: '0 live nodes report nothing' }])
+    [{ result: 'ok', message: 'no problem at 0 live nodes' }])
 })
 
 t.test('a check as a fact', async (t) => {

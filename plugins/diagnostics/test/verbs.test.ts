@@ -144,7 +144,7 @@ t.test('doctor: all is well', async (t) => {
     cluster: { term: 1, quorum: 'ok', stale: false, partition: false, knownNodes: 1, liveNodes: 1 } } })
   const { status, out } = await cli(['doctor', '--url', url, '--home', t.testdir({})])
   t.equal(status, 0, out)
-  t.match(out, /ok +health +1 live nodes report nothing/)
+  t.match(out, /ok +health +no problem at 1 live node\n/)
 })
 
 t.test('doctor: no quorum, no rights, no node, no home', async (t) => {

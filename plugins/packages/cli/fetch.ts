@@ -3,7 +3,7 @@ import { join, resolve } from 'node:path'
 import { randomUUID } from 'node:crypto'
 import { plain, visible } from '../../../kernel/cli/index.js'
 import { noInspector, packageRoot } from '../../../kernel/index.js'
-import { linkSvc, packagesFolder } from '../../../kernel/installing.js'
+import { linkSvc, packagesFolder, prepareHome } from '../../../kernel/installing.js'
 import { isPackage, npm, ran } from './npm.js'
 import type { VerbContext } from '../../../kernel/cli/index.js'
 import type { Manifest } from '../../../kernel/index.js'
@@ -28,7 +28,7 @@ export interface Fetched {
  */
 export async function fetchPackage (ctx: VerbContext, source: string): Promise<Fetched> {
   const folder = packagesFolder(ctx.home)
-  mkdirSync(folder, { recursive: true, mode: 0o700 })
+  prepareHome(ctx.home, ['plugins'])
   clearIncoming(folder)
   linkSvc(ctx.home)
   const root = join(folder, `${INCOMING}${process.pid}-${randomUUID().slice(0, 8)}`)

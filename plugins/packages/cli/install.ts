@@ -1,18 +1,19 @@
 import { createHash } from 'node:crypto'
 import {
-  chmodSync, existsSync, lstatSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync
+  chmodSync, existsSync, lstatSync, readdirSync, readFileSync, renameSync, rmSync
 } from 'node:fs'
 import { dirname, join, relative, resolve } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { canAsk, confirm, plain } from '../../../kernel/cli/index.js'
+import { canAsk, confirm, isVerbError, plain } from '../../../kernel/cli/index.js'
 import { systemClock, writeVersioned } from '../../../kernel/index.js'
 import {
-  changeSetting, declares, disabledIn, faultOf, findPlugin, folderOf, hashFolder, installationOf, loadPlugins,
-  nodeRuns, packagesFolder, readRecord, recordPath, restartHint, saveConfigFile, sectionsIn, takeLock,
-  printEffect, turn
+  changeSetting, disabledIn, faultOf, findPlugin, folderOf, hashFolder, installationOf, loadPlugins,
+  nodeRuns, packagesFolder, prepareHome, printEffect, readRecord, recordPath, restartHint, saveConfigFile,
+  sectionsIn, takeLock, turn
 } from '../../../kernel/installing.js'
 import { fetchPackage } from './fetch.js'
-import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
+import { declares } from './show.js'
+import type { Verb, VerbContext, VerbError } from '../../../kernel/cli/index.js'
 import type { Effect, Installation, PackageRecord } from '../../../kernel/installing.js'
 import type { Fetched } from './fetch.js'
 
@@ -51,7 +52,7 @@ export const install: Verb = {
 
 /** Waits for other commands that change the installed plugins of this home: of two, the later one counts. */
 async function afterOthers (ctx: VerbContext, work: () => Promise<void>): Promise<void> {
-  mkdirSync(packagesFolder(ctx.home), { recursive: true, mode: 0o700 })
+  prepareHome(ctx.home, ['plugins'])
   const path = join(packagesFolder(ctx.home), '.lock')
   let taken = takeLock(path)
   if (typeof taken !== 'function') ctx.err.line(`waiting for process ${taken.pid}, which changes plugins too`)
@@ -156,8 +157,15 @@ async function use (
     } else if (before === undefined) rmSync(path, { force: true })
     else saveConfigFile(path, before)
     if (installedFolder(ctx, installation, name) !== folder) removeFolder(ctx.home, folder)
-    throw error instanceof Error && 'exitCode' in error ? error : ctx.fail(1, (error as Error).message)
+    throw isVerbError(error) ? withoutEnable(ctx, error) : ctx.fail(1, (error as Error).message)
   }
+}
+
+/** Replaces the node's remedy, to enable the plugin again: the plugin is not installed. */
+function withoutEnable (ctx: VerbContext, error: VerbError): VerbError {
+  const { api } = error
+  if (api?.reason !== 'plugin_failed') return error
+  return ctx.fail(1, `${api.message}\n  Mend the plugin and install it again: it is not installed.`)
 }
 
 function report (ctx: VerbContext, fetched: Fetched, folder: string, effect: Effect): void {

@@ -36,7 +36,7 @@ export async function stage (manager: ModelManager, request: RouteRequest): Prom
   const ready = results.filter(({ status }) => status === 'complete').length
   return {
     commandId: request.headers['x-svc-command-id'] ?? randomUUID(),
-    message: `${modelId} is on ${ready} of ${results.length} nodes.`,
+    message: `${modelId} is on ${ready} of ${results.length} ${results.length === 1 ? 'node' : 'nodes'}.`,
     nodes: results
   }
 }

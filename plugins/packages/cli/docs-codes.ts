@@ -1,8 +1,6 @@
-import { kernelManifest } from '../../plugins/kernel-manifest.js'
-import { failuresOf } from '../contributed.js'
-import { installationOf } from '../installed.js'
-import type { Manifest } from '../../api/plugin.js'
-import type { Verb } from '../verb.js'
+import { failuresOf, installationOf, kernelManifest } from '../../../kernel/installing.js'
+import type { Verb } from '../../../kernel/cli/index.js'
+import type { Manifest } from '../../../kernel/index.js'
 
 /** A word with a fixed meaning, and who gives it that meaning. */
 interface Code {
