@@ -25,7 +25,6 @@ const END_OF_LIST = 0x06054b50
 const LIST_ENTRY = 0x02014b50
 const LOCAL_ENTRY = 0x04034b50
 
-/** Whether a file begins as a ZIP archive does. */
 export const isArchive = (head: Uint8Array): boolean =>
   head.length >= 4 && Buffer.from(head.buffer, head.byteOffset, 4).readUInt32LE(0) === LOCAL_ENTRY
 

@@ -117,7 +117,6 @@ export class Admission {
     })
   }
 
-  /** Refuses every call that waits. */
   refuseAll (error: Error): void {
     const waiting = [...this.#lanes.values()].flat()
     this.#lanes.clear()
@@ -150,7 +149,6 @@ export class Admission {
     this.#admit()
   }
 
-  /** Gives free slots to those whose turn it is. */
   #admit (): void {
     for (;;) {
       const next = nextCaller(this.#lanes.keys(), this.#running)

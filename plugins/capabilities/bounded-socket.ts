@@ -7,13 +7,11 @@ export const closeCodes = {
   malformed: 4400,
   /** The peer took nothing, or gave no sign of life, for too long. */
   slow: 4408,
-  /** The node stops. */
   stopping: 4410,
   /** Refused messages faster than the peer reads the answers. */
   flooding: 4429
 } as const
 
-/** WebSocket.OPEN */
 const OPEN = 1
 /** Close reasons hold 123 bytes. */
 const REASON_CHARS = 120

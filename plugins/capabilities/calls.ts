@@ -60,7 +60,6 @@ export class Call {
     if (this.#armedMs !== null) this.arm()
   }
 
-  /** Gives up its deadline. */
   close (): void {
     this.disarm()
     this.#stopDeadline?.()
@@ -90,7 +89,6 @@ export class Call {
   }
 }
 
-/** The open calls of this node, by caller and call id. */
 export class CallTable {
   readonly #clock: Clock
   readonly #commands: Commands

@@ -82,7 +82,6 @@ export class ChunkBuffer<T> {
   /** The producer failed; what it made before is still handed out. */
   fail (error: unknown): void { this.#finish({ error }) }
 
-  /** The next chunk if there is one. */
   ready (): Taken<T> | undefined {
     const item = this.#items.shift()
     if (item === undefined) return undefined

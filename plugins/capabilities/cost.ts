@@ -35,7 +35,6 @@ export function declaredCost ({ annotations }: Pick<CapabilityDecl, 'annotations
   return text === undefined ? null : readCost(text)
 }
 
-/** What is wrong with a declared cost, a sentence each. */
 export function costProblems ({ annotations, input_schema: input }: CapabilityDecl): string[] {
   const text = annotations['cost']
   if (typeof text !== 'string') return []

@@ -17,7 +17,6 @@ export interface StreamTarget {
   /** A failure before the head was sent is thrown instead of becoming frames. */
   readonly throwsEarly: boolean
   readonly room: RoomLimits
-  /** Sends the head. */
   open (headers: Readonly<Record<string, string>>): FrameSink
 }
 
@@ -127,7 +126,6 @@ class FrameWriter {
     this.#writes = call.trace?.series('write', 'client')
   }
 
-  /** Whether the head has been sent. */
   get open (): boolean { return this.#sink !== null }
 
   async start (): Promise<void> {

@@ -6,7 +6,6 @@ import type { Frame } from './frames/frames.js'
 export interface FrameSink {
   /** Resolves when the reader took it, undefined at once; rejects when the reader is gone or too slow. */
   write (frame: Frame): Promise<void> | undefined
-  /** Ends after the terminal frame. */
   end (): Promise<void>
   /** The reader gets no clean end. */
   cut (): void

@@ -9,7 +9,6 @@ import { CapabilitySession } from './session.js'
 import type {
   Clock, NodeInfo, RouteRequest, RouteSocket, SocketRequest, StreamHead, StreamWriter
 } from '../../kernel/index.js'
-import type { CallTable } from './calls.js'
 import type { StreamTarget } from './deliver.js'
 import type { Frame } from './frames/frames.js'
 import type { FrameSink } from './framing.js'
@@ -29,21 +28,19 @@ export interface RoutesHost {
   registry: Registry
   remote: Remote
   invoker: Invoker
-  calls: CallTable
   mediaPool: BytePool
 }
 
 const EVENTS_TYPE = 'text/event-stream'
 const { session: { url: SESSION_URL }, call: { url: CALL_URL }, stream: { url: STREAM_URL } } = routes
 
-/** The handlers of the routes. */
 export function routeHandlers (host: RoutesHost) {
   return {
     list: (request: ListRouteRequest) => listCapabilities(host, request),
     call: async (request: CallRouteRequest) => await callUnary(host, request),
     stream: async (request: CallRouteRequest) => { await callStream(host, request) },
     cancel: ({ body, caller }: RouteRequest<typeof routes.cancel>) =>
-      ({ cancelled: host.calls.cancel(body.call_id, caller) }),
+      ({ cancelled: host.invoker.calls.cancel(body.call_id, caller) }),
     session: (ws: RouteSocket, request: SocketRequest) => new CapabilitySession(ws, request, host)
   }
 }

@@ -1,4 +1,4 @@
-import { definePlugin } from '../../kernel/index.js'
+import { definePlugin, offPlugin } from '../../kernel/index.js'
 import { manifest } from './manifest.js'
 import type { Plugin } from '../../kernel/index.js'
 import type { CallOutcome } from './service.js'
@@ -11,6 +11,7 @@ const plugin = definePlugin(manifest, async ({ clock, log, node, deps, effect })
   const capabilities = createCapabilities({
     clock, log, node, limits: host.limits, elsewhere: host.elsewhere,
     commands: deps.commands, cluster: deps.cluster, tracers: deps.tracers,
+    off: (id) => offPlugin(deps.declarations, 'capabilities', id),
     errorDecl: (reason) => deps.declarations.manifests.flatMap(({ errors = {} }) =>
       Object.hasOwn(errors, reason) ? errors[reason]! : [])[0],
     spending: () => deps.spending,

@@ -36,11 +36,11 @@ export interface InvokerOptions {
   limits: CapabilityLimits
   registry: Registry
   remote: Remote
+  /** Declarations of plugins' error reasons, for errors that engines throw by name. */
   errorDecl: (reason: string) => ErrorDecl | undefined
   tracers: Tracers | undefined
-  /** What says whether something may be spent, while there is something. */
+  /** What says whether something may be spent; without it nothing may. */
   spending: () => Spending | undefined
-  /** Told about every call that got past its guards, when it has ended. */
   onOutcome: (outcome: CallOutcome) => void
 }
 

@@ -7,7 +7,6 @@ export interface CapabilityLimits {
   concurrency: number
   /** Calls of one capability that may wait for a slot. */
   queue: number
-  /** Largest request body or session message. */
   payloadBytes: number
   timeoutSeconds: number
   /** Framed streams: what may wait for the reader, and how long it may take nothing. */
@@ -67,6 +66,5 @@ export const MAX_TIMEOUT_SECONDS = 300
 export const MAX_CALL_ID = 128
 /** Bodies are read up to here, so that the guards before the size guard can answer first. */
 export const READ_LIMIT_BYTES = 2 * MIB
-/** Bounds on a declared schema. */
 export const SCHEMA_BYTES = 64 * KIB
 export const SCHEMA_DEPTH = 16

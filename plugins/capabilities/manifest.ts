@@ -8,7 +8,6 @@ import type { Manifest } from '../../kernel/index.js'
 const waitOption =
   ['--wait [seconds]', 'keep trying while the node is starting or busy (60 s when no time is given)'] as const
 
-/** Everything the plugin declares. */
 export const manifest = {
   name: 'capabilities',
   version: '1.0.0',

@@ -6,7 +6,6 @@ import type { Caller, RouteRequest } from '../../kernel/index.js'
 export const RETRY_HEADER = 'x-svc-retry'
 const COMMAND_ID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
-/** Where a call came from. */
 export interface Origin {
   readonly caller: Caller
   readonly requestId: string
@@ -20,7 +19,6 @@ export interface Origin {
   readonly viaMember?: boolean
   /** The caller named this node: see `CapabilityCall`. */
   readonly pinned?: boolean
-  /** Chunks from the client. */
   readonly input?: AsyncIterable<unknown>
   /** Monotonic milliseconds of its arrival, and the W3C header it came with: for its trace. */
   readonly arrivedMs?: number | undefined

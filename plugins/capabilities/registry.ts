@@ -1,16 +1,15 @@
 import { checkOf } from '../../kernel/api/validate.js'
-import { kernelError, writeOnce } from '../../kernel/index.js'
+import { kernelError, switchOn, writeOnce } from '../../kernel/index.js'
 import { costProblems, declaredCost } from './cost.js'
 import { descriptorOf, revisionOf } from './revision.js'
 import { schemaProblems } from './schema-check.js'
 import type {
-  CapabilityCall, CapabilityDecl, CapabilityHandler, Check, IoMode
+  CapabilityCall, CapabilityDecl, CapabilityHandler, Check, IoMode, OffPlugin
 } from '../../kernel/index.js'
 import type { Cost } from './cost.js'
 import type { Descriptor } from './revision.js'
 import type { Admission } from './admission.js'
 
-/** A registered capability, ready to be called. */
 export interface Capability {
   readonly owner: string
   /** `id@version`. */
@@ -43,10 +42,8 @@ const VERSION = /^\d+\.\d+\.\d+$/
 const MODES: readonly IoMode[] = ['unary', 'server_streaming', 'client_streaming', 'bidirectional']
 const MEDIA_TYPE = /^[a-z0-9!#$&^_.+-]+\/[a-z0-9!#$&^_.+-]+$/
 
-/** Whether the client sends a stream of chunks. */
 export const clientStreams = (mode: IoMode): boolean =>
   mode === 'client_streaming' || mode === 'bidirectional'
-/** Whether the node sends a stream of chunks. */
 export const serverStreams = (mode: IoMode): boolean =>
   mode === 'server_streaming' || mode === 'bidirectional'
 
@@ -109,17 +106,18 @@ function schemasProblems (decl: CapabilityDecl): string[] {
 }
 
 /**
- * The capability of that version, if its revision is the pinned one; `versions` are those of the id, and
- * `where` begins a sentence. Throws as Registry.find does.
+ * The capability of that version, if its revision is the pinned one; `versions` are those of the id, `where`
+ * begins a sentence, and `off` is the plugin that is off and brings it. Throws as Registry.find does.
  */
 export function chooseVersion<T extends { readonly revision: string }> (
   versions: ReadonlyMap<string, T> | undefined, wanted: { id: string, version: string, revision: string },
-  where: string
+  where: string, off?: OffPlugin
 ): T {
   const { id, version, revision } = wanted
   if (versions === undefined || versions.size === 0) {
-    throw kernelError('capability_not_found', `${where} has no capability "${id.slice(0, 128)}".`,
-      { capability_id: id.slice(0, 128) })
+    const why = off === undefined ? '' : `: the plugin ${off.plugin}, which brings it, is off`
+    throw kernelError('capability_not_found', `${where} has no capability "${id.slice(0, 128)}"${why}.`,
+      { capability_id: id.slice(0, 128), ...off === undefined ? {} : { remedy: switchOn(off) } })
   }
   const found = versions.get(version)
   if (found === undefined) {
@@ -135,13 +133,18 @@ export function chooseVersion<T extends { readonly revision: string }> (
   return found
 }
 
-/** The capabilities of one node. */
 export class Registry {
   readonly #nodeId: string
   readonly #byId = new Map<string, Map<string, Capability>>()
   #listing: Listing | null = null
 
-  constructor (nodeId: string) { this.#nodeId = nodeId }
+  readonly #off: (id: string) => OffPlugin | undefined
+
+  /** `off`: the plugin that is off and brings a capability. */
+  constructor (nodeId: string, off: (id: string) => OffPlugin | undefined = () => undefined) {
+    this.#nodeId = nodeId
+    this.#off = off
+  }
 
   /**
    * Adds a capability; the returned function takes it out again. Throws an Error listing every problem,
@@ -171,7 +174,7 @@ export class Registry {
    * `version_mismatch` (details.versions) or `revision_mismatch` (details.revision: the current one).
    */
   find (id: string, version: string, revision: string): Capability {
-    return chooseVersion(this.#byId.get(id), { id, version, revision }, 'This node')
+    return chooseVersion(this.#byId.get(id), { id, version, revision }, 'This node', this.#off(id))
   }
 
   /** True when some version of it is served here. */

@@ -1,5 +1,5 @@
 import {
-  errorFrom, isObject, kernelError, MemberFault, noSuchNode, parseJson, raceAbort, readRefusal, refusalIn,
+  errorFrom, isObject, kernelError, MemberFault, noSuchNode, parseJson, readRefusal, refusalIn,
   SvcError, textOf, traceHeaders, whileLive
 } from '../../kernel/index.js'
 import { Admission } from './admission.js'
@@ -20,21 +20,13 @@ import type { Capability, Listing } from './registry.js'
 /** Names the media type of each capability in a listing that goes to another node. */
 export const MEDIA_TYPES_HEADER = 'x-svc-media-types'
 
-/** A capability as another node lists it. */
 export type Listed = Listing['capabilities'][number]
 
 interface RemoteListing { readonly listing: Listing, readonly mediaTypes: Readonly<Record<string, unknown>> }
-interface Kept { readonly nodeId: string, readonly atMs: number, readonly listing: Promise<RemoteListing> }
 
-/** Lifetime of a cached listing, ms. */
-const KEEP_MS = 10_000
 const ANSWER_MS = 5000
 /** Longest answer that is read whole. */
 const ANSWER_BYTES = 64 * 1024 * 1024
-/** After these the next call reads the listing of the node again. */
-const STALE = [
-  'unreachable', 'instance_lost', 'capability_not_found', 'version_mismatch', 'revision_mismatch'
-]
 /** Factor on the head hold of the other node, with the round trip. */
 const HEAD_FACTOR = 1.5
 /** The other node's own deadline comes first, ms. */
@@ -56,8 +48,6 @@ export interface RemoteOptions {
 /** The capabilities of other nodes: which node serves a call, what it can do, and calling it. */
 export class Remote {
   readonly #options: RemoteOptions
-  /** What nodes listed, by install id. */
-  readonly #kept = new Map<string, Kept>()
   /** The slots for calls to each node, by install id; no call waits for one. */
   readonly #slots = new Map<string, Admission>()
 
@@ -94,8 +84,7 @@ export class Remote {
 
   /** What a node answers to GET /v1/capabilities. Throws `unreachable`, or the node's own error. */
   async listing (node: NodeView, caller: Caller, signal: AbortSignal): Promise<Listing> {
-    const fresh = await this.#fetch(node, caller, signal)
-    return (await this.#keep(node, Promise.resolve(fresh))).listing
+    return (await this.#fetch(node, caller, signal)).listing
   }
 
   /**
@@ -105,7 +94,7 @@ export class Remote {
    */
   async capability (node: NodeView, request: CallRequest, signal: AbortSignal): Promise<Capability> {
     // A client that goes away cancels, whatever its transport gave as the reason.
-    const { listing, mediaTypes } = await this.#listingFor(node, request, signal).catch((error: unknown) => {
+    const { listing, mediaTypes } = await this.#fetch(node, SELF, signal).catch((error: unknown) => {
       throw error instanceof SvcError ? error : kernelError('cancelled', 'The client went away.')
     })
     const { capability_id: id, version, descriptor_revision: wanted } = request
@@ -141,28 +130,6 @@ export class Remote {
     return slots
   }
 
-  /** What was kept of the node where it has what is asked for, else what it says now. */
-  async #listingFor (node: NodeView, request: CallRequest, signal: AbortSignal): Promise<RemoteListing> {
-    const { capability_id: id, version, descriptor_revision: revision } = request
-    const kept = this.#kept.get(node.installId)
-    if (kept?.nodeId === node.nodeId && this.#options.clock.mono() - kept.atMs < KEEP_MS) {
-      const known = await raceAbort(kept.listing, signal)
-      if (known.listing.revisions[`${id}@${version}`] === revision) return known
-    }
-    // Calls that wait at the same time share one answer.
-    const newer = this.#kept.get(node.installId)
-    return await raceAbort(newer !== undefined && newer !== kept
-      ? newer.listing
-      : this.#keep(node, this.#fetch(node, SELF, new AbortController().signal)), signal)
-  }
-
-  #keep (node: NodeView, listing: Promise<RemoteListing>): Promise<RemoteListing> {
-    const kept = { nodeId: node.nodeId, atMs: this.#options.clock.mono(), listing }
-    this.#kept.set(node.installId, kept)
-    listing.catch(() => { if (this.#kept.get(node.installId) === kept) this.#kept.delete(node.installId) })
-    return listing
-  }
-
   async #fetch (node: NodeView, caller: Caller, given: AbortSignal): Promise<RemoteListing> {
     const late = new AbortController()
     const stop = this.#options.clock.after(ANSWER_MS, () => {
@@ -193,7 +160,7 @@ export class Remote {
     }).finally(() => { hop?.done() })
   }
 
-  /** What `read` makes of the whole answer of another node. Throws that node's error, and as `#failure`. */
+  /** What `read` makes of the whole answer of another node. Throws that node's error, and as `failure`. */
   async #asked<T> (
     node: NodeView, question: Question, read: (answer: MemberResponse) => Promise<T>
   ): Promise<T> {
@@ -202,7 +169,7 @@ export class Remote {
       return await read(await this.#open(node, { ...question, signal: link.signal }))
     } catch (error) {
       const how = 'broke off before its answer was complete'
-      throw this.#failure(node, error, question.signal, link.signal, how)
+      throw failure(node, error, question.signal, link.signal, how)
     } finally {
       link.end()
     }
@@ -230,7 +197,7 @@ export class Remote {
         yield chunkOf(frame)
       }
     } catch (error) {
-      throw this.#failure(node, error, call.signal, link.signal, any ? null : 'broke off')
+      throw failure(node, error, call.signal, link.signal, any ? null : 'broke off')
     } finally {
       hop?.done()
       link.end()
@@ -277,29 +244,23 @@ export class Remote {
     throw errorFrom(await readRefusal(body), node, headers['retry-after']) ??
       unreachable(node, `answered with status ${status} and no reason`)
   }
-
-  /**
-   * The reason of the signal, the other node's error, or that the node has gone: `instance_lost` if `how` is
-   * null, as after a chunk, else `unreachable`. Forgets a listing that the error shows to be old.
-   */
-  #failure (
-    node: NodeView, error: unknown, signal: AbortSignal, link: AbortSignal, how: string | null
-  ): unknown {
-    if (signal.aborted) return signal.reason
-    const known = errorHere(node, error, link.aborted, how)
-    if (STALE.includes(known.reason)) this.#kept.delete(node.installId)
-    return known
-  }
 }
 
 type Question = MemberRequest & { readonly signal: AbortSignal }
 
-function errorHere (node: NodeView, error: unknown, isLost: boolean, how: string | null): SvcError {
+/**
+ * The reason of the signal, the other node's error, or that the node has gone: `instance_lost` if `how` is
+ * null, as after a chunk, else `unreachable`.
+ */
+function failure (
+  node: NodeView, error: unknown, signal: AbortSignal, link: AbortSignal, how: string | null
+): unknown {
+  if (signal.aborted) return signal.reason
   if (error instanceof MemberFault) {
     return kernelError('invalid_result', `${sentence(node)} ${error.message}.`)
   }
-  if (error instanceof SvcError && !isLost) return error
-  if (how !== null) return unreachable(node, isLost ? 'was lost before it answered' : how)
+  if (error instanceof SvcError && !link.aborted) return error
+  if (how !== null) return unreachable(node, link.aborted ? 'was lost before it answered' : how)
   return kernelError('instance_lost', `${sentence(node)} was lost in the middle of the stream.`,
     { node_id: node.nodeId })
 }

@@ -56,10 +56,8 @@ export interface CallOutcome {
   queuedSeconds: number | null
 }
 
-/** Calls of one capability that run now, and those that wait for a place. */
 export interface CallQueue { capability: string, running: number, waiting: number }
 
-/** The calls of this node. */
 export interface Calls {
   /**
    * Calls `fn` after each capability call, and each request served in the place of one, has ended:

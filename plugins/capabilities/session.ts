@@ -38,7 +38,6 @@ export class CapabilitySession {
   readonly #caller: Caller
   readonly #socket: BoundedSocket
   readonly #calls = new Map<string, SessionCall>()
-  /** Called when the last open call has ended. */
   #onIdle = (): void => {}
 
   constructor (ws: RouteSocket, { caller, signal }: SocketRequest, options: SessionOptions) {

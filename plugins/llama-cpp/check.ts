@@ -12,7 +12,6 @@ const MAX_KEPT = 64
 const context = createContext({})
 const run = new Script('validate(value)')
 
-/** The text and the calls of one answer so far. */
 interface Written { text: string, calls: { name: string, text: string }[] }
 
 /**

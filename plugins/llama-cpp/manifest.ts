@@ -3,7 +3,6 @@ import { verbs } from './cli/verbs.js'
 import { GGUF_ENGINE, LLAMA_SERVER } from './engine.js'
 import type { Manifest } from '../../kernel/index.js'
 
-/** Everything the plugin declares. */
 export const manifest = {
   name: 'llama-cpp',
   version: '1.0.0',

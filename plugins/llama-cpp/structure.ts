@@ -3,11 +3,9 @@ import { fieldsOf, isObject, type Fields } from '../runners/language/json.js'
 import type { ToolCallFormat } from './embedded/formats.js'
 import { compileSchema, compileTools, type Compiled } from './grammar/json-schema-to-grammar.js'
 
-/** Keywords that a warning names. */
 const MOST_NAMED = 8
 const MOST_CHARS = 200
 
-/** A schema and its field in the request. */
 export interface NamedSchema { path: string, schema: unknown, strict: boolean }
 
 /** The schema of the answer; null for any text. */
@@ -39,7 +37,6 @@ export const warmCompiler = (): void => { compileSchema({}, { strict: true }) }
 export const requiresCall = ({ tools, tool_choice: choice }: Fields): boolean =>
   Array.isArray(tools) && tools.length > 0 && (choice === 'required' || isObject(choice))
 
-/** Warnings of keywords that are not enforced. */
 export function notEnforced (compiled: readonly Compiled[]): string[] {
   const unenforced = compiled.flatMap((each) => each.unenforced)
   if (unenforced.length === 0) return []

@@ -1,5 +1,5 @@
-import { kernelError, SvcError } from '../../kernel/index.js'
-import type { ErrorDecl } from '../../kernel/index.js'
+import { kernelError, SvcError, switchOn } from '../../kernel/index.js'
+import type { ErrorDecl, OffPlugin } from '../../kernel/index.js'
 import { runnerErrors } from '../runners/service.js'
 import type { Refusal } from './planner/index.js'
 
@@ -81,10 +81,12 @@ export function invalid (path: string, message: string): SvcError {
 
 const KNOWN_MAX = 50
 
-export function modelUnknown (modelId: string, known: readonly string[]): SvcError {
-  return refuse('model_unknown', `No model is called ${modelId.slice(0, 200)}.`, {
+export function modelUnknown (modelId: string, known: readonly string[], off?: OffPlugin): SvcError {
+  const why = off === undefined ? '' : `: the plugin ${off.plugin}, which brings it, is off`
+  return refuse('model_unknown', `No model is called ${modelId.slice(0, 200)}${why}.`, {
     param: 'model_id',
     known: known.slice(0, KNOWN_MAX),
-    remedy: `\`svc ls\` lists the models; \`svc pull ${modelId.slice(0, 200)}\` brings one.`
+    remedy: off !== undefined ? switchOn(off) :
+      `\`svc ls\` lists the models; \`svc pull ${modelId.slice(0, 200)}\` brings one.`
   })
 }

@@ -1,4 +1,6 @@
-import { ClusterService, durableEvent, SessionService, StateService } from '../../kernel/index.js'
+import {
+  ClusterService, DeclarationService, durableEvent, SessionService, StateService
+} from '../../kernel/index.js'
 import type { Context, EventDecl, Manifest } from '../../kernel/index.js'
 import { BundleService, InstanceService, MachineService } from '../runners/service.js'
 import { ModelsService } from '../staging/service.js'
@@ -69,7 +71,7 @@ export const manifest = {
   requires: ['runners'],
   after: ['staging'],
   consumes: {
-    bundle: BundleService, cluster: ClusterService, session: SessionService, state: StateService,
+    bundle: BundleService, cluster: ClusterService, declarations: DeclarationService, session: SessionService, state: StateService,
     instances: InstanceService, machine: MachineService
   },
   consumesOptional: { models: ModelsService },

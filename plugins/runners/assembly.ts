@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { createLearning, kernelError } from '../../kernel/index.js'
+import { createLearning, kernelError, offPlugin } from '../../kernel/index.js'
 import type { Context, Section } from '../../kernel/index.js'
 import type { Bundle } from './cards/bundle.js'
 import { createDrivers } from './donors/driver.js'
@@ -40,7 +40,6 @@ export type RunnersContext = Context<typeof manifest>
 export interface MachineParts {
   createSupervisor (options: RunnerOptions): Supervisor
   files: RuntimeFiles
-  /** User the node runs as. */
   uid: number
   /** Says what the sandbox of runners lacks here; null for nothing. */
   lacks? (folder: string, now: number): string | null
@@ -51,7 +50,6 @@ export interface MachineParts {
 }
 export type Parts = MachineParts & Required<Pick<MachineParts, 'bundle' | 'reader'>>
 
-/** The working plugin, apart from what it declares. */
 export type Assembly = ReturnType<typeof assemble>
 
 /** Puts the parts together; nothing runs until an instance asks for it. */
@@ -106,11 +104,9 @@ export function assemble (ctx: RunnersContext, machine: Parts) {
   })
   return {
     sections, detection, instances, endings, fleet, drivers, losses, failures, recordFailure,
-    /** Brings the runners in line with the instances. */
     reconcile,
     /** Resolves when the instances as they are now are acknowledged by the cluster. */
     settled,
-    /** Removes old folders of runners. */
     prune,
     ...openRouting(ctx, { launch, sections, placed: instances, fleet, tasks, gossip, losses }),
     /** `runners` of /state. */
@@ -159,7 +155,6 @@ function recorder ({ clock, emit }: RunnersContext, failures: Failures): Instanc
 const MOVES_MEMORY: ReadonlySet<StatusKind> =
   new Set(['RunnerLoaded', 'RunnerReady', 'RunnerIdle', 'RunnerFailed', 'RunnerShutdown'])
 
-/** The runners of this node. */
 function openFleet (
   ctx: RunnersContext, machine: Parts,
   { launch, statuses, recordFailure }:
@@ -222,6 +217,7 @@ function openRouting (ctx: RunnersContext, { launch, losses, ...needs }: Routing
     ...needs, self: node, clock, log, cluster, bundle: launch.bundle, models, state, watchers,
     newId: randomUUID,
     backend: (card) => backendOf(launch, card),
+    off: (kind, name) => offPlugin(ctx.deps.declarations, kind, name),
     absence: (modelId) => [...absent].map((tell) => tell(modelId)).find((found) => found !== null) ?? null,
     learning: createLearning(ctx),
     taskFailed: (failure) => { losses.report(failure) }

@@ -146,7 +146,6 @@ export const conflicts = {
 const text = { type: 'string' } as const
 const strings = { type: 'array', items: text } as const
 
-/** Durable events. None carries a prompt, a text or media. */
 export const events = {
   RunnerStatusUpdated: durableEvent(
     'A runner moved on in its lifecycle. Ready to running and back, and loading progress, are left out.',

@@ -13,7 +13,6 @@ import {
   BundleService, InstanceService, MachineService, RunnersService, RunnerWorkService
 } from './service.js'
 
-/** Everything the plugin declares. */
 export const manifest = {
   name: 'runners',
   version: '1.0.0',

@@ -77,7 +77,6 @@ export interface RunnerReport {
   completedTaskCount: number
   /** Seconds since a real inference (warmup, request or canary) last succeeded; null when never. */
   secondsSinceForward: number | null
-  /** Resident memory of the process and of all that it has started. */
   rssBytes: number | null
   /** Memory that placement counts for it; null where it could not even be made. */
   estimatedBytes: number | null
@@ -107,7 +106,6 @@ export interface EndedTask {
   status: TerminalStatus
   /** The request came to this node; false for a task of another node. */
   entered: boolean
-  /** A runner of this node served it. */
   served: boolean
   /** From the routing to the end, and to the first token or sound; null when none came. */
   seconds: number
@@ -118,7 +116,6 @@ export interface EndedTask {
   audioSeconds: number
 }
 
-/** The outcome of an operator's cancel. */
 export interface RunnerCancel {
   /** Tasks that were inside the runner. */
   taskIds: string[]
@@ -223,15 +220,12 @@ export interface Entering { instance: Instance, instances: readonly Instance[] }
 
 /** What is placed, how its runners stand and why instances could not serve; over the whole cluster. */
 export interface Placed {
-  /** By instance id. */
   instances: Record<string, Instance>
-  /** By runner id. */
   runners: Record<string, RunnerStatus>
   /** Newest first, at most 64. */
   failures: InstanceFailure[]
 }
 
-/** Instances: which models are to run, and where. */
 export interface Instances {
   /** What is placed, as this node knows it now. */
   placed (): Placed
@@ -276,7 +270,6 @@ export interface Instances {
 }
 export const InstanceService = defineService<Instances>('instances')
 
-/** A task for a model. */
 export interface TaskRequest extends Pick<RouteQuery, 'modelId' | 'capability'> { task: EngineTask }
 
 /**

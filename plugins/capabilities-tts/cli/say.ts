@@ -15,7 +15,6 @@ interface Target {
   write (bytes: Uint8Array, seconds: number): Promise<void>
   keep (): Promise<void>
   drop (): Promise<void>
-  /** Said on stderr when all is well. */
   done: string | null
 }
 
@@ -31,7 +30,7 @@ export default {
     let target: Target | undefined
     try {
       await retryUntil(ctx, () => heard.bytes > 0, async () => {
-        for await (const { header, media } of invoke(ctx.client, ctx.signal, call)) {
+        for await (const { header, media } of invoke(ctx, call)) {
           if (media === null || header.media === null) continue
           heard.bytes += media.byteLength
           heard.seconds = header.media.timestamp_seconds + header.media.duration_seconds

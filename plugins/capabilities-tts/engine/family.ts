@@ -19,7 +19,6 @@ export class Pace {
     this.seconds = Math.min(first, limit)
   }
 
-  /** Length of the next piece. */
   next (): number {
     const now = this.seconds
     this.seconds = Math.min(now * 2, this.limit)
@@ -40,7 +39,6 @@ export interface Limits {
 /** A request after validation: every field has a value that the family accepts. */
 export interface SpeechRequest {
   text: string
-  /** Id of a voice, or of a mix where the family has mixes. */
   voice: string
   /** One of the family's languages; `ipa` says that the text is phonemes already. */
   language: string
@@ -64,7 +62,6 @@ export interface SpeechUnit {
   index: number
 }
 
-/** A loaded voice model. */
 export interface Family {
   sampleRate: number
   voices: CardVoice[]

@@ -11,7 +11,6 @@ import { speak } from './speech.js'
 const WARMUP = 'aaa eee ooo, aaa eee ooo.'
 const NEVER = new AbortController().signal
 
-/** A session on a loaded family. */
 export function openSpeech (family: Family, { card }: ModelSpec): EngineSession {
   const { modelId } = card
   return {

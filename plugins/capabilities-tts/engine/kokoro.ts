@@ -21,15 +21,12 @@ const KOKORO_RATE = 24_000
 // More than about 450 tokens sound rushed; the first unit is short because a unit is spoken whole.
 const SIZES = { maxSymbols: 400, firstSymbols: 100 }
 
-/** The parts of a Kokoro model. */
 export interface KokoroParts {
   session: InferenceSession
   /** Noise inputs of the graph, if it was given any. */
   noise: (request: SpeechRequest, unit: SpeechUnit) => Feeds
   seeded: boolean
-  /** Phoneme character to token. */
   vocab: Map<string, number>
-  /** Voice id to style pack. */
   packs: Map<string, Float32Array>
   voices: CardVoice[]
   defaultVoice: string

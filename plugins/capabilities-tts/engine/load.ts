@@ -18,7 +18,6 @@ import { readVoiceConfig, withEnglish, type VoiceConfig } from './voice-config.j
 
 interface LoadTools { env: EngineEnv, sessions: Sessions, findEspeak: () => Promise<Espeak | undefined> }
 
-/** A row for each family. */
 const LOADERS: Record<string, (spec: ModelSpec, tools: LoadTools) => Promise<Family>> = {
   flite: loadVits, piper: loadVits, kokoro: loadKokoro
 }

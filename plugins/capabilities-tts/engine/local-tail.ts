@@ -9,7 +9,6 @@ import type { Pace } from './family.js'
 export interface LocalTail {
   /** Tensor [1, channels, frames] at which the tail starts. */
   tensor: string
-  /** Output samples per input frame. */
   hop: number
   overlap: number
   /** Graph inputs that the tail needs besides (the speaker id of multi-speaker voices). */
@@ -116,7 +115,6 @@ export function findLocalTail (index: GraphIndex, output: string, allowed: strin
 /** The tail of one unit: `run(from, to)` answers the samples of frames [from, to). */
 export interface TailRun {
   frames: number
-  /** Samples per frame. */
   hop: number
   /** Frames to each side that a frame's samples depend on. */
   overlap: number

@@ -36,7 +36,6 @@ export function readFrame (bytes: Uint8Array, offset: number): Mp3Frame | undefi
 
 /** Adds up the time of an MP3 stream by its frames, across chunk borders; ignores other bytes. */
 export class Mp3Time {
-  /** Time of the whole frames so far. */
   seconds = 0
   #rest: Uint8Array = new Uint8Array(0)
 

@@ -28,7 +28,6 @@ class OpusStream implements AudioEncoder {
   private readonly encoder: OpusEncoderHandle
   private readonly ogg = new OggWriter(SERIAL)
   private readonly resampler: Resampler | undefined
-  /** Samples of the clock per sample of the encoder. */
   private readonly scale: number
   /** Samples that decoders drop at the start, and a frame, in samples of the clock. */
   private readonly preSkip: number
@@ -74,7 +73,6 @@ class OpusStream implements AudioEncoder {
     this.encoder.free()
   }
 
-  /** Time of the sound in the packets so far. */
   private get seconds (): number {
     return Math.max(0, this.packets * this.frame - this.preSkip) / CLOCK
   }

@@ -171,7 +171,6 @@ function isMissing (error: unknown): boolean {
 // The compiler does not look for it by this: the package is a peer that may be absent.
 const importPackage = async (): Promise<unknown> => await import(PHONEMIZER as string)
 
-/** The refusal of a language that needs espeak where it is missing. */
 export function phonemizerMissing (model: string, language: string): EngineError {
   const message = `${model} needs the package ${PHONEMIZER} to read ${language}, and it is not installed. ` +
     `Run "${PHONEMIZER_COMMAND}" (GPL-3.0) in the svc folder of this node and restart it`

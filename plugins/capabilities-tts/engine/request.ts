@@ -10,7 +10,6 @@ const INTERVAL: Range = { min: 0.04, max: 60 }
 /** Seconds of audio per chunk where a request says nothing. */
 const DEFAULT_INTERVAL = 1
 
-/** A checked request with what the answer is written in. */
 export interface SpeechTask { request: SpeechRequest, encoding: Encoding, interval: number }
 
 class PayloadReader {

@@ -17,13 +17,10 @@ import { languageCode } from '../languages.js'
 import { columns, float32, floats, int64, type Feeds, type Sessions } from './sessions.js'
 import { phonemeIds, type VoiceConfig } from './voice-config.js'
 
-/** The part of a cut graph that runs piece by piece. */
 interface VitsTail {
-  /** Samples per frame. */
   hop: number
   /** Frames to each side that a frame's samples depend on. */
   overlap: number
-  /** Number of frames in the front's outputs. */
   frames: (front: Feeds) => number
   /** Samples of frames [from, to). */
   run: (front: Feeds, from: number, to: number, sid: number) => Promise<Float32Array>
@@ -40,14 +37,12 @@ export interface VitsGraph {
   seeded: boolean
 }
 
-/** A family's additions to the graph. */
 export interface VitsVoice {
   graph: VitsGraph
   config: VoiceConfig
   front: Front
   warmFront: () => void
   sizes: UnitSizes
-  /** Whether pads go between symbols. */
   pads: boolean
   pauseSeconds: number
   voices: CardVoice[]

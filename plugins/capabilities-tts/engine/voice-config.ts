@@ -3,7 +3,6 @@ import { EngineError } from '../../../kernel/api/engine.js'
 import { languageCode } from '../languages.js'
 import { standIns } from '../text/symbols.js'
 
-/** The used part of a Piper configuration. */
 export interface VoiceConfig {
   sampleRate: number
   idMap: Map<string, number[]>

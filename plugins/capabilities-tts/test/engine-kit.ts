@@ -6,6 +6,7 @@ import { parse } from 'yaml'
 import {
   EngineError, type EngineChunk, type EngineEnv, type EngineSession, type ModelCard, type ModelSpec
 } from '../../../kernel/api/engine.js'
+import { card } from '../../runners/test/samples.js'
 import { createEncoder, type Encoding } from '../engine/encoder.js'
 import type { Encoded } from '../engine/samples.js'
 import { makeKokoro, makePiper, makePiperConfig, TINY, type VitsShape } from './fixtures/make-graphs.js'
@@ -31,16 +32,8 @@ export function quietEnv (): EngineEnv & { announced: Array<{ label: string, uni
 }
 
 /** A card with the fields an engine reads, and the rest filled in. */
-export function cardOf (
-  card: Partial<ModelCard> & Pick<ModelCard, 'modelId' | 'family' | 'files'>
-): ModelCard {
-  return {
-    revision: '1', title: '', description: '', tasks: ['tts'], engine: 'onnx-tts', backends: ['cpu'],
-    totalBytes: 0, nLayers: 1, hiddenSize: 1, heads: 0, kvHeads: 0, headSize: 0, contextLength: 0,
-    supportsTensor: false, companions: [], licence: '', languages: [], quantization: null, voices: [],
-    defaults: {}, support: {}, ...card
-  }
-}
+export const cardOf = (over: Partial<ModelCard> & Pick<ModelCard, 'modelId' | 'family' | 'files'>): ModelCard =>
+  card(over.modelId, { backends: ['cpu'], totalBytes: 0, languages: [], ...over })
 
 const specOf = (card: ModelCard, directory: string): ModelSpec =>
   ({ card, directory, backend: 'cpu', threads: 1, options: {} })

@@ -6,6 +6,7 @@ import {
 } from '../../../kernel/test/cli-helpers.js'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { findPlayer, play } from '../cli/player.js'
+import staging from '../../staging/index.js'
 import tts from '../index.js'
 import type { Given } from '../../../kernel/test/cli-helpers.js'
 
@@ -83,6 +84,18 @@ t.test('what is wrong is told', async (t) => {
   t.equal(sour.status, 0)
   t.match(sour.err, 'no sound device (ffplay ended with status 3); written to speech.mp3: 3.0 s of MP3')
   t.equal(readFileSync(join(cwd, 'speech.mp3'), 'utf8'), 'MP3-one MP3-two')
+})
+
+t.test('the plugin of its capability is off', async (t) => {
+  const node = await standIn(t, {
+    'GET /v1/capabilities': (response) => { sendJson(response, listing()) },
+    'GET /models/copies': (response) => { sendJson(response, { copies: [] }) },
+    'GET /v1/models': (response) => { sendJson(response, { object: 'list', data: [] }) }
+  })
+  const ran = await cli(['say', 'x', '-o', 'a.mp3', '--url', node.url], { plugins: [tts], cwd: t.testdir({}) })
+  t.match(ran, { status: 3, err: /the plugin capabilities-tts, which brings it, is off there\n.*plugin enable/ })
+  t.match(await cli(['ls', '--url', node.url], { plugins: [staging, tts] }),
+    { status: 0, err: /the plugin capabilities-tts, which brings svc\/voice-en, is off there/ })
 })
 
 t.test('it waits while the node is starting', async (t) => {

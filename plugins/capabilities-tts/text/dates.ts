@@ -65,7 +65,6 @@ function keepStop (words: string, all: string, rest: string): string {
   return /[A-Za-z]\.$/.test(all) && /^\s*$/.test(rest) ? words + '.' : words
 }
 
-/** Dates and times of day. */
 export const DATES: readonly Rule[] = [
   [/(\d)T(\d\d:\d\d(?::\d\d)?)(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?\b/g, '$1, $2'],
   [/\b(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})\b(?!\.\d)/g, isoDate],

@@ -31,7 +31,6 @@ function lettersEnd (data: Buffer, at: number): number {
   return at
 }
 
-/** The first word of a block, which is stored whole. */
 function firstWord (data: Buffer, block: number): string {
   const at = blockStart(data, block) + 1
   return data.toString('latin1', at, lettersEnd(data, at))

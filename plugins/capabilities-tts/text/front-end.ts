@@ -23,7 +23,6 @@ const BREAK_BEFORE = new Set([
   'and', 'or', 'but', 'that', 'which', 'who', 'because', 'if', 'when', 'while', 'where', 'in',
   'on', 'at', 'to', 'for', 'with', 'from', 'by', 'of', 'as'])
 
-/** The sounds and marks of a normalised sentence. */
 function tokenise (normalised: string): Token[] {
   const parts = normalised.toLowerCase().match(/[a-z']+|[,.;:?!]/g) ?? []
   const wordAt = (i: number): string => /[a-z]/.test(parts[i] ?? '') ? parts[i]! : ''

@@ -14,7 +14,6 @@ interface Model {
   /** Piece numbers by the letters they read. */
   byLetters: Map<string, number[]>
   phones: Uint8Array[]
-  /** Number of primary stresses in a piece. */
   primaries: Uint8Array
   firstChild: Uint32Array
   symbol: Uint16Array

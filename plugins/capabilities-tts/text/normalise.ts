@@ -5,7 +5,6 @@ import { CODES, QUANTITIES } from './quantities.js'
 import { RANGES } from './ranges.js'
 import type { Rule } from './rule.js'
 
-/** Applies the rules one after the other. */
 function applyRules (text: string, rules: readonly Rule[]): string {
   let out = text
   for (const [pattern, replacement] of rules) {

@@ -25,7 +25,6 @@ const TABLE: ReadonlyArray<readonly [string, string]> = [
     [[name + '0', weak], [name + '1', 'ˈ' + strong], [name + '2', 'ˌ' + strong]] as const)
 ]
 
-/** Every symbol in the IPA of a phone. */
 export const ALL_IPA: ReadonlySet<string> = new Set(TABLE.flatMap(([, sound]) => [...sound]))
 
 const CODES = new Map(TABLE.map(([name], code) => [name, code]))

@@ -110,11 +110,9 @@ export function homograph (word: string, before: string, after: string): number[
 const SIBILANTS = new Set(['S', 'Z', 'SH', 'ZH', 'CH', 'JH'])
 const VOICELESS = new Set(['P', 'T', 'K', 'F', 'TH'])
 
-/** The sound of a plural or possessive s after the phone with this name. */
 const soundOfS = (last: string): string =>
   SIBILANTS.has(last) ? 'IH0 Z' : VOICELESS.has(last) ? 'S' : 'Z'
 
-/** The sound of a past tense -ed after the phone with this name. */
 function soundOfEd (last: string): string {
   if (last === 'T' || last === 'D') return 'IH0 D'
   return VOICELESS.has(last) || ['S', 'SH', 'CH'].includes(last) ? 'T' : 'D'

@@ -19,7 +19,7 @@ export default {
     const totals: Totals = { chunks: 0, bytes: 0, unseen: 0 }
     const again = (error: VerbError): boolean => totals.chunks === 0 && ctx.notYet(error)
     await ctx.retry({ seconds: ctx.wait ?? 0, again }, async () => {
-      const found = pick(await ctx.client.json<Listing>(listingPath(node)), parseId(name!))
+      const found = await pick(ctx, await ctx.client.json<Listing>(listingPath(node)), parseId(name!))
       const payload = merge(ctx, given, parseFields(words, found.input_schema))
       const body = invocationBody(found, { payload, ...timeout, ...(node === undefined ? {} : { node }) })
       if (found.io_mode === 'unary') await callOnce(ctx, body)

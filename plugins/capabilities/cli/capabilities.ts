@@ -5,11 +5,12 @@ import type { JsonSchema } from '../../../kernel/index.js'
 import type { Listed, Listing } from './invoke.js'
 
 export default {
-  async run ({ client, notYet: again, out, retry, wait }, [wanted], options) {
+  async run (ctx, [wanted], options) {
+    const { client, notYet: again, out, retry, wait } = ctx
     const path = listingPath(options['node'] as string | undefined)
     const listing = await retry({ seconds: wait ?? 0, again }, () => client.json<Listing>(path))
     if (wanted !== undefined) {
-      const found = pick(listing, parseId(wanted))
+      const found = await pick(ctx, listing, parseId(wanted))
       if (out.json) out.value(found)
       else show(out, found)
       return

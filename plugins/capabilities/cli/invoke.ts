@@ -2,7 +2,7 @@ import {
   apiFailure, asApiError, CliError, exitCodes, interrupted, nearest
 } from '../../../kernel/cli/index.js'
 import { decodeFrames, FrameError } from '../frames/frames.js'
-import type { Answer, Client } from '../../../kernel/cli/index.js'
+import type { Answer, Client, VerbContext } from '../../../kernel/cli/index.js'
 import type { Frame } from '../frames/frames.js'
 import type { Listing } from '../registry.js'
 import type { Listed } from '../remote.js'
@@ -31,8 +31,10 @@ export function listingPath (nodeId?: string): string {
   return `/v1/capabilities${nodeId === undefined ? '' : `?node_id=${encodeURIComponent(nodeId)}`}`
 }
 
-/** Finds a capability in a listing. Throws CliError (3) naming what there is. */
-export function pick (listing: Listing, wanted: { id: string, version?: string }): Listed {
+/** Finds a capability in a listing. Throws CliError (3) naming what there is, or the plugin that is off. */
+export async function pick (
+  { declared }: Pick<VerbContext, 'declared'>, listing: Listing, wanted: { id: string, version?: string }
+): Promise<Listed> {
   const name = wanted.version === undefined ? wanted.id : `${wanted.id}@${wanted.version}`
   const found = listing.capabilities.filter((c) =>
     c.id === wanted.id && (wanted.version === undefined || c.version === wanted.version))
@@ -42,12 +44,17 @@ export function pick (listing: Listing, wanted: { id: string, version?: string }
     const versions = names.filter((n) => n.startsWith(`${name}@`)).join(', ')
     throw new CliError(exitCodes.usage, `"${name}" has several versions: ${versions}`)
   }
+  const plugin = (await declared()).manifests.find(({ capabilities = {} }) =>
+    Object.values(capabilities).some(({ id }) => id === wanted.id))?.name
+  if (plugin !== undefined && !listing.capabilities.some(({ id }) => id === wanted.id)) {
+    throw new CliError(exitCodes.notFound, `the node has no capability "${name}": the plugin ${plugin}, ` +
+      `which brings it, is off there\n  switch it on: svc plugin enable ${plugin}`)
+  }
   const near = nearest(name, names)
   throw new CliError(exitCodes.notFound, `the node has no capability "${name}"` +
     `${near === undefined ? '' : `; did you mean ${near}?`}\n  it has: ${names.join(', ') || 'none'}`)
 }
 
-/** The request body that invokes a discovered capability. */
 export function invocationBody (
   found: Listed, call: { payload: unknown, timeoutSeconds?: number, node?: string }
 ): object {
@@ -62,11 +69,9 @@ export function invocationBody (
 }
 
 /** Discovers a streaming capability, calls it and yields its frames. Throws CliError. */
-export async function * invoke (
-  client: Client, signal: AbortSignal, call: Invocation
-): AsyncGenerator<Frame> {
-  const found = pick(await client.json<Listing>(listingPath(call.node)), call)
-  yield * stream(client, signal, invocationBody(found, call))
+export async function * invoke (ctx: VerbContext, call: Invocation): AsyncGenerator<Frame> {
+  const found = await pick(ctx, await ctx.client.json<Listing>(listingPath(call.node)), call)
+  yield * stream(ctx.client, ctx.signal, invocationBody(found, call))
 }
 
 /**

@@ -35,7 +35,6 @@ export interface FrameHeader {
 /** One frame of a stream: the header, and `media.size` bytes beside it. */
 export interface Frame { header: FrameHeader, media: Uint8Array | null }
 
-/** Whether no frame follows this one. */
 export const isTerminal = (kind: FrameKind): boolean =>
   kind === 'completed' || kind === 'failed' || kind === 'cancelled'
 

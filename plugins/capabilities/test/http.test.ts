@@ -1,9 +1,9 @@
 import http from 'node:http'
 import t from 'tap'
-import { WebSocket } from 'ws'
-import { decodeFrame, decodeFrames } from '../frames/frames.js'
+import { decodeFrames } from '../frames/frames.js'
 import { definePlugin, systemClock } from '../../../kernel/index.js'
 import { startPlugin } from '../../../kernel/testing/index.js'
+import { eventually } from './kit.js'
 import type { Rig } from '../../../kernel/testing/index.js'
 import type { Plugin } from '../../../kernel/index.js'
 
@@ -62,14 +62,6 @@ const post = async (url: string, path: string, body: string, accept = '*/*',
   signal?: AbortSignal): Promise<Response> =>
   await fetch(`${url}${path}`, { method: 'POST', body,
     headers: { 'content-type': 'application/json', accept }, ...(signal === undefined ? {} : { signal }) })
-
-async function eventually (condition: () => boolean, what: string): Promise<void> {
-  for (let turn = 0; turn < 5000; turn++) {
-    if (condition()) return
-    await new Promise((resolve) => { setTimeout(resolve, 2) })
-  }
-  throw new Error(`${what} never came true`)
-}
 
 t.test('over a real connection', async (t) => {
   const { plugin, seen } = talker()
@@ -165,18 +157,6 @@ t.test('over a real connection', async (t) => {
       await eventually(() => seen.aborted === 1 &&
         rig.kernel.commands.open === 0, `${accept}: the end of the call`)
     }
-  })
-
-  t.test('a session', async (t) => {
-    const ws = new WebSocket(`${url.replace('http', 'ws')}/v1/capabilities/session`)
-    const kinds: string[] = []
-    ws.on('message', (data) => { kinds.push(String(decodeFrame(data as Buffer).header['kind'])) })
-    await new Promise((resolve) => { ws.on('open', resolve) })
-    ws.send(JSON.stringify({ kind: 'call', call_id: 'x',
-      ...JSON.parse(await bodyOf(rig, 'talk', { n: 2 })) as object }))
-    await eventually(() => kinds.includes('completed'), 'the end')
-    t.same(kinds, ['started', 'chunk', 'chunk', 'completed'])
-    ws.close()
   })
 
   t.test('two hundred calls at once: an answer or a 429 each, nothing left open', async (t) => {

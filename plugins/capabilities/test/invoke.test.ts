@@ -313,22 +313,3 @@ t.test('a node that stops ends its calls and refuses new ones', async (t) => {
   open()
   await closing
 })
-
-t.test('two hundred at once: each gets one answer', async (t) => {
-  const b = bench({ limits: { queue: 200 } })
-  let active = 0
-  let most = 0
-  const body = probe(b, 'unary', async (input: { n: number }) => {
-    most = Math.max(most, ++active)
-    await new Promise((resolve) => { setImmediate(resolve) })
-    active--
-    return { sum: input.n }
-  })
-  const answers = await Promise.all(Array.from({ length: 200 }, async (_, n) =>
-    await ask(b, 'call', { ...body, payload: { n } }, { caller: caller(`c${n % 7}`) }).answer))
-  t.same(answers.map((a) => (a!.body as { result: { sum: number } }).result.sum),
-    Array.from({ length: 200 }, (_, n) => n))
-  t.equal(most, 8)
-  t.equal(b.outcomes.length, 200)
-  t.equal(b.capabilities.invoker.calls.size + b.commands.open, 0)
-})

@@ -250,6 +250,15 @@ export async function until (condition: () => boolean, what = 'the condition'): 
   throw new Error(`${what} never came true`)
 }
 
+/** Resolves when the condition holds; for what real sockets decide. */
+export async function eventually (condition: () => boolean, what: string): Promise<void> {
+  for (let turn = 0; turn < 5000; turn++) {
+    if (condition()) return
+    await new Promise((resolve) => { setTimeout(resolve, 2) })
+  }
+  throw new Error(`${what} never came true`)
+}
+
 /** Lets everything that can go on without time or outside help do so. */
 export async function settle (turns = 3): Promise<void> {
   for (let turn = 0; turn < turns; turn++) await new Promise((resolve) => { setImmediate(resolve) })

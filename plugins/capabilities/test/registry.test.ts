@@ -2,6 +2,7 @@ import t from 'tap'
 import { schemaFaults } from '../../../kernel/plugins/load.js'
 import { capabilityProblems, Registry } from '../registry.js'
 import { declaration, like } from './kit.js'
+import type { OffPlugin } from '../../../kernel/index.js'
 import type { CapabilityDecl, IoMode } from '../../../kernel/api/plugin.js'
 
 /** The faults that a registration finds, and those that the kernel finds when it loads a plugin of others. */
@@ -80,6 +81,14 @@ t.test('the same schema id may be used twice', async (t) => {
       null)
   }
   t.equal(registry.list().capabilities.length, 2)
+})
+
+t.test('the plugin of a capability is off', async (t) => {
+  const off = (id: string): OffPlugin | undefined => id === 'tts' ? { plugin: 'b', enable: 'a' } : undefined
+  t.throws(() => new Registry('n', off).find('tts', '1.0.0', 'x'), like({
+    reason: 'capability_not_found', message: /the plugin b, which brings it, is off\.$/,
+    details: { remedy: 'Switch it on: `svc plugin enable a`.' }
+  }))
 })
 
 t.test('register, list, find, remove', async (t) => {

@@ -45,8 +45,8 @@ export interface Pair {
   live: Map<string, boolean>
   /** Names of this node, the other, and the one that does not answer. */
   names: string[]
-  /** Set to answer for the other node. */
-  stand: { is: Stand | null }
+  /** Set to answer for the other node: all it is asked, or calls only. */
+  stand: { is?: Stand | null, call?: Stand | null }
 }
 
 type Teardown = { teardown: (fn: () => unknown) => void }
@@ -60,7 +60,7 @@ export async function pair (
   const answered: string[] = []
   const sockets: Pair['sockets'] = new Set()
   const live = new Map([[NODE.installId, true], [OTHER.installId, true], [GONE.installId, false]])
-  const stand: Pair['stand'] = { is: null }
+  const stand: Pair['stand'] = {}
   const agent = new http.Agent({ keepAlive: true })
   t.teardown(() => { agent.destroy() })
   const names = ['alpha', 'beta', 'gamma']
@@ -75,7 +75,7 @@ export async function pair (
   })
   const here = bench({ cluster: clusterOf(NODE), ...options.here })
   const there = bench({ node: OTHER, cluster: clusterOf(OTHER), ...options.there })
-  ports.set(NODE.installId, await serve(t, here, OTHER.installId, new Set(), { is: null }))
+  ports.set(NODE.installId, await serve(t, here, OTHER.installId, new Set(), {}))
   ports.set(OTHER.installId, await serve(t, there, NODE.installId, sockets, stand))
   return { here, there, passed, answered, sockets, live, names, stand }
 }
@@ -127,7 +127,8 @@ async function serve (
   }
   await app.ready()
   const listener = http.createServer((request, response) => {
-    if (stand.is !== null) stand.is(request, response)
+    const own = stand.is ?? (request.method === 'POST' ? stand.call : null)
+    if (own != null) own(request, response)
     else app.routing(request, response)
   })
   listener.on('connection', (socket) => {
@@ -151,15 +152,6 @@ export function cut (nodes: Pair): void {
 
 /** The bodies of calls that were passed on. */
 export const callsOf = (nodes: Pair): Passed[] => nodes.passed.filter((p) => p.method === 'POST')
-
-/** Resolves when the condition holds; for what real sockets decide. */
-export async function eventually (condition: () => boolean, what: string): Promise<void> {
-  for (let turn = 0; turn < 5000; turn++) {
-    if (condition()) return
-    await new Promise((resolve) => { setTimeout(resolve, 2) })
-  }
-  throw new Error(`${what} never came true`)
-}
 
 /** The body that calls a capability of `there` from `here`. */
 export const at = (body: Record<string, unknown>, more: object = {}): Record<string, unknown> =>

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { kernelError, SvcError } from '../../../kernel/api/errors.js'
-import { ask, bench, caller, errorOf, gate, NODE, piece, probe } from './kit.js'
-import { at, callsOf, eventually, GONE, OTHER, pair } from './remote-kit.js'
+import { ask, bench, caller, errorOf, eventually, gate, NODE, piece, probe } from './kit.js'
+import { at, callsOf, GONE, OTHER, pair } from './remote-kit.js'
 import type { CallRequest } from '../request.js'
 import type { Request, Source, View } from './kit.js'
 
@@ -156,13 +156,13 @@ t.test('the other node decides', async (t) => {
   await check('call', at(unary, { target_node: 'gamma' }), { status: 502, reason: 'unreachable' })
   t.ok(nodes.here.outcomes.every((o) => o.kind === 'failed' && o.passedOn))
   t.ok(nodes.there.outcomes.every((o) => !o.passedOn))
-  nodes.stand.is = (_request, response) => {
+  nodes.stand.call = (_request, response) => {
     response.writeHead(502)
       .end('{"error":{"reason":"unreachable","message":"x","code":502,"details":{"begun":false}}}')
   }
   await check('call', at(unary), { status: 502, reason: 'unreachable' })
   t.equal(nodes.here.outcomes.at(-1)!.passedOn, false, 'nobody began with it')
-  nodes.stand.is = null
+  nodes.stand.call = null
 
   const { opened, open } = gate()
   const held = probe(nodes.there, 'unary', async () => { await opened; return sum() }, { id: 'held' })
@@ -174,32 +174,6 @@ t.test('the other node decides', async (t) => {
   t.equal(refusal!.headers['retry-after'], '1')
   open()
   t.equal((await first.answer)!.status, 200)
-})
-
-t.test('the listing is read once in a while', async (t) => {
-  const nodes = await pair(t)
-  const body = probe(nodes.there, 'unary', () => sum())
-  const call = async (more = {}): Promise<number> =>
-    (await ask(nodes.here, 'call', at(body, more)).answer)!.status
-  const listings = (): number => nodes.passed.filter((p) => p.method === 'GET').length
-  t.same(await Promise.all([call(), call(), call()]), [200, 200, 200])
-  t.equal(listings(), 1, 'calls at the same time share it')
-  await nodes.here.clock.advance(9999)
-  t.same([await call(), listings()], [200, 1])
-  await nodes.here.clock.advance(1)
-  t.same([await call(), listings()], [200, 2])
-  t.same([await call({ descriptor_revision: 'other' }), listings()], [409, 3], 'a new revision may be newer')
-  const later = probe(nodes.there, 'unary', () => sum(), { id: 'later' })
-  t.equal((await ask(nodes.here, 'call', at(later)).answer)!.status, 200)
-  t.equal(listings(), 4)
-  nodes.stand.is = (_request, response) => {
-    const error = { message: 'Changed.', code: 409, reason: 'revision_mismatch', details: { revision: 'n' } }
-    response.writeHead(409).end(JSON.stringify({ error }))
-  }
-  const changed = ask(nodes.here, 'call', at(body))
-  t.match(errorOf(changed, await changed.answer), { reason: 'revision_mismatch', details: { revision: 'n' } })
-  nodes.stand.is = null
-  t.same([await call(), listings()], [200, 5], 'an old listing is forgotten')
 })
 
 t.test('at most 64 calls to one node at once', async (t) => {

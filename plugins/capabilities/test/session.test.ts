@@ -4,7 +4,7 @@ import t from 'tap'
 import { WebSocket, WebSocketServer } from 'ws'
 import { decodeFrame, encodeFrame } from '../frames/frames.js'
 import { kernelError } from '../../../kernel/api/errors.js'
-import { bench, caller, gate, piece, probe, settle } from './kit.js'
+import { bench, caller, eventually, gate, piece, probe, settle } from './kit.js'
 import type { Frame } from '../frames/frames.js'
 import type { Bench, View } from './kit.js'
 
@@ -20,14 +20,6 @@ interface Client {
 }
 
 const ENDS = ['completed', 'failed', 'cancelled']
-
-async function eventually (condition: () => boolean, what: string): Promise<void> {
-  for (let turn = 0; turn < 5000; turn++) {
-    if (condition()) return
-    await new Promise((resolve) => { setTimeout(resolve, 2) })
-  }
-  throw new Error(`${what} never came true`)
-}
 
 /** A node's WebSocket on a real port, and a client connected to it. */
 async function connect (t: Tap, b: Bench, who = caller()): Promise<Client> {

@@ -22,11 +22,9 @@ const LIBRARY = /\.(so(\.\d+)*|dylib|metal)$/
 /** What an archive takes on the disk with what comes out of it; that was seen to be 2.6 times as large. */
 const GROWTH = 5
 
-/** What is to be added, and where. */
 export interface AddParts extends Source {
   home: string
   machine: Machine
-  /** An NVIDIA GPU is there. */
   nvidia: boolean
   tag?: string | undefined
   backend?: string | undefined
@@ -39,7 +37,6 @@ export interface AddParts extends Source {
   now (): Date
   /** Free bytes on the disk of a folder. */
   free? (folder: string): Promise<number>
-  /** Told how far an archive is. */
   progress (name: string, bytes: number, total: number): void
 }
 

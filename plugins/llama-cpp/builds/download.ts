@@ -5,7 +5,6 @@ import { open, rm, stat } from 'node:fs/promises'
 import { BuildError, reasonOf, request } from './release.js'
 import type { PinnedAsset, Source } from './release.js'
 
-/** How a download is done. */
 export interface DownloadParts extends Omit<Source, 'base'> {
   /** Told of the bytes that are there. */
   onBytes (bytes: number): void

@@ -10,7 +10,6 @@ const UNDER_WAY = '.coming'
 export interface Workplace {
   /** The file for an archive, which may begin with what an earlier add brought. */
   part (digest: string): Promise<string>
-  /** An empty folder. */
   folder (name: string): Promise<string>
   /** Removes all of it; with `keep`, the next add goes on with what is there of archives. */
   leave (keep: boolean): Promise<void>

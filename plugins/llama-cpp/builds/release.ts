@@ -35,7 +35,6 @@ export type BuildBackend = (typeof BACKENDS)[number]
 /** A machine that builds are made for, in Node's words. */
 export interface Machine { platform: string, arch: string }
 
-/** One archive of a release. */
 export interface Asset {
   name: string
   url: string
@@ -121,7 +120,6 @@ export function refuseZip (name: string): void {
   if (/\.zip$/i.test(name)) throw zip(name)
 }
 
-/** How a release is read. */
 export interface Source { base: string, signal: AbortSignal, dispatcher: Dispatcher }
 
 /** The archives of a release, from the API that GitHub has. @throws BuildError */

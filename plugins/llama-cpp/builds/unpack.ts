@@ -11,7 +11,6 @@ import { BuildError } from './release.js'
 const MOST_ENTRIES = 10_000
 const MOST_BYTES = 8 * 2 ** 30
 
-/** What an archive has under one name. */
 export interface Entry { path: string, type: string, size: number, link?: string | undefined }
 
 /** Looks at the entries of one archive in turn; the result says what is wrong with it, if anything. Pure. */

@@ -204,7 +204,6 @@ interface GgmlType { name: string, block: number, bytes: number }
 
 const type = (name: string, block: number, bytes: number): GgmlType => ({ name, block, bytes })
 
-/** Types of tensors, by their numbers in a file. */
 const GGML_TYPES: Readonly<Record<number, GgmlType>> = {
   0: type('fp32', 1, 4),
   1: type('fp16', 1, 2),

@@ -1,6 +1,5 @@
 import type { VerbDecl } from '../../../kernel/index.js'
 
-/** The verbs about builds of llama.cpp. */
 export const verbs = {
   'engine ls': {
     heading: 'Keep models', local: true,

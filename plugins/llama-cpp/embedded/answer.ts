@@ -24,7 +24,6 @@ export class Outbox {
     this.wake()
   }
 
-  /** An answer has ended. */
   end (): void {
     this.open--
     this.wake()
@@ -48,7 +47,6 @@ export class Outbox {
   }
 }
 
-/** Inputs of an answer. */
 export interface AnswerParts {
   index: number
   prompt: readonly number[]
@@ -70,7 +68,6 @@ export interface AnswerParts {
 
 type Finish = 'stop' | 'length' | 'tool_calls'
 
-/** An answer as a job of the decoder. */
 export class Answer implements Job {
   readonly prompt: readonly number[]
   private readonly parts: AnswerParts

@@ -5,7 +5,6 @@ import type { Fields } from '../../runners/language/json.js'
 import { answerGrammar, callGrammar, notEnforced, requiresCall } from '../structure.js'
 import { enforcedFormat } from './formats.js'
 
-/** The formats of an answer to a prompt. */
 export interface Writing {
   tools: ToolFormatName | null
   reasoning: ReasoningName | null

@@ -15,7 +15,6 @@ const SHORT_MS = 100
 /** A slot that holds more than this part of a prompt is preferred to the oldest one. */
 const WORTH_KEEPING = 0.1
 
-/** One answer. */
 export interface Job {
   readonly prompt: readonly number[]
   readonly isCancelled: boolean
@@ -26,21 +25,17 @@ export interface Job {
   failed (error: unknown): void
 }
 
-/** One sequence of the context. */
 interface Slot {
   readonly id: number
-  /** Tokens in its memory. */
   tokens: number[]
   job: Job | null
   /** Tokens of the job that are not decoded yet. */
   pending: number[]
-  /** Step of the last use. */
   used: number
   /** Number of its job, in the order of their start. */
   since: number
 }
 
-/** Decodes the answers of all requests. */
 export class Decoder {
   private readonly context: NativeContext
   private readonly window: number
@@ -74,7 +69,6 @@ export class Decoder {
     this.running ??= this.run()
   }
 
-  /** Ends after the step in work. */
   async close (): Promise<void> {
     this.closed = true
     await this.running

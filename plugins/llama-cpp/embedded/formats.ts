@@ -25,12 +25,7 @@ const FORMATS: Partial<Record<ToolFormatName, ToolCallFormat>> = {
   mistral: list('[TOOL_CALLS] '),
   mistral_named: { call: '[TOOL_CALLS]{{name}}[ARGS]{{arguments}}' },
   granite: list('<|tool_call|>'),
-  nemotron: list('<TOOLCALL>', '</TOOLCALL>'),
-  functionary: { call: '<function={{name}}>{{arguments}}</function>' },
-  deepseek_named: {
-    begin: '<｜tool▁calls▁begin｜>', end: '<｜tool▁calls▁end｜>',
-    call: '<｜tool▁call▁begin｜>{{name}}<｜tool▁sep｜>{{arguments}}<｜tool▁call▁end｜>'
-  }
+  nemotron: list('<TOOLCALL>', '</TOOLCALL>')
 }
 
 /** The writing that a grammar enforces for a model of this format, and the format that reads it. */

@@ -75,7 +75,6 @@ async function loadModel (
   })
 }
 
-/** A loaded model, and where it comes from. */
 interface Opened {
   native: Binding, release: string, model: NativeModel, header: GgufHeader, spec: ModelSpec, env: EngineEnv
 }
@@ -127,7 +126,6 @@ async function open ({ native, release, model, header, spec, env }: Opened): Pro
   })
 }
 
-/** Numbers of ggml's types. */
 const TYPES = { f16: 1, q8_0: 8, q4_0: 2 } as const
 
 const typesOf = (type: CacheType): Pick<ContextOptions, 'kvCacheKeyType' | 'kvCacheValueType'> =>

@@ -17,7 +17,6 @@ const CHATML = '{% for m in messages %}{{ "<|im_start|>" + m.role + "\\n" + m.co
 /** The end of a prompt that may contain a mark of reasoning, characters. */
 const END_CHARS = 200
 
-/** A prompt, and the writing of its answer. */
 export interface Prompt {
   ids: number[]
   /** Null: calls are not looked for. */
@@ -26,7 +25,6 @@ export interface Prompt {
   thoughts: Thoughts
 }
 
-/** Renders conversations with the template of a file. */
 export class Prompts {
   private readonly vocabulary: Vocabulary
   private readonly template: ChatTemplate

@@ -7,6 +7,5 @@ export { invalid }
 export const needsServer = (path: string, why: string): EngineError => invalid(
   `${path}: the llama.cpp in svc ${why}; its server does: \`svc engine add llama.cpp\` installs it`, path)
 
-/** The refusal of a file at its load. */
 export const cannotLoad = (modelId: string, why: string): EngineError =>
   new EngineError('model_invalid', `llama.cpp cannot load ${modelId}: ${why}`)

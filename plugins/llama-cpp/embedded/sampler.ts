@@ -6,7 +6,6 @@ import { invalid } from './refusals.js'
 
 /** A token in OpenAI's form. */
 interface TokenLogprob { token: string, logprob: number, bytes: number[] }
-/** A chosen token in OpenAI's form. */
 export interface Report extends TokenLogprob { top_logprobs: TokenLogprob[] }
 
 /** OpenAI's value for a token without a probability. */
@@ -14,7 +13,6 @@ const LEAST = -9_999
 /** Candidates that are read at once; a chosen token is nearly always among them. */
 const CANDIDATES = 64
 
-/** A loaded model, as far as samplers need it. */
 export interface SamplerParts {
   native: Binding
   model: NativeModel

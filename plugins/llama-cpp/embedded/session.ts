@@ -20,7 +20,6 @@ import type { Vocabulary } from './vocabulary.js'
 
 const WARMUP_TOKENS = 4
 
-/** Parts of a session. */
 export interface SessionParts {
   modelId: string
   defaults: Fields
@@ -34,7 +33,6 @@ export interface SessionParts {
   close: () => Promise<void>
 }
 
-/** A parsed request. */
 interface Asked { prompt: Prompt, constraint: Constraint, isChat: boolean, payload: Fields }
 
 /** A model that writes. */

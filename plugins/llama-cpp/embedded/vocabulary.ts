@@ -31,7 +31,6 @@ function bytesOf (text: string, attributes: number, type: number): Uint8Array {
   return byte === undefined ? utf8.encode(text.replaceAll('▁', ' ')) : Uint8Array.of(parseInt(byte, 16))
 }
 
-/** Tokens of a model. */
 export class Vocabulary {
   readonly table: TokenTable
   private readonly model: NativeModel

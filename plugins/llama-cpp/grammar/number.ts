@@ -40,7 +40,6 @@ export function numbers (words: Record<string, unknown>, integer: boolean): stri
       .map((text) => `"-" (${text})`)]
 }
 
-/** Whole numbers by their last three digits. */
 function multiples (step: number): string {
   if (1000 % step !== 0 || step < 1) throw new NotExpressible('does not divide 1000, or stands beside bounds')
   const ends = Array.from({ length: 1000 / step }, (_, i) => String(i * step))

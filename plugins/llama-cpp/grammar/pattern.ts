@@ -10,12 +10,10 @@ type Ranges = readonly (readonly [low: number, high: number])[]
 
 const MAX_DEPTH = 64
 const LAST = 0x10ffff
-/** Characters that need no escape in a JSON string. */
 const PLAIN: Ranges = [[0x20, 0x21], [0x23, 0x5b], [0x5d, 0xd7ff], [0xe000, LAST]]
 const SHORT = { '\b': 'b', '\t': 't', '\n': 'n', '\f': 'f', '\r': 'r', '"': '"', '\\': '\\' }
 export const END = '"\\""'
 
-/** The characters of a text as ranges. */
 const single = (text: string): Ranges =>
   Array.from(text, (c) => [c.codePointAt(0) as number, c.codePointAt(0) as number])
 
@@ -41,7 +39,6 @@ const CLASSES: Readonly<Record<string, Ranges>> = {
   t: [[9, 9]], n: [[10, 10]], v: [[11, 11]], f: [[12, 12]], r: [[13, 13]], 0: [[0, 0]]
 }
 
-/** One character of a JSON string. */
 export const charRule = (grammar: Grammar): Rule => grammar.once('char', () => [[charClass(PLAIN)], ['"\\\\"',
   '(["\\\\/bfnrt] | "u" ([0-9a-cA-CefEF] [0-9a-fA-F]{3} | [dD] [0-7] [0-9a-fA-F]{2} | ' +
   '[dD] [89abAB] [0-9a-fA-F]{2} "\\\\u" [dD] [c-fC-F] [0-9a-fA-F]{2}))']])

@@ -12,7 +12,6 @@ export class Values extends SchemaDocument {
   readonly unenforced = new Set<string>()
   private readonly rules = new Map<unknown, Rule>()
 
-  /** The rule of the values that fulfil a schema. */
   rule (schema: unknown): Rule {
     const rule = this.rules.get(schema) ?? this.grammar.later(() =>
       this.alternatives(schema).flatMap((plain) => this.ways(plain)))

@@ -36,7 +36,6 @@ function newsOf (index: number, news: Omit<Choice, 'index'>, tokens: TokenReport
   return hasNews ? [{ choices: [{ index, ...news, ...logprobs }] }] : []
 }
 
-/** What the last events of an answer say. */
 interface End { finish: Finish, stop: string | null, usage: Fields, timings: Fields, peakBytes: number }
 
 function endOf (choice: Choice, { finish, stop, usage, timings, peakBytes }: End): AnswerChunk {
@@ -63,7 +62,6 @@ function usageOf (usage: Fields, timings: Fields): Usage {
   }
 }
 
-/** Reads the events of one answer. */
 export abstract class AnswerReader {
   protected readonly index: number
   protected readonly tops: number

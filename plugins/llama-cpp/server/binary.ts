@@ -5,12 +5,10 @@ import { dirname, isAbsolute, join } from 'node:path'
 import { promisify } from 'node:util'
 import { EngineError } from '../../../kernel/api/engine.js'
 
-/** A program that can be run. */
 export interface Binary {
   path: string
   /** Names of its options, as `--model`, and of the ways in which drafters work, as `draft-simple`. */
   flags: ReadonlySet<string>
-  /** It can listen on a socket file. */
   sockets: boolean
 }
 

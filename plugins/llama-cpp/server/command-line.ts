@@ -8,10 +8,8 @@ import type { Drafter } from './drafter.js'
 import type { Address } from './http.js'
 
 const MIB = 2 ** 20
-/** More layers than any model has. */
 const ALL_LAYERS = '999'
 
-/** Bounds of a server. */
 export interface Sizes {
   /** Tokens of one prompt and its answer. */
   contextLength: number
@@ -154,10 +152,8 @@ function tensorShares (ranks: readonly (readonly number[])[], backend: string): 
   return ['--device', devices.join(','), '--tensor-split', shares.join(','), '--n-gpu-layers', ALL_LAYERS]
 }
 
-/** What a server is started with. */
 export interface StartOptions {
   flags: ReadonlySet<string>
-  /** The model's file, or its first part. */
   model: string
   address: Address
   /** File with the key clients must show; not on the command line, which every user can read. */

@@ -14,7 +14,6 @@ import { freePort, LOOPBACK, Program, type EngineParts } from './program.js'
 
 const POLL_MS = 50
 
-/** What a donor is started with. */
 export interface DonorOptions {
   flags: ReadonlySet<string>
   port: number
@@ -47,7 +46,6 @@ async function answers (port: number): Promise<boolean> {
   }).finally(() => { socket.destroy() }) as boolean
 }
 
-/** A program that lends, and where it listens. */
 interface Lending { program: Program, port: number }
 
 /**

@@ -22,7 +22,6 @@ interface Call { path: string, body?: Record<string, unknown>, signal?: AbortSig
 const isStale = (error: unknown, sent: ClientRequest): boolean =>
   sent.reusedSocket && /^(ECONNRESET|EPIPE)$/.test((error as NodeJS.ErrnoException).code ?? '')
 
-/** Calls a server with its key. */
 export class Client {
   private readonly address: Address
   private readonly key: string
@@ -74,7 +73,6 @@ export class Client {
     }
   }
 
-  /** Closes idle connections. */
   close (): void { this.agent.destroy() }
 
   private event (type: string, data: string): Fields {

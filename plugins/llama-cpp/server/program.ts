@@ -21,7 +21,6 @@ export interface EngineParts {
   echo: (line: string) => void
 }
 
-/** What a program is started with. */
 export interface ProgramParts extends EngineParts {
   /** What it is called in messages. */
   name: string
@@ -69,7 +68,6 @@ export class Program {
   private readonly parts: ProgramParts
   private readonly output: Output
   private end: string | null = null
-  /** Its end was asked for. */
   private closing = false
 
   constructor (parts: ProgramParts) {
@@ -182,7 +180,6 @@ export class Output {
     if (ALARMING.test(line)) this.alarm(line)
   }
 
-  /** The last lines in one. */
   get last (): string { return this.kept.join(' | ') }
 
   private alarm (line: string): void {

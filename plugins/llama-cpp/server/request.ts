@@ -11,7 +11,6 @@ import { inHermes } from '../embedded/formats.js'
 import { answerSchema, requiresCall } from '../structure.js'
 import { reasoningMarkers, reasonings, type ReasoningName } from '../text/reasoning.js'
 
-/** Facts about the model and its server. */
 export interface Facts {
   contextLength: number
   defaults: Readonly<Record<string, unknown>>
@@ -22,7 +21,6 @@ export interface Facts {
   reasoning?: ReasoningName | null
 }
 
-/** The bodies for a route, one for each answer. */
 export interface Bodies {
   bodies: Body[]
   /** Number of likeliest tokens to report beside each one. */

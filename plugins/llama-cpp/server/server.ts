@@ -34,7 +34,6 @@ async function memory (pid: number | undefined, name: 'VmRSS' | 'VmHWM'): Promis
   return Number(new RegExp(`^${name}:\\s+(\\d+) kB$`, 'm').exec(status)?.[1] ?? 0) * KIB
 }
 
-/** A server that runs, or did. */
 export class LlamaServer {
   readonly client: Client
   readonly program: Program

@@ -31,12 +31,10 @@ const MAX_TEXTS = 32
 const WARMUP_TOKENS = 4
 const BETWEEN_IMAGES = /got exception: Chunk not found/
 
-/** What a session is made of. */
 export interface SessionParts {
   server: LlamaServer
   spec: ModelSpec
   sizes: Sizes
-  /** Makes embeddings, and nothing else. */
   embeds: boolean
 }
 

@@ -20,16 +20,11 @@ const WRITTEN: Record<string, string> = {
     'to=functions.look <|constrain|>json<|message|>{"city": "Oslo"}<|call|>',
   llama: '{"name": "look", "parameters": {"city": "Oslo"}}',
   lfm: '<|tool_call_start|>[look(city="Oslo")]<|tool_call_end|>',
-  kimi: '<|tool_calls_section_begin|><|tool_call_begin|>functions.look:0<|tool_call_argument_begin|>' +
-    '{"city": "Oslo"}<|tool_call_end|><|tool_calls_section_end|>',
   command: '<|START_THINKING|>so<|END_THINKING|><|START_ACTION|>[{"tool_call_id": "0", ' +
     '"tool_name": "look", "parameters": {"city": "Oslo"}}]<|END_ACTION|>',
   nemotron: '<TOOLCALL>[{"name": "look", "arguments": {"city": "Oslo"}}]</TOOLCALL>',
-  minimax_m2: '<minimax:tool_call>\n<invoke name="look">\n<parameter name="city">Oslo</parameter>\n' +
-    '</invoke>\n</minimax:tool_call>',
   gemma: '<|tool_call>call:look{city:<|"|>Oslo<|"|>}<tool_call|>',
-  apertus: '<|inner_prefix|>so<|tools_prefix|>[{"look": {"city": "Oslo"}}]<|tools_suffix|>',
-  functionary: '<function=look>{"city": "Oslo"}</function>'
+  apertus: '<|inner_prefix|>so<|tools_prefix|>[{"look": {"city": "Oslo"}}]<|tools_suffix|>'
 }
 
 for (const [family, written] of Object.entries(WRITTEN)) {

@@ -2,6 +2,7 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import engine from '../embedded/index.js'
+import { card } from '../../runners/test/samples.js'
 import { SHAPE, tinyModel } from './gguf-kit.js'
 import type { EngineError, EngineSession, ModelCard, ModelSpec } from '../../../kernel/api/engine.js'
 
@@ -33,14 +34,11 @@ export interface Chunk {
 /** The card of the tiny model; `over` changes fields. */
 export function tinyCard (over: Partial<ModelCard> = {}): ModelCard {
   const { layers, hidden, heads, kvHeads, headSize, context } = SHAPE
-  return {
-    modelId: 'acme/tiny', revision: '1', title: 'Tiny', description: '', tasks: ['chat', 'completions'],
-    family: 'llama', engine: 'llama-server', backends: ['cpu'],
+  return card('acme/tiny', {
+    tasks: ['chat', 'completions'], family: 'llama', engine: 'llama-server', backends: ['cpu'],
     files: [{ path: 'tiny.gguf', role: 'weights', bytes: 300_000 }], totalBytes: 300_000, nLayers: layers,
-    hiddenSize: hidden, heads, kvHeads, headSize, contextLength: context,
-    supportsTensor: false, companions: [], licence: 'MIT', languages: ['en'],
-    quantization: 'fp32', voices: [], defaults: {}, support: {}, ...over
-  }
+    hiddenSize: hidden, heads, kvHeads, headSize, contextLength: context, quantization: 'fp32', ...over
+  })
 }
 
 /** A whole answer; `chunks` in their order. */

@@ -9,7 +9,10 @@ import type {
   EngineChunk, EngineEnv, EngineSession, ModelCard, ModelSpec
 } from '../../../kernel/api/engine.js'
 import type { AnswerChunk } from '../../runners/language/chunks.js'
+import { card } from '../../runners/test/samples.js'
 import { llamaEngine } from '../server/index.js'
+
+export { lives, until } from '../../runners/test/process-kit.js'
 
 const SCRIPT = fileURLToPath(new URL('./fixtures/llama-server.mjs', import.meta.url))
 
@@ -68,15 +71,11 @@ export function donorIn (
 }
 
 /** A card of a model in one file. */
-export function cardOf (card: Partial<ModelCard> = {}): ModelCard {
-  return {
-    modelId: 'test/gguf', revision: '1', title: '', description: '', tasks: ['chat', 'completions'],
-    family: 'llama', engine: 'llama-server', backends: ['cpu', 'cuda'],
-    files: [{ path: 'm.gguf', role: 'weights', bytes: 4 }], totalBytes: 4, nLayers: 1, hiddenSize: 1,
-    heads: 1, kvHeads: 1, headSize: 1, contextLength: 2048, supportsTensor: false, companions: [],
-    licence: '', languages: [], quantization: null, voices: [], defaults: {}, support: {}, ...card
-  }
-}
+export const cardOf = (over: Partial<ModelCard> = {}): ModelCard => card('test/gguf', {
+  tasks: ['chat', 'completions'], family: 'llama', engine: 'llama-server',
+  files: [{ path: 'm.gguf', role: 'weights', bytes: 4 }], totalBytes: 4, nLayers: 1, hiddenSize: 1,
+  heads: 1, kvHeads: 1, headSize: 1, contextLength: 2048, ...over
+})
 
 /** A spec of the model beside the stand-in. */
 export function specOf (
@@ -195,21 +194,3 @@ export function structured ({ pieces }: { pieces: AnswerChunk[] }): {
 /** A chat whose last word tells the stand-in what to do. */
 export const talk = (word: string, more: Entry = {}): Entry =>
   ({ messages: [{ role: 'user', content: `please ${word}` }], ...more })
-
-/** Waits until a condition holds. */
-export async function until (what: string, holds: () => boolean, timeoutMs = 20_000): Promise<void> {
-  const deadline = performance.now() + timeoutMs
-  while (!holds()) {
-    if (performance.now() > deadline) throw new Error(`waited ${timeoutMs} ms in vain for: ${what}`)
-    await delay(5)
-  }
-}
-
-/** True while a process with that id runs; a zombie does not. */
-export function lives (pid: number): boolean {
-  try {
-    return /^State:\s+[^ZX]/m.test(readFileSync(`/proc/${pid}/status`, 'utf8'))
-  } catch {
-    return false
-  }
-}

@@ -23,13 +23,6 @@ const python = each('{{ c.function.name }}({% for k, v in c.function.arguments |
 const object = (key: string): string =>
   `{{ {"name": c.function.name, "${key}": c.function.arguments} | tojson }}`
 
-const fields = (before: string, behind: string, between = ''): string =>
-  `{% for k, v in c.function.arguments | items %}${before}{% if v is string %}{{ v }}{% else %}` +
-  `{{ v | tojson }}{% endif %}${behind}{% if not loop.last %}${between}{% endif %}{% endfor %}`
-const invoke = (outer: string, prefix: string, marks: string): string => `<${outer}>` +
-  each(`\n<${prefix}invoke name="{{ c.function.name }}">` +
-    fields(`\n<${prefix}parameter name="{{ k }}"${marks}>`, `</${prefix}parameter>`) +
-    `\n</${prefix}invoke>`, '') + `\n</${outer}>`
 const gemma = (open: string, end: string, quote: string): string =>
   each(`${open}call:{{ c.function.name }}{{ "{" }}{% for k, v in c.function.arguments | items %}{{ k }}:` +
     `{% if v is string %}${quote}{{ v }}${quote}{% elif v is boolean or v is number %}{{ v | tojson }}` +
@@ -54,18 +47,6 @@ export const KNOWN: Record<string, Known> = {
     template: own('List of tools: ', `<|tool_call_start|>[${python}]<|tool_call_end|>`), format: 'lfm',
     reasoning: null
   },
-  kimi: {
-    template: own('tools: ', '<|tool_calls_section_begin|>' + each('<|tool_call_begin|>' +
-      'functions.{{ c.function.name }}:{{ loop.index0 }}<|tool_call_argument_begin|>' +
-      '{{ c.function.arguments | tojson }}<|tool_call_end|>', '') + '<|tool_calls_section_end|>'),
-    format: 'kimi', reasoning: null
-  },
-  solar: {
-    template: own('tools: ', '<|tool_calls|>' + each('<|tool_call:begin|>{{ c.id }}<|tool_call:name|>' +
-      '{{ c.function.name }}<|tool_call:args|>{{ c.function.arguments | tojson }}<|tool_call:end|>', '') +
-      '<|calls|>'),
-    format: 'solar', reasoning: null
-  },
   command: {
     template: own('tools: ', '<|START_ACTION|>[' + each('{"tool_call_id": "{{ loop.index0 }}", ' +
       '"tool_name": "{{ c.function.name }}", "parameters": {{ c.function.arguments | tojson }}}', ', ') +
@@ -76,23 +57,6 @@ export const KNOWN: Record<string, Known> = {
     template: own('tools: ', `<TOOLCALL>[${each(object('arguments'), ', ')}]</TOOLCALL>`),
     format: 'nemotron', reasoning: null
   },
-  minimax_m1: {
-    template: own('tools: ', `<tool_calls>\n${each(object('arguments'), '\n')}\n</tool_calls>`),
-    format: 'minimax', reasoning: null
-  },
-  minimax_m2: {
-    template: own('tools: ', invoke('minimax:tool_call', '', '')), format: 'minimax_invoke', reasoning: null
-  },
-  deepseek_v3_2: {
-    template: own('tools: ', invoke('｜DSML｜function_calls', '｜DSML｜',
-      ' string="{% if v is string %}true{% else %}false{% endif %}"')),
-    format: 'deepseek_invoke', reasoning: null
-  },
-  deepseek_v4: {
-    template: own('tools: ', invoke('｜DSML｜tool_calls', '｜DSML｜',
-      ' string="{% if v is string %}true{% else %}false{% endif %}"')),
-    format: 'deepseek_invoke4', reasoning: null
-  },
   gemma: {
     template: own('tools: ', gemma('<|tool_call>', '<tool_call|>', '<|"|>')), format: 'gemma', reasoning: null
   },
@@ -100,11 +64,6 @@ export const KNOWN: Record<string, Known> = {
     template: own('tools: ', '<|tools_prefix|>[' + each('{"{{ c.function.name }}": ' +
       '{{ c.function.arguments | tojson }}}', ', ') + ']<|tools_suffix|>{# <|inner_prefix|> #}'),
     format: 'apertus', reasoning: 'apertus'
-  },
-  functionary: {
-    template: own('tools: ', each('<function={{ c.function.name }}>{{ c.function.arguments | tojson }}' +
-      '</function>', '')),
-    format: 'functionary', reasoning: null
   }
 }
 

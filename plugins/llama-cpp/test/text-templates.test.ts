@@ -2,7 +2,7 @@
 import t from 'tap'
 import { ChatTemplate, strftime } from '../text/template.js'
 import { thoughtsAfter, reasonings } from '../text/reasoning.js'
-import { KNOWN, read, recorded } from './text-format-kit.js'
+import { KNOWN, read } from './text-format-kit.js'
 
 const made = (template: string): ChatTemplate =>
   new ChatTemplate(new Map([['default', template]]), { bos_token: '<s>', eos_token: '</s>' })
@@ -49,8 +49,6 @@ t.test('templates without a place for tools, and ways of their own to take them'
   const none = made(plain)
   t.match(none.tools, { way: null, format: null })
   t.equal(none.render([user], { addGenerationPrompt: true }), 'user: hi\n')
-  const deepseek = made(recorded('deepseek-v3.1'))
-  t.match(deepseek.tools, { way: null, format: 'deepseek_named' }, 'shows calls, and no tools')
   // The name of a format in a text is no place for tools.
   const deceiving = made(`${plain}{# tools #}<tool_call>{{ "tools" }}`)
   t.match(deceiving.tools, { way: null })

@@ -10,7 +10,6 @@ export type ToolsWay = 'tools' | 'xml_tools'
 /** How it takes the arguments of earlier calls: as an object, or as JSON text. */
 export type ArgumentsForm = 'object' | 'text'
 
-/** What a template does with tools. */
 export interface ToolFacts {
   /** Null: it does not show them. */
   way: ToolsWay | null
@@ -21,7 +20,6 @@ export interface ToolFacts {
   problem: string | null
 }
 
-/** A conversation to try a template with. */
 export interface Trial {
   messages: readonly Record<string, unknown>[], tools: readonly object[] | null, way: ToolsWay
   addGenerationPrompt: boolean

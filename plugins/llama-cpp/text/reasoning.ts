@@ -1,13 +1,11 @@
 /** How models write their reasoning. Another writing is a row of `REASONING`. */
 import { HARMONY_MARKERS } from './tools/harmony.js'
 
-/** A writing of reasoning. */
 export interface Reasoning {
   /** Texts of which a template, or the added tokens of a vocabulary, has one in this writing. */
   shows: readonly string[]
   /** Begins reasoning; the prompt may have begun it already. */
   opens: string
-  /** Ends it. */
   closes: string
   /** Marks around the answer, which are dropped. */
   around?: readonly string[]
@@ -45,8 +43,6 @@ const ROWS = {
     shows: ['<|inner_prefix|>'], opens: '<|inner_prefix|>', closes: '<|inner_suffix|>',
     around: ['<|inner_suffix|>'], calls: '<|tools_prefix|>'
   },
-  /** MiniMax M3. */
-  minimax: { shows: ['<mm:think>'], opens: '<mm:think>', closes: '</mm:think>' },
   seed: { shows: ['<seed:think>'], opens: '<seed:think>', closes: '</seed:think>' },
   /** Gemma 4. */
   gemma: { shows: ['<|channel>thought'], opens: '<|channel>thought', closes: '<channel|>' },
@@ -54,9 +50,7 @@ const ROWS = {
   think: { shows: ['<think>', '</think>'], opens: '<think>', closes: '</think>' }
 } as const satisfies Record<string, Reasoning>
 
-/** The name of a writing, as an engine tells it. */
 export type ReasoningName = keyof typeof ROWS
-/** Every writing by its name. */
 export const reasonings: Readonly<Record<ReasoningName, Reasoning>> = ROWS
 
 /** Special tokens that a text stream has to pass on for the reader of a writing. */

@@ -15,7 +15,6 @@ export interface TextStream {
   readonly stop: string | null
 }
 
-/** Details of a text stream. */
 interface StreamOptions {
   /** Text completion: the leading space that some decoders drop is kept. Default false. */
   continues?: boolean
@@ -63,7 +62,6 @@ export function decodeAll (table: TokenTable, ids: readonly number[], skipSpecia
 export class StopFinder {
   private readonly stops: readonly string[]
   private held = ''
-  /** The stop string that was found. */
   found: string | null = null
 
   constructor (stops: readonly string[]) {

@@ -1,4 +1,4 @@
-import { delay, SvcError } from '../../../kernel/index.js'
+import { delay, offPlugin, SvcError } from '../../../kernel/index.js'
 import type { ModelCard, NodeView } from '../../../kernel/index.js'
 import { plan } from '../planner/index.js'
 import type { ClusterView, InstanceMeta, Plan, PlanRequest, Refusal } from '../planner/index.js'
@@ -46,7 +46,7 @@ export class Planning {
 
   /** The card of a model. Throws `model_unknown`; `info_pending` while a store that may know it is away. */
   async card (modelId: string): Promise<ModelCard> {
-    const { models, bundle } = this.ctx.deps
+    const { models, bundle, declarations } = this.ctx.deps
     await models?.opened
     const card = this.known(modelId)
     if (card !== undefined) return card
@@ -54,7 +54,7 @@ export class Planning {
     const silent = models?.silentStore()
     if (silent !== undefined) throw storeAway(modelId, silent)
     const known = [...models?.cards() ?? [], ...bundle.models()].map((one) => one.card.modelId)
-    throw modelUnknown(modelId, [...new Set(known)].sort())
+    throw modelUnknown(modelId, [...new Set(known)].sort(), offPlugin(declarations, 'models', modelId))
   }
 
   known (modelId: string): ModelCard | undefined {

@@ -38,9 +38,7 @@ export function contextOf ({ contextLength }: Pick<ModelCard, 'contextLength'>, 
   return Math.min(contextLength, asked !== undefined && asked > 0 ? asked : USUAL_CONTEXT)
 }
 
-/** The memory for keys and values of an instance. */
 export interface Cache {
-  /** Of one whole context. */
   contextBytes: number
   /** Whole contexts that the cache holds. */
   contexts: number
@@ -95,7 +93,6 @@ export interface Part { of: number, parts: number }
 /** The terms of what one node must have. Whole bytes, rounded up. */
 export interface Need {
   shareBytes: number
-  /** Keys, values and states. */
   cacheBytes: number
   /** Compute buffers, vocabulary, prompt cache. */
   bufferBytes: number

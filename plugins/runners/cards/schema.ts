@@ -32,7 +32,6 @@ const voice = {
   properties: { id: text, name: text, language: text }
 } as const
 
-/** Schema of a model card (card.yaml). */
 export const cardSchema = {
   type: 'object',
   additionalProperties: false,

@@ -96,7 +96,6 @@ export function createDrivers (parts: DriverParts) {
       const entry = entries.get(runnerId)
       if (entry !== undefined) entry.run = parts.newId()
     },
-    /** Closes the ports of a runner, and every connection through them. */
     release,
     /** Handler of GET /runners/donors/:feed_id: the bytes a driver sends to its donor. */
     async feed (request: RouteRequest<typeof routes.feed>): Promise<void> {

@@ -9,7 +9,6 @@ export const TUNNEL_TYPE = 'application/octet-stream'
 export const LOOPBACK = '127.0.0.1'
 /** Connections of one driver to one donor: llama.cpp keeps one, and asks on others now and then. */
 export const TUNNELS_MAX = 8
-/** The caller of a connection: the node itself. */
 export const NODE_CALLER: Caller = { id: 'node', mode: 'direct', authorities: new Set(['invoke']) }
 /** Ends a connection whose other side is lost, ms. llama.cpp decides how slow a live one may be. */
 export const STALL_MS = 3_600_000

@@ -53,7 +53,6 @@ export interface CommandParts {
   check (entering: Entering): void
 }
 
-/** What the master does with them. */
 export function commandHandlers (parts: CommandParts): {
   create (args: { instance: Instance, force?: boolean }): { instanceId: string }
   remove (args: { instanceId: string }): { removed: boolean }

@@ -4,7 +4,6 @@ import { assignmentOf, bodyOf, leads, namedRunners } from './shapes.js'
 import type { Assignment } from './shapes.js'
 import type { Instance, RingInstance, ShardBody } from './sections.js'
 
-/** An instance with its runner on this node. */
 export interface LedInstance { ring: RingInstance, assignment: Assignment }
 
 /** The instances in the control document, as the node of that id reads them. */
@@ -33,7 +32,6 @@ export class PlacedInstances {
     return modelId === undefined ? [...this.#byModel.values()].flat() : this.#byModel.get(modelId) ?? []
   }
 
-  /** The runners that this node is to have. */
   assignments (): Assignment[] {
     return this.#all().flatMap((instance) => assignmentOf(instance, this.#nodeId) ?? [])
   }
@@ -83,7 +81,6 @@ export function placedCard ([ring]: readonly RingInstance[]): ModelCard | undefi
   }
 }
 
-/** Takes no new requests. */
 export const isDraining = ({ drainUntil }: RingInstance): boolean => drainUntil !== undefined
 
 interface Created { instanceId: string, modelId: string, nodeIds: string[] }
@@ -101,7 +98,6 @@ interface AnnouncerParts {
   report (instances: Deleted[]): Promise<unknown>
 }
 
-/** An announcer. */
 export interface Announcer {
   /** Call it after each change of the section or the session. */
   look (): Promise<void>

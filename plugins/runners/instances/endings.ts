@@ -71,9 +71,7 @@ export class Drains {
 /** A runner of this node whose instance is unloaded when nobody uses it for `ttlSeconds`. */
 export interface Unloadable extends Assignment {
   ttlSeconds: number
-  /** It accepts tasks. */
   ready: boolean
-  /** Tasks it has now. */
   outstanding: number
 }
 
@@ -143,11 +141,9 @@ export interface EndingsParts {
   /** The instances whose first rank is on this node. */
   led (): LedInstance[]
   fleet: Pick<Fleet, 'get' | 'ready'>
-  /** Open tasks of a runner of this node. */
   outstanding (runnerId: string): number
   /** Stops the runners that are done; resolves when their processes have ended. */
   reconcile (): Promise<void>
-  /** Has the master remove the instance. */
   remove (instanceId: string): Promise<unknown>
   /** Has the master drain the instance within so many seconds. */
   drain (instanceId: string, seconds: number): Promise<unknown>

@@ -23,7 +23,6 @@ const SAME_EVERYWHERE: ReadonlySet<string> = new Set([
 /** What a runner needs to be made, without the callbacks. */
 export type LaunchOptions = Omit<RunnerOptions, 'onStatus' | 'onFailed'>
 
-/** A runner of this node. */
 export interface Member {
   readonly assignment: Assignment
   /** Null when it could not even be made, e.g. because the card is broken. */
@@ -60,7 +59,6 @@ export interface FleetParts {
   launch (assignment: Assignment): LaunchOptions
   /** Rejects when the runner must not start now, e.g. for lack of memory. */
   admit (assignment: Assignment, options: LaunchOptions): Promise<void>
-  /** The runner is in a new stage of its life. */
   onMoved (assignment: Assignment, status: RunnerStatus): void
   onFailed (assignment: Assignment, failure: RunnerFailure): void
   /** Something changed that readiness or routing depends on. */
@@ -124,7 +122,6 @@ export class Fleet {
     return this.#parts.statuses.get(assignment.runnerId) ?? { RunnerIdle: {} }
   }
 
-  /** True when the runner accepts tasks. */
   ready (member: Member): boolean {
     return !member.lends && member.supervisor !== null && serves(kindOf(this.status(member)))
   }

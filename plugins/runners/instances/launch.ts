@@ -28,12 +28,10 @@ import type { RingInstance, ShardBody } from './sections.js'
 import { bodyOf, devicePartsOf, shardOf } from './shapes.js'
 import type { Assignment } from './shapes.js'
 
-/** What starting a runner takes from this node. */
 export interface LaunchParts {
   node: Pick<NodeInfo, 'nodeId' | 'home'>
   clock: Clock
   log: Logger
-  /** Of the node. */
   env: Readonly<Record<string, string | undefined>>
   config: RunnerConfig
   /** What ships, and what is staged here. */
@@ -266,7 +264,6 @@ function planned (parts: LaunchParts, assignment: Assignment, role: Role | null)
 /** Folders of ended runners that are kept, so that their output can be read. */
 const KEPT_FOLDERS = 4
 
-/** Where the runners of a node have their folders, one each. */
 export function runnersFolder (home: string): string {
   return join(home, 'run', 'runners')
 }

@@ -34,7 +34,6 @@ export interface ReconcilerParts {
   settled (): Promise<void>
   /** The process of a runner has ended: gives back what it needed. */
   ended (runnerId: string): Promise<void>
-  /** Aborts when the plugin stops. */
   closing: AbortSignal
 }
 

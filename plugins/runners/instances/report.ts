@@ -136,7 +136,6 @@ export function checkEngines (state: ModelState): Check[] {
 /** Less memory than this share of the machine's is little. */
 const MEMORY_LITTLE = 0.05
 
-/** Nodes that are short of memory. */
 export function checkPressure (state: ModelState): Check[] {
   return Object.entries(state.nodeMemory ?? {}).flatMap(([nodeId, memory]) => {
     if (memory === null) return []

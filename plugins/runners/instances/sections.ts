@@ -98,7 +98,6 @@ const ringOptional = {
 const ringInstance = exactly(ringFields, ringOptional)
 const llamaRpcInstance = exactly({
   ...ringFields,
-  /** Node id. */
   driverNode: text,
   /** The links on which the driver reaches its donors, by node id in the order of their ranks. */
   donorEndpoints: hosts
@@ -148,7 +147,6 @@ const failure = exactly({
 /** Why an instance cannot serve, as /state shows it. */
 export type InstanceFailure = FromSchema<typeof failure>
 
-/** Document sections of this plugin. */
 export const sections = {
   instances: {
     writer: 'master',

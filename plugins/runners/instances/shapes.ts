@@ -5,12 +5,10 @@ import type { Instance, LlamaRpcInstance, RingInstance, ShardBody, StateCard } f
 /** A card with more files goes into an instance without them: the document goes to every node. */
 const INSTANCE_FILES_MAX = 64
 
-/** The fields that every kind of instance has. */
 export function bodyOf (instance: Instance): RingInstance {
   return 'LlamaRpcInstance' in instance ? instance.LlamaRpcInstance : instance.RingInstance
 }
 
-/** The instance with some of these fields changed. */
 export function changed (instance: Instance, change: Partial<RingInstance>): Instance {
   return 'LlamaRpcInstance' in instance
     ? { LlamaRpcInstance: { ...instance.LlamaRpcInstance, ...change } }
@@ -86,7 +84,6 @@ export function leads (instance: Instance, nodeId: string): boolean {
   return first === nodeId
 }
 
-/** Every runner id the instances name, on any node. */
 export function namedRunners (instances: Iterable<Instance>): Set<string> {
   const named = new Set<string>()
   for (const instance of instances) {

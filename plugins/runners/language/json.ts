@@ -1,6 +1,5 @@
 /** Reads JSON of which nothing is certain: files of models, requests, and what programs answer. Pure. */
 
-/** A JSON object. */
 export type Fields = Readonly<Record<string, unknown>>
 
 export const isObject = (value: unknown): value is Record<string, unknown> =>
@@ -9,10 +8,8 @@ export const isObject = (value: unknown): value is Record<string, unknown> =>
 /** The value as an object; one without fields where it is none. */
 export const fieldsOf = (value: unknown): Fields => isObject(value) ? value : {}
 
-/** The value as a list of objects. */
 export const listOf = (value: unknown): Fields[] => Array.isArray(value) ? value.map(fieldsOf) : []
 
-/** The value as a finite number. */
 export const numberOf = (value: unknown): number | undefined =>
   typeof value === 'number' && Number.isFinite(value) ? value : undefined
 

@@ -14,6 +14,5 @@ export function contextExceeded (modelId: string, prompt: number, context: numbe
     { prompt_tokens: prompt, context_length: context })
 }
 
-/** The refusal of a task that a model does not serve. */
 export const unknownTask = (kind: string, served: string): EngineError =>
   new EngineError('invalid_request', `this model serves ${served}, not ${kind}`)

@@ -19,7 +19,6 @@ interface Row {
   responses?: Use
   anthropic?: Use
   ollama?: Use
-  /** llama.cpp's server. */
   llama?: Use
   /** The metadata of GGUF files, as `general.sampling.<name>`; a generation_config.json has our names. */
   gguf?: Use
@@ -75,7 +74,6 @@ export const SAMPLING = {
 type Rows = typeof SAMPLING
 /** The name of a parameter in the chat API, and in tasks of the engines. */
 export type Parameter = keyof Rows
-/** Values by those names. */
 export type Sampling = Partial<Record<Parameter, number>>
 
 type User = 'chat' | 'responses' | 'anthropic' | 'ollama' | 'llama' | 'gguf' | 'cli'

@@ -8,7 +8,6 @@ export class AnswerSpans {
   /** The work on the prompt and on the answer, with its parts. */
   private generate: OpenSpan | undefined
   private decode: SpanSeries | undefined
-  /** End of the last span. */
   private at: number
 
   constructor (trace: SpanSink, index: number) {
@@ -17,7 +16,6 @@ export class AnswerSpans {
     this.at = trace.now()
   }
 
-  /** The work on the prompt begins. */
   started (): void {
     const now = this.trace.now()
     this.trace.span(`wait${this.suffix}`, 'queue', this.at, now)
@@ -37,7 +35,6 @@ export class AnswerSpans {
     this.at = now
   }
 
-  /** The answer is complete. */
   ended (tokens: Record<string, number>): void {
     this.answer().end(tokens, this.at)
   }

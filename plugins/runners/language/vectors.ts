@@ -2,7 +2,6 @@
 import { invalid } from './refusals.js'
 import type { EngineChunk, ModelCard } from '../../../kernel/api/engine.js'
 
-/** The requested form of vectors. */
 export interface VectorShape {
   /** Its first numbers only; all of them where absent. */
   dimensions: number | undefined

@@ -12,9 +12,7 @@ export type BackendChoice =
 /** What the choice depends on: the engine's offer, the configuration and what was found here. */
 interface BackendQuery extends Drives {
   engine: string
-  /** Backends the engine offers, best first. */
   offers: readonly string[]
-  /** Why it offers no other. */
   why?: string | undefined
   declared: string | undefined
   runtimes: Runtimes

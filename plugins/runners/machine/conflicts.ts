@@ -18,7 +18,6 @@ export interface EngineOffer {
   backends: readonly string[]
   /** It drives an external program. */
   external?: boolean | undefined
-  /** That program is on this node. */
   present?: boolean
   /** Its name for `svc engine add`. */
   builds?: string | undefined
@@ -26,14 +25,11 @@ export interface EngineOffer {
   devices?: readonly string[] | null
 }
 
-/** What was found on this machine, and what was declared. */
 export interface Observation {
   gpus: readonly Gpu[]
   runtimes: Runtimes
   binaries: readonly BinaryOverride[]
-  /** What could not be asked. */
   problems: readonly string[]
-  /** Backends by engine. */
   declared: Readonly<Record<string, unknown>>
   engines: readonly EngineOffer[]
   /** Lacks of the sandbox of runners. */

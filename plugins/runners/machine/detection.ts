@@ -23,7 +23,6 @@ export type Driver = BinaryOverride | Program | Library
 
 interface DetectionParts extends Pick<Observation, 'declared'> {
   engines: readonly (EngineOffer & { program?: ProgramDecl | undefined })[]
-  /** Of the node. */
   home: string
   /** The user that the node runs as. */
   uid: number
@@ -32,7 +31,6 @@ interface DetectionParts extends Pick<Observation, 'declared'> {
   files: RuntimeFiles
   gpus: Machine['gpus']
   overrides (): Promise<BinaryOverride[]>
-  /** Options by engine. */
   options: Readonly<Record<string, unknown>>
   log: Logger
   clock: Context['clock']

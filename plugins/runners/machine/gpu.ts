@@ -12,7 +12,6 @@ export interface GpuReport {
   readonly vramByPid?: ReadonlyMap<number, number>
 }
 
-/** The last reading of the GPUs. */
 export interface GpuReading {
   /** Monotonic; -Infinity before the first time. */
   readonly atMs: number

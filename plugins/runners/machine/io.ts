@@ -16,7 +16,6 @@ export interface MachineIo {
   list (folder: string): Promise<string[]>
   /** Calls a function of the package systeminformation, for what has no file: everything but Linux. */
   ask (call: string, ...args: unknown[]): Promise<unknown>
-  /** The answer of nvidia-smi to these arguments. */
   nvidiaSmi (args: readonly string[]): Promise<string>
   /** Bytes of the volume a folder is on. */
   space (folder: string): Promise<{ total: number, available: number }>

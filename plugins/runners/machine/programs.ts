@@ -28,14 +28,12 @@ const FORMAT = 1
 /** Where the builds of an engine lie, a folder for each. */
 export const buildsFolder = (home: string, builds: string): string => join(home, 'engines', builds)
 
-/** The builds of an engine in a home, the one that is used first. */
 export function buildsOf (home: string, builds: string): Build[] {
   const folder = buildsFolder(home, builds)
   return namesIn(folder).flatMap((name) => readBuild(join(folder, name), name) ?? [])
     .sort((a, b) => b.usedSince.localeCompare(a.usedSince) || a.name.localeCompare(b.name))
 }
 
-/** The text of a build's file. */
 export function buildText ({ tag, backend, usedSince, digests, devices }: Build): string {
   return `${JSON.stringify({ format: FORMAT, tag, backend, usedSince, digests, devices }, null, 2)}\n`
 }

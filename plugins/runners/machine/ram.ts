@@ -84,7 +84,6 @@ async function readCgroup (version: 1 | 2, folder: string, read: ReadText): Prom
   return parseCgroup(version, { limit, usage, stat })
 }
 
-/** Total and available memory. */
 export async function readMemory ({ platform, read, ask }: MachineIo): Promise<MemoryReading> {
   return platform === 'linux' ? await readLinuxMemory(read) : memoryOf(await ask('mem'))
 }

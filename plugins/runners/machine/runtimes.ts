@@ -23,7 +23,6 @@ export interface RuntimeFiles {
   hasLibrary (file: string): Promise<boolean>
   /** Folder of the ONNX runtime's native libraries; null when the package is not installed. */
   runtimeFolder (): string | null
-  /** Whether a package of npm is installed beside svc. */
   hasPackage (name: string): boolean
 }
 
@@ -59,7 +58,6 @@ async function hasWebgpu ({ platform, arch, hasLibrary }: RuntimeFiles): Promise
   return found.includes(true)
 }
 
-/** The real machine. */
 export function runtimeFiles (env: RuntimeFiles['env'] = process.env): RuntimeFiles {
   return {
     platform: process.platform,

@@ -31,7 +31,6 @@ export interface Machine {
   lastGpus (): GpuReading
 }
 
-/** Every reading of it. */
 export interface MachineReader extends Machine, VitalsSource {}
 
 /** A reading is given again for this long, so that asking often costs nothing. */

@@ -10,7 +10,6 @@ import {
 /** Lookup tables over one graph; build once, use for every question. */
 export interface GraphIndex {
   model: OnnxModel
-  /** Node index that produces a tensor. */
   producer: Map<string, number>
   initializers: Map<string, Uint8Array>
   inputs: Map<string, Uint8Array>
@@ -23,7 +22,6 @@ export interface GraphIndex {
 /** What a set of tensors depends on, stopping at some tensors. */
 export interface Closure { nodes: Set<number>, initializers: Set<string>, inputs: Set<string> }
 
-/** Builds the lookup tables of a decoded model. */
 export function indexGraph (model: OnnxModel): GraphIndex {
   const { graph } = model
   const producer = new Map<string, number>()

@@ -14,7 +14,6 @@ const PLACE = new Set(['location', 'offset', 'length'])
 /** An input or output: its element type (numbers of TensorProto.DataType) and size; names for free sizes. */
 export interface HeaderPort { name: string, elemType: number, dims: (number | string | null)[] }
 
-/** The head of an ONNX file. */
 export interface OnnxHeader {
   inputs: HeaderPort[]
   outputs: HeaderPort[]

@@ -150,17 +150,14 @@ export function decodeModel (bytes: Uint8Array): OnnxModel {
   }
 }
 
-/** Writes an ONNX file. */
 export function encodeModel (model: OnnxModel): Uint8Array {
   return encodeMessage('ModelProto', model)
 }
 
-/** Encodes one message from plain fields. */
 export function encodeMessage (name: MessageName, fields: object): Uint8Array {
   return root.lookupType(name).encode(fields).finish()
 }
 
-/** The attributes of a node by name. */
 export function attributesOf (node: OnnxNode): Map<string, OnnxAttribute> {
   return new Map(node.attribute.map((bytes) => {
     const attribute = decode<OnnxAttribute>('AttributeProto', bytes)
@@ -189,7 +186,6 @@ export function int64Tensor (name: string, values: number[], dims = [values.leng
   return encodeMessage('TensorProto', { dims, dataType: ELEMENT.int64, name, rawData })
 }
 
-/** Name of an encoded ValueInfoProto. */
 export function valueName (bytes: Uint8Array): string {
   return decode<{ name: string }>('ValueName', bytes).name
 }

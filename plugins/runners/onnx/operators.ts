@@ -41,7 +41,6 @@ export function operatorProblem ({ irVersion, opsets, opTypes, functions }: Onnx
   return `it has operators that do not run here: ${unknown.slice(0, LISTED).join(', ')}${more}`
 }
 
-/** Whether an operator, with its domain before a dot, runs here. */
 function runs (name: string): boolean {
   const end = name.lastIndexOf('.')
   const domain = name.slice(0, Math.max(end, 0))

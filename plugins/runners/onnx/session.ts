@@ -7,7 +7,6 @@ const PROVIDERS: Record<string, string[]> = { cpu: ['cpu'], cuda: ['cuda', 'cpu'
 /** How long a thread waits awake for the next part of a run, microseconds. */
 const SPIN_US = '50'
 
-/** Names for messages. */
 export interface SessionNames { engine: string, label: string }
 
 /**

@@ -51,7 +51,6 @@ type Sums = Map<string, { units: number, ms: number }>
 
 interface Parked extends OpenWork { announcedAt: number }
 
-/** Work in progress, and the announcement that covers it. */
 interface Handle { label: string, units: number, startedAt: number, announced: Parked }
 
 /** What the announcer is given: a monotonic clock in ms, a one-shot timer, and the way to the node. */

@@ -22,7 +22,6 @@ export const CLOSED: BreakerState = { recent: [], attempts: 0, unready: 0 }
  */
 const UNREADY_MAX = 5
 
-/** An unexpected end of a runner process. */
 export interface Failure {
   readonly nowMs: number
   /** How long it had been ready; 0 when it never was. */

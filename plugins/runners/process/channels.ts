@@ -35,7 +35,6 @@ export class TaskChannel {
   }
 
   get settled (): boolean { return this.#outcome !== null }
-  /** Unread chunks. */
   get waiting (): number { return this.#queue.length }
   get cancelledAt (): number | null { return this.#cancelledAt }
 
@@ -133,7 +132,6 @@ export class TaskChannels {
   }
 
   get size (): number { return this.#entered.size }
-  /** Chunks that wait for their readers. */
   get buffered (): number { return this.#channels.reduce((sum, { waiting }) => sum + waiting, 0) }
   get taskIds (): string[] { return this.#channels.map(({ taskId }) => taskId) }
 

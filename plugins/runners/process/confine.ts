@@ -26,7 +26,6 @@ export function fileRules ({ read, write }: Files, work: string): string[] {
     ...['/proc', ...read].flatMap((path) => rule('read-file', path))]
 }
 
-/** What a runner works with. */
 export interface Needs {
   /** The node's home, with its key, tokens and state. */
   home: string
@@ -88,7 +87,6 @@ function outside (path: string, home: string): string[] {
   return below(target, /^/).flatMap((found) => outside(found, home))
 }
 
-/** Paths in a folder whose names match. */
 function below (folder: string, names: RegExp): string[] {
   try {
     return readdirSync(folder).filter((name) => names.test(name)).map((name) => join(folder, name))

@@ -79,9 +79,7 @@ export function endedByWarmupWatchdog (
 
 /** What is known of a process when it has ended. Times are monotonic milliseconds. */
 export interface Ending {
-  /** The end was asked for. */
   readonly stopping: boolean
-  /** Why the node killed it, if it did. */
   readonly failure: Pick<Ended, 'wedged' | 'unloadable'> & { readonly message: string } | null
   readonly phase: Phase
   readonly since: number
@@ -93,7 +91,6 @@ export interface Ending {
 export interface Ended {
   message: string | null
   wedged: boolean
-  /** The disk took no more. */
   full?: boolean
   /** The engine failed at the files of the model. */
   unloadable?: UnloadableCode | undefined

@@ -48,7 +48,6 @@ export class LaunchError extends Error {
   }
 }
 
-/** The terminal of a task whose reader has gone. */
 export function cancelled (): RunnerError {
   return new RunnerError('cancelled', 'The task was cancelled.')
 }

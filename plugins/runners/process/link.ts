@@ -48,7 +48,6 @@ export class Link {
     for (const piece of encodeFrame(kind, task, header)) this.#socket.write(piece)
   }
 
-  /** Handles every frame that has come and closes. */
   finish (): void {
     this.#close()
     this.#socket.destroy()

@@ -5,7 +5,6 @@ import type { RunnerStatus } from '../service.js'
 import type { Files } from './confine.js'
 import type { RunnerLimits } from './limits.js'
 
-/** What a supervisor is made from. */
 export interface RunnerOptions {
   readonly runnerId: string
   readonly instanceId: string
@@ -21,7 +20,6 @@ export interface RunnerOptions {
   /** The runner needs the network of the node. */
   readonly network?: boolean
   readonly limits?: Partial<RunnerLimits>
-  /** Resident memory beyond which the process is killed. */
   readonly memoryLimitBytes?: number
   /** Memory that placement counts for it. */
   readonly estimatedBytes?: number

@@ -168,7 +168,6 @@ export class RingFile {
     this.#busy ??= this.#writeAll()
   }
 
-  /** Resolves when everything given so far is in the file. */
   async flushed (): Promise<void> {
     while (this.#busy !== null) await this.#busy
   }

@@ -28,7 +28,6 @@ export function processGroup (pid: number): number | null {
   return field === undefined ? null : Number(field)
 }
 
-/** Identity of this boot of the machine. */
 export function bootId (): string | null {
   return read('/proc/sys/kernel/random/boot_id')?.trim() ?? null
 }
@@ -38,7 +37,6 @@ export function environmentOf (pid: number): string[] {
   return read(`/proc/${pid}/environ`)?.split('\0') ?? []
 }
 
-/** Every process id. */
 export function processIds (): number[] {
   try {
     return readdirSync('/proc').filter((name) => /^\d+$/.test(name)).map(Number)

@@ -43,7 +43,6 @@ export function encodeFrame (
 export class FrameParser {
   readonly #maxFrameBytes: number
   readonly #bytes = new ByteQueue()
-  /** Length of the frame that has begun. */
   #length: number | null = null
 
   constructor (maxFrameBytes: number) { this.#maxFrameBytes = maxFrameBytes }
@@ -117,7 +116,6 @@ export const FROM_RUNNER = {
   fatal: 26
 } as const
 
-/** First frame a runner gets. */
 export interface SpecMessage { spec: ModelSpec, engineModule: string, limits: HostLimits }
 
 /** A piece of work that is about to start; `units` in the engine's own measure. */

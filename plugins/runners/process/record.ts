@@ -6,7 +6,6 @@ const TEXT_CHARS_MAX = 500
 
 /** What happened to a runner and what it has done so far, over all of its processes. */
 export class RunnerRecord {
-  /** Starts after a failure. */
   restarts = 0
   /** Of the last process that ended; null when a signal ended it. */
   exitCode: number | null = null

@@ -40,7 +40,6 @@ const EXPECTED: Partial<Record<RunnerMessage['type'], Phase>> = {
 }
 
 interface ProcessEvents {
-  /** It is in a new stage of its life. */
   status: (status: RunnerStatus) => void
   /** Called once, last. */
   ended: (how: Ended) => void
@@ -117,7 +116,6 @@ export class RunnerProcess {
   get phase (): Phase { return this.#phase }
   get hold (): Hold { return this.#launched.hold }
 
-  /** Fields of its lines in the log. */
   get #who (): { runnerId: string, modelId: string } {
     return { runnerId: this.#options.runnerId, modelId: this.#options.spec.card.modelId }
   }

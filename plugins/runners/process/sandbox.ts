@@ -18,7 +18,6 @@ import { read } from './proc.js'
 const HOLDS = ['namespaces', 'network', 'files', 'privileges', 'none'] as const
 export type Hold = typeof HOLDS[number]
 
-/** The contents of a sandbox. */
 export interface Cell {
   /** Folder of the node for this runner, outside the sandbox. */
   scratch: string
@@ -115,7 +114,6 @@ function inNamespaces (
 
 const quoted = (text: string): string => `'${text.replaceAll('\'', '\'\\\'\'')}'`
 
-/** Size of /dev/shm. */
 const SHARED_MEMORY = '256m'
 
 /** The runner's file system as a table for `mount`. Makes the mount points below `root`. */

@@ -8,7 +8,6 @@ import type { NodeLink } from './link.js'
 const MAX_MESSAGE = 4_096
 const MAX_DETAILS_BYTES = 65_536
 
-/** What serving needs of the runner around it. */
 interface ServeEnv {
   link: NodeLink
   limits: HostLimits

@@ -47,7 +47,6 @@ export interface SpanPart {
   spans: SentSpan[]
   clocks: ClockNote[]
   about: TaskAbout | null
-  /** Spans that found no room. */
   dropped: number
 }
 
@@ -107,7 +106,6 @@ export class SpanRecorder implements SpanSink {
     return series
   }
 
-  /** An id for a span that was recorded elsewhere. */
   newId (): number { return ++this.#lastId }
 
   /** Everything recorded so far, unordered. Open spans end now. */

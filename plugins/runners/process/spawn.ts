@@ -75,7 +75,6 @@ export interface LaunchOptions {
   files?: (() => Files) | undefined
   /** The runner needs the network of the node. */
   network?: boolean | undefined
-  /** Replaces the best level, in tests. */
   hold?: Hold
   /** Monotonic, ms. */
   now?: number

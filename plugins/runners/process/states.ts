@@ -20,7 +20,6 @@ export const NEXT_STATUS: Readonly<Record<StatusKind, readonly StatusKind[]>> = 
   RunnerFailed: ['RunnerShuttingDown']
 }
 
-/** The tag of a status. */
 export function kindOf (status: RunnerStatus): StatusKind {
   return Object.keys(status)[0] as StatusKind
 }
@@ -43,7 +42,6 @@ export const advanceOf = (status: RunnerStatus | null): number =>
 export const isLoaded = (kind: StatusKind): boolean =>
   kind === 'RunnerLoaded' || kind === 'RunnerWarmingUp' || kind === 'RunnerShuttingDown' || serves(kind)
 
-/** True when tasks are accepted in this status. */
 export function serves (kind: StatusKind): boolean {
   return kind === 'RunnerReady' || kind === 'RunnerRunning'
 }

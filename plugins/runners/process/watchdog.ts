@@ -4,7 +4,6 @@ import { processorWaitMs } from './proc.js'
 
 /** Fields of the Int32Array that the main thread of a runner and its watchdog thread share. */
 export const SLOT = {
-  /** One of PHASE. */
   phase: 0,
   /** Pieces of announced work in progress; while there are any, the node judges them. */
   announced: 1,

@@ -1,4 +1,4 @@
-import type { Cluster, ModelCard, NodeView, Section, StateReader } from '../../../kernel/index.js'
+import type { Cluster, ModelCard, NodeView, OffPlugin, Section, StateReader } from '../../../kernel/index.js'
 import { runsOn } from '../cards/backends.js'
 import type { Bundle } from '../cards/bundle.js'
 import type { ModelCopy, Models } from '../../staging/service.js'
@@ -36,16 +36,16 @@ export interface AvailabilityParts {
   /** What other nodes tell of their load. */
   gossip: Pick<TaskGossip, 'load'>
   backend (card: ModelCard): BackendChoice | null
+  /** The plugin that is off and brings a model or an engine. */
+  off (kind: 'models' | 'engines', name: string): OffPlugin | undefined
   /** Why a model is not placed, where somebody knows. */
   absence (modelId: string): Absence | null
-  /** This node cannot know yet what is placed. */
   learning (): boolean
 }
 
 /** A runner that an instance names on a live node. */
 export interface PlacedRunner extends
   Readonly<Pick<Route, 'nodeId' | 'installId' | 'instanceId' | 'runnerId' | 'modelId'>> {
-  /** It runs on this node. */
   readonly own: boolean
   /** Null before its node has said anything; another node's is at most half a second old. */
   readonly status: RunnerStatus | null
@@ -65,7 +65,6 @@ export interface Look {
 interface Source {
   nodes: ReadonlyMap<string, NodeView>
   copies (modelId: string): readonly ModelCopy[] | undefined
-  /** By instance id. */
   failures: ReadonlyMap<string, InstanceFailure>
   /** Of the other live nodes. */
   offers: readonly Offers[]
@@ -104,7 +103,6 @@ export class Availability {
     return all
   }
 
-  /** The ones of them that have a ready runner somewhere. */
   ready (): Set<string> { return new Set(this.#serving().map(({ modelId }) => modelId)) }
 
   look (modelId: string): Look {
@@ -112,7 +110,6 @@ export class Availability {
     return { instances, runners: this.#runners(instances) }
   }
 
-  /** The runners that take new requests. */
   candidates ({ instances, runners }: Look): Candidate[] {
     const { tasks, away, gossip } = this.#parts
     return runners.filter(({ serving }) => serving).map((runner) => {
@@ -198,7 +195,7 @@ export class Availability {
 
   /** Gathers what is known of one model. */
   #facts (source: Source, look: Look, asked: Pick<ChainFacts, 'modelId' | 'capability'>): ChainFacts {
-    const { absence, learning, backend, models } = this.#parts
+    const { absence, learning, backend, models, off } = this.#parts
     const { modelId } = asked
     const { nodes } = source
     const { instances } = look
@@ -219,6 +216,7 @@ export class Availability {
       known: card === null && cardProblem === undefined ? [...this.cards().keys()] : [],
       copies: copies === undefined ? undefined : copiesOf(copies),
       silentStore: running ? undefined : models?.silentStore()?.name,
+      off: card === null ? off('models', modelId) : off('engines', card.engine),
       backend: running && choice?.backend == null ? OF_RUNNER : choice,
       elsewhere: this.#elsewhere(source, look, card),
       placed: instances.length > 0,

@@ -1,5 +1,5 @@
-import { kernelError, SvcError } from '../../../kernel/index.js'
-import type { ModelCard, RouteRequest } from '../../../kernel/index.js'
+import { kernelError, SvcError, switchOn } from '../../../kernel/index.js'
+import type { ModelCard, OffPlugin, RouteRequest } from '../../../kernel/index.js'
 import type { Judge } from '../../staging/service.js'
 import type { BackendChoice } from '../machine/backends.js'
 import { RETRY_PAUSE } from '../instances/fleet.js'
@@ -34,16 +34,15 @@ export interface ChainFacts {
   copies?: CopyFacts | undefined
   /** Name of a store host whose list of models is not known here. */
   silentStore?: string | undefined
+  /** The plugin that is off and brings the model, or its engine. */
+  off?: OffPlugin | undefined
   backend: BackendChoice | null
   /** Another live node runs the model or could: this one needs no backend for it. */
   elsewhere: boolean
-  /** An instance of the model names a node. */
   placed: boolean
-  /** Names of the nodes of the instance closest to ready. */
   nodes?: readonly string[]
   /** Names of those of them that give no sign of life. */
   lost?: readonly string[] | undefined
-  /** No instance takes new requests any more. */
   draining?: boolean
   /** Why it is not placed, if somebody knows. */
   absence?: Absence | null
@@ -55,7 +54,6 @@ export interface ChainFacts {
   failure?: { instanceId: string, message: string, code?: string | undefined } | undefined
 }
 
-/** A link with its sentence. */
 export interface Found {
   /** Null where an earlier link is broken. */
   ok: boolean | null
@@ -72,7 +70,6 @@ export interface Found {
 
 export type ChainLink = Omit<Found, 'nextTryAt' | 'final'> & { link: Link }
 
-/** The first broken link. */
 export interface BrokenLink extends Found {
   link: Link
   remedy: string
@@ -80,7 +77,6 @@ export interface BrokenLink extends Found {
   comes: boolean
 }
 
-/** Everything about one model's chain. */
 export interface ModelChain { links: ChainLink[], broken: BrokenLink | null }
 
 /** Reads the facts once, and returns the function that gives the chain of any model. */
@@ -163,11 +159,14 @@ const storeAway = (what: string, store: string): Found => bad('store_unreachable
   `${what}, and the store on ${store}, which may have it, cannot be reached`,
   `Bring ${store} back: \`svc up\` there; \`svc nodes\` shows it.`)
 
-function cardLink ({ card, cardProblem, known, modelId, silentStore }: ChainFacts): Found {
+function cardLink ({ card, cardProblem, known, modelId, silentStore, off }: ChainFacts): Found {
   if (card !== null) return good(`${card.tasks.join(', ') || 'no task'}, runs on engine ${card.engine}`)
   if (cardProblem !== undefined) {
     return bad('card_unreadable', cardProblem,
       'Install the package that brings the model anew, then restart.')
+  }
+  if (off !== undefined) {
+    return bad('plugin_off', `it comes with the plugin ${off.plugin}, which is off`, switchOn(off))
   }
   if (silentStore !== undefined) return storeAway(`no model is called ${modelId} here`, silentStore)
   return bad('model_unknown', `no model is called ${modelId} here`, known.length === 0
@@ -194,12 +193,16 @@ function copyLink ({ copies, modelId, runner, silentStore }: ChainFacts): Found 
     : bad('files_missing', 'no node has its files', `Bring them: \`svc pull ${modelId}\`.`)
 }
 
-function backendLink ({ backend, card, elsewhere }: ChainFacts): Found {
+function backendLink ({ backend, card, elsewhere, off }: ChainFacts): Found {
   if (backend !== null && backend.backend !== null) return good(`${backend.backend} is offered`)
   if (elsewhere) return good('another node offers it')
+  if (backend === null && off !== undefined) {
+    return bad('plugin_off',
+      `its engine ${card?.engine ?? ''} comes with the plugin ${off.plugin}, which is off`, switchOn(off))
+  }
   return backend === null
     ? bad('plugin_off', `no enabled plugin brings its engine ${card?.engine ?? ''}`,
-        'Enable the plugin with `svc plugin enable NAME` (`svc plugin ls` lists them) and restart.')
+        'Install a plugin that brings it: `svc plugin ls` lists those that are here.')
     : bad(backend.code ?? 'backend_missing', backend.problem, backend.remedy)
 }
 

@@ -4,7 +4,6 @@ import type { events } from '../declarations.js'
 import { reasonOf } from '../process/errors.js'
 import type { Task } from './tasks.js'
 
-/** A task that failed, as the event tells it. */
 export type TaskFailure = FromSchema<typeof events.TaskFailed.payload>
 
 /** An open task of another node; `asker` is the install id of the node that gave it, if one did. */
@@ -32,7 +31,6 @@ export interface LossesParts {
   log: Logger
   session: Session
   cluster: Pick<Cluster, 'nodes' | 'resolve'>
-  /** Whether an instance is placed. */
   placed (instanceId: string): boolean
   /** Has the master emit the events of these; resolves when it has. */
   send (failures: TaskFailure[]): Promise<unknown>

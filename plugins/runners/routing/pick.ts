@@ -3,7 +3,6 @@ import type { Route, RouteQuery } from '../service.js'
 /** A runner that takes new requests, as the node that asks knows it. */
 export interface Candidate extends
   Readonly<Pick<Route, 'nodeId' | 'installId' | 'instanceId' | 'runnerId'>> {
-  /** It runs on this node. */
   readonly own: boolean
   /** Tasks it is known to have open. */
   readonly load: number

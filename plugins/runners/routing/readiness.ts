@@ -64,7 +64,6 @@ function canaryTask (card: ModelCard): EngineTask | undefined {
 /** Seconds since the runner's last real result; null when there was none. */
 const proofAge = ({ supervisor }: Member): number | null => supervisor?.report().secondsSinceForward ?? null
 
-/** True while that result is recent enough. */
 function proven (member: Member): boolean {
   const age = proofAge(member)
   return age !== null && age <= FORWARD_FRESH_SECONDS

@@ -28,7 +28,6 @@ export interface RoutingParts extends
   cluster: AvailabilityParts['cluster'] & MemberParts['cluster']
   /** What other nodes tell of their load and their tasks. */
   gossip: Pick<TaskGossip, 'load' | 'tasks'>
-  /** Makes the id of a task. */
   newId (): string
 }
 
@@ -41,7 +40,6 @@ export class Routing implements Runners {
   readonly #away: TaskTable
   readonly #availability: Availability
   readonly #virtual = new VirtualModels()
-  /** Asked for a model that is not placed. */
   readonly #placers = new Set<PlaceMissing>()
 
   constructor (parts: RoutingParts) {

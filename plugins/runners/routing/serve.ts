@@ -13,10 +13,8 @@ export interface ServeParts {
   watchers: Pick<TaskWatchers, 'begin'>
 }
 
-/** A routed task: the table it is entered in, and what opens its stream. */
 export interface Work {
   route: Route
-  /** A runner of this node serves it. */
   own: boolean
   tasks: TaskTable
   chunks (): AsyncIterable<EngineChunk>

@@ -28,7 +28,6 @@ export interface Asker {
   member: string | null
 }
 
-/** True for a terminal status. */
 export const hasEnded = (status: TaskStatus): boolean => status !== 'Pending' && status !== 'Running'
 
 interface Entry {
@@ -66,7 +65,6 @@ export class TaskTable {
     this.#changed = changed
   }
 
-  /** Enters a new task as Pending. */
   add (task: Omit<Task, 'status'>, runnerId: string, asker: Asker = NOBODY): void {
     this.#sweep()
     this.#count(runnerId, asker, 1)
@@ -122,7 +120,6 @@ export class TaskTable {
     return Object.fromEntries(loads.filter(([, open]) => open > 0))
   }
 
-  /** Every task there is. */
   all (): Task[] {
     this.#sweep()
     return [...this.#entries()].map(({ task }) => task)

@@ -20,7 +20,6 @@ export class VirtualModels {
 
   card (modelId: string): ModelCard | undefined { return this.#models.get(modelId)?.card() }
 
-  /** Whether it would be answered now. */
   ready (modelId: string): boolean { return this.#models.get(modelId)?.refusal() === null }
 
   /**

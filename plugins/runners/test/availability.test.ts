@@ -133,6 +133,7 @@ const nothing = {
   tasks: { outstanding: () => 0 },
   away: { outstanding: () => 0 },
   gossip: { load: () => null },
+  off: () => undefined,
   absence: () => null,
   learning: () => false
 }

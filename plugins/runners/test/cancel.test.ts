@@ -106,18 +106,6 @@ for (const [name, answer] of Object.entries(silent)) {
   })
 }
 
-t.test('POST /v1/cancel/{command_id}', async (t) => {
-  const rig = await startRunners(t)
-  let aborted = ''
-  rig.kernel.commands.track({
-    commandId: 'mine', caller, summary: '', abort: (reason) => { aborted = reason }
-  })
-  const post = async (id: string) => await rig.inject({ method: 'POST', url: `/v1/cancel/${id}` })
-  t.equal((await post('mine')).statusCode, 200)
-  t.equal(aborted, 'cancelled')
-  t.match((await post('none')).json(), { error: { reason: 'command_unknown' } })
-})
-
 t.test('a call that names this node is served here or refused', async (t) => {
   const { asker, runner } = await pair(t)
   const call = {

@@ -43,7 +43,11 @@ check(
   /nLayers/,
   /Install/
 )
-check('no engine', { backend: null }, 'backend', /onnx-tts/, /svc plugin enable/)
+check('a model of a plugin that is off', { card: null, off: { plugin: 'tts', enable: 'calls' } }, 'card',
+  /plugin tts, which is off/, /^Switch it on: `svc plugin enable calls`\.$/)
+check('an engine of a plugin that is off', { backend: null, off: { plugin: 'tts', enable: 'tts' } }, 'backend',
+  /engine onnx-tts comes with the plugin tts, which is off/, /svc plugin enable tts/)
+check('no engine', { backend: null }, 'backend', /onnx-tts/, /svc plugin ls/)
 check('no backend', { backend: { backend: null, problem: 'P', remedy: 'R' } }, 'backend', /^P$/, /^R$/)
 check('no engine, but another node has it', { backend: null, elsewhere: true }, null)
 check('another node is still loading it', {

@@ -6,8 +6,9 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { systemClock } from '../../../kernel/api/clock.js'
 import { kindOf } from '../process/states.js'
 import { createSupervisor } from '../process/supervisor.js'
+import { card } from './samples.js'
 import type { Logger } from '../../../kernel/api/plugin.js'
-import type { EngineChunk, ModelCard, ModelSpec } from '../../../kernel/api/engine.js'
+import type { EngineChunk, ModelSpec } from '../../../kernel/api/engine.js'
 import type { RunnerStatus } from '../service.js'
 import type { RunnerError, RunnerOptions, Supervisor } from '../process/supervisor.js'
 
@@ -16,32 +17,7 @@ export interface TestCase { testdir (): string, teardown (fn: () => unknown): vo
 
 export const ENGINE = new URL('./fixtures/engine.mjs', import.meta.url).href
 
-const CARD: ModelCard = {
-  modelId: 'test/engine',
-  revision: '1',
-  title: 'Test engine',
-  description: '',
-  tasks: ['test'],
-  family: 'test',
-  engine: 'test',
-  backends: ['cpu'],
-  files: [],
-  totalBytes: 1,
-  nLayers: 4,
-  hiddenSize: 1,
-  heads: 1,
-  kvHeads: 1,
-  headSize: 0,
-  contextLength: 1,
-  supportsTensor: false,
-  companions: [],
-  licence: 'MIT',
-  languages: [],
-  quantization: null,
-  voices: [],
-  defaults: {},
-  support: {}
-}
+const CARD = card('test/engine', { tasks: ['test'], engine: 'test', backends: ['cpu'], files: [], totalBytes: 1 })
 
 export function testSpec (options: Record<string, unknown> = {}): ModelSpec {
   return { card: CARD, directory: '/', backend: 'cpu', threads: 1, options }

@@ -114,6 +114,7 @@ export async function pair (t: TestContext, options: PairOptions = {}): Promise<
     newId: () => `00000000-0000-4000-8000-${String(++ids).padStart(12, '0')}`,
     backend: () => null,
     absence: () => null,
+    off: () => undefined,
     learning: () => false,
     watchers: { begin: () => undefined },
     taskFailed: (failure) => { failed.push(failure) }

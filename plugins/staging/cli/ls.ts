@@ -25,6 +25,10 @@ export default {
     if (ctx.out.json) ctx.out.value({ models })
     else if (models.length === 0 && silent === null) {
       ctx.err.line('no models yet; `svc pull org/name` or `svc pull ./folder` brings one')
+      for (const { name, models = {} } of (await ctx.declared()).manifests) {
+        const [id] = Object.keys(models)
+        if (id !== undefined) ctx.err.line(`the plugin ${name}, which brings ${id}, is off there`)
+      }
     } else {
       ctx.out.table(['NAME', 'SIZE', 'WHERE', 'STATE'], models.map((model) => [model.modelId,
         model.sizeBytes === null ? '-' : showBytes(model.sizeBytes), whereOf(model.copies), model.state]))

@@ -1,5 +1,5 @@
 import { statSync } from 'node:fs'
-import { askMember, kernelError, Reply, writeOnce } from '../../../kernel/index.js'
+import { askMember, kernelError, offPlugin, Reply, switchOn, writeOnce } from '../../../kernel/index.js'
 import type { ModelCard, NodeView, RouteRequest } from '../../../kernel/index.js'
 import { checkCard } from '../../runners/cards/card.js'
 import { isAnthropic } from '../failures.js'
@@ -51,9 +51,16 @@ export async function model (manager: ModelManager, request: RouteRequest): Prom
   const { model_id: name } = request.params as { model_id: string }
   const found = (await listOf(manager)).data.find(({ id }) => id === name)
   if (found === undefined) {
-    throw manager.ctx.error('model_not_found', `No model is called ${name.slice(0, 200)}.`)
+    throw noModel(manager, name)
   }
   return isAnthropic(request.headers) ? anthropicModel(found) : found
+}
+
+function noModel ({ ctx }: ModelManager, modelId: string): Error {
+  const off = offPlugin(ctx.deps.declarations, 'models', modelId)
+  const why = off === undefined ? '' : `: the plugin ${off.plugin}, which brings it, is off`
+  return ctx.error('model_not_found', `No model is called ${modelId.slice(0, 200)}${why}.`,
+    off === undefined ? {} : { remedy: switchOn(off) })
 }
 
 type Entry = ModelList['data'][number]
@@ -138,7 +145,7 @@ export async function card (manager: ModelManager, request: RouteRequest): Promi
   if (virtual !== undefined) return { model_id: modelId, origin: 'bundled', card: virtual, copies: [] }
   const known = manager.catalogue.cards().get(modelId)
   if (known === undefined) {
-    throw manager.ctx.error('model_not_found', `No model is called ${modelId}.`)
+    throw noModel(manager, modelId)
   }
   const whole = await wholeCard(manager, request, modelId)
   // What was written by hand counts, with the files that are there.

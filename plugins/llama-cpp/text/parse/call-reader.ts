@@ -18,7 +18,6 @@ export const OUTSIDE = /[\s{}[\]:,"\w+.-]/
 export class CallReader {
   /** `open`, or how it ended: a call, or something else. */
   state: 'open' | 'call' | 'other' = 'open'
-  /** Everything read so far. */
   text = ''
   /** A character at which a broken object ended, and which is not part of it. */
   left = ''

@@ -7,7 +7,6 @@ export type Reading<T> = Generator<void, T, void>
  * output is over.
  */
 export class Input {
-  /** No more text will come. */
   over = false
   private text = ''
   private at = 0
@@ -23,7 +22,6 @@ export class Input {
   /** Remembers this place, so that `back` can return to it. */
   mark (): void { this.marked = this.at }
 
-  /** Forgets the place. */
   keep (): void { this.marked = null }
 
   /** Returns to the place that was remembered. */
@@ -54,7 +52,6 @@ export class Input {
     return c
   }
 
-  /** Takes a text if it comes next. */
   * take (text: string): Reading<boolean> {
     while (this.text.length - this.at < text.length && !this.over && text.startsWith(this.rest())) yield
     const found = this.text.startsWith(text, this.at)
@@ -68,7 +65,6 @@ export class Input {
     return ''
   }
 
-  /** Takes white space. */
   * space (): Reading<string> {
     let taken = ''
     for (let c = yield * this.peek(); c !== '' && c.trim() === ''; c = yield * this.peek()) {

@@ -9,7 +9,6 @@ import { present } from '../../../runners/language/json.js'
 /** A piece of a tool call in the shape of OpenAI's stream: id and name come once, then arguments. */
 export interface ToolCallDelta { index: number, id?: string, name?: string, arguments?: string }
 
-/** What is new of an answer. */
 export interface OutputDelta { content: string, reasoning: string, toolCalls: ToolCallDelta[] }
 
 /** The same in OpenAI's shape, without what is empty. */
@@ -21,7 +20,6 @@ export const deltaOf = ({ content, reasoning, toolCalls }: OutputDelta): NonNull
   })) }
 })
 
-/** How an output is read. */
 export interface OutputOptions {
   /** How the model writes calls; null: calls are not looked for (the request has no tools). */
   tools: ToolFormatName | null
@@ -59,7 +57,6 @@ export class OutputReader {
       : readMarked(this.input, out, reasoning, tools === null ? null : toolFormats[tools], startsInReasoning)
   }
 
-  /** Calls so far. */
   get calls (): number { return this.collector.calls }
 
   push (text: string): OutputDelta {
@@ -178,7 +175,6 @@ class DeltaCollector implements OutputSink {
     return delta
   }
 
-  /** Gives the white space at the end. */
   flush (): void {
     this.delta[this.last] += this.held
     this.held = ''

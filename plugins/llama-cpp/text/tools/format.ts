@@ -3,7 +3,6 @@ import type { Input, Reading } from '../parse/input.js'
 
 /** Takes what a reader finds. */
 export interface CallSink {
-  /** A call begins. */
   call (name: string): void
   /** More of the JSON text of its arguments. */
   args (json: string): void
@@ -20,7 +19,6 @@ export interface OutputSink extends CallSink {
   turn (): void
 }
 
-/** A format of tool calls. */
 export interface ToolFormat {
   /** Texts that a call in this format has, by which it is recognised in a rendered conversation. */
   shows: readonly string[]
@@ -36,7 +34,5 @@ export interface ToolFormat {
   read (input: Input, out: CallSink, opened: string): Reading<void>
 }
 
-/** A character of a function's name. */
 export const NAME = /[\w.-]/
-/** A whole name of a function. */
 export const NAME_ONLY = /^[\w.-]+$/

@@ -37,7 +37,6 @@ function * readValue (input: Input, depth: number): Reading<string | null> {
   return parsed(word) === undefined ? JSON.stringify(word) : word
 }
 
-/** Reads the rest of a list or an object. */
 function * readItems (input: Input, depth: number, close: string): Reading<string | null> {
   const items: string[] = []
   for (;;) {

@@ -66,7 +66,6 @@ export function * skipPast (input: Input, marker: string): Reading<void> {
   yield * input.until([marker], () => {})
 }
 
-/** A format of objects between two markers. */
 const objectsBetween = (open: string, end: string, nameKey = 'name'): ToolFormat => ({
   shows: [open, end, `"${nameKey}"`],
   opens: [open],
@@ -79,8 +78,6 @@ const objectsBetween = (open: string, end: string, nameKey = 'name'): ToolFormat
 
 /** `<tool_call>{"name": …, "arguments": …}</tool_call>` for each call: Hermes, Qwen, Granite 4, SmolLM3. */
 export const hermes = objectsBetween('<tool_call>', '</tool_call>')
-/** `<tool_calls>` around objects `{"name": …, "arguments": …}`, one in each line: MiniMax M1. */
-export const minimax = objectsBetween('<tool_calls>', '</tool_calls>')
 /** `<TOOLCALL>[{"name": …, "arguments": …}, …]</TOOLCALL>`: Nemotron Nano. */
 export const nemotron = objectsBetween('<TOOLCALL>', '</TOOLCALL>')
 /**

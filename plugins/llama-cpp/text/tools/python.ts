@@ -80,7 +80,6 @@ function * readLiteral (input: Input, depth: number): Reading<string | null> {
   return Object.hasOwn(WORDS, word) ? WORDS[word] as string : null
 }
 
-/** A list, a tuple or a dictionary. */
 function * readItems (input: Input, depth: number): Reading<string | null> {
   const open = yield * input.next()
   const close = open === '[' ? ']' : open === '(' ? ')' : '}'

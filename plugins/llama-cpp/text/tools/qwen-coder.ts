@@ -19,7 +19,7 @@ function * readFunction (input: Input, out: CallSink): Reading<boolean> {
     yield * input.until(['>'], (text) => { key += text })
     yield * input.take('\n')
     // A model that forgets one end goes on with the next.
-    const ended = yield * values.read(input, key.trim(), [KEY_END, FUNCTION_END], { trailing: '\n' })
+    const ended = yield * values.read(input, key.trim(), [KEY_END, FUNCTION_END], '\n')
     if (ended === '') return false
     marker = ended === KEY_END ? yield * input.until([KEY, FUNCTION_END, END], () => {}) : ended
   }

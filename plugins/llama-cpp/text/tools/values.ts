@@ -22,15 +22,11 @@ export class Arguments {
 
   /**
    * Reads a value up to one of `ends`, which is returned ('': the output ended). `trailing` is dropped
-   * right before the end. Of a parameter that is a text the value comes as it is written; `isText` says so
-   * where the schema does not.
+   * right before the end. Of a parameter that is a text the value comes as it is written.
    */
-  * read (
-    input: Input, key: string, ends: readonly string[],
-    { trailing = '', isText: told }: { trailing?: string, isText?: boolean } = {}
-  ): Reading<string> {
+  * read (input: Input, key: string, ends: readonly string[], trailing = ''): Reading<string> {
     const { out } = this
-    const kinds = kindsOfProperty(this.schema, key) ?? (told === true ? new Set(['string']) : null)
+    const kinds = kindsOfProperty(this.schema, key)
     out.args(`${this.before}${JSON.stringify(key)}: `)
     this.before = ', '
     const isText = kinds?.size === 1 && kinds.has('string')

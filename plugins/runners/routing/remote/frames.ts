@@ -13,7 +13,6 @@ const MESSAGE_CHARS = 4_096
 /** A task failed on the node that served it, which has recorded the failure. */
 export class RemoteTaskError extends RunnerError {}
 
-/** A failure as it is sent. */
 export interface Failure { reason: string, message: string, details: Record<string, unknown> }
 
 /** A chunk as pieces to be written one after the other; its media are not copied. `index` counts from 0. */
@@ -24,10 +23,8 @@ export function chunkFrame (index: number, { payload, timing, media }: EngineChu
 /** The trace of a task, sent with its end. */
 export interface Recorded { trace?: unknown }
 
-/** The clean end. */
 export const endFrame = (recorded: Recorded = {}): Uint8Array[] => encodeFrame(FROM_RUNNER.end, 0, recorded)
 
-/** The end by a failure. */
 export function failFrame (
   { reason, message, details }: Failure, recorded: Recorded = {}
 ): Uint8Array[] {

@@ -18,7 +18,6 @@ export interface GossipMessage {
   whole: boolean
   /** Open tasks by runner, without those that the other node asked for; a runner left out has none. */
   loads: Record<string, number>
-  /** Tasks that are new or have changed. */
   tasks: Task[]
   /** Ids of tasks that were sent as open and are no longer kept. */
   ended: string[]
@@ -40,7 +39,6 @@ interface Kept { task: Task, asker: string | null, mono: number }
 interface TaskGossipParts {
   cluster: Pick<Cluster, 'channel' | 'nodes' | 'onPeers'>
   clock: Clock
-  /** The tasks that this node serves. */
   tasks: TaskTable
   /** The link to a node closed; `open` are the tasks it had, as it last sent them. */
   missing? (installId: string, open: OpenTask[]): void
@@ -97,7 +95,6 @@ export class TaskGossip {
     return received === undefined ? null : received.loads.get(runnerId) ?? 0
   }
 
-  /** The tasks of the other nodes. */
   tasks (): Task[] {
     return [...this.#received.values()].flatMap(({ tasks }) => {
       this.#sweep(tasks)
@@ -124,7 +121,6 @@ export class TaskGossip {
     if (again) this.changed()
   }
 
-  /** True when there is more to send. */
   #sendTo (to: string, sent: Sent): boolean {
     const { tasks: table } = this.#parts
     const { tasks, next, more } = table.changedSince(sent.change, MESSAGE_TASKS_MAX)

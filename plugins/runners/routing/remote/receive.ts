@@ -31,7 +31,6 @@ interface ReceiveParts {
   routing: {
     /** Enters the task here. Throws `instance_lost`, `invalid_request`. */
     take (assigned: Assigned, asker: Asker): Route
-    /** Runs a task that was entered. */
     open (route: Route, task: EngineTask, signal: AbortSignal): AsyncIterable<EngineChunk>
   }
 }

@@ -16,7 +16,6 @@ const HEAD_MS = 10_000
 interface RemoteTask {
   task: EngineTask
   about: Pick<Task, 'commandId' | 'capability'>
-  /** On whose behalf. */
   caller: Caller
 }
 

@@ -1,0 +1,23 @@
+import type { Declarations } from './services.js'
+
+/** A plugin that is off, and the one to enable for it: what it requires may be off as well. */
+export interface OffPlugin { plugin: string, enable: string }
+
+/** The plugin that is off and brings this model, engine or capability (by its id); undefined for none. */
+export function offPlugin (
+  { off }: Pick<Declarations, 'off'>, kind: 'models' | 'engines' | 'capabilities', name: string
+): OffPlugin | undefined {
+  const found = off.find(({ [kind]: all = {}, capabilities = {} }) => kind === 'capabilities'
+    ? Object.values(capabilities).some(({ id }) => id === name)
+    : Object.hasOwn(all, name))
+  if (found === undefined) return undefined
+  let last = found
+  for (let next: typeof last | undefined = last; next !== undefined;) {
+    last = next
+    next = off.find((one) => last.requires?.includes(one.name))
+  }
+  return { plugin: found.name, enable: last.name }
+}
+
+/** How to get what it brings. */
+export const switchOn = ({ enable }: OffPlugin): string => `Switch it on: \`svc plugin enable ${enable}\`.`
