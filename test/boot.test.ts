@@ -266,7 +266,8 @@ const answers = (what: string): string => `return { routes: { hi: () => ({ hi: $
 
 t.test('a third-party plugin loads by its path, with its own settings', async (t) => {
   const node = await up(t, {
-    plugins: [], yaml: 'plugins: { hello: { module: ./hello.mjs, whom: you } }',
+    plugins: bundled.filter(({ manifest }) => manifest.name === 'diagnostics'),
+    yaml: 'plugins: { hello: { module: ./hello.mjs, whom: you } }',
     files: { 'hello.mjs': guest('hello', answers('ctx.config.whom'), route + setting) }
   })
   t.same(await (await fetch(`${node.url}/v1/hi`)).json(), { hi: 'you' })

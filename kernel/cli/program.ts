@@ -1,4 +1,3 @@
-import { readFileSync } from 'node:fs'
 import { homedir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { Command, CommanderError } from 'commander'
@@ -54,8 +53,10 @@ async function execute (argv: string[], options: CliOptions): Promise<number> {
   const program = buildProgram(verbs, options.io, async (verb, args, given) => {
     const module = (await (verb.load ?? loaders[verb.name]!)()).default as Verb
     const context = createContext(given, options)
-    if (verb.local === true) refuseElsewhere(verb.name, context)
-    if (verb.load !== undefined) await refuseOff(verb, context)
+    if (verb.local === true) {
+      refuseElsewhere(verb.name, context)
+      if (verb.load !== undefined) await refuseOff(verb, context)
+    }
     status = await module.run(context, args, given)
     if (!options.signal.aborted) await context.signedBy?.used(context)
   })
@@ -101,23 +102,11 @@ function refuseElsewhere (verb: string, { elsewhere, home }: VerbContext): void 
     `${elsewhere}; run it on that machine, or leave out --url (SVC_URL)`)
 }
 
-/** Throws CliError (3) for a verb of a plugin that svc.yaml of this home, or a variable, switches off. */
+/** Throws CliError (3) for a local verb of a plugin that is off; a node answers for all others itself. */
 async function refuseOff ({ name, owner }: KnownVerb, context: VerbContext): Promise<void> {
-  const { elsewhere, home, io: { env } } = context
-  if (elsewhere !== undefined || !maySwitch(home, env)) return
   const { whyOff } = await import('./installed.js')
   const why = await whyOff(context, owner)
   if (why !== undefined) throw new CliError(exitCodes.notFound, `svc ${name} is a verb of a plugin. ${why}`)
-}
-
-/** Whether anything can switch a plugin off; without its parser, which takes longer to load than the rest. */
-function maySwitch (home: string, env: NodeJS.ProcessEnv): boolean {
-  if (Object.keys(env).some((name) => /^SVC_PLUGINS_.+_ENABLED$/.test(name))) return true
-  try {
-    return readFileSync(env['SVC_CONFIG'] || join(home, 'svc.yaml'), 'utf8').includes('enabled')
-  } catch {
-    return false
-  }
 }
 
 /** The value of an option before commander has read the words. */

@@ -110,10 +110,10 @@ t.test('a home that cannot be made is an error', async (t) => {
   }
 })
 
-t.test('a verb of a plugin that is off names the plugin and how to enable it', async (t) => {
+t.test('a local verb of a plugin that is off names the plugin and how to enable it', async (t) => {
   const home = t.testdir({ 'svc.yaml': 'plugins:\n  store:\n    enabled: false\n' })
   const verbs = (name: string) => ({
-    [name]: { summary: 's', load: async () => ({ default: { run: async () => 0 } }) }
+    [name]: { summary: 's', local: true as const, load: async () => ({ default: { run: async () => 0 } }) }
   })
   const [store, shop, bell] = plugins.map(({ manifest, start }) =>
     ({ start, manifest: { ...manifest, verbs: verbs(`say-${manifest.name}`) } }))

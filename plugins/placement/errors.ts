@@ -86,7 +86,7 @@ export function modelUnknown (modelId: string, known: readonly string[], off?: O
   return refuse('model_unknown', `No model is called ${modelId.slice(0, 200)}${why}.`, {
     param: 'model_id',
     known: known.slice(0, KNOWN_MAX),
-    remedy: off !== undefined ? switchOn(off) :
-      `\`svc ls\` lists the models; \`svc pull ${modelId.slice(0, 200)}\` brings one.`
+    remedy: off !== undefined ? switchOn(off)
+      : `\`svc ls\` lists the models; \`svc pull ${modelId.slice(0, 200)}\` brings one.`
   })
 }

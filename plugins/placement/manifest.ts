@@ -71,7 +71,8 @@ export const manifest = {
   requires: ['runners'],
   after: ['staging'],
   consumes: {
-    bundle: BundleService, cluster: ClusterService, declarations: DeclarationService, session: SessionService, state: StateService,
+    bundle: BundleService, cluster: ClusterService, declarations: DeclarationService, session: SessionService,
+    state: StateService,
     instances: InstanceService, machine: MachineService
   },
   consumesOptional: { models: ModelsService },

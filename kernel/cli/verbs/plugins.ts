@@ -76,7 +76,7 @@ function turning (enabled: boolean): Verb {
         ? { file: null, ...await turn(ctx, name, enabled) }
         // Enabled is the default; written out it would demand that nothing it needs is off.
         : await apply(ctx, installation, `plugins.${name}.enabled`, enabled ? undefined : false,
-          options['config'])
+            options['config'])
       if (out.json) {
         const more = enabled ? { comesBack: along, stillOff } : { goesDown: along }
         out.value({ plugins: [{ name, enabled, file, ...more, ...effect }] })

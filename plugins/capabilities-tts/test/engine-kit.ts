@@ -32,7 +32,9 @@ export function quietEnv (): EngineEnv & { announced: Array<{ label: string, uni
 }
 
 /** A card with the fields an engine reads, and the rest filled in. */
-export const cardOf = (over: Partial<ModelCard> & Pick<ModelCard, 'modelId' | 'family' | 'files'>): ModelCard =>
+export const cardOf = (
+  over: Partial<ModelCard> & Pick<ModelCard, 'modelId' | 'family' | 'files'>
+): ModelCard =>
   card(over.modelId, { backends: ['cpu'], totalBytes: 0, languages: [], ...over })
 
 const specOf = (card: ModelCard, directory: string): ModelSpec =>

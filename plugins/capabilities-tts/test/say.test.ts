@@ -92,8 +92,10 @@ t.test('the plugin of its capability is off', async (t) => {
     'GET /models/copies': (response) => { sendJson(response, { copies: [] }) },
     'GET /v1/models': (response) => { sendJson(response, { object: 'list', data: [] }) }
   })
-  const ran = await cli(['say', 'x', '-o', 'a.mp3', '--url', node.url], { plugins: [tts], cwd: t.testdir({}) })
-  t.match(ran, { status: 3, err: /the plugin capabilities-tts, which brings it, is off there\n.*plugin enable/ })
+  const argv = ['say', 'x', '-o', 'a.mp3', '--url', node.url]
+  const ran = await cli(argv, { plugins: [tts], cwd: t.testdir({}) })
+  const err = /the plugin capabilities-tts, which brings it, is off there\n.*plugin enable/
+  t.match(ran, { status: 3, err })
   t.match(await cli(['ls', '--url', node.url], { plugins: [staging, tts] }),
     { status: 0, err: /the plugin capabilities-tts, which brings svc\/voice-en, is off there/ })
 })

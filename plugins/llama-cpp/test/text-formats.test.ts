@@ -44,8 +44,8 @@ const cases: [string, Options, string, Whole][] = [
     { ...said('c [THINK]d[/THINK]'), reasoning: 'ab' }],
   ['markers without tools', { tools: null }, '<tool_call>{}</tool_call>', said('<tool_call>{}</tool_call>')],
   ['one Hermes call', { tools: 'hermes' }, 'Let me see.\n<tool_call>\n{"name": "weather", ' +
-    '"arguments": {"city": "K}\\"öln", "n": [1, {"a": 2}]}}\n</tool_call>',
-    said('Let me see.', call('weather', '{"city": "K}\\"öln", "n": [1, {"a": 2}]}'))],
+  '"arguments": {"city": "K}\\"öln", "n": [1, {"a": 2}]}}\n</tool_call>',
+  said('Let me see.', call('weather', '{"city": "K}\\"öln", "n": [1, {"a": 2}]}'))],
   ['two Hermes calls after thinking', { tools: 'hermes' },
     '<think>both</think><tool_call>{"name":"a","arguments":{}}</tool_call>\n' +
     '<tool_call>{"arguments": {"x": 1}, "name": "b"}</tool_call>',

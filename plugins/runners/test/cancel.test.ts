@@ -8,7 +8,6 @@ import type {
 import { cancelHandler } from '../routing/cancel.js'
 import { runTask } from '../service.js'
 import { hear, pair, task, VOICE } from './remote-kit.js'
-import { startRunners } from './rig.js'
 
 const caller: Caller = { id: 'ann', mode: 'direct', authorities: new Set(['invoke']) }
 const view = (installId: string, more: Partial<NodeView> = {}): NodeView => {

@@ -45,7 +45,8 @@ check(
 )
 check('a model of a plugin that is off', { card: null, off: { plugin: 'tts', enable: 'calls' } }, 'card',
   /plugin tts, which is off/, /^Switch it on: `svc plugin enable calls`\.$/)
-check('an engine of a plugin that is off', { backend: null, off: { plugin: 'tts', enable: 'tts' } }, 'backend',
+check('an engine of a plugin that is off',
+  { backend: null, off: { plugin: 'tts', enable: 'tts' } }, 'backend',
   /engine onnx-tts comes with the plugin tts, which is off/, /svc plugin enable tts/)
 check('no engine', { backend: null }, 'backend', /onnx-tts/, /svc plugin ls/)
 check('no backend', { backend: { backend: null, problem: 'P', remedy: 'R' } }, 'backend', /^P$/, /^R$/)

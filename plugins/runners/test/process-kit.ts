@@ -17,7 +17,9 @@ export interface TestCase { testdir (): string, teardown (fn: () => unknown): vo
 
 export const ENGINE = new URL('./fixtures/engine.mjs', import.meta.url).href
 
-const CARD = card('test/engine', { tasks: ['test'], engine: 'test', backends: ['cpu'], files: [], totalBytes: 1 })
+const CARD = card('test/engine', {
+  tasks: ['test'], engine: 'test', backends: ['cpu'], files: [], totalBytes: 1, nLayers: 4
+})
 
 export function testSpec (options: Record<string, unknown> = {}): ModelSpec {
   return { card: CARD, directory: '/', backend: 'cpu', threads: 1, options }
