@@ -34,7 +34,7 @@ export type {
   MemberRequest, MemberResponse, NodeReport, OwnApi, OwnQuestion, PluginReport, StateThen, TokenRecord, Tokens
 } from './api/services.js'
 export type { GossipCounters } from './api/gossip.js'
-export { offPlugin, switchOn } from './api/off-plugin.js'
+export { becauseOff, offPlugin, switchOn } from './api/off-plugin.js'
 export type { OffPlugin } from './api/off-plugin.js'
 export { logLevels } from './observe/log-ring.js'
 export type { LogLevel, LogLine, LogRing, LogWant } from './observe/log-ring.js'

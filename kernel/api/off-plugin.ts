@@ -12,12 +12,16 @@ export function offPlugin (
     : Object.hasOwn(all, name))
   if (found === undefined) return undefined
   let last = found
-  for (let next: typeof last | undefined = last; next !== undefined;) {
+  for (;;) {
+    const next = off.find((one) => last.requires?.includes(one.name))
+    if (next === undefined) return { plugin: found.name, enable: last.name }
     last = next
-    next = off.find((one) => last.requires?.includes(one.name))
   }
-  return { plugin: found.name, enable: last.name }
 }
+
+/** The end of a sentence about something that is not there; empty if no plugin is off for it. */
+export const becauseOff = (off: OffPlugin | undefined): string =>
+  off === undefined ? '' : `: the plugin ${off.plugin}, which brings it, is off`
 
 /** How to get what it brings. */
 export const switchOn = ({ enable }: OffPlugin): string => `Switch it on: \`svc plugin enable ${enable}\`.`

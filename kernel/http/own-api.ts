@@ -35,7 +35,7 @@ export class OwnRequests {
     return {
       ask: async (question) => {
         const { status, bytes } = await this.#open(app, question)
-        return { status, text: await text(bytes) }
+        return { status, text: await raceAbort(text(bytes), question.signal) }
       },
       open: async (question) => await this.#open(app, question)
     }

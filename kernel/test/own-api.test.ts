@@ -5,10 +5,12 @@ import { startPlugin } from '../testing/index.js'
 import type { Caller, OwnApi } from '../index.js'
 
 const caller: Caller = { id: 'probe', mode: 'direct', authorities: new Set(['read']) }
+let begun = (): void => {}
 const probe = definePlugin({
   name: 'probe', version: '1.0.0', kernel: '^1.0.0', summary: 'Answers, or never ends.',
   routes: {
     drip: { method: 'GET', url: '/drip', summary: 's', authority: 'read', stream: true },
+    stuck: { method: 'GET', url: '/stuck', summary: 's', authority: 'read', stream: true },
     hang: { method: 'GET', url: '/hang', summary: 's', authority: 'read' }
   }
 }, () => ({
@@ -16,6 +18,11 @@ const probe = definePlugin({
     async drip (request) {
       const stream = request.open({ contentType: 'text/plain' })
       await stream.write('a drop')
+    },
+    async stuck (request) {
+      await request.open({ contentType: 'text/plain' }).write('a drop')
+      begun()
+      await once(request.signal, 'abort')
     },
     async hang ({ signal }) { await once(signal, 'abort') }
   }
@@ -47,4 +54,16 @@ t.test('what a node asks of itself leaves nothing on the signal of who asked', a
   t.strictSame(warnings, [], 'one question to each of many nodes is no leak')
   await t.rejects(own.ask({ path: '/drip', caller, signal }), /gone/)
   await t.rejects(own.open({ path: '/drip', caller, signal }), /gone/)
+})
+
+t.test('an end in the middle of an answer gives the reason', async (t) => {
+  const rig = await startPlugin(t, probe)
+  const own = rig.kernel.service(OwnApiService.id) as OwnApi
+  const over = new AbortController()
+  const started = new Promise<void>((resolve) => { begun = resolve })
+  const asked = own.ask({ path: '/stuck', caller, signal: over.signal })
+  await started
+  await new Promise(setImmediate)
+  over.abort(new Error('gone'))
+  await t.rejects(asked, /gone/)
 })

@@ -1,5 +1,5 @@
 import { checkOf } from '../../kernel/api/validate.js'
-import { kernelError, switchOn, writeOnce } from '../../kernel/index.js'
+import { becauseOff, kernelError, switchOn, writeOnce } from '../../kernel/index.js'
 import { costProblems, declaredCost } from './cost.js'
 import { descriptorOf, revisionOf } from './revision.js'
 import { schemaProblems } from './schema-check.js'
@@ -115,8 +115,8 @@ export function chooseVersion<T extends { readonly revision: string }> (
 ): T {
   const { id, version, revision } = wanted
   if (versions === undefined || versions.size === 0) {
-    const why = off === undefined ? '' : `: the plugin ${off.plugin}, which brings it, is off`
-    throw kernelError('capability_not_found', `${where} has no capability "${id.slice(0, 128)}"${why}.`,
+    throw kernelError('capability_not_found',
+      `${where} has no capability "${id.slice(0, 128)}"${becauseOff(off)}.`,
       { capability_id: id.slice(0, 128), ...off === undefined ? {} : { remedy: switchOn(off) } })
   }
   const found = versions.get(version)

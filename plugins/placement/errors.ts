@@ -1,4 +1,4 @@
-import { kernelError, SvcError, switchOn } from '../../kernel/index.js'
+import { becauseOff, kernelError, SvcError, switchOn } from '../../kernel/index.js'
 import type { ErrorDecl, OffPlugin } from '../../kernel/index.js'
 import { runnerErrors } from '../runners/service.js'
 import type { Refusal } from './planner/index.js'
@@ -82,8 +82,7 @@ export function invalid (path: string, message: string): SvcError {
 const KNOWN_MAX = 50
 
 export function modelUnknown (modelId: string, known: readonly string[], off?: OffPlugin): SvcError {
-  const why = off === undefined ? '' : `: the plugin ${off.plugin}, which brings it, is off`
-  return refuse('model_unknown', `No model is called ${modelId.slice(0, 200)}${why}.`, {
+  return refuse('model_unknown', `No model is called ${modelId.slice(0, 200)}${becauseOff(off)}.`, {
     param: 'model_id',
     known: known.slice(0, KNOWN_MAX),
     remedy: off !== undefined ? switchOn(off)

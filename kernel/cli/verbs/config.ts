@@ -57,14 +57,13 @@ export const get: Verb = {
 /** The entries of the file, with the variables and options of the node that runs instead of our own. */
 async function withThoseOfNode (ctx: VerbContext, own: Entry[], key?: string): Promise<Entry[]> {
   const under = key === undefined ? [] : parsePath(key) ?? [key]
-  const overrides = ({ origin }: Entry): boolean => origin === 'env' || origin === 'flag'
+  const overrides = (entry?: Entry): boolean => entry?.origin === 'env' || entry?.origin === 'flag'
   const theirs = (await ctx.client.json<{ entries: Entry[] }>('/config')).entries
     .filter(({ path }) => isUnder(parsePath(path) ?? [], under))
   const merged = new Map(own.map((entry) => [entry.path, entry]))
-  for (const { path, value, origin, ...more } of theirs) {
-    const mine = merged.get(path)
-    if (!overrides({ path, value, origin }) && (mine === undefined || !overrides(mine))) continue
-    const { line, source } = more
+  for (const entry of theirs) {
+    const { path, value, origin, line, source } = entry
+    if (!overrides(entry) && !overrides(merged.get(path))) continue
     merged.set(path, { path, value, origin,
       ...line === undefined ? {} : { line }, ...source === undefined ? {} : { source } })
   }

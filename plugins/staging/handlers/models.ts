@@ -1,5 +1,7 @@
 import { statSync } from 'node:fs'
-import { askMember, kernelError, offPlugin, Reply, switchOn, writeOnce } from '../../../kernel/index.js'
+import {
+  askMember, becauseOff, kernelError, offPlugin, Reply, switchOn, writeOnce
+} from '../../../kernel/index.js'
 import type { ModelCard, NodeView, RouteRequest } from '../../../kernel/index.js'
 import { checkCard } from '../../runners/cards/card.js'
 import { isAnthropic } from '../failures.js'
@@ -58,8 +60,7 @@ export async function model (manager: ModelManager, request: RouteRequest): Prom
 
 function noModel ({ ctx }: ModelManager, modelId: string): Error {
   const off = offPlugin(ctx.deps.declarations, 'models', modelId)
-  const why = off === undefined ? '' : `: the plugin ${off.plugin}, which brings it, is off`
-  return ctx.error('model_not_found', `No model is called ${modelId.slice(0, 200)}${why}.`,
+  return ctx.error('model_not_found', `No model is called ${modelId.slice(0, 200)}${becauseOff(off)}.`,
     off === undefined ? {} : { remedy: switchOn(off) })
 }
 
