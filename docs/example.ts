@@ -1,6 +1,6 @@
 import { stringify } from 'yaml'
 import type { JsonSchema } from '../kernel/api/schema.js'
-import { gatherKnown } from '../kernel/config/known.js'
+import { gatherKnown } from '../kernel/config/config-schemas.js'
 import { isTree } from '../kernel/config/paths.js'
 import { describe, show } from '../kernel/config/values.js'
 import type { ConfigOwner } from '../kernel/config/owner.js'

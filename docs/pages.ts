@@ -7,7 +7,7 @@ import { openApi } from '../plugins/diagnostics/openapi.js'
 import { exampleYaml } from './example.js'
 import type { CapabilityDecl, Manifest, Plugin, RouteDecl, VerbDecl } from '../kernel/api/plugin.js'
 import type { JsonSchema } from '../kernel/api/schema.js'
-import type { Refusal } from '../kernel/api/validate.js'
+import type { RefusedField } from '../kernel/api/validate.js'
 
 /** The markers between which a plugin's README is generated. */
 const BEGIN = '<!-- generated -->'
@@ -140,7 +140,7 @@ function fieldRows (schema: JsonSchema, path = ''): string[][] {
 }
 
 function treatment (field: JsonSchema): [string, string] {
-  const refusal = field['x-refused'] as Refusal | undefined
+  const refusal = field['x-refused'] as RefusedField | undefined
   if (refusal !== undefined) {
     const taken = (refusal.unless ?? []).map((value) => code(JSON.stringify(value))).join(', ')
     return ['**refused**', `${refusal.why}${taken === '' ? '' : `; taken: ${taken}`}`]

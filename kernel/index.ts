@@ -2,7 +2,7 @@
 export * from './public.js'
 export type {
   CapabilityDecl, ChunkMedia, CommandDecl, ConflictDecl, ErrorDecl, EventDecl, IoMode, ReadyCheck, RouteDecl,
-  RouteSocket, SectionDecl, SocketRequest, Started, StreamHead, ToolDecl, VerbDecl
+  RouteSocket, SectionDecl, SocketRequest, PluginParts, StreamHead, ToolDecl, VerbDecl
 } from './api/plugin.js'
 export type {
   BundledModelDecl, CardFile, CardVoice, EngineDecl, LibraryDecl, MemoryFacts, MemoryTraits, ProgramDecl,
@@ -19,34 +19,35 @@ export { isAudited } from './http/audited.js'
 export { routesOf } from './plugins/catalogue.js'
 export type { OwnedRoute } from './plugins/catalogue.js'
 export { errorBody } from './http/error-body.js'
-export { writeOnce } from './http/json.js'
+export { cacheJson } from './http/json.js'
 export type { ErrorBody } from './http/error-body.js'
 export { IdentityService } from './api/identity.js'
 export type { Identity } from './api/identity.js'
 export { CallerService } from './api/callers.js'
-export type { Arrival, Callers, CallerScheme, Proof } from './api/callers.js'
+export type { Arrival, CallerRegistry, CallerScheme, Proof } from './api/callers.js'
 export {
   CapabilityHostService, CommandService, ConfigService, DeclarationService, InspectionService,
   ListenerService, LogRingService, OwnApiService, StateHistoryService, GossipService, TokenService
 } from './api/services.js'
 export type {
   CapabilityHandler, CapabilityServer, Commands, Declarations, DialReport, Inspection, LinkReport,
-  MemberRequest, MemberResponse, NodeReport, OwnApi, OwnQuestion, PluginReport, StateThen, TokenRecord, Tokens
+  MemberRequest, MemberResponse, NodeReport, LocalApi, LocalRequest, PluginReport, PastState, TokenRecord,
+  Tokens
 } from './api/services.js'
 export type { GossipCounters } from './api/gossip.js'
 export { becauseOff, offPlugin, switchOn } from './api/off-plugin.js'
 export type { OffPlugin } from './api/off-plugin.js'
 export { logLevels } from './observe/log-ring.js'
-export type { LogLevel, LogLine, LogRing, LogWant } from './observe/log-ring.js'
+export type { LogLevel, LogLine, LogRing, LogFilter } from './observe/log-ring.js'
 export { timed, TRACE_HEADER, traceHeaders, TracerService } from './observe/tracer.js'
-export type { Hop, HopTarget, TaskAbout, Trace, TraceEnd, Tracers, TraceStart } from './observe/tracer.js'
+export type { Hop, HopTarget, TracedTask, Trace, TraceEnd, Tracers, TraceStart } from './observe/tracer.js'
 export { TrafficService } from './http/traffic.js'
 export type { Traffic } from './http/traffic.js'
 export {
   askMember, askMembers, errorFrom, MemberFault, openMember, readRefusal, refusalIn, textOf, whileLive
 } from './net/ask-member.js'
 export type {
-  AskMemberParts, MemberAnswer, MemberParts, MemberQuestion
+  AskMemberParts, MemberAnswer, MemberParts, MemberFetch
 } from './net/ask-member.js'
 export { multicastProblem } from './net/multicast.js'
 export { boundsOf, clockOffset } from './observe/clocks.js'
@@ -54,13 +55,13 @@ export type { Bounds, ClockOffset } from './observe/clocks.js'
 export { editDistance } from './config/nearest.js'
 export { JobError, UntrustedJobs } from './untrusted/jobs.js'
 export { backoffMs } from './api/backoff.js'
-export { AbortableWaits, beating, delay, raceAbort, systemClock, untilCalled } from './api/clock.js'
+export { AbortableWaits, beating, delay, raceAbort, systemClock, waitForCallback } from './api/clock.js'
 export { serverEvents } from './http/event-stream-parser.js'
 export type { ServerEvent } from './http/event-stream-parser.js'
-export { createLearning, SESSION_GRACE_MS } from './state/learning.js'
+export { createSettlingCheck, SESSION_GRACE_MS } from './state/settling.js'
 export { VitalsService } from './api/vitals.js'
 export type {
-  Gpu, GpuVendor, InterfaceReading, LoadReading, Rates, Vitals, VitalsSource
+  Gpu, GpuVendor, InterfaceReading, LoadReading, Rates, MachineStats, VitalsSource
 } from './api/vitals.js'
 export { monitorLoop } from './observe/self-watch.js'
 export type { LoopMonitor } from './observe/self-watch.js'
@@ -77,10 +78,10 @@ export { networkOf } from './http/connection-limiter.js'
 export { foreignPage, hostAllowed } from './http/origin.js'
 export { requireAuthority } from './http/access.js'
 export { newToken, wellFormed } from './http/tokens.js'
-export { Reserve } from './boot/reserve.js'
+export { DiskReserve } from './boot/reserve.js'
 export { HomeError, readVersioned, START_BYTES, tryWrite, writeVersioned, writeWhole } from './boot/home.js'
 export { noInspector } from './boot/inspector.js'
-export { lostFile } from './boot/lost-files.js'
+export { missingHomeFile } from './boot/lost-files.js'
 export { nodeRange, packageRoot } from './boot/package.js'
 export * from './net/encoding.js'
 export * from './net/keys.js'

@@ -4,7 +4,7 @@ export { prepareHome, takeLock } from './boot/home.js'
 export {
   changeSetting, disabledIn, findPlugin, installationOf, nodeRuns, restartHint, sectionsIn, printEffect, turn
 } from './cli/installed.js'
-export type { Effect } from './cli/installed.js'
+export type { SwitchEffect } from './cli/installed.js'
 export { asksFor } from './cli/verbs/plugins.js'
 export { findConfig, saveConfigFile } from './config/file.js'
 export { neededBy } from './plugins/graph.js'

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { bounded } from '../kernel/api/bounds.js'
 import { isObject } from '../kernel/api/schema.js'
-import { gatherKnown } from '../kernel/config/known.js'
+import { gatherKnown } from '../kernel/config/config-schemas.js'
 import { kernelManifest } from '../kernel/plugins/kernel-manifest.js'
 import { openApi } from '../plugins/diagnostics/openapi.js'
 import { bundled } from '../plugins/index.js'

@@ -8,7 +8,7 @@ import { checkEngines, checkModels, checkPressure } from '../plugins/runners/ins
 import { checkStore, checkVolume } from '../plugins/staging/doctor.js'
 import type { Check } from '../kernel/cli/check.js'
 import type { ModelState as State } from '../plugins/runners/instances/report.js'
-import type { DiagnosedNode, Diagnosis, Insides } from '../plugins/diagnostics/checks/inside.js'
+import type { DiagnosedNode, Diagnosis, NodeDiagnostics } from '../plugins/diagnostics/checks/inside.js'
 
 const GIB = 2 ** 30
 const state = (more: Partial<State> = {}): State => ({
@@ -82,11 +82,11 @@ t.test('memory, store, staging disk and event log', async (t) => {
   ])
 })
 
-const runner = (more: object = {}): Insides['supervisorRunners'][0] => ({
+const runner = (more: object = {}): NodeDiagnostics['supervisorRunners'][0] => ({
   runnerId: 'r1', modelId: 'a/b', statusKind: 'RunnerReady', restarts: 0, inProgressTasks: [],
   secondsInStatus: 900, secondsSinceForward: 1, ...more
 })
-const inside = (more: Partial<Insides> = {}): DiagnosedNode => ({
+const inside = (more: Partial<NodeDiagnostics> = {}): DiagnosedNode => ({
   name: 'attic', nodeId: 'n1', live: true, error: null, clockAheadMs: null,
   diagnostics: { resources: {}, supervisorRunners: [runner()], warnings: [], ...more }
 })

@@ -2,7 +2,7 @@
 import t from 'tap'
 import { resolveConfig } from '../kernel/config/resolve.js'
 import { readConfigText } from '../kernel/config/text.js'
-import { gatherKnown } from '../kernel/config/known.js'
+import { gatherKnown } from '../kernel/config/config-schemas.js'
 import { isTree } from '../kernel/config/paths.js'
 import { ownerOf } from '../kernel/plugins/installation.js'
 import { bundled } from '../plugins/index.js'

@@ -75,7 +75,7 @@ export const allowed: Partial<Record<Rule, Readonly<Record<string, string>>>> = 
     'kernel/api/plugin.ts': '"relay" is also a way in which a request comes',
     'kernel/http/access.ts': '"relay" is also a way in which a request comes',
     'kernel/http/refusal-hook.ts': '"relay" is also a way in which a request comes',
-    'kernel/http/passed-on.ts': '"relay" is also a way in which a request comes',
+    'kernel/http/forwarded.ts': '"relay" is also a way in which a request comes',
     'kernel/boot/home.ts': '"logs" is also a folder of the home',
     'kernel/config/kernel-settings.ts': '"access" is also a key of svc.yaml',
     'kernel/config/resolve.ts': '"access" is also a key of svc.yaml'

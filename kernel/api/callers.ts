@@ -47,10 +47,10 @@ export interface CallerScheme {
   makerOf (callerId: string): string | undefined
 }
 
-export interface Callers {
+export interface CallerRegistry {
   /** Returns a function that unregisters it. Throws for a registered word or prefix. */
   register (scheme: CallerScheme): () => void
   /** Loopback requests that pass this test get no authority from their address. Returns the undo. */
   distrust (test: (arrival: Arrival) => boolean): () => void
 }
-export const CallerService = defineService<Callers>('kernel.callers')
+export const CallerService = defineService<CallerRegistry>('kernel.callers')

@@ -41,7 +41,7 @@ export const systemClock: Clock = {
  * Resolves when what `listen` takes is called, when the signal aborts, or after `late.ms` by that clock,
  * whichever comes first. `listen` returns what ends the listening.
  */
-export function untilCalled (
+export function waitForCallback (
   listen: (fn: () => void) => () => void, signal: AbortSignal,
   late?: { readonly clock: Pick<Clock, 'after'>, readonly ms: number }
 ): Promise<void> {

@@ -4,7 +4,9 @@ import type { Clock } from './clock.js'
 import type { SvcError } from './errors.js'
 import type { GossipCounters } from './gossip.js'
 import type { Identity } from './identity.js'
-import type { Context, Logger, Manifest, NodeInfo, Plugin, Section, SectionDecl, Started } from './plugin.js'
+import type {
+  Context, Logger, Manifest, NodeInfo, Plugin, Section, SectionDecl, PluginParts
+} from './plugin.js'
 import type { Cluster, DialReport, LinkReport, NodeView, Session } from './services.js'
 import type { KernelConfig } from '../config/kernel-settings.js'
 
@@ -12,7 +14,8 @@ import type { KernelConfig } from '../config/kernel-settings.js'
 export const MAX_READING_BYTES = 64 * 1024
 
 /** The remedy of a copied home. */
-export const COPY_REMEDY = 'Stop the process that runs from a copied home, remove node.json, node.key, ' +
+export const COPIED_HOME_REMEDY =
+  'Stop the process that runs from a copied home, remove node.json, node.key, ' +
   'node.crt and state from that home, and start it with a token of `svc join-token`: it joins as a new node.'
 
 /** The answer to the end of a credential or member: the members that it admitted, which stay. */
@@ -37,7 +40,7 @@ export interface ClusterPeer extends Pick<NodeView, 'installId' | 'nodeId' | 'ap
 }
 
 /** Readings that members exchange all the time; lost ones are not sent again. */
-export interface Readings {
+export interface GossipChannel {
   /** Queues plain JSON of at most MAX_READING_BYTES; replaces a waiting reading of its key. */
   offer (key: string, value: unknown): void
   /** The newest reading of a peer and the monotonic time it came, ms. */
@@ -71,7 +74,7 @@ export interface ClusterHost {
   readonly session: Session & { readonly term: number }
   readonly sections: { section<T> (name: string, decl: SectionDecl): Section<T> }
   readonly commands: ClusterCommands
-  readonly readings: Readings
+  readonly readings: GossipChannel
   readonly identity: Identity
   readonly network: {
     peers (): readonly ClusterPeer[]
@@ -141,7 +144,8 @@ export interface ClusterPlugin extends Plugin {
 
 /** Declares it; `start` gets what `open` resolved with. */
 export function defineCluster<const M extends Manifest, H extends ClusterHost> (
-  manifest: M, start: (ctx: Context<M>, host: H) => Started<M>, open: (opening: ClusterOpening) => Promise<H>
+  manifest: M, start: (ctx: Context<M>, host: H) => PluginParts<M>,
+  open: (opening: ClusterOpening) => Promise<H>
 ): ClusterPlugin {
   return { manifest, start: (ctx: Context<M>, host?: unknown) => start(ctx, host as H), open }
 }

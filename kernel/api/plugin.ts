@@ -339,7 +339,7 @@ type When<M, K extends keyof Manifest, Name extends string, T> =
   M extends { readonly [P in K]: unknown } ? { readonly [P in Name]: T } : { readonly [P in Name]?: never }
 
 /** The parts that the manifest declares, and no others. */
-export type Started<M> =
+export type PluginParts<M> =
   When<M, 'routes', 'routes', RouteHandlers<M>> &
   When<M, 'capabilities', 'invoke', Invokers<M>> &
   When<M, 'commands', 'commands', Commanders<M>> &
@@ -357,7 +357,7 @@ export interface Plugin {
 
 /** Declares a plugin. `start` wires it up and returns at once; slow work continues as a state. */
 export function definePlugin<const M extends Manifest> (
-  manifest: M, start: (ctx: Context<M>) => Started<M> | Promise<Started<M>>
+  manifest: M, start: (ctx: Context<M>) => PluginParts<M> | Promise<PluginParts<M>>
 ): Plugin {
   return { manifest, start }
 }

@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import type { Duplex, Readable } from 'node:stream'
 import { defineService } from './plugin.js'
-import type { Declared } from './declared.js'
+import type { DeclarationSet } from './declared.js'
 import type { GossipCounters } from './gossip.js'
 import type { LogRing } from '../observe/log-ring.js'
 import type { SvcError } from './errors.js'
@@ -269,13 +269,13 @@ export interface StateHistory {
    * The state at an index of the event log, or at a time (ISO-8601), as GET /state?at= answers an operator.
    * Throws `invalid_request` naming `at`, `not_recorded`, `not_ready`.
    */
-  at (moment: string): Promise<StateThen>
+  at (moment: string): Promise<PastState>
 }
 /** `events` is for operators only; all else is cut for other callers as GET /state is. */
-export interface StateThen { readonly events: unknown, readonly [key: string]: unknown }
+export interface PastState { readonly events: unknown, readonly [key: string]: unknown }
 export const StateHistoryService = defineService<StateHistory>('kernel.state-history')
 
-export interface OwnQuestion {
+export interface LocalRequest {
   readonly path: string
   readonly method?: 'GET' | 'POST' | 'DELETE'
   readonly body?: object
@@ -287,7 +287,7 @@ export interface OwnQuestion {
 }
 
 /** The answer: whole, as it would be sent. */
-export interface OwnAnswer { readonly status: number, readonly text: string }
+export interface LocalResponse { readonly status: number, readonly text: string }
 
 /** An answer in progress; aborting the signal of its question ends its work. */
 export interface OwnStream {
@@ -297,15 +297,15 @@ export interface OwnStream {
 }
 
 /** This node's own API without a socket: every check of a request from outside, but for the credential. */
-export interface OwnApi {
+export interface LocalApi {
   /** Throws the signal's reason when that ends the wait. */
-  ask (question: OwnQuestion): Promise<OwnAnswer>
+  ask (question: LocalRequest): Promise<LocalResponse>
   /** Resolves when the answer begins. Throws as `ask` does. */
-  open (question: OwnQuestion): Promise<OwnStream>
+  open (question: LocalRequest): Promise<OwnStream>
 }
-export const OwnApiService = defineService<OwnApi>('kernel.own-api')
+export const OwnApiService = defineService<LocalApi>('kernel.own-api')
 
-export interface Listening {
+export interface ExtraListener {
   port (): number | null
   close (): void
 }
@@ -318,7 +318,7 @@ export interface Listeners {
    */
   open (options: {
     port: number, rewrite: (path: string) => string, failed: (error: NodeJS.ErrnoException) => void
-  }): Listening
+  }): ExtraListener
   /**
    * Serves HTTP/1.1 on a decrypted relay connection. The connection grants no authority: each request needs a
    * credential of `device`, whom the handshake authenticated, and has what its grant leaves to relays.
@@ -342,7 +342,7 @@ export interface Declarations {
   /** Those of the plugins that are off. */
   readonly off: readonly Manifest[]
   /** The same with the kernel's verbs, routes and settings, as the command line has it. */
-  whole (): Promise<Declared>
+  whole (): Promise<DeclarationSet>
 }
 export const DeclarationService = defineService<Declarations>('kernel.declarations')
 

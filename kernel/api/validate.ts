@@ -34,9 +34,9 @@ function withFormats (ajv: Ajv2020): Ajv2020 {
 }
 
 /** The reason for refusing a field, and the values that are allowed, besides null. */
-export interface Refusal { why: string, unless?: readonly unknown[] }
+export interface RefusedField { why: string, unless?: readonly unknown[] }
 
-function refuse ({ why, unless = [] }: Refusal, value: unknown): boolean {
+function refuse ({ why, unless = [] }: RefusedField, value: unknown): boolean {
   const text = JSON.stringify(value)
   if (value === null || unless.some((harmless) => JSON.stringify(harmless) === text)) return true
   // Ajv reads the errors from this property.

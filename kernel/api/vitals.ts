@@ -40,7 +40,7 @@ interface Bytes { inBytes: number }
 /**
  * What a node reports about its machine, in the shapes of `/state`. A part that could not be read is null.
  */
-export interface Vitals {
+export interface MachineStats {
   memory: { ramTotal: Bytes, ramAvailable: Bytes, swapTotal: Bytes, swapAvailable: Bytes } | null
   system: LoadReading & {
     /** Busy share of all cores since the reading before (the first: since the machine started), 0 to 1. */
@@ -53,7 +53,7 @@ export interface Vitals {
 /** The plugin that reads the machine. */
 export interface VitalsSource {
   /** The same reading again within a second. It never throws and never waits longer than a second. */
-  vitals (): Promise<Vitals>
+  vitals (): Promise<MachineStats>
   /** The last reading of GPUs and sensors; starts a new one in the background when it is due. */
   load (): LoadReading
 }

@@ -5,7 +5,7 @@ import { identityInFiles } from '../http/tls/files.js'
 import { IdentityError } from '../http/tls/identity.js'
 import { ownIdentity } from '../http/tls/local-authority.js'
 import type { KernelConfig } from '../config/kernel-settings.js'
-import type { Served } from '../http/origin.js'
+import type { ServedNames } from '../http/origin.js'
 import type { IdentitySource, ServerIdentity } from '../http/tls/identity.js'
 
 /** The TLS state of the API; `current` is the certificate in use. */
@@ -17,7 +17,7 @@ export interface ApiTlsOptions {
   installId: string
   /** svc.yaml, to which paths are relative; null: to the home. */
   file: string | null
-  served: () => Served
+  served: () => ServedNames
   now: () => number
 }
 
@@ -45,7 +45,7 @@ function inFiles ({ settings, home, file, now }: ApiTlsOptions): IdentitySource 
 }
 
 /** The names and addresses that a certificate of our own is for. */
-export function namesOf ({ addresses, allowedHosts }: Served): string[] {
+export function namesOf ({ addresses, allowedHosts }: ServedNames): string[] {
   const names = allowedHosts.flatMap((host) => parseHost(host)?.name ?? [])
   // A link-local address is useless without its interface.
   const usable = [...addresses].filter((address) => !/^fe[89ab]/i.test(address))
@@ -56,7 +56,7 @@ export function namesOf ({ addresses, allowedHosts }: Served): string[] {
  * The host of `api.allowed_hosts` that the certificate names, since certificates of public authorities name
  * no addresses. Undefined: the address will do.
  */
-export function advertisedName ({ current }: ApiTls, { allowedHosts }: Served): string | undefined {
+export function advertisedName ({ current }: ApiTls, { allowedHosts }: ServedNames): string | undefined {
   return allowedHosts.find((host) => {
     const name = parseHost(host)?.name
     return name !== undefined && current.covers(name)

@@ -104,7 +104,7 @@ export function writeWhole (path: string, text: string, mode = 0o600): void {
 export const START_BYTES = 64 * 1024
 
 /** Gives up the reserve where a start has no room else. Throws HomeError when the disk takes too little. */
-export async function makeRoom (home: string): Promise<void> {
+export async function releaseReserve (home: string): Promise<void> {
   const [run, reserve] = [join(home, 'run'), join(home, homeFile.reserve)]
   try {
     await tryWrite(run, START_BYTES).catch(async (error: unknown) => {

@@ -1,5 +1,5 @@
 import { createPrivateKey, hkdfSync } from 'node:crypto'
-import { agreed, KEY_BYTES, keyPairOf, rawPrivate, rawPublic, signed } from '../net/keys.js'
+import { x25519, KEY_BYTES, keyPairOf, rawPrivate, rawPublic, signed } from '../net/keys.js'
 import { purposeBytes } from '../net/encoding.js'
 import type { Identity } from '../api/identity.js'
 
@@ -20,7 +20,7 @@ export function createIdentity (
     publicKey: rawPublic(privateKey),
     agreementKey: agreement.publicKey,
     sign: (purpose, message) => signed(privateKey, purposeBytes(purpose, message)),
-    agree: (peer) => agreed(agreement.privateKey, peer),
+    agree: (peer) => x25519(agreement.privateKey, peer),
     ...members
   }
 }

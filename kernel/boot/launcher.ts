@@ -44,7 +44,7 @@ export interface LaunchOptions {
 }
 
 /** The end of a node; one of the two is null. */
-export interface Ending { status: number | null, signal: NodeJS.Signals | null }
+export interface ExitStatus { status: number | null, signal: NodeJS.Signals | null }
 
 /** The address cannot be listened on; `code` is the system's, such as EADDRINUSE. */
 export class ListenError extends Error {
@@ -71,7 +71,7 @@ interface NetInternals {
  * Runs a node through its restarts until its end. Passes on signals that stop this process. Throws
  * ListenError.
  */
-export async function launch (options: LaunchOptions): Promise<Ending> {
+export async function launch (options: LaunchOptions): Promise<ExitStatus> {
   let child: ChildProcess | undefined
   let stopping: NodeJS.Signals | undefined
   let held: Held | undefined
@@ -103,12 +103,12 @@ export async function launch (options: LaunchOptions): Promise<Ending> {
 const STOP_SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
 
 /** A node that is stopped during a restart counts as stopped. */
-function stopped (ending: Ending, signal: NodeJS.Signals | undefined): Ending {
+function stopped (ending: ExitStatus, signal: NodeJS.Signals | undefined): ExitStatus {
   return ending.status === RESTART_STATUS && signal !== undefined ? { status: null, signal } : ending
 }
 
 /** Ends this process as the node ended: with its status, or of the same signal. */
-export function endLike ({ status, signal }: Ending): void {
+export function exitLike ({ status, signal }: ExitStatus): void {
   if (signal === null) {
     process.exitCode = status ?? 1
     return
@@ -166,7 +166,7 @@ function withParent (): string[] {
   return parentCommand
 }
 
-function ended (child: ChildProcess): Promise<Ending> {
+function ended (child: ChildProcess): Promise<ExitStatus> {
   return new Promise((resolve, reject) => {
     child.on('error', reject)
     child.on('exit', (status, signal) => { resolve({ status, signal }) })

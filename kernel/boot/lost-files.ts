@@ -13,7 +13,7 @@ const FILES = [
  * there. `joining`: the node joins a cluster now, so it needs no list of members. `alone`: it runs without
  * the cluster plugin; when absent, a home that never had members does.
  */
-export function lostFile (
+export function missingHomeFile (
   home: string, { joining = false, alone }: { joining?: boolean, alone?: boolean } = {}
 ): { message: string, remedy: string } | null {
   const paths = FILES.map((file) => join(home, file))

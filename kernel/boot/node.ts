@@ -8,10 +8,10 @@ import { createConfigApi } from '../config/api.js'
 import { advertisedName, openApiTls } from './api-tls.js'
 import { version } from './package.js'
 import {
-  HomeError, homeFile, installId, lockHome, makeRoom, prepareHome, startTicks, writeVersioned
+  HomeError, homeFile, installId, lockHome, releaseReserve, prepareHome, startTicks, writeVersioned
 } from './home.js'
 import { secondLoopback } from './launcher.js'
-import { lostFile } from './lost-files.js'
+import { missingHomeFile } from './lost-files.js'
 import { newNodeId } from './node-id.js'
 import { createEventQueue, openCluster } from './open-cluster.js'
 import { CallerSchemes } from '../http/callers.js'
@@ -30,7 +30,7 @@ import type { Audit } from '../api/audit.js'
 import type { ClusterHost } from '../api/cluster.js'
 import type { KernelConfig } from '../config/kernel-settings.js'
 import type { NodeInfo, Plugin } from '../api/plugin.js'
-import type { Served } from '../http/origin.js'
+import type { ServedNames } from '../http/origin.js'
 import type { KernelOptions } from '../plugins/assembly.js'
 import type { Kernel } from '../plugins/kernel.js'
 import type { Setup } from '../plugins/load.js'
@@ -87,7 +87,7 @@ const DRAIN_MS = 10_000
 /** Boots a node. Throws HomeError, ConfigError or BootError with every problem found. */
 export async function createNode (options: NodeOptions): Promise<SvcNode> {
   prepareHome(options.home)
-  await makeRoom(options.home)
+  await releaseReserve(options.home)
   const release = lockHome(options.home)
   try {
     return await boot(options, release)
@@ -99,7 +99,7 @@ export async function createNode (options: NodeOptions): Promise<SvcNode> {
 
 /** Throws HomeError for a file that the home has lost. */
 function requireFiles ({ home, join }: NodeOptions, { order }: Setup): void {
-  const lost = lostFile(home, { joining: join !== undefined, alone: !order.some(isClusterPlugin) })
+  const lost = missingHomeFile(home, { joining: join !== undefined, alone: !order.some(isClusterPlugin) })
   if (lost !== null) throw new HomeError(`${lost.message} ${lost.remedy}`)
 }
 
@@ -184,7 +184,7 @@ interface Made {
   vitals: NodeVitals
   tokens: TokenStore
   schemes: CallerSchemes
-  served: () => Served
+  served: () => ServedNames
   tls: ApiTls | undefined
   reload: KernelOptions['reload']
 }
@@ -231,8 +231,8 @@ function kernelOptions (options: NodeOptions, setup: Setup, made: Made): KernelO
 const ADDRESSES_MS = 1000
 
 /** The served names and addresses: asked for with every request, so cached. */
-function servedBy (address: Address, api: KernelConfig['api']): () => Served {
-  let last: { host: string, port: number, at: number, served: Served } | undefined
+function servedBy (address: Address, api: KernelConfig['api']): () => ServedNames {
+  let last: { host: string, port: number, at: number, served: ServedNames } | undefined
   return () => {
     const { host, port } = address
     const now = systemClock.mono()
@@ -243,7 +243,7 @@ function servedBy (address: Address, api: KernelConfig['api']): () => Served {
   }
 }
 
-function servedAt (address: Address, api: KernelConfig['api']): Served {
+function servedAt (address: Address, api: KernelConfig['api']): ServedNames {
   return {
     addresses: addressesOf(address.host),
     port: address.port,

@@ -5,7 +5,7 @@ import { open, truncate } from 'node:fs/promises'
 const PIECE = 16 * 1024
 
 /** A file that holds space, to be given back when the disk is full. */
-export class Reserve {
+export class DiskReserve {
   readonly #path: string
   readonly #most: number
   #bytes = 0

@@ -18,13 +18,13 @@ export interface Check {
 }
 
 /** The parts of a check for programs. */
-export type Told = Pick<Check, 'code' | 'about' | 'evidence'>
+export type CheckData = Pick<Check, 'code' | 'about' | 'evidence'>
 
-export const ok = (name: string, message: string, told: Told = {}): Check =>
+export const ok = (name: string, message: string, told: CheckData = {}): Check =>
   ({ name, result: 'ok', message, remedy: null, ...told })
-export const warn = (name: string, message: string, remedy: string, told: Told = {}): Check =>
+export const warn = (name: string, message: string, remedy: string, told: CheckData = {}): Check =>
   ({ name, result: 'warn', message, remedy, ...told })
-export const fail = (name: string, message: string, remedy: string, told: Told = {}): Check =>
+export const fail = (name: string, message: string, remedy: string, told: CheckData = {}): Check =>
   ({ name, result: 'fail', message, remedy, ...told })
 
 export function factOf ({ name, result, message, remedy, code, about = [], evidence = [] }: Check): Fact {

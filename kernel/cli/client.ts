@@ -7,13 +7,13 @@ import { startTicks } from '../boot/home.js'
 import { apiFailure, CliError, exitCodes, interrupted, readApiError } from './errors.js'
 
 /** An answer whose body is still to be read. Reading throws CliError when the connection breaks. */
-export interface Answer {
+export interface ClientResponse {
   readonly status: number
   readonly headers: IncomingHttpHeaders
   readonly bytes: AsyncIterable<Uint8Array>
 }
 
-export interface Ask {
+export interface ClientRequest {
   method?: 'GET' | 'POST' | 'PUT' | 'DELETE'
   /** Sent as JSON. */
   body?: unknown
@@ -28,8 +28,8 @@ export interface Client {
   readonly token: string | undefined
   /** The agent for sockets that are no requests; undefined: any. Throws CliError. */
   agent (): Promise<TrustingAgent | undefined>
-  json<T = unknown> (path: string, ask?: Ask): Promise<T>
-  open (path: string, ask?: Ask): Promise<Answer>
+  json<T = unknown> (path: string, ask?: ClientRequest): Promise<T>
+  open (path: string, ask?: ClientRequest): Promise<ClientResponse>
   /** The Authorization header for a GET of this path, for a WebSocket; undefined without a credential. */
   credential (path: string): Promise<string | undefined>
 }
@@ -78,7 +78,7 @@ export function createClient (options: ClientOptions): Client {
   const authorize = async (method: string, target: string, body?: Buffer<ArrayBuffer>) => token === undefined
     ? await (await signing())?.authorization(method, target, body)
     : `Bearer ${token}`
-  const attempt = async (path: string, ask: Ask): Promise<Answer> => {
+  const attempt = async (path: string, ask: ClientRequest): Promise<ClientResponse> => {
     const signal = ask.signal === undefined ? outer : AbortSignal.any([outer, ask.signal])
     const body = ask.body === undefined ? undefined : Buffer.from(JSON.stringify(ask.body))
     const to = addressOf(path)
@@ -106,7 +106,7 @@ export function createClient (options: ClientOptions): Client {
     if (status === 401 && options.tokenFile !== undefined) throw notTaken(base, options.tokenFile)
     throw apiFailure(status, readApiError(text), text, response.headers)
   }
-  const open = async (path: string, ask: Ask = {}): Promise<Answer> => {
+  const open = async (path: string, ask: ClientRequest = {}): Promise<ClientResponse> => {
     try {
       return await attempt(path, ask)
     } catch (error) {
@@ -123,7 +123,7 @@ export function createClient (options: ClientOptions): Client {
       if (token === undefined && await signing() !== undefined) await open('/node_id')
       return await authorize('GET', `${base.pathname.replace(/\/$/, '')}${path}`)
     },
-    async json<T> (path: string, ask?: Ask) {
+    async json<T> (path: string, ask?: ClientRequest) {
       const text = await readText((await open(path, ask)).bytes)
       try {
         return JSON.parse(text) as T

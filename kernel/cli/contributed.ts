@@ -8,7 +8,7 @@ import type { Client, Signing } from './client.js'
 import type { CredentialHelper, VerbContext } from './verb.js'
 
 /** How checks and tools ask the node of a command line. Throws CliError where none answers. */
-export function lookOf (client: Pick<Client, 'json'>): CheckContext['look'] {
+export function createGet (client: Pick<Client, 'json'>): CheckContext['look'] {
   return async <A>(path: string) => {
     try {
       return await client.json<A>(path)

@@ -4,7 +4,7 @@ import { kernelManifest } from '../plugins/kernel-manifest.js'
 import { builtIn } from './builtin.js'
 import { exitCodeMeanings } from './errors.js'
 import { installationOf } from './installed.js'
-import type { Declared } from '../api/declared.js'
+import type { DeclarationSet } from '../api/declared.js'
 import type { Manifest } from '../api/plugin.js'
 import type { OwnedRoute } from '../plugins/catalogue.js'
 import type { VerbContext } from './verb.js'
@@ -15,7 +15,7 @@ export function allRoutes (manifests: readonly Manifest[]): OwnedRoute[] {
 }
 
 /** Declarations of the kernel and these plugins. */
-export function declaredBy (plugins: readonly Manifest[]): Declared {
+export function declaredBy (plugins: readonly Manifest[]): DeclarationSet {
   const verbs = builtIn.filter((verb) => verb.hidden !== true)
   return {
     manifests: [kernelManifest, ...plugins],
@@ -26,7 +26,7 @@ export function declaredBy (plugins: readonly Manifest[]): Declared {
 }
 
 /** Declarations of the kernel and this home's plugins, without those that cannot be loaded. */
-export async function readDeclared (ctx: VerbContext): Promise<Declared> {
+export async function readDeclared (ctx: VerbContext): Promise<DeclarationSet> {
   const { plugins } = await installationOf(ctx)
   return declaredBy(plugins.map(({ manifest }) => manifest))
 }

@@ -6,7 +6,7 @@ import { saveConfigFile } from '../config/file.js'
 import { parsePath } from '../config/paths.js'
 import { findSetting, resolveConfig } from '../config/resolve.js'
 import { nearest } from '../config/nearest.js'
-import { arrange } from '../plugins/graph.js'
+import { sortByDependency } from '../plugins/graph.js'
 import { readInstallation } from '../plugins/installation.js'
 import { disabledMessage } from '../plugins/load.js'
 import { ownHome } from './client.js'
@@ -16,7 +16,7 @@ import { homeOption, programIn, shellWord } from './shell.js'
 import type { FromSchema, JsonSchema } from '../api/schema.js'
 import type { ConfigOwner } from '../config/owner.js'
 import type { systemRoutes } from '../http/system-routes.js'
-import type { Arrangement } from '../plugins/graph.js'
+import type { StartOrder } from '../plugins/graph.js'
 import type { Installation } from '../plugins/installation.js'
 import type { VerbContext } from './verb.js'
 
@@ -46,13 +46,13 @@ export async function whyOff (ctx: VerbContext, name: string): Promise<string | 
   const off = installation.plugins.filter(({ manifest }) => !config.enabled(manifest.name))
   const found = off.find(({ manifest }) => manifest.name === name)
   if (found !== undefined) return disabledMessage(found)
-  const { down } = arranged(installation, new Set(off.map(({ manifest }) => manifest.name)))
+  const { down } = sortInstalled(installation, new Set(off.map(({ manifest }) => manifest.name)))
   return down.find(({ plugin }) => plugin === name)?.message
 }
 
 /** What runs, and what is off only because of something else, with that set of disabled plugins. */
-export function arranged (installation: Installation, disabled: ReadonlySet<string>): Arrangement {
-  return arrange({ manifests: installation.plugins.map((p) => p.manifest), disabled })
+export function sortInstalled (installation: Installation, disabled: ReadonlySet<string>): StartOrder {
+  return sortByDependency({ manifests: installation.plugins.map((p) => p.manifest), disabled })
 }
 
 /** The schema of a setting. Throws CliError (3) with what was probably meant. */
@@ -109,7 +109,7 @@ export function restartHint (ctx: VerbContext): string[] {
 
 type Switched = FromSchema<typeof systemRoutes.switchPlugin.reply>
 
-export interface Effect {
+export interface SwitchEffect {
   /** The node of this home does what was asked. */
   inEffect: boolean
   /** Why it does not yet; null where no node runs on this home. */
@@ -128,7 +128,7 @@ export function nodeRuns ({ home, client }: VerbContext, configFlag: unknown): b
  */
 export async function apply (
   ctx: VerbContext, installation: Installation, key: string, value: unknown, configFlag: unknown
-): Promise<Effect & { file: string }> {
+): Promise<SwitchEffect & { file: string }> {
   const plugin = value === undefined || typeof value === 'boolean' ? switchOf(key) : undefined
   if (plugin === undefined || !nodeRuns(ctx, configFlag)) {
     return { file: changeSetting(ctx, installation, key, value), inEffect: false, why: null, restart: true }
@@ -144,24 +144,25 @@ function switchOf (path: string): string | undefined {
 }
 
 /** Asks the node to switch a plugin that its svc.yaml names. Throws CliError by its answer. */
-export async function turn ({ client }: VerbContext, name: string, enabled: boolean): Promise<Effect> {
+export async function turn ({ client }: VerbContext, name: string, enabled: boolean): Promise<SwitchEffect> {
   const { in_effect: inEffect, why, restart_needed: restart } =
     await client.json<Switched>(`/v1/plugins/${encodeURIComponent(name)}`, { body: { enabled } })
   return { inEffect, why, restart }
 }
 
-export interface AtNode {
+export interface PluginAtNode {
   name: string, version: string, summary: string, enabled: boolean, why: string | null
 }
 
 /** The plugins of another node, or of this home's node if it runs; else undefined. Throws CliError. */
-export async function pluginsAtNode (ctx: VerbContext, configFlag: unknown): Promise<AtNode[] | undefined> {
+export async function pluginsAtNode (ctx: VerbContext,
+  configFlag: unknown): Promise<PluginAtNode[] | undefined> {
   if (ctx.elsewhere === undefined && !nodeRuns(ctx, configFlag)) return undefined
-  return (await ctx.client.json<{ plugins: AtNode[] }>('/v1/plugins')).plugins
+  return (await ctx.client.json<{ plugins: PluginAtNode[] }>('/v1/plugins')).plugins
 }
 
 /** Prints the remaining steps of a switch. */
-export function printEffect (ctx: VerbContext, { inEffect, why, restart }: Effect): void {
+export function printEffect (ctx: VerbContext, { inEffect, why, restart }: SwitchEffect): void {
   if (inEffect) return
   if (why !== null) ctx.out.line(why)
   if (restart) for (const line of restartHint(ctx)) ctx.out.line(line)

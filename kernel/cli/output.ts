@@ -147,10 +147,10 @@ export async function readPipe (
   return Buffer.concat(parts)
 }
 
-export interface Admitted { readonly installId: string, readonly name: string }
+export interface AdmittedMember { readonly installId: string, readonly name: string }
 
 /** Names the members that were admitted by what has ended, with the command that removes each. */
-export function offerRemoval (err: Progress, admitted: readonly Admitted[] = []): void {
+export function offerRemoval (err: Progress, admitted: readonly AdmittedMember[] = []): void {
   for (const { installId, name } of admitted) {
     err.line(`it admitted ${plain(name)}, which stays a member; remove it: svc members remove ${installId}`)
   }

@@ -10,7 +10,7 @@ import { globalOptions, helpTopics } from './help.js'
 import { loaders } from './loaders.js'
 import { canAsk, confirm, createOut, createProgress } from './output.js'
 import { openSink } from './sink.js'
-import { notYet, retryFor } from './waiting.js'
+import { isRetryable, retryFor } from './waiting.js'
 import { verbHeadings } from '../api/plugin.js'
 import type { Plugin } from '../api/plugin.js'
 import type { KnownVerb } from './builtin.js'
@@ -287,7 +287,7 @@ export function createContext (
     declared: async () => await (await import('./declared.js')).readDeclared(context),
     sink: (path) => openSink(path === '-' ? path : resolve(io.cwd, path), out),
     retry: (options, attempt) => retryFor({ ...options, signal }, attempt),
-    notYet,
+    notYet: isRetryable,
     fail: (code, message) => new CliError(code, message)
   }
   return context

@@ -20,7 +20,7 @@ export function showBytes (bytes: number): string {
 const STEPS = [['d', 86_400], ['h', 3600], ['m', 60], ['s', 1]] as const
 
 /** A span in at most two units: `9s`, `1h12m`, `3d`. */
-export function showSpan (seconds: number): string {
+export function formatDuration (seconds: number): string {
   const whole = Math.max(0, Math.round(seconds))
   const first = STEPS.findIndex(([, size]) => whole >= size)
   if (first < 0) return '0s'
@@ -49,7 +49,7 @@ export function readSpan (text: string): number | undefined {
  * Reads a moment: a span back from `now` (ms since 1970) such as `10m`, a time, or an index of the event log.
  * Returns it as the API takes it, times as ISO-8601; null for other text.
  */
-export function readMoment (text: string, now: number): string | null {
+export function parseTimeOrIndex (text: string, now: number): string | null {
   if (/^\d{1,15}$/.test(text)) return text
   const span = readSpan(text)
   const ms = span !== undefined ? now - span * 1000

@@ -1,7 +1,7 @@
 import { parseJson } from '../api/schema.js'
 import { apiFailure, asApiError } from './errors.js'
 import { plain } from './output.js'
-import type { Declared } from '../api/declared.js'
+import type { DeclarationSet } from '../api/declared.js'
 import type { CliError } from './errors.js'
 
 /** Where a fact can be looked up again. `nodeId`s are those of the present start; times are ISO-8601. */
@@ -43,7 +43,7 @@ export interface ToolContext {
   look<T> (path: string): Promise<T | CliError>
   /** Wall time, ms since 1970. */
   readonly nowMs: number
-  declared (): Promise<Declared>
+  declared (): Promise<DeclarationSet>
 }
 
 /** The default export of the module of a declared tool. `args` have been checked by its schema. */
@@ -71,10 +71,10 @@ export function quoted (text: string, most = 200): string {
 }
 
 /** The same without a full stop at its end, to go on after. */
-export const unstopped = (text: string, most = 200): string => quoted(text, most).replace(/\.$/, '')
+export const withoutFullStop = (text: string, most = 200): string => quoted(text, most).replace(/\.$/, '')
 
 /** Reads for a tool, and adds failed reads to `unknown`. */
-export interface Reading {
+export interface ToolReads {
   readonly unknown: string[]
   /**
    * The answer to a GET, or null. `what` begins the sentence about a failure: "The events". A refusal for one
@@ -83,7 +83,7 @@ export interface Reading {
   read<T> (what: string, path: string, ...expected: string[]): Promise<T | null>
 }
 
-export function reading ({ look }: Pick<ToolContext, 'look'>): Reading {
+export function createToolReads ({ look }: Pick<ToolContext, 'look'>): ToolReads {
   const unknown: string[] = []
   const tell = (sentence: string): null => {
     if (!unknown.includes(sentence)) unknown.push(sentence)
@@ -95,7 +95,7 @@ export function reading ({ look }: Pick<ToolContext, 'look'>): Reading {
       const answer = await look<T>(path).catch((error: unknown) =>
         tell(`${what} could not be read: ${quoted(error instanceof Error ? error.message : 'no answer')}.`))
       if (answer === null || !isRefusal(answer)) return answer
-      return expected.includes(answer.api?.reason ?? '') ? null : tell(unread(what, answer))
+      return expected.includes(answer.api?.reason ?? '') ? null : tell(unreadableSentence(what, answer))
     }
   }
 }
@@ -103,7 +103,7 @@ export function reading ({ look }: Pick<ToolContext, 'look'>): Reading {
 const isRefusal = (answer: unknown): answer is CliError => answer instanceof Error && 'exitCode' in answer
 
 /** Why something could not be read, as a sentence: "The events could not be read: that needs …". */
-export function unread (what: string, { message, status, api }: CliError): string {
+export function unreadableSentence (what: string, { message, status, api }: CliError): string {
   return `${what} could not be read: ${causeOf({ message, status, api })}.`
 }
 
@@ -116,5 +116,5 @@ function causeOf ({ message, status, api }: Pick<CliError, 'message' | 'status' 
     return `the plugin ${quoted(plugin)} is off; \`svc plugin enable ${quoted(plugin)}\` switches it on`
   }
   if (api?.reason === 'not_found') return 'this node does not have that'
-  return unstopped(api?.message ?? message.split('\n')[0]!)
+  return withoutFullStop(api?.message ?? message.split('\n')[0]!)
 }

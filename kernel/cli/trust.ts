@@ -9,7 +9,7 @@ import type { Duplex } from 'node:stream'
 import type { TLSSocket } from 'node:tls'
 
 /** The TLS identity of the other end. */
-export interface Shown {
+export interface PresentedIdentity {
   /** Fingerprint of its key. */
   readonly fingerprint: string
   /** Why its certificate is not good by the authorities of this system; null when it is. */
@@ -59,7 +59,7 @@ export class TrustingAgent extends Agent {
     try {
       const shown = await handshake(socket)
       const key = `${shown.fingerprint} ${shown.problem ?? ''}`
-      const judged = this.#judged.get(key) ?? judge(this.#at, shown, this.#options)
+      const judged = this.#judged.get(key) ?? verifyPeer(this.#at, shown, this.#options)
       this.#judged.set(key, judged)
       await judged
       this.#fingerprint = shown.fingerprint
@@ -71,7 +71,7 @@ export class TrustingAgent extends Agent {
   }
 }
 
-function handshake (socket: TLSSocket): Promise<Shown> {
+function handshake (socket: TLSSocket): Promise<PresentedIdentity> {
   return new Promise((resolve, reject) => {
     const late = (): void => {
       reject(Object.assign(new Error('no TLS connection in time'), { code: 'ETIMEDOUT' }))
@@ -95,7 +95,7 @@ function handshake (socket: TLSSocket): Promise<Shown> {
  * Throws CliError (1) unless the node has the known or given key, a certificate that is good here, or the
  * user's approval. Records an approved key.
  */
-export async function judge (at: URL, shown: Shown, options: TrustOptions): Promise<void> {
+export async function verifyPeer (at: URL, shown: PresentedIdentity, options: TrustOptions): Promise<void> {
   const { home, own, given, ask } = options
   if (own !== undefined) {
     if (own === shown.fingerprint) return
@@ -122,7 +122,7 @@ export async function judge (at: URL, shown: Shown, options: TrustOptions): Prom
 }
 
 async function askAbout (
-  place: string, { fingerprint, problem }: Shown, ask: TrustOptions['ask']
+  place: string, { fingerprint, problem }: PresentedIdentity, ask: TrustOptions['ask']
 ): Promise<void> {
   const unknown = `the key of ${place} is not known here, and nobody vouches for its certificate (${problem})`
   const compare = 'compare it with what `svc up` printed there, or `svc doctor` on that machine'

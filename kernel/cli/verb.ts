@@ -1,6 +1,6 @@
 import type { Plugin } from '../api/plugin.js'
 import type { Client, ClientOptions, Signing } from './client.js'
-import type { Declared } from '../api/declared.js'
+import type { DeclarationSet } from '../api/declared.js'
 import type { CliError, ExitCode } from './errors.js'
 import type { Io, Out, Progress } from './output.js'
 import type { Sink } from './sink.js'
@@ -32,7 +32,7 @@ export interface VerbContext {
   /** The plugins that ship with svc; imported on first use. */
   plugins (): Promise<readonly Plugin[]>
   /** Declarations of the kernel and this home's plugins; needs no running node. */
-  declared (): Promise<Declared>
+  declared (): Promise<DeclarationSet>
   /** A sink for media: a file that appears under its name only when it is whole, or stdout for `-`. */
   sink (path: string): Sink
   /** Tries until it works, the time is up or the error is final; `notYet` covers the usual reasons. */

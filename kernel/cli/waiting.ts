@@ -24,7 +24,7 @@ export async function retryFor<T> (options: WaitOptions, attempt: () => Promise<
 }
 
 /** True for a starting or busy node, and for no answer. */
-export function notYet (error: CliError): boolean {
+export function isRetryable (error: CliError): boolean {
   const silent = error.exitCode === exitCodes.unreachable && error.status === undefined
   return silent || error.exitCode === exitCodes.notReady
 }
@@ -61,29 +61,29 @@ async function worthWaiting (ctx: VerbContext, error: CliError): Promise<boolean
 }
 
 /** Clock of a verb that waits; tests pass another. */
-export interface Pace {
+export interface WaitClock {
   /** Resolves after `ms`, earlier on abort. Keeps the process alive. */
   pause (ms: number, signal: AbortSignal): Promise<void>
   mono (): number
 }
 
-export const realPace: Pace = {
+export const realPace: WaitClock = {
   // The clock's own timers would let the process end in the middle of a wait.
   pause: (ms, signal) => sleep(ms, undefined, { signal }).catch(() => {}),
   mono: systemClock.mono
 }
 
 /** Longest wait without any progress, ms; above the 300 s deadline of a warm-up. */
-export const STILL_MS = 360_000
+export const NO_PROGRESS_MS = 360_000
 
-/** Returns a function that is true once no new text was shown for STILL_MS. */
-export function stillness (pace: Pick<Pace, 'mono'>): (shown: string) => boolean {
+/** Returns a function that is true once no new text was shown for NO_PROGRESS_MS. */
+export function stallDetector (pace: Pick<WaitClock, 'mono'>): (shown: string) => boolean {
   const seen = new Set<string>()
   let since = pace.mono()
   return (shown) => {
     if (!seen.has(shown)) since = pace.mono()
     seen.add(shown)
-    return pace.mono() - since >= STILL_MS
+    return pace.mono() - since >= NO_PROGRESS_MS
   }
 }
 

@@ -5,14 +5,14 @@ import { kernelError } from '../api/errors.js'
 import { requireAuthority } from '../http/access.js'
 import { changeFile } from './edit.js'
 import { saveConfigFile } from './file.js'
-import { InForce } from './in-force.js'
+import { AppliedConfig } from './applied-config.js'
 import { kernelKeys } from './kernel-settings.js'
-import { gatherKnown, isLocal } from './known.js'
+import { gatherKnown, isLocal } from './config-schemas.js'
 import { formatPath, getIn, parsePath } from './paths.js'
 import { readConfigText } from './text.js'
 import type { Caller } from '../api/plugin.js'
 import type { Env } from './env.js'
-import type { Known } from './known.js'
+import type { ConfigSchemas } from './config-schemas.js'
 import type { ConfigOwner } from './owner.js'
 import type { Path, Tree } from './paths.js'
 import type { ResolvedConfig } from './resolve.js'
@@ -65,7 +65,7 @@ export interface ConfigApiOptions {
 export function createConfigApi (options: ConfigApiOptions): ConfigApi {
   const text = (): string => existsSync(options.path) ? readFileSync(options.path, 'utf8') : ''
   const saved = (): unknown => readConfigText(text(), null).value
-  const inForce = new InForce(options.config, options.written)
+  const inForce = new AppliedConfig(options.config, options.written)
   let { owners, authorities } = options
   const write = ({ revision, set }: ConfigChange, caller: Caller, ownChoice = false): Saved => {
     const before = text()
@@ -128,7 +128,7 @@ function refused (issues: { path: string, message: string }[]): Error {
  * environment, which would show its value. Compares parsed contents, so the spelling of a path does not
  * matter.
  */
-function refuseOutOfReach (before: unknown, after: unknown, known: Known): void {
+function refuseOutOfReach (before: unknown, after: unknown, known: ConfigSchemas): void {
   for (const path of changedPaths(before, after)) {
     const value = getIn(after, path)
     const refuse = (message: string): Error => refused([{ path: formatPath(path), message }])

@@ -1,7 +1,7 @@
 import { expandEnv, looksLikeReference, readEnv } from './env.js'
 import type { Env, Overlay } from './env.js'
-import { schemaAt } from './known.js'
-import type { Known } from './known.js'
+import { schemaAt } from './config-schemas.js'
+import type { ConfigSchemas } from './config-schemas.js'
 import {
   cleanCopy, emptyTree, formatPath, getIn, isForbiddenKey, isTree, isUnder, parsePath, pathKey, setIn
 } from './paths.js'
@@ -12,7 +12,7 @@ import type { Position, RawConfig } from './text.js'
 
 export interface Draft {
   readonly raw: RawConfig
-  readonly known: Known
+  readonly known: ConfigSchemas
   readonly tree: Tree
   /** Values of flags, then of variables: the first that covers a path is where it came from. */
   readonly overlays: Overlay[]
@@ -24,7 +24,7 @@ export interface Draft {
 
 /** Lays the environment and the flags over the file, without a check against schemas. */
 export function makeDraft (
-  raw: RawConfig, known: Known, env: Env, flags: Readonly<Record<string, unknown>>
+  raw: RawConfig, known: ConfigSchemas, env: Env, flags: Readonly<Record<string, unknown>>
 ): Draft {
   const draft: Draft = {
     raw,

@@ -1,8 +1,8 @@
 import type { JsonSchema } from '../api/schema.js'
 import { formatPath } from './paths.js'
 import { nearest } from './nearest.js'
-import { isSecret } from './known.js'
-import type { Known } from './known.js'
+import { isSecret } from './config-schemas.js'
+import type { ConfigSchemas } from './config-schemas.js'
 import { describe, parseTyped, show } from './values.js'
 import type { Path } from './paths.js'
 import type { Problem } from './problems.js'
@@ -34,7 +34,7 @@ interface Target { readonly path: Path, readonly schema: JsonSchema }
 
 /** Reads the `SVC_*` variables that override settings; unknown ones are warnings. */
 export function readEnv (
-  known: Known, env: Env
+  known: ConfigSchemas, env: Env
 ): { overlays: Overlay[], problems: Problem[], warnings: Problem[] } {
   const targets = targetsByName(known)
   const others = [...specials, ...known.owners.flatMap(({ variables = {} }) => Object.keys(variables))]
@@ -60,7 +60,7 @@ export function readEnv (
 }
 
 /** Every variable and the settings it could mean; more than one is refused when it is used. */
-function targetsByName (known: Known): Map<string, Target[]> {
+function targetsByName (known: ConfigSchemas): Map<string, Target[]> {
   const targets = new Map<string, Target[]>()
   const add = (name: string, target: Target): void => {
     const same = targets.get(name)
@@ -75,7 +75,7 @@ function at (source: string, path: string, message: string): Problem {
   return { file: null, line: null, column: null, source, path, message }
 }
 
-function badValue (known: Known, name: string, text: string, { path, schema }: Target): Problem {
+function badValue (known: ConfigSchemas, name: string, text: string, { path, schema }: Target): Problem {
   const expected = describe(schema)
   const found = isSecret(known, path) ? 'a hidden value' : show(text)
   return { ...at(name, formatPath(path), `expected ${expected}, found ${found}`), expected }

@@ -4,8 +4,8 @@ import { overlayOf, problemAt } from './draft.js'
 import { isOpenBound } from '../api/bounds.js'
 import type { JsonSchema } from '../api/schema.js'
 import type { Draft } from './draft.js'
-import { isSecret, suggestKey } from './known.js'
-import type { Piece } from './known.js'
+import { isSecret, suggestKey } from './config-schemas.js'
+import type { ConfigSchema } from './config-schemas.js'
 import { cleanCopy, formatPath, getIn, isTree, pathKey, setIn } from './paths.js'
 import { nearest } from './nearest.js'
 import { describe, formats, show } from './values.js'
@@ -52,7 +52,7 @@ export function validateDraft (draft: Draft): void {
 }
 
 /** Defaults of a schema without set values; undefined if the validator must fill them in. */
-function defaultsOf ({ path, schema }: Piece): unknown {
+function defaultsOf ({ path, schema }: ConfigSchema): unknown {
   const made = cleanCopy(schema['default'] ?? (path[0] === 'plugins' ? {} : undefined))
   return fillIn(schema, made) ? made : undefined
 }
@@ -74,7 +74,7 @@ function fillIn (schema: JsonSchema, value: unknown): boolean {
 /** Keywords by which a default may depend on other values. */
 const conditional = ['allOf', 'anyOf', 'oneOf', 'if', 'dependentSchemas', '$ref']
 
-function compile (ajv: Ajv2020, piece: Piece): ValidateFunction | string {
+function compile (ajv: Ajv2020, piece: ConfigSchema): ValidateFunction | string {
   try {
     // A default at the root of a piece is filled in by `checkPiece`; the library has no place for it.
     const { default: _, ...schema } = piece.schema
@@ -84,7 +84,7 @@ function compile (ajv: Ajv2020, piece: Piece): ValidateFunction | string {
   }
 }
 
-function ownersFault (piece: Piece, message: string): Problem {
+function ownersFault (piece: ConfigSchema, message: string): Problem {
   return {
     file: null,
     line: null,
@@ -94,7 +94,7 @@ function ownersFault (piece: Piece, message: string): Problem {
   }
 }
 
-function checkPiece (draft: Draft, piece: Piece, validate: ValidateFunction): void {
+function checkPiece (draft: Draft, piece: ConfigSchema, validate: ValidateFunction): void {
   let value = getIn(draft.tree, piece.path)
   if (value === undefined) {
     const isPlugin = piece.path[0] === 'plugins'

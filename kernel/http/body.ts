@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto'
 import type { Readable } from 'node:stream'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { kernelError, withHeaders } from '../api/errors.js'
-import { countParts, oneATurn } from './json-complexity.js'
+import { countParts, oneBodyPerTick } from './json-complexity.js'
 import { invalid, printable } from './error-body.js'
 import type { SvcError } from '../api/errors.js'
 import type { RouteDecl } from '../api/route.js'
@@ -37,7 +37,7 @@ export function readJsonOnly (app: FastifyInstance): void {
         { limit_bytes: limit }))
       return
     }
-    collectBody(payload, limit, oneATurn((error, body) => {
+    collectBody(payload, limit, oneBodyPerTick((error, body) => {
       const { keys = 0, excess = null } = body === undefined ? {} : countParts(body)
       if (error !== null || body === undefined) done(error)
       else if (!isExpected(request, body)) done(otherBody())

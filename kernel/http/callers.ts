@@ -1,11 +1,11 @@
 import { kernelError } from '../api/errors.js'
-import type { Arrival, CallerScheme, Callers, Proof } from '../api/callers.js'
+import type { Arrival, CallerScheme, CallerRegistry, Proof } from '../api/callers.js'
 
 /** The form of Authorization: the word, and the credential after it. */
 const FORM = /^([A-Za-z][A-Za-z0-9-]*) +(\S.*)$/
 
 /** Credential schemes of plugins, beside the kernel's tokens. */
-export class CallerSchemes implements Callers {
+export class CallerSchemes implements CallerRegistry {
   readonly #schemes = new Set<CallerScheme>()
   readonly #distrusted = new Set<(arrival: Arrival) => boolean>()
 

@@ -7,14 +7,14 @@ import type { Duplex } from 'node:stream'
 import type { AddressInfo, ListenOptions, Server as TcpServer, Socket } from 'node:net'
 import type { FastifyInstance, InjectOptions, LightMyRequestResponse } from 'fastify'
 import { kernelError } from '../api/errors.js'
-import { answerBrokenRequest, refuse } from './broken.js'
+import { answerBrokenRequest, refuse } from './malformed-request.js'
 import { relayedDevice } from './callers.js'
 import { ConnectionLimiter } from './connection-limiter.js'
 import { isLoopback, isOwnServer } from '../net/addresses.js'
 import { hostAllowed } from './origin.js'
 import { answerHalfClosed, ArrivingMessage } from './sockets.js'
 import { answerInClear, isTls, tlsOf } from './tls/port.js'
-import type { Served } from './origin.js'
+import type { ServedNames } from './origin.js'
 import type { HttpLimits } from './limits.js'
 import type { ServerIdentity } from './tls/identity.js'
 
@@ -27,7 +27,7 @@ const MAX_REQUESTS_PER_SOCKET = 1000
 export type Where = ListenOptions | { fd: number }
 
 /** With an identity it speaks TLS, and sends browsers there by the names that are served. */
-export interface ListenerTls { identity?: ServerIdentity | undefined, served?: () => Served }
+export interface ListenerTls { identity?: ServerIdentity | undefined, served?: () => ServedNames }
 
 /**
  * The one HTTP server of a node. Fastify takes no routes once it is ready, so a whole table is replaced: new

@@ -39,7 +39,7 @@ const waiting: (() => void)[] = []
  * Lets each turn of the event loop handle one large body; libuv would deliver all bodies that end together
  * before timers run, heartbeats included.
  */
-export function oneATurn (
+export function oneBodyPerTick (
   done: (error: Error | null, body?: Buffer) => void
 ): (error: Error | null, body?: Buffer) => void {
   return (error, body) => {

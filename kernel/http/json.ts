@@ -1,7 +1,7 @@
 const written = new WeakMap<object, string>()
 
 /** Declares that a value will never change: it is written as JSON once, not for every answer. */
-export function writeOnce<T extends object> (value: T): T {
+export function cacheJson<T extends object> (value: T): T {
   written.set(value, JSON.stringify(value))
   return value
 }

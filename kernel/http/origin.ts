@@ -1,7 +1,7 @@
 import { isIP } from 'node:net'
 
 /** Which names and addresses this node answers to. */
-export interface Served {
+export interface ServedNames {
   /** Addresses the listener is bound to; for a wildcard bind every local address. */
   addresses: ReadonlySet<string>
   port: number
@@ -24,7 +24,7 @@ export function parseHost (header: string): { name: string, port: number | null 
  * True for a Host header of this node: an IP literal that it listens on, `localhost` on a loopback address,
  * or a configured name. Keeps web pages that rebind their DNS name out.
  */
-export function hostAllowed (header: string | undefined, served: Served): boolean {
+export function hostAllowed (header: string | undefined, served: ServedNames): boolean {
   if (header === undefined) return false
   if (served.allowedHosts.includes(header.toLowerCase())) return true
   const host = parseHost(header)
@@ -46,7 +46,7 @@ export interface BrowserHints {
  * True when a web page sent the request that is neither ours nor listed. Browsers send Origin with WebSockets
  * and cross-site requests, else Sec-Fetch-Site. Following a link is fine.
  */
-export function foreignPage (hints: BrowserHints, method: string, served: Served): boolean {
+export function foreignPage (hints: BrowserHints, method: string, served: ServedNames): boolean {
   if (hints.origin !== undefined) {
     if (served.allowedOrigins.includes(hints.origin)) return false
     return !sameOrigin(hints.origin, served)
@@ -57,7 +57,7 @@ export function foreignPage (hints: BrowserHints, method: string, served: Served
   return false
 }
 
-function sameOrigin (origin: string, served: Served): boolean {
+function sameOrigin (origin: string, served: ServedNames): boolean {
   if (!URL.canParse(origin)) return false
   const url = new URL(origin)
   const [scheme, usual] = served.secure ? ['https:', 443] : ['http:', 80]

@@ -1,10 +1,10 @@
 import cors from '@fastify/cors'
 import type { FastifyInstance } from 'fastify'
 import type { PageOf } from '../api/cluster.js'
-import type { Served } from './origin.js'
+import type { ServedNames } from './origin.js'
 
 export interface PageSources {
-  served: () => Served
+  served: () => ServedNames
   /** Whose web page an origin is; null when it is not one of another member. */
   pageOf?: (origin: string) => PageOf | null
 }
@@ -17,7 +17,7 @@ const READ = [
 ]
 
 /** Lets pages of `api.allowed_origins` and of other members read answers, and no others. */
-export function letPagesRead (app: FastifyInstance, { served, pageOf = () => null }: PageSources): void {
+export function allowCors (app: FastifyInstance, { served, pageOf = () => null }: PageSources): void {
   const mayRead = (origin: string): boolean =>
     served().allowedOrigins.includes(origin) || pageOf(origin) !== null
   void app.register(cors, {

@@ -5,7 +5,7 @@ import { remoteOf } from './arrival.js'
 import { LAST_WORDS_MS } from './credential-watch.js'
 import { encodedHeaders, errorBody } from './error-body.js'
 import { jsonText } from './json.js'
-import { memberOf } from './passed-on.js'
+import { memberOf } from './forwarded.js'
 import { callerOf, factsOf, sendError } from './server.js'
 import { clientHalfClosed, HALF_CLOSED } from './sockets.js'
 import { openStream } from './stream-writer.js'
@@ -16,7 +16,7 @@ import type { Caller, Logger, RouteDecl, RouteRequest, StreamHead, StreamWriter 
 import type { Tracers } from '../observe/tracer.js'
 import type { CredentialWatch } from './credential-watch.js'
 import type { HttpLimits } from './limits.js'
-import type { OpenRequest, OpenWork, StreamCount } from './open-work.js'
+import type { OpenRequest, OpenRequests, StreamCount } from './open-requests.js'
 
 export interface MountedRoute {
   owner: string
@@ -31,7 +31,7 @@ export interface MountOptions {
   limits: HttpLimits
   /** True while the node lets open work end and takes no more. */
   draining: () => boolean
-  work: OpenWork
+  work: OpenRequests
   /** Ends what is open together with its credential. */
   credentials: CredentialWatch
   /** Limits open streams. */

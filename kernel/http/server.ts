@@ -12,20 +12,20 @@ import { expectBody, readJsonOnly } from './body.js'
 import { relayedDevice } from './callers.js'
 import { errorBody, errorHeaders, invalid, printable } from './error-body.js'
 import { foreignPage, hostAllowed } from './origin.js'
-import { letPagesRead } from './pages.js'
-import { CALLER_HEADER, memberOf, readCaller } from './passed-on.js'
+import { allowCors } from './pages.js'
+import { CALLER_HEADER, memberOf, readCaller } from './forwarded.js'
 import { closeUnupgraded, limitStall } from './sockets.js'
-import { inClear, isToken } from './tls/in-clear.js'
+import { isUnencrypted, isToken } from './tls/in-clear.js'
 import type { ConnectionLimiter } from './connection-limiter.js'
 import type { HttpListener } from './http-listener.js'
-import type { MorePorts } from './listeners.js'
-import type { OwnRequests } from './own-api.js'
+import type { ExtraPorts } from './extra-ports.js'
+import type { LocalRequests } from './local-api.js'
 import type { Caller, Logger, RouteDecl } from '../api/plugin.js'
 import type { KernelReason } from '../api/errors.js'
 import type { Arrival, Proof } from './access.js'
 import type { HttpLimits } from './limits.js'
 import type { Rewrite } from './model-path.js'
-import type { Served } from './origin.js'
+import type { ServedNames } from './origin.js'
 import type { PageSources } from './pages.js'
 
 /** A route's own error body and request id header. */
@@ -43,12 +43,12 @@ export interface TableOptions extends PageSources {
   /** A caller as far as the member that passes its request on may vouch for it. */
   vouchedBy: (member: string, caller: Caller) => Caller
   /** This node's requests to itself. */
-  own?: OwnRequests
+  own?: LocalRequests
   methodsAt: (path: string) => readonly string[]
   /** The error format for unmatched paths. */
   errorFormatAt?: (path: string) => ErrorFormat
   rewrite: Rewrite
-  ports?: MorePorts
+  ports?: ExtraPorts
   /** Called after every complete answer, with the plugin that owns the route. */
   answered?: (owner: string | undefined, status: number) => void
 }
@@ -138,7 +138,7 @@ function addHooks (app: FastifyInstance, options: TableOptions): void {
     })
   }
   guardSource(app, options)
-  letPagesRead(app, options)
+  allowCors(app, options)
   // A plugin only for its place in the order: it comes after the one above.
   void app.register(fp(async (scope) => { identify(scope, options) }))
 }
@@ -206,7 +206,7 @@ function identify (app: FastifyInstance, options: TableOptions): void {
     const device = relayedDevice(socket) ?? null
     // A trusted proxy may end TLS; one that says it did not is believed.
     const clear = device === null &&
-      (proxied ? header(request.headers['x-forwarded-proto']) === 'http' : inClear(socket))
+      (proxied ? header(request.headers['x-forwarded-proto']) === 'http' : isUnencrypted(socket))
     const { caller, bodySha256 } = options.authenticate({
       remoteAddress: remoteOf(request), authorization, indirect, method: request.method,
       target: targetOf(request), route: request.routeOptions.url, inClear: clear, device, connection: socket
@@ -224,7 +224,7 @@ function identify (app: FastifyInstance, options: TableOptions): void {
 
 /** hostAllowed with the last accepted name kept: clients keep sending the same one. */
 function rememberHost (): typeof hostAllowed {
-  let last: { header: string | undefined, served: Served } | undefined
+  let last: { header: string | undefined, served: ServedNames } | undefined
   return (header, served) => {
     if (last !== undefined && last.header === header && last.served === served) return true
     if (!hostAllowed(header, served)) return false

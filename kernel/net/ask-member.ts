@@ -33,7 +33,7 @@ export interface Refusal {
 }
 
 /** A request to a node's API, in a caller's name. */
-export type MemberQuestion = Omit<MemberRequest, 'method' | 'signal' | 'timeoutMs'> & {
+export type MemberFetch = Omit<MemberRequest, 'method' | 'signal' | 'timeoutMs'> & {
   /** GET where it is left out. */
   readonly method?: 'GET' | 'POST' | 'DELETE'
   /** Also reads the error body of a refusal. */
@@ -54,7 +54,7 @@ export interface AskMemberParts {
  */
 export async function askMember (
   { cluster, clock }: AskMemberParts, node: NodeView,
-  { bytes, ...question }: MemberQuestion & { readonly bytes: number }
+  { bytes, ...question }: MemberFetch & { readonly bytes: number }
 ): Promise<string> {
   const over = new AbortController()
   const late = new MemberFault('timeout', `gave no whole answer within ${question.ms / 1000} s`)
@@ -78,7 +78,7 @@ export type MemberAnswer<T> =
     { readonly value: null, readonly error: MemberFault | SvcError })
 
 /** The same question to several nodes; `read` answers null, or throws, for what it cannot read. */
-export interface MembersQuestion<T> extends MemberQuestion {
+export interface MembersFetch<T> extends MemberFetch {
   /** Longest answer of one node. */
   readonly bytes: number
   read (text: string, node: NodeView): T | null
@@ -90,7 +90,7 @@ export interface MembersQuestion<T> extends MemberQuestion {
  */
 export function askMembers<T> (
   parts: AskMemberParts & { readonly clock: Pick<Clock, 'after' | 'now' | 'mono'> },
-  nodes: readonly NodeView[], { read, ...question }: MembersQuestion<T>
+  nodes: readonly NodeView[], { read, ...question }: MembersFetch<T>
 ): Promise<MemberAnswer<T>>[] {
   const { clock } = parts
   return nodes.map(async (node): Promise<MemberAnswer<T>> => {
@@ -172,7 +172,7 @@ export function errorFrom (
  */
 export async function openMember (
   cluster: Pick<Cluster, 'request'>, { installId }: NodeView,
-  { ms, refusals, ...question }: MemberQuestion
+  { ms, refusals, ...question }: MemberFetch
 ): Promise<AsyncIterable<Uint8Array>> {
   const { signal } = question
   signal.throwIfAborted()

@@ -46,7 +46,7 @@ export function newKeyPair (curve: Curve): KeyPair {
 }
 
 /** X25519 (RFC 7748) of a private and a raw public key. Throws for a public key of low order. */
-export function agreed (privateKey: KeyObject, peer: Uint8Array): Buffer {
+export function x25519 (privateKey: KeyObject, peer: Uint8Array): Buffer {
   return diffieHellman({ privateKey, publicKey: publicKeyOf('X25519', peer) })
 }
 

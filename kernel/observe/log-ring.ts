@@ -29,7 +29,7 @@ export interface LogLine {
 }
 
 /** Which lines are wanted; all of them when nothing is said. */
-export interface LogWant {
+export interface LogFilter {
   /** Only behind this seq. */
   readonly afterSeq?: number
   /** Only from this time on, ms since 1970. */
@@ -52,7 +52,7 @@ export interface RunnerRef {
 /** The last lines of this node's log and of its runners' output. */
 export interface LogRing {
   /** Oldest first. */
-  lines (want?: LogWant): LogLine[]
+  lines (want?: LogFilter): LogLine[]
   /** Seq of the oldest line that is kept, and of the next one to come. */
   readonly firstSeq: number
   readonly nextSeq: number
@@ -142,7 +142,7 @@ export function createLogRing (options: LogRingOptions): LogRingEnd {
   }
 }
 
-function choose (all: readonly Kept[], want: LogWant): Kept[] {
+function choose (all: readonly Kept[], want: LogFilter): Kept[] {
   const { afterSeq = 0, limit = Infinity } = want
   const from = Math.max(0, afterSeq + 1 - (all[0]?.seq ?? 0))
   const found = all.slice(from).filter((line) => fits(line, want))
@@ -150,7 +150,7 @@ function choose (all: readonly Kept[], want: LogWant): Kept[] {
   return want.afterSeq === undefined ? found.slice(found.length - limit) : found.slice(0, limit)
 }
 
-function fits (line: Kept, { sinceMs, level = 'trace', modelId, plugin }: LogWant): boolean {
+function fits (line: Kept, { sinceMs, level = 'trace', modelId, plugin }: LogFilter): boolean {
   return LEVELS[line.level] >= LEVELS[level] && (sinceMs === undefined || line.atMs >= sinceMs) &&
     (modelId === undefined || line.modelId === modelId) && (plugin === undefined || line.plugin === plugin)
 }

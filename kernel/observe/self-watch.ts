@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { createHistogram } from 'node:perf_hooks'
 import { systemClock } from '../api/clock.js'
 import { homeFile } from '../boot/home.js'
-import { Reserve } from '../boot/reserve.js'
+import { DiskReserve } from '../boot/reserve.js'
 import type { Clock } from '../api/clock.js'
 import type { Health } from '../plugins/health.js'
 
@@ -37,7 +37,7 @@ export interface SelfWatchOptions {
 export function watchSelf (options: SelfWatchOptions): () => void {
   const { health, home } = options
   const loop = monitorLoop()
-  const reserve = new Reserve(join(home, homeFile.reserve), RESERVE_BYTES)
+  const reserve = new DiskReserve(join(home, homeFile.reserve), RESERVE_BYTES)
   const look = async (): Promise<void> => {
     try {
       const { bavail, bsize } = await statfs(home)

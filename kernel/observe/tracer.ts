@@ -5,7 +5,7 @@ import type { SpanAttrs, SpanSink } from '../api/engine.js'
 export const TRACE_HEADER = 'x-svc-trace'
 
 /** What a request became. */
-export interface TaskAbout { taskId: string, modelId: string, capability: string }
+export interface TracedTask { taskId: string, modelId: string, capability: string }
 
 /** The way of a traced request to another process and back. */
 export interface Hop {
@@ -28,7 +28,7 @@ export interface TraceEnd {
 /** One traced request at one node. Times are the node's monotonic milliseconds. */
 export interface Trace extends SpanSink {
   /** Names the task that the request became; the last name counts. Without one nothing is kept. */
-  task (about: TaskAbout): void
+  task (about: TracedTask): void
   /** Facts of the whole request. */
   note (attrs: SpanAttrs): void
   hop (name: string, to: HopTarget, attrs?: SpanAttrs): Hop

@@ -1,6 +1,6 @@
 import { CallerSchemes } from '../http/callers.js'
 import { CredentialWatch } from '../http/credential-watch.js'
-import { createStreamCount, OpenWork } from '../http/open-work.js'
+import { createStreamCount, OpenRequests } from '../http/open-requests.js'
 import { createTraffic } from '../http/traffic.js'
 import { createTracers } from '../observe/tracer.js'
 import { createChanges } from '../state/changes.js'
@@ -9,7 +9,7 @@ import { createCommands } from './commands.js'
 import { createBus } from './events.js'
 import { createHealth, createReadiness } from './health.js'
 import { kernelManifest } from './kernel-manifest.js'
-import { Present } from './present.js'
+import { PluginSet } from './plugin-set.js'
 import type { Clock } from '../api/clock.js'
 import type { ClusterHost } from '../api/cluster.js'
 import type { Logger, NodeInfo, Plugin, Refs } from '../api/plugin.js'
@@ -18,7 +18,7 @@ import type { ConfigApi } from '../config/api.js'
 import type { ResolvedConfig } from '../config/resolve.js'
 import type { KernelConfig } from '../config/kernel-settings.js'
 import type { MountedRoute } from '../http/request-context.js'
-import type { Served } from '../http/origin.js'
+import type { ServedNames } from '../http/origin.js'
 import type { HttpLimits } from '../http/limits.js'
 import type { ServerIdentity } from '../http/tls/identity.js'
 import type { TokenStore } from '../http/tokens.js'
@@ -26,7 +26,7 @@ import type { StateView } from '../state/state.js'
 import type { NodeVitals } from '../state/vitals.js'
 import type { Bus, BusEvent } from './events.js'
 import type { Loaded } from './load.js'
-import type { OffPlugin } from './present.js'
+import type { OffPlugin } from './plugin-set.js'
 
 export interface KernelOptions {
   node: NodeInfo
@@ -46,7 +46,7 @@ export interface KernelOptions {
   trustProxy: readonly string[]
   /** With it the API speaks TLS. */
   tls?: ServerIdentity | undefined
-  served: () => Served
+  served: () => ServedNames
   url: () => string | null
   /** The host of the node's address. */
   host?: () => string
@@ -70,11 +70,11 @@ export interface KernelOptions {
 }
 
 /** A plugin that has started, with everything it gave in its place. */
-export interface Running {
+export interface RunningPlugin {
   readonly plugin: Plugin
   readonly routes: readonly MountedRoute[]
   /** Its requests that are still open. */
-  readonly work: OpenWork
+  readonly work: OpenRequests
   /** Labels of what its start has done. */
   effects (): string[]
   /** The optional services that it read in its start, and may have kept. */
@@ -95,7 +95,7 @@ export function assemble (options: KernelOptions) {
   const commands = createCommands((id, end) => cluster.openStream(id, end))
   const changes = createChanges()
   bus.on('*', changes.notify)
-  const present = new Present(options.plugins, options.off)
+  const present = new PluginSet(options.plugins, options.off)
   const schemes = options.schemes ?? new CallerSchemes()
   const credentials = new CredentialWatch(clock,
     (id) => options.tokens.stands(id) && schemes.stands(id) !== false)
@@ -112,10 +112,10 @@ export function assemble (options: KernelOptions) {
     /** Every route of the current table. */
     routes: [] as MountedRoute[],
     /** The plugins that run, in the order in which they were started. */
-    started: [] as Running[],
+    started: [] as RunningPlugin[],
     /** The settings of plugins that were started later than the node. */
     adopted: new Map<string, ResolvedConfig>(),
-    work: new OpenWork(),
+    work: new OpenRequests(),
     streams: createStreamCount(options.limits.streamsPerToken),
     /** On while open work may end and new work is refused. */
     drain: { on: false }

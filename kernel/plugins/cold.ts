@@ -18,7 +18,7 @@ export interface Move {
 }
 
 /** Why a change can only be made by a restart, as the end of a sentence; null when it needs none. Pure. */
-export function coldReason (move: Move): string | null {
+export function restartReason (move: Move): string | null {
   const { name, from, to, before, after } = move
   const along = [...new Set([...before, ...after])]
     .filter((one) => one !== name && before.includes(one) !== after.includes(one))

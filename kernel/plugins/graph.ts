@@ -10,7 +10,7 @@ export interface GraphInput {
   demanded?: ReadonlySet<string>
 }
 
-export interface Arrangement {
+export interface StartOrder {
   /** Names in start order; stop order is the reverse. */
   order: string[]
   /** Plugins that are off only because something they need is off. */
@@ -40,7 +40,7 @@ export function needsOf ({ requires = [], capabilities }: Manifest): Need[] {
 export const neededBy = (manifest: Manifest): string[] => needsOf(manifest).map(({ name }) => name)
 
 /** Orders plugins by what they require and come after, and reports every problem at once. Pure. */
-export function arrange (input: GraphInput): Arrangement {
+export function sortByDependency (input: GraphInput): StartOrder {
   const problems = [...duplicates(input.manifests), ...wrongKernel(input.manifests)]
   const byName = new Map(input.manifests.map((m) => [m.name, m]))
   problems.push(...unmetNeeds(byName))
@@ -82,7 +82,7 @@ function unmetNeeds (byName: ReadonlyMap<string, Manifest>): string[] {
 /** Plugins whose needs, direct or not, are disabled. */
 function takenDown (
   byName: ReadonlyMap<string, Manifest>, disabled: ReadonlySet<string>
-): Arrangement['down'] {
+): StartOrder['down'] {
   const down = new Map<string, string>()
   const isOff = (name: string): boolean => disabled.has(name) || down.has(name)
   for (let changed = true; changed;) {

@@ -1,5 +1,5 @@
 import { CallerService } from '../api/callers.js'
-import { COPY_REMEDY } from '../api/cluster.js'
+import { COPIED_HOME_REMEDY } from '../api/cluster.js'
 import { kernelErrors } from '../api/errors.js'
 import { IdentityService } from '../api/identity.js'
 import {
@@ -74,7 +74,7 @@ const conflicts = {
   node_copied: {
     severity: 'error',
     meaning: 'Two processes run with the key of one node, which is that of a copied home.',
-    remediation: COPY_REMEDY
+    remediation: COPIED_HOME_REMEDY
   },
   certificate_ending: {
     severity: 'warn',

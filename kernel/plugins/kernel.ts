@@ -12,8 +12,8 @@ import { VitalsService } from '../api/vitals.js'
 import { createStateSync } from '../state/sync.js'
 import { createAccess } from '../http/access.js'
 import { HttpListener } from '../http/http-listener.js'
-import { MorePorts } from '../http/listeners.js'
-import { OwnRequests } from '../http/own-api.js'
+import { ExtraPorts } from '../http/extra-ports.js'
+import { LocalRequests } from '../http/local-api.js'
 import { systemHandlers } from '../http/system-handlers.js'
 import { TrafficService } from '../http/traffic.js'
 import { TracerService } from '../observe/tracer.js'
@@ -33,7 +33,7 @@ import type { StateSource } from '../state/source.js'
 import type { StateSync } from '../state/sync.js'
 import type { Assembly, KernelOptions } from './assembly.js'
 import type { Started } from './lifecycle.js'
-import type { Present } from './present.js'
+import type { PluginSet } from './plugin-set.js'
 import type { TableParts } from './table.js'
 
 export interface Kernel {
@@ -60,8 +60,8 @@ type Booting = Assembly & { readonly front: HttpListener, readonly state: StateS
 export async function createKernel (options: KernelOptions): Promise<Kernel> {
   const parts = assemble(options)
   const { limits, tokens, local, clock } = options
-  const own = new OwnRequests()
-  const ports = new MorePorts()
+  const own = new LocalRequests()
+  const ports = new ExtraPorts()
   const front = new HttpListener(limits, { identity: options.tls, served: options.served })
   const kernel: Booting = { ...parts, front, state: createStateSource(parts) }
   addServices(kernel, own, ports)
@@ -116,7 +116,7 @@ function warnOnce ({ health, log }: Assembly): NonNullable<TableOptions['tokenIn
 }
 
 /** Adds the kernel's services; one from outside (a test's fake) replaces its own. */
-function addServices (kernel: Booting, own: OwnRequests, ports: MorePorts): void {
+function addServices (kernel: Booting, own: LocalRequests, ports: ExtraPorts): void {
   const { options, bus, services } = kernel
   const { cluster } = options
   const tap: EventTap = {
@@ -141,7 +141,7 @@ function addServices (kernel: Booting, own: OwnRequests, ports: MorePorts): void
   for (const [id, service] of options.services) services.set(id, service)
 }
 
-function declarationsOf (present: Present): Declarations {
+function declarationsOf (present: PluginSet): Declarations {
   return {
     get manifests () { return [kernelManifest, ...present.manifests] },
     get off () { return present.off.map(({ plugin: { manifest } }) => manifest) },

@@ -3,12 +3,12 @@ import { BootError } from '../api/errors.js'
 import { checkOf, compileStrict, compileText } from '../api/validate.js'
 import { formatProblems } from '../config/problems.js'
 import { resolveConfig } from '../config/resolve.js'
-import { arrange } from './graph.js'
+import { sortByDependency } from './graph.js'
 import { readInstallation } from './installation.js'
 import { checkManifests } from './registry.js'
 import type { Manifest, Plugin } from '../api/plugin.js'
 import type { JsonSchema } from '../api/schema.js'
-import type { Arrangement } from './graph.js'
+import type { StartOrder } from './graph.js'
 import type { ConfigOwner } from '../config/owner.js'
 import type { ResolvedConfig } from '../config/resolve.js'
 import type { RawConfig } from '../config/text.js'
@@ -68,9 +68,9 @@ export async function loadPlugins (options: LoadOptions): Promise<Setup> {
 /** What runs without the disabled plugins, and all that keeps a node from starting beside its settings. */
 export async function arrangeAll (
   { raw, plugins, failures }: Installation, disabled: ReadonlySet<string>
-): Promise<{ graph: Arrangement, problems: string[] }> {
+): Promise<{ graph: StartOrder, problems: string[] }> {
   const manifests = plugins.map(({ manifest }) => manifest)
-  const graph = arrange({ manifests, disabled, demanded: demandedIn(raw) })
+  const graph = sortByDependency({ manifests, disabled, demanded: demandedIn(raw) })
   // Tests prove the declarations of bundled plugins.
   const foreign = plugins.flatMap(({ manifest, source }) => source === 'bundled' ? [] : [manifest])
   const refused = await Promise.all(foreign.flatMap((manifest) =>

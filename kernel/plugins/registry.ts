@@ -4,7 +4,7 @@ import { nearest } from '../config/nearest.js'
 import { kernelManifest, kernelServices } from './kernel-manifest.js'
 import type { Manifest } from '../api/plugin.js'
 
-export interface Owned { owner: string, kind: string, key: string }
+export interface RegistryEntry { owner: string, kind: string, key: string }
 
 const WORD = /^[a-z][a-z0-9_]*$/
 const NAME = /^[a-z][a-z0-9-]*$/
@@ -16,8 +16,8 @@ const FIELDS = ('name version kernel summary requires after config settings cons
   'variables devSettings firstSteps').split(' ')
 
 /** Everything a manifest contributes that must be unique over all plugins. */
-export function contributions (m: Manifest): Owned[] {
-  const own = (kind: string, keys: readonly string[]): Owned[] =>
+export function contributions (m: Manifest): RegistryEntry[] {
+  const own = (kind: string, keys: readonly string[]): RegistryEntry[] =>
     keys.map((key) => ({ owner: m.name, kind, key }))
   const keys = (record: object | undefined): string[] => Object.keys(record ?? {})
   return [

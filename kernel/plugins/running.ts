@@ -1,17 +1,17 @@
 import { kernelError } from '../api/errors.js'
 import { schemaChecker } from '../api/validate.js'
-import { OpenWork } from '../http/open-work.js'
+import { OpenRequests } from '../http/open-requests.js'
 import { commandName, startOne } from './context.js'
 import type { Plugin } from '../api/plugin.js'
 import type { SvcError } from '../api/errors.js'
-import type { Assembly, Running } from './assembly.js'
+import type { Assembly, RunningPlugin } from './assembly.js'
 import type { Contributed, LiveContext } from './context.js'
 
 /** How long requests and calls of a plugin that is stopped may take to end by themselves, ms. */
 const END_MS = 1000
 
 /** Starts a plugin and registers its contributions; undoes all of it on failure. Throws why. */
-export async function run (plugin: Plugin, live: LiveContext, kernel: Assembly): Promise<Running> {
+export async function run (plugin: Plugin, live: LiveContext, kernel: Assembly): Promise<RunningPlugin> {
   const { manifest } = plugin
   const undo: (() => void)[] = []
   const dispose = async (): Promise<void> => {
@@ -23,7 +23,8 @@ export async function run (plugin: Plugin, live: LiveContext, kernel: Assembly):
     put(plugin, given, kernel, undo)
     const routes = given.routes.map(([name, handler]) =>
       ({ owner: manifest.name, name, decl: manifest.routes![name]!, handler }))
-    return { plugin, routes, work: new OpenWork(), effects: live.effects, kept: { ...live.read }, dispose }
+    return { plugin, routes, work: new OpenRequests(), effects: live.effects, kept: { ...live.read },
+      dispose }
   } catch (error) {
     await dispose()
     throw error
@@ -61,7 +62,7 @@ function put ({ manifest }: Plugin, given: Contributed, kernel: Assembly, undo: 
  * Stops a plugin whose routes are off the server: ends open work with a typed error, then undoes its effects.
  * `why` makes an error for each.
  */
-export async function stopOne (running: Running, kernel: Assembly, why: () => SvcError): Promise<void> {
+export async function stopOne (running: RunningPlugin, kernel: Assembly, why: () => SvcError): Promise<void> {
   const { clock } = kernel.options
   running.work.stop(why)
   await Promise.all([

@@ -2,13 +2,13 @@ import { parsePath } from '../config/paths.js'
 import { neededBy } from './graph.js'
 import type { Plugin } from '../api/plugin.js'
 import type { ConfigChange } from '../config/api.js'
-import type { OffPlugin } from './present.js'
+import type { OffPlugin } from './plugin-set.js'
 
 /** Which plugins svc.yaml lets run, in their order, and which it does not. */
 interface Arranged { readonly order: readonly Plugin[], readonly off: readonly OffPlugin[] }
 
 /** A change of a plugin from the running state to that of svc.yaml; undefined is off. */
-export interface Step {
+export interface PluginChange {
   readonly name: string
   readonly from: Plugin | undefined
   readonly to: Plugin | undefined
@@ -24,9 +24,9 @@ export function switchesPlugins ({ set }: ConfigChange): boolean {
 }
 
 /** First what stops, then what starts; what others require starts before them and stops after them. */
-export function inOrder (names: readonly string[], on: readonly Plugin[], now: Arranged): Step[] {
+export function inOrder (names: readonly string[], on: readonly Plugin[], now: Arranged): PluginChange[] {
   const steps = names.map((name) => ({
-    name, from: runningOf(on, name), to: runningOf(now.order, name), off: offOf(now, name)
+    name, from: runningOf(on, name), to: runningOf(now.order, name), off: findDisabled(now, name)
   }))
   const stops = on.toReversed().flatMap((plugin) =>
     steps.filter(({ from, to }) => from === plugin && to === undefined))
@@ -51,8 +51,9 @@ export function dependantsOf (name: string, { order, off }: Arranged): Set<strin
 export const runningOf = (plugins: readonly Plugin[], name: string): Plugin | undefined =>
   plugins.find(({ manifest }) => manifest.name === name)
 
-export const offOf = ({ off }: { readonly off: readonly OffPlugin[] }, name: string): OffPlugin | undefined =>
-  off.find(({ plugin }) => plugin.manifest.name === name)
+export const findDisabled =
+  ({ off }: { readonly off: readonly OffPlugin[] }, name: string): OffPlugin | undefined =>
+    off.find(({ plugin }) => plugin.manifest.name === name)
 
 /** Copies of a plugin, made by each read, share its start. */
 export const samePlugin = (one: Plugin | undefined, other: Plugin | undefined): boolean =>

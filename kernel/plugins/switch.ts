@@ -3,17 +3,17 @@ import { isClusterPlugin } from '../api/cluster.js'
 import { formatPath, isTree } from '../config/paths.js'
 import { namedBy } from '../state/source.js'
 import { ChangedPlugins } from './changed.js'
-import { coldReason } from './cold.js'
+import { restartReason } from './cold.js'
 import { startPlugins } from './lifecycle.js'
 import { stopOne } from './running.js'
-import { dependantsOf, inOrder, offOf, runningOf, samePlugin, switchesPlugins } from './steps.js'
+import { dependantsOf, inOrder, findDisabled, runningOf, samePlugin, switchesPlugins } from './steps.js'
 import type { Caller, Plugin } from '../api/plugin.js'
 import type { ConfigChange, Saved } from '../config/api.js'
 import type { ResolvedConfig } from '../config/resolve.js'
 import type { Assembly } from './assembly.js'
-import type { OffPlugin } from './present.js'
+import type { OffPlugin } from './plugin-set.js'
 import type { Loaded } from './load.js'
-import type { Step } from './steps.js'
+import type { PluginChange } from './steps.js'
 
 /** Whether a switch of a plugin has taken effect. */
 interface Effect {
@@ -85,7 +85,7 @@ export class PluginSwitch {
   async #turn (name: string, enabled: boolean, caller: Caller): Promise<Switched> {
     const { config } = this.#kernel
     const before = await this.#load([name])
-    if (before.order.every((one) => one.manifest.name !== name) && offOf(before, name) === undefined) {
+    if (before.order.every((one) => one.manifest.name !== name) && findDisabled(before, name) === undefined) {
       if (!enabled && await this.#forget(name, before)) {
         const { revision, restart_needed } = config.read()
         return { revision, restart_needed, in_effect: true, why: null }
@@ -102,7 +102,7 @@ export class PluginSwitch {
   /** Drops a plugin that is off and that svc.yaml names no more; false where there is none. */
   async #forget (name: string, now: Loaded): Promise<boolean> {
     const { present, config } = this.#kernel
-    if (offOf(present, name) === undefined) return false
+    if (findDisabled(present, name) === undefined) return false
     present.change(present.on, present.off.filter(({ plugin }) => plugin.manifest.name !== name))
     await this.#show()
     config.took([formatPath(['plugins', name])], now.config)
@@ -182,7 +182,7 @@ export class PluginSwitch {
   }
 
   async #step (
-    step: Step, now: Loaded, before: Loaded | undefined, names: readonly string[]
+    step: PluginChange, now: Loaded, before: Loaded | undefined, names: readonly string[]
   ): Promise<Stepped> {
     const { present, adopted, started } = this.#kernel
     const { name, from, to, off } = step
@@ -196,14 +196,14 @@ export class PluginSwitch {
         ? STALE
         : isClusterPlugin(from ?? to)
           ? 'it opens before the other plugins start'
-          : coldReason({
+          : restartReason({
               name, from: from?.manifest, to: to?.manifest, named: this.#named,
               others: started.filter(({ plugin: { manifest } }) => manifest.name !== name)
                 .map(({ plugin: { manifest }, kept }) => ({ ...manifest, consumesOptional: kept })),
               before: others(before), after: others(now)
             })
     if (cold !== null) return { why: restartSince(cold) }
-    const wasOff = offOf(present, name)
+    const wasOff = findDisabled(present, name)
     const earlier = adopted.get(name)
     await this.#replace(from, to, off, now.config)
     const settings = Object.keys((to ?? from)?.manifest.settings ?? {})
@@ -215,12 +215,12 @@ export class PluginSwitch {
   }
 
   /** A plugin that runs as svc.yaml says, or is off whatever it says: for what it requires, for instance. */
-  async #stay ({ name, from, off }: Step, now: Loaded): Promise<Stepped> {
+  async #stay ({ name, from, off }: PluginChange, now: Loaded): Promise<Stepped> {
     const { present } = this.#kernel
     if (from !== undefined && now.stale.includes(name)) return { why: restartSince(STALE) }
     const taken = [formatPath(['plugins', name, 'enabled'])]
     if (from !== undefined || off === undefined) return { why: null, taken }
-    if (offOf(present, name)?.message !== off.message) {
+    if (findDisabled(present, name)?.message !== off.message) {
       present.change(present.on, [...present.off.filter((one) => one.plugin.manifest.name !== name), off])
       await this.#show()
     }

@@ -9,18 +9,18 @@ import type { FastifyInstance } from 'fastify'
 import type { Audit } from '../api/audit.js'
 import type { RouteDecl } from '../api/plugin.js'
 import type { HttpListener } from '../http/http-listener.js'
-import type { MorePorts } from '../http/listeners.js'
+import type { ExtraPorts } from '../http/extra-ports.js'
 import type { MountedRoute, MountOptions } from '../http/request-context.js'
-import type { OpenWork } from '../http/open-work.js'
-import type { OwnRequests } from '../http/own-api.js'
+import type { OpenRequests } from '../http/open-requests.js'
+import type { LocalRequests } from '../http/local-api.js'
 import type { TableOptions } from '../http/server.js'
 import type { Assembly } from './assembly.js'
 
 export interface TableParts {
   readonly kernel: Assembly
   readonly front: HttpListener
-  readonly own: OwnRequests
-  readonly ports: MorePorts
+  readonly own: LocalRequests
+  readonly ports: ExtraPorts
   readonly authenticate: TableOptions['authenticate']
   readonly tokenInClear: NonNullable<TableOptions['tokenInClear']>
   readonly routes: readonly MountedRoute[]
@@ -33,9 +33,9 @@ export interface TableParts {
 export async function showRoutes (parts: TableParts): Promise<void> {
   const { kernel, front } = parts
   const { started, work } = kernel
-  const groups: [OpenWork, readonly MountedRoute[]][] = [
+  const groups: [OpenRequests, readonly MountedRoute[]][] = [
     [work, [...parts.routes, ...disabledRoutes(parts)]],
-    ...started.map((running) => [running.work, running.routes] as [OpenWork, readonly MountedRoute[]])
+    ...started.map((running) => [running.work, running.routes] as [OpenRequests, readonly MountedRoute[]])
   ]
   const routes = groups.flatMap(([, group]) => group)
   const app = makeTable(parts, routes.map(({ decl }) => decl))
@@ -72,7 +72,7 @@ function makeTable (
 /** The status that counts for a cut stream: its real one went out earlier. */
 const CUT_STATUS = 499
 
-function mountOptions (kernel: Assembly, work: OpenWork): MountOptions {
+function mountOptions (kernel: Assembly, work: OpenRequests): MountOptions {
   const { options, traffic, drain } = kernel
   return {
     clock: options.clock, log: kernel.log, limits: options.limits, strict: options.strict,

@@ -4,7 +4,7 @@ import { isObject } from '../api/schema.js'
 export interface Entry { readonly key: string, readonly val: unknown }
 
 /** The owner of an entry: a whole key of the state (`member` null), or a member of an object. */
-export interface Part { readonly of: string, readonly member: string | null, readonly val: unknown }
+export interface EntryOwner { readonly of: string, readonly member: string | null, readonly val: unknown }
 
 const EMPTY = Object.freeze({})
 
@@ -12,7 +12,7 @@ const EMPTY = Object.freeze({})
  * One part for each entry. A key that is an object has `{ key: 'instances', val: {} }` and for each member `{
  * key: 'instances/ID', val }`, so that a change of one sends one; others `{ key, val }`.
  */
-export function * partsOf (state: Readonly<Record<string, unknown>>): Iterable<Part> {
+export function * partsOf (state: Readonly<Record<string, unknown>>): Iterable<EntryOwner> {
   for (const [of, val] of Object.entries(state)) {
     if (val === undefined) continue
     yield { of, member: null, val: isObject(val) ? EMPTY : val }

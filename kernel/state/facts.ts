@@ -10,7 +10,7 @@ import type { NodeHealth } from '../plugins/health.js'
 import type { JsonSchema } from '../api/schema.js'
 import type { LinkFact, NodeResources, NodeView } from '../api/services.js'
 import type { NodeFacts } from './state.js'
-import type { Vitals } from '../api/vitals.js'
+import type { MachineStats } from '../api/vitals.js'
 
 /** A node that is silent for this long is shown as unreachable, ms. */
 const UNREACHABLE_MS = 15_000
@@ -72,7 +72,7 @@ const readings = {
 } as const satisfies Record<string, JsonSchema>
 
 /** Facts about every node: this one's as they are, the others' as they say. */
-export interface Facts {
+export interface NodeFactsReader {
   all (): Promise<NodeFacts[]>
   /** The same at once, with this machine's readings as they were last taken. */
   known (): NodeFacts[]
@@ -99,12 +99,12 @@ function fits (key: keyof typeof readings, value: unknown): boolean {
 
 const NOBODY: Caller = { id: 'node', mode: 'direct', authorities: new Set() }
 
-export function createFacts (kernel: Assembly): Facts {
+export function createFacts (kernel: Assembly): NodeFactsReader {
   const { cluster } = kernel.options
   const sections = Object.fromEntries(Object.entries(portrait).map(([key, value]) =>
     [key, cluster.sections.section<unknown>('node', { writer: 'node', summary: key, value })]
   )) as SelfPortrait
-  let vitals: Vitals | undefined
+  let vitals: MachineStats | undefined
   const own = async (view: NodeView): Promise<NodeFacts> =>
     ownFacts(kernel, view, vitals = await kernel.options.vitals.vitals())
   const others = (views: readonly NodeView[]): NodeFacts[] =>
@@ -152,7 +152,7 @@ const startOf = ({ createdAt }: TaskFacts): string => createdAt ?? ''
 const isOver = ({ status }: TaskFacts): boolean => status !== 'Pending' && status !== 'Running'
 
 /** This node's facts, with what its plugins add to them; no `vitals` before the first reading. */
-function ownFacts (kernel: Assembly, view: NodeView, vitals: Vitals | undefined): NodeFacts {
+function ownFacts (kernel: Assembly, view: NodeView, vitals: MachineStats | undefined): NodeFacts {
   const { nodeId } = view
   const { options } = kernel
   const health = kernel.health.snapshot()

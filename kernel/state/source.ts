@@ -6,8 +6,8 @@ import { baseState, redact, withViews } from './state.js'
 import type { Assembly } from '../plugins/assembly.js'
 import type { Caller, Manifest } from '../api/plugin.js'
 import type { StateHistory, StateReader } from '../api/services.js'
-import type { Present } from '../plugins/present.js'
-import type { Hidden, NodeFacts } from './state.js'
+import type { PluginSet } from '../plugins/plugin-set.js'
+import type { HiddenFields, NodeFacts } from './state.js'
 
 /** Interval of checks for news to publish, ms. */
 const PUBLISH_MS = 2000
@@ -73,12 +73,12 @@ export function namedBy (
   return new Set(manifestsOf({ on, off }).flatMap((manifest) => manifest[list] ?? []))
 }
 
-function manifestsOf ({ on, off }: Pick<Present, 'on' | 'off'>): Manifest[] {
+function manifestsOf ({ on, off }: Pick<PluginSet, 'on' | 'off'>): Manifest[] {
   const plugged = [...on, ...off.map(({ plugin }) => plugin)].map(({ manifest }) => manifest)
   return [kernelManifest, ...plugged]
 }
 
-function hiddenOf (kernel: Pick<Assembly, 'present'>): Hidden {
+function hiddenOf (kernel: Pick<Assembly, 'present'>): HiddenFields {
   const conflicts = manifestsOf(kernel.present).map((manifest) => Object.entries(manifest.conflicts ?? {}))
   return {
     names: namedBy(kernel, 'stateWhereabouts'),

@@ -2,7 +2,7 @@ import { deepFreeze } from '../config/paths.js'
 import type { Caller } from '../api/plugin.js'
 import type { NodeHealth } from '../plugins/health.js'
 import type { LinkFact, NodeReport } from '../api/services.js'
-import type { Vitals } from '../api/vitals.js'
+import type { MachineStats } from '../api/vitals.js'
 
 /**
  * A plugin's view of a `/state` key; `base`: the kernel's value. A frozen value never changes, at any depth.
@@ -14,10 +14,10 @@ export interface NodeFacts extends NodeReport {
   /** Wall time of its last sign of life, ms. */
   readonly seenAt: number | null
   readonly identity: object | null
-  readonly memory: Vitals['memory'] | null
-  readonly system: Vitals['system'] | null
-  readonly disk: Vitals['disk'] | null
-  readonly network: Vitals['network'] | null
+  readonly memory: MachineStats['memory'] | null
+  readonly system: MachineStats['system'] | null
+  readonly disk: MachineStats['disk'] | null
+  readonly network: MachineStats['network'] | null
   readonly health: NodeHealth | null
   readonly capabilities: readonly string[]
   readonly tasks: Readonly<Record<string, unknown>>
@@ -114,7 +114,7 @@ export function withViews (
 }
 
 /** The parts of the state that only operators see. */
-export interface Hidden {
+export interface HiddenFields {
   /** Names of fields, at any depth. */
   readonly names: ReadonlySet<string>
   /** What each health code means: shown in place of a reason's message, which names paths and addresses. */
@@ -125,7 +125,8 @@ export interface Hidden {
  * Returns the value without hidden fields; the same value if it has none. `known` caches the results of
  * frozen values, so that each keeps its identity.
  */
-export function redact (value: unknown, hidden: Hidden, known = new WeakMap<object, unknown>()): unknown {
+export function redact (value: unknown, hidden: HiddenFields, known = new WeakMap<object,
+  unknown>()): unknown {
   if (typeof value !== 'object' || value === null) return value
   const before = known.get(value)
   if (before !== undefined) return before
@@ -144,5 +145,5 @@ export function redact (value: unknown, hidden: Hidden, known = new WeakMap<obje
   return next ?? value
 }
 
-const isHidden = (key: string, fields: Record<string, unknown>, { names }: Hidden): boolean =>
+const isHidden = (key: string, fields: Record<string, unknown>, { names }: HiddenFields): boolean =>
   names.has(key) || (key === 'message' && typeof fields['remediation'] === 'string')

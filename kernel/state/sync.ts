@@ -6,7 +6,7 @@ import { decodeStateVector, mergeUpdates } from 'yjs'
 import { delay } from '../api/clock.js'
 import { isObject } from '../api/schema.js'
 import { KvDoc } from './documents/kv-doc.js'
-import { Budget } from '../net/budget.js'
+import { TokenBucket } from '../net/token-bucket.js'
 import { entryKey, partsOf, withoutTimes } from './entries.js'
 import type { WebSocket } from 'ws'
 import type { Clock } from '../api/clock.js'
@@ -82,7 +82,7 @@ export function createStateSync (options: StateSyncOptions): StateSync {
 }
 
 /** `asked`: it has been sent what there was, and gets what changes. */
-interface Reader { budget: Budget, pings: number, asked: boolean }
+interface Reader { budget: TokenBucket, pings: number, asked: boolean }
 
 /** The last write under a key. */
 interface Written {
@@ -119,7 +119,7 @@ class Replica {
   add (socket: WebSocket): void {
     const { perSecond, burst } = MESSAGES
     const reader: Reader = {
-      budget: new Budget(perSecond, burst, this.#options.clock.mono()), pings: 0, asked: false
+      budget: new TokenBucket(perSecond, burst, this.#options.clock.mono()), pings: 0, asked: false
     }
     this.#readers.set(socket, reader)
     socket.on('close', () => {

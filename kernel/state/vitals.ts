@@ -1,18 +1,18 @@
 import { statfs } from 'node:fs/promises'
 import os from 'node:os'
-import type { LoadReading, Vitals, VitalsRegister, VitalsSource } from '../api/vitals.js'
+import type { LoadReading, MachineStats, VitalsRegister, VitalsSource } from '../api/vitals.js'
 
 /** The newest readings of this node's machine, and where a plugin offers them. */
 export interface NodeVitals extends VitalsRegister {
-  vitals (): Promise<Vitals>
+  vitals (): Promise<MachineStats>
   /** Null without a source. */
   load (): LoadReading | null
 }
 
-const UNKNOWN: Vitals = { memory: null, system: null, disk: null, network: null }
+const UNKNOWN: MachineStats = { memory: null, system: null, disk: null, network: null }
 
 /** What Node itself says of a machine, in its container, and of the volume of `home`: nothing about swap. */
-async function plainVitals (home: string): Promise<Vitals> {
+async function plainVitals (home: string): Promise<MachineStats> {
   const none = { inBytes: 0 }
   const volume = await statfs(home).catch(() => null)
   const interfaces = Object.entries(os.networkInterfaces()).flatMap(([name, list = []]) =>

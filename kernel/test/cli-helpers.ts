@@ -6,7 +6,7 @@ import { encodeFrame } from '../../plugins/capabilities/frames/frames.js'
 import { runCli } from '../cli/program.js'
 import type { Plugin } from '../api/plugin.js'
 import type { Io } from '../cli/output.js'
-import type { Pace } from '../cli/waiting.js'
+import type { WaitClock } from '../cli/waiting.js'
 
 /** A stream that keeps what is written to it; `terminal` makes it look like one. */
 export class Kept extends Writable {
@@ -33,7 +33,7 @@ export class Kept extends Writable {
 }
 
 /** A pace without waiting: each pause moves its time on at once. */
-export function quickPace (onPause: (count: number) => void = () => {}): Pace {
+export function quickPace (onPause: (count: number) => void = () => {}): WaitClock {
   let now = 0
   let count = 0
   return {
@@ -110,7 +110,7 @@ export async function standIn (
 }
 
 /** Options of a command line at a stand-in, with the pace of verbs that wait. */
-export interface NodeGiven extends Given { pace?: Pace }
+export interface NodeGiven extends Given { pace?: WaitClock }
 
 /** A person at a terminal. */
 export interface Session {
@@ -135,7 +135,7 @@ export interface FakeNode {
 /** Starts a stand-in for a node; `plugins` gives the verbs, at a pace if the test sets one. */
 export async function fakeNode (
   t: { teardown (fn: () => unknown): void }, answers: Answers,
-  plugins: (pace?: Pace) => readonly Plugin[] = () => []
+  plugins: (pace?: WaitClock) => readonly Plugin[] = () => []
 ): Promise<FakeNode> {
   const { url, asked } = await standIn(t, answers)
   const run: FakeNode['run'] = async (words, { pace, ...given } = {}) => {

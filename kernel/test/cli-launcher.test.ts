@@ -24,11 +24,11 @@ function build (t: Test): string {
     'launcher.js': compiled('launcher'),
     'inspector.js': compiled('inspector'),
     'parent.js': `
-      import { endLike, launch } from './launcher.js'
+      import { exitLike, launch } from './launcher.js'
       const [host, port] = process.argv.slice(2)
       let asked = 0
       try {
-        endLike(await launch({
+        exitLike(await launch({
           args: [new URL('./child.js', import.meta.url).pathname], env: process.env,
           address: async () => ({ host, port: Number(asked++ > 0 && process.env.PORT_2 || port) })
         }))

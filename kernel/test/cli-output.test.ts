@@ -1,6 +1,6 @@
 import t from 'tap'
 import { clean, createProgress, formatTable, plain, visible } from '../cli/output.js'
-import { readSpan, showBytes, showSpan } from '../cli/text.js'
+import { readSpan, showBytes, formatDuration } from '../cli/text.js'
 import { cli, sendJson, standIn } from './cli-helpers.js'
 import { Writable } from 'node:stream'
 
@@ -14,10 +14,10 @@ t.test('bytes and spans, as people write them', async (t) => {
   check(showBytes(0), '0 B')
   check(showBytes(1536), '1.5 KiB')
   check(showBytes(200 * 2 ** 30), '200 GiB')
-  check(showSpan(0), '0s')
-  check(showSpan(72), '1m12s')
-  check(showSpan(3600), '1h')
-  check(showSpan(90_000), '1d1h')
+  check(formatDuration(0), '0s')
+  check(formatDuration(72), '1m12s')
+  check(formatDuration(3600), '1h')
+  check(formatDuration(90_000), '1d1h')
   check(readSpan('90'), 90)
   check(readSpan('15m'), 900)
   check(readSpan('1d'), 86_400)

@@ -8,13 +8,13 @@ import { createClient } from '../cli/client.js'
 import {
   addKnownNode, forgetKnownNodes, knownNodesFile, placeOf, readKnownNodes
 } from '../cli/known-nodes.js'
-import { judge } from '../cli/trust.js'
+import { verifyPeer } from '../cli/trust.js'
 import { ownIdentity } from '../http/tls/local-authority.js'
 import { tlsOf } from '../http/tls/port.js'
 import { tempHome } from '../../plugins/cluster/test/identity-kit.js'
 import type { AddressInfo } from 'node:net'
 import type { Test } from 'tap'
-import type { Shown, TrustOptions } from '../cli/trust.js'
+import type { PresentedIdentity, TrustOptions } from '../cli/trust.js'
 
 const PIN = `sha256//${'A'.repeat(43)}=`
 const OTHER = `sha256//${'B'.repeat(43)}=`
@@ -22,7 +22,7 @@ const at = new URL('https://Attic.lan:52415/')
 
 interface Row {
   title: string
-  shown?: Partial<Shown>
+  shown?: Partial<PresentedIdentity>
   options?: Omit<TrustOptions, 'home'>
   known?: string
   /** Undefined: it is believed. */
@@ -64,8 +64,8 @@ t.test('who is believed', async (t) => {
       mkdirSync(home)
       writeFileSync(knownNodesFile(home), known)
     }
-    const seen: Shown = { fingerprint: PIN, problem: 'SELF_SIGNED_CERT_IN_CHAIN', ...shown }
-    const judged = judge(at, seen, { home, ...options })
+    const seen: PresentedIdentity = { fingerprint: PIN, problem: 'SELF_SIGNED_CERT_IN_CHAIN', ...shown }
+    const judged = verifyPeer(at, seen, { home, ...options })
     if (says === undefined) await t.resolves(judged, title)
     else await t.rejects(judged, { message: says }, title)
     if (known?.includes('AAA\n') === true) continue

@@ -2,7 +2,7 @@
 import { createServer } from 'node:http'
 import t from 'tap'
 import { createClient } from '../cli/client.js'
-import { stillness, STILL_MS } from '../cli/waiting.js'
+import { stallDetector, NO_PROGRESS_MS } from '../cli/waiting.js'
 import { cli, sendError, sendJson, standIn } from './cli-helpers.js'
 import type { AddressInfo } from 'node:net'
 import type { RequestListener } from 'node:http'
@@ -83,13 +83,13 @@ t.test('svc restart waits for the next process of the node', async (t) => {
 
 t.test('a wait that shows the same again and again makes no progress', (t) => {
   let now = 0
-  const isStill = stillness({ mono: () => now })
+  const isStill = stallDetector({ mono: () => now })
   for (const text of ['waits', 'copying', 'waits', 'copying']) {
     t.notOk(isStill(text))
-    now += STILL_MS / 4
+    now += NO_PROGRESS_MS / 4
   }
   t.notOk(isStill('waits'))
-  now += STILL_MS / 4
+  now += NO_PROGRESS_MS / 4
   t.ok(isStill('copying'))
   t.notOk(isStill('ready'))
   t.end()

@@ -4,7 +4,7 @@ import { checkUpdate } from '../state/documents/guard.js'
 import { KvDoc } from '../state/documents/kv-doc.js'
 import { checkKey, checkValue, hashOf } from '../state/documents/values.js'
 import { seeded } from '../../test/sim/random.js'
-import type { Verdict } from '../state/documents/guard.js'
+import type { UpdateCheck } from '../state/documents/guard.js'
 
 const ROOT = 'entries'
 
@@ -119,7 +119,8 @@ t.test('T-Y08: 20,000 mutated updates change nothing or the contents of entries 
     for (let flips = 1 + Math.floor(random() * 3); flips > 0; flips--) {
       mutated[Math.floor(random() * mutated.length)] = Math.floor(random() * 256)
     }
-    const verdict: Verdict = replica.check(random() < 0.1 ? mutated.subarray(0, i % mutated.length) : mutated)
+    const verdict: UpdateCheck =
+      replica.check(random() < 0.1 ? mutated.subarray(0, i % mutated.length) : mutated)
     if ('refused' in verdict) {
       refused++
       continue

@@ -9,7 +9,7 @@ import { compileStrict, issuesOf } from '../api/validate.js'
 import { errorFormatFinder } from '../http/unmatched.js'
 import { startPlugin } from '../testing/index.js'
 import { systemClock } from '../api/clock.js'
-import type { Listening } from '../api/services.js'
+import type { ExtraListener } from '../api/services.js'
 import type { ErrorBody, RouteDecl } from '../index.js'
 
 const base = { name: 'probe', version: '1.0.0', kernel: '^1.0.0', summary: 'A probe.' } as const
@@ -43,7 +43,7 @@ t.test('refused fields are errors in their own words', (t) => {
 })
 
 const probe = (
-  port: number, opened: (one: Listening) => void, failed: (code: string) => void
+  port: number, opened: (one: ExtraListener) => void, failed: (code: string) => void
 ) => definePlugin({
   ...base,
   consumes: { listeners: ListenerService },
@@ -72,7 +72,7 @@ async function until<T> (look: () => T | null | undefined): Promise<T> {
 }
 
 t.test('a port of its own, ids of requests and words of errors', async (t) => {
-  let listening: Listening | undefined
+  let listening: ExtraListener | undefined
   const plugin = probe(0, (one) => { listening = one }, t.fail)
   const rig = await startPlugin(t, plugin, { clock: systemClock })
   const url = await rig.listen()

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { arrange, transitive } from '../plugins/graph.js'
+import { sortByDependency, transitive } from '../plugins/graph.js'
 import { checkManifests } from '../plugins/registry.js'
 import type { Manifest } from '../api/plugin.js'
 
@@ -18,7 +18,7 @@ interface Row {
 
 function check (row: Row): void {
   t.test(row.title, (t) => {
-    const got = arrange({
+    const got = sortByDependency({
       manifests: row.plugins, disabled: new Set(row.disabled), demanded: new Set(row.demanded)
     })
     if (row.order !== undefined) t.same(got.order, row.order)

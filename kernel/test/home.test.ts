@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { diskError } from '../api/errors.js'
 import {
-  HomeError, dropStale, homeFile, installId, lockHome, makeRoom, noRoom, prepareHome, readVersioned,
+  HomeError, dropStale, homeFile, installId, lockHome, releaseReserve, noRoom, prepareHome, readVersioned,
   startTicks, writeVersioned
 } from '../boot/home.js'
 import { newToken, openTokens, operatorToken, wellFormed } from '../http/tokens.js'
@@ -111,7 +111,7 @@ t.test('a home on a disk that is read-only', { skip: noSmallDisk }, async (t) =>
   prepareHome(disk.path)
   writeFileSync(join(disk.path, homeFile.reserve), 'x')
   t.equal(spawnSync('mount', ['-o', 'remount,ro', disk.path]).status, 0)
-  await t.rejects(makeRoom(disk.path), { name: 'HomeError', message: /read-only \(EROFS\)\. Make / })
+  await t.rejects(releaseReserve(disk.path), { name: 'HomeError', message: /read-only \(EROFS\)\. Make / })
 })
 
 t.test('the install id is kept', (t) => {

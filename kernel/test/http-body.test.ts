@@ -1,5 +1,5 @@
 import t from 'tap'
-import { countParts, oneATurn } from '../http/json-complexity.js'
+import { countParts, oneBodyPerTick } from '../http/json-complexity.js'
 
 t.test('lists, objects and keys are counted, and nothing inside of texts', (t) => {
   const most = 32_768
@@ -22,7 +22,7 @@ t.test('lists, objects and keys are counted, and nothing inside of texts', (t) =
 t.test('of large bodies that end at once each has a turn of the event loop', async (t) => {
   const order: string[] = []
   const large = Buffer.alloc(16 * 1024)
-  const note = (name: string): ReturnType<typeof oneATurn> => oneATurn(() => { order.push(name) })
+  const note = (name: string): ReturnType<typeof oneBodyPerTick> => oneBodyPerTick(() => { order.push(name) })
   for (const name of ['a', 'b', 'c']) note(name)(null, large)
   note('small')(null, Buffer.alloc(10))
   note('none')(null)

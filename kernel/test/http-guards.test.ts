@@ -2,7 +2,7 @@
 import t from 'tap'
 import { authorize, createAccess } from '../http/access.js'
 import { CallerSchemes } from '../http/callers.js'
-import { readCaller } from '../http/passed-on.js'
+import { readCaller } from '../http/forwarded.js'
 import { manualClock } from '../testing/index.js'
 import type { Caller } from '../api/plugin.js'
 import type { Arrival, CallerScheme } from '../api/callers.js'

@@ -2,7 +2,7 @@ import { mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { randomUUID } from 'node:crypto'
 import t from 'tap'
-import { lostFile } from '../boot/lost-files.js'
+import { missingHomeFile } from '../boot/lost-files.js'
 import { openNodeKey } from '../boot/node-key.js'
 import { tempHome } from '../../plugins/cluster/test/identity-kit.js'
 
@@ -45,7 +45,7 @@ for (const { title, files, alone, says } of rows) {
     mkdirSync(join(home, 'state'), { recursive: true })
     rmSync(join(home, 'state/members.json'), { force: true })
     for (const [name, text] of Object.entries(files)) writeFileSync(join(home, `state/${name}.json`), text)
-    const lost = lostFile(home, alone === undefined ? {} : { alone })
+    const lost = missingHomeFile(home, alone === undefined ? {} : { alone })
     if (says === null) t.equal(lost, null)
     else t.match(`${lost?.message} ${lost?.remedy}`, says)
   })

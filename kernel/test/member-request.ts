@@ -1,7 +1,7 @@
 import { setMaxListeners } from 'node:events'
 import http from 'node:http'
 import { kernelError } from '../api/errors.js'
-import { CALLER_HEADER, writeCaller } from '../http/passed-on.js'
+import { CALLER_HEADER, writeCaller } from '../http/forwarded.js'
 import type { MemberRequest, MemberResponse } from '../api/services.js'
 
 /** Sends a request between members as their links do, over the connection that `by` says. */

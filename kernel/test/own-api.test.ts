@@ -2,7 +2,7 @@ import t from 'tap'
 import { getEventListeners, once } from 'node:events'
 import { definePlugin, OwnApiService } from '../index.js'
 import { startPlugin } from '../testing/index.js'
-import type { Caller, OwnApi } from '../index.js'
+import type { Caller, LocalApi } from '../index.js'
 
 const caller: Caller = { id: 'probe', mode: 'direct', authorities: new Set(['read']) }
 let begun = (): void => {}
@@ -30,7 +30,7 @@ const probe = definePlugin({
 
 t.test('what a node asks of itself leaves nothing on the signal of who asked', async (t) => {
   const rig = await startPlugin(t, probe)
-  const own = rig.kernel.service(OwnApiService.id) as OwnApi
+  const own = rig.kernel.service(OwnApiService.id) as LocalApi
   const over = new AbortController()
   const { signal } = over
   const left = (): number => getEventListeners(signal, 'abort').length
@@ -58,7 +58,7 @@ t.test('what a node asks of itself leaves nothing on the signal of who asked', a
 
 t.test('an end in the middle of an answer gives the reason', async (t) => {
   const rig = await startPlugin(t, probe)
-  const own = rig.kernel.service(OwnApiService.id) as OwnApi
+  const own = rig.kernel.service(OwnApiService.id) as LocalApi
   const over = new AbortController()
   const started = new Promise<void>((resolve) => { begun = resolve })
   const asked = own.ask({ path: '/stuck', caller, signal: over.signal })

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import WebSocket from 'ws'
 import { definePlugin, defineService, systemClock } from '../index.js'
 import { startPlugin } from '../testing/index.js'
-import { coldReason } from '../plugins/cold.js'
+import { restartReason } from '../plugins/cold.js'
 import type { Manifest, Plugin } from '../index.js'
 import type { Rig } from '../testing/index.js'
 
@@ -252,7 +252,7 @@ t.test('one that reads it in its start keeps it until the restart', async (t) =>
 const service = (id: string): Manifest['consumes'] => ({ it: defineService(id) })
 const named = (name: string, more: Partial<Manifest> = {}): Manifest => ({ ...base, name, ...more })
 const p = named('p', { provides: service('p.it')! })
-const cold: [string, Partial<Parameters<typeof coldReason>[0]>, RegExp | null][] = [
+const cold: [string, Partial<Parameters<typeof restartReason>[0]>, RegExp | null][] = [
   ['nothing is in the way', { to: p }, null],
   ['nobody minds', { from: p, others: [named('a')] }, null],
   ['one goes down with it', { from: p, before: ['p', 'a'], after: [] }, /it switches "a" with it/],
@@ -277,7 +277,7 @@ const cold: [string, Partial<Parameters<typeof coldReason>[0]>, RegExp | null][]
 ]
 for (const [title, move, reason] of cold) {
   t.test(`hot or not: ${title}`, (t) => {
-    const said = coldReason({
+    const said = restartReason({
       name: 'p', from: undefined, to: undefined, others: [], before: [], after: [], named: new Set(), ...move
     })
     if (reason === null) t.equal(said, null)

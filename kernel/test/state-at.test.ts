@@ -1,5 +1,5 @@
 import t from 'tap'
-import { readMoment } from '../cli/text.js'
+import { parseTimeOrIndex } from '../cli/text.js'
 import { definePlugin } from '../api/plugin.js'
 import { kernelError } from '../api/errors.js'
 import { StateHistoryService } from '../api/services.js'
@@ -50,7 +50,7 @@ t.test('a kept state without its plugin', async (t) => {
 t.test('what a moment may be on the command line', (t) => {
   const now = Date.UTC(2026, 0, 2)
   const check = (text: string, expected: string | null): void => {
-    t.equal(readMoment(text, now), expected, text)
+    t.equal(parseTimeOrIndex(text, now), expected, text)
   }
   check('10m', '2026-01-01T23:50:00.000Z')
   check('1d', '2026-01-01T00:00:00.000Z')

@@ -3,12 +3,12 @@ import { definePlugin } from '../api/plugin.js'
 import { VitalsService } from '../api/vitals.js'
 import { createVitals } from '../state/vitals.js'
 import { startPlugin } from '../testing/index.js'
-import type { Vitals, VitalsSource } from '../api/vitals.js'
+import type { MachineStats, VitalsSource } from '../api/vitals.js'
 import type { Rig } from '../testing/index.js'
 
 const inBytes = (n: number): { inBytes: number } => ({ inBytes: n })
 const load = { gpuUsage: null, temp: 40, sysPower: null, accelerator: null, accelerators: [] }
-const reading = (free: number): Vitals => ({
+const reading = (free: number): MachineStats => ({
   memory: {
     ramTotal: inBytes(100), ramAvailable: inBytes(free), swapTotal: inBytes(0), swapAvailable: inBytes(0)
   },

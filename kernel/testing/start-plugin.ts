@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { LightMyRequestResponse } from 'fastify'
 import { newNodeId } from '../boot/node-id.js'
-import { arrange } from '../plugins/graph.js'
+import { sortByDependency } from '../plugins/graph.js'
 import { prepareHome } from '../boot/home.js'
 import { loneCluster } from '../boot/lone-cluster.js'
 import { createKernel } from '../plugins/kernel.js'
@@ -161,7 +161,7 @@ function standalone (manifest: Manifest): Manifest {
 function refuseBadDeclarations (plugins: readonly Plugin[]): void {
   const manifests = plugins.map((p) => ({ ...p.manifest, requires: [], consumes: {} }))
   const problems = [
-    ...arrange({ manifests, disabled: new Set() }).problems, ...checkManifests(manifests),
+    ...sortByDependency({ manifests, disabled: new Set() }).problems, ...checkManifests(manifests),
     ...manifests.flatMap(schemaFaults)
   ]
   if (problems.length > 0) throw new BootError(problems)
@@ -232,7 +232,7 @@ function switchable (
   const turn = (name: string, on: boolean): void => { if (on) disabled.delete(name); else disabled.add(name) }
   return {
     reload: async () => {
-      const { order, down } = arrange({ manifests: plugins.map((one) => one.manifest), disabled })
+      const { order, down } = sortByDependency({ manifests: plugins.map((one) => one.manifest), disabled })
       const named = (name: string): Plugin => plugins.find((one) => one.manifest.name === name)!
       const reasons = [...[...disabled].map((name) => [name, `The plugin "${name}" is disabled.`] as const),
         ...down.map(({ plugin: name, message }) => [name, message] as const)]

@@ -9,7 +9,7 @@ export interface Budget {
 }
 
 /** What is kept on disk. */
-export interface Kept { readonly day: string, readonly budgets: readonly Budget[] }
+export interface StoredBudgets { readonly day: string, readonly budgets: readonly Budget[] }
 
 /** Budgets of a node. */
 export const BUDGETS_MOST = 1000
@@ -42,12 +42,13 @@ interface Row extends Budget { spent: number, onDisk: number }
  */
 export class Budgets {
   readonly #today: () => string
-  readonly #keep: (kept: Kept) => void
+  readonly #keep: (kept: StoredBudgets) => void
   readonly #rows = new Map<string, Row>()
   #day: string
 
   /** `keep` writes to disk and throws when it cannot. */
-  constructor (options: { today: () => string, keep: (kept: Kept) => void, kept: Kept | null }) {
+  constructor (options: { today: () => string, keep: (kept: StoredBudgets) => void,
+    kept: StoredBudgets | null }) {
     const { today, keep, kept } = options
     this.#today = today
     this.#keep = keep

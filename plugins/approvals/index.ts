@@ -4,9 +4,9 @@ import { Budgets, BUDGETS_MOST, keptSchema } from './budgets.js'
 import { manifest } from './manifest.js'
 import { readAmount, showAmount } from './money.js'
 import { decideElsewhere, listOthers } from './peers.js'
-import { Waiting } from './waiting.js'
+import { PendingCalls } from './waiting.js'
 import type { Clock, SvcError } from '../../kernel/index.js'
-import type { Budget, Kept } from './budgets.js'
+import type { Budget, StoredBudgets } from './budgets.js'
 import type { Listed, ShownBudget } from './peers.js'
 
 /** Calls that cost something, and who lets them be made. */
@@ -15,7 +15,7 @@ export default definePlugin(manifest, (ctx) => {
   const path = join(node.home, 'state', 'spending.json')
   const budgets = openBudgets(path, clock, ctx.checker(keptSchema))
   ctx.effect('budgets', () => { budgets.close() })
-  const waiting = new Waiting({
+  const waiting = new PendingCalls({
     clock,
     waitMs: ctx.config.wait_seconds * 1000,
     asked: ({ id, capability, by, cost }) => { ctx.emit('ApprovalAsked', { id, capability, by, cost }) },
@@ -80,7 +80,7 @@ export default definePlugin(manifest, (ctx) => {
 function openBudgets (
   path: string, clock: Clock, problemOf: (value: unknown) => string | null
 ): Budgets {
-  const kept = readVersioned<Kept>(path, 1) ?? null
+  const kept = readVersioned<StoredBudgets>(path, 1) ?? null
   const problem = kept === null ? null : problemOf(kept)
   if (problem !== null) throw new Error(`${path}: ${problem}; restore it from a backup or move it away`)
   return new Budgets({

@@ -9,7 +9,7 @@ export type ShownBudget = FromSchema<typeof routes.budget.reply>
 export type Listed = Pick<Reply, 'approvals' | 'budgets'>
 export type Decided = FromSchema<typeof routes.decide.reply>
 /** A node that did not answer. */
-export type Silent = Reply['failed'][number]
+export type UnreachableNode = Reply['failed'][number]
 
 interface PeerParts extends AskMemberParts { readonly cluster: Cluster, readonly clock: Clock }
 interface Asking { readonly caller: Caller, readonly signal: AbortSignal }
@@ -22,7 +22,7 @@ const others = (cluster: Cluster): NodeView[] => cluster.nodes().filter(({ self,
 /** What waits at the other nodes, and those that did not say. */
 export async function listOthers (
   parts: PeerParts, { caller, signal }: Asking
-): Promise<{ listed: Listed[], failed: Silent[] }> {
+): Promise<{ listed: Listed[], failed: UnreachableNode[] }> {
   const answers = await Promise.all(askMembers(parts, others(parts.cluster), {
     path: '/v1/approvals', caller, signal, ms: PEER_MS, bytes: PEER_BYTES,
     read: (text) => JSON.parse(text) as Listed
@@ -37,7 +37,7 @@ export async function listOthers (
 /** Has the node where a call waits decide on it; none but that one knows it. Null where none did. */
 export async function decideElsewhere (
   parts: PeerParts, id: string, body: Omit<Decision, 'by'>, { caller, signal }: Asking
-): Promise<{ decided: Decided | null, silent: Silent[] }> {
+): Promise<{ decided: Decided | null, silent: UnreachableNode[] }> {
   const answers = await Promise.all(askMembers(parts, others(parts.cluster), {
     method: 'POST', path: `/v1/approvals/${id}`, body, caller, signal, ms: PEER_MS, bytes: PEER_BYTES,
     read: (text) => JSON.parse(text) as Decided

@@ -34,14 +34,14 @@ export interface WaitingOptions {
 
 /** Calls that wait at once, and of one caller; and how many of a caller may ask in a minute. */
 export const WAITING_MOST = 64
-export const WAITING_OF_CALLER = 8
+export const MAX_PENDING_PER_CALLER = 8
 export const ASKED_A_MINUTE = 30
 const MINUTE_MS = 60_000
 
 interface Waiter { readonly approval: Approval, readonly settle: (error: Error | null) => void }
 
 /** The calls of this node that wait for an approval. */
-export class Waiting {
+export class PendingCalls {
   readonly #options: WaitingOptions
   readonly #waiting = new Map<string, Waiter>()
   /** When each caller asked in the last minute, monotonic ms. */
@@ -105,9 +105,9 @@ export class Waiting {
   /** Throws `overloaded`. */
   #bound (caller: string): void {
     const of = this.list().filter(({ by }) => by === caller).length
-    if (this.#waiting.size >= WAITING_MOST || of >= WAITING_OF_CALLER) {
+    if (this.#waiting.size >= WAITING_MOST || of >= MAX_PENDING_PER_CALLER) {
       const held = `${of} calls of this credential and ${this.#waiting.size} in all wait for an approval`
-      throw kernelError('overloaded', `${held}; at most ${WAITING_OF_CALLER} and ${WAITING_MOST} may.`,
+      throw kernelError('overloaded', `${held}; at most ${MAX_PENDING_PER_CALLER} and ${WAITING_MOST} may.`,
         { retryAfterSeconds: 10 })
     }
     const now = this.#options.clock.mono()

@@ -1,11 +1,11 @@
 import { readRecord } from './chain/record.js'
-import type { Caller, Clock, Logger, OwnApi } from '../../kernel/index.js'
+import type { Caller, Clock, Logger, LocalApi } from '../../kernel/index.js'
 import type { Chain } from './chain/chain.js'
 import type { AuditRecord } from './chain/record.js'
 
 export interface RetellParts {
   readonly chain: Chain
-  readonly own: OwnApi
+  readonly own: LocalApi
   readonly clock: Clock
   readonly log: Logger
   /** Install id of this node. */
@@ -24,7 +24,7 @@ interface Page { events?: { event: { AuditRecorded?: AuditRecord } }[] }
  * After a crash the newest records may lack events: once after the start, emits those after the newest one in
  * the event log. Duplicates have the same `seq` and `hash`. Returns a function that cancels it.
  */
-export function retell (parts: RetellParts): () => void {
+export function emitMissedEvents (parts: RetellParts): () => void {
   const over = new AbortController()
   // Later records emit their events anyway.
   const until = parts.chain.head?.seq ?? 0

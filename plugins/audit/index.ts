@@ -3,7 +3,7 @@ import { definePlugin, kernelError, MemberFault, noSuchNode } from '../../kernel
 import { Chain, ChainFault } from './chain/chain.js'
 import { newestEntries } from './chain/entries.js'
 import { own as ownWords } from './chain/record.js'
-import { retell } from './events.js'
+import { emitMissedEvents } from './events.js'
 import { manifest } from './manifest.js'
 import { entriesOfOthers, linesOfMember, verifyNodes } from './peers/gather.js'
 import { Witness } from './peers/witness.js'
@@ -39,7 +39,8 @@ export default definePlugin(manifest, async (ctx) => {
   ctx.effect('heads of audit chains', () => { witness.close() })
   ctx.effect('links', cluster.onPeers(({ installId, up }) => { if (up) witness.greet(installId) }))
   ctx.every('heads of audit chains', TELL_MS, () => { witness.beat() })
-  ctx.effect('audit events', retell({ chain, own, clock, log, node: node.installId, emit: ctx.emit }))
+  ctx.effect('audit events',
+    emitMissedEvents({ chain, own, clock, log, node: node.installId, emit: ctx.emit }))
   const parts = { cluster, clock, chain, witness }
   return {
     services: { audit: auditOf(chain, clock) },

@@ -4,11 +4,11 @@ import { CardError } from '../runners/cards/reader.js'
 import { chooseGraph, readGraph, suffixOf, weightsOf } from '../runners/onnx/facts.js'
 import { child, count, isObject, text, type Fields } from '../runners/language/json.js'
 import type { OnnxHeader } from '../runners/onnx/facts.js'
-import type { CardReader, Folder, Found } from '../staging/service.js'
+import type { CardReader, Folder, ModelFacts } from '../staging/service.js'
 import { isEnglish, kokoroLanguage, languageCode, PHONEME_TYPES } from './languages.js'
 import { archiveVoices, ARCHIVE_TAIL, isArchive, PACK_ARCHIVE, PACK_FILE, STYLE_ROW } from './style-packs.js'
 import { supportOf } from './support.js'
-import { standIns } from './text/symbols.js'
+import { symbolSubstitutes } from './text/symbols.js'
 import { SYMBOLS, vocabularyOf } from './vocabulary.js'
 
 const VOICES = 4096
@@ -20,7 +20,7 @@ const ARENA = { piper: 3.6, kokoro: 2.9 } as const
 
 function memoryOf (
   folder: Folder, weights: ReadonlyMap<string, string>, family: keyof typeof ARENA
-): Pick<Found, 'memory'> {
+): Pick<ModelFacts, 'memory'> {
   const weightBytes = [...weights.keys()].reduce((sum, path) => sum + folder.size(path), 0)
   return { memory: { weightBytes, tokenBytes: 0, workBytes: Math.ceil(weightBytes * ARENA[family]) } }
 }
@@ -41,7 +41,7 @@ function needs (path: string, header: OnnxHeader, names: readonly string[]): voi
 }
 
 /** A Piper voice: a graph with its settings beside it. Undefined: the folder holds none. @throws CardError */
-async function findPiper (folder: Folder): Promise<Found | undefined> {
+async function findPiper (folder: Folder): Promise<ModelFacts | undefined> {
   const voices: [string, Fields][] = []
   for (const path of folder.matching(/\.onnx$/)) {
     const json = await folder.json(`${path}.json`)
@@ -59,7 +59,7 @@ async function findPiper (folder: Folder): Promise<Found | undefined> {
   return await piperFacts(folder, ...first)
 }
 
-async function piperFacts (folder: Folder, path: string, json: Fields): Promise<Found> {
+async function piperFacts (folder: Folder, path: string, json: Fields): Promise<ModelFacts> {
   const header = await readGraph(folder, path)
   needs(path, header, ['input', 'input_lengths', 'scales'])
   const speakers = count(json, 'num_speakers') ?? 1
@@ -104,7 +104,7 @@ function readable (path: string, json: Fields, language: string): void {
   const symbols = new Set(Object.keys(child(json, 'phoneme_id_map')))
   const marks = ['_', '^', '$'].filter((mark) => !symbols.has(mark))
   if (marks.length > 0) throw new CardError(`${path}: phoneme_id_map has no ${marks.join(' ')}`)
-  const { missing } = standIns(symbols)
+  const { missing } = symbolSubstitutes(symbols)
   if (type === 'espeak' && isEnglish(language) && missing.length > 0) {
     throw new CardError(`${path}: phoneme_id_map has no ${missing.slice(0, 10).join(' ')}: it is not ` +
       'that of an English voice. Pull the voice again with the .onnx.json that belongs to it')
@@ -135,7 +135,7 @@ const isKokoro = (header: OnnxHeader): boolean => {
  * Kokoro: a graph and style packs, with a vocabulary in config.json or tokenizer.json, or with none: then
  * that of v1.0 holds. Undefined: the folder holds none. @throws CardError
  */
-async function findKokoro (folder: Folder): Promise<Found | undefined> {
+async function findKokoro (folder: Folder): Promise<ModelFacts | undefined> {
   const graphs = folder.matching(/\.onnx$/)
   const whole = graphs.filter((path) => !REDUCED.test(path))
   const graph = chooseGraph(folder, whole.length > 0 ? whole : graphs)
@@ -225,7 +225,7 @@ function withRules (voices: readonly string[]): string[] {
 
 const placesOf = (
   folder: Folder, graph: string, header: OnnxHeader, packs: readonly string[], archives: readonly string[]
-): Pick<Found, 'roles' | 'quantization'> => ({
+): Pick<ModelFacts, 'roles' | 'quantization'> => ({
   roles: new Map([
     ...weightsOf(graph, header),
     ...folder.has('config.json') ? [['config.json', 'config'] as const] : [],
@@ -237,7 +237,7 @@ const placesOf = (
 
 async function kokoroFacts (
   folder: Folder, config: Fields, ids: readonly string[]
-): Promise<Omit<Found, 'roles' | 'quantization'>> {
+): Promise<Omit<ModelFacts, 'roles' | 'quantization'>> {
   const tokenizer = await folder.json('tokenizer.json')
   const vocabulary = vocabularyOf(config) ?? vocabularyOf(tokenizer)
   const most = count(config, 'n_token') ?? SYMBOLS

@@ -42,7 +42,7 @@ export function nextCaller (
  * The caller who gives up its newest place in a full queue for `newcomer`: the one with the most waiting,
  * if that is at least two more than the newcomer has; else nobody. Pure.
  */
-export function displaced (
+export function callerToDisplace (
   lanes: ReadonlyMap<string, { length: number }>, newcomer: string
 ): string | undefined {
   let longest: string | undefined
@@ -176,7 +176,7 @@ export class Admission {
 
   /** Frees one place for a caller with few waiting, or refuses. */
   #makeRoom (caller: string): void {
-    const victim = displaced(this.#lanes, caller)
+    const victim = callerToDisplace(this.#lanes, caller)
     if (victim === undefined) throw this.#overloaded()
     const waiter = this.#lanes.get(victim)!.at(-1)!
     this.#drop(victim, waiter)

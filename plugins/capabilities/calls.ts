@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { kernelError, SvcError } from '../../kernel/index.js'
 import type { Caller, Clock, Commands, Trace } from '../../kernel/index.js'
-import type { Origin } from './origin.js'
+import type { CallOrigin } from './origin.js'
 import type { Capability } from './registry.js'
 
 /** One open call: its one abort signal, its deadline and the headers its handler set. */
@@ -9,7 +9,7 @@ export class Call {
   readonly callId: string
   readonly commandId: string
   readonly capability: Capability
-  readonly origin: Origin
+  readonly origin: CallOrigin
   readonly timeoutMs: number
   readonly startedMs: number
   readonly headers: Record<string, string> = {}
@@ -108,7 +108,7 @@ export class CallTable {
    * Opens a call, with its deadline running; `close` forgets it. Throws `invalid_request` when the caller
    * has an open call of that id, and `shutting_down`.
    */
-  open (fields: { callId: string | null, capability: Capability, origin: Origin, timeoutMs: number }):
+  open (fields: { callId: string | null, capability: Capability, origin: CallOrigin, timeoutMs: number }):
   { call: Call, close: () => void } {
     const { capability, origin, timeoutMs } = fields
     const callId = fields.callId ?? randomUUID()

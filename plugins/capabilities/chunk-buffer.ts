@@ -21,10 +21,10 @@ export class BytePool {
   }
 }
 
-export interface RoomLimits { chunks: number, bytes: number, pool?: BytePool }
+export interface BufferLimits { chunks: number, bytes: number, pool?: BytePool }
 
 /** What comes out of a buffer: a chunk, or the end with what the handler returned. */
-export type Taken<T> = { done: false, value: T } | { done: true, value: unknown }
+export type BufferItem<T> = { done: false, value: T } | { done: true, value: unknown }
 
 /**
  * Between a handler and its reader: a bounded queue with one producer and one consumer. The producer asks
@@ -32,7 +32,7 @@ export type Taken<T> = { done: false, value: T } | { done: true, value: unknown 
  * chunk may pass the limit in bytes, and an empty queue always has room, so a large chunk cannot get stuck.
  */
 export class ChunkBuffer<T> {
-  readonly #limits: RoomLimits
+  readonly #limits: BufferLimits
   readonly #items: { value: T, bytes: number }[] = []
   #bytes = 0
   #ending: { value: unknown } | { error: unknown } | null = null
@@ -40,7 +40,7 @@ export class ChunkBuffer<T> {
   #wakeProducer = (): void => {}
   #wakeConsumer = (): void => {}
 
-  constructor (limits: RoomLimits) { this.#limits = limits }
+  constructor (limits: BufferLimits) { this.#limits = limits }
 
   get bytes (): number { return this.#bytes }
 
@@ -82,7 +82,7 @@ export class ChunkBuffer<T> {
   /** The producer failed; what it made before is still handed out. */
   fail (error: unknown): void { this.#finish({ error }) }
 
-  ready (): Taken<T> | undefined {
+  ready (): BufferItem<T> | undefined {
     const item = this.#items.shift()
     if (item === undefined) return undefined
     this.#count(-item.bytes)
@@ -91,7 +91,7 @@ export class ChunkBuffer<T> {
   }
 
   /** The next chunk, or the end. Rejects with the producer's error, after the chunks before it. */
-  async take (): Promise<Taken<T>> {
+  async take (): Promise<BufferItem<T>> {
     while (this.#items.length === 0 && this.#ending === null) {
       await new Promise<void>((resolve) => { this.#wakeConsumer = resolve })
     }
@@ -131,7 +131,7 @@ export class ClientInput implements AsyncIterable<unknown> {
   #ended = false
 
   /** `onChange` is called whenever `full` may have changed. */
-  constructor (limits: RoomLimits, onChange: () => void) {
+  constructor (limits: BufferLimits, onChange: () => void) {
     this.#buffer = new ChunkBuffer(limits)
     this.#onChange = onChange
   }

@@ -3,7 +3,7 @@ import type { Clock, SpanSeries } from '../../kernel/index.js'
 import type { Call } from './calls.js'
 import type { CheckedChunk } from './drive.js'
 import type { FrameHeader } from './frames/frames.js'
-import type { ChunkBuffer, RoomLimits, Taken } from './chunk-buffer.js'
+import type { ChunkBuffer, BufferLimits, BufferItem } from './chunk-buffer.js'
 import type { FrameSink } from './framing.js'
 
 /** Where a call's frames are to go, and how the head of the response behaves. */
@@ -16,15 +16,15 @@ export interface StreamTarget {
   readonly retries?: boolean
   /** A failure before the head was sent is thrown instead of becoming frames. */
   readonly throwsEarly: boolean
-  readonly room: RoomLimits
+  readonly room: BufferLimits
   open (headers: Readonly<Record<string, string>>): FrameSink
 }
 
 /** Whether nothing is sent before the first chunk, however long that takes. */
-export const holdsHead = ({ raw, holdsHead }: StreamTarget): boolean => raw || holdsHead === true
+export const delaysHeaders = ({ raw, holdsHead }: StreamTarget): boolean => raw || holdsHead === true
 
 /** How a stream ended: what its terminal frame says. */
-export type Terminal =
+export type StreamEnd =
   | { kind: 'completed', payload: unknown }
   | { kind: 'failed' | 'cancelled', error: SvcError }
 
@@ -35,7 +35,7 @@ export type Terminal =
 export async function deliver (
   call: Call, buffer: ChunkBuffer<CheckedChunk>, target: StreamTarget,
   options: { clock: Clock, headHoldMs: number, graceMs: number }
-): Promise<Terminal> {
+): Promise<StreamEnd> {
   const writer = new FrameWriter(call, target)
   const stopCutting = cutAfterAbort(call, writer, target, options)
   try {
@@ -54,7 +54,7 @@ export async function deliver (
 async function sendChunks (
   call: Call, buffer: ChunkBuffer<CheckedChunk>, writer: FrameWriter, target: StreamTarget,
   options: { clock: Clock, headHoldMs: number }
-): Promise<Terminal> {
+): Promise<StreamEnd> {
   const waits = new AbortableWaits(call.signal)
   try {
     let taken = await firstChunk(waits.wait(buffer.take()), writer, target, options)
@@ -75,10 +75,10 @@ async function sendChunks (
 
 /** Holds the head back for a moment, so that a call which fails at once can answer with its own status. */
 async function firstChunk (
-  first: Promise<Taken<CheckedChunk>>, writer: FrameWriter, target: StreamTarget,
+  first: Promise<BufferItem<CheckedChunk>>, writer: FrameWriter, target: StreamTarget,
   options: { clock: Clock, headHoldMs: number }
-): Promise<Taken<CheckedChunk>> {
-  if (holdsHead(target)) return await first
+): Promise<BufferItem<CheckedChunk>> {
+  if (delaysHeaders(target)) return await first
   let stop = (): void => {}
   const held = new Promise<null>((resolve) => {
     stop = options.clock.after(options.headHoldMs, () => { resolve(null) })
@@ -90,7 +90,7 @@ async function firstChunk (
   return await first
 }
 
-const failure = (error: unknown): Terminal => {
+const failure = (error: unknown): StreamEnd => {
   const known = toSvcError(error)
   return { kind: known.reason === 'cancelled' ? 'cancelled' : 'failed', error: known }
 }
@@ -147,7 +147,7 @@ class FrameWriter {
   }
 
   /** Sends the one terminal frame and ends; false when the reader is gone, and then it is cut off. */
-  async finish (terminal: Terminal): Promise<boolean> {
+  async finish (terminal: StreamEnd): Promise<boolean> {
     try {
       await this.start()
       const { origin, trace } = this.#call

@@ -2,7 +2,7 @@ import { kernelError, timed } from '../../kernel/index.js'
 import { Admission } from './admission.js'
 import { CallTable } from './calls.js'
 import { costOf } from './cost.js'
-import { deliver, holdsHead } from './deliver.js'
+import { deliver, delaysHeaders } from './deliver.js'
 import { invalidPayload, runStream, runUnary } from './drive.js'
 import { ChunkBuffer } from './chunk-buffer.js'
 import { withTaskId } from './origin.js'
@@ -13,10 +13,10 @@ import type {
 import type { Cost } from './cost.js'
 import type { Release } from './admission.js'
 import type { Call } from './calls.js'
-import type { StreamTarget, Terminal } from './deliver.js'
+import type { StreamTarget, StreamEnd } from './deliver.js'
 import type { CheckedChunk, DriveOptions } from './drive.js'
 import type { CapabilityLimits } from './limits.js'
-import type { Origin } from './origin.js'
+import type { CallOrigin } from './origin.js'
 import type { Capability, Registry } from './registry.js'
 import type { Remote } from './remote.js'
 import type { CallRequest } from './request.js'
@@ -74,7 +74,8 @@ export class Invoker {
    * Runs a call that has one result (unary, client streaming). `accept` throws when the transport cannot
    * serve the capability. Throws an SvcError.
    */
-  async unary (request: CallRequest, origin: Origin, accept: (c: Capability) => void): Promise<UnaryAnswer> {
+  async unary (request: CallRequest, origin: CallOrigin,
+    accept: (c: Capability) => void): Promise<UnaryAnswer> {
     return await this.#during(request, origin, accept, async (call) => {
       const { payload, release } = await this.#admit(call, request)
       const result = await runUnary(call, payload, release, this.#drive)
@@ -88,8 +89,8 @@ export class Invoker {
    * guards, and for early failures where the target wants them thrown; else every end is a frame.
    */
   async stream (
-    request: CallRequest, origin: Origin, accept: (c: Capability) => StreamTarget
-  ): Promise<Terminal> {
+    request: CallRequest, origin: CallOrigin, accept: (c: Capability) => StreamTarget
+  ): Promise<StreamEnd> {
     return await this.#during(request, origin, accept, async (call, target) => {
       const { payload, release } = await this.#admit(call, request)
       const terminal = await this.#run(call, payload, release, target)
@@ -103,8 +104,9 @@ export class Invoker {
    * are not checked against a schema.
    */
   async serve (
-    place: Capability, handler: Capability['handler'], origin: Origin, target: StreamTarget, payload?: unknown
-  ): Promise<Terminal> {
+    place: Capability, handler: Capability['handler'], origin: CallOrigin, target: StreamTarget,
+    payload?: unknown
+  ): Promise<StreamEnd> {
     const descriptor = { ...place.descriptor, io_mode: 'server_streaming' as const }
     const capability: Capability = { ...place, descriptor, handler, outputChunk: null, inputChunk: null }
     const timeoutMs = this.#options.limits.timeoutSeconds * 1000
@@ -122,8 +124,8 @@ export class Invoker {
   }
 
   /** Drives the handler into a buffer and delivers the buffer to the target. */
-  async #run (call: Call, payload: unknown, release: () => void, target: StreamTarget): Promise<Terminal> {
-    if (!holdsHead(target) && target.retries !== true) call.retry = false
+  async #run (call: Call, payload: unknown, release: () => void, target: StreamTarget): Promise<StreamEnd> {
+    if (!delaysHeaders(target) && target.retries !== true) call.retry = false
     const buffer = new ChunkBuffer<CheckedChunk>(target.room)
     if (serverStreams(call.capability.descriptor.io_mode)) {
       void runStream(call, payload, buffer, release, this.#drive)
@@ -138,8 +140,8 @@ export class Invoker {
 
   /** Guards up to the revision, then opens the call for as long as `work` takes and reports how it ended. */
   async #during<A, T> (
-    request: CallRequest, origin: Origin, accept: (c: Capability) => A,
-    work: (call: Call, accepted: A) => Promise<{ answer: T, terminal: Terminal }>
+    request: CallRequest, origin: CallOrigin, accept: (c: Capability) => A,
+    work: (call: Call, accepted: A) => Promise<{ answer: T, terminal: StreamEnd }>
   ): Promise<T> {
     const { registry, remote } = this.#options
     const { capability_id: id, version, descriptor_revision: revision } = request
@@ -157,7 +159,8 @@ export class Invoker {
 
   /** Opens a call for as long as `work` takes and reports how it ended. */
   async #opened<T> (
-    fields: Parameters<CallTable['open']>[0], work: (call: Call) => Promise<{ answer: T, terminal: Terminal }>
+    fields: Parameters<CallTable['open']>[0],
+    work: (call: Call) => Promise<{ answer: T, terminal: StreamEnd }>
   ): Promise<T> {
     const { call, close } = this.calls.open(fields)
     call.trace = this.#trace(call)

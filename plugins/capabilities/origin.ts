@@ -6,7 +6,7 @@ import type { Caller, RouteRequest } from '../../kernel/index.js'
 export const RETRY_HEADER = 'x-svc-retry'
 const COMMAND_ID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
-export interface Origin {
+export interface CallOrigin {
   readonly caller: Caller
   readonly requestId: string
   /** Aborts when the client goes away. */
@@ -33,7 +33,7 @@ export interface Origin {
  */
 export function originOf (
   { caller, requestId, signal, member, headers, arrivedMs }: RouteRequest
-): Origin & { commandId: string } {
+): CallOrigin & { commandId: string } {
   const viaMember = member !== null
   const given = viaMember ? headers['x-svc-command-id'] : undefined
   return {

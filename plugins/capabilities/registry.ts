@@ -1,5 +1,5 @@
 import { checkOf } from '../../kernel/api/validate.js'
-import { becauseOff, kernelError, switchOn, writeOnce } from '../../kernel/index.js'
+import { becauseOff, kernelError, switchOn, cacheJson } from '../../kernel/index.js'
 import { costProblems, declaredCost } from './cost.js'
 import { descriptorOf, revisionOf } from './revision.js'
 import { schemaProblems } from './schema-check.js'
@@ -204,7 +204,7 @@ export class Registry {
   #makeListing (): Listing {
     const all = [...this.#byId.values()].flatMap((versions) => [...versions.values()])
       .sort((a, b) => a.name < b.name ? -1 : 1)
-    return writeOnce({
+    return cacheJson({
       node_id: this.#nodeId,
       capabilities: all.map((c) => ({ ...c.descriptor, revision: c.revision, node_id: this.#nodeId })),
       revisions: Object.fromEntries(all.map((c) => [c.name, c.revision]))

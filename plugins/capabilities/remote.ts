@@ -14,7 +14,7 @@ import type {
 import type { Frame } from './frames/frames.js'
 import type { CallRequest } from './request.js'
 import type { CapabilityLimits } from './limits.js'
-import type { Origin } from './origin.js'
+import type { CallOrigin } from './origin.js'
 import type { Capability, Listing } from './registry.js'
 
 /** Names the media type of each capability in a listing that goes to another node. */
@@ -58,7 +58,7 @@ export class Remote {
    * plugin of this node has it; null is this node. What another node passed on stays here, so that no call
    * goes in circles. Throws `node_not_found` and `unreachable`.
    */
-  target ({ target_node: ref, capability_id: id }: CallRequest, origin: Origin): NodeView | null {
+  target ({ target_node: ref, capability_id: id }: CallRequest, origin: CallOrigin): NodeView | null {
     const { cluster, elsewhere } = this.#options
     const viaMember = origin.viaMember === true
     if (ref !== undefined && ref !== null) return this.named(ref, viaMember, 'target_node')

@@ -3,11 +3,11 @@ import { definePlugin } from '../../kernel/index.js'
 import { countMessages, messages } from './api/anthropic.js'
 import { formatted } from './api/answer.js'
 import { embed, embeddings, rerank } from './api/embeddings.js'
-import { Kept } from './api/kept.js'
+import { ResponseStore } from './api/response-store.js'
 import { ollamaChat, ollamaGenerate } from './api/ollama/chat.js'
 import { ollamaEmbed, ollamaEmbeddings } from './api/ollama/embed.js'
 import { ollamaCopy, ollamaCreate, ollamaDelete, ollamaPull, RUNNING } from './api/ollama/manage.js'
-import { otherNames } from './api/made.js'
+import { otherNames } from './api/derived-models.js'
 import { ollamaPs, ollamaShow, ollamaTags } from './api/ollama/models.js'
 import { chat, chatFormat, completion } from './api/openai.js'
 import { inputTokens, responses } from './api/responses.js'
@@ -99,8 +99,8 @@ function partsOf (ctx: Context<typeof manifest>): ApiParts {
       return card === undefined || card.support['images'] !== undefined
     },
     // Clients of one kind leave the room to those of the other.
-    threads: new Kept(kept * MIB / 2),
-    responses: new Kept(kept * MIB / 2),
+    threads: new ResponseStore(kept * MIB / 2),
+    responses: new ResponseStore(kept * MIB / 2),
     loading: new Map(),
     startedMs: ctx.clock.now(),
     clock: ctx.clock,

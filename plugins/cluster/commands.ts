@@ -1,12 +1,12 @@
 import { randomUUID } from 'node:crypto'
 import { backoffMs, delay, kernelError, SvcError } from '../../kernel/cluster.js'
 import type { Clock, ClusterCommands, Logger } from '../../kernel/cluster.js'
-import type { Outcome, Receipt, Refusal } from './election/protocol.js'
+import type { Outcome, CommandReceipt, Refusal } from './election/protocol.js'
 
 type CommandHandler = Parameters<ClusterCommands['handle']>[1]
 
 /** A committed command: its log position and its result. */
-export interface CommandAnswer { readonly result: unknown, readonly receipt: Receipt }
+export interface CommandAnswer { readonly result: unknown, readonly receipt: CommandReceipt }
 
 export interface CommandRouterOptions {
   clock: Clock

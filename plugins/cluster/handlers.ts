@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto'
 import { kernelError, noSuchNode, Reply } from '../../kernel/cluster.js'
 import { probeBody } from './links/bandwidth.js'
-import { isOutside } from './identity/addresses.js'
+import { isRemote } from './identity/addresses.js'
 import { admitterOf } from './identity/admission.js'
-import { TOUCH } from './routes.js'
+import { TOUCH_COMMAND } from './routes.js'
 import type { RouteRequest } from '../../kernel/cluster.js'
 import type { ClusterCore } from './cluster.js'
 import type { JoinTokens, Maker } from './identity/join-tokens.js'
@@ -52,7 +52,7 @@ export function clusterHandlers (parts: ClusterRouteParts): Handlers {
     },
     touch: async (request) => {
       const id = commandId(request.headers[COMMAND_HEADER])
-      const { receipt: { sid, term, seq } } = await cluster.commands.run(TOUCH, {}, id)
+      const { receipt: { sid, term, seq } } = await cluster.commands.run(TOUCH_COMMAND, {}, id)
       return { sid, term, seq, command_id: id }
     },
     probe: (request) => {
@@ -76,7 +76,7 @@ interface JoinTokenBody { ttl_seconds?: number, local?: boolean }
 async function joinToken (network: Network, body: JoinTokenBody, maker: Maker): Promise<object> {
   if (body.local !== true) await network.openOutside()
   const addresses = network.addresses()
-  if (body.local !== true && !addresses.some(isOutside)) {
+  if (body.local !== true && !addresses.some(isRemote)) {
     throw kernelError('loopback_only', undefined, { addresses: [...addresses] })
   }
   const { token, expires } = network.invite(body.ttl_seconds ?? JOIN_SECONDS, maker)

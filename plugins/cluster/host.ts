@@ -1,6 +1,6 @@
 import { createIdentity } from '../../kernel/cluster.js'
 import { clusterHandlers } from './handlers.js'
-import { memberKeys, vouched } from './identity/admission.js'
+import { memberKeys, grantableAuthorities } from './identity/admission.js'
 import { apisOf, pageOf } from './members/pages.js'
 import { NodeLinks } from './open.js'
 import { clusterProblems } from './problems.js'
@@ -44,7 +44,7 @@ export function hostOf ({ node, cluster, network, gossip, identity, life }: Host
     get storing () { return cluster.storing },
     status: () => cluster.status(),
     problems: () => clusterProblems({ node, cluster, network }),
-    vouched: (installId, authorities) => vouched(members.find(installId), authorities),
+    vouched: (installId, authorities) => grantableAuthorities(members.find(installId), authorities),
     pageOf: (origin) => pageOf(origin, apisOf({ cluster, network })),
     openStream: (id, end) => cluster.openStream(id, end),
     onChange (fn) {

@@ -2,13 +2,13 @@ import { randomInt } from 'node:crypto'
 import { rmSync } from 'node:fs'
 import { join as joinPath } from 'node:path'
 import {
-  BootError, COPY_REMEDY, kernelError, openNodeKey, tryWrite, writeVersioned
+  BootError, COPIED_HOME_REMEDY, kernelError, openNodeKey, tryWrite, writeVersioned
 } from '../../kernel/cluster.js'
 import { ClusterCore } from './cluster.js'
 import { NO_VOTE } from './election/hard-state.js'
 import { clusterTiming } from './election/timing.js'
 import { Gossip } from './gossip.js'
-import { addressesOf, EVERYWHERE, isOutside, mayOpen, readAddress } from './identity/addresses.js'
+import { addressesOf, ANY_IPV4, isRemote, mayOpen, readAddress } from './identity/addresses.js'
 import { JoinTokens, readJoinToken } from './identity/join-tokens.js'
 import { join } from './identity/join.js'
 import { Bandwidth } from './links/bandwidth.js'
@@ -16,14 +16,14 @@ import { PROTOCOL } from './links/frames.js'
 import { createDiscovery } from './links/discovery.js'
 import { Links } from './links/links.js'
 import { openMembers } from './members/file.js'
-import { MAX_MAKERS } from './members/member.js'
+import { MAX_ADMITTING_CREDENTIALS } from './members/member.js'
 import type {
   Audit, ClusterHost, ClusterOpening, DialReport, LinkReport, NodeKey, SvcError
 } from '../../kernel/cluster.js'
 import type { Members } from './members/file.js'
 import type { LinkPeer } from './options.js'
 import type { QuorumSetting } from './election/rules.js'
-import type { Bound } from './identity/addresses.js'
+import type { BindAddress } from './identity/addresses.js'
 import type { Maker } from './identity/join-tokens.js'
 import type { Peer } from './links/link.js'
 import type { LinkEvents } from './links/links.js'
@@ -42,7 +42,7 @@ export class NodeLinks {
   readonly #options: ClusterOpening
   /** This node's key; never logged, never sent. */
   readonly key: NodeKey
-  readonly #bound: Bound
+  readonly #bound: BindAddress
   readonly #links: Links
   readonly #bandwidth: Bandwidth
   /** Whether this start joined a cluster. */
@@ -113,7 +113,8 @@ export class NodeLinks {
       audit: () => this.#audit?.(),
       mayAdmit: () => { this.#mayAdmit() },
       admit: async (candidate, { by, authorities }) => await this.cluster.membership.admit(candidate,
-        { by: options.makers(by).slice(-MAX_MAKERS), ...authorities === undefined ? {} : { authorities } })
+        { by: options.makers(by).slice(-MAX_ADMITTING_CREDENTIALS),
+          ...authorities === undefined ? {} : { authorities } })
     })
     this.#bandwidth = new Bandwidth({
       self: node.installId, clock, random: randomShare,
@@ -185,22 +186,22 @@ export class NodeLinks {
     const { settings, log } = this.#options
     if (!mayOpen(this.#bound, settings.host)) return
     const { host, port } = this.#bound
-    this.#bound.host = EVERYWHERE
+    this.#bound.host = ANY_IPV4
     try {
-      await this.#links.listen({ host: EVERYWHERE, port })
+      await this.#links.listen({ host: ANY_IPV4, port })
     } catch (error) {
       this.#bound.host = host
       throw kernelError('loopback_only', `This node listens for members on ${host}:${port} only, and ` +
-        `cannot listen on ${EVERYWHERE}:${port}: ${(error as Error).message}.`,
+        `cannot listen on ${ANY_IPV4}:${port}: ${(error as Error).message}.`,
       { addresses: [`${host}:${port}`] })
     }
-    log.info({ host: EVERYWHERE, port }, 'members are listened for on every address, for other machines')
+    log.info({ host: ANY_IPV4, port }, 'members are listened for on every address, for other machines')
     await this.#cluster?.moved()
   }
 
   async #listen (): Promise<void> {
     const { settings, api } = this.#options
-    if (mayOpen(this.#bound, settings.host) && this.#awaitsOthers()) this.#bound.host = EVERYWHERE
+    if (mayOpen(this.#bound, settings.host) && this.#awaitsOthers()) this.#bound.host = ANY_IPV4
     const port = settings.port ?? (api.port === 0 ? 0 : api.port + 1)
     const { host } = this.#bound
     const at = await this.#links.listen({ host, port: port === 0 ? this.#lastPort() : port })
@@ -308,7 +309,7 @@ export class NodeLinks {
       `${address}; this one is at ${this.addresses().join(', ')}.`
     this.#links.copies.add(node.installId, text)
     if (clock.mono() - this.#startedMs < YOUNG_MS) {
-      refused(kernelError('join_refused', `${text} ${COPY_REMEDY}`, { why: 'copied' }))
+      refused(kernelError('join_refused', `${text} ${COPIED_HOME_REMEDY}`, { why: 'copied' }))
     }
   }
 
@@ -322,7 +323,7 @@ export class NodeLinks {
 
   #awaitsOthers (): boolean {
     const { node: { installId }, join } = this.#options
-    return awaitsOthers({ members: this.members, joinTokens: this.joinTokens, installId, join })
+    return needsRemoteListener({ members: this.members, joinTokens: this.joinTokens, installId, join })
   }
 
   #self (): Applicant {
@@ -351,10 +352,10 @@ export interface Awaited {
  * Whether another machine must reach the members' listener: a member exists, an open join token invites one,
  * or this node joins. Throws `invalid_request` for an invalid token.
  */
-export function awaitsOthers ({ members, joinTokens, installId, join }: Awaited): boolean {
+export function needsRemoteListener ({ members, joinTokens, installId, join }: Awaited): boolean {
   const seedsOf = (text: string): readonly string[] =>
     readAddress(text) === undefined ? readJoinToken(text, 0).seeds : [text]
-  const joins = join !== undefined && seedsOf(join).some(isOutside)
+  const joins = join !== undefined && seedsOf(join).some(isRemote)
   return joins || joinTokens.awaitsOthers || members.current().members.some((member) =>
-    member.installId !== installId && member.addresses.some(isOutside))
+    member.installId !== installId && member.addresses.some(isRemote))
 }

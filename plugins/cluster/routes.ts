@@ -103,4 +103,4 @@ export const clusterRoutes = {
 } as const satisfies Record<string, RouteDecl>
 
 /** The command of `touch`, by its name on the wire. */
-export const TOUCH = 'kernel.touch'
+export const TOUCH_COMMAND = 'kernel.touch'

@@ -26,8 +26,8 @@ export const bytes = schemaOf<Uint8Array>({ bytes: true })
 /** Plain JSON as documents take it; may be missing. */
 export const json = schemaOf<unknown>({ json: true })
 export const anything = schemaOf<unknown>({})
-export const word = <W extends string>(...words: W[]): Schema<W> => schemaOf({ enum: words })
-export const only = <C extends boolean | string>(value: C): Schema<C> => schemaOf({ const: value })
+export const oneOf = <W extends string>(...words: W[]): Schema<W> => schemaOf({ enum: words })
+export const constant = <C extends boolean | string>(value: C): Schema<C> => schemaOf({ const: value })
 export const orNull = <T>(schema: Schema<T>): Schema<T | null> =>
   schemaOf({ ...schema, type: [schema['type'], 'null'] })
 export const anyOf = <T>(...schemas: Schema<T>[]): Schema<T> => schemaOf({ anyOf: schemas })
@@ -132,7 +132,7 @@ function problemOf ({ instancePath, keyword, params, parentSchema, data, message
 }
 
 /** Runs a reader; its ShapeError becomes what `refuse` makes of it. */
-export function shaped<T> (act: () => T, refuse: (error: ShapeError) => Error): T {
+export function mapShapeError<T> (act: () => T, refuse: (error: ShapeError) => Error): T {
   try {
     return act()
   } catch (error) {

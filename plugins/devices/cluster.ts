@@ -1,4 +1,4 @@
-import { idOf, isGenuine, isOver, joined, LONGEST_MS, MOST_BYTES } from './grants.js'
+import { idOf, isSignedByNode, hasExpired, mergeEntries, LONGEST_MS, MOST_BYTES } from './grants.js'
 import type { Clock, Section, SvcError } from '../../kernel/index.js'
 import type { Grant } from './signing/protocol.js'
 import type { Entry, Revocation } from './grants.js'
@@ -23,11 +23,11 @@ export function deviceCommands (
   const put = (entry: Entry): void => {
     const id = idOf(entry)
     const known = section.get(id)
-    const next = joined(known, entry)
+    const next = mergeEntries(known, entry)
     if (next !== known) section.put(id, next)
   }
   const collect = (): void => {
-    for (const { key, value } of [...section.entries()]) if (isOver(value, now())) section.remove(key)
+    for (const { key, value } of [...section.entries()]) if (hasExpired(value, now())) section.remove(key)
   }
   // A known device may change: a revocation is smaller than its grant.
   const hasRoom = (entry: Entry): boolean =>
@@ -40,7 +40,7 @@ export function deviceCommands (
         throw error('device_ended', 'This key was revoked for good; pair the device anew with a fresh one.',
           { why: 'revoked' })
       }
-      if (!isGenuine(grant) || Date.parse(grant.expires) > now() + LONGEST_MS) {
+      if (!isSignedByNode(grant) || Date.parse(grant.expires) > now() + LONGEST_MS) {
         throw error('device_ended', 'The grant makes no sense to the master.', { why: 'not_genuine' })
       }
       const entry = { grant, revoked: null }
@@ -61,8 +61,8 @@ export function deviceCommands (
     keepDevices: ({ entries }: { entries: readonly unknown[] }): Record<string, unknown> => {
       collect()
       for (const entry of entries as readonly Entry[]) {
-        const genuine = entry.grant === null || isGenuine(entry.grant)
-        if (genuine && !isOver(entry, now()) && hasRoom(entry)) put(entry)
+        const genuine = entry.grant === null || isSignedByNode(entry.grant)
+        if (genuine && !hasExpired(entry, now()) && hasRoom(entry)) put(entry)
       }
       return {}
     }
@@ -73,10 +73,11 @@ export function deviceCommands (
 const AT_ONCE = 50
 
 /** The entries that the document lacks or knows less of. Pure. */
-export function untold (own: readonly Entry[], inDocument: (id: string) => Entry | undefined): Entry[][] {
+export function entriesToPublish (own: readonly Entry[],
+  inDocument: (id: string) => Entry | undefined): Entry[][] {
   const missing = own.filter((entry) => {
     const known = inDocument(idOf(entry))
-    return known === undefined || joined(known, entry) !== known
+    return known === undefined || mergeEntries(known, entry) !== known
   })
   return Array.from({ length: Math.ceil(missing.length / AT_ONCE) },
     (_, i) => missing.slice(i * AT_ONCE, (i + 1) * AT_ONCE))

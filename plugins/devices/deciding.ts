@@ -1,12 +1,12 @@
 import { kernelError, requireAuthority } from '../../kernel/index.js'
 import { GRANT, grantBytes } from './signing/protocol.js'
 import { isDeviceId, LONGEST_MS } from './grants.js'
-import { LOOK_MS } from './standing.js'
+import { CHECK_MS } from './validity.js'
 import type { Caller, SvcError } from '../../kernel/index.js'
 import type { Grant, KnownNode } from './signing/protocol.js'
-import type { DeviceBook } from './book.js'
+import type { DeviceStore } from './store.js'
 import type { DevicesContext } from './manifest.js'
-import type { Pairing, Wish } from './pairing.js'
+import type { Pairing, PairingWindowOptions } from './pairing.js'
 
 const DAY_MS = 86_400_000
 const USUAL_DAYS = 90
@@ -20,7 +20,7 @@ export type Choice = Partial<{
 }>
 
 export interface DecidingParts {
-  book: DeviceBook
+  book: DeviceStore
   pairing: Pairing
   hear: () => void
   /** The nodes of the cluster as a device has to know them. */
@@ -40,11 +40,11 @@ export class Deciding {
   constructor (ctx: DevicesContext, parts: DecidingParts) {
     this.#ctx = ctx
     this.#parts = parts
-    ctx.every('devices of revoked tokens', LOOK_MS, () => { void this.#endWithTokens() })
+    ctx.every('devices of revoked tokens', CHECK_MS, () => { void this.#endWithTokens() })
   }
 
   /** A choice made whole. Throws `invalid_request`, and `missing_grant` for what the caller has not. */
-  wish (choice: Choice, caller: Caller, base?: Wish): Omit<Wish, 'by'> {
+  wish (choice: Choice, caller: Caller, base?: PairingWindowOptions): Omit<PairingWindowOptions, 'by'> {
     const authorities = choice.authorities ?? base?.authorities ?? USUAL
     const left = choice.viaRelay ?? (choice.authorities === undefined ? base?.viaRelay : undefined)
     const maker = this.#parts.book.grant(this.#origin(caller).id)

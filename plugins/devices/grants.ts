@@ -73,14 +73,14 @@ const bytes = (base64url: string): Buffer => Buffer.from(base64url, 'base64url')
  * Whether a grant matches its id and key and was signed by its node. That node's membership is checked with
  * each use, since it may be removed.
  */
-export function isGenuine (grant: Grant): boolean {
+export function isSignedByNode (grant: Grant): boolean {
   const [own, node] = [bytes(grant.key), bytes(grant.nodeKey)]
   return own.byteLength === KEY_BYTES && deviceIdOf(sha256(own)) === grant.deviceId &&
     isSignedBy(node, purposeBytes(GRANT, grantBytes(grant)), bytes(grant.signature))
 }
 
 /** Of two things that are known of a device the one that counts: a revocation, else the newer grant. */
-export function joined (a: Entry | undefined, b: Entry): Entry {
+export function mergeEntries (a: Entry | undefined, b: Entry): Entry {
   if (a === undefined) return b
   const revoked = a.revoked === null || b.revoked === null
     ? a.revoked ?? b.revoked
@@ -92,6 +92,6 @@ export function joined (a: Entry | undefined, b: Entry): Entry {
 export const idOf = ({ grant, revoked }: Entry): string => grant?.deviceId ?? revoked?.deviceId ?? ''
 
 /** Whether an entry has ended by any clock. */
-export function isOver ({ grant, revoked }: Entry, nowMs: number): boolean {
+export function hasExpired ({ grant, revoked }: Entry, nowMs: number): boolean {
   return Date.parse(grant?.expires ?? revoked?.expires ?? '') + KEPT_MS <= nowMs
 }

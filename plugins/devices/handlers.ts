@@ -1,25 +1,25 @@
 import { kernelError } from '../../kernel/index.js'
-import { SIGNED } from './signing/protocol.js'
+import { SIGNATURE_SCHEME } from './signing/protocol.js'
 import { BEARER_SECONDS } from './bearers.js'
 import { Deciding } from './deciding.js'
 import type { Caller, RouteRequest } from '../../kernel/index.js'
 import type { Grant, KnownNode, NodeHalf } from './signing/protocol.js'
 import type { Bearers } from './bearers.js'
-import type { DeviceBook } from './book.js'
+import type { DeviceStore } from './store.js'
 import type { DeviceView } from './cli/describe.js'
 import type { Entry, Revocation } from './grants.js'
 import type { DevicesContext } from './manifest.js'
 import type { DeviceNotes } from './notes.js'
 import type { Pairing, WindowView } from './pairing.js'
 import type { routes } from './routes.js'
-import type { DeviceStanding } from './standing.js'
+import type { DeviceValidity } from './validity.js'
 
 export interface Parts {
   bearers: Bearers
-  book: DeviceBook
+  book: DeviceStore
   notes: DeviceNotes
   pairing: Pairing
-  standing: DeviceStanding
+  standing: DeviceValidity
   hear: () => void
 }
 
@@ -42,7 +42,8 @@ export function createHandlers (ctx: DevicesContext, parts: Parts) {
       return { grant, nodeId: ctx.node.nodeId, nodes: await knownNodes(ctx) }
     },
     session: ({ caller, headers }: Request<'session'>) => {
-      const signed = (headers['authorization'] ?? '').toLowerCase().startsWith(`${SIGNED.toLowerCase()} `)
+      const signed =
+        (headers['authorization'] ?? '').toLowerCase().startsWith(`${SIGNATURE_SCHEME.toLowerCase()} `)
       const deviceId = ownId(caller.id)
       if (!signed) {
         throw kernelError('unauthenticated', 'Only a request that a paired device has signed gets a bearer.')
@@ -112,7 +113,7 @@ function shown ({ open, ends, triesLeft, wish, device }: WindowView): object {
 }
 
 /** The device that asks. Throws `device_not_found` for anybody else. */
-function deviceOf (ctx: DevicesContext, book: DeviceBook, callerId: string): string {
+function deviceOf (ctx: DevicesContext, book: DeviceStore, callerId: string): string {
   if (book.grant(callerId) !== undefined) return callerId
   throw ctx.error('device_not_found', 'Only a paired device can ask this, for itself.')
 }

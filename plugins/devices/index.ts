@@ -1,6 +1,6 @@
 import { definePlugin } from '../../kernel/index.js'
 import { Bearers } from './bearers.js'
-import { DeviceBook } from './book.js'
+import { DeviceStore } from './store.js'
 import { deviceCommands } from './cluster.js'
 import { entrySchema } from './grants.js'
 import { createHandlers } from './handlers.js'
@@ -8,7 +8,7 @@ import { manifest } from './manifest.js'
 import { DeviceNotes } from './notes.js'
 import { Pairing } from './pairing.js'
 import { DeviceScheme } from './scheme.js'
-import { DeviceStanding, LOOK_MS } from './standing.js'
+import { DeviceValidity, CHECK_MS } from './validity.js'
 import { createSync } from './sync.js'
 import type { Entry } from './grants.js'
 import type { Section } from '../../kernel/index.js'
@@ -19,9 +19,9 @@ const WRITE_MS = 5000
 export default definePlugin(manifest, (ctx) => {
   const { clock, log, node, deps: { callers, cluster, identity, session } } = ctx
   const section = ctx.sections.devices as unknown as Section<Entry>
-  const book = new DeviceBook({ home: node.home, clock, log, problem: ctx.checker(entrySchema) })
+  const book = new DeviceStore({ home: node.home, clock, log, problem: ctx.checker(entrySchema) })
   const notes = new DeviceNotes({ home: node.home, clock, log })
-  const standing = new DeviceStanding({
+  const standing = new DeviceValidity({
     book, notes, clock, identity,
     hears: () => {
       const nodes = cluster.nodes()
@@ -48,7 +48,7 @@ export default definePlugin(manifest, (ctx) => {
     sync.tell()
   }
   ctx.effect('devices of a new session', session.onChange(look))
-  ctx.every('touch with the cluster', LOOK_MS, () => {
+  ctx.every('touch with the cluster', CHECK_MS, () => {
     look()
     scheme.tidy()
     bearers.forget()

@@ -103,7 +103,7 @@ export const manifest = {
   credentials: {
     device: {
       summary: 'Signs the requests of a machine that is a paired device.',
-      load: () => import('./device-news.js')
+      load: () => import('./device-sync.js')
     }
   },
   sections: {

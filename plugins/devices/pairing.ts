@@ -1,5 +1,5 @@
 import { createHmac, hkdfSync, randomBytes } from 'node:crypto'
-import { agreed, isSignedBy, networkOf, newKeyPair, sha256 } from '../../kernel/index.js'
+import { x25519, isSignedBy, networkOf, newKeyPair, sha256 } from '../../kernel/index.js'
 import {
   ANSWER_KEY_BYTES, commitBytes, derived, deviceIdOf, DIGITS_BYTES, digitsOf, proofBytes, transcriptBytes
 } from './signing/protocol.js'
@@ -17,7 +17,7 @@ const ANSWER_MS = 60_000
 export const NONCE_BYTES = 16
 
 /** The operator's choices for the device, unless the confirmation changes them. */
-export interface Wish {
+export interface PairingWindowOptions {
   readonly name: string | null
   readonly authorities: readonly string[]
   readonly viaRelay: readonly string[]
@@ -51,7 +51,7 @@ interface Attempt {
 }
 
 interface Window {
-  readonly wish: Wish
+  readonly wish: PairingWindowOptions
   endsMs: number
   readonly ends: string
   /** Attempts so far, by network. */
@@ -63,7 +63,7 @@ export interface WindowView {
   readonly open: boolean
   readonly ends: string | null
   readonly triesLeft: number
-  readonly wish: Wish | null
+  readonly wish: PairingWindowOptions | null
   /** The device to compare the digits with. */
   readonly device: { attempt: string, deviceId: string, name: string, digits: string } | null
 }
@@ -95,7 +95,7 @@ export class Pairing {
   constructor (options: PairingOptions) { this.#options = options }
 
   /** Opens the window. Throws `pairing_open`. */
-  open (wish: Wish): WindowView {
+  open (wish: PairingWindowOptions): WindowView {
     const { clock, error } = this.#options
     if (this.#current() !== undefined) {
       throw error('pairing_open', `A pairing is open already, until ${this.#window!.ends}.`,
@@ -177,7 +177,7 @@ export class Pairing {
     if (problem !== null) throw this.#fail(attempt, problem)
     let shared: Buffer
     try {
-      shared = agreed(attempt.ephemeral.privateKey, device.ephemeral)
+      shared = x25519(attempt.ephemeral.privateKey, device.ephemeral)
     } catch {
       throw this.#fail(attempt, 'its ephemeral key is of no use')
     }
@@ -191,7 +191,7 @@ export class Pairing {
    */
   async confirm (
     id: string, digits: string
-  ): Promise<{ device: DeviceHalf, deviceId: string, wish: Wish }> {
+  ): Promise<{ device: DeviceHalf, deviceId: string, wish: PairingWindowOptions }> {
     const attempt = this.#at(id, 'compare')
     const { error } = this.#options
     const { wish } = this.#window!

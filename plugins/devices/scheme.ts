@@ -1,7 +1,7 @@
 import { verify } from 'node:crypto'
 import { kernelError, publicKeyOf } from '../../kernel/index.js'
 import {
-  CORRECTION, correctionBytes, DEVICE_BEARER, readCredential, requestText, SIGNED
+  CORRECTION, correctionBytes, DEVICE_BEARER, readCredential, requestText, SIGNATURE_SCHEME
 } from './signing/protocol.js'
 import { isDeviceId } from './grants.js'
 import { MOST_NONCES, Nonces, windowTime } from './nonces.js'
@@ -10,14 +10,14 @@ import type { KeyObject } from 'node:crypto'
 import type { Arrival, CallerScheme, Clock, Identity, Proof, SvcError } from '../../kernel/index.js'
 import type { Grant, SignedCredential } from './signing/protocol.js'
 import type { Bearers } from './bearers.js'
-import type { DeviceStanding, Ended } from './standing.js'
+import type { DeviceValidity, InvalidReason } from './validity.js'
 
 /** Wrong signatures of one device and address within a minute before they are not looked at any more. */
 const MOST_WRONG = 10
 const WRONG_MS = 60_000
 const MOST_WATCHED = 10_000
 
-const SAYS: Readonly<Record<Exclude<Ended, 'unknown'>, string>> = {
+const SAYS: Readonly<Record<Exclude<InvalidReason, 'unknown'>, string>> = {
   revoked: 'This device was revoked.',
   expired: 'The grant of this device has expired.',
   node_removed: 'The node that let this device in was removed from the cluster.',
@@ -29,7 +29,7 @@ export interface SchemeOptions {
   /** Of this start of the node. */
   nodeId: string
   identity: Pick<Identity, 'publicKey' | 'sign'>
-  standing: Pick<DeviceStanding, 'of'>
+  standing: Pick<DeviceValidity, 'of'>
   bearers: Pick<Bearers, 'deviceOf'>
   /** Told whenever a device has shown that it is there. */
   used: (deviceId: string) => void
@@ -40,7 +40,7 @@ export interface SchemeOptions {
 }
 
 export class DeviceScheme implements CallerScheme {
-  readonly word = SIGNED
+  readonly word = SIGNATURE_SCHEME
   readonly bearer = DEVICE_BEARER
   readonly #options: SchemeOptions
   readonly #nonces = new Nonces()

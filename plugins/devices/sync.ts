@@ -1,12 +1,12 @@
-import { untold } from './cluster.js'
-import { isOver } from './grants.js'
+import { entriesToPublish } from './cluster.js'
+import { hasExpired } from './grants.js'
 import type { Clock, Logger, Section } from '../../kernel/index.js'
-import type { DeviceBook } from './book.js'
+import type { DeviceStore } from './store.js'
 import type { Entry } from './grants.js'
 
 export interface SyncOptions {
   section: Section<Entry>
-  book: DeviceBook
+  book: DeviceStore
   clock: Clock
   log: Logger
   masterKnown: () => boolean
@@ -29,7 +29,7 @@ export function createSync ({ section, book, clock, log, masterKnown, keep }: Sy
   const tell = async (): Promise<void> => {
     if (telling || !masterKnown()) return
     const known = inDocument()
-    const parts = untold(book.entries(), (id) => known.get(id))
+    const parts = entriesToPublish(book.entries(), (id) => known.get(id))
     telling = true
     try {
       for (const part of parts) await keep(part)
@@ -44,7 +44,7 @@ export function createSync ({ section, book, clock, log, masterKnown, keep }: Sy
     hear: () => { book.merge(inDocument().values()) },
     tell: () => { void tell() },
     collect (isMaster) {
-      const over = isMaster && [...section.entries()].some(({ value }) => isOver(value, clock.now()))
+      const over = isMaster && [...section.entries()].some(({ value }) => hasExpired(value, clock.now()))
       if (!over) return
       keep([]).catch((err: unknown) => { log.debug({ err }, 'devices that ended are kept for now') })
     }

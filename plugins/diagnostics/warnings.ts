@@ -1,12 +1,12 @@
 import type { GossipCounters } from '../../kernel/index.js'
 import type { EventLogView } from '../event-log/service.js'
-import type { Shipping } from '../logs/service.js'
+import type { ShippingStats } from '../logs/service.js'
 import type { RunnerReport } from '../runners/service.js'
 
 /** State of the event log, the traces and log shipping; null for those that are off. */
 export interface Stores {
   eventLog: Pick<ReturnType<EventLogView['status']>, 'mode' | 'counted' | 'dropped'> | null
-  shipping: Pick<Shipping, 'dropped' | 'failures' | 'problem'> | null
+  shipping: Pick<ShippingStats, 'dropped' | 'failures' | 'problem'> | null
   gossip: Pick<GossipCounters, 'enabled' | 'publishFailures'> | null
 }
 
@@ -23,14 +23,14 @@ export interface Warning {
 }
 
 /** A loop that is later than this answers slowly, ms. */
-export const LATE_MS = 250
+export const SLOW_LOOP_MS = 250
 /** A runner with work inside that gave nothing for this long may hang, seconds. */
 const SILENT_SECONDS = 30
 
 type Working = Pick<RunnerReport, 'inProgressTasks' | 'secondsInStatus' | 'secondsSinceForward'>
 
 /** For how long a runner with work inside gave nothing, seconds; null where that is not for long. */
-export function silenceOf (runner: Working): number | null {
+export function stalledSeconds (runner: Working): number | null {
   const { inProgressTasks, secondsInStatus, secondsSinceForward } = runner
   // Output before the present work does not count: the status changed with it.
   const silent = Math.min(secondsSinceForward ?? Infinity, secondsInStatus)
@@ -38,7 +38,7 @@ export function silenceOf (runner: Working): number | null {
 }
 
 export function warningsOf ({ runners, loopDelayMs, stores }: WarningsInput): Warning[] {
-  const late = loopDelayMs.p99 > LATE_MS
+  const late = loopDelayMs.p99 > SLOW_LOOP_MS
     ? [{
         code: 'loop_was_late',
         text: `The event loop was late by ${Math.round(loopDelayMs.p99)} ms (p99 since the start): the ` +
@@ -51,7 +51,7 @@ export function warningsOf ({ runners, loopDelayMs, stores }: WarningsInput): Wa
 function aboutRunner (runner: RunnerReport): Warning[] {
   const { runnerId, modelId, statusKind, restarts, inProgressTasks, chunks } = runner
   const who = `The runner of ${modelId} (${runnerId})`
-  const silent = silenceOf(runner)
+  const silent = stalledSeconds(runner)
   const said: [code: string, applies: boolean, text: string][] = [
     ['runner_failed', statusKind === 'RunnerFailed',
       `${who} was given up after ${restarts} restart(s); its flight recorder says why. Place it again.`],

@@ -6,7 +6,7 @@ import { follow } from './reading/follow.js'
 import { firstIdx, pageOf, readLog, shown, startOf } from './reading/page.js'
 import { readQuery } from './reading/query.js'
 import { startReplication } from './replication/start.js'
-import { openLog, realParts } from './store/opening.js'
+import { openLog, defaultParts } from './store/opening.js'
 import type { Cluster, Plugin } from '../../kernel/index.js'
 import type { Source } from './reading/page.js'
 import type { Gap } from './store/gaps.js'
@@ -78,7 +78,7 @@ export function createEventLogPlugin (parts: StoreParts): Plugin {
 }
 
 // The environment is read here only, and handed on as an argument.
-export default createEventLogPlugin(realParts(process.env['SVC_EVENTLOG_FLOOR_BYTES']))
+export default createEventLogPlugin(defaultParts(process.env['SVC_EVENTLOG_FLOOR_BYTES']))
 
 /** The node ids whose events `ref` asks for; null for an unknown node. A node has a new id at each start. */
 async function nodeIds (

@@ -1,19 +1,19 @@
 import { MemberFault, openMember, serverEvents, SvcError } from '../../kernel/index.js'
 import type { Caller, Clock, Cluster, NodeView, ServerEvent } from '../../kernel/index.js'
-import { EVENT_CHARS, PAGE_MS, SILENT_MS } from './limits.js'
+import { EVENT_CHARS, PAGE_MS, NODE_TIMEOUT_MS } from './limits.js'
 import { readLine } from './lines.js'
-import type { Gap, NodeRef, NodeWord } from './lines.js'
+import type { Gap, NodeRef, NodeStatus } from './lines.js'
 import type { Step } from './steps.js'
 
 export interface AskParts { cluster: Pick<Cluster, 'request'>, clock: Clock }
 
 /** In whose name a node is asked, and until when anybody cares. */
-export interface Asker { readonly caller: Caller, readonly signal: AbortSignal }
+export interface LogRequester { readonly caller: Caller, readonly signal: AbortSignal }
 
 export const refOf = ({ nodeId, name }: NodeView): NodeRef => ({ nodeId, node: name })
 
 /** What to say of a node that gave no lines. */
-export function wordOf (node: NodeRef, error: unknown): NodeWord {
+export function wordOf (node: NodeRef, error: unknown): NodeStatus {
   if (error instanceof SvcError) {
     return { ...node, error: { reason: error.reason, message: error.message } }
   }
@@ -28,13 +28,13 @@ export function wordOf (node: NodeRef, error: unknown): NodeWord {
  * invalid data; ends with its stream.
  */
 export async function * remoteSteps (
-  parts: AskParts, node: NodeView, path: string, asker: Asker
+  parts: AskParts, node: NodeView, path: string, asker: LogRequester
 ): AsyncGenerator<Step> {
   const silent = new AbortController()
   let heardAt = parts.clock.mono()
-  const stopWatching = parts.clock.every(SILENT_MS / 3, () => {
-    if (parts.clock.mono() - heardAt < SILENT_MS) return
-    silent.abort(new MemberFault('timeout', `has said nothing for ${SILENT_MS / 1000} s`))
+  const stopWatching = parts.clock.every(NODE_TIMEOUT_MS / 3, () => {
+    if (parts.clock.mono() - heardAt < NODE_TIMEOUT_MS) return
+    silent.abort(new MemberFault('timeout', `has said nothing for ${NODE_TIMEOUT_MS / 1000} s`))
   })
   try {
     const signal = AbortSignal.any([asker.signal, silent.signal])

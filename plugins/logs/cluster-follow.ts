@@ -1,13 +1,13 @@
 import { delay } from '../../kernel/index.js'
 import type { NodeView, StreamWriter } from '../../kernel/index.js'
 import { refOf, remoteSteps, wordOf } from './ask.js'
-import type { Asker } from './ask.js'
+import type { LogRequester } from './ask.js'
 import { gather } from './cluster.js'
 import type { ClusterParts } from './cluster.js'
 import { gapFrame, lineFrame } from './follow.js'
-import { AGAIN_FIRST_MS, AGAIN_LAST_MS, COMMENT_MS, GATHER_MS, LOOK_MS } from './limits.js'
-import { Mixer } from './mixer.js'
-import type { NodeWord } from './lines.js'
+import { FIRST_RETRY_MS, LAST_RETRY_MS, COMMENT_MS, GATHER_MS, POLL_MS } from './limits.js'
+import { LogMerger } from './merger.js'
+import type { NodeStatus } from './lines.js'
 import { pathFor } from './query.js'
 import type { Query } from './query.js'
 import { localSteps } from './steps.js'
@@ -17,7 +17,7 @@ export interface ClusterFollow extends ClusterParts {
   /** The nodes that are asked for, as they are now. */
   nodes: () => readonly NodeView[]
   query: Query
-  asker: Asker
+  asker: LogRequester
 }
 
 /**
@@ -37,7 +37,7 @@ export async function followCluster (stream: StreamWriter, parts: ClusterFollow)
     await stream.write([
       ...first.nodes.filter(({ error }) => error !== null).map(wordFrame), ...first.lines.map(lineFrame)
     ].join(''))
-    const mixer = new Mixer()
+    const mixer = new LogMerger()
     const silent = new Set(first.nodes.filter(({ error }) => error !== null).map(({ nodeId }) => nodeId))
     const follow = (view: NodeView): void => {
       const position = first.positions.get(view.installId) ?? began
@@ -51,7 +51,8 @@ export async function followCluster (stream: StreamWriter, parts: ClusterFollow)
 
 /** Writes what the nodes give, and begins with those that come later. */
 async function writeOn (
-  stream: StreamWriter, { clock, nodes, asker }: ClusterFollow, mixer: Mixer, follow: (view: NodeView) => void
+  stream: StreamWriter, { clock, nodes, asker }: ClusterFollow, mixer: LogMerger,
+  follow: (view: NodeView) => void
 ): Promise<void> {
   const known = new Set<string>()
   let saidAt = clock.mono()
@@ -61,7 +62,7 @@ async function writeOn (
       known.add(view.installId)
       follow(view)
     }
-    if (await mixer.filled(clock, LOOK_MS, asker.signal)) await pause(clock, GATHER_MS, asker.signal)
+    if (await mixer.filled(clock, POLL_MS, asker.signal)) await pause(clock, GATHER_MS, asker.signal)
     const { words, gaps, lines } = mixer.take()
     const text = [...words.map(wordFrame), ...gaps.map(gapFrame), ...lines.map(lineFrame)].join('')
     if (text === '' && clock.mono() - saidAt < COMMENT_MS) continue
@@ -71,7 +72,7 @@ async function writeOn (
 }
 
 interface Following {
-  mixer: Mixer
+  mixer: LogMerger
   /** `since` of GET /v1/logs: where to go on. */
   position: string
   /** It did not answer when it was asked last. */
@@ -84,7 +85,7 @@ async function keepOn (
 ): Promise<void> {
   const { clock, asker: { signal } } = parts
   let { position, silent } = following
-  let wait = AGAIN_FIRST_MS
+  let wait = FIRST_RETRY_MS
   while (!signal.aborted) {
     const view = parts.nodes().find((one) => one.installId === installId)
     if (view === undefined) return
@@ -92,7 +93,7 @@ async function keepOn (
       for await (const { lines, lost } of stepsOf(parts, view, position)) {
         if (silent) mixer.tell({ ...refOf(view), error: null })
         silent = false
-        wait = AGAIN_FIRST_MS
+        wait = FIRST_RETRY_MS
         const last = lines.at(-1)
         if (last !== undefined) position = `${last.nodeId}:${last.seq}`
         await mixer.put(lines, lost > 0 ? { ...refOf(view), lost } : null, signal)
@@ -103,7 +104,7 @@ async function keepOn (
     }
     await pause(clock, wait, signal)
     // One that is away is only looked for, which costs nothing.
-    wait = view.live ? Math.min(AGAIN_LAST_MS, wait * 2) : AGAIN_FIRST_MS
+    wait = view.live ? Math.min(LAST_RETRY_MS, wait * 2) : FIRST_RETRY_MS
   }
 }
 
@@ -117,7 +118,7 @@ function stepsOf (
   return localSteps({ ring, self, clock, want: query.want, afterSeq, signal: asker.signal })
 }
 
-const wordFrame = (word: NodeWord): string => `event: node\ndata: ${JSON.stringify(word)}\n\n`
+const wordFrame = (word: NodeStatus): string => `event: node\ndata: ${JSON.stringify(word)}\n\n`
 
 const pause = async (clock: ClusterParts['clock'], ms: number, signal: AbortSignal): Promise<void> => {
   await delay(clock, ms, signal).catch(() => {})

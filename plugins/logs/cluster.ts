@@ -1,10 +1,10 @@
 import { askMembers } from '../../kernel/index.js'
 import type { Clock, Cluster, LogRing, NodeView } from '../../kernel/index.js'
 import { refOf, wordOf } from './ask.js'
-import type { Asker } from './ask.js'
+import type { LogRequester } from './ask.js'
 import { PAGE_BYTES, PAGE_MS } from './limits.js'
 import { inOrder, pageOf, readPage } from './lines.js'
-import type { ClusterPage, LogPage, NodeRef, NodeWord, ShownLine } from './lines.js'
+import type { ClusterPage, LogPage, NodeRef, NodeStatus, ShownLine } from './lines.js'
 import { pathFor, wantOf } from './query.js'
 import type { Query } from './query.js'
 
@@ -25,10 +25,10 @@ export interface Gathered extends ClusterPage {
  * its deadline. Never throws.
  */
 export async function gather (
-  parts: ClusterParts, nodes: readonly NodeView[], query: Query, asker: Asker
+  parts: ClusterParts, nodes: readonly NodeView[], query: Query, asker: LogRequester
 ): Promise<Gathered> {
   const { ring, self, clock } = parts
-  const words: NodeWord[] = []
+  const words: NodeStatus[] = []
   const positions = new Map<string, string>()
   let lines: ShownLine[] = []
   const take = (view: NodeView, page: LogPage): void => {

@@ -8,7 +8,7 @@ import { pageOf } from './lines.js'
 import { badSince, readQuery, wantOf } from './query.js'
 import { routes } from './routes.js'
 import { ShippingService } from './service.js'
-import { LogShipper, tell } from './ship.js'
+import { LogShipper, logChange } from './ship.js'
 
 const EVENTS = { contentType: 'text/event-stream' }
 
@@ -96,7 +96,7 @@ function shipperFor (
 ): LogShipper | null {
   if (url === undefined) return null
   const random = (): number => randomInt(2 ** 32) / 2 ** 32
-  return new LogShipper({ url, clock, random, tell: (news) => { tell(log, news) } })
+  return new LogShipper({ url, clock, random, tell: (news) => { logChange(log, news) } })
 }
 
 /** The node that was named, or all there are, as they are when it is called. Throws `node_not_found`. */

@@ -1,5 +1,5 @@
 import { logLevels } from '../../kernel/index.js'
-import type { LogLine, LogRing, LogWant } from '../../kernel/index.js'
+import type { LogLine, LogRing, LogFilter } from '../../kernel/index.js'
 
 /** Which node it is, for people and for programs. */
 export interface NodeRef { readonly nodeId: string, readonly node: string }
@@ -17,10 +17,10 @@ export interface LogPage extends NodeRef {
 }
 
 /** Whether a node answered: `error` says why it did not. */
-export interface NodeWord extends NodeRef { error: { reason: string, message: string } | null }
+export interface NodeStatus extends NodeRef { error: { reason: string, message: string } | null }
 
 export interface ClusterPage {
-  nodes: NodeWord[]
+  nodes: NodeStatus[]
   lines: ShownLine[]
 }
 
@@ -28,7 +28,7 @@ export interface ClusterPage {
 export interface Gap extends NodeRef { lost: number }
 
 /** This node's part of the answer. */
-export function pageOf (ring: LogRing, self: NodeRef, want: LogWant): LogPage {
+export function pageOf (ring: LogRing, self: NodeRef, want: LogFilter): LogPage {
   const { nodeId, node } = self
   const lines = ring.lines(want).map((line): ShownLine => ({ nodeId, node, ...line }))
   return { nodeId, node, firstSeq: ring.firstSeq, nextSeq: ring.nextSeq, lines }

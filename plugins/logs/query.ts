@@ -1,5 +1,5 @@
 import { kernelError } from '../../kernel/index.js'
-import type { LogLevel, LogWant, SvcError } from '../../kernel/index.js'
+import type { LogLevel, LogFilter, SvcError } from '../../kernel/index.js'
 import { LIMIT, LIMIT_MOST } from './limits.js'
 
 export interface RawQuery {
@@ -17,7 +17,7 @@ export interface Position { readonly nodeId: string, readonly seq: number }
 /** A query that is as it should be. */
 export interface Query {
   /** Which lines fit, wherever they are. */
-  readonly want: Pick<LogWant, 'level' | 'modelId' | 'plugin'>
+  readonly want: Pick<LogFilter, 'level' | 'modelId' | 'plugin'>
   readonly sinceMs: number | null
   readonly position: Position | null
   /** Most lines of a page; with `follow` how many to begin with. */
@@ -65,7 +65,7 @@ export function badSince (since: string, expected: string): SvcError {
 }
 
 /** The query for a node's ring. A position in an earlier start means all lines of this start. */
-export function wantOf ({ want, sinceMs, position, limit }: Query, nodeId: string): LogWant {
+export function wantOf ({ want, sinceMs, position, limit }: Query, nodeId: string): LogFilter {
   return {
     ...want, limit,
     ...sinceMs === null ? {} : { sinceMs },

@@ -1,6 +1,6 @@
 import { defineService } from '../../kernel/index.js'
 
-export interface Shipping {
+export interface ShippingStats {
   /** Lines that the receiver took. */
   readonly sent: number
   /** Lines it never got: the queue was full, or it refused them. */
@@ -17,4 +17,4 @@ export interface Shipping {
 }
 
 /** Shipping of this node's log to `logging.ingest_url`; null without an address. */
-export const ShippingService = defineService<{ readonly shipping: Shipping | null }>('logs.shipping')
+export const ShippingService = defineService<{ readonly shipping: ShippingStats | null }>('logs.shipping')

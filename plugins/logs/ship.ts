@@ -3,7 +3,7 @@ import { gzip } from 'node:zlib'
 import type { Dispatcher } from 'undici'
 import { delay, outgoingDispatcher } from '../../kernel/index.js'
 import type { Clock, Logger } from '../../kernel/index.js'
-import type { Shipping } from './service.js'
+import type { ShippingStats } from './service.js'
 
 /** Lines and bytes that wait for the receiver; beyond either the oldest are dropped. */
 const MAX_QUEUED_LINES = 10_000
@@ -26,7 +26,7 @@ const CLOSE_MS = 2000
 const MAX_ANSWER = 16 * 1024
 
 /** News about shipping: one line when it fails and one when it recovers. */
-export type ShipNews =
+export type ShippingChange =
   | { readonly kind: 'failing', readonly problem: string }
   | { readonly kind: 'going', readonly failures: number, readonly dropped: number }
   | { readonly kind: 'uncompressed' }
@@ -36,7 +36,7 @@ export interface ShipperOptions {
   clock: Clock
   /** Uniform in [0, 1). */
   random: () => number
-  tell: (news: ShipNews) => void
+  tell: (news: ShippingChange) => void
   limits?: Partial<ShipLimits>
 }
 
@@ -56,7 +56,7 @@ export type Answer = { readonly status: number, readonly retryAfter?: string } |
  */
 export type Verdict = 'taken' | 'plain' | 'smaller' | 'refused' | 'later'
 
-export function judge (answer: Answer, sent: { lines: number, compressed: boolean }): Verdict {
+export function classifyResponse (answer: Answer, sent: { lines: number, compressed: boolean }): Verdict {
   if ('error' in answer) return 'later'
   const { status } = answer
   if (status >= 200 && status < 300) return 'taken'
@@ -115,7 +115,7 @@ export class LogShipper {
     }
   }
 
-  get shipping (): Shipping {
+  get shipping (): ShippingStats {
     return {
       sent: this.#sent, dropped: this.#dropped, waiting: this.#queue.length, waitingBytes: this.#bytes,
       failures: this.#failures, problem: this.#problem, lastSentAt: this.#lastSentAt
@@ -179,7 +179,7 @@ export class LogShipper {
     const batch = this.#take()
     const compressed = this.#compressed
     const answer = await this.#send(batch.join(''), compressed)
-    const verdict = judge(answer, { lines: batch.length, compressed })
+    const verdict = classifyResponse(answer, { lines: batch.length, compressed })
     if (verdict === 'taken') return this.#taken(batch.length)
     if (verdict === 'refused') this.#dropped += batch.length
     else this.#putBack(batch)
@@ -270,7 +270,7 @@ export class LogShipper {
   }
 }
 
-export function tell (log: Logger, news: ShipNews): void {
+export function logChange (log: Logger, news: ShippingChange): void {
   if (news.kind === 'failing') {
     log.warn({ problem: news.problem },
       'log lines cannot be shipped to logging.ingest_url; they wait, and the oldest go when too many do')

@@ -1,5 +1,5 @@
-import { untilCalled } from '../../kernel/index.js'
-import type { Clock, LogRing, LogWant } from '../../kernel/index.js'
+import { waitForCallback } from '../../kernel/index.js'
+import type { Clock, LogRing, LogFilter } from '../../kernel/index.js'
 import { BATCH_LINES, COMMENT_MS } from './limits.js'
 import type { NodeRef, ShownLine } from './lines.js'
 
@@ -13,7 +13,7 @@ export interface LocalParts {
   ring: LogRing
   self: NodeRef
   clock: Clock
-  want: Pick<LogWant, 'level' | 'modelId' | 'plugin'>
+  want: Pick<LogFilter, 'level' | 'modelId' | 'plugin'>
   /** Behind this line of the ring. */
   afterSeq: number
   signal: AbortSignal
@@ -31,7 +31,7 @@ export async function * localSteps (parts: LocalParts): AsyncGenerator<Step> {
     position = found.length < BATCH_LINES ? nextSeq - 1 : found.at(-1)!.seq
     const quiet = found.length === 0 && lost === 0
     if (quiet && clock.mono() - saidAt < COMMENT_MS) {
-      await untilCalled((fn) => ring.onLine(fn), signal, { clock, ms: COMMENT_MS })
+      await waitForCallback((fn) => ring.onLine(fn), signal, { clock, ms: COMMENT_MS })
       continue
     }
     yield { lines: found.map((line) => ({ ...self, ...line })), lost }

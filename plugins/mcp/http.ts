@@ -4,10 +4,10 @@ import { schemaChecker } from '../../kernel/api/validate.js'
 import { kernelError, Reply, SvcError } from '../../kernel/index.js'
 import { MediaCache } from './media.js'
 import { ownApi } from './own.js'
-import { createLooks, createServer } from './server.js'
+import { createToolAdmission, createServer } from './server.js'
 import type { McpRequestContext } from '@modelcontextprotocol/server'
 import type {
-  Caller, Clock, Declarations, Logger, OwnApi, RouteRequest
+  Caller, Clock, Declarations, Logger, LocalApi, RouteRequest
 } from '../../kernel/index.js'
 import type { Shared } from './server.js'
 
@@ -21,7 +21,7 @@ const EVENTS = 'text/event-stream'
 const PASSED = ['accept', 'content-type', 'mcp-protocol-version', 'mcp-method', 'mcp-name', SESSION] as const
 
 export interface EndpointParts {
-  readonly api: OwnApi
+  readonly api: LocalApi
   readonly declarations: Declarations
   readonly clock: Clock
   readonly log: Logger
@@ -42,7 +42,7 @@ interface Message { id?: unknown, method?: unknown, params?: { requestId?: unkno
  */
 export function createEndpoint ({ api, declarations, clock, log, version }: EndpointParts): Endpoint {
   const shared: Shared = {
-    clock, version, media: new MediaCache(clock), looks: createLooks(clock), checker: schemaChecker,
+    clock, version, media: new MediaCache(clock), looks: createToolAdmission(clock), checker: schemaChecker,
     manifests: () => declarations.manifests, declared: () => declarations.whole()
   }
   const handler = createMcpHandler(({ authInfo }: McpRequestContext) => {

@@ -1,14 +1,14 @@
 import { text } from 'node:stream/consumers'
 import { isVerbError, lookedAt } from '../../kernel/cli/index.js'
-import type { Ask, Client } from '../../kernel/cli/index.js'
-import type { Caller, OwnApi, OwnQuestion } from '../../kernel/index.js'
+import type { ClientRequest, Client } from '../../kernel/cli/index.js'
+import type { Caller, LocalApi, LocalRequest } from '../../kernel/index.js'
 
 /** What the server needs of a node's API; that of the command line is one. */
 export type Api = Pick<Client, 'json' | 'open'>
 
 /** This node's own API, asked in the name of a caller until the signal aborts. Throws as Client does. */
-export function ownApi (api: OwnApi, caller: Caller, outer: AbortSignal): Api {
-  const question = (path: string, { method, body, accept, signal }: Ask): OwnQuestion => ({
+export function ownApi (api: LocalApi, caller: Caller, outer: AbortSignal): Api {
+  const question = (path: string, { method, body, accept, signal }: ClientRequest): LocalRequest => ({
     path, caller,
     signal: signal === undefined ? outer : AbortSignal.any([outer, signal]),
     ...method === 'POST' || body !== undefined ? { method: 'POST' } : {},
@@ -16,7 +16,7 @@ export function ownApi (api: OwnApi, caller: Caller, outer: AbortSignal): Api {
     ...accept === undefined ? {} : { accept }
   })
   return {
-    async json<T> (path: string, ask: Ask = {}) {
+    async json<T> (path: string, ask: ClientRequest = {}) {
       const { status, text } = await api.ask(question(path, ask))
       return valueOf<T>(status, text)
     },

@@ -15,13 +15,13 @@ export interface Progress { readonly chunks: number, readonly seconds: number }
 type Content = CallToolResult['content'][number]
 
 /** An answer of one text. */
-export const said = (text: string, isError = false): CallToolResult =>
+export const textResult = (text: string, isError = false): CallToolResult =>
   ({ content: [{ type: 'text', text }], ...isError ? { isError } : {} })
 
 /** What went wrong, for the model that asked: it may mend its next call. */
 export function refused (error: unknown): CallToolResult {
   if (!isVerbError(error)) throw error
-  return said(error.message, true)
+  return textResult(error.message, true)
 }
 
 /**
@@ -50,13 +50,13 @@ export async function collected (
       media.push(bytes)
     }
     if (size.text > TEXT_MOST || size.media > MEDIA_BYTES) {
-      return said('The answer is too large for MCP: over ' +
+      return textResult('The answer is too large for MCP: over ' +
         (size.media > MEDIA_BYTES ? `${MEDIA_BYTES} bytes of media` : `${TEXT_MOST} characters`) +
         '. Ask for less, or use POST /v1/capabilities/stream.', true)
     }
     onProgress({ chunks: payloads.length + media.length, seconds })
   }
-  if (about === null) return said(textOf(payloads))
+  if (about === null) return textResult(textOf(payloads))
   const { media_type: mimeType, codec, sample_rate: rate, channels } = about
   const bytes = Buffer.concat(media)
   const facts = { media_type: mimeType, codec, sample_rate: rate, channels, bytes: bytes.byteLength,

@@ -1,14 +1,14 @@
 import {
   ProtocolError, ProtocolErrorCode, ResourceNotFoundError, Server
 } from '@modelcontextprotocol/server'
-import { isVerbError, lookOf } from '../../kernel/cli/index.js'
+import { isVerbError, createGet } from '../../kernel/cli/index.js'
 import { raceAbort } from '../../kernel/index.js'
 import { invocationBody, listingPath, stream } from '../capabilities/cli/invoke.js'
 import { Admission } from '../capabilities/service.js'
-import { collected, refused, said } from './result.js'
+import { collected, refused, textResult } from './result.js'
 import { described, targets } from './tools.js'
 import type { CallToolResult, ServerContext, Tool as McpTool } from '@modelcontextprotocol/server'
-import type { Declared, Tool } from '../../kernel/cli/index.js'
+import type { DeclarationSet, Tool } from '../../kernel/cli/index.js'
 import type { Clock, JsonSchema, Manifest, ToolDecl } from '../../kernel/index.js'
 import type { Listed, Listing } from '../capabilities/cli/invoke.js'
 import type { MediaCache } from './media.js'
@@ -37,7 +37,7 @@ export interface Shared {
   readonly looks: Admission
   /** Of the plugins that are on. */
   manifests (): readonly Manifest[] | Promise<readonly Manifest[]>
-  declared (): Promise<Declared>
+  declared (): Promise<DeclarationSet>
   checker (schema: JsonSchema): (value: unknown) => string | null
 }
 
@@ -51,7 +51,7 @@ export interface Client {
 }
 
 /** The places for read-only tools of a process. */
-export const createLooks = (clock: Clock): Admission => new Admission('mcp tools', clock, LOOKS)
+export const createToolAdmission = (clock: Clock): Admission => new Admission('mcp tools', clock, LOOKS)
 
 /** What a client may use now. Throws VerbError when the node does not answer. */
 async function offered (
@@ -109,24 +109,24 @@ async function look (
   args: Record<string, unknown>, outer: AbortSignal
 ): Promise<CallToolResult> {
   const problem = checker(decl.args)(args)
-  if (problem !== null) return said(`${name} was asked wrongly: ${problem}.`, true)
+  if (problem !== null) return textResult(`${name} was asked wrongly: ${problem}.`, true)
   const late = new AbortController()
   const signal = AbortSignal.any([outer, late.signal])
   const release = await looks.enter(client.id, signal).catch((error: unknown) => {
     outer.throwIfAborted()
     return error as Error
   })
-  if (release instanceof Error) return said(release.message, true)
+  if (release instanceof Error) return textResult(release.message, true)
   const stop = clock.after(LOOK_MS, () => { late.abort(new Error(`no answer within ${LOOK_MS / 1000} s`)) })
   try {
     const tool = (await decl.load()).default as Tool
     const finding = await raceAbort(
-      tool.run({ look: lookOf(client.api(signal)), nowMs: clock.now(), declared }, args), signal)
-    return said(JSON.stringify(finding))
+      tool.run({ look: createGet(client.api(signal)), nowMs: clock.now(), declared }, args), signal)
+    return textResult(JSON.stringify(finding))
   } catch (error) {
     outer.throwIfAborted()
     const [why] = (error instanceof Error ? error.message : String(error)).split('\n')
-    return said(`${name} could not look: ${why!}.`, true)
+    return textResult(`${name} could not look: ${why!}.`, true)
   } finally {
     stop()
     release()
@@ -143,7 +143,7 @@ async function invoke (
     const body = invocationBody(capability, { payload, timeoutSeconds: CHUNK_SECONDS })
     if (capability.io_mode === 'unary') {
       const { result } = await api.json<{ result: unknown }>('/v1/capabilities/call', { body })
-      return said(JSON.stringify(result))
+      return textResult(JSON.stringify(result))
     }
     return await collected(stream(api, signal, body),
       (mimeType, bytes) => media.keep(client.id, mimeType, bytes), teller(clock, context))

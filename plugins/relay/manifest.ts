@@ -55,7 +55,7 @@ export const manifest = {
   deviceNews: {
     routes: {
       summary: 'Where the cluster is met from elsewhere.',
-      load: async () => ({ default: (await import('./cli/news.js')).news })
+      load: async () => ({ default: (await import('./cli/news.js')).relaySync })
     }
   },
   status: {

@@ -1,12 +1,12 @@
 import { randomUUID } from 'node:crypto'
-import { createLearning, kernelError, offPlugin } from '../../kernel/index.js'
+import { createSettlingCheck, kernelError, offPlugin } from '../../kernel/index.js'
 import type { Context, Section } from '../../kernel/index.js'
 import type { Bundle } from './cards/bundle.js'
 import { createDrivers } from './donors/driver.js'
-import { createDifference, createLeases, withCopies } from './instances/copies.js'
+import { createSetDiff, createLeases, withCopies } from './instances/copies.js'
 import { PlacedInstances } from './instances/document.js'
-import { InstanceEndings } from './instances/endings.js'
-import { Fleet } from './instances/fleet.js'
+import { InstanceShutdown } from './instances/shutdown.js'
+import { RunnerSet } from './instances/runner-set.js'
 import {
   assignedRole, backendOf, launchOptions, memoryTraits, prepareLaunch, pruneScratch, runnersFolder
 } from './instances/launch.js'
@@ -26,13 +26,13 @@ import type { manifest } from './manifest.js'
 import { kindOf } from './process/states.js'
 import type { StatusKind } from './process/states.js'
 import type { RunnerOptions, Supervisor } from './process/supervisor.js'
-import { Losses } from './routing/losses.js'
+import { LostTasks } from './routing/lost-tasks.js'
 import { createCanary, createReadiness } from './routing/readiness.js'
 import { TaskGossip } from './routing/remote/gossip.js'
 import { Routing } from './routing/routing.js'
 import type { RoutingParts } from './routing/routing.js'
 import { hasEnded, runnerWork, TaskTable, TaskWatchers } from './routing/tasks.js'
-import type { Absence, Instances, RunnerStatus } from './service.js'
+import type { MissingReason, Instances, RunnerStatus } from './service.js'
 
 export type RunnersContext = Context<typeof manifest>
 
@@ -94,7 +94,7 @@ export function assemble (ctx: RunnersContext, machine: Parts) {
       await prune()
     }
   })
-  const endings: InstanceEndings = new InstanceEndings({
+  const endings: InstanceShutdown = new InstanceShutdown({
     clock, log, cluster, sections, fleet, reconcile,
     led: () => instances.led(),
     outstanding: (runnerId) => tasks.outstanding(runnerId),
@@ -122,9 +122,9 @@ export function assemble (ctx: RunnersContext, machine: Parts) {
   }
 }
 
-function openLosses (ctx: RunnersContext, instances: PlacedInstances): Losses {
+function openLosses (ctx: RunnersContext, instances: PlacedInstances): LostTasks {
   const { clock, log, deps: { session, cluster, calls } } = ctx
-  const losses = new Losses({
+  const losses = new LostTasks({
     clock, log, session, cluster,
     placed: (instanceId) => instances.get(instanceId) !== undefined,
     send: async (failures) => await ctx.command('tasksFailed', { failures }),
@@ -159,12 +159,12 @@ function openFleet (
   ctx: RunnersContext, machine: Parts,
   { launch, statuses, recordFailure }:
   { launch: LaunchParts, statuses: RunnerStatuses } & Pick<Instances, 'recordFailure'>
-): Fleet {
+): RunnerSet {
   const { clock, log, emit, node: { nodeId }, deps } = ctx
   const { models } = deps
-  const advertise = createDifference((task, there) => { ctx.advertise(task, there) })
-  const serving = createDifference((modelId, there) => { models?.serving(modelId, there) })
-  const fleet: Fleet = new Fleet({
+  const advertise = createSetDiff((task, there) => { ctx.advertise(task, there) })
+  const serving = createSetDiff((modelId, there) => { models?.serving(modelId, there) })
+  const fleet: RunnerSet = new RunnerSet({
     clock, log, statuses,
     create: (options) => machine.createSupervisor(options),
     prepare: (assignment, waits) => prepareLaunch(launch, assignment, waits),
@@ -204,14 +204,14 @@ function openFleet (
 
 interface RoutingNeeds extends Pick<RoutingParts, 'sections' | 'placed' | 'fleet' | 'tasks' | 'gossip'> {
   launch: LaunchParts
-  losses: Losses
+  losses: LostTasks
 }
 
 /** How requests find a runner, and what is known of them afterwards. */
 function openRouting (ctx: RunnersContext, { launch, losses, ...needs }: RoutingNeeds) {
   const { fleet, tasks } = needs
   const { clock, log, node, deps: { cluster, models, state } } = ctx
-  const absent = new Set<(modelId: string) => Absence | null>()
+  const absent = new Set<(modelId: string) => MissingReason | null>()
   const watchers = new TaskWatchers(clock, node.nodeId)
   const routing = new Routing({
     ...needs, self: node, clock, log, cluster, bundle: launch.bundle, models, state, watchers,
@@ -219,13 +219,13 @@ function openRouting (ctx: RunnersContext, { launch, losses, ...needs }: Routing
     backend: (card) => backendOf(launch, card),
     off: (kind, name) => offPlugin(ctx.deps.declarations, kind, name),
     absence: (modelId) => [...absent].map((tell) => tell(modelId)).find((found) => found !== null) ?? null,
-    learning: createLearning(ctx),
+    learning: createSettlingCheck(ctx),
     taskFailed: (failure) => { losses.report(failure) }
   })
   return {
     routing,
     work: runnerWork(watchers, fleet),
-    onAbsent (tell: (modelId: string) => Absence | null): () => void {
+    onAbsent (tell: (modelId: string) => MissingReason | null): () => void {
       absent.add(tell)
       return () => { absent.delete(tell) }
     },

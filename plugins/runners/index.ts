@@ -14,13 +14,13 @@ import { runtimeFiles } from './machine/runtimes.js'
 import { createMachine } from './machine/vitals.js'
 import { manifest } from './manifest.js'
 import { ofRunner } from './process/peers.js'
-import { lacksHere } from './process/sandbox.js'
+import { whatSandboxLacks } from './process/sandbox.js'
 import { createSupervisor, resolveLimits, sweepOrphans } from './process/supervisor.js'
 import { cancelHandler } from './routing/cancel.js'
-import { availabilityHandler, judgeBy } from './routing/explain.js'
-import type { TaskFailure } from './routing/losses.js'
+import { availabilityHandler, availabilityReader } from './routing/explain.js'
+import type { TaskFailure } from './routing/lost-tasks.js'
 import { taskHandler } from './routing/remote/receive.js'
-import type { Entering, Instances } from './service.js'
+import type { PendingInstance, Instances } from './service.js'
 
 /** The plugin on given parts of the machine. */
 export function createRunners (machine: MachineParts): Plugin {
@@ -51,13 +51,13 @@ export function createRunners (machine: MachineParts): Plugin {
     ctx.effect('callers', ctx.deps.callers.distrust(({ connection = {} }) => ofRunner(connection)))
     ctx.readiness('runners', assembly.readiness)
     if (models !== undefined) {
-      ctx.effect('judgement of models', models.judge(judgeBy(routing.chains)))
+      ctx.effect('judgement of models', models.judge(availabilityReader(routing.chains)))
       ctx.effect('virtual models', models.virtual(() => routing.virtualCards()))
       ctx.effect('placed models', models.placed(() =>
         assembly.instances.of().flatMap((ring) => placedCard([ring]) ?? [])))
     }
-    const checks = new Set<(entering: Entering) => void>()
-    const check = (entering: Entering): void => { for (const one of checks) one(entering) }
+    const checks = new Set<(entering: PendingInstance) => void>()
+    const check = (entering: PendingInstance): void => { for (const one of checks) one(entering) }
     return {
       commands: decisions(ctx, assembly, announce, check) as never,
       routes: {
@@ -99,7 +99,7 @@ async function complete ({ deps, log, node: { home } }: RunnersContext, given: M
 /** What the master does when a node asks for it. */
 function decisions (
   { clock, deps: { cluster, models, session } }: RunnersContext, { sections, losses }: Assembly,
-  announce: Announcer, check: (entering: Entering) => void
+  announce: Announcer, check: (entering: PendingInstance) => void
 ): object {
   return {
     ...commandHandlers({
@@ -123,7 +123,7 @@ function decisions (
 
 /** The service `instances`: what any node may have the master decide, and what it knows of the decisions. */
 function instanceService (
-  ctx: RunnersContext, assembly: Assembly, checks: Set<(entering: Entering) => void>
+  ctx: RunnersContext, assembly: Assembly, checks: Set<(entering: PendingInstance) => void>
 ): Instances {
   const { instances, endings, routing, failures, recordFailure, onAbsent, reconcile, runners } = assembly
   const unknown = (instanceId: string): Error =>
@@ -154,5 +154,5 @@ function instanceService (
 }
 
 export default createRunners({
-  createSupervisor, files: runtimeFiles(), uid: process.getuid?.() ?? 0, lacks: lacksHere
+  createSupervisor, files: runtimeFiles(), uid: process.getuid?.() ?? 0, lacks: whatSandboxLacks
 })

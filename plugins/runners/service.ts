@@ -1,5 +1,5 @@
 import { defineService, EngineError, SvcError, timed } from '../../kernel/index.js'
-import { NOT_BEGUN } from './process/errors.js'
+import { NOT_STARTED } from './process/errors.js'
 import type { Bundle } from './cards/bundle.js'
 import type { Instance, InstanceFailure } from './instances/sections.js'
 import type { Machine } from './machine/vitals.js'
@@ -13,12 +13,12 @@ export { errors as runnerErrors } from './declarations.js'
 export { overrideVariable } from './machine/backends.js'
 export type { Machine } from './machine/vitals.js'
 export {
-  beyond, BUILD_FILE, buildsFolder, buildsOf, buildText, findLibrary, findProgram, listsBackend, outputOf,
-  readDevices
+  whyLibraryCannot, BUILD_FILE, buildsFolder, buildsOf, buildText, findLibrary, findProgram, listsBackend,
+  outputOf, readDevices
 } from './machine/programs.js'
 export type { Build } from './machine/programs.js'
 export { runtimeFiles } from './machine/runtimes.js'
-export { ROOT, sent, SpanRecorder, SPANS_MAX } from './process/span-recorder.js'
+export { ROOT, toSentSpan, SpanRecorder, SPANS_MAX } from './process/span-recorder.js'
 export type { ClockNote, PlacedSpan, SpanPart, SpanPlace } from './process/span-recorder.js'
 export { bodyOf, changed, devicePartsOf, partOf, stateCard } from './instances/shapes.js'
 export type {
@@ -34,7 +34,7 @@ export const remediesIn = ({ manifests }: { manifests: readonly Pick<Manifest, '
 export type Remedies = Readonly<Partial<Record<string, { remedy: string }>>>
 
 /** For people: what lets more requests of a model run at once. */
-export const moreOf = (modelId: string): string =>
+export const capacityRemedy = (modelId: string): string =>
   `Place one more instance: \`svc place ${modelId} --node NODE\`; or one that takes more at once: of a ` +
   'language model after `svc stop` with `--slots N`, of others after ' +
   '`svc config set plugins.runners.max_concurrent` and a restart.'
@@ -43,13 +43,13 @@ export const moreOf = (modelId: string): string =>
  * What a runner waits for before it can start, for ever. Times are ISO-8601. Without `tries` and `nextTryAt`
  * it is waited for, and not asked again.
  */
-export interface WaitsFor {
+export interface StartBlocker {
   reason: string, message: string, since: string, tries?: number, nextTryAt?: string
 }
 
 /** A runner's lifecycle as a one-key object, e.g. `{"RunnerReady":{}}`. */
 export type RunnerStatus =
-  | { RunnerIdle: { waitsFor?: WaitsFor } } | { RunnerConnecting: Record<never, never> }
+  | { RunnerIdle: { waitsFor?: StartBlocker } } | { RunnerConnecting: Record<never, never> }
   | { RunnerConnected: Record<never, never> }
   | { RunnerLoading: { layersLoaded: number, totalLayers: number } }
   | { RunnerLoaded: Record<never, never> } | { RunnerWarmingUp: Record<never, never> }
@@ -203,10 +203,10 @@ export interface Runners {
 export const RunnersService = defineService<Runners>('runners')
 
 /** A removed instance and the nodes on which its runner is still ending. */
-export interface Releasing { instance: Instance, nodeIds: string[] }
+export interface EndingInstance { instance: Instance, nodeIds: string[] }
 
 /** Why a model is not placed, as a part of a sentence, and what mends it. */
-export interface Absence {
+export interface MissingReason {
   /** `waiting_for_node`, `model_stopped`, or what else is the cause. */
   code: string
   problem: string
@@ -216,10 +216,10 @@ export interface Absence {
 }
 
 /** The instance to be entered, and those in the document at that moment. */
-export interface Entering { instance: Instance, instances: readonly Instance[] }
+export interface PendingInstance { instance: Instance, instances: readonly Instance[] }
 
 /** What is placed, how its runners stand and why instances could not serve; over the whole cluster. */
-export interface Placed {
+export interface PlacementState {
   instances: Record<string, Instance>
   runners: Record<string, RunnerStatus>
   /** Newest first, at most 64. */
@@ -228,7 +228,7 @@ export interface Placed {
 
 export interface Instances {
   /** What is placed, as this node knows it now. */
-  placed (): Placed
+  placed (): PlacementState
   /**
    * Has the master enter an instance; the id of the one that counts. `commandId` makes a repeated one the
    * same one; `force` leaves out the checks of `onEnter`. Throws what they throw.
@@ -247,7 +247,7 @@ export interface Instances {
   /**
    * Instances that were removed while the runners they had on live nodes still give their memory back.
    */
-  releasing (): Releasing[]
+  releasing (): EndingInstance[]
   /** True for a few seconds after a removal: what nodes say of their memory may still show it in use. */
   settling (): boolean
   /** Enters that an instance cannot serve, with the event, for what only the master sees. */
@@ -261,12 +261,12 @@ export interface Instances {
    * Registers `tell`, which says why a model is not placed where it knows: it waits for a node, or was
    * stopped. Returns what unregisters it.
    */
-  onAbsent (tell: (modelId: string) => Absence | null): () => void
+  onAbsent (tell: (modelId: string) => MissingReason | null): () => void
   /**
    * Registers `check`, which sees each instance before the master enters it; a throw refuses it. Returns what
    * unregisters it.
    */
-  onEnter (check: (entering: Entering) => void): () => void
+  onEnter (check: (entering: PendingInstance) => void): () => void
 }
 export const InstanceService = defineService<Instances>('instances')
 
@@ -311,7 +311,7 @@ export async function * runTask (
       const { instanceId } = route
       const tooLong = error instanceof EngineError && error.reason === 'context_length_exceeded'
       if (answered || signal.aborted || !(tooLong || isLoss(error))) throw error
-      const begun = !tooLong && error.details['begun'] !== NOT_BEGUN.begun
+      const begun = !tooLong && error.details['begun'] !== NOT_STARTED.begun
       // A router without another instance returns the same one again; a virtual model has one only.
       const again = except.includes(instanceId) || except.length >= MOST_TRIES ||
         (tooLong && instanceId === '')

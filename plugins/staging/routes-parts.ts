@@ -9,6 +9,6 @@ export const object = <const P extends Record<string, unknown>>(properties: P) =
   ({ type: 'object', required: Object.keys(properties) as (keyof P & string)[], properties }) as const
 export const exact = <const P extends Record<string, unknown>>(properties: P) =>
   ({ additionalProperties: false, ...object(properties) }) as const
-export const some = <const P extends Record<string, unknown>>(properties: P) =>
+export const optionalFields = <const P extends Record<string, unknown>>(properties: P) =>
   ({ type: 'object', additionalProperties: false, properties }) as const
 export const listOf = <const S>(items: S) => ({ type: 'array', items }) as const

@@ -1,6 +1,8 @@
 import { cardSchema } from '../runners/cards/schema.js'
 import { eitherFailure } from './failures.js'
-import { exact, listOf, modelId, modelParam, object, some, storeErrors, text } from './routes-parts.js'
+import {
+  exact, listOf, modelId, modelParam, object, optionalFields, storeErrors, text
+} from './routes-parts.js'
 import type { FromSchema, RouteDecl } from '../../kernel/index.js'
 
 const bytes = { type: 'integer', minimum: 0 } as const
@@ -92,7 +94,7 @@ const beta = { beta: text } as const
 
 const modelList = exact({ object: { const: 'list' }, data: listOf(entry) })
 
-const downloadBody = some({
+const downloadBody = optionalFields({
   source: {
     type: 'string', minLength: 1, maxLength: 4096,
     description: '`hub` (the default); `node:REF` for the copy of another node; for the operator only ' +
@@ -163,7 +165,7 @@ export const routes = {
     summary: 'What a download would fetch, and whether it fits in the store and in memory; nothing is ' +
       'fetched.',
     params: modelParam,
-    query: some({
+    query: optionalFields({
       ...downloadBody.properties,
       source: {
         type: 'string', pattern: '^(hub|cache|ollama:.+)$', maxLength: 512, description: '`hub` when left out'
@@ -246,7 +248,7 @@ export const routes = {
     method: 'POST', url: '/store/models/:model_id/stage', members: true, authority: 'cluster:write',
     summary: 'Copies a model from the store onto nodes; with `wait`, answers when it is there.',
     params: modelParam,
-    body: some({
+    body: optionalFields({
       nodeIds: nodeRefs, node_ids: nodeRefs, wait: { type: 'boolean' },
       timeout_seconds: { type: 'integer', minimum: 1, maximum: 86_400 }
     }),
@@ -269,7 +271,7 @@ export const routes = {
     method: 'POST', url: '/store/purge-staging', members: true, authority: 'cluster:write',
     audit: 'best-effort',
     summary: 'Removes staged copies that are not in use from every node: all, or one model\'s.',
-    body: some({ modelId, model_id: modelId, dryRun, dry_run: dryRun }),
+    body: optionalFields({ modelId, model_id: modelId, dryRun, dry_run: dryRun }),
     reply: exact({ commandId: text, message: text, nodes: listOf(purgeResult) }),
     errors: ['invalid_request']
   },
@@ -285,7 +287,7 @@ export const routes = {
     method: 'GET', url: '/store/models/:model_id/manifest', members: true, authority: 'read',
     summary: 'Every file of a model with its size and the hashes of its chunks.',
     params: modelParam,
-    query: some({ from, digest }),
+    query: optionalFields({ from, digest }),
     reply: object({
       modelId: text, revision: text, totalBytes: bytes, chunkBytes: bytes, files: { type: 'array' }
     }),
@@ -295,7 +297,7 @@ export const routes = {
     method: 'GET', url: '/store/models/:model_id/files/*', members: true, authority: 'read', stream: true,
     summary: 'The bytes of a file; a single Range is honoured, the ETag is the SHA-256.',
     params: object({ 'model_id': { type: 'string', minLength: 1 }, '*': text }),
-    query: some({ from, digest }),
+    query: optionalFields({ from, digest }),
     produces: 'application/octet-stream',
     errors: [...storeErrors, 'model_not_found', 'range_not_satisfiable', 'chunk_not_here']
   },
@@ -318,7 +320,7 @@ export const routes = {
     method: 'GET', url: '/v1/models/:model_id', authority: 'read',
     failure: eitherFailure, idHeader: 'request-id',
     summary: 'A model of the catalogue, as the list has it.', params: modelParam,
-    query: some(beta),
+    query: optionalFields(beta),
     reply: entry, errors: ['model_not_found']
   },
   modelsShort: {

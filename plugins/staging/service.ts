@@ -2,17 +2,17 @@ import { defineService, kernelError } from '../../kernel/index.js'
 import { errors } from './declarations.js'
 import type { fetchModel } from './cli/pull.js'
 import type { ModelCard, NodeView, SvcError } from '../../kernel/index.js'
-import type { Judgement } from './cards/model-list.js'
+import type { Availability } from './cards/model-list.js'
 import type { DownloadView } from './transfer/job.js'
 import type { ClusterCopy, LocalCopy } from './types.js'
 
 export type { Folder } from './cards/folder.js'
-export type { CardReader, Found } from './cards/found.js'
-export type { Judgement } from './cards/model-list.js'
+export type { CardReader, ModelFacts } from './cards/found.js'
+export type { Availability } from './cards/model-list.js'
 export type { DownloadView } from './transfer/job.js'
 export { anthropicFailure, isAnthropic, ollamaFailure, openAiFailure } from './failures.js'
 export { takesTools } from './cards/model-list.js'
-export { whereOf } from './cli/api.js'
+export { locationsText } from './cli/api.js'
 export { readNamedModel } from './cli/source.js'
 export type { NamedModel } from './cli/source.js'
 
@@ -25,10 +25,10 @@ export type LocatedModel = Pick<LocalCopy, 'card' | 'directory' | 'kind'>
 export type ModelCopy = Pick<ClusterCopy, 'nodeId' | 'nodeName' | 'kind' | 'live'>
 
 /** A further name by which clients ask a model. `madeMs`: ms since 1970; null: as old as the model. */
-export interface OtherName { id: string, root: string, madeMs: number | null }
+export interface ModelAlias { id: string, root: string, madeMs: number | null }
 
 /** Looks at what is there once; the judgement of any model by that. */
-export type Judge = () => Promise<(modelId: string) => Judgement>
+export type AvailabilityReader = () => Promise<(modelId: string) => Availability>
 
 /** Whether a model would fit into the memory of the cluster; of one that is not here without its context. */
 export interface MemoryFit {
@@ -79,7 +79,7 @@ export interface Models {
   /** Of these nodes, the ones on whose disks copies of the model do not fit, with the sums. */
   withoutRoom (modelId: string, nodeIds: readonly string[]): Promise<readonly NodeProblem[]>
   /** Has the list of models tell which of them can be asked. Returns what ends that. */
-  judge (judge: Judge): () => void
+  judge (judge: AvailabilityReader): () => void
   /** Has plans of downloads tell whether the model would fit into memory. Returns what ends that. */
   memory (planner: MemoryPlanner): () => void
   /** Has the list of models name those that plugins answer for themselves. Returns what ends that. */
@@ -88,7 +88,7 @@ export interface Models {
   placed (cards: () => readonly ModelCard[]): () => void
   isVirtual (modelId: string): boolean
   /** Has GET /v1/models list further names of models. Returns what ends that. */
-  names (names: () => readonly OtherName[]): () => void
+  names (names: () => readonly ModelAlias[]): () => void
   /** Transfers of models by node id, as /state shows them under `downloads`. */
   transfers (): Readonly<Record<string, readonly DownloadView[]>>
   /** A store host of which nobody knows now what it has: it is away, or has only just come back. */

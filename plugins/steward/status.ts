@@ -1,5 +1,5 @@
 import type { FromSchema } from '../../kernel/index.js'
-import type { KeptInstance } from '../placement/service.js'
+import type { RoleStatus } from '../placement/service.js'
 import type { routes } from './routes.js'
 import { AUTO } from './voice/choice.js'
 
@@ -11,7 +11,7 @@ export interface StatusFacts {
   /** The setting `steward.model`. */
   readonly model: string | null
   /** The state of the model that words the answers; null when it is absent or waits. */
-  readonly kept: KeptInstance | null
+  readonly kept: RoleStatus | null
   /** Failed probes in a row, as the master counts them. */
   readonly failed: number
 }

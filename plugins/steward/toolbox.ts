@@ -1,6 +1,6 @@
 import { raceAbort } from '../../kernel/index.js'
 import type {
-  Caller, Clock, Declarations, JsonSchema, Manifest, OwnApi, ToolDecl
+  Caller, Clock, Declarations, JsonSchema, Manifest, LocalApi, ToolDecl
 } from '../../kernel/index.js'
 import { lookedAt } from '../../kernel/cli/index.js'
 import type { Fact, Finding, Tool, ToolContext } from '../../kernel/cli/index.js'
@@ -17,7 +17,7 @@ const FACTS_MOST = 40
 const TEXT_MOST = 600
 
 export interface ToolboxParts {
-  readonly api: OwnApi
+  readonly api: LocalApi
   readonly declarations: Declarations
   readonly clock: Clock
   checker (schema: JsonSchema): (value: unknown) => string | null

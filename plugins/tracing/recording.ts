@@ -1,8 +1,8 @@
 import { boundsOf, clockOffset } from '../../kernel/index.js'
 import type {
-  Bounds, Clock, Hop, HopTarget, SpanAttrs, TaskAbout, Trace, TraceEnd, TraceStart
+  Bounds, Clock, Hop, HopTarget, SpanAttrs, TracedTask, Trace, TraceEnd, TraceStart
 } from '../../kernel/index.js'
-import { ROOT, sent, SpanRecorder, SPANS_MAX } from '../runners/service.js'
+import { ROOT, toSentSpan, SpanRecorder, SPANS_MAX } from '../runners/service.js'
 import { readTraceparent, spanIdOf, writeTraceparent } from './traceparent.js'
 import type { ReadPart } from './part.js'
 import type { ClockNote, PlacedSpan, SpanPart, SpanPlace } from '../runners/service.js'
@@ -44,7 +44,7 @@ export class Recording extends SpanRecorder implements Trace {
   readonly #adopted: PlacedSpan[] = []
   /** Spans of other processes that found no room or were nonsense. */
   #lost = 0
-  #about: TaskAbout | null = null
+  #about: TracedTask | null = null
   #notes: SpanAttrs = {}
   #openHops = 0
   #handedOver = false
@@ -67,7 +67,7 @@ export class Recording extends SpanRecorder implements Trace {
     if (start.arrivedMs !== undefined) this.span('parse', 'api', start.arrivedMs, nowMs)
   }
 
-  task (about: TaskAbout): void { this.#about = about }
+  task (about: TracedTask): void { this.#about = about }
 
   note (attrs: SpanAttrs): void { this.#notes = { ...this.#notes, ...attrs } }
 
@@ -100,7 +100,7 @@ export class Recording extends SpanRecorder implements Trace {
     return {
       receivedMs: this.#beganMs, sentMs,
       places: this.#places, clocks: this.#clocks, about: this.#about,
-      spans: spans.map((span) => sent(span, span.place, this.#beganMs)),
+      spans: spans.map((span) => toSentSpan(span, span.place, this.#beganMs)),
       dropped: this.#lost + this.dropped
     }
   }

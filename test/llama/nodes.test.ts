@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { UNCUT } from '../../plugins/staging/cards/cuts.js'
+import { NO_TENSOR_SPLIT } from '../../plugins/staging/cards/cuts.js'
 import { cmdline } from '../node/proc.js'
 import { programs } from './kit.js'
 import {
@@ -45,5 +45,5 @@ t.test('architectures that llama.cpp does not cut by tensors', { skip }, async (
   const [, list = ''] = /supports_sm_tensor\(.*?switch \(arch\) \{(.*?)return false;/s.exec(source) ?? []
   const refused = [...list.matchAll(/case (LLM_ARCH_\w+):/g)].map(([, id]) => names.get(id))
   t.ok(refused.length > 0)
-  t.strictSame([...UNCUT].sort(), refused.sort())
+  t.strictSame([...NO_TENSOR_SPLIT].sort(), refused.sort())
 })

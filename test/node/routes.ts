@@ -12,7 +12,7 @@ import { readJoinToken } from '../../plugins/cluster/identity/join-tokens.js'
 import { join } from '../../plugins/cluster/identity/join.js'
 import { openNodeKey } from '../../kernel/boot/node-key.js'
 import { dial } from '../../plugins/cluster/identity/tls.js'
-import { CALLER_HEADER, writeCaller } from '../../kernel/http/passed-on.js'
+import { CALLER_HEADER, writeCaller } from '../../kernel/http/forwarded.js'
 import type { Ask } from './http.js'
 import type { TestNode } from './kit.js'
 

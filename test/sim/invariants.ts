@@ -1,5 +1,5 @@
 import { MENDED, QUIET, RECOVERY } from './plan.js'
-import type { Leader, Outcome, Receipt } from '../../plugins/cluster/election/protocol.js'
+import type { Leader, Outcome, CommandReceipt } from '../../plugins/cluster/election/protocol.js'
 import type { Directive, SimNode } from './node.js'
 import type { SimMode } from './plan.js'
 
@@ -14,7 +14,7 @@ interface Stream {
 export class Invariants {
   readonly violations: string[] = []
   /** First answer to each acknowledged command. */
-  readonly acked = new Map<string, Receipt>()
+  readonly acked = new Map<string, CommandReceipt>()
   readonly refused = new Map<string, string>()
   readonly streams = new Map<string, Stream>()
   elections = 0

@@ -1,5 +1,5 @@
 import type {
-  Adoption, Entry, HardStateRecord, Log, LogPosition, NodeId, Receipt
+  ApplyResult, Entry, HardStateRecord, Log, LogPosition, NodeId, CommandReceipt
 } from '../../plugins/cluster/election/protocol.js'
 
 /** An entry, the digest of everything up to it, and the voters as it leaves them. */
@@ -62,7 +62,7 @@ export class LogTwin implements Log {
     return this.#store([...log, { ...entry, voters, digest }])
   }
 
-  find (id: string): Receipt | undefined {
+  find (id: string): CommandReceipt | undefined {
     const i = this.disk.log.findLastIndex((entry) => entry.id === id)
     const entry = this.disk.log[i]
     return entry === undefined ? undefined : { sid: entry.sid, term: entry.term, seq: i + 1 }
@@ -75,7 +75,7 @@ export class LogTwin implements Log {
     return { base: { seq, digest: base.digest }, entries: log.slice(seq) }
   }
 
-  adopt (body: unknown): Adoption {
+  adopt (body: unknown): ApplyResult {
     const { base, entries } = body as Body
     const { log } = this.disk
     if (base !== null && log[base.seq - 1]?.digest !== base.digest) return 'gap'

@@ -2,7 +2,7 @@
 // `node --import ./test/tools/typescript.mjs`.
 import { declaredBy } from '../../../kernel/cli/declared.ts'
 import { bundled } from '../../../plugins/index.ts'
-import { allSheets, writtenSheets } from '../../../plugins/chat/guide/sheets.ts'
+import { allSheets, writtenSheets } from '../../../plugins/chat/guide/entries.ts'
 import { declaredSheets } from '../../../plugins/chat/guide/declared.ts'
 
 /** The declarations of the kernel and of the plugins that ship. */

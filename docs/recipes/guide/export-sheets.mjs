@@ -2,7 +2,7 @@
 // node --import ./test/tools/typescript.mjs export-sheets.mjs OUT.json
 import { readFileSync, writeFileSync } from 'node:fs'
 import { parse } from 'yaml'
-import { patternsIn } from '../../../plugins/chat/guide/sheets.ts'
+import { patternsIn } from '../../../plugins/chat/guide/entries.ts'
 import { sheets } from './declarations.mjs'
 
 const raw = parse(readFileSync(new URL('frames.yaml', import.meta.url), 'utf8'))

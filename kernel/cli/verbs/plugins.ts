@@ -1,11 +1,11 @@
 import { failuresOf } from '../contributed.js'
 import {
-  apply, arranged, disabledIn, findPlugin, installationOf, pluginsAtNode, printEffect, turn
+  apply, sortInstalled, disabledIn, findPlugin, installationOf, pluginsAtNode, printEffect, turn
 } from '../installed.js'
 import { plain } from '../output.js'
 import type { Manifest } from '../../api/plugin.js'
 import type { Installation } from '../../plugins/installation.js'
-import type { AtNode } from '../installed.js'
+import type { PluginAtNode } from '../installed.js'
 import type { Verb, VerbContext } from '../verb.js'
 
 export const ls: Verb = {
@@ -17,7 +17,7 @@ export const ls: Verb = {
     }
     const installation = await installationOf(ctx, options['config'])
     const disabled = disabledIn(installation)
-    const { down } = arranged(installation, disabled)
+    const { down } = sortInstalled(installation, disabled)
     const plugins = installation.plugins.map(({ manifest: { name, version, summary }, source }) => {
       const change = installation.changed.find((one) => one.name === name)
       const off = change?.message ?? down.find((d) => d.plugin === name)?.message ?? null
@@ -35,7 +35,7 @@ export const ls: Verb = {
   }
 }
 
-type Listed = Omit<AtNode, 'enabled'> & { state: string, source: string }
+type Listed = Omit<PluginAtNode, 'enabled'> & { state: string, source: string }
 
 function list ({ out, err }: VerbContext, plugins: readonly Listed[]): void {
   if (out.json) out.value({ plugins })
@@ -52,10 +52,10 @@ function follows (installation: Installation, name: string, enabled: boolean): {
 } {
   const { manifest } = findPlugin(installation, name)
   const off = disabledIn(installation)
-  const before = arranged(installation, off).order
+  const before = sortInstalled(installation, off).order
   if (enabled) off.delete(name)
   else off.add(name)
-  const { order, down } = arranged(installation, off)
+  const { order, down } = sortInstalled(installation, off)
   const [more, fewer] = enabled ? [order, before] : [before, order]
   const along = more.filter((one) => one !== name && !fewer.includes(one))
   return { manifest, along, stillOff: enabled ? down.find((d) => d.plugin === name)?.message ?? null : null }

@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util'
 import { systemClock } from '../../api/clock.js'
 import { isObject } from '../../api/schema.js'
 import { withoutTimes } from '../../state/entries.js'
-import { MOMENTS, readMoment } from '../text.js'
+import { MOMENTS, parseTimeOrIndex } from '../text.js'
 import { followEvents } from '../waiting.js'
 import type { Verb, VerbContext } from '../verb.js'
 
@@ -25,7 +25,7 @@ interface Then {
 
 async function stateThen (ctx: VerbContext, text: string, follow: boolean): Promise<void> {
   if (follow) throw ctx.fail(2, '--at and --follow do not go together: the past does not change')
-  const at = readMoment(text, systemClock.now())
+  const at = parseTimeOrIndex(text, systemClock.now())
   if (at === null) throw ctx.fail(2, `--at ${text}: ${MOMENTS}`)
   const then = await ctx.client.json<Then>(`/state?at=${encodeURIComponent(at)}`)
   ctx.out.value(then)

@@ -1,7 +1,7 @@
 import { access } from 'node:fs/promises'
 import { join } from 'node:path'
 import { SvcError } from '../../api/errors.js'
-import { endLike, launch, launcherEnv, ListenError, RESTART_STATUS } from '../../boot/launcher.js'
+import { exitLike, launch, launcherEnv, ListenError, RESTART_STATUS } from '../../boot/launcher.js'
 import { isLoopbackUrl } from '../client.js'
 import { exitCodeFor } from '../errors.js'
 import { holderOf } from '../ports.js'
@@ -36,7 +36,7 @@ export default {
 export async function launched (ctx: VerbContext, options: LaunchOptions): Promise<number> {
   try {
     const ending = await launch(options)
-    endLike(ending)
+    exitLike(ending)
     return ending.status ?? 1
   } catch (error) {
     throw error instanceof ListenError ? inUse(ctx, error.code, error.address) : error

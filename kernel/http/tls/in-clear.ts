@@ -6,7 +6,7 @@ import type { TLSSocket } from 'node:tls'
 export const isToken = (authorization: string | undefined): boolean => /^Bearer /i.test(authorization ?? '')
 
 /** Whether others could read a request: it came from another machine, and without TLS. */
-export function inClear (socket: object): boolean {
+export function isUnencrypted (socket: object): boolean {
   if (!(socket instanceof Socket) || (socket as Partial<TLSSocket>).encrypted === true) return false
   const { remoteAddress, localAddress } = socket
   return remoteAddress !== undefined && remoteAddress !== localAddress && !isLoopback(remoteAddress)

@@ -1,7 +1,7 @@
 import { createServer as createHttp } from 'node:http'
 import { Server as TlsServer } from 'node:tls'
 import { kernelError } from '../../api/errors.js'
-import { refuse } from '../broken.js'
+import { refuse } from '../malformed-request.js'
 import type { IncomingMessage, Server as HttpServer, ServerResponse } from 'node:http'
 import type { Server as HttpsServer, ServerOptions as HttpsOptions } from 'node:https'
 import type { Socket } from 'node:net'

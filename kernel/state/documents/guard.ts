@@ -14,7 +14,7 @@ export interface GuardOptions {
 }
 
 /** `end`: clock of the document after the update. `gap`: it continues something this node does not hold. */
-export type Verdict = { readonly end: number } | { readonly refused: string, readonly gap: boolean }
+export type UpdateCheck = { readonly end: number } | { readonly refused: string, readonly gap: boolean }
 
 /** The bound of writers, with room for the ids of deletions. */
 export const MAX_UPDATE_BYTES = 384 * 1024
@@ -22,13 +22,13 @@ const MAX_STRUCTS = 20_000
 /** Most deleted entries in one struct. */
 const MAX_DELETED = 2 ** 31
 
-const refuse = (refused: string, gap = false): Verdict => ({ refused, gap })
+const refuse = (refused: string, gap = false): UpdateCheck => ({ refused, gap })
 
 /**
  * Checks an update before it touches a document: its writer only appends to and deletes from one list, so
  * clocks give the place of every struct; refuses all else. Never throws.
  */
-export function checkUpdate (update: Uint8Array, options: GuardOptions): Verdict {
+export function checkUpdate (update: Uint8Array, options: GuardOptions): UpdateCheck {
   const { maxBytes = MAX_UPDATE_BYTES } = options
   if (update.length > maxBytes) return refuse(`${update.length} bytes, at most ${maxBytes}`)
   let decoded: ReturnType<typeof Y.decodeUpdate>
@@ -42,7 +42,7 @@ export function checkUpdate (update: Uint8Array, options: GuardOptions): Verdict
 
 function checkDecoded (
   { structs, ds }: ReturnType<typeof Y.decodeUpdate>, { client, known }: GuardOptions
-): Verdict {
+): UpdateCheck {
   if (structs.length > MAX_STRUCTS) return refuse(`${structs.length} structs, at most ${MAX_STRUCTS}`)
   let clock = structs[0]?.id.clock ?? known
   for (const struct of structs) {

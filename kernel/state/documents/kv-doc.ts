@@ -1,8 +1,8 @@
 import * as Y from 'yjs'
 import { deepFreeze } from '../../config/paths.js'
 import { checkUpdate, ROOT } from './guard.js'
-import { keep, sizeOf } from './values.js'
-import type { Pair, Verdict } from './guard.js'
+import { frozenCopy, sizeOf } from './values.js'
+import type { Pair, UpdateCheck } from './guard.js'
 
 export interface Write { readonly key: string, readonly value: unknown }
 
@@ -92,7 +92,7 @@ export class KvDoc {
     return length > MAX_ENCODED || (length > SMALL && this.#liveBytes / length < LEAST_LIVE)
   }
 
-  check (update: Uint8Array, known = this.clock, maxBytes?: number): Verdict {
+  check (update: Uint8Array, known = this.clock, maxBytes?: number): UpdateCheck {
     const limit = maxBytes === undefined ? {} : { maxBytes }
     return checkUpdate(update, { client: this.writer, known, ...limit })
   }
@@ -184,7 +184,7 @@ export function changesOf (
 ): Map<string, unknown> {
   const changes = new Map<string, unknown>()
   for (const { key, value } of writes) {
-    changes.set(key, value === undefined ? undefined : keep(key, value))
+    changes.set(key, value === undefined ? undefined : frozenCopy(key, value))
   }
   for (const [key, value] of changes) {
     const same = value === undefined

@@ -54,7 +54,7 @@ function checkObject (object: object, depth: number): string | null {
 }
 
 /** A frozen copy without undefined fields. @throws TypeError that names the key */
-export function keep (key: string, value: unknown): unknown {
+export function frozenCopy (key: string, value: unknown): unknown {
   const wrong = checkKey(key)
   if (wrong !== null) throw new TypeError(`key ${JSON.stringify(key)} ${wrong}`)
   const unfit = checkValue(value)

@@ -1,4 +1,4 @@
-import { fact, quoted, reading, shellWord } from '../../../kernel/cli/index.js'
+import { fact, quoted, createToolReads, shellWord } from '../../../kernel/cli/index.js'
 import type { Evidence, Fact, Tool } from '../../../kernel/cli/index.js'
 import type { TokenRecord } from '../../../kernel/index.js'
 
@@ -9,7 +9,7 @@ const TOKENS: Evidence = { kind: 'path', path: '/v1/tokens' }
 /** The tokens of the node that is asked, by label: which still count, and what each may do. */
 export default {
   async run (ctx, { about = '' }) {
-    const look = reading(ctx)
+    const look = createToolReads(ctx)
     const list = await look.read<{ tokens: TokenRecord[] }>('The tokens', '/v1/tokens')
     if (list === null) return { facts: [], unknown: look.unknown }
     // Of one label the newest counts; what it replaced is no fault.

@@ -7,7 +7,7 @@ import { startPlugin } from '../../../kernel/testing/index.js'
 import audit from '../../audit/index.js'
 import { keptSchema } from '../budgets.js'
 import approvals from '../index.js'
-import { ASKED_A_MINUTE, WAITING_MOST, WAITING_OF_CALLER } from '../waiting.js'
+import { ASKED_A_MINUTE, WAITING_MOST, MAX_PENDING_PER_CALLER } from '../waiting.js'
 import type { Rig, StartOptions } from '../../../kernel/testing/index.js'
 import type { Caller } from '../../../kernel/index.js'
 import type { Approval } from '../waiting.js'
@@ -165,7 +165,7 @@ t.test('what waits is bounded', async (t) => {
     ended.push(one)
     return one
   }
-  for (let i = 0; i < WAITING_MOST; i++) void ask(`caller${Math.floor(i / WAITING_OF_CALLER)}`)
+  for (let i = 0; i < WAITING_MOST; i++) void ask(`caller${Math.floor(i / MAX_PENDING_PER_CALLER)}`)
   t.equal((await list(rig)).length, WAITING_MOST)
   t.match(await ask('caller0'), { reason: 'overloaded' })
   t.match(await ask('another'), { reason: 'overloaded' }, 'and in all')

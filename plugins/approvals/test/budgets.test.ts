@@ -1,7 +1,7 @@
 import t from 'tap'
 import { Budgets } from '../budgets.js'
 import { readAmount, showAmount } from '../money.js'
-import type { Kept } from '../budgets.js'
+import type { StoredBudgets } from '../budgets.js'
 
 const euro = (amount: number) => ({ unit: 'EUR', nano: Math.round(amount * 1e9) })
 
@@ -21,7 +21,7 @@ t.test('amounts', async (t) => {
 })
 
 /** Budgets with a disk that can be full, and a clock that can be put on. */
-function rig (kept: Kept | null = null) {
+function rig (kept: StoredBudgets | null = null) {
   const state = { day: '2026-01-01', kept, full: false, writes: 0 }
   const open = (): Budgets => new Budgets({
     today: () => state.day, kept: state.kept,

@@ -1,10 +1,10 @@
 import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
-import { Reserve } from '../../../kernel/index.js'
+import { DiskReserve } from '../../../kernel/index.js'
 import type { FileHandle } from 'node:fs/promises'
 import { firstOf, linesOf, openParts, openToWrite, removePart } from './files.js'
-import { canonicalJson, GENESIS, own, sealed } from './record.js'
-import type { Part } from './files.js'
+import { canonicalJson, GENESIS, own, withHash } from './record.js'
+import type { ChainFile } from './files.js'
 import type { AuditRecord, RecordFields } from './record.js'
 import type { Head } from './verify.js'
 
@@ -49,13 +49,13 @@ interface Waiting { draft: Draft, resolve: (record: AuditRecord) => void, reject
 export class Chain {
   readonly #options: ChainOptions
   readonly #limits: ChainLimits
-  readonly #reserve: Reserve
+  readonly #reserve: DiskReserve
   readonly #waiting: Waiting[] = []
   /** Ends of requests for which there was no room: written before anything else. */
   #owed: Draft[] = []
   /** Unrecorded changes since the start, those counted in a `gap`, and the time of the first other one. */
   #missed = { count: 0, told: 0, from: '' }
-  #parts: Part[] = []
+  #parts: ChainFile[] = []
   #file: FileHandle | null = null
   #head: Head | null = null
   #open = false
@@ -66,7 +66,7 @@ export class Chain {
   constructor (options: ChainOptions) {
     this.#options = options
     this.#limits = options.limits ?? chainLimits
-    this.#reserve = new Reserve(join(options.folder, 'reserve'), this.#limits.reserveBytes)
+    this.#reserve = new DiskReserve(join(options.folder, 'reserve'), this.#limits.reserveBytes)
   }
 
   /** The newest record on disk; null before the first, and while the files could not be read. */
@@ -179,7 +179,7 @@ export class Chain {
     const records: AuditRecord[] = []
     let head = this.#head ?? { seq: 0, hash: GENESIS }
     for (const draft of all) {
-      const record = sealed({ seq: head.seq + 1, ...draft, node: this.#options.node, prev: head.hash })
+      const record = withHash({ seq: head.seq + 1, ...draft, node: this.#options.node, prev: head.hash })
       records.push(record)
       head = record
     }
@@ -217,7 +217,7 @@ export class Chain {
   }
 
   /** Begins another file when the newest one is full; records the dropped one. */
-  async #turnOver (): Promise<{ drafts: Draft[], parts: Part[] } | null> {
+  async #turnOver (): Promise<{ drafts: Draft[], parts: ChainFile[] } | null> {
     const { folder } = this.#options
     const newest = this.#parts.at(-1)
     if (newest !== undefined && newest.bytes < this.#limits.fileBytes) return null
@@ -254,7 +254,7 @@ export class Chain {
   }
 
   /** The chain has recorded the drop of the file; a failed removal is retried the next time. */
-  async #drop (part: Part): Promise<void> {
+  async #drop (part: ChainFile): Promise<void> {
     try {
       await removePart(this.#options.folder, part)
       this.#parts = this.#parts.filter((one) => one !== part)

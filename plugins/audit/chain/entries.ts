@@ -15,7 +15,7 @@ export interface Entry {
   readonly reason: string | null
 }
 
-export interface Wanted {
+export interface EntryFilter {
   /** From this time on, ISO-8601. */
   readonly since: string | null
   readonly who: string | null
@@ -30,7 +30,7 @@ interface Ended { status?: unknown, reason?: unknown, noted?: unknown }
  * invalid lines, which `verify` reports.
  */
 export async function newestEntries (
-  files: Iterable<AsyncIterable<string>>, { since, who, limit }: Wanted
+  files: Iterable<AsyncIterable<string>>, { since, who, limit }: EntryFilter
 ): Promise<Entry[]> {
   const found: Entry[] = []
   const ends = new Map<unknown, Ended>()

@@ -8,18 +8,18 @@ import type { AuditRecord } from './record.js'
 const NAME = /^(\d{12})\.jsonl$/
 
 /** A file of a chain with so many bytes of whole records. */
-export interface Part { readonly first: number, bytes: number }
+export interface ChainFile { readonly first: number, bytes: number }
 
-const pathOf = (folder: string, { first }: Part): string =>
+const pathOf = (folder: string, { first }: ChainFile): string =>
   join(folder, `${String(first).padStart(12, '0')}.jsonl`)
 
 /**
  * The files of a folder, oldest first, and the newest record. Cuts off a partial record of a crash, which was
  * never acknowledged. Throws file system errors.
  */
-export async function openParts (folder: string): Promise<{ parts: Part[], last: AuditRecord | null }> {
+export async function openParts (folder: string): Promise<{ parts: ChainFile[], last: AuditRecord | null }> {
   const names = (await readdir(folder)).filter((name) => NAME.test(name)).sort()
-  const parts: Part[] = []
+  const parts: ChainFile[] = []
   for (const name of names) {
     const part = { first: Number(NAME.exec(name)![1]), bytes: 0 }
     part.bytes = (await stat(pathOf(folder, part))).size
@@ -48,7 +48,7 @@ function lastOf (content: Buffer): AuditRecord | null {
   return null
 }
 
-async function cut (folder: string, part: Part): Promise<void> {
+async function cut (folder: string, part: ChainFile): Promise<void> {
   const file = await open(pathOf(folder, part), 'r+')
   try {
     await file.truncate(part.bytes)
@@ -59,13 +59,13 @@ async function cut (folder: string, part: Part): Promise<void> {
 }
 
 /** Opens a file to write behind what it has; `fresh`: it must not be there yet. */
-export async function openToWrite (folder: string, part: Part, fresh: boolean): Promise<FileHandle> {
+export async function openToWrite (folder: string, part: ChainFile, fresh: boolean): Promise<FileHandle> {
   const file = await open(pathOf(folder, part), fresh ? 'wx' : 'r+', 0o600)
   if (fresh) await syncFolder(folder)
   return file
 }
 
-export async function removePart (folder: string, part: Part): Promise<void> {
+export async function removePart (folder: string, part: ChainFile): Promise<void> {
   await unlink(pathOf(folder, part))
 }
 
@@ -75,13 +75,13 @@ async function syncFolder (folder: string): Promise<void> {
 }
 
 /** The first record of a file; null when it has none. */
-export async function firstOf (folder: string, part: Part): Promise<AuditRecord | null> {
+export async function firstOf (folder: string, part: ChainFile): Promise<AuditRecord | null> {
   for await (const line of linesOf(folder, [part])) return readRecord(line)
   return null
 }
 
 /** The lines of files up to their present sizes; opens all at once, so that a dropped file is still read. */
-export async function * linesOf (folder: string, parts: readonly Part[]): AsyncGenerator<string> {
+export async function * linesOf (folder: string, parts: readonly ChainFile[]): AsyncGenerator<string> {
   const files: { file: FileHandle, bytes: number }[] = []
   try {
     for (const part of parts) files.push({ file: await open(pathOf(folder, part), 'r'), bytes: part.bytes })

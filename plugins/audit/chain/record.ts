@@ -60,7 +60,7 @@ export function hashOf ({ hash: _, ...fields }: Omit<AuditRecord, 'hash'> & { ha
   return createHash('sha256').update(canonicalJson(fields)).digest('hex')
 }
 
-export function sealed (fields: Omit<AuditRecord, 'hash'>): AuditRecord {
+export function withHash (fields: Omit<AuditRecord, 'hash'>): AuditRecord {
   return { ...fields, hash: hashOf(fields) }
 }
 

@@ -1,6 +1,6 @@
 import { createReadStream } from 'node:fs'
 import { systemClock } from '../../../kernel/index.js'
-import { plain, readMoment } from '../../../kernel/cli/index.js'
+import { plain, parseTimeOrIndex } from '../../../kernel/cli/index.js'
 import { splitLines } from '../chain/files.js'
 import { readRecord } from '../chain/record.js'
 import { Verifier } from '../chain/verify.js'
@@ -25,7 +25,7 @@ function queryOf (ctx: VerbContext, options: Record<string, unknown>): string {
   const { since, who, node, limit } = options as Record<string, string | undefined>
   const query = new URLSearchParams()
   if (since !== undefined) {
-    const from = /^\d+$/.test(since) ? null : readMoment(since, systemClock.now())
+    const from = /^\d+$/.test(since) ? null : parseTimeOrIndex(since, systemClock.now())
     if (from === null) {
       throw ctx.fail(2, `--since ${since}: expected a span such as 2d, or a time such as 2026-01-31T08:00Z`)
     }

@@ -3,7 +3,7 @@ import { splitLines } from '../chain/files.js'
 import { Verifier } from '../chain/verify.js'
 import type { AskMemberParts, Caller, Clock, Cluster, NodeView } from '../../../kernel/index.js'
 import type { Chain } from '../chain/chain.js'
-import type { Entry, Wanted } from '../chain/entries.js'
+import type { Entry, EntryFilter } from '../chain/entries.js'
 import type { Verdict } from '../chain/verify.js'
 import type { Witness } from './witness.js'
 
@@ -38,7 +38,8 @@ const EXPORT_MS = 15_000
 
 /** The wanted changes of other nodes, and those that gave none. */
 export async function entriesOfOthers (
-  parts: GatherParts, nodes: readonly NodeView[], { since, who, limit }: Wanted, { caller, signal }: Asking
+  parts: GatherParts, nodes: readonly NodeView[], { since, who, limit }: EntryFilter,
+  { caller, signal }: Asking
 ): Promise<{ entries: Entry[], failed: Missing[] }> {
   const query = new URLSearchParams({
     limit: String(limit), ...since === null ? {} : { since }, ...who === null ? {} : { who }

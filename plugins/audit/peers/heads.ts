@@ -2,7 +2,7 @@ import { isHash } from '../chain/record.js'
 import type { Head } from '../chain/verify.js'
 
 /** A node's announcements of its chain. */
-export interface Heard {
+export interface AnnouncedHeads {
   /** Newest last, with rising numbers. */
   readonly heads: readonly Head[]
   /** A later announcement that does not fit the newest head; null without one. */
@@ -22,9 +22,9 @@ export function readHead (message: unknown): Head | null {
 
 /** The announced heads of other nodes' chains, which they cannot take back. Pure. */
 export class Heads {
-  readonly #nodes: Map<string, Heard>
+  readonly #nodes: Map<string, AnnouncedHeads>
 
-  constructor (kept: Readonly<Record<string, Heard>> = {}) {
+  constructor (kept: Readonly<Record<string, AnnouncedHeads>> = {}) {
     this.#nodes = new Map(Object.entries(kept))
   }
 
@@ -42,8 +42,8 @@ export class Heads {
     return 'new'
   }
 
-  of (node: string): Heard { return this.#nodes.get(node) ?? { heads: [], contradiction: null } }
+  of (node: string): AnnouncedHeads { return this.#nodes.get(node) ?? { heads: [], contradiction: null } }
 
   /** For the disk. */
-  all (): Record<string, Heard> { return Object.fromEntries(this.#nodes) }
+  all (): Record<string, AnnouncedHeads> { return Object.fromEntries(this.#nodes) }
 }

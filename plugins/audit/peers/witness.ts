@@ -2,7 +2,7 @@ import { join } from 'node:path'
 import { readVersioned, writeVersioned } from '../../../kernel/index.js'
 import { Heads, readHead } from './heads.js'
 import type { Channel, Cluster, Logger } from '../../../kernel/index.js'
-import type { Heard } from './heads.js'
+import type { AnnouncedHeads } from './heads.js'
 import type { Head } from '../chain/verify.js'
 
 export interface WitnessOptions {
@@ -32,7 +32,7 @@ export class Witness {
     for (const { installId } of cluster.nodes()) this.#check(installId)
   }
 
-  of (node: string): Heard { return this.#heads.of(node) }
+  of (node: string): AnnouncedHeads { return this.#heads.of(node) }
 
   /** Periodic: announces a changed head, and saves received ones. */
   beat (): void {
@@ -77,9 +77,9 @@ export class Witness {
     }
   }
 
-  #read (): Record<string, Heard> {
+  #read (): Record<string, AnnouncedHeads> {
     try {
-      return readVersioned<{ nodes: Record<string, Heard> }>(this.#path, 1)?.nodes ?? {}
+      return readVersioned<{ nodes: Record<string, AnnouncedHeads> }>(this.#path, 1)?.nodes ?? {}
     } catch (error) {
       const { message } = error as Error
       this.#options.log.warn({ message }, 'what other nodes told of their chains is lost')

@@ -2,7 +2,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'n
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Chain, chainLimits } from '../chain/chain.js'
-import { canonicalJson, GENESIS, sealed } from '../chain/record.js'
+import { canonicalJson, GENESIS, withHash } from '../chain/record.js'
 import { Verifier } from '../chain/verify.js'
 import type { ChainLimits } from '../chain/chain.js'
 import type { AuditRecord, RecordFields } from '../chain/record.js'
@@ -20,7 +20,7 @@ export function records (
   const made: AuditRecord[] = []
   for (let seq = 1; seq <= count; seq++) {
     const at = new Date(Date.UTC(2026, 0, 1) + seq * 1000).toISOString()
-    made.push(sealed({ seq, at, node: NODE, ...fields(more(seq)), prev: made.at(-1)?.hash ?? GENESIS }))
+    made.push(withHash({ seq, at, node: NODE, ...fields(more(seq)), prev: made.at(-1)?.hash ?? GENESIS }))
   }
   return made
 }

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import t from 'tap'
-import { canonicalJson, GENESIS, hashOf, readRecord, sealed } from '../chain/record.js'
+import { canonicalJson, GENESIS, hashOf, readRecord, withHash } from '../chain/record.js'
 import { fields, linesOf, NODE, records } from './kit.js'
 
 t.test('the vectors of RFC 8785', async (t) => {
@@ -44,7 +44,7 @@ t.test('the vectors of RFC 8785', async (t) => {
 })
 
 t.test('a record is hashed over everything but its hash', async (t) => {
-  const record = sealed({ seq: 1, at: '2026-01-01T00:00:00.000Z', node: NODE, ...fields(), prev: GENESIS })
+  const record = withHash({ seq: 1, at: '2026-01-01T00:00:00.000Z', node: NODE, ...fields(), prev: GENESIS })
   const text = `{"at":"2026-01-01T00:00:00.000Z","detail":{},"how":"direct","node":"${NODE}",` +
     `"prev":"${GENESIS}","seq":1,"what":"PUT /config","who":"operator"}`
   t.equal(record.hash, createHash('sha256').update(text).digest('hex'))

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { canonicalJson, own, sealed } from '../chain/record.js'
+import { canonicalJson, own, withHash } from '../chain/record.js'
 import { Heads, readHead } from '../peers/heads.js'
 import { linesOf, records, verified } from './kit.js'
 import type { AuditRecord } from '../chain/record.js'
@@ -13,7 +13,7 @@ function rewritten (from: number, change: (record: AuditRecord) => Partial<Audit
   const made = whole.slice(0, from - 1)
   for (const old of whole.slice(from - 1)) {
     const { hash: _, ...rest } = { ...old, ...old.seq === from ? change(old) : {} }
-    made.push(sealed({ ...rest, prev: made.at(-1)?.hash ?? old.prev }))
+    made.push(withHash({ ...rest, prev: made.at(-1)?.hash ?? old.prev }))
   }
   return made
 }

@@ -2,7 +2,7 @@
 import type { CardVoice } from '../../../kernel/api/engine.js'
 
 /** Seconds of the first piece: one MP3 frame comes out of it at every sampling rate. */
-export const FIRST_SECONDS = 0.12
+export const FIRST_PIECE_SECONDS = 0.12
 /** Seconds of the longest decoded piece: well under a second of work at real-time speed. */
 export const DECODE_SECONDS = 4
 
@@ -10,7 +10,7 @@ export const DECODE_SECONDS = 4
  * Lengths of successive pieces, in seconds: a short one for an immediate start, then doubling to a limit.
  * Chunks grow to the requested interval, decoded pieces further, since each has an overlap.
  */
-export class Pace {
+export class PieceLengths {
   private seconds: number
   private readonly limit: number
 
@@ -49,7 +49,7 @@ export interface SpeechRequest {
   /** Most phoneme symbols spoken in the whole answer. */
   maxSymbols: number
   /** Length of the pieces in which `synth` is to answer. */
-  pace: Pace
+  pace: PieceLengths
 }
 
 export interface SpeechUnit {

@@ -2,7 +2,7 @@
 import {
   EngineError, type EngineEnv, type EngineModule, type EngineSession, type ModelSpec
 } from '../../../kernel/api/engine.js'
-import { DECODE_SECONDS, FIRST_SECONDS, Pace, type Family } from './family.js'
+import { DECODE_SECONDS, FIRST_PIECE_SECONDS, PieceLengths, type Family } from './family.js'
 import { loadFamily } from './load.js'
 import { readRequest, type SpeechTask } from './request.js'
 import { speak } from './speech.js'
@@ -19,7 +19,7 @@ export function openSpeech (family: Family, { card }: ModelSpec): EngineSession 
       const task: SpeechTask = {
         request: {
           text: WARMUP, voice: family.defaultVoice, language: 'ipa', speed: 1, temperature: 1,
-          seed: undefined, maxSymbols: Infinity, pace: new Pace(FIRST_SECONDS, DECODE_SECONDS)
+          seed: undefined, maxSymbols: Infinity, pace: new PieceLengths(FIRST_PIECE_SECONDS, DECODE_SECONDS)
         },
         encoding: 'mp3',
         interval: 1

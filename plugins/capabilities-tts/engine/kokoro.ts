@@ -6,7 +6,7 @@ import { Tensor, type InferenceSession } from 'onnxruntime-node'
 import { EngineError, type CardVoice } from '../../../kernel/api/engine.js'
 import type { Family, SpeechRequest, SpeechUnit } from './family.js'
 import {
-  capSymbols, englishFront, espeakFront, phonemizerMissing, plainFront, type Espeak, type Front
+  capSymbols, englishFront, espeakFront, phonemizerMissing, plainFront, type Espeak, type UnitSource
 } from './phonemes.js'
 import { isEnglish, KOKORO_LANGUAGES, languageCode } from '../languages.js'
 import { STYLE_WIDTH } from '../style-packs.js'
@@ -47,7 +47,7 @@ export function styleRow (packs: Float32Array[], length: number): Float32Array {
 }
 
 /** The way from text to IPA in a language. @throws EngineError phonemizer_missing, language_unsupported */
-function frontOf (parts: KokoroParts, code: string): Front {
+function frontOf (parts: KokoroParts, code: string): UnitSource {
   const espeak = Object.values(KOKORO_LANGUAGES).find((language) => language.code === code)?.espeak
   if (espeak === undefined) return plainFront
   if (parts.builtin && isEnglish(code)) return englishFront(code)

@@ -9,9 +9,10 @@ import { archivePack, archiveVoices, isArchive, packOf } from '../style-packs.js
 import { kokoroVocabulary, vocabularyOf } from '../vocabulary.js'
 import { kokoroFamily } from './kokoro.js'
 import {
-  builtinFront, englishFront, espeakFront, findEspeak, phonemizerMissing, plainFront, type Espeak, type Front
+  builtinFront, englishFront, espeakFront, findEspeak, phonemizerMissing, plainFront, type Espeak,
+  type UnitSource
 } from './phonemes.js'
-import { seedNoise, tableNoise } from './seeded-noise.js'
+import { seedNoise, createNoiseInputs } from './seeded-noise.js'
 import { Sessions } from './sessions.js'
 import { openFlite, openPiper, vitsFamily } from './vits.js'
 import { readVoiceConfig, withEnglish, type VoiceConfig } from './voice-config.js'
@@ -111,7 +112,7 @@ function vitsVoices ({ card }: ModelSpec, config: VoiceConfig): CardVoice[] {
 /** A voice's way from text to phonemes; `english` says that it is the front end of this package. */
 async function vitsFront (
   { card }: ModelSpec, config: VoiceConfig, tools: LoadTools
-): Promise<{ front: Front, english: boolean }> {
+): Promise<{ front: UnitSource, english: boolean }> {
   if (config.phonemeType === 'text') return { front: plainFront, english: false }
   if (card.family === 'flite') return { front: builtinFront, english: true }
   if (!PHONEME_TYPES.includes(config.phonemeType)) {
@@ -153,7 +154,7 @@ async function loadKokoro (spec: ModelSpec, tools: LoadTools): Promise<Family> {
   env.progress(3, 3)
   return kokoroFamily({
     session, vocab, packs, voices, espeak, seeded,
-    noise: fed ? tableNoise() : () => ({}),
+    noise: fed ? createNoiseInputs() : () => ({}),
     defaultVoice: String(card.defaults['voice'] ?? voices[0]?.id),
     builtin: card.defaults['phonemizer'] !== 'espeak',
     modelId: card.modelId

@@ -3,7 +3,7 @@
  * pieces with the samples of one whole run.
  */
 import { attributesOf, closureOf, type GraphIndex, type OnnxNode } from '../../runners/onnx/engine.js'
-import type { Pace } from './family.js'
+import type { PieceLengths } from './family.js'
 
 /** Where to cut, and how the tail's input frames relate to its output samples. */
 export interface LocalTail {
@@ -124,7 +124,7 @@ export interface TailRun {
 
 /** Samples of all frames in overlapping pieces: equal to one whole run up to float rounding. */
 export async function * decodeLocal (
-  tail: TailRun, pace: Pace, signal: AbortSignal
+  tail: TailRun, pace: PieceLengths, signal: AbortSignal
 ): AsyncGenerator<Float32Array> {
   const { frames, hop, overlap } = tail
   for (let a = 0; a < frames && !signal.aborted;) {

@@ -9,7 +9,7 @@ import { normaliseSentence } from '../text/normalise.js'
 import { sentences as englishSentences } from '../text/sentences.js'
 
 /** A source of units; lazy, so that a long text is never held as phonemes. */
-export type Front = (text: string, sizes: UnitSizes) => Iterable<Unit>
+export type UnitSource = (text: string, sizes: UnitSizes) => Iterable<Unit>
 
 /** Text to one IPA string per sentence with espeak; null for a language it does not have. */
 export type Espeak = (text: string, voice: string) => string[] | null
@@ -83,17 +83,17 @@ function * unitsOf (spoken: Iterable<string>, sizes: UnitSizes): Generator<Unit>
 }
 
 /** The English front end of this package. @throws EngineError text_unspeakable */
-export const builtinFront: Front = function * (text, sizes) {
+export const builtinFront: UnitSource = function * (text, sizes) {
   let units = 0
   for (const unit of prepareEnglish(text, sizes)) {
     units++
     yield unit
   }
-  if (units === 0) throw unspeakable(skippedScripts(text))
+  if (units === 0) throw nothingToSpeak(skippedScripts(text))
 }
 
 /** The English front end in the accent of a language code: American where it says en-us or only en. */
-export function englishFront (code: string): Front {
+export function englishFront (code: string): UnitSource {
   const accent = /^en(-us)?$/.test(code) ? american : british
   return function * (text, sizes) {
     for (const unit of builtinFront(text, sizes)) yield { ...unit, phonemes: accent(unit.phonemes) }
@@ -104,7 +104,7 @@ export function englishFront (code: string): Front {
 const ESPEAK_NAMES: Readonly<Record<string, string>> = { 'en-gb': 'en-gb-x-rp' }
 
 /** Phonemes from espeak in `voice`, else without region. @throws EngineError language_unsupported */
-export function espeakFront (espeak: Espeak, voice: string): Front {
+export function espeakFront (espeak: Espeak, voice: string): UnitSource {
   const names = [voice, ESPEAK_NAMES[voice], voice.split('-')[0]].filter((name) => name !== undefined)
   const found = names.find((name) => name !== '' && espeak('a', name) !== null)
   if (found === undefined) {
@@ -127,10 +127,10 @@ function * englishWords (text: string): Generator<string> {
 }
 
 /** Characters are the symbols (Piper's phoneme type `text`, and phonemes sent as text). */
-export const plainFront: Front = (text, sizes) => unitsOf(sentences(text, 'en'), sizes)
+export const plainFront: UnitSource = (text, sizes) => unitsOf(sentences(text, 'en'), sizes)
 
 /** The refusal for text without anything to say. */
-export function unspeakable (scripts: string[] = []): EngineError {
+export function nothingToSpeak (scripts: string[] = []): EngineError {
   const why = scripts.length === 0 ? 'it has no words' : `it has no words but in ${scripts.join(', ')}`
   return new EngineError('text_unspeakable', `this voice cannot speak the text: ${why}`,
     { skippedScripts: scripts })

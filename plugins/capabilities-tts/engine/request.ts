@@ -2,7 +2,7 @@
 import { EngineError, type ModelCard } from '../../../kernel/api/engine.js'
 import { ENCODINGS, type Encoding } from './encoder.js'
 import {
-  DECODE_SECONDS, FIRST_SECONDS, Pace, type Family, type Range, type SpeechRequest
+  DECODE_SECONDS, FIRST_PIECE_SECONDS, PieceLengths, type Family, type Range, type SpeechRequest
 } from './family.js'
 
 /** Bounds of `streaming_interval` in seconds: about one MP3 frame, and a few MB of samples. */
@@ -109,7 +109,7 @@ export function readRequest (payload: Record<string, unknown>, family: Family, c
     temperature: temperature === undefined ? 1 : reader.nearest('temperature', 1, temperature),
     seed: readSeed(reader, family, payload['seed'], model),
     maxSymbols: reader.number('max_tokens', Infinity, ANY_COUNT, model),
-    pace: new Pace(Math.min(FIRST_SECONDS, interval), DECODE_SECONDS)
+    pace: new PieceLengths(Math.min(FIRST_PIECE_SECONDS, interval), DECODE_SECONDS)
   }
   const encoding = readEncoding(reader)
   if (reader.issues.length > 0) {

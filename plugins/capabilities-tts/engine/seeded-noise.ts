@@ -106,7 +106,7 @@ export function seedNoise (index: GraphIndex): { model: OnnxModel, seeded: boole
 }
 
 /** The noise inputs of a run. A request keeps its table; its units start at different places. */
-export function tableNoise (): (request: SpeechRequest, unit: SpeechUnit) => Feeds {
+export function createNoiseInputs (): (request: SpeechRequest, unit: SpeechUnit) => Feeds {
   const tables = new WeakMap<SpeechRequest, Float32Array>()
   return (request, unit) => {
     const table = tables.get(request) ?? gaussian(request.seed ?? randomInt(2 ** 32), NOISE_LENGTH)

@@ -3,8 +3,10 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { EngineChunk, SpanSeries, SpanSink } from '../../../kernel/api/engine.js'
 import { createEncoder } from './encoder.js'
 import type { AudioEncoder, Encoded } from './samples.js'
-import { FIRST_SECONDS, Pace, type Family, type SpeechRequest, type SpeechUnit } from './family.js'
-import { unspeakable } from './phonemes.js'
+import {
+  FIRST_PIECE_SECONDS, PieceLengths, type Family, type SpeechRequest, type SpeechUnit
+} from './family.js'
+import { nothingToSpeak } from './phonemes.js'
 import type { SpeechTask } from './request.js'
 
 /** All samples of a request, unit after unit, with the family's pause between sentences. */
@@ -27,7 +29,7 @@ async function * samplesOf (
     pause = unit.sentenceEnd ? Math.round(family.pauseSeconds * family.sampleRate) : 0
     units++
   }
-  if (units === 0) throw unspeakable()
+  if (units === 0) throw nothingToSpeak()
 }
 
 /** The units of a text, each with a span for the time from letters to symbols. */
@@ -53,11 +55,11 @@ async function * timedPieces (
 
 /** Splits a stream of samples into parts whose ends fall on the ends of paced chunks. */
 class Slicer {
-  private readonly pace: Pace
+  private readonly pace: PieceLengths
   private readonly sampleRate: number
   private left: number
 
-  constructor (pace: Pace, sampleRate: number) {
+  constructor (pace: PieceLengths, sampleRate: number) {
     this.pace = pace
     this.sampleRate = sampleRate
     this.left = this.next()
@@ -150,7 +152,7 @@ async function * encoded (
 ): AsyncGenerator<EngineChunk> {
   const { sampleRate } = family
   const writer = new ChunkWriter({ model, format: task.encoding, sampleRate }, encoder, trace)
-  const slicer = new Slicer(new Pace(FIRST_SECONDS, task.interval), sampleRate)
+  const slicer = new Slicer(new PieceLengths(FIRST_PIECE_SECONDS, task.interval), sampleRate)
   for await (const samples of samplesOf(family, task.request, signal, trace)) {
     for (const { part, full } of slicer.slice(samples)) {
       await writer.push(part)

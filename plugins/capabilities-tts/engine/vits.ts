@@ -11,8 +11,8 @@ import {
 import type { Family, SpeechRequest, SpeechUnit } from './family.js'
 import { decodeLocal, findLocalTail } from './local-tail.js'
 import type { UnitSizes } from '../text/front-end.js'
-import { capSymbols, plainFront, type Front } from './phonemes.js'
-import { seedNoise, tableNoise } from './seeded-noise.js'
+import { capSymbols, plainFront, type UnitSource } from './phonemes.js'
+import { seedNoise, createNoiseInputs } from './seeded-noise.js'
 import { languageCode } from '../languages.js'
 import { columns, float32, floats, int64, type Feeds, type Sessions } from './sessions.js'
 import { phonemeIds, type VoiceConfig } from './voice-config.js'
@@ -40,7 +40,7 @@ export interface VitsGraph {
 export interface VitsVoice {
   graph: VitsGraph
   config: VoiceConfig
-  front: Front
+  front: UnitSource
   warmFront: () => void
   sizes: UnitSizes
   pads: boolean
@@ -85,7 +85,7 @@ export async function openPiper (
     return { front, tail: undefined, noise: () => ({}), noiseW, seeded: false }
   }
   const { model, seeded, fed } = seedNoise(original)
-  const seeding = { noise: fed ? tableNoise() : (): Feeds => ({}), noiseW, seeded }
+  const seeding = { noise: fed ? createNoiseInputs() : (): Feeds => ({}), noiseW, seeded }
   const index = indexGraph(model)
   const local = findLocalTail(index, outputOf(index), ['sid'])
   if (local === undefined) {

@@ -1,7 +1,7 @@
 /** The `.onnx.json` beside a Piper voice, checked and brought into one shape. */
 import { EngineError } from '../../../kernel/api/engine.js'
 import { languageCode } from '../languages.js'
-import { standIns } from '../text/symbols.js'
+import { symbolSubstitutes } from '../text/symbols.js'
 
 export interface VoiceConfig {
   sampleRate: number
@@ -108,7 +108,7 @@ export function phonemeIds (config: VoiceConfig, phonemes: string, pads: boolean
 
 /** Adds substitutes for missing English symbols. @throws EngineError model_invalid without a substitute */
 export function withEnglish (config: VoiceConfig): VoiceConfig {
-  const { found, missing } = standIns(new Set(config.idMap.keys()))
+  const { found, missing } = symbolSubstitutes(new Set(config.idMap.keys()))
   if (missing.length > 0) {
     throw invalid(`phoneme_id_map has no ${missing.join(' ')}: it is not that of an English voice`)
   }

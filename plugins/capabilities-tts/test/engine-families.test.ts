@@ -11,7 +11,7 @@ import { walkFrames } from './mp3.js'
 import { espeakFront, findEspeak, type Espeak } from '../engine/phonemes.js'
 import { supportOf } from '../support.js'
 import { packOf } from '../style-packs.js'
-import { standIns } from '../text/symbols.js'
+import { symbolSubstitutes } from '../text/symbols.js'
 import { FIXTURE_SYMBOLS, TINY } from './fixtures/make-graphs.js'
 import {
   cardOf, DATA_DIR, embeddedSpec, IPA, kokoroSpec, piperSpec, quietEnv, refusal, say
@@ -236,7 +236,7 @@ t.test('symbols that an English voice lacks have stand-ins, or it is none', asyn
   await t.rejects(open(await piperSpec(join(dir, 'b'), { config: without('ʃ', 'θ') })), {
     reason: 'model_invalid', message: /no ʃ θ|no θ ʃ/
   })
-  t.same([...standIns(new Set(FIXTURE_SYMBOLS)).found.keys()].sort(), [...'ɾʔ\u0329ᵻɒ'].sort())
+  t.same([...symbolSubstitutes(new Set(FIXTURE_SYMBOLS)).found.keys()].sort(), [...'ɾʔ\u0329ᵻɒ'].sort())
 })
 
 t.test('phoneme type text needs no espeak, other types are not made here', async (t) => {

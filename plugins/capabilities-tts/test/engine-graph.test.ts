@@ -6,7 +6,7 @@ import { decodeLocal, findLocalTail } from '../engine/local-tail.js'
 import { closureOf, decodeModel, encodeModel, extractModel, indexGraph } from '../../runners/onnx/engine.js'
 import { seedNoise, gaussian, NOISE_INPUT, NOISE_LENGTH, NOISE_START } from '../engine/seeded-noise.js'
 import { float32, floats, int64, Sessions, type Feeds } from '../engine/sessions.js'
-import { Pace, type SpeechRequest } from '../engine/family.js'
+import { PieceLengths, type SpeechRequest } from '../engine/family.js'
 import { makePiper, TINY, type VitsShape } from './fixtures/make-graphs.js'
 import { difference, embeddedSpec, gather, IPA, piperSpec, quietEnv, VOICE_DIR } from './engine-kit.js'
 
@@ -19,7 +19,7 @@ const request = (voice: string, fields: Partial<SpeechRequest> = {}): SpeechRequ
   temperature: 1,
   seed: 7,
   maxSymbols: Infinity,
-  pace: new Pace(0.02, 4),
+  pace: new PieceLengths(0.02, 4),
   ...fields
 })
 
@@ -147,7 +147,7 @@ t.test('pieces cover all frames once, whatever their length', async (t) => {
     const run = async (from: number, to: number): Promise<Float32Array> =>
       Float32Array.from({ length: (to - from) * 2 }, (_, i) => from * 2 + i)
     const tail = { frames: 101, hop: 2, overlap: 7, sampleRate: 200, run }
-    const { samples } = await gather(decodeLocal(tail, new Pace(first, 100), never))
+    const { samples } = await gather(decodeLocal(tail, new PieceLengths(first, 100), never))
     t.same([...samples], Array.from({ length: 202 }, (_, i) => i), `first piece ${first} s`)
   }
 })

@@ -4,7 +4,7 @@ import { readLetters } from './letter-to-sound.js'
 import { ipa, phones, plainName } from './phones.js'
 
 /** Function words without stress, in IPA exactly as the bundled voice was trained on them. */
-export const WEAK: ReadonlyMap<string, string> = new Map(Object.entries({
+export const UNSTRESSED_WORDS: ReadonlyMap<string, string> = new Map(Object.entries({
   a: 'ɐ', an: 'ɐn', the: 'ðə', this: 'ðɪs', that: 'ðæt',
   of: 'ʌv', to: 'tə', in: 'ɪn', for: 'fɔːɹ', from: 'fɹʌm', at: 'æt', as: 'æz', on: 'ɔn', with: 'wɪð',
   by: 'baɪ', and: 'ænd', or: 'ɔːɹ', but: 'bʌt', so: 'sˌoʊ',
@@ -204,7 +204,7 @@ export function pronounce (word: string): number[][] {
 
 /** IPA of a word between two others (see `homograph`); several texts for a long one, none for silence. */
 export function soundsOf (word: string, before: string, after: string): string[] {
-  const fixed = WEAK.get(word)
+  const fixed = UNSTRESSED_WORDS.get(word)
   if (fixed !== undefined) return [fixed]
   const codes = homograph(word, before, after)
   return (codes ? [codes] : pronounce(word)).map(ipa).filter((sound) => sound !== '')

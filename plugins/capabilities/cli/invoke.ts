@@ -2,7 +2,7 @@ import {
   apiFailure, asApiError, CliError, exitCodes, interrupted, nearest
 } from '../../../kernel/cli/index.js'
 import { decodeFrames, FrameError } from '../frames/frames.js'
-import type { Answer, Client, VerbContext } from '../../../kernel/cli/index.js'
+import type { ClientResponse, Client, VerbContext } from '../../../kernel/cli/index.js'
 import type { Frame } from '../frames/frames.js'
 import type { Listing } from '../registry.js'
 import type { Listed } from '../remote.js'
@@ -99,7 +99,7 @@ export async function * stream (
   }
 }
 
-function failure (frame: Frame, { headers }: Pick<Answer, 'headers'>, signal: AbortSignal): CliError {
+function failure (frame: Frame, { headers }: Pick<ClientResponse, 'headers'>, signal: AbortSignal): CliError {
   if (signal.aborted) return interrupted()
   const api = asApiError(frame.header.error)
   if (api !== undefined) return apiFailure(typeof api.code === 'number' ? api.code : 500, api, '', headers)

@@ -1,7 +1,7 @@
 import { setMaxListeners } from 'node:events'
 import t from 'tap'
 import { like } from './kit.js'
-import { Admission, displaced, nextCaller, retryAfterSeconds } from '../admission.js'
+import { Admission, callerToDisplace, nextCaller, retryAfterSeconds } from '../admission.js'
 import { manualClock } from '../../../kernel/testing/manual-clock.js'
 
 const never = new AbortController().signal
@@ -29,7 +29,7 @@ t.test('who is next, who gives way', async (t) => {
   next(['a', 'b'], { a: 1 }, 'b')
   next(['a', 'b', 'c'], { a: 2, b: 1, c: 1 }, 'b')
   const gives = (lanes: Record<string, number>, newcomer: string, expected: string | undefined): void => {
-    t.equal(displaced(new Map(Object.entries(lanes).map(([k, length]) => [k, { length }])), newcomer),
+    t.equal(callerToDisplace(new Map(Object.entries(lanes).map(([k, length]) => [k, { length }])), newcomer),
       expected)
   }
   gives({ a: 32 }, 'b', 'a')

@@ -1,10 +1,10 @@
 import { once } from 'node:events'
 import http from 'node:http'
 import { HttpListener } from '../../../kernel/http/http-listener.js'
-import { createStreamCount, OpenWork } from '../../../kernel/http/open-work.js'
+import { createStreamCount, OpenRequests } from '../../../kernel/http/open-requests.js'
 import { createTable } from '../../../kernel/http/server.js'
 import { mount } from '../../../kernel/http/mount.js'
-import { setMember } from '../../../kernel/http/passed-on.js'
+import { setMember } from '../../../kernel/http/forwarded.js'
 import { CredentialWatch } from '../../../kernel/http/credential-watch.js'
 import { kernelError } from '../../../kernel/api/errors.js'
 import { memberRequest } from '../../../kernel/test/member-request.js'
@@ -117,7 +117,7 @@ async function serve (
     authenticate: () => { throw new Error('nobody else is served here') }
   })
   const mounting = {
-    clock: node.clock, log, limits: LIMITS, draining: () => false, work: new OpenWork(),
+    clock: node.clock, log, limits: LIMITS, draining: () => false, work: new OpenRequests(),
     credentials: new CredentialWatch(node.clock, () => true), streams: createStreamCount(1024)
   }
   for (const name of ['list', 'call', 'stream', 'cancel'] as const) {

@@ -10,7 +10,7 @@ import type {
 import type { ServedFrame } from '../../capabilities/service.js'
 import type { Runners, TaskRequest } from '../../runners/service.js'
 import type { Piece, QueuePiece } from './pieces.js'
-import type { AnswerFormat, ApiParts, Asked, Facts, Framing } from './types.js'
+import type { AnswerFormat, ApiParts, TextRequest, AnswerMetadata, Framing } from './types.js'
 
 /** The capability whose limit of calls at once every request for text counts against. */
 const CHAT = 'chat@1.0.0'
@@ -19,7 +19,7 @@ const CHAT = 'chat@1.0.0'
 const BEAT_MS = 10_000
 
 /** The same format; `keep` gets the whole answer once it is complete, of a stream too. */
-export const keeping = (format: AnswerFormat, keep: (whole: object) => void): AnswerFormat => ({
+export const withStorage = (format: AnswerFormat, keep: (whole: object) => void): AnswerFormat => ({
   ...format,
   formatter (facts) {
     const inner = format.formatter(facts)
@@ -94,7 +94,7 @@ async function * atOnce (chunks: AsyncIterable<EngineChunk>): AsyncGenerator<Eng
  * together have no more answers than one may have; where one fails the others are ended.
  */
 function piecesIn (
-  parts: ApiParts, { more, shownAs: _, loadMs: __, ...asked }: Asked, call: CapabilityCall,
+  parts: ApiParts, { more, shownAs: _, loadMs: __, ...asked }: TextRequest, call: CapabilityCall,
   run: typeof runRequest<Piece[]> = runRequest
 ): AsyncGenerator<Piece[]> {
   const { answers = 1, prompts = [] } = more ?? {}
@@ -119,8 +119,8 @@ async function * together<T> (
 }
 
 const factsOf = (
-  { clock, newId }: ApiParts, { commandId }: CapabilityCall, { modelId, shownAs, loadMs = 0 }: Asked
-): Facts => {
+  { clock, newId }: ApiParts, { commandId }: CapabilityCall, { modelId, shownAs, loadMs = 0 }: TextRequest
+): AnswerMetadata => {
   const startedMs = clock.mono()
   return {
     id: commandId, model: shownAs ?? modelId, created: Math.floor(clock.now() / 1000), newId,
@@ -143,7 +143,7 @@ type Write<T> = (values: object[], more: { totals?: Totals, queue?: QueuePiece |
 
 /** The values of an answer in an API's format, each group passed through `made`. */
 export async function * formatted<T> (
-  parts: ApiParts, asked: Asked, call: CapabilityCall, { formatter: formatterOf }: AnswerFormat,
+  parts: ApiParts, asked: TextRequest, call: CapabilityCall, { formatter: formatterOf }: AnswerFormat,
   made: Write<T>
 ): AsyncGenerator<T> {
   const formatter = formatterOf(factsOf(parts, call, asked))
@@ -170,14 +170,14 @@ export async function * formatted<T> (
 
 /** Answers a request for text in an API's format, as a stream or whole. */
 export async function answer (
-  parts: ApiParts, request: RouteRequest, asked: Asked, stream: boolean, format: AnswerFormat
+  parts: ApiParts, request: RouteRequest, asked: TextRequest, stream: boolean, format: AnswerFormat
 ): Promise<void> {
   if (stream) await answerStream(parts, request, asked, format)
   else await answerJson(parts, request, async (call) => await wholeAnswer(parts, asked, call, format))
 }
 
 async function wholeAnswer (
-  parts: ApiParts, asked: Asked, call: CapabilityCall, format: AnswerFormat
+  parts: ApiParts, asked: TextRequest, call: CapabilityCall, format: AnswerFormat
 ): Promise<object> {
   const collected = new Collector()
   const facts = factsOf(parts, call, asked)
@@ -192,7 +192,7 @@ async function wholeAnswer (
  * whether the engine has said anything or not, and a failure is one event before its end.
  */
 async function answerStream (
-  parts: ApiParts, request: RouteRequest, asked: Asked, format: AnswerFormat
+  parts: ApiParts, request: RouteRequest, asked: TextRequest, format: AnswerFormat
 ): Promise<void> {
   const { framing } = format
   const written: Write<CapabilityChunk<string>> = (values, { totals, queue }) => {

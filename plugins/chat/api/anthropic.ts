@@ -1,19 +1,21 @@
 /** Anthropic's API: POST /v1/messages, its count of tokens, and conversations that are kept between turns. */
 import { fieldsOf, parsed, present, type Fields } from '../../runners/language/json.js'
 import { samplingOf } from '../../runners/language/sampling.js'
-import { answer, answerJson, keeping, namedEvent } from './answer.js'
-import { inWordsOf, notKept, refused, stringAt } from './errors.js'
+import { answer, answerJson, withStorage, namedEvent } from './answer.js'
+import { withApiFieldNames, notStored, invalidField, stringAt } from './errors.js'
 import { anthropicFailure } from '../../staging/service.js'
-import { imagePart, wholeOf } from './images.js'
-import { chatTask, eyesOf, functionCall, functionTool, partText, textOf } from './request-to-task.js'
+import { imagePart, textUnlessImages } from './images.js'
+import { chatTask, visionSupportOf, functionCall, functionTool, partText, textOf } from './request-to-task.js'
 import { countTokens } from './tokens.js'
 import type { FromSchema, RouteRequest } from '../../../kernel/index.js'
-import type { AnswerFormat, ApiParts, Asked, Facts, Formatter, Framing, Handler } from './types.js'
+import type {
+  AnswerFormat, ApiParts, TextRequest, AnswerMetadata, Formatter, Framing, Handler
+} from './types.js'
 import type { countBody, messagesBody, MessagesBody, Thread } from './anthropic-body.js'
 import type { Collector, EndPiece, Finish, TextPiece, Totals } from './pieces.js'
 import type { Rules } from './errors.js'
-import type { Eyes } from './images.js'
-import type { Seeing } from './request-to-task.js'
+import type { VisionSupport } from './images.js'
+import type { VisionRules } from './request-to-task.js'
 import type { ChatBody, InputMessage, Tool } from './schema.js'
 
 type CountBody = FromSchema<typeof countBody>
@@ -30,7 +32,7 @@ export const messages: Handler<typeof messagesBody> = async (parts, request) => 
       { messages: [...messages, turn], ...present({ system, tools }) } as Thread)
   }
   await answer(parts, request, asTask(body, parts), body.stream === true,
-    thread == null ? format : keeping(format, keep))
+    thread == null ? format : withStorage(format, keep))
 }
 
 /** POST /v1/messages/count_tokens. */
@@ -46,34 +48,35 @@ function resumed (
 ): MessagesBody {
   const { type, previous_message_id: id } = body.thread ?? {}
   if (type !== 'continue') return body
-  if (id === undefined) throw refused('thread.previous_message_id', 'is required')
+  if (id === undefined) throw invalidField('thread.previous_message_id', 'is required')
   for (const field of ['system', 'tools'] as const) {
     if (body[field] === undefined) continue
-    throw refused(field, 'is that of the thread: leave it out, or create another')
+    throw invalidField(field, 'is that of the thread: leave it out, or create another')
   }
   const kept = parts.threads.get(id, caller.id)
-  if (kept === undefined) throw notKept('thread.previous_message_id', id, { error_code: 'thread_not_found' })
+  if (kept === undefined) throw notStored('thread.previous_message_id', id,
+    { error_code: 'thread_not_found' })
   return { ...body, ...kept, messages: [...kept.messages, ...body.messages] }
 }
 
 /** Anthropic's names of fields that the chat request calls otherwise. */
 const NAMES = { stop: 'stop_sequences', response_format: 'output_config.format' }
 
-const asTask = (body: MessagesBody | CountBody, rules: Rules): Asked =>
-  inWordsOf(NAMES, () => chatTask(fromAnthropic(body, rules), rules))
+const asTask = (body: MessagesBody | CountBody, rules: Rules): TextRequest =>
+  withApiFieldNames(NAMES, () => chatTask(fromAnthropic(body, rules), rules))
 
 /** Throws `invalid_request` naming the field. */
 export function fromAnthropic (
-  body: MessagesBody | CountBody, rules: Seeing
+  body: MessagesBody | CountBody, rules: VisionRules
 ): ChatBody {
   const { model, thinking, tools, tool_choice: choice, output_config: output } = body
   const { max_tokens, stop_sequences: stop } = body as Partial<MessagesBody>
   if (body.messages.at(-1)?.role === 'assistant') {
-    throw refused('messages', 'must end with one of the user: an answer cannot be begun for the model')
+    throw invalidField('messages', 'must end with one of the user: an answer cannot be begun for the model')
   }
   const system = textOf(body.system ?? null, 'system')
   const messages = body.messages.flatMap(({ role, content }, i) =>
-    messagesOf(role, content, `messages.${i}.content`, eyesOf(rules, model)))
+    messagesOf(role, content, `messages.${i}.content`, visionSupportOf(rules, model)))
   const schema = (output?.format ?? body.output_format)?.schema
   return {
     model,
@@ -104,19 +107,19 @@ function variablesOf (
 function toolOf (tool: NonNullable<MessagesBody['tools']>[number], i: number): Tool {
   const { type, name, description = null, input_schema: parameters = null } = tool
   if (type == null || type === 'custom') return functionTool(name, { description, parameters })
-  throw refused(`tools.${i}.type`, `"${type.slice(0, 64)}" is not served; send tools of your own`)
+  throw invalidField(`tools.${i}.type`, `"${type.slice(0, 64)}" is not served; send tools of your own`)
 }
 
 function choiceOf (choice: MessagesBody['tool_choice']): ChatBody['tool_choice'] {
   if (choice === undefined) return null
   if (choice.type !== 'tool') return choice.type === 'any' ? 'required' : choice.type
-  if (choice.name === undefined) throw refused('tool_choice.name', 'is required')
+  if (choice.name === undefined) throw invalidField('tool_choice.name', 'is required')
   return { type: 'function', function: { name: choice.name } }
 }
 
 /** A message with results of tools is several messages in the chat API: the results come first. */
 function messagesOf (
-  role: string, content: string | Block[], path: string, eyes: Eyes
+  role: string, content: string | Block[], path: string, eyes: VisionSupport
 ): InputMessage[] {
   if (typeof content === 'string') return [{ role, content }]
   const results: InputMessage[] = []
@@ -128,7 +131,7 @@ function messagesOf (
     switch (block['type']) {
       case 'tool_result': results.push(resultOf(block, at)); break
       case 'tool_use':
-        if (role !== 'assistant') throw refused(`${at}.type`, 'may be "tool_use" in an answer only')
+        if (role !== 'assistant') throw invalidField(`${at}.type`, 'may be "tool_use" in an answer only')
         calls.push(callOf(block, at))
         break
       case 'thinking': thoughts += stringAt(block, 'thinking', at); break
@@ -138,13 +141,13 @@ function messagesOf (
     }
   }
   if (parts.length === 0 && calls.length === 0) return results
-  const whole = parts.length === 0 ? null : wholeOf(parts)
+  const whole = parts.length === 0 ? null : textUnlessImages(parts)
   const reasoning = thoughts === '' ? null : thoughts
   return [...results, { role, content: whole, tool_calls: calls, reasoning_content: reasoning }]
 }
 
 /** An image as a part of the chat API. Throws `invalid_request`. */
-function imageOf (block: Block, path: string, eyes: Eyes): Fields {
+function imageOf (block: Block, path: string, eyes: VisionSupport): Fields {
   const { type, media_type: media, data, url } = fieldsOf(block['source'])
   const address = type === 'base64' ? `data:${String(media)};base64,${String(data)}` : url
   return imagePart({ type: 'image_url', image_url: { url: address } }, path, eyes, 'source')
@@ -153,7 +156,7 @@ function imageOf (block: Block, path: string, eyes: Eyes): Fields {
 function resultOf (block: Block, path: string): InputMessage {
   const content = block['content'] ?? ''
   if (typeof content !== 'string' && !Array.isArray(content)) {
-    throw refused(`${path}.content`, 'must be a string or a list')
+    throw invalidField(`${path}.content`, 'must be a string or a list')
   }
   const text = textOf(content, `${path}.content`)
   return {
@@ -195,18 +198,18 @@ const usageOf = (totals: Totals): object => ({
   output_tokens: totals.completionTokens
 })
 
-const messageOf = ({ id, model }: Facts, more: object): object =>
+const messageOf = ({ id, model }: AnswerMetadata, more: object): object =>
   ({ id: `msg_${id}`, type: 'message', role: 'assistant', model, ...more })
 
 /** The events of a stream. Blocks follow each other; each is closed before the next one opens. */
 class MessageFormatter implements Formatter {
-  readonly #facts: Facts
+  readonly #facts: AnswerMetadata
   #index = -1
   /** What the open block is: a type, or a call's index. */
   #open: string | number | null = null
   #end = endOf({ finish: 'stop', stop: null })
 
-  constructor (facts: Facts) { this.#facts = facts }
+  constructor (facts: AnswerMetadata) { this.#facts = facts }
 
   begin (promptTokens: number): Value[] {
     const usage = { input_tokens: promptTokens, output_tokens: 0 }
@@ -258,7 +261,7 @@ class MessageFormatter implements Formatter {
 }
 
 /** The whole answer. A call that was cut off has no arguments that can be read. */
-function wholeMessage ({ only: choice, totals }: Collector, facts: Facts): object {
+function wholeMessage ({ only: choice, totals }: Collector, facts: AnswerMetadata): object {
   const content: object[] = []
   if (choice.reasoning !== '') content.push({ type: 'thinking', thinking: choice.reasoning, signature: '' })
   if (choice.content !== '') content.push({ type: 'text', text: choice.content })

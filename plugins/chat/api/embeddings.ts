@@ -2,8 +2,8 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { idsOf, present } from '../../runners/language/json.js'
 import { answerJson, runWhole } from './answer.js'
-import { atMost, refused } from './errors.js'
-import { long, name, text, whole } from './fields.js'
+import { atMost, invalidField } from './errors.js'
+import { longText, name, text, nullableInteger } from './fields.js'
 import { openAiExtras } from './schema.js'
 import { modelOf } from './request-to-task.js'
 import type { CapabilityCall, FromSchema } from '../../../kernel/index.js'
@@ -11,7 +11,7 @@ import type { TaskRequest } from '../../runners/service.js'
 import type { ApiParts, Handler } from './types.js'
 import type { Rules } from './errors.js'
 
-const inputs = { type: ['string', 'array'], ...long, minItems: 1 } as const
+const inputs = { type: ['string', 'array'], ...longText, minItems: 1 } as const
 const dimensions = { type: ['integer', 'null'], minimum: 1, maximum: 2 ** 31 } as const
 
 /** Fields of a request for vectors that decide what they are. */
@@ -52,7 +52,7 @@ const isInput = (value: unknown): boolean => typeof value === 'string' || (idsOf
 function inputsOf (input: Wanted['input']): unknown[] {
   const all: unknown[] = isInput(input) ? [input] : input as unknown[]
   const wrong = all.findIndex((each) => !isInput(each))
-  if (wrong >= 0) throw refused(`input.${wrong}`, 'must be a text or a list of token ids')
+  if (wrong >= 0) throw invalidField(`input.${wrong}`, 'must be a text or a list of token ids')
   return all
 }
 
@@ -98,7 +98,7 @@ export function numbersOf (vector: Uint8Array): number[] {
 const base64 = (vector: Uint8Array): string => Buffer.from(vector).toString('base64')
 
 /** Converts every vector with `write`. */
-export async function written<T> (
+export async function encodeVectors<T> (
   vectors: readonly Uint8Array[], write: (vector: Uint8Array) => T
 ): Promise<T[]> {
   const all: T[] = []
@@ -117,7 +117,7 @@ export async function written<T> (
 export async function embeddingList (
   { vectors, tokens }: Vectors, model: string, format: unknown
 ): Promise<object> {
-  const embeddings = await written<unknown>(vectors, format === 'base64' ? base64 : numbersOf)
+  const embeddings = await encodeVectors<unknown>(vectors, format === 'base64' ? base64 : numbersOf)
   return {
     object: 'list',
     data: embeddings.map((embedding, index) => ({ object: 'embedding', index, embedding })),
@@ -132,10 +132,10 @@ export const rerankBody = {
   properties: {
     model: name, query: { ...text, minLength: 1 },
     documents: {
-      type: 'array', minItems: 1, description: 'Texts, or objects with a text.', maxItems: long.maxItems,
+      type: 'array', minItems: 1, description: 'Texts, or objects with a text.', maxItems: longText.maxItems,
       items: { ...text, type: ['string', 'object'], required: ['text'], properties: { text } }
     },
-    top_n: { ...whole(1), description: 'Only so many of the best; all of them without it.' }
+    top_n: { ...nullableInteger(1), description: 'Only so many of the best; all of them without it.' }
   }
 } as const
 

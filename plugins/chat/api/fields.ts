@@ -6,7 +6,7 @@
 /** Largest body in bytes. */
 export const BODY_BYTES = 4 * 1024 * 1024
 /** Of a text for the model, an image, or token ids: as much as a body has room for. */
-export const long = { maxLength: BODY_BYTES, maxItems: BODY_BYTES } as const
+export const longText = { maxLength: BODY_BYTES, maxItems: BODY_BYTES } as const
 export const text = { type: 'string', maxLength: BODY_BYTES } as const
 /** The same where null is as good as absent. */
 export const optionalText = { type: ['string', 'null'], maxLength: BODY_BYTES } as const
@@ -17,7 +17,7 @@ export const typed = { type: 'object', required: ['type'], properties: { type: n
 /** A field where null is as good as absent. */
 export const optional = <const T extends string>(type: T) => ({ type: [type, 'null'] }) as const
 /** A whole number where null is as good as absent. */
-export const whole = (minimum: number, maximum = Number.MAX_SAFE_INTEGER) =>
+export const nullableInteger = (minimum: number, maximum = Number.MAX_SAFE_INTEGER) =>
   ({ type: ['integer', 'null'], minimum, maximum }) as const
 
 /** A field that has no effect on the answer here; `why` is the reason. */

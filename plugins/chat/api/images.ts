@@ -1,10 +1,10 @@
 /** Images in messages, as data URLs. Pure. */
 import { fieldsOf } from '../../runners/language/json.js'
-import { refused } from './errors.js'
+import { invalidField } from './errors.js'
 import type { Fields } from '../../runners/language/json.js'
 
 /** The model of a request, and whether it reads images. */
-export interface Eyes { modelId: string, sees: boolean }
+export interface VisionSupport { modelId: string, sees: boolean }
 
 /** Whatever the address says the image is: that is looked for in its bytes. */
 const DATA = /^data:[^,]{0,200};base64,/i
@@ -22,41 +22,44 @@ export const isImage = (part: Fields): boolean => part['type'] === 'image_url'
  * naming it for a model without eyes, for addresses of the network, for other formats and for too many
  * pixels.
  */
-export function imagePart (part: Fields, path: string, eyes: Eyes, field = 'image_url'): Fields {
+export function imagePart (part: Fields, path: string, eyes: VisionSupport, field = 'image_url'): Fields {
   const { url, detail } = fieldsOf(part['image_url'])
   const at = `${path}.${field}`
   mustSee(eyes, path)
-  if (typeof url !== 'string') throw refused(`${at}.url`, 'must be a string')
+  if (typeof url !== 'string') throw invalidField(`${at}.url`, 'must be a string')
   const head = DATA.exec(url)?.[0]
   if (head === undefined && !/^data:/i.test(url)) {
-    throw refused(at, 'is an address. None is fetched here: it could reach what only this node may. Send ' +
+    throw invalidField(at,
+      'is an address. None is fetched here: it could reach what only this node may. Send ' +
       'the image itself, as a data: URL in base64')
   }
   return partOf(head === undefined ? '' : url.slice(head.length), at, detail)
 }
 
 /** An image that comes as base64 alone. Throws what `imagePart` throws, naming `path`. */
-export function plainImage (data: string, path: string, eyes: Eyes): Fields {
+export function plainImage (data: string, path: string, eyes: VisionSupport): Fields {
   mustSee(eyes, path)
   return partOf(data.replace(DATA, ''), path)
 }
 
 /** Parts as they are where there is an image among them, else their text. */
-export const wholeOf = (parts: Fields[]): string | Fields[] =>
+export const textUnlessImages = (parts: Fields[]): string | Fields[] =>
   parts.some(isImage) ? parts : parts.map(({ text }) => text).join('\n')
 
-function mustSee ({ modelId, sees }: Eyes, path: string): void {
+function mustSee ({ modelId, sees }: VisionSupport, path: string): void {
   if (sees) return
-  throw refused(path, `is an image, and ${modelId.slice(0, 200)} reads text only: it has no vision weights`)
+  throw invalidField(path,
+    `is an image, and ${modelId.slice(0, 200)} reads text only: it has no vision weights`)
 }
 
 function partOf (given: string, path: string, detail?: unknown): Fields {
   const data = given.replace(/\s+/g, '')
   const picture = BASE64.test(data) ? pictureOf(Buffer.from(data, 'base64')) : null
-  if (picture === null) throw refused(path, 'must be a png, jpeg, gif or bmp image in base64')
+  if (picture === null) throw invalidField(path, 'must be a png, jpeg, gif or bmp image in base64')
   const { type, width, height } = picture
   if (width * height > MOST_PIXELS) {
-    throw refused(path, `has ${width} x ${height} pixels; at most ${MOST_PIXELS} are taken: make it smaller`)
+    throw invalidField(path,
+      `has ${width} x ${height} pixels; at most ${MOST_PIXELS} are taken: make it smaller`)
   }
   const url = `data:image/${type};base64,${data}`
   return { type: 'image_url', image_url: { url, ...detail == null ? {} : { detail } } }

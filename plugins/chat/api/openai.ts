@@ -3,8 +3,8 @@ import { answer } from './answer.js'
 import { openAiFailure } from '../../staging/service.js'
 import { chatTask, completionTask, functionCall } from './request-to-task.js'
 import type { NamedToken, TokenReport } from '../../runners/language/chunks.js'
-import type { AnswerFormat, Facts, Formatter, Framing, Handler } from './types.js'
-import type { EndPiece, TextPiece, Totals, Whole } from './pieces.js'
+import type { AnswerFormat, AnswerMetadata, Formatter, Framing, Handler } from './types.js'
+import type { EndPiece, TextPiece, Totals, CompleteChoice } from './pieces.js'
 import type { chatBody, CompletionBody, completionBody } from './schema.js'
 
 /** POST /v1/chat/completions. */
@@ -75,12 +75,13 @@ interface ChunkShape {
   ended (piece: EndPiece): object
 }
 
-const chunkOf = ({ id, created, model }: Facts, { object, ...more }: ChunkShape['kind'], choices: object[]) =>
-  ({ id, object, created, model, ...more, choices })
+const chunkOf =
+  ({ id, created, model }: AnswerMetadata, { object, ...more }: ChunkShape['kind'], choices: object[]) =>
+    ({ id, object, created, model, ...more, choices })
 
 /** Makes the chunks of a stream. The end of the last choice waits for the usage. */
 function chunkFormatter (
-  facts: Facts, { n, includeUsage }: ChunkOptions, { kind, first, text, ended }: ChunkShape
+  facts: AnswerMetadata, { n, includeUsage }: ChunkOptions, { kind, first, text, ended }: ChunkShape
 ): Formatter {
   let last: object[] = []
   const chunk = (...choices: object[]): object =>
@@ -122,7 +123,7 @@ function callDelta ({ index, id, name, arguments: text = '' }: TextPiece['calls'
   return { index, id, type: 'function', function: { name, arguments: text } }
 }
 
-function wholeChoice ({ index, content, reasoning, calls, tokens, finish }: Whole): object {
+function wholeChoice ({ index, content, reasoning, calls, tokens, finish }: CompleteChoice): object {
   const message = {
     role: 'assistant',
     content: content === '' && calls.length > 0 ? null : content,

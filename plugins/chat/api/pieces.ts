@@ -31,7 +31,7 @@ export type QueuePiece = { kind: 'queue' } & NonNullable<AnswerChunk['queue']>
 export type Piece = QueuePiece | StartPiece | TextPiece | EndPiece
 
 /** How an answer is read. */
-export interface Reading {
+export interface PieceOptions {
   /** Calls that are passed on; later ones are left out. */
   mostCalls: number
   /** What each answer begins with: its prompt, where a text completion is to repeat it. */
@@ -44,7 +44,7 @@ export interface Reading {
  * the request that the engine leaves out, in words for the client; they come before the start.
  */
 export function pieceReader (
-  reading: Reading, newId: () => string, warn: (texts: string[]) => void, { first = 0, prompt = 0 } = {}
+  reading: PieceOptions, newId: () => string, warn: (texts: string[]) => void, { first = 0, prompt = 0 } = {}
 ): (chunk: EngineChunk) => Piece[] {
   const textOf = textReader(reading, newId)
   let started = false
@@ -72,7 +72,7 @@ export function pieceReader (
 
 /** Makes the text pieces of choices; null for a choice without news. */
 function textReader (
-  { mostCalls, echo = '' }: Reading, newId: () => string
+  { mostCalls, echo = '' }: PieceOptions, newId: () => string
 ): (choice: Choice) => TextPiece | null {
   const begun = new Set<number>()
   const called = new Set<string>()
@@ -102,24 +102,24 @@ function textReader (
 export interface WholeCall { id: string, name: string, arguments: string }
 
 /** A choice as a whole. */
-export interface Whole {
+export interface CompleteChoice {
   index: number, content: string, reasoning: string, calls: WholeCall[], tokens: TokenReport[]
   finish: Finish
   stop: string | null
 }
 
-const emptyChoice = (index: number): Whole =>
+const emptyChoice = (index: number): CompleteChoice =>
   ({ index, content: '', reasoning: '', calls: [], tokens: [], finish: 'stop', stop: null })
 
 /** Puts pieces together. */
 export class Collector {
   readonly totals = new Totals()
-  readonly #choices = new Map<number, Whole>()
+  readonly #choices = new Map<number, CompleteChoice>()
 
-  get choices (): Whole[] { return [...this.#choices.values()].sort((a, b) => a.index - b.index) }
+  get choices (): CompleteChoice[] { return [...this.#choices.values()].sort((a, b) => a.index - b.index) }
 
   /** The only choice, of an API that has no more; an empty one where nothing came. */
-  get only (): Whole { return this.choices[0] ?? emptyChoice(0) }
+  get only (): CompleteChoice { return this.choices[0] ?? emptyChoice(0) }
 
   add (piece: Piece): void {
     this.totals.add(piece)

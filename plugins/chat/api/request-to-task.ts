@@ -1,16 +1,16 @@
 /** Chat and completion requests as tasks of the engine; the other APIs are put into these first. Pure. */
 import { idsOf, present } from '../../runners/language/json.js'
 import { samplingOf } from '../../runners/language/sampling.js'
-import { atMost, checkSchema, refused } from './errors.js'
+import { atMost, checkSchema, invalidField } from './errors.js'
 import { imagePart, isImage } from './images.js'
-import { asMade, chatParameters, withDefaults } from './made.js'
+import { applyDerivedModel, chatParameters, withDefaults } from './derived-models.js'
 import { llamaFields } from './schema.js'
 import type { ChatMessage } from '../../runners/language/chunks.js'
-import type { Asked, Prompt } from './types.js'
+import type { TextRequest, Prompt } from './types.js'
 import type { Fields } from '../../runners/language/json.js'
 import type { Limits, Rules } from './errors.js'
-import type { Eyes } from './images.js'
-import type { Made } from './made.js'
+import type { VisionSupport } from './images.js'
+import type { DerivedModel } from './derived-models.js'
 import type { ChatBody, CompletionBody, InputMessage, Tool } from './schema.js'
 
 /** A tool under its name; what is null is left out. */
@@ -22,36 +22,37 @@ export const functionCall = (id: string, name: string, input: string): object =>
   ({ id, type: 'function', function: { name, arguments: input } })
 
 /** How names of models are read. */
-export type Naming = Pick<Rules, 'aliases' | 'made'>
+export type NameRules = Pick<Rules, 'aliases' | 'made'>
 
 /** The model a name stands for, and what was made of it under that name. */
-export function named ({ aliases, made }: Naming, name: string): { modelId: string, made: Made | undefined } {
+export function resolveName ({ aliases, made }: NameRules, name: string): { modelId: string,
+  made: DerivedModel | undefined } {
   const known = Object.hasOwn(aliases, name) ? aliases[name]! : name
   const found = made?.(known)
   return { modelId: found?.from ?? known, made: found }
 }
 
 /** The model a name stands for. */
-export const modelOf = (naming: Naming, name: string): string => named(naming, name).modelId
+export const modelOf = (naming: NameRules, name: string): string => resolveName(naming, name).modelId
 
 /** What says whether a model reads images. */
-export type Seeing = Naming & Pick<Rules, 'sees'>
+export type VisionRules = NameRules & Pick<Rules, 'sees'>
 
 /** The model of a request, and whether it reads images. */
-export function eyesOf (rules: Seeing, name: string): Eyes {
+export function visionSupportOf (rules: VisionRules, name: string): VisionSupport {
   const modelId = modelOf(rules, name)
   return { modelId, sees: rules.sees(modelId) }
 }
 
 /** A chat request as a task. Throws `invalid_request` for what is refused, naming the field. */
-export function chatTask (given: ChatBody, rules: Rules): Asked {
+export function chatTask (given: ChatBody, rules: Rules): TextRequest {
   const { limits } = rules
-  const { modelId, made } = named(rules, given.model)
-  const body = asMade(given, made)
+  const { modelId, made } = resolveName(rules, given.model)
+  const body = applyDerivedModel(given, made)
   atMost('messages', body.messages.length, limits.max_messages, 'messages')
   const tools = toolsOf(body, limits)
   const payload = {
-    messages: toMessages(body.messages, eyesOf(rules, body.model)),
+    messages: toMessages(body.messages, visionSupportOf(rules, body.model)),
     ...lengthsOf(body, limits, body.max_completion_tokens ?? body.max_tokens),
     ...samplingIn(body),
     ...logprobsOf(body),
@@ -80,14 +81,14 @@ function toolsOf (body: ChatBody, limits: Limits): Tool[] {
   const choice = body.tool_choice
   if (choice === 'none') return []
   if (typeof choice === 'string' && !['auto', 'required'].includes(choice)) {
-    throw refused('tool_choice', 'must be "none", "auto", "required" or a function')
+    throw invalidField('tool_choice', 'must be "none", "auto", "required" or a function')
   }
   if (choice != null && choice !== 'auto' && tools.length === 0) {
-    throw refused('tool_choice', 'needs tools, and there are none')
+    throw invalidField('tool_choice', 'needs tools, and there are none')
   }
   const wanted = typeof choice === 'object' && choice !== null ? choice.function.name : undefined
   if (wanted !== undefined && !tools.some((tool) => tool.function.name === wanted)) {
-    throw refused('tool_choice.function.name', `"${wanted.slice(0, 64)}" is none of the tools`)
+    throw invalidField('tool_choice.function.name', `"${wanted.slice(0, 64)}" is none of the tools`)
   }
   return tools
 }
@@ -107,14 +108,14 @@ function formatOf ({ response_format: format, json_schema: alone }: ChatBody, li
     return { type: 'json_schema', json_schema: { schema } }
   }
   const given = format.json_schema
-  if (given === undefined) throw refused('response_format.json_schema', 'is required')
+  if (given === undefined) throw invalidField('response_format.json_schema', 'is required')
   const { schema, strict } = given
   checkSchema('response_format.json_schema.schema', schema, limits)
   return { type: 'json_schema', json_schema: { schema, ...strict === true ? { strict } : {} } }
 }
 
 function logprobsOf ({ logprobs, top_logprobs: top, n_probs: probs }: ChatBody): object {
-  if (top != null && top > 0 && logprobs !== true) throw refused('top_logprobs', 'needs logprobs: true')
+  if (top != null && top > 0 && logprobs !== true) throw invalidField('top_logprobs', 'needs logprobs: true')
   if (logprobs === true) return { logprobs, top_logprobs: top ?? 0 }
   return probs != null && probs > 0 ? { logprobs: true, top_logprobs: probs } : {}
 }
@@ -127,7 +128,8 @@ function templateVariables (body: ChatBody): Record<string, unknown> | null {
   const { reasoning_effort: effort, chat_template_kwargs: given } = body
   const own = Object.keys(given ?? {}).find((name) => RESERVED.test(name))
   if (own !== undefined) {
-    throw refused(`chat_template_kwargs.${own}`, 'is what the request or the model says itself; leave it out')
+    throw invalidField(`chat_template_kwargs.${own}`,
+      'is what the request or the model says itself; leave it out')
   }
   const thinking = effort == null ? {} : { reasoning_effort: effort, enable_thinking: effort !== 'none' }
   const variables = { ...thinking, ...given }
@@ -152,28 +154,29 @@ function lengthsOf (
   atMost('stop', stop.length, limits.max_stops, 'texts')
   const { n, n_predict: predict } = body
   if (n != null && n > limits.max_answers) {
-    throw refused('n', `is ${n}; at most ${limits.max_answers} are made at once`)
+    throw invalidField('n', `is ${n}; at most ${limits.max_answers} are made at once`)
   }
   const most = given ?? predict
   const name = given == null ? 'n_predict' : 'max_tokens'
-  if (most === 0) throw refused(name, 'is 0; it takes 1 and more, or -1 for as many as there is room for')
+  if (most === 0) throw invalidField(name,
+    'is 0; it takes 1 and more, or -1 for as many as there is room for')
   return {
     ...present({ n, [name]: most === -1 ? null : most }), ...stop.length === 0 ? {} : { stop }
   }
 }
 
 /** Messages as a chat template knows them. Throws `invalid_request` naming the message and the field. */
-export function toMessages (messages: readonly InputMessage[], eyes: Eyes): ChatMessage[] {
+export function toMessages (messages: readonly InputMessage[], eyes: VisionSupport): ChatMessage[] {
   return messages.map((message, i) => toMessage(message, `messages.${i}`, eyes))
 }
 
-function toMessage (message: InputMessage, path: string, eyes: Eyes): ChatMessage {
+function toMessage (message: InputMessage, path: string, eyes: VisionSupport): ChatMessage {
   const { role, name, tool_calls: calls, tool_call_id: callId, reasoning_content: reasoning } = message
   const content = contentOf(message, `${path}.content`, eyes)
   refuseOld(message as unknown as Fields, path)
   const hasCalls = role === 'assistant' && calls != null && calls.length > 0
-  if (content === null && !hasCalls) throw refused(`${path}.content`, 'is required')
-  if (role === 'tool' && callId == null) throw refused(`${path}.tool_call_id`, 'is required')
+  if (content === null && !hasCalls) throw invalidField(`${path}.content`, 'is required')
+  if (role === 'tool' && callId == null) throw invalidField(`${path}.tool_call_id`, 'is required')
   return {
     // Templates know no "developer".
     role: role === 'developer' ? 'system' : role,
@@ -190,14 +193,14 @@ function toMessage (message: InputMessage, path: string, eyes: Eyes): ChatMessag
 /** What older and speaking models answered, and clients send back. */
 function refuseOld (message: Fields, path: string): void {
   if (message['function_call'] != null) {
-    throw refused(`${path}.function_call`, 'is not served; send tool_calls')
+    throw invalidField(`${path}.function_call`, 'is not served; send tool_calls')
   }
-  if (message['audio'] != null) throw refused(`${path}.audio`, 'is not served: no sound is kept here')
+  if (message['audio'] != null) throw invalidField(`${path}.audio`, 'is not served: no sound is kept here')
 }
 
 /** A content with images stays a list of parts, each checked; every other is its text. */
 function contentOf (
-  { role, content: given = null, refusal = null }: InputMessage, path: string, eyes: Eyes
+  { role, content: given = null, refusal = null }: InputMessage, path: string, eyes: VisionSupport
 ): ChatMessage['content'] {
   const content = given ?? (role === 'assistant' ? refusal : null)
   const parts = role === 'user' && Array.isArray(content) ? content as Fields[] : []
@@ -226,13 +229,13 @@ export function partText (part: Fields, path: string): string {
     const why = UNREADABLE[type] === 'an image'
       ? 'images are read in messages of the user only'
       : 'language models here read text and images only'
-    throw refused(path, `is ${UNREADABLE[type]}; ${why}`)
+    throw invalidField(path, `is ${UNREADABLE[type]}; ${why}`)
   }
   const text = type === 'refusal' ? part['refusal'] : part['text']
   if (!['text', 'input_text', 'output_text', 'refusal'].includes(type)) {
-    throw refused(`${path}.type`, `"${type.slice(0, 64)}" is not known here; send parts of type text`)
+    throw invalidField(`${path}.type`, `"${type.slice(0, 64)}" is not known here; send parts of type text`)
   }
-  if (typeof text !== 'string') throw refused(`${path}.text`, 'must be a string')
+  if (typeof text !== 'string') throw invalidField(`${path}.text`, 'must be a string')
   return text
 }
 
@@ -240,13 +243,13 @@ export function partText (part: Fields, path: string): string {
 const DEFAULT_COMPLETION_TOKENS = 16
 
 /** Plain prompts as a task, or several. Throws `invalid_request` for what is refused, naming the field. */
-export function completionTask (given: CompletionBody, rules: Rules): Asked {
+export function completionTask (given: CompletionBody, rules: Rules): TextRequest {
   const { limits } = rules
-  const { modelId, made } = named(rules, given.model)
+  const { modelId, made } = resolveName(rules, given.model)
   const body = made === undefined ? given : withDefaults(given, chatParameters(made.parameters))
   const { echo, logprobs } = body
   if (echo === true && logprobs != null) {
-    throw refused('echo', 'is not served with logprobs: prompts are not scored; leave one of them out')
+    throw invalidField('echo', 'is not served with logprobs: prompts are not scored; leave one of them out')
   }
   if (body.json_schema != null) checkSchema('json_schema', body.json_schema, limits)
   const tops = logprobs ?? (body.n_probs === 0 ? null : body.n_probs)
@@ -261,7 +264,7 @@ export function completionTask (given: CompletionBody, rules: Rules): Asked {
   atMost('prompt', prompts.length, limits.max_inputs, 'prompts')
   const [first, ...others] = prompts.map((prompt, i): Prompt => {
     if (echo === true && typeof prompt !== 'string') {
-      throw refused(prompts.length > 1 ? `prompt.${i}` : 'prompt', 'must be a text where echo is true')
+      throw invalidField(prompts.length > 1 ? `prompt.${i}` : 'prompt', 'must be a text where echo is true')
     }
     return {
       task: { kind: 'completion', payload: { prompt, ...shared } },
@@ -284,6 +287,6 @@ function promptsOf (prompt: unknown): (string | number[])[] {
     if (typeof each === 'string') return each
     const ids = idsOf(each) ?? []
     if (ids.length > 0) return ids
-    throw refused(one ? 'prompt' : `prompt.${i}`, 'must be a text, or token ids')
+    throw invalidField(one ? 'prompt' : `prompt.${i}`, 'must be a text, or token ids')
   })
 }

@@ -3,7 +3,7 @@
  * absent.
  */
 import { nullableFields } from '../../runners/language/sampling.js'
-import { BODY_BYTES, ignored, name, optional, optionalText, refusedField, whole } from './fields.js'
+import { BODY_BYTES, ignored, name, optional, optionalText, refusedField, nullableInteger } from './fields.js'
 import { openAiExtras } from './schema.js'
 import type { FromSchema } from '../../../kernel/index.js'
 
@@ -67,7 +67,7 @@ export const responsesBody = {
   type: 'object', required: ['model', 'input'],
   properties: {
     ...shared,
-    max_output_tokens: whole(1),
+    max_output_tokens: nullableInteger(1),
     ...nullableFields('responses'),
     stream: optional('boolean'),
     stream_options: {

@@ -1,7 +1,7 @@
 /** How answers of OpenAI's Responses API are written. */
 import { namedEvent } from './answer.js'
 import { openAiFailure } from '../../staging/service.js'
-import type { AnswerFormat, Facts, Formatter, Framing } from './types.js'
+import type { AnswerFormat, AnswerMetadata, Formatter, Framing } from './types.js'
 import type { Collector, EndPiece, Finish, TextPiece, Totals } from './pieces.js'
 import type { Response, ResponsesBody } from './responses-body.js'
 
@@ -50,7 +50,7 @@ type Keep = (response: Response) => void
 
 /** The events of a stream. Items follow each other; each is complete before the next one begins. */
 class ResponseFormatter implements Formatter {
-  readonly #facts: Facts
+  readonly #facts: AnswerMetadata
   readonly #body: ResponsesBody
   readonly #keep: Keep
   readonly #done: object[] = []
@@ -60,7 +60,7 @@ class ResponseFormatter implements Formatter {
   #finish: Finish = 'stop'
   #sequence = 0
 
-  constructor (facts: Facts, body: ResponsesBody, keep: Keep) {
+  constructor (facts: AnswerMetadata, body: ResponsesBody, keep: Keep) {
     this.#facts = facts
     this.#body = body
     this.#keep = keep
@@ -168,7 +168,7 @@ const usageOf = ({ promptTokens, completionTokens, cachedTokens }: Totals): obje
 
 /** The whole answer: what the last event of its stream would hold. */
 function wholeResponse (
-  { only: choice, totals }: Collector, facts: Facts, body: ResponsesBody, keep: Keep
+  { only: choice, totals }: Collector, facts: AnswerMetadata, body: ResponsesBody, keep: Keep
 ): object {
   const formatter = new ResponseFormatter(facts, body, keep)
   const calls = choice.calls.map((call, index) => ({ index, ...call }))

@@ -1,8 +1,8 @@
 /** Answers of OpenAI's Responses API that are kept: they can be read, gone on from and deleted. */
-import { notKept, refused } from './errors.js'
+import { notStored, invalidField } from './errors.js'
 import type { FromSchema, RouteRequest } from '../../../kernel/index.js'
 import type { ApiParts } from './types.js'
-import type { Kept } from './kept.js'
+import type { ResponseStore } from './response-store.js'
 import type { InputItem, KeptResponse, Response, ResponsesBody } from './responses-body.js'
 
 type Parts = Pick<ApiParts, 'responses' | 'newId'>
@@ -24,12 +24,12 @@ export function keepResponse (
 
 /** The items of a conversation up to an answer, that included; none for null. Throws `not_kept`. */
 export function earlierItems (
-  responses: Kept<KeptResponse>, owner: string, id: string | null | undefined
+  responses: ResponseStore<KeptResponse>, owner: string, id: string | null | undefined
 ): InputItem[] {
   const turns: InputItem[][] = []
   for (let next = id; next != null;) {
     const kept = responses.get(next, owner)
-    if (kept === undefined) throw notKept('previous_response_id', next)
+    if (kept === undefined) throw notStored('previous_response_id', next)
     turns.unshift([...kept.input, ...kept.response.output as InputItem[]])
     next = kept.previous
   }
@@ -73,7 +73,7 @@ function keptAt (
   { responses }: Parts, { params: { response_id: id }, caller }: RouteRequest<At>
 ): KeptResponse {
   const kept = responses.get(id, caller.id)
-  if (kept === undefined) throw notKept('response_id', id)
+  if (kept === undefined) throw notStored('response_id', id)
   return kept
 }
 
@@ -81,7 +81,7 @@ function keptAt (
 export function getResponse (
   parts: Parts, request: RouteRequest<At & { readonly query: typeof responseQuery }>
 ): object {
-  if (request.query.stream === true) throw refused('stream', 'must be false: the events are not kept')
+  if (request.query.stream === true) throw invalidField('stream', 'must be false: the events are not kept')
   return keptAt(parts, request).response
 }
 
@@ -100,7 +100,7 @@ export function inputItems (
   const items = [...keptAt(parts, request).input]
   if (order === 'desc') items.reverse()
   const from = after === undefined ? 0 : items.findIndex(({ id }) => id === after) + 1
-  if (after !== undefined && from === 0) throw refused('after', 'is none of the items')
+  if (after !== undefined && from === 0) throw invalidField('after', 'is none of the items')
   const data = items.slice(from, from + limit)
   const ends = { first_id: data[0]?.['id'] ?? null, last_id: data.at(-1)?.['id'] ?? null }
   return { object: 'list', data, ...ends, has_more: from + limit < items.length }

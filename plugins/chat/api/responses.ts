@@ -2,19 +2,19 @@
 import { isObject, present } from '../../runners/language/json.js'
 import { samplingOf } from '../../runners/language/sampling.js'
 import { answer, answerJson } from './answer.js'
-import { inWordsOf, refused, stringAt } from './errors.js'
-import { imagePart, wholeOf } from './images.js'
+import { withApiFieldNames, invalidField, stringAt } from './errors.js'
+import { imagePart, textUnlessImages } from './images.js'
 import { formatOf } from './responses-format.js'
 import { earlierItems, keepResponse } from './responses-kept.js'
-import { chatTask, eyesOf, functionCall, functionTool, partText, textOf } from './request-to-task.js'
+import { chatTask, visionSupportOf, functionCall, functionTool, partText, textOf } from './request-to-task.js'
 import { countTokens } from './tokens.js'
 import type { FromSchema } from '../../../kernel/index.js'
-import type { Asked, Handler } from './types.js'
+import type { TextRequest, Handler } from './types.js'
 import type { Fields } from '../../runners/language/json.js'
 import type { Rules } from './errors.js'
-import type { Eyes } from './images.js'
+import type { VisionSupport } from './images.js'
 import type { InputItem, inputTokensBody, responsesBody, ResponsesBody } from './responses-body.js'
-import type { Seeing } from './request-to-task.js'
+import type { VisionRules } from './request-to-task.js'
 import type { ChatBody, InputMessage, Tool } from './schema.js'
 
 type CountBody = FromSchema<typeof inputTokensBody>
@@ -37,16 +37,16 @@ export const inputTokens: Handler<typeof inputTokensBody> = async (parts, reques
 /** The names that this API has for fields of the chat request. */
 const NAMES = { response_format: 'text.format', max_tokens: 'max_output_tokens', messages: 'input' }
 
-const asTask = (body: ResponsesBody | CountBody, rules: Rules, earlier: readonly InputItem[]): Asked =>
-  inWordsOf(NAMES, () => chatTask(fromResponses(body, rules, earlier), rules))
+const asTask = (body: ResponsesBody | CountBody, rules: Rules, earlier: readonly InputItem[]): TextRequest =>
+  withApiFieldNames(NAMES, () => chatTask(fromResponses(body, rules, earlier), rules))
 
 /** Throws `invalid_request` naming the field. `earlier`: the items of the answers that it goes on from. */
 export function fromResponses (
-  body: ResponsesBody | CountBody, rules: Seeing, earlier: readonly InputItem[] = []
+  body: ResponsesBody | CountBody, rules: VisionRules, earlier: readonly InputItem[] = []
 ): ChatBody {
   const { model, instructions, input, parallel_tool_calls, reasoning } = body
   const { max_output_tokens: max_tokens } = body as ResponsesBody
-  const eyes = eyesOf(rules, model)
+  const eyes = visionSupportOf(rules, model)
   const messages = [
     ...messagesOf(earlier, eyes, 'previous_response_id'),
     ...typeof input === 'string' ? [{ role: 'user', content: input }] : messagesOf(input, eyes, 'input')
@@ -66,9 +66,9 @@ export function fromResponses (
 function toolOf (tool: NonNullable<ResponsesBody['tools']>[number], i: number): Tool {
   const { type, name, description = null, parameters = null, strict = null } = tool
   if (type !== 'function') {
-    throw refused(`tools.${i}.type`, `"${type.slice(0, 64)}" is not served; send functions of your own`)
+    throw invalidField(`tools.${i}.type`, `"${type.slice(0, 64)}" is not served; send functions of your own`)
   }
-  if (name === undefined) throw refused(`tools.${i}.name`, 'is required')
+  if (name === undefined) throw invalidField(`tools.${i}.name`, 'is required')
   return functionTool(name, { description, parameters, strict })
 }
 
@@ -76,18 +76,18 @@ function choiceOf (choice: ResponsesBody['tool_choice']): ChatBody['tool_choice'
   if (choice == null || typeof choice === 'string') return choice
   const { type, name } = choice
   if (type === 'function' && typeof name === 'string') return { type, function: { name } }
-  throw refused('tool_choice', 'must be "none", "auto", "required" or {type: function, name}')
+  throw invalidField('tool_choice', 'must be "none", "auto", "required" or {type: function, name}')
 }
 
 function responseFormat ({ text }: Pick<ResponsesBody, 'text'>): ChatBody['response_format'] {
   const { type, schema, strict } = text?.format ?? {}
   if (type !== 'json_schema') return type === undefined ? null : { type }
-  if (schema === undefined) throw refused('text.format.schema', 'is required')
+  if (schema === undefined) throw invalidField('text.format.schema', 'is required')
   return { type, json_schema: { schema, ...present({ strict }) } }
 }
 
 /** Calls that follow each other, and the text before them, are one message of the assistant. */
-function messagesOf (items: readonly InputItem[], eyes: Eyes, field: string): InputMessage[] {
+function messagesOf (items: readonly InputItem[], eyes: VisionSupport, field: string): InputMessage[] {
   const messages: InputMessage[] = []
   for (const [i, item] of items.entries()) {
     const path = `${field}.${i}`
@@ -107,7 +107,7 @@ function messagesOf (items: readonly InputItem[], eyes: Eyes, field: string): In
         })
         break
       case 'reasoning': break
-      default: throw refused(`${path}.type`, `"${String(item['type']).slice(0, 64)}" is not served here`)
+      default: throw invalidField(`${path}.type`, `"${String(item['type']).slice(0, 64)}" is not served here`)
     }
   }
   return messages
@@ -115,12 +115,12 @@ function messagesOf (items: readonly InputItem[], eyes: Eyes, field: string): In
 
 const ROLES = ['system', 'developer', 'user', 'assistant']
 
-function messageOf (item: InputItem, path: string, eyes: Eyes): InputMessage {
+function messageOf (item: InputItem, path: string, eyes: VisionSupport): InputMessage {
   const role = stringAt(item, 'role', path)
-  if (!ROLES.includes(role)) throw refused(`${path}.role`, `must be one of ${ROLES.join(', ')}`)
+  if (!ROLES.includes(role)) throw invalidField(`${path}.role`, `must be one of ${ROLES.join(', ')}`)
   const content = item['content']
   return { role, content: role === 'user' && isParts(content) && content.some(isInputImage)
-    ? wholeOf(content.map((part, i) => partAt(part, `${path}.content.${i}`, eyes)))
+    ? textUnlessImages(content.map((part, i) => partAt(part, `${path}.content.${i}`, eyes)))
     : contentAt(item, 'content', path) }
 }
 
@@ -130,10 +130,11 @@ const callOf = (item: InputItem, path: string): object => functionCall(
 const isInputImage = (part: Fields): boolean => part['type'] === 'input_image'
 
 /** A part of a user's message in the format of the chat API. Throws `invalid_request`. */
-function partAt (part: Fields, path: string, eyes: Eyes): Fields {
+function partAt (part: Fields, path: string, eyes: VisionSupport): Fields {
   if (!isInputImage(part)) return { type: 'text', text: partText(part, path) }
   const { image_url: url, file_id: file, detail } = part
-  if (url == null && file != null) throw refused(`${path}.file_id`, 'is not served: no files are kept here')
+  if (url == null && file != null) throw invalidField(`${path}.file_id`,
+    'is not served: no files are kept here')
   return imagePart({ image_url: { url, detail } }, path, eyes)
 }
 
@@ -142,7 +143,7 @@ const isParts = (value: unknown): value is Fields[] => Array.isArray(value) && v
 function contentAt (item: InputItem, key: string, path: string): string | null {
   const value = item[key]
   if (typeof value !== 'string' && !isParts(value)) {
-    throw refused(`${path}.${key}`, 'must be a string or a list of parts')
+    throw invalidField(`${path}.${key}`, 'must be a string or a list of parts')
   }
   return textOf(value, `${path}.${key}`)
 }

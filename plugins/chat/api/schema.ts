@@ -4,12 +4,13 @@
  */
 import { nullableFields } from '../../runners/language/sampling.js'
 import {
-  BODY_BYTES, ignored, long, name, optional, optionalText, refusedField, text, typed, whole
+  BODY_BYTES, ignored, longText, name, optional, optionalText, refusedField, text, typed, nullableInteger
 } from './fields.js'
 import type { FromSchema } from '../../../kernel/index.js'
 
 /** As many tokens as there is room for: -1, as in llama.cpp's server. */
-const mostTokens = { ...whole(-1), description: '1 and more; -1: as many as there is room for' } as const
+const mostTokens =
+  { ...nullableInteger(-1), description: '1 and more; -1: as many as there is room for' } as const
 
 const range = (minimum: number, maximum: number) => ({ type: ['number', 'null'], minimum, maximum }) as const
 const MOST = 2 ** 31 - 1
@@ -22,9 +23,9 @@ const OF_PLACEMENT = 'is not served: how a model is run is decided when it is pl
  */
 export const llamaFields = {
   repeat_penalty: { ...range(0.01, 100), description: 'the same as repetition_penalty' },
-  n_predict: { ...whole(-1), description: 'the same as max_tokens' },
-  n_probs: { ...whole(0, 20), description: 'the same as logprobs with top_logprobs' },
-  min_keep: whole(0, MOST),
+  n_predict: { ...nullableInteger(-1), description: 'the same as max_tokens' },
+  n_probs: { ...nullableInteger(0, 20), description: 'the same as logprobs with top_logprobs' },
+  min_keep: nullableInteger(0, MOST),
   typical_p: range(0, 1),
   top_n_sigma: range(-1, 100),
   dynatemp_range: range(0, 100),
@@ -33,12 +34,12 @@ export const llamaFields = {
   xtc_threshold: range(0, 1),
   dry_multiplier: range(0, 100),
   dry_base: range(0, 100),
-  dry_allowed_length: whole(0, MOST),
-  dry_penalty_last_n: whole(-1, MOST),
+  dry_allowed_length: nullableInteger(0, MOST),
+  dry_penalty_last_n: nullableInteger(-1, MOST),
   dry_sequence_breakers: {
     type: ['array', 'null'], maxItems: 64, items: { type: 'string', maxLength: 256 }
   },
-  mirostat: whole(0, 2),
+  mirostat: nullableInteger(0, 2),
   mirostat_tau: range(0, 100),
   mirostat_eta: range(0, 1),
   samplers: {
@@ -67,7 +68,7 @@ export const sampling = {
     type: ['object', 'null'], additionalProperties: { type: 'number', minimum: -100, maximum: 100 }
   },
   stop: { type: ['string', 'array', 'null'], minLength: 1, items: name },
-  n: whole(1)
+  n: nullableInteger(1)
 } as const
 
 /** A message of a conversation. */
@@ -132,7 +133,7 @@ export const chatFields = {
   messages: { type: 'array', minItems: 1, items: message },
   max_completion_tokens: mostTokens,
   logprobs: optional('boolean'),
-  top_logprobs: whole(0, 20),
+  top_logprobs: nullableInteger(0, 20),
   response_format: responseFormat,
   tools: { type: ['array', 'null'], items: tool },
   tool_choice: {
@@ -205,11 +206,11 @@ export const completionBody = {
     ...openAiExtras,
     model: name,
     prompt: {
-      type: ['string', 'array'], ...long,
+      type: ['string', 'array'], ...longText,
       description: 'a text, token ids, or a list of either, of which as many are answered at once as there ' +
         'may be answers, plugins.chat.max_answers'
     },
-    logprobs: whole(0, 5),
+    logprobs: nullableInteger(0, 5),
     echo: { ...optional('boolean'), description: 'not with logprobs, and of texts only' },
     best_of: refusedField('is not served; ask for n answers and choose', 1),
     suffix: refusedField('is not served: nothing is filled in between two texts', '')

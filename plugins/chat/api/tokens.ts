@@ -1,13 +1,13 @@
 /** Counts and ids of tokens: vLLM's token routes, and what the counts of other APIs are made with. */
 import { present } from '../../runners/language/json.js'
 import { answerJson, runRequest } from './answer.js'
-import { refused } from './errors.js'
-import { long, name, text } from './fields.js'
+import { invalidField } from './errors.js'
+import { longText, name, text } from './fields.js'
 import { isImage } from './images.js'
 import { message, tool } from './schema.js'
-import { eyesOf, modelOf, toMessages } from './request-to-task.js'
+import { visionSupportOf, modelOf, toMessages } from './request-to-task.js'
 import type { CapabilityCall, EngineTask } from '../../../kernel/index.js'
-import type { ApiParts, Asked, Handler } from './types.js'
+import type { ApiParts, TextRequest, Handler } from './types.js'
 import type { Fields } from '../../runners/language/json.js'
 
 /** Body of POST /v1/tokenize. */
@@ -26,18 +26,18 @@ export const tokenizeBody = {
 /** Body of POST /v1/detokenize. */
 export const detokenizeBody = {
   type: 'object', required: ['model', 'tokens'],
-  properties: { model: name, tokens: { type: 'array', ...long, items: { type: 'integer', minimum: 0 } } }
+  properties: { model: name, tokens: { type: 'array', ...longText, items: { type: 'integer', minimum: 0 } } }
 } as const
 
 /** POST /v1/tokenize. */
 export const tokenize: Handler<typeof tokenizeBody> = async (parts, request) => {
   const { model, prompt, messages, tools, add_special_tokens, add_generation_prompt } = request.body
   if ((prompt === undefined) === (messages === undefined)) {
-    throw refused('prompt', 'or messages is required, and not both')
+    throw invalidField('prompt', 'or messages is required, and not both')
   }
   const payload = messages === undefined
     ? present({ prompt, add_special_tokens })
-    : present({ messages: toMessages(messages, eyesOf(parts, model)), tools, add_generation_prompt })
+    : present({ messages: toMessages(messages, visionSupportOf(parts, model)), tools, add_generation_prompt })
   refuseImages(messages ?? [])
   await answerJson(parts, request, async (call) => {
     const { tokens, count, context_length } = await replyTo(parts, model, { kind: 'tokenize', payload }, call)
@@ -56,7 +56,8 @@ export const detokenize: Handler<typeof detokenizeBody> = async (parts, request)
 
 function refuseImages (messages: readonly Fields[]): void {
   if (!messages.some(({ content }) => Array.isArray(content) && (content as Fields[]).some(isImage))) return
-  throw refused('messages', 'have images, which no token ids stand for; the usage of an answer counts them')
+  throw invalidField('messages',
+    'have images, which no token ids stand for; the usage of an answer counts them')
 }
 
 /** Tasks of models that have a tokenizer. */
@@ -79,7 +80,7 @@ async function replyTo (
 
 /** The tokens of the prompt of a chat request. Throws for images, which no token ids stand for. */
 export async function countTokens (
-  parts: ApiParts, { modelId, task: { payload } }: Asked, call: CapabilityCall
+  parts: ApiParts, { modelId, task: { payload } }: TextRequest, call: CapabilityCall
 ): Promise<number> {
   const { messages, tools, chat_template_kwargs } = payload as Record<string, unknown>
   refuseImages(messages as Fields[])

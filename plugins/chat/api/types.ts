@@ -1,12 +1,12 @@
-import type { Clock, ErrorBody, Logger, OwnApi, RouteRequest } from '../../../kernel/index.js'
+import type { Clock, ErrorBody, Logger, LocalApi, RouteRequest } from '../../../kernel/index.js'
 import type { Invocations } from '../../capabilities/service.js'
 import type { Instances, Runners, TaskRequest } from '../../runners/service.js'
 import type { Models } from '../../staging/service.js'
 import type { Thread } from './anthropic-body.js'
 import type { Rules } from './errors.js'
-import type { Kept } from './kept.js'
-import type { Makes } from './made.js'
-import type { Collector, EndPiece, Reading, TextPiece, Totals } from './pieces.js'
+import type { ResponseStore } from './response-store.js'
+import type { DerivedModels } from './derived-models.js'
+import type { Collector, EndPiece, PieceOptions, TextPiece, Totals } from './pieces.js'
 import type { KeptResponse } from './responses-body.js'
 
 /** What the routes of every API work with. */
@@ -15,15 +15,15 @@ export interface ApiParts extends Rules {
   invocations: Invocations
   clock: Clock
   /** Conversations and answers that clients have kept here. */
-  threads: Kept<Thread>
-  responses: Kept<KeptResponse>
+  threads: ResponseStore<Thread>
+  responses: ResponseStore<KeptResponse>
   /** This node's own API, in the name of who asks. */
-  own: OwnApi
+  own: LocalApi
   /** What is placed, and what is on disk; undefined where no plugin says. */
   instances: Instances | undefined
   models: Models | undefined
   /** Models that are made of others, by name, over the whole cluster. */
-  makes: Makes
+  makes: DerivedModels
   /** Models that are being loaded for requests of Ollama's clients. */
   loading: Map<string, Promise<void>>
   /** When the node started, ms. */
@@ -37,10 +37,10 @@ export interface ApiParts extends Rules {
 export type Handler<Body> = (parts: ApiParts, request: RouteRequest<{ readonly body: Body }>) => Promise<void>
 
 /** A prompt as a task of the engine, and how its answers are read. */
-export interface Prompt { task: TaskRequest['task'], reading: Reading }
+export interface Prompt { task: TaskRequest['task'], reading: PieceOptions }
 
 /** A request for text: its prompt, and further ones where it has a list of them. */
-export interface Asked extends TaskRequest, Prompt {
+export interface TextRequest extends TaskRequest, Prompt {
   /** The model's name in the answer, where that is not its own. */
   shownAs?: string
   /** Time to load the model for this request, ms. */
@@ -50,7 +50,7 @@ export interface Asked extends TaskRequest, Prompt {
 }
 
 /** Metadata of an answer. */
-export interface Facts {
+export interface AnswerMetadata {
   /** The command id. */
   id: string
   model: string
@@ -84,6 +84,6 @@ export interface Framing {
 /** Answer formats of an API: streamed and whole. */
 export interface AnswerFormat {
   framing: Framing
-  formatter: (facts: Facts) => Formatter
-  whole: (answer: Collector, facts: Facts) => object
+  formatter: (facts: AnswerMetadata) => Formatter
+  whole: (answer: Collector, facts: AnswerMetadata) => object
 }

@@ -4,11 +4,11 @@ import {
 } from '../../../kernel/cli/index.js'
 import { COUNT, readNumber } from './input.js'
 import { amount, chat, speech } from './measures.js'
-import { instancesOf } from './seen.js'
+import { instancesOf } from './state-view.js'
 import type { ModelCard } from '../../../kernel/index.js'
-import type { Pace, Verb, VerbContext } from '../../../kernel/cli/index.js'
+import type { WaitClock, Verb, VerbContext } from '../../../kernel/cli/index.js'
 import type { Measure } from './measures.js'
-import type { SeenState } from './seen.js'
+import type { StateView } from './state-view.js'
 
 const REQUESTS = 10
 const MAX_CONCURRENCY = 256
@@ -54,7 +54,7 @@ interface Run {
 }
 
 /** `svc bench`. `nonce` is new text for every run: a node keeps what it has read before. */
-export function createBench (pace: Pace, nonce: () => string): Verb {
+export function createBench (pace: WaitClock, nonce: () => string): Verb {
   return {
     async run (ctx, [model], options) {
       const modelId = readModelId(ctx, model!)
@@ -86,7 +86,7 @@ function readPlan (ctx: VerbContext, options: Record<string, unknown>): Plan {
 
 /** Measures, shows what came of it, and resolves to the exit status. */
 async function bench<Sample, Figures extends object> (
-  ctx: VerbContext, pace: Pace, nonce: () => string, card: ModelCard, plan: Plan,
+  ctx: VerbContext, pace: WaitClock, nonce: () => string, card: ModelCard, plan: Plan,
   measure: Measure<Sample, Figures>
 ): Promise<number> {
   const { modelId, engine } = card
@@ -95,7 +95,7 @@ async function bench<Sample, Figures extends object> (
   const probesOf = (nonce: string) => async (index: number): Promise<Sample> =>
     await measure.probe(ctx, pace, { modelId, nonce, index, words, maxTokens })
   await warmUp(ctx, probesOf(nonce()))
-  const machines = machinesOf(await ctx.client.json<SeenState>('/state'), card)
+  const machines = machinesOf(await ctx.client.json<StateView>('/state'), card)
   const one = probesOf(nonce())
   const started = pace.mono()
   const { samples, failures } = await applyLoad({ requests, concurrency, signal: ctx.signal }, one,
@@ -122,7 +122,7 @@ async function warmUp (ctx: VerbContext, probe: (index: number) => Promise<unkno
     .finally(() => { ctx.err.end() })
 }
 
-function machinesOf (state: SeenState, { modelId, backends }: ModelCard): Machine[] {
+function machinesOf (state: StateView, { modelId, backends }: ModelCard): Machine[] {
   const nodeIds = instancesOf(state, modelId).flatMap(({ nodes }) => nodes.map(({ nodeId }) => nodeId))
   return [...new Set(nodeIds)].map((nodeId) => {
     const there = state.nodeResources[nodeId]?.backends ?? []

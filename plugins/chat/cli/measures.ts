@@ -2,7 +2,7 @@
 import { Mp3Time } from '../../capabilities-tts/service.js'
 import { numberOf } from '../../runners/language/json.js'
 import { answerOf, readDelta, usedTokens } from './answer.js'
-import type { Pace, VerbContext } from '../../../kernel/cli/index.js'
+import type { WaitClock, VerbContext } from '../../../kernel/cli/index.js'
 
 /** One request that is measured; no two texts begin alike, so that nothing is answered from a cache. */
 export interface Probe { modelId: string, nonce: string, index: number, words: number, maxTokens: number }
@@ -16,7 +16,7 @@ export interface Measure<Sample, Figures> {
   /** Whether its answers are tokens of text, so that they can be limited. */
   hasTokens: boolean
   /** Makes a request. Throws VerbError. */
-  probe (ctx: VerbContext, pace: Pace, probe: Probe): Promise<Sample>
+  probe (ctx: VerbContext, pace: WaitClock, probe: Probe): Promise<Sample>
   /** Pure. `seconds`: how long all of them took together. */
   figures (samples: readonly Sample[], seconds: number): Figures
   /** The figures that have a spread, and their names. */

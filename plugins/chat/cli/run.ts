@@ -1,10 +1,10 @@
 import { readPipe, realPace } from '../../../kernel/cli/index.js'
 import { parametersOf, samplingOf } from '../../runners/language/sampling.js'
-import { bring, checkWeights, isAbsent, isReady, namedModel } from './bring.js'
+import { serveModel, checkWeights, isAbsent, isReady, namedModel } from './serve-model.js'
 import { converse } from './converse.js'
 import { COUNT, readNumber } from './input.js'
 import { takeTurn } from './turn.js'
-import type { Pace, Verb, VerbContext } from '../../../kernel/cli/index.js'
+import type { WaitClock, Verb, VerbContext } from '../../../kernel/cli/index.js'
 import type { ChatMessage } from './answer.js'
 import type { Settings, Turn } from './turn.js'
 
@@ -17,12 +17,13 @@ const STDIN_MAX = 16 * 1024 * 1024
  * `svc run`: one answer to a prompt or a pipe, else a conversation on the terminal. A model that is not here
  * is fetched, one that is not placed is placed, and one that is not ready is waited for.
  */
-export function createRun (pace: Pace): Verb {
+export function createRun (pace: WaitClock): Verb {
   return {
     async run (ctx, [model, ...words], options) {
       const named = await namedModel(ctx, model!)
       const settings = readSettings(ctx, named.modelId, options)
-      const prepare = async (): Promise<boolean> => await bring(ctx, pace, named, options['yes'] === true)
+      const prepare = async (): Promise<boolean> =>
+        await serveModel(ctx, pace, named, options['yes'] === true)
       if (words.length === 0 && ctx.io.stdin.isTTY === true) {
         await checkWeights(ctx, named)
         if (!await isReady(ctx, named)) await prepare()

@@ -1,11 +1,11 @@
 import { modelInPath, nameOf, plain, readModelId, showBytes } from '../../../kernel/cli/index.js'
 import type { ModelCard } from '../../../kernel/index.js'
 import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
-import { whereOf } from '../../staging/service.js'
-import { instancesOf } from './seen.js'
-import type { SeenInstance, SeenState } from './seen.js'
+import { locationsText } from '../../staging/service.js'
+import { instancesOf } from './state-view.js'
+import type { SeenInstance, StateView } from './state-view.js'
 
-type Copy = Parameters<typeof whereOf>[0][number]
+type Copy = Parameters<typeof locationsText>[0][number]
 
 interface CardAnswer { model_id: string, origin: string, card: ModelCard, copies: Copy[] }
 
@@ -34,13 +34,13 @@ async function look ({ client }: VerbContext, modelId: string): Promise<Known> {
   // First, and alone: it fails for a model that nobody knows.
   const answer = await client.json<CardAnswer>(`${path}/card`)
   const [availability, state] = await Promise.all([
-    client.json<Availability>(`${path}/availability`), client.json<SeenState>('/state')
+    client.json<Availability>(`${path}/availability`), client.json<StateView>('/state')
   ])
   const drivers = driversOf(state, answer.card.engine)
   return { ...answer, availability, instances: instancesOf(state, modelId), drivers }
 }
 
-function driversOf (state: SeenState, engine: string): string[] {
+function driversOf (state: StateView, engine: string): string[] {
   return Object.entries(state.nodeResources).flatMap(([id, { engines }]) => {
     const words = engines?.[engine]?.words
     return words === undefined ? [] : [`${nameOf(state, id)}: ${words}`]
@@ -102,7 +102,7 @@ function factsOf ({ card, origin, copies, availability, drivers }: Known): [stri
     ['Licence', card.licence],
     ['Revision', card.revision],
     ['Card from', origin],
-    ['Where', whereOf(copies)],
+    ['Where', locationsText(copies)],
     ['Answers', answersOf(availability)]
   ]
   return facts.filter((fact): fact is [string, string] => fact[1] !== '' && fact[1] !== false)

@@ -5,20 +5,20 @@ import type { OnnxHeader } from '../../runners/onnx/facts.js'
 /** An input or output of a session. A dimension is a number, or a name where it is free. */
 export interface Port { name: string, type: string, shape: ReadonlyArray<number | string> }
 /** Types of numbers that a cache may have. */
-export type Real = 'float32' | 'float16'
+export type FloatType = 'float32' | 'float16'
 /** An input of whole numbers. */
-export interface WholePort { name: string, type: 'int64' | 'int32' }
+export interface IntegerInput { name: string, type: 'int64' | 'int32' }
 /** Sizes from the card, used only where the graph leaves them open. */
 export interface Sizes { kvHeads: number, headSize: number }
 
 /** Inputs by what they are fed with. */
 export interface EncoderBinding {
-  ids: WholePort
-  mask: WholePort | null
-  types: WholePort | null
-  positions: WholePort | null
+  ids: IntegerInput
+  mask: IntegerInput | null
+  types: IntegerInput | null
+  positions: IntegerInput | null
   /** Caches of a decoder that is used as an encoder: fed empty. */
-  pasts: Array<{ name: string, type: Real, dims: (rows: number) => number[] }>
+  pasts: Array<{ name: string, type: FloatType, dims: (rows: number) => number[] }>
   output: string
   /** The output has one vector per text already. */
   pooled: boolean
@@ -41,7 +41,7 @@ function listed (ports: readonly Port[]): string {
 }
 
 /** An input of whole numbers. @throws EngineError model_invalid for another type or more dimensions */
-function whole (port: Port | undefined, rank: number): WholePort | null {
+function whole (port: Port | undefined, rank: number): IntegerInput | null {
   if (port === undefined) return null
   if (port.type !== 'int64' && port.type !== 'int32') {
     throw fail(`input "${port.name}" of the graph has type ${port.type}: int64 and int32 can be fed`)

@@ -4,7 +4,7 @@ import { child, count, text, type Fields } from '../../runners/language/json.js'
 import { modelWords } from '../../runners/language/words.js'
 import { chooseGraph, hasCache, readGraph, suffixOf, weightsOf } from '../../runners/onnx/facts.js'
 import type { OnnxHeader } from '../../runners/onnx/facts.js'
-import type { CardReader, Folder, Found } from '../../staging/service.js'
+import type { CardReader, Folder, ModelFacts } from '../../staging/service.js'
 import { needsGguf, refusesCard } from '../refusals.js'
 import { checkEncoder } from './bind.js'
 
@@ -30,7 +30,7 @@ async function findGenai (folder: Folder, modelId: string): Promise<undefined> {
 }
 
 /** A config.json with a model_type, and graphs. Undefined: there is none. @throws CardError */
-async function findEncoder (folder: Folder, modelId: string): Promise<Found | undefined> {
+async function findEncoder (folder: Folder, modelId: string): Promise<ModelFacts | undefined> {
   const path = 'config.json'
   const config = await folder.json(path)
   const family = text(config ?? {}, 'model_type', 60)
@@ -84,8 +84,8 @@ function refuseOthers (header: OnnxHeader, path: string, modelId: string, family
 const list = (names: readonly string[]): string =>
   names.slice(0, 8).join(', ') + (names.length > 8 ? ` and ${names.length - 8} more` : '')
 
-type Sizes = Pick<Found, 'nLayers' | 'contextLength'> &
-  Required<Pick<Found, 'hiddenSize' | 'heads' | 'kvHeads' | 'headSize'>>
+type Sizes = Pick<ModelFacts, 'nLayers' | 'contextLength'> &
+  Required<Pick<ModelFacts, 'hiddenSize' | 'heads' | 'kvHeads' | 'headSize'>>
 
 /** @throws CardError */
 function sizesOf (config: Fields, settings: Fields): Sizes {

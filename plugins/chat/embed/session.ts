@@ -6,9 +6,9 @@ import {
 } from '../../../kernel/api/engine.js'
 import { idsOf, type Fields } from '../../runners/language/json.js'
 import { invalid, unknownTask } from '../../runners/language/refusals.js'
-import type { EncoderBinding, WholePort } from './bind.js'
+import type { EncoderBinding, IntegerInput } from './bind.js'
 import type { TextReader } from './reader.js'
-import { floatsOfHalves, realTensor, wholeTensor, type Feeds } from './tensors.js'
+import { halfToFloat, floatTensor, integerTensor, type Feeds } from './tensors.js'
 import { readEmbed, vectorChunk, type VectorShape } from '../../runners/language/vectors.js'
 import { pool, type Pooling } from './vectors.js'
 
@@ -146,7 +146,7 @@ export class EncoderSession implements EngineSession {
     const units = texts.length * tokens
     const made = await env.work('embed', units, async () => await session.run(feeds, [output]))
     const { data, dims } = made[output] as Tensor
-    const numbers = data instanceof Uint16Array ? floatsOfHalves(data) : data
+    const numbers = data instanceof Uint16Array ? halfToFloat(data) : data
     const size = dims.at(-1) ?? 0
     const each = pooled ? size : tokens * size
     if (!(numbers instanceof Float32Array) || size === 0 || numbers.length !== texts.length * each) {
@@ -174,8 +174,8 @@ export class EncoderSession implements EngineSession {
     const filled = (value: (text: readonly number[], i: number) => number): number[] =>
       texts.flatMap((text) => Array.from({ length: tokens }, (_, i) => value(text, i)))
     const feeds: Feeds = {}
-    const feed = (port: WholePort | null, value: (text: readonly number[], i: number) => number): void => {
-      if (port !== null) feeds[port.name] = wholeTensor(port, filled(value), [rows, tokens])
+    const feed = (port: IntegerInput | null, value: (text: readonly number[], i: number) => number): void => {
+      if (port !== null) feeds[port.name] = integerTensor(port, filled(value), [rows, tokens])
     }
     feed(ids, (text, i) => text[i] ?? 0)
     feed(mask, (text, i) => i < text.length ? 1 : 0)
@@ -183,7 +183,7 @@ export class EncoderSession implements EngineSession {
     feed(positions, (_, i) => i)
     for (const { name, type, dims } of pasts) {
       const none = type === 'float16' ? new Uint16Array(0) : new Float32Array(0)
-      feeds[name] = realTensor(type, none, dims(rows))
+      feeds[name] = floatTensor(type, none, dims(rows))
     }
     return feeds
   }

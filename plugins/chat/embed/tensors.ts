@@ -1,6 +1,6 @@
 /** Tensors of onnxruntime, and half-precision floats, which it hands over as unsigned 16-bit integers. */
 import { Tensor } from 'onnxruntime-node'
-import type { Real, WholePort } from './bind.js'
+import type { FloatType, IntegerInput } from './bind.js'
 
 /** Numbers of one tensor. Half-precision floats are kept as their bits. */
 type Part = Float32Array | Uint16Array
@@ -31,7 +31,7 @@ function widen (bits: number): number {
 let table: Float32Array | undefined
 
 /** The values of half-precision floats, exactly. */
-export function floatsOfHalves (halves: Uint16Array): Float32Array {
+export function halfToFloat (halves: Uint16Array): Float32Array {
   const known = table ??= Float32Array.from({ length: 65_536 }, (_, bits) => widen(bits))
   const floats = new Float32Array(halves.length)
   for (let i = 0; i < halves.length; i++) floats[i] = known[halves[i] as number] as number
@@ -39,11 +39,12 @@ export function floatsOfHalves (halves: Uint16Array): Float32Array {
 }
 
 /** Real numbers as a tensor. */
-export const realTensor = (type: Real, part: Part, dims: readonly number[]): Tensor =>
+export const floatTensor = (type: FloatType, part: Part, dims: readonly number[]): Tensor =>
   part instanceof Float32Array ? new Tensor('float32', part, dims) : new Tensor(type, part, dims)
 
 /** Whole numbers as the port takes them. */
-export function wholeTensor (port: WholePort, values: ArrayLike<number>, dims: readonly number[]): Tensor {
+export function integerTensor (port: IntegerInput, values: ArrayLike<number>,
+  dims: readonly number[]): Tensor {
   if (port.type === 'int32') return new Tensor('int32', Int32Array.from(values), dims)
   const data = new BigInt64Array(values.length)
   for (let i = 0; i < values.length; i++) data[i] = BigInt(values[i] as number)

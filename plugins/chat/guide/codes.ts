@@ -1,4 +1,4 @@
-import type { Sheet } from './sheets.js'
+import type { GuideEntry } from './entries.js'
 
 /** Words that may stand round a declared word that is also a plain English one. */
 const AROUND = new Set((
@@ -14,9 +14,9 @@ const EXIT = /\b(?:exit(?:ed|s|code)?|status|code|returned|returns|ended|\$\?)\b
  * Finds the sheets of declared words that a question names, the first named first; none where it names
  * none. A word that could be plain English counts only in a question without other words.
  */
-export function codeIndex (sheets: readonly Sheet[]): (question: string) => Sheet[] {
-  const byWord = new Map<string, Sheet[]>()
-  const exits = new Map<string, Sheet>()
+export function codeIndex (sheets: readonly GuideEntry[]): (question: string) => GuideEntry[] {
+  const byWord = new Map<string, GuideEntry[]>()
+  const exits = new Map<string, GuideEntry>()
   for (const sheet of sheets) {
     if (sheet.code === undefined) continue
     if (sheet.id.startsWith('exit:')) exits.set(sheet.code, sheet)

@@ -1,6 +1,6 @@
 import type { JsonSchema, Manifest, RouteDecl, VerbDecl } from '../../../kernel/index.js'
-import type { Declared } from '../../../kernel/cli/index.js'
-import type { Sheet } from './sheets.js'
+import type { DeclarationSet } from '../../../kernel/cli/index.js'
+import type { GuideEntry } from './entries.js'
 
 interface Meaning { kind: string, word: string, text: string }
 
@@ -13,7 +13,7 @@ const code = (text: string): string => '`' + text + '`'
  * routes, capabilities, engines and keys of /state. A word of several kinds has one sheet with all meanings,
  * named after the first kind.
  */
-export function declaredSheets (declared: Declared): Sheet[] {
+export function declaredSheets (declared: DeclarationSet): GuideEntry[] {
   const byWord = new Map<string, Meaning[]>()
   for (const meaning of meaningsOf(declared)) {
     byWord.set(meaning.word, [...byWord.get(meaning.word) ?? [], meaning])
@@ -34,7 +34,7 @@ const titles: Readonly<Record<string, string>> = {
 }
 const titleOf = ({ kind, word }: Meaning): string => `${titles[kind]} ${code(word)}`
 
-function meaningsOf ({ manifests, settings, verbs, exitCodes }: Declared): Meaning[] {
+function meaningsOf ({ manifests, settings, verbs, exitCodes }: DeclarationSet): Meaning[] {
   return [
     ...manifests.flatMap(codesOf),
     ...exitCodes.map(([status, meaning]): Meaning =>

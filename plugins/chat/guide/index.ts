@@ -3,10 +3,10 @@ import { readFileSync } from 'node:fs'
 import { parse } from 'yaml'
 import { declaredSheets } from './declared.js'
 import { makeSearch } from './search.js'
-import { allSheets, writtenSheets } from './sheets.js'
-import type { Declared } from '../../../kernel/cli/index.js'
+import { allSheets, writtenSheets } from './entries.js'
+import type { DeclarationSet } from '../../../kernel/cli/index.js'
 import type { Search } from './search.js'
-import type { Sheet } from './sheets.js'
+import type { GuideEntry } from './entries.js'
 
 export type { Found, Search } from './search.js'
 
@@ -20,8 +20,8 @@ export function wordGroups (): string[][] {
  * The search on all sheets, written and declared. Reads the files beside this one and counts their words:
  * tenths of a second of work, to be done once, and not in a node.
  */
-export const guideSearch = (declared: Declared): Search => searchIn(declaredSheets(declared))
+export const guideSearch = (declared: DeclarationSet): Search => searchIn(declaredSheets(declared))
 
 /** The same on the written sheets and these declared ones. */
-export const searchIn = (declared: readonly Sheet[]): Search =>
+export const searchIn = (declared: readonly GuideEntry[]): Search =>
   makeSearch(allSheets(writtenSheets(), declared), wordGroups())

@@ -1,7 +1,7 @@
 import { codeIndex } from './codes.js'
 import { meanChances, parsePattern, wordChances } from './patterns.js'
 import { isPair, likeness, oneEdit, trigrams, Vocabulary } from './text.js'
-import type { Sheet } from './sheets.js'
+import type { GuideEntry } from './entries.js'
 
 /** What was found for a question. */
 export interface Found {
@@ -43,7 +43,7 @@ const CODE_PRIOR = -1.5
 
 /** A sheet with what is known of the words in questions for it, and of pairs of words. */
 interface Entry {
-  readonly sheet: Sheet
+  readonly sheet: GuideEntry
   readonly chances: ReadonlyMap<string, number>
   /** The chances of the words of each of its patterns. */
   readonly patterns: readonly ReadonlyMap<string, number>[]
@@ -55,7 +55,7 @@ interface Entry {
  * that is not known counts as the known one whose trigrams are most like its own.
  * `groups` are lists of words that mean the same.
  */
-export function makeSearch (sheets: readonly Sheet[], groups: readonly (readonly string[])[]): Search {
+export function makeSearch (sheets: readonly GuideEntry[], groups: readonly (readonly string[])[]): Search {
   const vocabulary = new Vocabulary(groups)
   const entries = sheets.map((sheet) => entryOf(sheet, vocabulary))
     .filter(({ patterns }) => patterns.length > 0)
@@ -75,9 +75,9 @@ export function makeSearch (sheets: readonly Sheet[], groups: readonly (readonly
 }
 
 /** A sheet's score, and how like the question its nearest pattern is, 0 to 1. */
-interface Ranked { readonly sheet: Sheet, readonly score: number, readonly nearest: number }
+interface Ranked { readonly sheet: GuideEntry, readonly score: number, readonly nearest: number }
 
-function foundCodes (codes: readonly Sheet[], ranked: readonly Ranked[]): Found {
+function foundCodes (codes: readonly GuideEntry[], ranked: readonly Ranked[]): Found {
   const others = ranked.map(({ sheet }) => sheet)
     .filter((sheet) => isSubject(sheet) && !codes.includes(sheet))
   return {
@@ -108,10 +108,10 @@ function foundWords (ranked: readonly Ranked[], strange: number): Found {
   }
 }
 
-const isSubject = ({ id }: Sheet): boolean => id !== DECLINE && !id.startsWith('small.')
+const isSubject = ({ id }: GuideEntry): boolean => id !== DECLINE && !id.startsWith('small.')
 
 /** How likely each word is in a question for the sheet, and in one of each of its patterns. */
-function entryOf (sheet: Sheet, vocabulary: Vocabulary): Entry {
+function entryOf (sheet: GuideEntry, vocabulary: Vocabulary): Entry {
   const plain = (text: string): string => text.replace(/<\w+>/g, ' ')
   const patterns = Object.values(sheet.asked).flat()
     .map((text) => wordChances(parsePattern(plain(text)), (part) => vocabulary.terms(part)))

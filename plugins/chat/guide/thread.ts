@@ -2,14 +2,14 @@
 import { parentPort, workerData } from 'node:worker_threads'
 import { searchIn } from './index.js'
 import type { Found } from './search.js'
-import type { Sheet } from './sheets.js'
+import type { GuideEntry } from './entries.js'
 
-const search = searchIn(workerData as Sheet[])
+const search = searchIn(workerData as GuideEntry[])
 
 /** A question, and its answer under the same number. */
-export interface Asked { readonly id: number, readonly question: string }
-export interface Answered { readonly id: number, readonly found: Found }
+export interface ThreadQuestion { readonly id: number, readonly question: string }
+export interface ThreadAnswer { readonly id: number, readonly found: Found }
 
-parentPort?.on('message', ({ id, question }: Asked) => {
-  parentPort?.postMessage({ id, found: search(question) } satisfies Answered)
+parentPort?.on('message', ({ id, question }: ThreadQuestion) => {
+  parentPort?.postMessage({ id, found: search(question) } satisfies ThreadAnswer)
 })

@@ -3,10 +3,10 @@
  */
 import t from 'tap'
 import { routes } from '../routes.js'
-import { keptSeconds } from '../api/ollama/load.js'
+import { keepAliveSeconds } from '../api/ollama/load.js'
 import { hello, MODEL, namesField, startChat } from './api-kit.js'
 import type { RouteDecl } from '../../../kernel/index.js'
-import type { Refusal } from '../../../kernel/api/validate.js'
+import type { RefusedField } from '../../../kernel/api/validate.js'
 
 type Schema = Readonly<Record<string, unknown>>
 interface Field { path: string[], schema: Schema }
@@ -56,7 +56,7 @@ t.test('fields of every route', async (t) => {
     for (const { path, schema } of wordedFields(decl.body!)) {
       const at = `${name} ${path.join('.')}`
       const answer = await ask(decl, put(bodies[name], path, STRANGE))
-      const refusal = schema['x-refused'] as Refusal | undefined
+      const refusal = schema['x-refused'] as RefusedField | undefined
       if (refusal === undefined) {
         // It may be of a type, too; a value of that is ignored.
         if (schema['type'] === undefined) t.equal(answer.statusCode, usual, at)
@@ -91,10 +91,10 @@ t.test('texts of any length cost no more than their length', async (t) => {
   t.match([answer.statusCode, answer.json()], [400, { error: /keep_alive must have at most 64 characters/ }])
   // Also without the bound the time is linear.
   for (const hostile of ['0'.repeat(2_000_000), '1s'.repeat(1_000_000) + 'x', '1.'.repeat(1_000_000)]) {
-    namesField(t, () => keptSeconds(hostile), 'keep_alive')
+    namesField(t, () => keepAliveSeconds(hostile), 'keep_alive')
   }
-  t.equal(keptSeconds('-1h30m'), null)
-  t.equal(keptSeconds('1h1.5m'), 3690)
+  t.equal(keepAliveSeconds('-1h30m'), null)
+  t.equal(keepAliveSeconds('1h1.5m'), 3690)
 })
 
 t.test('Ollama\'s routes read JSON whatever its type, and of no foreign page', async (t) => {

@@ -3,13 +3,13 @@ import t from 'tap'
 import Anthropic from '@anthropic-ai/sdk'
 import { betaTool } from '@anthropic-ai/sdk/helpers/beta/json-schema'
 import OpenAI from 'openai'
-import { Kept } from '../api/kept.js'
+import { ResponseStore } from '../api/response-store.js'
 import { admitted, call, delta, done, failure, MODEL, startChat } from './api-kit.js'
 import type { EngineTask } from '../../../kernel/index.js'
 import type { Kit, Open } from './api-kit.js'
 
 t.test('what is kept is its owner\'s, and the oldest goes first', (t) => {
-  const kept = new Kept<{ text: string }>(50)
+  const kept = new ResponseStore<{ text: string }>(50)
   const value = (text: string) => ({ text })
   kept.put('a', 'me', value('aaaa'))
   kept.put('b', 'me', value('bbbb'))

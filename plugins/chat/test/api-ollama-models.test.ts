@@ -2,8 +2,8 @@
 import { createServer } from 'node:net'
 import t from 'tap'
 import { Ollama } from 'ollama'
-import { keptSeconds } from '../api/ollama/load.js'
-import { otherNames } from '../api/made.js'
+import { keepAliveSeconds } from '../api/ollama/load.js'
+import { otherNames } from '../api/derived-models.js'
 import { canonical, fetched } from '../api/ollama/names.js'
 import { card, failure, MODEL, namesField, startChat } from './api-kit.js'
 import type { ModelCard } from '../../../kernel/index.js'
@@ -15,8 +15,8 @@ t.test('how long a model is to stay', (t) => {
     ['-1m', null], [90, 90], ['90', 90], ['5m', 300], ['1h30m', 5400], ['1.5h', 5400], ['250ms', 1],
     ['8760h', null]
   ]
-  for (const [given, seconds] of rows) t.equal(keptSeconds(given), seconds, String(given))
-  for (const wrong of ['soon', '5 m', 'm', '5x']) namesField(t, () => keptSeconds(wrong), 'keep_alive')
+  for (const [given, seconds] of rows) t.equal(keepAliveSeconds(given), seconds, String(given))
+  for (const wrong of ['soon', '5 m', 'm', '5x']) namesField(t, () => keepAliveSeconds(wrong), 'keep_alive')
   t.end()
 })
 

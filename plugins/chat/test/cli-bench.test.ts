@@ -5,14 +5,14 @@ import { card, instance, state } from './cli-model-kit.js'
 import { applyLoad, countFailures } from '../cli/bench.js'
 import { Mp3Time } from '../../capabilities-tts/service.js'
 import { chat, percentile, speech, spreadOf, textOf } from '../cli/measures.js'
-import type { Pace } from '../../../kernel/cli/index.js'
+import type { WaitClock } from '../../../kernel/cli/index.js'
 import type { Asked } from '../../../kernel/test/cli-helpers.js'
 
 const CHAT = 'POST /v1/chat/completions'
 const SPEECH = 'POST /v1/audio/speech'
 
 /** Time goes on by 10 ms whenever somebody looks. */
-function steps (): Pace {
+function steps (): WaitClock {
   let now = 0
   return { mono: () => now += 10, pause: async () => {} }
 }

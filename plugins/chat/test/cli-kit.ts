@@ -2,7 +2,7 @@ import type { ServerResponse } from 'node:http'
 import { definePlugin } from '../../../kernel/index.js'
 import { fakeNode, quickPace, sendError, sendJson } from '../../../kernel/test/cli-helpers.js'
 import type { Plugin } from '../../../kernel/index.js'
-import type { Pace } from '../../../kernel/cli/index.js'
+import type { WaitClock } from '../../../kernel/cli/index.js'
 import type { Answers, Asked, FakeNode } from '../../../kernel/test/cli-helpers.js'
 import llamaCpp from '../../llama-cpp/index.js'
 import placement from '../../placement/index.js'
@@ -12,7 +12,7 @@ import { verbs } from '../cli/verbs.js'
 
 export { quickPace, sendError, sendJson }
 
-function chatVerbs (pace?: Pace): Plugin {
+function chatVerbs (pace?: WaitClock): Plugin {
   let runs = 0
   const bench = pace === undefined
     ? verbs.bench

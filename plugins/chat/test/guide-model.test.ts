@@ -5,7 +5,7 @@ import t from 'tap'
 import { createBundle } from '../../runners/cards/bundle.js'
 import { load } from '../../llama-cpp/test/embedded-kit.js'
 import { declaredSheets } from '../guide/declared.js'
-import { allSheets, writtenSheets } from '../guide/sheets.js'
+import { allSheets, writtenSheets } from '../guide/entries.js'
 import { manifest } from '../manifest.js'
 import { declarations } from './guide-kit.js'
 

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { declaredSheets } from '../guide/declared.js'
 import { parsePattern, wordChances } from '../guide/patterns.js'
-import { allSheets, readSheets, writtenSheets } from '../guide/sheets.js'
+import { allSheets, readSheets, writtenSheets } from '../guide/entries.js'
 import { declarations } from './guide-kit.js'
 import { linesOf } from '../cli/help.js'
 

@@ -2,9 +2,9 @@ import { Worker } from 'node:worker_threads'
 import { fact, quoted } from '../../../kernel/cli/index.js'
 import { systemClock } from '../../../kernel/index.js'
 import { declaredSheets } from '../guide/declared.js'
-import type { Declared, Tool } from '../../../kernel/cli/index.js'
+import type { DeclarationSet, Tool } from '../../../kernel/cli/index.js'
 import type { Found } from '../guide/search.js'
-import type { Answered, Asked } from '../guide/thread.js'
+import type { ThreadAnswer, ThreadQuestion } from '../guide/thread.js'
 
 /** Without a question for so long the thread and its memory are given back, ms. */
 const IDLE_MS = 120_000
@@ -34,7 +34,7 @@ function commandsOf (text: string): string | null {
 let searcher: Searcher | undefined
 
 /** Asks the thread of this process; counting the words of all sheets would hold up a node's requests. */
-async function found (declared: () => Promise<Declared>, question: string): Promise<Found> {
+async function found (declared: () => Promise<DeclarationSet>, question: string): Promise<Found> {
   const own = searcher ??= new Searcher(declared(), () => { searcher = undefined })
   return await own.ask(question)
 }
@@ -47,7 +47,7 @@ class Searcher {
   #asked = 0
   #stopIdling = (): void => {}
 
-  constructor (declared: Promise<Declared>, ended: () => void) {
+  constructor (declared: Promise<DeclarationSet>, ended: () => void) {
     this.#ended = ended
     this.#thread = declared.then((all) => this.#start(all))
     this.#thread.catch(ended)
@@ -60,14 +60,14 @@ class Searcher {
     return await new Promise((resolve, reject) => {
       this.#waiting.set(id, { resolve, reject })
       thread.ref()
-      thread.postMessage({ id, question } satisfies Asked)
+      thread.postMessage({ id, question } satisfies ThreadQuestion)
     })
   }
 
-  #start (declared: Declared): Worker {
+  #start (declared: DeclarationSet): Worker {
     const thread = new Worker(new URL('../guide/thread.js', import.meta.url),
       { workerData: declaredSheets(declared) })
-    thread.on('message', ({ id, found }: Answered) => {
+    thread.on('message', ({ id, found }: ThreadAnswer) => {
       this.#waiting.get(id)?.resolve(found)
       this.#waiting.delete(id)
       if (this.#waiting.size > 0) return

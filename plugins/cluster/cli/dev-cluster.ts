@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { createClient, ownFingerprint, ownToken } from '../../../kernel/cli/index.js'
 import { startDevNode, describeEnding, isMemberOf } from './dev-node.js'
-import type { DevNode, UpLine } from './dev-node.js'
+import type { DevNode, StartedNode } from './dev-node.js'
 import type { Plugin } from '../../../kernel/index.js'
 import type { Client, ClusterState, VerbContext, VerbError } from '../../../kernel/cli/index.js'
 import type { Ports } from './dev-ports.js'
@@ -20,7 +20,7 @@ export interface DevOptions {
   stop: AbortSignal
 }
 
-export interface DevNodeUp extends UpLine { name: string }
+export interface DevNodeUp extends StartedNode { name: string }
 
 export interface DevCluster {
   readonly nodes: readonly DevNode[]
@@ -95,8 +95,8 @@ async function tokenFrom (ctx: VerbContext, client: Client): Promise<string> {
  * Waits until every node has the same master, session and live nodes. Throws VerbError: 1 when a node ends, 4
  * with the disagreement when that takes too long.
  */
-export async function agreement (
-  ctx: VerbContext, cluster: DevCluster, up: readonly UpLine[]
+export async function waitForOneMaster (
+  ctx: VerbContext, cluster: DevCluster, up: readonly StartedNode[]
 ): Promise<{ masterNodeId: string, sessionId: string }> {
   const clients = up.map(({ url, home }) => clientOf(ctx, url, home))
   const again = (error: VerbError): boolean =>

@@ -4,14 +4,14 @@ import { createInterface } from 'node:readline'
 import { envName, launch, readVersioned, writeVersioned } from '../../../kernel/cluster.js'
 import type { ChildProcess } from 'node:child_process'
 import type { VerbContext } from '../../../kernel/cli/index.js'
-import type { Ending } from '../../../kernel/cluster.js'
+import type { ExitStatus } from '../../../kernel/cluster.js'
 import type { Ports } from './dev-ports.js'
 
 /** Lines of a node's log that are repeated when it does not start. */
 const LAST_LINES = 8
 
 /** The line `svc up --json` prints. */
-export interface UpLine { url: string, nodeId: string, pid: number, home: string }
+export interface StartedNode { url: string, nodeId: string, pid: number, home: string }
 
 export interface DevNodeOptions {
   name: string
@@ -34,10 +34,10 @@ export interface DevNode {
   readonly home: string
   readonly ports: Ports
   /** Resolves once it listens; rejects with VerbError (1) when it ends before. */
-  readonly up: Promise<UpLine>
-  readonly over: Promise<Ending>
+  readonly up: Promise<StartedNode>
+  readonly over: Promise<ExitStatus>
   /** Set when it has ended. */
-  ending: Ending | undefined
+  ending: ExitStatus | undefined
 }
 
 /** Settings that are each node's own here; the others reach all nodes. */
@@ -95,9 +95,9 @@ export function startDevNode (options: DevNodeOptions): DevNode {
     if (last.length > LAST_LINES) last.shift()
     log(line)
   }
-  let first: UpLine | undefined
-  let told: (line: UpLine) => void
-  const line = new Promise<UpLine>((resolve) => { told = resolve })
+  let first: StartedNode | undefined
+  let told: (line: StartedNode) => void
+  const line = new Promise<StartedNode>((resolve) => { told = resolve })
   const output = (child: ChildProcess): void => {
     createInterface({ input: child.stderr! }).on('line', note)
     createInterface({ input: child.stdout! }).on('line', (text) => {
@@ -129,16 +129,16 @@ export function startDevNode (options: DevNodeOptions): DevNode {
   return node
 }
 
-function readUp (text: string): UpLine | undefined {
+function readUp (text: string): StartedNode | undefined {
   try {
-    const line = JSON.parse(text) as Partial<UpLine>
-    return typeof line.url === 'string' && typeof line.pid === 'number' ? line as UpLine : undefined
+    const line = JSON.parse(text) as Partial<StartedNode>
+    return typeof line.url === 'string' && typeof line.pid === 'number' ? line as StartedNode : undefined
   } catch {
     return undefined
   }
 }
 
-export function describeEnding ({ status, signal }: Ending): string {
+export function describeEnding ({ status, signal }: ExitStatus): string {
   return signal === null ? `it ended with status ${status ?? 1}` : `it was ended by ${signal}`
 }
 

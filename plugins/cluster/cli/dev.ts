@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import { homeOption, launched, programIn } from '../../../kernel/cli/index.js'
-import { agreement, startDev } from './dev-cluster.js'
+import { waitForOneMaster, startDev } from './dev-cluster.js'
 import { describeEnding, devArgs, devEnv, keptNode } from './dev-node.js'
 import { devPorts } from './dev-ports.js'
 import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
@@ -30,7 +30,7 @@ export default {
     })
     try {
       const nodes = await cluster.join()
-      announce(ctx, nodes, await agreement(ctx, cluster, nodes))
+      announce(ctx, nodes, await waitForOneMaster(ctx, cluster, nodes))
       return await watch(ctx, cluster.nodes, stop.signal)
     } catch (error) {
       // Told to stop while it was still starting: no failure.

@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs'
 import { hostname } from 'node:os'
-import { programIn, readSpan, shellWord, showSpan } from '../../../kernel/cli/index.js'
+import { programIn, readSpan, shellWord, formatDuration } from '../../../kernel/cli/index.js'
 import { devPorts } from './dev-ports.js'
 import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 import type { JoinTokenRecord } from '../../../kernel/cluster.js'
@@ -30,7 +30,7 @@ export default {
     ctx.out.line(made.token)
     const own = options['local'] === true
     const where = own ? 'this machine' : 'the other machine'
-    ctx.err.line(`On ${where}, within ${showSpan(seconds)} (until ${made.expires}), once:`)
+    ctx.err.line(`On ${where}, within ${formatDuration(seconds)} (until ${made.expires}), once:`)
     ctx.err.line(`  ${own ? await localCommand(ctx, made.token) : made.command}`)
   }
 } satisfies Verb

@@ -1,6 +1,6 @@
-import { nearest, offerRemoval, plain, showBytes, showSpan } from '../../../kernel/cli/index.js'
+import { nearest, offerRemoval, plain, showBytes, formatDuration } from '../../../kernel/cli/index.js'
 import { joinNodes, readMembers } from './nodes.js'
-import type { Admitted, ClusterState, Verb, VerbContext } from '../../../kernel/cli/index.js'
+import type { AdmittedMember, ClusterState, Verb, VerbContext } from '../../../kernel/cli/index.js'
 import type { Gpu } from '../../../kernel/index.js'
 import type { MemberList, MemberRow, NodeRow } from './nodes.js'
 
@@ -34,7 +34,7 @@ async function remove (ctx: VerbContext, ref: string): Promise<void> {
   const { members } = await ctx.client.json<MemberList>('/cluster/members')
   const { installId, name } = findMember(ctx, members, ref)
   const path = `/cluster/members/${encodeURIComponent(installId)}`
-  const answer = await ctx.client.json<{ admitted?: Admitted[] }>(path, { method: 'DELETE' })
+  const answer = await ctx.client.json<{ admitted?: AdmittedMember[] }>(path, { method: 'DELETE' })
   if (ctx.out.json) ctx.out.value(answer)
   else {
     ctx.out.line(`removed ${name} (${installId}); to come back it needs an empty home and a new ` +
@@ -79,7 +79,7 @@ export const nodes: Verb = {
 
 function liveness ({ live, drained, lostForSeconds }: NodeRow): string {
   if (live) return drained ? 'drained' : 'live'
-  return lostForSeconds === null ? 'lost' : `lost ${showSpan(lostForSeconds)}`
+  return lostForSeconds === null ? 'lost' : `lost ${formatDuration(lostForSeconds)}`
 }
 
 /** `NVIDIA H200: 131 GiB of 140 GiB, 50 %, 38 °C, 79 W`, without the values that are unknown. */

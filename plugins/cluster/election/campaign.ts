@@ -1,6 +1,6 @@
 import { base32 } from '../../../kernel/net/encoding.js'
 import { setLeader } from './follower.js'
-import { become } from './master.js'
+import { startSession } from './master.js'
 import { greatest } from './rules.js'
 import type { Campaigning, RequestingVotes, Elector, PreVoting } from './elector.js'
 import type { MessageOf, NodeId, SessionId } from './protocol.js'
@@ -154,7 +154,7 @@ export function tally (e: Elector, phase: RequestingVotes, now: number): void {
   })
   if (result === 'open') return
   const stands = e.rules.candidacyStands(e.hardState.voted, phase.leader, false)
-  if (result === 'won' && stands) become(e, phase.leader, now)
+  if (result === 'won' && stands) startSession(e, phase.leader, now)
   else e.toFollower(now + e.timing.backoff + e.io.random() * e.timing.backoffSpread)
 }
 

@@ -5,7 +5,8 @@ import {
 import { Elector } from './elector.js'
 import { finish, onAppend, openStream, stepDown } from './follower.js'
 import {
-  catchUp, hearWhileProbing, meet, onAck, onCommand, onNack, onNeed, onProbe, startProbe, tickMaster
+  catchUp, onMessageWhileProbing, onOtherMaster, onAck, onCommand, onNack, onNeed, onProbe, startProbe,
+  tickMaster
 } from './master.js'
 import { RULES, readQuorum } from './rules.js'
 import { readMessage } from './protocol.js'
@@ -86,7 +87,7 @@ const HANDLERS: { readonly [K in MessageKind]: Handler<K> } = {
 function onHeartbeat (e: Elector, from: NodeId, beat: MessageOf<'heartbeat'>, now: number): void {
   if (!e.liveness.report(from, beat)) return
   e.noteTerm(beat.promised)
-  if (beat.role === 'master' && beat.leader?.master === from) meet(e, from, beat.leader, beat, now)
+  if (beat.role === 'master' && beat.leader?.master === from) onOtherMaster(e, from, beat.leader, beat, now)
   else if (e.leader?.master === from && e.rules.hasResigned(e.leader, beat)) e.lostAt ??= now
   catchUp(e, from, beat)
 }
@@ -151,7 +152,7 @@ export class Election {
     const message = readMessage(value)
     this.#step(now)
     if (message === null || !e.liveness.heard(from, now)) return false
-    hearWhileProbing(e, from, message, now)
+    onMessageWhileProbing(e, from, message, now)
     const handle = HANDLERS[message.kind] as (e: Elector, from: NodeId, message: Message, now: number) => void
     handle(e, from, message, now)
     tickWaiting(e, now)

@@ -2,8 +2,8 @@ import { Liveness } from './liveness.js'
 import { HardState } from './hard-state.js'
 import { votesNeeded, votesOf } from './rules.js'
 import type {
-  Ballot, Change, CommandId, HardStateRecord, Heartbeat, Io, Leader, Log, Message, NodeId, Receipt, Role,
-  SessionId, StreamId
+  Ballot, Change, CommandId, HardStateRecord, Heartbeat, Io, Leader, Log, Message, NodeId, CommandReceipt,
+  Role, SessionId, StreamId
 } from './protocol.js'
 import type { Quorum, Rules } from './rules.js'
 import type { Timing } from './timing.js'
@@ -40,7 +40,7 @@ export interface RequestingVotes {
 }
 
 export interface Pending {
-  readonly receipt: Receipt
+  readonly receipt: CommandReceipt
   /** Entry that must be held: never below the first of this session. */
   readonly due: number
   /** Nodes that wait for the answer. */
@@ -55,7 +55,7 @@ export interface Probing {
   readonly answers: Set<NodeId>
 }
 
-export interface Mastering {
+export interface MasterPhase {
   readonly role: 'master'
   readonly since: number
   /** Number of the `session` entry. */
@@ -70,10 +70,10 @@ export interface Mastering {
   refusing: number | null
 }
 
-export type Phase = Follower | PreVoting | Campaigning | RequestingVotes | Mastering
+export type Phase = Follower | PreVoting | Campaigning | RequestingVotes | MasterPhase
 
 /** Which role may come after which. */
-export const MOVES: { readonly [R in Role]: readonly Role[] } = {
+export const ROLE_TRANSITIONS: { readonly [R in Role]: readonly Role[] } = {
   follower: ['follower', 'pre-vote', 'campaign'],
   'pre-vote': ['follower', 'campaign'],
   campaign: ['follower', 'campaign', 'claim'],
@@ -145,7 +145,7 @@ export class Elector {
   /** Changes the role. A move that the table does not know is a defect of the core. */
   enter (phase: Phase): void {
     const from = this.#phase.role
-    if (!MOVES[from].includes(phase.role)) throw new Error(`no move from ${from} to ${phase.role}`)
+    if (!ROLE_TRANSITIONS[from].includes(phase.role)) throw new Error(`no move from ${from} to ${phase.role}`)
     this.#phase = phase
   }
 

@@ -1,16 +1,16 @@
 import { accept, finish, setLeader, stepDown } from './follower.js'
-import type { Elector, Mastering } from './elector.js'
+import type { Elector, MasterPhase } from './elector.js'
 import type {
-  Change, CommandId, Entry, Heartbeat, Leader, Message, MessageOf, NodeId, Outcome, Receipt, Refusal
+  Change, CommandId, Entry, Heartbeat, Leader, Message, MessageOf, NodeId, Outcome, CommandReceipt, Refusal
 } from './protocol.js'
 
 /** Enters the first entry of the new session, then announces it. */
-export function become (e: Elector, leader: Leader, now: number): void {
+export function startSession (e: Elector, leader: Leader, now: number): void {
   const { sid, term } = leader
   const stored = write(e, { kind: 'session', id: `session:${sid}`, sid, term, payload: null })
   if (!stored) return e.toFollower(now + e.timing.heartbeat)
   const { seq } = e.log.last()
-  const phase: Mastering = {
+  const phase: MasterPhase = {
     role: 'master',
     since: now,
     startSeq: seq,
@@ -44,7 +44,7 @@ export function replicate (e: Elector, peers: readonly NodeId[], whole = false):
   }
 }
 
-export function tickMaster (e: Elector, phase: Mastering, now: number): void {
+export function tickMaster (e: Elector, phase: MasterPhase, now: number): void {
   const writable = e.writable(now)
   phase.refusing = e.hardState.storing ? null : phase.refusing ?? now
   const state = {
@@ -53,11 +53,11 @@ export function tickMaster (e: Elector, phase: Mastering, now: number): void {
   }
   if (!e.rules.keepsMastership(state, e.timing)) return stepDown(e, now + e.timing.heartbeat, now)
   if (phase.probe !== null) tickProbe(e, phase, now)
-  settle(e, now)
+  answerReplicated(e, now)
 }
 
 /** Whether enough nodes hold entry `seq`: voters in the majority mode, else one other live node if any. */
-export function held (e: Elector, phase: Mastering, seq: number, now: number): boolean {
+export function isReplicated (e: Elector, phase: MasterPhase, seq: number, now: number): boolean {
   const holders = [...phase.acks].filter(([, upTo]) => upTo >= seq).map(([id]) => id)
   if (e.options.quorum.mode === 'majority') {
     return e.rules.heldByEnough(e.votes([e.id, ...holders]), e.needed())
@@ -71,7 +71,7 @@ export function onAck (e: Elector, from: NodeId, ack: MessageOf<'ack'>, now: num
   if (phase.role !== 'master' || ack.sid !== leader?.sid || ack.term !== leader.term) return
   phase.acks.set(from, Math.max(ack.seq, phase.acks.get(from) ?? 0))
   e.liveness.follows(from, leader)
-  settle(e, now)
+  answerReplicated(e, now)
 }
 
 export function onNeed (e: Elector, from: NodeId, { sid }: MessageOf<'need'>): void {
@@ -101,7 +101,7 @@ function raiseTerm (e: Elector, leader: Leader, term: number, now: number): void
 }
 
 /** Another node says that it is master: this one follows it, or two masters have met and one yields. */
-export function meet (e: Elector, from: NodeId, other: Leader, beat: Heartbeat, now: number): void {
+export function onOtherMaster (e: Elector, from: NodeId, other: Leader, beat: Heartbeat, now: number): void {
   const { phase, leader } = e
   if (phase.role !== 'master' || leader === null) {
     accept(e, from, other, now)
@@ -137,7 +137,7 @@ export function catchUp (e: Elector, from: NodeId, beat: Heartbeat): void {
 }
 
 /** After a pause a master asks its peers whether it still is one. */
-export function startProbe (e: Elector, phase: Mastering, now: number): void {
+export function startProbe (e: Elector, phase: MasterPhase, now: number): void {
   phase.probe = { nonce: ++e.rounds, since: now, askedAt: now, answers: new Set([e.id]) }
   e.sendTo(e.liveness.connections(), { kind: 'probe', nonce: phase.probe.nonce })
   // The only voter has all the votes.
@@ -145,7 +145,7 @@ export function startProbe (e: Elector, phase: Mastering, now: number): void {
 }
 
 /** Ends the probe when enough nodes have answered. */
-function countAnswers (e: Elector, phase: Mastering, { answers }: { answers: ReadonlySet<NodeId> }): void {
+function countAnswers (e: Elector, phase: MasterPhase, { answers }: { answers: ReadonlySet<NodeId> }): void {
   const needed = e.options.quorum.mode === 'majority' ? e.needed() : 2
   if (e.votes(answers) < needed) return
   phase.probe = null
@@ -153,7 +153,7 @@ function countAnswers (e: Elector, phase: Mastering, { answers }: { answers: Rea
   e.liveness.forgetReports()
 }
 
-function tickProbe (e: Elector, phase: Mastering, now: number): void {
+function tickProbe (e: Elector, phase: MasterPhase, now: number): void {
   const { probe } = phase
   if (probe === null) return
   const unanswered = {
@@ -174,7 +174,7 @@ export function onProbe (e: Elector, from: NodeId, { nonce }: MessageOf<'probe'>
 }
 
 /** Any message to a master that asks whether it still is one: it may confirm that, or show that it is not. */
-export function hearWhileProbing (e: Elector, from: NodeId, message: Message, now: number): void {
+export function onMessageWhileProbing (e: Elector, from: NodeId, message: Message, now: number): void {
   const { phase, leader } = e
   if (phase.role !== 'master' || phase.probe === null || leader === null) return
   if (!e.rules.verifies(message, phase.probe.nonce)) return
@@ -207,17 +207,17 @@ export function onCommand (
   if (typeof entered === 'string') return answer(e, from, id, sid, { ok: false, code: entered })
   const due = Math.max(entered.seq, phase.startSeq)
   phase.pending.set(id, { receipt: entered, due, origins: new Set([from]) })
-  settle(e, now)
+  answerReplicated(e, now)
 }
 
 function enter (
-  e: Elector, phase: Mastering, leader: Leader, change: Change & Pick<Entry, 'id' | 'from'>, now: number
-): Receipt | Refusal {
+  e: Elector, phase: MasterPhase, leader: Leader, change: Change & Pick<Entry, 'id' | 'from'>, now: number
+): CommandReceipt | Refusal {
   const { sid, term } = leader
   const { id } = change
   if (change.kind === 'voters') {
     const to = readVoters(change.payload)
-    const settled = held(e, phase, phase.votersSeq, now)
+    const settled = isReplicated(e, phase, phase.votersSeq, now)
     const may = e.rules.mayChangeVoters({ master: e.id, from: e.log.voters(), to, settled })
     if (may !== 'yes') return may
   }
@@ -239,11 +239,11 @@ function readVoters (payload: unknown): readonly NodeId[] {
 }
 
 /** Answers every command that enough nodes hold by now. */
-export function settle (e: Elector, now: number): void {
+export function answerReplicated (e: Elector, now: number): void {
   const { phase, leader } = e
   if (phase.role !== 'master' || leader === null || !e.rules.mayActAsMaster(phase.probe === null)) return
   for (const [id, { receipt, due, origins }] of phase.pending) {
-    if (!held(e, phase, due, now)) continue
+    if (!isReplicated(e, phase, due, now)) continue
     phase.pending.delete(id)
     for (const origin of origins) answer(e, origin, id, leader.sid, { ok: true, ...receipt })
   }

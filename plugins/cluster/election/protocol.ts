@@ -1,5 +1,5 @@
 import {
-  anyOf, anything, count, fits, flag, listOf, only, orNull, record, schemaOf, span, text, word
+  anyOf, anything, count, fits, flag, listOf, constant, orNull, record, schemaOf, span, text, oneOf
 } from '../wire.js'
 import type { Of, Schema } from '../wire.js'
 
@@ -27,9 +27,10 @@ const ballotSchema = record({
   weight: schemaOf<number>({ type: 'number' }),
   nodeId: text
 })
-const changeSchema = record({ kind: word('command', 'voters'), payload: anything })
+const changeSchema = record({ kind: oneOf('command', 'voters'), payload: anything })
 const outcomeSchema = anyOf<unknown>(
-  record({ ok: only(true), sid: text, term: count, seq: count }), record({ ok: only(false), code: text })
+  record({ ok: constant(true), sid: text, term: count, seq: count }),
+  record({ ok: constant(false), code: text })
 ) as Schema<Outcome>
 
 /** Fencing token. Totally ordered by term, then master; carried by every directive. */
@@ -54,7 +55,7 @@ export const MESSAGES = {
     /** Rises by one with every heartbeat of a boot, so that an old one is known when it arrives late. */
     count,
     boot: count,
-    role: word<Role>('follower', 'pre-vote', 'campaign', 'claim', 'master'),
+    role: oneOf<Role>('follower', 'pre-vote', 'campaign', 'claim', 'master'),
     leader: orNull(leaderSchema),
     promised: count,
     fresh: positionSchema,
@@ -75,7 +76,7 @@ export const MESSAGES = {
   /** Vote request: "I have the best ballot: vote for me." */
   claim: record({ leader: leaderSchema, fresh: positionSchema }),
   /** A vote; `abstain`: this node's disk takes none, so it counts for neither side. */
-  'claim-answer': record({ sid: text, vote: word('yes', 'no', 'abstain'), promised: count }),
+  'claim-answer': record({ sid: text, vote: oneOf('yes', 'no', 'abstain'), promised: count }),
   /** Control data from the master; only the log reads `body`. */
   append: record({ leader: leaderSchema, fresh: positionSchema, body: anything }),
   /** "Your append does not fit what I have: send all of it." */
@@ -129,7 +130,7 @@ export interface Entry {
 }
 
 /** The position of a command's entry, the same for every retry of its id. */
-export interface Receipt extends LogPosition {
+export interface CommandReceipt extends LogPosition {
   readonly sid: SessionId
   readonly result?: unknown
 }
@@ -151,7 +152,8 @@ export type Refusal =
   /** An earlier change of voters, or the start of this session, is not held by a majority yet. */
   'voters_busy'
 
-export type Outcome = ({ readonly ok: true } & Receipt) | { readonly ok: false, readonly code: Refusal }
+export type Outcome =
+  ({ readonly ok: true } & CommandReceipt) | { readonly ok: false, readonly code: Refusal }
 
 /** Why a stream ended without its own terminal. */
 export type StreamEnd = 'session_changed' | 'no_master'
@@ -180,7 +182,7 @@ export interface Io {
  * Result of data from a master: `gap`: entries between are missing; `refused`: breaks the document's rules;
  * `failed`: the disk refused. All three change nothing.
  */
-export type Adoption = 'adopted' | 'gap' | 'refused' | 'failed'
+export type ApplyResult = 'adopted' | 'gap' | 'refused' | 'failed'
 
 /**
  * The log of one writer: the core knows its last position, never its contents. In the majority mode `append`
@@ -193,9 +195,9 @@ export interface Log {
   /** Adds an entry as the master; its seq is `last().seq` after it. False when the disk refused. */
   append (entry: Entry): boolean
   /** The receipt of a command; undefined if it is not held here. */
-  find (id: CommandId): Receipt | undefined
+  find (id: CommandId): CommandReceipt | undefined
   /** The entries after `seq` for a follower in this session; all when null. */
   body (seq: number | null): unknown
   /** Takes over what `body` made on the master. The core has checked that it is not older. */
-  adopt (body: unknown): Adoption
+  adopt (body: unknown): ApplyResult
 }

@@ -1,5 +1,5 @@
 import type {
-  Ballot, Heartbeat, Leader, LogPosition, Message, MessageOf, Mode, NodeId, Receipt, Token
+  Ballot, Heartbeat, Leader, LogPosition, Message, MessageOf, Mode, NodeId, CommandReceipt, Token
 } from './protocol.js'
 import type { Timing } from './timing.js'
 
@@ -34,7 +34,7 @@ export function greatest<T> (values: Iterable<T>, order: Order<T>): T | undefine
   return best
 }
 
-export interface Unanswered {
+export interface ProbeState {
   readonly mode: Mode
   /** Milliseconds since the first question. */
   readonly waited: number
@@ -64,7 +64,7 @@ export interface Reach {
   readonly heirs: boolean
 }
 
-export interface Meeting {
+export interface MasterConflict {
   readonly mode: Mode
   readonly verified: boolean
   readonly mine: MasterScore & Token
@@ -102,7 +102,7 @@ function mayFollow (mode: Mode, voted: Token, leader: Token): boolean {
  * stops. With quorum 1 every live peer must answer first, since it may have elected another master;
  * disconnected ones count as gone after `silence`.
  */
-function trustsSilence ({ mode, waited, alive, known }: Unanswered, { silence }: Timing): boolean {
+function trustsSilence ({ mode, waited, alive, known }: ProbeState, { silence }: Timing): boolean {
   return mode === 'available' && (known === 0 || (alive === 0 && waited > silence))
 }
 
@@ -116,7 +116,7 @@ function keepsMastership ({ mode, reachable, needed, age, refusing, heirs }: Rea
 }
 
 /** Of two masters that meet, whether this one stays. */
-function staysMaster ({ mode, verified, mine, other, ageStep }: Meeting): boolean {
+function staysMaster ({ mode, verified, mine, other, ageStep }: MasterConflict): boolean {
   if (mode === 'majority') return mine.term >= other.term
   return verified && byScore(mine, other, ageStep) > 0
 }
@@ -185,7 +185,7 @@ export const RULES = {
   keepsMastership,
   hasResigned,
   /** A command is entered once; a retry gets the first answer. */
-  enteredBefore: (receipt: Receipt | undefined): Receipt | undefined => receipt,
+  enteredBefore: (receipt: CommandReceipt | undefined): CommandReceipt | undefined => receipt,
   /** A command for another session is refused. */
   fitsSession: (commandSid: string, sid: string): boolean => commandSid === sid,
   /** Streams end with their session, and not when only its term rises. */

@@ -23,7 +23,7 @@ export function isLoopbackHost (host: string): boolean {
 }
 
 /** True when a host:port may be that of another machine. */
-export function isOutside (address: string): boolean {
+export function isRemote (address: string): boolean {
   const host = readAddress(address)?.host
   return host !== undefined && !isLoopbackHost(host)
 }
@@ -34,16 +34,16 @@ export function formatAddress (host: string, port: number): string {
 }
 
 /** Every IPv4 address of the machine. */
-export const EVERYWHERE = '0.0.0.0'
+export const ANY_IPV4 = '0.0.0.0'
 
 /** Bind address of the members' listener; port 0 before it is bound. */
-export interface Bound { host: string, port: number }
+export interface BindAddress { host: string, port: number }
 
 /** Where others reach the members' listener: what was configured, or every address it is bound to. */
-export function addressesOf ({ host, port }: Bound, advertised: string | undefined): string[] {
+export function addressesOf ({ host, port }: BindAddress, advertised: string | undefined): string[] {
   if (advertised !== undefined) return [advertised]
   if (port === 0) return []
-  if (host !== EVERYWHERE && host !== '::') return [formatAddress(host, port)]
+  if (host !== ANY_IPV4 && host !== '::') return [formatAddress(host, port)]
   const all = Object.values(os.networkInterfaces()).flatMap((list) => list ?? [])
     .filter((i) => !i.internal && !i.address.startsWith('fe80:') && (host === '::' || i.family === 'IPv4'))
   const found = all.slice(0, MAX_ADDRESSES).map((i) => formatAddress(i.address, port))
@@ -51,6 +51,6 @@ export function addressesOf ({ host, port }: Bound, advertised: string | undefin
 }
 
 /** True while only this machine reaches the listener, and svc.yaml does not ask for that. */
-export function mayOpen (bound: Bound, configured: string | undefined): boolean {
+export function mayOpen (bound: BindAddress, configured: string | undefined): boolean {
   return configured === undefined && isLoopbackHost(bound.host)
 }

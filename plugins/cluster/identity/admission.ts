@@ -19,7 +19,7 @@ export function admitterOf (caller: Caller, known: Iterable<string>): Maker {
 }
 
 /** The authorities that count when a member vouches for these: those of whoever admitted it. */
-export function vouched (
+export function grantableAuthorities (
   member: Pick<Member, 'admitted'> | undefined, authorities: Iterable<string>
 ): string[] {
   // Without a record it is the first member, or one that the previous release let in: as the operator's.
@@ -34,7 +34,7 @@ export function memberKeys (
   return {
     vouched: (key, authorities) => {
       const member = members.byFingerprint(fingerprintOfRaw(key))
-      return member && vouched(member, authorities)
+      return member && grantableAuthorities(member, authorities)
     },
     fingerprints: () => new Map(members.current().members.map((m) => [m.installId, m.fingerprint]))
   }

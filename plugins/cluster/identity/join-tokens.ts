@@ -6,9 +6,9 @@ import {
 } from '../../../kernel/cluster.js'
 import { applicantSchema, invitationFields } from '../members/member.js'
 import {
-  fits, flag, invalidField, listOf, matching, orNull, read, record, schemaOf, shaped, ShapeError
+  fits, flag, invalidField, listOf, matching, orNull, read, record, schemaOf, mapShapeError, ShapeError
 } from '../wire.js'
-import { isOutside } from './addresses.js'
+import { isRemote } from './addresses.js'
 import type { TLSSocket } from 'node:tls'
 import type { JoinTokenRecord, SvcError } from '../../../kernel/cluster.js'
 import type { Of } from '../wire.js'
@@ -81,7 +81,7 @@ export function readJoinToken (token: string, nowMs: number): JoinTicket {
   if (checksum(PREFIX + body) !== sum) {
     throw badToken('is mistyped (its checksum does not fit); copy it again')
   }
-  const ticket = shaped(() => readTicket(Buffer.from(body, 'base64url').toString()),
+  const ticket = mapShapeError(() => readTicket(Buffer.from(body, 'base64url').toString()),
     ({ message }) => badToken(`is broken: ${message}`))
   if (ticket.exp <= nowMs) {
     const [expired, now] = [ticket.exp, nowMs].map((ms) => new Date(ms).toISOString())
@@ -124,7 +124,7 @@ export function joinBinding (socket: TLSSocket): Buffer {
 }
 
 export function readJoinRequest (body: unknown): JoinRequest {
-  return shaped(() => read(requestSchema, body), invalidField)
+  return mapShapeError(() => read(requestSchema, body), invalidField)
 }
 
 /** A joiner's request; `binding` comes from its socket (joinBinding). */
@@ -242,7 +242,7 @@ export class JoinTokens {
     // A token that its reader would refuse is never given out.
     readJoinToken(token, now)
     const key = proofKeyOf(secret).toString('base64url')
-    const outside = seeds.some(isOutside)
+    const outside = seeds.some(isRemote)
     this.#ends.set(id, this.#mono() + ttlSeconds * 1000)
     this.#save([...this.#tokens, { id, key, fingerprint, exp, usedBy: null, by, authorities, outside }])
     return { token, expires: new Date(exp).toISOString() }

@@ -5,7 +5,7 @@ import {
 } from '../../../kernel/cluster.js'
 import { readAddress } from './addresses.js'
 import { joinBinding, proofOf, readJoinRequest } from './join-tokens.js'
-import { shaped } from '../wire.js'
+import { mapShapeError } from '../wire.js'
 import { readMemberList } from '../members/member.js'
 import { dial, peerFingerprint } from './tls.js'
 import type { IncomingMessage } from 'node:http'
@@ -101,7 +101,7 @@ function readAnswer (seed: string, answer: Answer, { self, ticket }: JoinOptions
     kernelError('join_refused', `${seed} took the token and answered nonsense: ${what}`, {
       seed, why: 'bad_answer'
     })
-  const found = shaped(() => readMemberList(answer.body), ({ message }) => bad(message))
+  const found = mapShapeError(() => readMemberList(answer.body), ({ message }) => bad(message))
   if (found.clusterId !== ticket.clusterId) {
     throw bad(`cluster ${found.clusterId}, while the token is for ${ticket.clusterId}`)
   }

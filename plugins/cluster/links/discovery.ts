@@ -40,8 +40,8 @@ export interface Search {
 }
 
 /** An open responder; `broken` is called, once or more, when multicast does not work. */
-export interface Opened { responder: Responder, repeat (): void, close (): void }
-export type Open = (broken: (error: Error) => void) => Promise<Opened>
+export interface OpenedResponder { responder: Responder, repeat (): void, close (): void }
+export type OpenResponder = (broken: (error: Error) => void) => Promise<OpenedResponder>
 
 export interface DiscoveryOptions {
   /** Port of the members' listener, 1 to 65535. */
@@ -56,7 +56,7 @@ export interface DiscoveryOptions {
   found (address: string): void
   clock?: Clock
   /** The network; tests pass their own. */
-  open?: Open
+  open?: OpenResponder
 }
 
 /**
@@ -66,7 +66,7 @@ export interface DiscoveryOptions {
  */
 export function createDiscovery (options: DiscoveryOptions): { stop (): Promise<void> } {
   const { log, clock = systemClock, open = openResponder } = options
-  let opened: Opened | undefined
+  let opened: OpenedResponder | undefined
   let stopped = false
   let search: Search | undefined
   const undo: (() => void)[] = []
@@ -157,7 +157,7 @@ function isUsable (address: unknown): address is string {
 }
 
 /** mDNS over IPv4 multicast. The library is imported only when a node looks for others. */
-async function openResponder (broken: (error: Error) => void): Promise<Opened> {
+async function openResponder (broken: (error: Error) => void): Promise<OpenedResponder> {
   const { Bonjour } = await import('bonjour-service')
   const socket = createSocket({ type: 'udp4', reuseAddr: true })
   socket.unref()

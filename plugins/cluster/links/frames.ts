@@ -1,6 +1,6 @@
 import { createDecoder, readAny, readVarUint } from 'lib0/decoding'
 import { createEncoder, toUint8Array, writeAny, writeVarUint } from 'lib0/encoding'
-import { count, flag, name, orNull, read, record, schemaOf, shaped } from '../wire.js'
+import { count, flag, name, orNull, read, record, schemaOf, mapShapeError } from '../wire.js'
 import type { Of } from '../wire.js'
 
 /** Why a link is closed: codes of the WebSocket close frame (RFC 6455 7.4.2 leaves 4000 to 4999 to us). */
@@ -39,10 +39,10 @@ export const closeCodes = {
   no_credit: 4430
 } as const
 
-export type CloseWord = keyof typeof closeCodes
+export type CloseReason = keyof typeof closeCodes
 
 /** Words for which the other end broke the protocol. */
-export const VIOLATIONS: ReadonlySet<string> = new Set<CloseWord>([
+export const VIOLATIONS: ReadonlySet<string> = new Set<CloseReason>([
   'bad_frame', 'text_frame', 'unknown_kind', 'wrong_identity', 'bad_hello', 'off_protocol', 'too_large',
   'no_credit'
 ])
@@ -76,9 +76,9 @@ const MAX_DEPTH = 64
 
 /** A frame that closes its link; `word` says with which code. */
 export class FrameError extends Error {
-  readonly word: CloseWord
+  readonly word: CloseReason
 
-  constructor (word: CloseWord, message: string) {
+  constructor (word: CloseReason, message: string) {
     super(message)
     this.name = 'FrameError'
     this.word = word
@@ -166,6 +166,6 @@ export type Greeting = Of<typeof greetingSchema>
 
 /** Reads the body of a hello. Throws FrameError naming the field. */
 export function readGreeting (body: unknown): Greeting {
-  return shaped(() => read(greetingSchema, body),
+  return mapShapeError(() => read(greetingSchema, body),
     ({ message }) => new FrameError('bad_hello', `hello: ${message}`))
 }

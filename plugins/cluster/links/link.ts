@@ -1,11 +1,11 @@
 import { WebSocket } from 'ws'
-import { Budget } from '../../../kernel/cluster.js'
+import { TokenBucket } from '../../../kernel/cluster.js'
 import { formatAddress, readAddress } from '../identity/addresses.js'
 import { closeCodes, closeWord, decodeFrame, encodeFrame, FrameError, readGreeting } from './frames.js'
 import type { Duplex } from 'node:stream'
 import type { RawData } from 'ws'
 import type { Clock, LinkReport } from '../../../kernel/cluster.js'
-import type { CloseWord, FrameKind, Greeting, Hello, WireKind } from './frames.js'
+import type { CloseReason, FrameKind, Greeting, Hello, WireKind } from './frames.js'
 import type { LinkLimits } from './limits.js'
 
 /** A member that a link is up to; as it was when it was asked for. */
@@ -22,7 +22,7 @@ export interface Peer extends
 }
 
 /** What decides between two links to the same member. */
-export interface Rival {
+export interface LinkPriority {
   /** Process start of the other end. */
   nodeId: string
   outgoing: boolean
@@ -35,7 +35,7 @@ export interface Rival {
 /** What a link tells its owner. */
 export interface LinkHooks {
   /** The other end's hello; returns why it is refused. */
-  greeted (link: Link, greeting: Greeting): CloseWord | undefined
+  greeted (link: Link, greeting: Greeting): CloseReason | undefined
   frame (link: Link, kind: FrameKind, body: unknown): void
   /** Called once, last. `word`: of `closeCodes`, or `lost`, or `closed`; `detail`: the rest of the reason. */
   closed (link: Link, word: string, mine: boolean, detail: string): void
@@ -107,8 +107,8 @@ export class Link {
   framesOut = 0
   readonly #ws: WebSocket
   readonly #options: LinkOptions
-  readonly #bytes: Budget
-  readonly #frames: Budget
+  readonly #bytes: TokenBucket
+  readonly #frames: TokenBucket
   /** open: takes frames; fading: replaced by another link, frames under way still count; ended: none does. */
   #state: 'open' | 'fading' | 'ended' = 'open'
   #pinged: number | undefined
@@ -141,8 +141,8 @@ export class Link {
     this.serial = options.serial
     this.address = options.address
     const now = clock.mono()
-    this.#bytes = new Budget(limits.bytesPerSecond, limits.burstBytes, now)
-    this.#frames = new Budget(limits.framesPerSecond, limits.burstFrames, now)
+    this.#bytes = new TokenBucket(limits.bytesPerSecond, limits.burstBytes, now)
+    this.#frames = new TokenBucket(limits.framesPerSecond, limits.burstFrames, now)
     this.#stop = clock.after(limits.helloMs, () => { this.end('no_hello') })
     ws.on('message', (data, binary) => { this.#receive(data, binary) })
     // Errors are followed by a close.
@@ -167,7 +167,7 @@ export class Link {
   }
 
   /** What decides between this and another link; only after the hello. */
-  get rival (): Rival {
+  get rival (): LinkPriority {
     const { hello, serial, alone } = this.greeting!
     return { nodeId: hello.nodeId, outgoing: this.outgoing, serial: this.serial, theirs: { serial, alone } }
   }
@@ -239,7 +239,7 @@ export class Link {
   }
 
   /** Closes it; the other end gets the code of that word, and the detail, if it reads. */
-  end (word: CloseWord, detail = ''): void {
+  end (word: CloseReason, detail = ''): void {
     if (this.#state === 'ended') return
     this.#quit()
     this.#close(word, detail)
@@ -253,7 +253,7 @@ export class Link {
     this.#close('duplicate')
   }
 
-  #close (word: CloseWord, detail = ''): void {
+  #close (word: CloseReason, detail = ''): void {
     const { clock, limits } = this.#options
     this.#stop()
     if (this.#lazy.length > 0) this.#write()

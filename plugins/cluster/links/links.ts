@@ -1,6 +1,6 @@
 import { backoffMs } from '../../../kernel/cluster.js'
 import { formatAddress, readAddress } from '../identity/addresses.js'
-import { Copies } from './copies.js'
+import { CopiedHomes } from './copied-homes.js'
 import { Dialler, connectMember, upgrade } from './dialler.js'
 import { closeCodes, encodeFrame, VIOLATIONS } from './frames.js'
 import { defaultLimits } from './limits.js'
@@ -11,9 +11,9 @@ import type { WebSocket } from 'ws'
 import type { DialReport, MemberRequest, MemberResponse } from '../../../kernel/cluster.js'
 import type { Member } from '../members/member.js'
 import type { Target } from './dialler.js'
-import type { CloseWord, FrameKind, Greeting, Hello } from './frames.js'
+import type { CloseReason, FrameKind, Greeting, Hello } from './frames.js'
 import type { LinkLimits } from './limits.js'
-import type { LinkHooks, LinkOptions, Peer, Rival } from './link.js'
+import type { LinkHooks, LinkOptions, Peer, LinkPriority } from './link.js'
 import type { Listener, ListenerOptions } from './listener.js'
 
 export interface LinkEvents {
@@ -50,7 +50,7 @@ export interface LinksOptions extends Omit<ListenerOptions, 'accept' | 'limits'>
  * order, `close` at the end.
  */
 export class Links {
-  readonly copies: Copies
+  readonly copies: CopiedHomes
   /** Members that some link is open to, or that `events.up` told of. */
   readonly #members = new Map<string, Known>()
   readonly #dialler: Dialler
@@ -69,7 +69,7 @@ export class Links {
   constructor (options: LinksOptions) {
     const { key, members, clock, random } = options
     this.#options = options
-    this.copies = new Copies(options)
+    this.copies = new CopiedHomes(options)
     const limits = this.#limits = { ...defaultLimits, ...options.limits }
     const self = key.installId
     this.#dialler = new Dialler({
@@ -146,7 +146,7 @@ export class Links {
   }
 
   /** Ends the link to a member and every request to and from it. */
-  drop (installId: string, word: CloseWord = 'not_member'): void {
+  drop (installId: string, word: CloseReason = 'not_member'): void {
     for (const link of this.#open(installId)) link.end(word)
     this.#requests.drop(installId)
     void this.#listener?.then((listener) => { listener.dropRequests(installId) })
@@ -243,7 +243,7 @@ export class Links {
   }
 
   /** The other end's hello: takes the link into use, or fades it where a better one is. */
-  #greeted (link: Link, { hello }: Greeting): CloseWord | undefined {
+  #greeted (link: Link, { hello }: Greeting): CloseReason | undefined {
     const { key, members } = this.#options
     if (hello.installId !== link.installId) return 'wrong_identity'
     if (hello.clusterId !== members.current().clusterId) return 'other_cluster'
@@ -369,7 +369,7 @@ export class Links {
  * without having the first any more (its end is dead, we have not noticed yet); else the one that the smaller
  * id dialled stays.
  */
-export function replaces (next: Rival, current: Rival, self: string, peer: string): boolean {
+export function replaces (next: LinkPriority, current: LinkPriority, self: string, peer: string): boolean {
   if (next.nodeId !== current.nodeId) return next.serial > current.serial
   const later = next.theirs.serial > current.theirs.serial
   if (later && next.theirs.alone) return true

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { bytes, count, fits, json, listOf, orNull, problem, record, schemaOf, text, word } from '../wire.js'
+import { bytes, count, fits, json, listOf, orNull, problem, record, schemaOf, text, oneOf } from '../wire.js'
 import type { Changes, KvDoc } from '../../../kernel/cluster.js'
 import type { Of } from '../wire.js'
 import type { Entry, NodeId } from '../election/protocol.js'
@@ -9,7 +9,7 @@ import type { Snapshot } from './snapshot.js'
 const names = listOf<NodeId>(text)
 const digest = schemaOf<string>({ type: 'string' })
 const entrySchema = record({
-  kind: word<Entry['kind']>('session', 'anoint', 'voters', 'command'),
+  kind: oneOf<Entry['kind']>('session', 'anoint', 'voters', 'command'),
   id: text,
   sid: text,
   term: count,
@@ -42,9 +42,9 @@ const wholeSchema = record({
 /** An entry as it goes to followers. */
 export type WireEntry = Of<typeof entrySchema>
 /** The entries after `base.seq`, for a node that holds that writer's document. */
-export type PartBody = Of<typeof partSchema>
+export type EntriesBody = Of<typeof partSchema>
 export type WholeBody = Of<typeof wholeSchema>
-export type ControlBody = PartBody | WholeBody
+export type ControlBody = EntriesBody | WholeBody
 
 /** Digest before the first entry. */
 export const GENESIS = ''
@@ -71,9 +71,9 @@ export function readBody (value: unknown): ControlBody | string {
 }
 
 /** Position of the control document; replaced whole, never changed. */
-export type Place = Omit<Snapshot, 'receipts' | 'entries'>
+export type LogState = Omit<Snapshot, 'receipts' | 'entries'>
 
-export const BEGINNING: Place = { sid: null, term: 0, seq: 0, gen: 0, digest: GENESIS, voters: null }
+export const BEGINNING: LogState = { sid: null, term: 0, seq: 0, gen: 0, digest: GENESIS, voters: null }
 export const NO_UPDATE = new Uint8Array()
 export const NO_CHANGES: Changes = new Map()
 
@@ -81,9 +81,10 @@ export const NO_CHANGES: Changes = new Map()
 interface Made { readonly update: Uint8Array, readonly result: unknown, readonly voters: readonly NodeId[] }
 
 /** Numbers, digest and receipt of an entry that follows `place`. */
-export function follow (
-  { seq: last, gen, digest: before, voters: previous }: Place, entry: Entry, { update, result, voters }: Made
-): { place: Place, receipts: readonly KeptReceipt[], wire: WireEntry } {
+export function nextState (
+  { seq: last, gen, digest: before, voters: previous }: LogState, entry: Entry,
+  { update, result, voters }: Made
+): { place: LogState, receipts: readonly KeptReceipt[], wire: WireEntry } {
   const { kind, id, sid, term } = entry
   const changed = previous === voters ? {} : { voters }
   const head = { kind, id, sid, term, seq: last + 1, update, result, ...changed }
@@ -137,7 +138,7 @@ const MAX_ENTRIES = 512
 const MAX_BYTES = 512 * 1024
 
 /** The newest entries of one document, so that followers need not get all of it. */
-export class Ring {
+export class RecentEntries {
   #entries: WireEntry[] = []
   #bytes = 0
   /** Position before the first entry. */

@@ -1,4 +1,4 @@
-import { changesOf, checkValue, keep } from '../../../kernel/cluster.js'
+import { changesOf, checkValue, frozenCopy } from '../../../kernel/cluster.js'
 import { MAX_RESULT_BYTES } from './receipts.js'
 import type { Changes, Clock, KvDoc, Logger, Write } from '../../../kernel/cluster.js'
 import type { Entry, NodeId } from '../election/protocol.js'
@@ -72,7 +72,7 @@ export function seedOf (
   options: ControlOptions, previous: ReadonlyMap<string, unknown>
 ): ReadonlyMap<string, unknown> {
   try {
-    return new Map([...options.seed(previous)].map(([key, value]) => [key, keep(key, value)]))
+    return new Map([...options.seed(previous)].map(([key, value]) => [key, frozenCopy(key, value)]))
   } catch (err) {
     options.log.error({ err },
       'the new session could not be seeded; it begins with everything of the old one')

@@ -1,13 +1,14 @@
 import { difference, hashOf, KvDoc, Listeners } from '../../../kernel/cluster.js'
 import {
-  applyEntries, BEGINNING, checkEntries, follow, NO_CHANGES, NO_UPDATE, readBody, readVoters, receiptOf, Ring
+  applyEntries, BEGINNING, checkEntries, nextState, NO_CHANGES, NO_UPDATE, readBody, readVoters, receiptOf,
+  RecentEntries
 } from './entries.js'
 import { execute, seedOf } from './execute.js'
-import { Receipts, toReceipt } from './receipts.js'
+import { ReceiptCache, toReceipt } from './receipts.js'
 import { readSnapshot, SnapshotWriter } from './snapshot.js'
 import type { Changes } from '../../../kernel/cluster.js'
-import type { Adoption, Entry, Log, LogPosition, Receipt } from '../election/protocol.js'
-import type { ControlBody, PartBody, Place, WholeBody, WireEntry } from './entries.js'
+import type { ApplyResult, Entry, Log, LogPosition, CommandReceipt } from '../election/protocol.js'
+import type { ControlBody, EntriesBody, LogState, WholeBody, WireEntry } from './entries.js'
 import type { ControlOptions } from './execute.js'
 import type { KeptReceipt } from './receipts.js'
 import type { Snapshot } from './snapshot.js'
@@ -26,7 +27,7 @@ const MAX_STATE_BYTES = 768 * 1024
 
 /** A next state, committed once the disk has taken it. */
 interface Draft {
-  readonly place: Place
+  readonly place: LogState
   readonly kv: KvDoc
   readonly changes: Changes
   readonly receipts: readonly KeptReceipt[]
@@ -41,11 +42,11 @@ export class ControlLog implements Log {
   readonly #disk: SnapshotWriter
   readonly #observers: Listeners<ReadonlySet<string>>
   #place = BEGINNING
-  #receipts = new Receipts()
+  #receipts = new ReceiptCache()
   readonly #live = new Map<string, unknown>()
   /** Null after a start, and when it may differ from the committed entries. */
   #kv: KvDoc | null = null
-  #ring: Ring
+  #ring: RecentEntries
   #hash: string | null = null
   #closed = false
 
@@ -56,7 +57,7 @@ export class ControlLog implements Log {
     const { store, durable, clock, log } = options
     const text = store.read()
     if (text !== undefined) this.#load(readSnapshot(text, store.path ?? 'the control snapshot'))
-    this.#ring = new Ring(this.#place.seq, this.#place.digest)
+    this.#ring = new RecentEntries(this.#place.seq, this.#place.digest)
     const now = (): Snapshot => this.#snapshot(this.#place, this.#live, this.#receipts.list())
     this.#disk = new SnapshotWriter({ store, durable, clock, log, now })
   }
@@ -64,7 +65,7 @@ export class ControlLog implements Log {
   last (): LogPosition { return { term: this.#place.term, seq: this.#place.seq } }
   voters (): readonly string[] { return this.#place.voters ?? this.#options.founders }
 
-  find (id: string): Receipt | undefined {
+  find (id: string): CommandReceipt | undefined {
     const kept = this.#receipts.get(id)
     return kept === undefined ? undefined : toReceipt(kept)
   }
@@ -86,8 +87,8 @@ export class ControlLog implements Log {
       this.#commit(entry.kind === 'session' ? this.#beginSession(entry) : this.#enter(entry)))
   }
 
-  adopt (value: unknown): Adoption {
-    return this.#safely<Adoption>('adopt', 'failed', () => {
+  adopt (value: unknown): ApplyResult {
+    return this.#safely<ApplyResult>('adopt', 'failed', () => {
       const body = readBody(value)
       if (typeof body === 'string') return this.#refuse(body)
       return body.base === null ? this.#adoptWhole(body) : this.#adoptPart(body)
@@ -133,7 +134,7 @@ export class ControlLog implements Log {
 
   #load ({ receipts, entries, ...place }: Snapshot): void {
     this.#place = place
-    this.#receipts = new Receipts(receipts)
+    this.#receipts = new ReceiptCache(receipts)
     for (const [key, value] of entries) this.#live.set(key, value)
   }
 
@@ -142,7 +143,7 @@ export class ControlLog implements Log {
     this.distrust()
     this.#kv = KvDoc.holding(this.#live)
     this.#place = { ...this.#place, gen: this.#place.gen + 1 }
-    this.#ring = new Ring(this.#place.seq, this.#place.digest)
+    this.#ring = new RecentEntries(this.#place.seq, this.#place.digest)
     return this.#kv
   }
 
@@ -150,7 +151,7 @@ export class ControlLog implements Log {
     const contents = seedOf(this.#options, this.#live)
     const changes = difference(this.#live, contents)
     const made = { update: NO_UPDATE, result: undefined, voters: this.voters() }
-    const { place, receipts } = follow(this.#place, entry, made)
+    const { place, receipts } = nextState(this.#place, entry, made)
     return { place: { ...place, gen: 0 }, kv: KvDoc.holding(contents), changes, receipts, entries: null }
   }
 
@@ -160,14 +161,15 @@ export class ControlLog implements Log {
     const changes = effect?.changes ?? NO_CHANGES
     const voters = entry.kind === 'voters' ? readVoters(entry.payload) : this.voters()
     const update = kv.write(changes) ?? NO_UPDATE
-    const { place, receipts, wire } = follow(this.#place, entry, { update, result: effect?.result, voters })
+    const { place, receipts, wire } =
+      nextState(this.#place, entry, { update, result: effect?.result, voters })
     if (!kv.worn()) return { place, kv, changes, receipts, entries: [wire] }
     const next = { ...place, gen: place.gen + 1 }
     // The same entries in a new document, without what was deleted.
     return { place: next, kv: KvDoc.holding(kv.live), changes, receipts, entries: null }
   }
 
-  #adoptPart ({ base, clientId, entries }: PartBody): Adoption {
+  #adoptPart ({ base, clientId, entries }: EntriesBody): ApplyResult {
     const { seq } = this.#place
     const kv = this.#kv
     const held = entries.filter((entry) => entry.seq <= seq)
@@ -194,7 +196,7 @@ export class ControlLog implements Log {
     return this.#commit({ place, kv, changes, receipts, entries: rest }) ? 'adopted' : 'failed'
   }
 
-  #adoptWhole (body: WholeBody): Adoption {
+  #adoptWhole (body: WholeBody): ApplyResult {
     const { state, clientId, sid, term, seq, gen, digest, voters, receipts } = body
     const kv = new KvDoc(clientId)
     const verdict = kv.check(state, 0, MAX_STATE_BYTES)
@@ -233,9 +235,9 @@ export class ControlLog implements Log {
     if (this.#kv !== kv) this.distrust()
     this.#kv = kv
     this.#place = place
-    if (entries === null) this.#ring = new Ring(place.seq, place.digest)
+    if (entries === null) this.#ring = new RecentEntries(place.seq, place.digest)
     for (const entry of entries ?? []) this.#ring.push(entry)
-    if (whole === true) this.#receipts = new Receipts(receipts)
+    if (whole === true) this.#receipts = new ReceiptCache(receipts)
     else for (const receipt of receipts) this.#receipts.add(receipt)
     for (const [key, value] of changes) {
       if (value === undefined) this.#live.delete(key)
@@ -246,12 +248,12 @@ export class ControlLog implements Log {
   }
 
   #snapshot (
-    place: Place, live: ReadonlyMap<string, unknown>, receipts: Iterable<KeptReceipt>
+    place: LogState, live: ReadonlyMap<string, unknown>, receipts: Iterable<KeptReceipt>
   ): Snapshot {
     return { ...place, receipts: [...receipts], entries: [...live] }
   }
 
-  #refuse (why: string): Adoption {
+  #refuse (why: string): ApplyResult {
     this.#options.log.warn({ why }, 'control data from the master was refused')
     return 'refused'
   }

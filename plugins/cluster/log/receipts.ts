@@ -1,7 +1,7 @@
-import type { Receipt } from '../election/protocol.js'
+import type { CommandReceipt } from '../election/protocol.js'
 
 /** A receipt by its command's id; `result` is undefined once it was given up. */
-export type KeptReceipt = Receipt & { readonly id: string }
+export type KeptReceipt = CommandReceipt & { readonly id: string }
 
 /** Number of newest receipts to keep. */
 export const MAX_RECEIPTS = 1000
@@ -11,7 +11,7 @@ export const MAX_RESULT_BYTES = 64 * 1024
 const MAX_RESULTS_BYTES = 128 * 1024
 
 /** The newest receipts by command id, oldest first. */
-export class Receipts {
+export class ReceiptCache {
   readonly #kept = new Map<string, { receipt: KeptReceipt, bytes: number }>()
   #bytes = 0
 
@@ -50,6 +50,6 @@ export class Receipts {
 }
 
 /** A receipt as the election takes it. */
-export function toReceipt ({ sid, term, seq, result }: KeptReceipt): Receipt {
+export function toReceipt ({ sid, term, seq, result }: KeptReceipt): CommandReceipt {
   return { sid, term, seq, ...(result === undefined ? {} : { result }) }
 }

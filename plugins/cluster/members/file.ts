@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { join } from 'node:path'
 import { HomeError, identityFile, readVersioned, writeVersioned } from '../../../kernel/cluster.js'
-import { invalidField, shaped } from '../wire.js'
+import { invalidField, mapShapeError } from '../wire.js'
 import { readMemberList } from './member.js'
 import type { Applicant, Member, MemberList } from './member.js'
 
@@ -32,7 +32,7 @@ const FORMAT = 1
 function readStored (path: string, self: MembersOptions['self']): MemberList | undefined {
   const stored = readVersioned(path, FORMAT)
   if (stored === undefined) return undefined
-  const found = shaped(() => readMemberList(stored), ({ message }) =>
+  const found = mapShapeError(() => readMemberList(stored), ({ message }) =>
     new HomeError(`${path}: ${message}; restore it from a backup, or remove it and join the cluster again`))
   const own = found.members.find((member) => member.installId === self.installId)
   if (own !== undefined && own.fingerprint !== self.fingerprint) {
@@ -72,7 +72,7 @@ export function openMembers ({ home, self, now }: MembersOptions): Members {
     byFingerprint: (fingerprint) => removed.has(fingerprint) ? undefined : byKey.get(fingerprint),
     isRemoved: (fingerprint) => removed.has(fingerprint),
     replace (next) {
-      const checked = shaped(() => readMemberList(next), invalidField)
+      const checked = mapShapeError(() => readMemberList(next), invalidField)
       if (JSON.stringify(checked) === JSON.stringify(current)) return
       const grown = checked.removed.length > current.removed.length
       const tell = (): void => { for (const fn of [...listeners]) fn() }
@@ -105,5 +105,5 @@ function without ({ clusterId, members }: MemberList, removed: MemberList['remov
 function alone (self: MembersOptions['self'], nowMs: number): MemberList {
   const joinedAt = new Date(nowMs).toISOString()
   const fresh = { clusterId: randomUUID(), members: [{ ...self, joinedAt }], removed: [] }
-  return shaped(() => readMemberList(fresh), invalidField)
+  return mapShapeError(() => readMemberList(fresh), invalidField)
 }

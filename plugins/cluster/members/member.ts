@@ -5,7 +5,7 @@ import type { Of } from '../wire.js'
 export const MAX_MEMBERS = 512
 export const MAX_REMOVED = 10_000
 /** Credentials that are recorded of whoever admitted a member. */
-export const MAX_MAKERS = 16
+export const MAX_ADMITTING_CREDENTIALS = 16
 
 const identifier = matching(/^[A-Za-z0-9-]{1,64}$/, 'up to 64 letters, digits and hyphens')
 const instant = matching(
@@ -31,7 +31,7 @@ const details = {
  * authorities; all authorities when absent, as the operator.
  */
 export const admissionSchema = record({
-  node: identifier, by: listOf(shortText, { maxItems: MAX_MAKERS })
+  node: identifier, by: listOf(shortText, { maxItems: MAX_ADMITTING_CREDENTIALS })
 }, { authorities: listOf(shortText, { maxItems: 128 }) })
 
 /** A member as it describes itself, before it was admitted. */

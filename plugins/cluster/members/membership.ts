@@ -1,6 +1,6 @@
 import { kernelError } from '../../../kernel/cluster.js'
 import { EntryCheck } from '../sections.js'
-import { fits, invalidField, problem, read, shaped } from '../wire.js'
+import { fits, invalidField, problem, read, mapShapeError } from '../wire.js'
 import { MAX_MEMBERS, MAX_REMOVED, memberRecordSchema, memberSchema, removedSchema } from './member.js'
 import type { Clock, Logger } from '../../../kernel/cluster.js'
 import type { CommandRouter } from '../commands.js'
@@ -38,7 +38,8 @@ const readable = <T>(schema: Schema<T>, value: unknown): T | undefined =>
   fits(schema, value) ? read(schema, value) : undefined
 
 /** Reads a command's argument. Throws `invalid_request` that names the field. */
-const argument = <T>(schema: Schema<T>, args: unknown): T => shaped(() => read(schema, args), invalidField)
+const argument = <T>(schema: Schema<T>, args: unknown): T =>
+  mapShapeError(() => read(schema, args), invalidField)
 
 /**
  * The member list. It only grows, and removals are permanent, so that lists of two halves merge without an

@@ -2,7 +2,7 @@ import * as decoding from 'lib0/decoding'
 import * as encoding from 'lib0/encoding'
 import * as sync from 'y-protocols/sync'
 import type { Doc } from 'yjs'
-import { bytes, count, fits, flag, name, only, record } from '../wire.js'
+import { bytes, count, fits, flag, name, constant, record } from '../wire.js'
 import type { Of, Schema } from '../wire.js'
 
 const id = name(200)
@@ -23,20 +23,20 @@ const place = {
 }
 export const MESSAGES = {
   /** "This is how far my document is." */
-  announce: record({ kind: only('announce'), ...place }),
+  announce: record({ kind: constant('announce'), ...place }),
   /** "Send me what I lack." `sync` is a y-protocols sync step 1; it counts when boot and gen still fit. */
-  ask: record({ kind: only('ask'), ...document, sync: bytes }),
+  ask: record({ kind: constant('ask'), ...document, sync: bytes }),
   /** Answer to `ask`, or a new generation: a y-protocols sync step 2. `whole`: for an empty document. */
-  state: record({ kind: only('state'), ...place, whole: flag, sync: bytes }),
+  state: record({ kind: constant('state'), ...place, whole: flag, sync: bytes }),
   /** Change number `seq`: a y-protocols update. */
-  update: record({ kind: only('update'), ...place, sync: bytes })
+  update: record({ kind: constant('update'), ...place, sync: bytes })
 }
 
 export type Announce = Of<typeof MESSAGES.announce>
-export type Ask = Of<typeof MESSAGES.ask>
+export type ResyncRequest = Of<typeof MESSAGES.ask>
 export type State = Of<typeof MESSAGES.state>
 export type Update = Of<typeof MESSAGES.update>
-export type DocMessage = Announce | Ask | State | Update
+export type DocMessage = Announce | ResyncRequest | State | Update
 
 const schemas = new Map<unknown, Schema<DocMessage>>(Object.entries(MESSAGES))
 

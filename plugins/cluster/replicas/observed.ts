@@ -1,7 +1,7 @@
 import { decodeStateVector } from 'yjs'
-import { hashOf, keep, KvDoc, sizeOf } from '../../../kernel/cluster.js'
+import { hashOf, frozenCopy, KvDoc, sizeOf } from '../../../kernel/cluster.js'
 import { payloadOf, step2, update } from './messages.js'
-import type { Announce, Ask, State, Update } from './messages.js'
+import type { Announce, ResyncRequest, State, Update } from './messages.js'
 
 /** Bytes of an observed document's live entries as updates carry them; well below what a replica takes. */
 export const MAX_OBSERVED_BYTES = 192 * 1024
@@ -30,7 +30,7 @@ export class ObservedDoc {
 
   /** @returns whether anything changed. @throws TypeError, RangeError as Replicas.put */
   put (key: string, value: unknown): boolean {
-    const kept = keep(key, value)
+    const kept = frozenCopy(key, value)
     if (this.#view.has(key) && JSON.stringify(this.#view.get(key)) === JSON.stringify(kept)) return false
     const bytes = this.#bytes - this.#sizeOf(key) + sizeOf(key, kept)
     if (bytes > MAX_OBSERVED_BYTES) {
@@ -66,7 +66,7 @@ export class ObservedDoc {
   announce (): Announce { return { kind: 'announce', ...this.#place() } }
 
   /** The update for the asking node; null when it did not say what it has. */
-  answer ({ boot, gen, sync }: Ask): State | null {
+  answer ({ boot, gen, sync }: ResyncRequest): State | null {
     const vector = payloadOf('step1', sync)
     if (vector === null) return null
     try {

@@ -2,7 +2,7 @@ import { Doc } from 'yjs'
 import { difference, hashOf, KvDoc, MAX_UPDATE_BYTES } from '../../../kernel/cluster.js'
 import { payloadOf, step1 } from './messages.js'
 import type { Changes } from '../../../kernel/cluster.js'
-import type { Announce, Ask, State, Update } from './messages.js'
+import type { Announce, ResyncRequest, State, Update } from './messages.js'
 
 /** More than an owner may have, so that a later version may raise its limit. */
 const MAX_LIVE_BYTES = 256 * 1024
@@ -68,7 +68,7 @@ export class Replica {
   }
 
   /** What to ask the owner; null while an answer is due. `gap`: something was missed. */
-  ask (now: number, gap: boolean): Ask | null {
+  ask (now: number, gap: boolean): ResyncRequest | null {
     if (this.#askedAt !== null && now - this.#askedAt < ANSWER) return null
     if (gap) {
       if (this.#gapAt !== null && now - this.#gapAt < REPEATED) this.distrust()

@@ -4,7 +4,7 @@ import { ObservedDoc } from './observed.js'
 import { Replica } from './replica.js'
 import type { Clock, Logger } from '../../../kernel/cluster.js'
 import type { NodeId } from '../election/protocol.js'
-import type { Ask, DocMessage } from './messages.js'
+import type { ResyncRequest, DocMessage } from './messages.js'
 import type { Taken } from './replica.js'
 
 export interface ObservedEntry {
@@ -158,7 +158,7 @@ export class Replicas {
     return taken
   }
 
-  #answer (from: string, ask: Ask): Taken {
+  #answer (from: string, ask: ResyncRequest): Taken {
     if (ask.owner !== this.#own.owner || from === this.#own.owner) return 'protocol_error'
     this.#flush()
     const state = this.#own.answer(ask)

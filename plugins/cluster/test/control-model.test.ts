@@ -5,7 +5,7 @@ import { ControlLog } from '../log/log.js'
 import { keptLog, put, testDisk } from './documents-kit.js'
 import type { TestDisk } from './documents-kit.js'
 import type { Write } from '../../../kernel/state/documents/kv-doc.js'
-import type { Entry, Receipt } from '../election/protocol.js'
+import type { Entry, CommandReceipt } from '../election/protocol.js'
 
 /** The model: a list of entries, each with the whole contents after it. */
 interface ModelEntry {
@@ -37,7 +37,7 @@ class Model {
   voters (): readonly string[] { return this.log.at(-1)?.voters ?? this.founders }
   live (): ReadonlyMap<string, unknown> { return this.log.at(-1)?.live ?? new Map() }
 
-  find (id: string): Receipt | undefined {
+  find (id: string): CommandReceipt | undefined {
     const i = this.log.findLastIndex(({ entry }) => entry.id === id)
     const entry = this.log[i]?.entry
     return entry === undefined ? undefined : { sid: entry.sid, term: entry.term, seq: i + 1 }

@@ -6,7 +6,7 @@ import { simulate } from '../../../test/sim/simulate.js'
 import { ControlLog } from '../log/log.js'
 import { keptLog, put } from './documents-kit.js'
 import { manualClock } from '../../../kernel/testing/index.js'
-import type { Adoption, Entry, Log, LogPosition, NodeId, Receipt } from '../election/protocol.js'
+import type { ApplyResult, Entry, Log, LogPosition, NodeId, CommandReceipt } from '../election/protocol.js'
 import type { SnapshotStore } from '../log/snapshot.js'
 import type { Disk, Write } from '../../../test/sim/log-twin.js'
 import type { SimMode } from '../../../test/sim/plan.js'
@@ -66,7 +66,7 @@ class ControlledLog implements Log {
     return this.#same('append', appended, this.#twin.append(entry))
   }
 
-  find (id: string): Receipt | undefined {
+  find (id: string): CommandReceipt | undefined {
     const { sid, term, seq } = this.#control.find(id) ?? {}
     const found = this.#twin.find(id)
     this.#same(`find ${id}`, { sid, term, seq }, { sid: found?.sid, term: found?.term, seq: found?.seq })
@@ -78,7 +78,7 @@ class ControlledLog implements Log {
     return { control, twin: this.#twin.body(control.base === null ? null : seq) }
   }
 
-  adopt (body: unknown): Adoption {
+  adopt (body: unknown): ApplyResult {
     this.#ok = true
     const { twin, control } = body as Bodies
     const adoption = this.#control.adopt(structuredClone(control))

@@ -5,7 +5,7 @@ import t from 'tap'
 import { HomeError } from '../../../kernel/boot/home.js'
 import { command, controlRig, put, session, sizeOf, testDisk } from './documents-kit.js'
 import { fileStore } from '../log/snapshot.js'
-import type { PartBody, WholeBody } from '../log/entries.js'
+import type { EntriesBody, WholeBody } from '../log/entries.js'
 import type { Entry } from '../election/protocol.js'
 
 t.test('a document full of splits is replaced within its session, and followers get the new one', (t) => {
@@ -39,7 +39,7 @@ t.test('followers take parts, wholes and nothing else', (t) => {
   follower.observe((keys) => { seen.push([...keys].sort()) })
   control.append(command('c1', [put('a', 1), put('b', { of: ['x'] })], 's1', 1, { id: 'made' }))
   control.append(command('c2', [put('a', undefined)]))
-  const part = control.body(1) as PartBody
+  const part = control.body(1) as EntriesBody
   t.equal(part.entries.length, 2)
   const [first, second] = part.entries
   t.equal(follower.adopt(part), 'adopted')
@@ -57,8 +57,8 @@ t.test('followers take parts, wholes and nothing else', (t) => {
   }
   control.append(command('c3', [put('c', 3)]))
   control.append(command('c4', [put('c', 4)]))
-  const [, last] = (control.body(3) as PartBody).entries
-  const next = control.body(3) as PartBody
+  const [, last] = (control.body(3) as EntriesBody).entries
+  const next = control.body(3) as EntriesBody
   check('a hole', control.body(4), 'gap', 0)
   check('another past', { ...next, base: { seq: 3, digest: 'other' } }, 'gap', 0)
   check('another document', { ...next, clientId: 7 }, 'gap', 0)

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import t from 'tap'
-import { vouched } from '../identity/admission.js'
+import { grantableAuthorities } from '../identity/admission.js'
 import { memberCommands, nextVoters, union } from '../members/membership.js'
 import { coreCluster, failure, selfOf } from './core-kit.js'
 import type { ClusterCore } from '../cluster.js'
@@ -134,7 +134,7 @@ t.test('who admitted a member is known everywhere, bounds it and never changes',
   for (const [{ installId, name }, expected] of [
     [four, ['read']], [three, ['read']], [two, ['read', 'approve']]
   ] as const) {
-    t.same(vouched(one.members.find(installId), ['read', 'approve']), expected, name)
+    t.same(grantableAuthorities(one.members.find(installId), ['read', 'approve']), expected, name)
   }
 })
 

@@ -8,11 +8,11 @@ import { Directory } from '../members/directory.js'
 import { clusterTiming, DEFAULT_TIMING } from '../election/timing.js'
 import { Bandwidth } from '../links/bandwidth.js'
 import { addressesOf, mayOpen } from '../identity/addresses.js'
-import { awaitsOthers } from '../open.js'
+import { needsRemoteListener } from '../open.js'
 import { readHardState, writeHardState } from '../driver.js'
 import { writeJoinToken } from '../identity/join-tokens.js'
 import { COMMAND_HEADER, commandId } from '../handlers.js'
-import { memberOf, readCaller, setMember, writeCaller } from '../../../kernel/http/passed-on.js'
+import { memberOf, readCaller, setMember, writeCaller } from '../../../kernel/http/forwarded.js'
 import { fittingTasks } from '../../../kernel/state/facts.js'
 import { baseState } from '../../../kernel/state/state.js'
 import { manualClock } from '../../../kernel/testing/index.js'
@@ -205,7 +205,7 @@ t.test('when other machines have to reach the members\' listener', (t) => {
   const member = (installId: string, ...addresses: string[]): object => ({ installId, addresses })
   const asks = (
     { members = [], invited = false, join }: { members?: object[], invited?: boolean, join?: string }
-  ): boolean => awaitsOthers({
+  ): boolean => needsRemoteListener({
     installId: 'me', join, joinTokens: { awaitsOthers: invited },
     members: { current: () => ({ clusterId: 'c', removed: [], members: members as MemberList['members'] }) }
   })

@@ -8,7 +8,7 @@ import { createDiscovery, hintsOf } from '../links/discovery.js'
 import { systemClock } from '../../../kernel/api/clock.js'
 import { manualClock } from '../../../kernel/testing/index.js'
 import type { Logger } from '../../../kernel/api/plugin.js'
-import type { Opened, PublishedService, SeenService } from '../links/discovery.js'
+import type { OpenedResponder, PublishedService, SeenService } from '../links/discovery.js'
 
 interface Said { level: string, message: string }
 
@@ -45,7 +45,8 @@ t.test('only usable addresses of other nodes of this cluster are hints', async (
 })
 
 /** A network in memory: what was published, and who listens for news. */
-function twin (): { open: (broken: (error: Error) => void) => Promise<Opened>, published: PublishedService[]
+function twin (): { open: (broken: (error: Error) => void) => Promise<OpenedResponder>,
+  published: PublishedService[]
   calls: string[], up (service: SeenService): void, fail (error: Error): void } {
   const published: PublishedService[] = []
   const calls: string[] = []
@@ -107,7 +108,7 @@ t.test('where multicast does not work it says so once, at debug', async (t) => {
     t.match(log.said[0], { level: 'debug', message: /no multicast here/ }, what)
   }
   await check('cannot open', async (log) => {
-    const open = async (): Promise<Opened> => { throw new Error('EACCES') }
+    const open = async (): Promise<OpenedResponder> => { throw new Error('EACCES') }
     await createDiscovery({ port: 7000, ipv6: false, ...self, log, open, found: () => {} }).stop()
   })
   await check('breaks later, twice', async (log) => {

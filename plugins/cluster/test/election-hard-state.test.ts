@@ -3,7 +3,7 @@ import t from 'tap'
 import { Election } from '../election/core.js'
 import { RULES } from '../election/rules.js'
 import { HardState } from '../election/hard-state.js'
-import { MOVES } from '../election/elector.js'
+import { ROLE_TRANSITIONS } from '../election/elector.js'
 import type { HardStateRecord, Io, Log, Role } from '../election/protocol.js'
 
 interface Disk {
@@ -96,10 +96,12 @@ t.test('counting votes', (t) => {
 
 t.test('the table of roles', (t) => {
   const reachable = new Set<Role>(['follower'])
-  for (const role of reachable) for (const next of MOVES[role]) reachable.add(next)
-  t.same([...reachable].sort(), Object.keys(MOVES).sort(), 'every role can be reached')
-  for (const [role, next] of Object.entries(MOVES)) t.ok(next.includes('follower'), `${role} to follower`)
-  t.same(Object.entries(MOVES).filter(([, next]) => next.includes('master')).map(([role]) => role), ['claim'],
+  for (const role of reachable) for (const next of ROLE_TRANSITIONS[role]) reachable.add(next)
+  t.same([...reachable].sort(), Object.keys(ROLE_TRANSITIONS).sort(), 'every role can be reached')
+  for (const [role, next] of Object.entries(ROLE_TRANSITIONS)) t.ok(next.includes('follower'),
+    `${role} to follower`)
+  t.same(Object.entries(ROLE_TRANSITIONS).filter(([, next]) => next.includes('master')).map(([role]) => role),
+    ['claim'],
     'only a claim makes a master')
   t.end()
 })

@@ -3,12 +3,12 @@ import { MAX_READING_BYTES } from '../../../kernel/api/cluster.js'
 import { Gossip } from '../gossip.js'
 import { manualClock } from '../../../kernel/testing/manual-clock.js'
 import type { GossipBody } from '../gossip.js'
-import type { Vitals } from '../../../kernel/api/vitals.js'
+import type { MachineStats } from '../../../kernel/api/vitals.js'
 import type { Logger } from '../../../kernel/api/plugin.js'
 import type { ManualClock } from '../../../kernel/testing/manual-clock.js'
 import type { Test } from 'tap'
 
-const reading = (free: number): Vitals => ({
+const reading = (free: number): MachineStats => ({
   memory: {
     ramTotal: { inBytes: 100 },
     ramAvailable: { inBytes: free },
@@ -26,7 +26,7 @@ interface Rig {
   bodies: GossipBody[]
   warned: string[]
   samples: () => number
-  set (next: { peers?: number, fail?: boolean, sample?: () => Promise<Vitals> }): void
+  set (next: { peers?: number, fail?: boolean, sample?: () => Promise<MachineStats> }): void
 }
 
 function rig (enabled = true): Rig {
@@ -182,7 +182,7 @@ t.test('a sample that fails or hangs does not hold back other readings', async (
 
 t.test('a sample that comes after the end goes nowhere', async (t) => {
   const { gossip, clock, bodies, set } = rig()
-  let answer = (_: Vitals): void => {}
+  let answer = (_: MachineStats): void => {}
   set({ sample: () => new Promise((resolve) => { answer = resolve }) })
   gossip.start()
   gossip.close()

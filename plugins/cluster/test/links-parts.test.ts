@@ -3,14 +3,14 @@ import fc from 'fast-check'
 import { createEncoder, toUint8Array, writeAny, writeVarString, writeVarUint } from 'lib0/encoding'
 import t from 'tap'
 import { backoffMs } from '../../../kernel/api/backoff.js'
-import { Budget, MAX_DEBT_MS } from '../../../kernel/net/budget.js'
+import { TokenBucket, MAX_DEFICIT_MS } from '../../../kernel/net/token-bucket.js'
 import {
   closeCodes, closeWord, decodeFrame, encodeFrame, FrameError, readGreeting
 } from '../links/frames.js'
 import { dialReason } from '../links/dialler.js'
 import { replaces } from '../links/links.js'
-import { writeCaller } from '../../../kernel/http/passed-on.js'
-import type { Rival } from '../links/link.js'
+import { writeCaller } from '../../../kernel/http/forwarded.js'
+import type { LinkPriority } from '../links/link.js'
 
 t.test('frames come back as they were', (t) => {
   const bodies = [
@@ -89,25 +89,29 @@ t.test('a greeting\'s fields', (t) => {
 })
 
 t.test('the budget', (t) => {
-  const budget = new Budget(100, 10, 0)
+  const budget = new TokenBucket(100, 10, 0)
   t.equal(budget.take(10, 0), 0, 'begins full')
   t.equal(budget.take(1, 0), 10, 'a debt takes time')
   t.equal(budget.take(0, 10), 0)
   t.equal(budget.take(10, 1_000_000), 0, 'never more than the burst')
   t.equal(budget.take(1, 1_000_000), 10)
-  t.equal(budget.take(1_000_000, 1_000_000), MAX_DEBT_MS, 'a large debt is forgiven')
-  t.equal(budget.take(0, 0), MAX_DEBT_MS, 'time that goes back gives nothing')
+  t.equal(budget.take(1_000_000, 1_000_000), MAX_DEFICIT_MS, 'a large debt is forgiven')
+  t.equal(budget.take(0, 0), MAX_DEFICIT_MS, 'time that goes back gives nothing')
   t.end()
 })
 
 t.test('which of two links stays', (t) => {
-  const rival = (change: Partial<Rival> & { other?: Partial<Rival['theirs']> }): Rival => {
-    const { other, ...mine } = change
-    return { nodeId: 'n', outgoing: true, serial: 1, theirs: { serial: 1, alone: false, ...other }, ...mine }
-  }
-  const check = (what: string, next: Rival, current: Rival, want: boolean, self = 'a'): void => {
-    t.equal(replaces(next, current, self, self === 'a' ? 'b' : 'a'), want, what)
-  }
+  const rival =
+    (change: Partial<LinkPriority> & { other?: Partial<LinkPriority['theirs']> }): LinkPriority => {
+      const { other, ...mine } = change
+      return {
+        nodeId: 'n', outgoing: true, serial: 1, theirs: { serial: 1, alone: false, ...other }, ...mine
+      }
+    }
+  const check =
+    (what: string, next: LinkPriority, current: LinkPriority, want: boolean, self = 'a'): void => {
+      t.equal(replaces(next, current, self, self === 'a' ? 'b' : 'a'), want, what)
+    }
   check('the smaller dialled the next', rival({}), rival({ outgoing: false }), true)
   check('the smaller dialled the current', rival({ outgoing: false }), rival({}), false)
   check('the same, from the other end', rival({ outgoing: false }), rival({}), true, 'b')
@@ -134,9 +138,9 @@ t.test('both ends keep the same link', (t) => {
       const other = i === 0 ? y : x
       return { ...it, aloneA: it.aloneA && it.a < other.a, aloneB: it.aloneB && it.b < other.b }
     })
-    const ofA = settled.map((it): Rival =>
+    const ofA = settled.map((it): LinkPriority =>
       ({ nodeId: 'n', outgoing: it.byA, serial: it.a, theirs: { serial: it.b, alone: it.aloneB } }))
-    const ofB = settled.map((it): Rival =>
+    const ofB = settled.map((it): LinkPriority =>
       ({ nodeId: 'n', outgoing: !it.byA, serial: it.b, theirs: { serial: it.a, alone: it.aloneA } }))
     fc.pre(x.byA !== y.byA)
     const keptByA = replaces(ofA[1]!, ofA[0]!, 'a', 'b')

@@ -10,7 +10,7 @@ export interface Comparison {
 }
 
 /** Throws VerbError (2) without a terminal: a piped yes compares no digits. */
-export function comparing (ctx: VerbContext, options: Record<string, unknown>): Comparison {
+export function digitComparison (ctx: VerbContext, options: Record<string, unknown>): Comparison {
   if (options['digitsStdin'] !== true) {
     if (!canAsk(ctx)) {
       throw ctx.fail(2, 'the six digits of both sides must be compared, and without a terminal nobody can ' +

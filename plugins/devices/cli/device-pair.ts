@@ -2,8 +2,8 @@ import { hostname } from 'node:os'
 import { plain, realPace } from '../../../kernel/cli/index.js'
 import { PairingError } from '../signing/pair.js'
 import { pairDevice, saveDevice } from '../signing/device.js'
-import { deviceNews } from '../device-news.js'
-import { comparing } from './compare.js'
+import { syncDevice } from '../device-sync.js'
+import { digitComparison } from './compare.js'
 import { describe } from './describe.js'
 import type { Verb } from '../../../kernel/cli/index.js'
 import type { AskNode } from '../signing/pair.js'
@@ -15,7 +15,7 @@ export default {
     const client = ctx.clientFor({ url: address!, token: undefined })
     const ask: AskNode = async <T>(path: string, body?: object) =>
       await client.json<T>(path, body === undefined ? {} : { method: 'POST', body })
-    const { same } = comparing(ctx, options)
+    const { same } = digitComparison(ctx, options)
     const compare = async (digits: string, nodeName: string): Promise<boolean> => {
       err.line(`Compare with what node ${plain(nodeName)} shows: ${err.paint('bold', digits)}`)
       err.line('Both sides must say yes. If the digits differ, somebody sits between: say no.')
@@ -32,7 +32,7 @@ export default {
       throw error instanceof PairingError ? ctx.fail(1, error.message) : error
     })
     saveDevice(home, device)
-    const news = await deviceNews(ctx, client.url)
+    const news = await syncDevice(ctx, client.url)
     const { grant } = device
     if (out.json) {
       const { deviceId, authorities, viaRelay, expires } = grant

@@ -1,5 +1,5 @@
 import { expiryOf, isVerbError, plain, realPace } from '../../../kernel/cli/index.js'
-import { comparing } from './compare.js'
+import { digitComparison } from './compare.js'
 import { describe } from './describe.js'
 import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 import type { Comparison } from './compare.js'
@@ -16,7 +16,7 @@ interface View { open: boolean, ends: string | null, triesLeft: number, device: 
 export default {
   async run (ctx, _args, options) {
     const { client, err, signal } = ctx
-    const { check, same } = comparing(ctx, options)
+    const { check, same } = digitComparison(ctx, options)
     const { ends } = await client.json<View>('/v1/devices/pairing',
       { method: 'POST', body: choiceOf(ctx, options) })
     err.line(`A device can be paired until ${ends!.slice(11, 19)} UTC. On the other machine run: ` +

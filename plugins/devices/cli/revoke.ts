@@ -1,10 +1,10 @@
 import { offerRemoval } from '../../../kernel/cli/index.js'
-import type { Admitted, Verb } from '../../../kernel/cli/index.js'
+import type { AdmittedMember, Verb } from '../../../kernel/cli/index.js'
 
 export default {
   async run ({ client, err, out }, [id]) {
     const path = `/v1/devices/${encodeURIComponent(id!)}`
-    const answer = await client.json<{ id: string, admitted?: Admitted[] }>(path, { method: 'DELETE' })
+    const answer = await client.json<{ id: string, admitted?: AdmittedMember[] }>(path, { method: 'DELETE' })
     if (out.json) out.value(answer)
     else out.line(`${answer.id} is revoked for good`)
     offerRemoval(err, answer.admitted)

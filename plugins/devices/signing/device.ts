@@ -8,10 +8,10 @@ import { deviceIdOf } from './protocol.js'
 import { RequestSigner } from './signer.js'
 import type { KeyPair } from '../../../kernel/index.js'
 import type { Paired, PairOptions } from './pair.js'
-import type { DeviceSelf } from './signer.js'
+import type { DeviceIdentity } from './signer.js'
 
 /** The keys of a device that has them in its home. */
-export interface DeviceKeys extends DeviceSelf {
+export interface DeviceKeys extends DeviceIdentity {
   readonly key: KeyPair
   readonly agreement: KeyPair
 }

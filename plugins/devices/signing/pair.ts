@@ -3,7 +3,7 @@ import { base64url, fromBase64url, purposeBytes } from '../../../kernel/net/enco
 import { commitBytes, proofBytes, transcriptBytes } from './protocol.js'
 import { compared, fingerprintOf, isSignedBy, newWebPair, randomBytes, sha256 } from './web.js'
 import type { Grant, KnownNode, NodeHalf } from './protocol.js'
-import type { DeviceSelf, Seen } from './signer.js'
+import type { DeviceIdentity, Seen } from './signer.js'
 
 /** Interval of the device's questions for the operator's confirmation, ms. */
 const ASK_MS = 500
@@ -14,7 +14,7 @@ export type AskNode = <T>(path: string, body?: object) => Promise<T>
 
 export interface PairOptions {
   /** Fresh ones: a key that was revoked never counts again. */
-  keys: DeviceSelf
+  keys: DeviceIdentity
   ask: AskNode
   url: string
   name: string

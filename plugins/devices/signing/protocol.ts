@@ -6,7 +6,7 @@
 
 import { base32, framed } from '../../../kernel/net/encoding.js'
 
-export const SIGNED = 'SVC1'
+export const SIGNATURE_SCHEME = 'SVC1'
 /** Prefix of the short bearers of devices. */
 export const DEVICE_BEARER = 'svc_dev_'
 /** Most difference between the times of a signed request and of the node, ms. */
@@ -99,7 +99,7 @@ export function readCredential (text: string): SignedCredential | undefined {
 }
 
 /** A node's signed answer to a refused signature of a device that it knows. */
-export interface Correction {
+export interface ClockCorrection {
   readonly nodeId: string
   readonly timeMs: number
   /** Of the refused request. */
@@ -108,7 +108,7 @@ export interface Correction {
 
 /** The purpose and the message of the node's signature over a correction. */
 export const CORRECTION = 'correction'
-export const correctionBytes = ({ nodeId, timeMs, nonce }: Correction): Uint8Array<ArrayBuffer> =>
+export const correctionBytes = ({ nodeId, timeMs, nonce }: ClockCorrection): Uint8Array<ArrayBuffer> =>
   framed(nodeId, String(timeMs), nonce)
 
 /** A node of the cluster that a device belongs to; `fingerprint`: what its key is known by. */

@@ -1,10 +1,10 @@
 /** Signs a device's requests, in browsers and on the command line. */
 import { base64url, fromBase64url, purposeBytes } from '../../../kernel/net/encoding.js'
-import { CORRECTION, correctionBytes, requestText, SIGNED, writeCredential } from './protocol.js'
+import { CORRECTION, correctionBytes, requestText, SIGNATURE_SCHEME, writeCredential } from './protocol.js'
 import { fingerprintOf, isSignedBy, randomBytes, sha256 } from './web.js'
 
 /** A device's identity and keys, wherever it stores them. */
-export interface DeviceSelf {
+export interface DeviceIdentity {
   readonly deviceId: string
   /** Ed25519, raw. */
   readonly key: { readonly publicKey: Uint8Array }
@@ -24,7 +24,7 @@ const utf8 = new TextEncoder()
 type Refusal = Partial<Record<'nodeId' | 'timeMs' | 'nonce' | 'nodeKey' | 'signature', unknown>>
 
 export interface SigningOptions {
-  keys: Pick<DeviceSelf, 'deviceId' | 'sign'>
+  keys: Pick<DeviceIdentity, 'deviceId' | 'sign'>
   /** Fingerprints of the cluster's nodes, whose corrections of ids and clocks are trusted. */
   fingerprints: ReadonlySet<string>
   /** Undefined until the node's first answer. */
@@ -61,7 +61,8 @@ export class RequestSigner {
     if (this.#sent.size > MOST_SENT) this.#sent.delete(this.#sent.values().next().value!)
     const signature = base64url(await sign(utf8.encode(requestText(request))))
     const { body: bodyHash, nonce, ts } = request
-    return `${SIGNED} ${writeCredential({ device: deviceId, ts, nonce, body: bodyHash, signature })}`
+    const credential = writeCredential({ device: deviceId, ts, nonce, body: bodyHash, signature })
+    return `${SIGNATURE_SCHEME} ${credential}`
   }
 
   /**

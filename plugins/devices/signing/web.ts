@@ -52,13 +52,14 @@ export async function fingerprintOf (key: Bytes): Promise<string | undefined> {
 }
 
 /** The result of a pairing: the digits, and a check of the node's answer. */
-export interface Compared {
+export interface PairingResult {
   readonly digits: string
   readonly isAnswer: (mac: Bytes, text: string) => Promise<boolean>
 }
 
 /** Compares by X25519 (RFC 7748) and HKDF over the transcript's hash. Throws for a key of low order. */
-export async function compared (privateKey: WebKey, peer: Bytes, transcriptHash: Bytes): Promise<Compared> {
+export async function compared (privateKey: WebKey, peer: Bytes,
+  transcriptHash: Bytes): Promise<PairingResult> {
   const { subtle } = crypto
   const peerKey = await subtle.importKey('raw', peer, 'X25519', true, [])
   const shared = await subtle.deriveBits({ name: 'X25519', public: peerKey }, privateKey, SHARED_BITS)

@@ -2,7 +2,7 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, wri
 import { join } from 'node:path'
 import t from 'tap'
 import { manualClock } from '../../../kernel/testing/index.js'
-import { DeviceBook } from '../book.js'
+import { DeviceStore } from '../store.js'
 import { DeviceNotes } from '../notes.js'
 import { grantOf, revocationOf } from './grants-kit.js'
 import type { Logger } from '../../../kernel/index.js'
@@ -54,7 +54,7 @@ t.test('what the document says is looked at once; something new of the same devi
   const path = join(home, 'state', 'devices.json')
   const clock = manualClock()
   let checked = 0
-  const book = new DeviceBook({ home, clock, log: quiet, problem: () => { checked++; return null } })
+  const book = new DeviceStore({ home, clock, log: quiet, problem: () => { checked++; return null } })
   const entries = [1, 2, 3].map(() => ({ grant: grantOf(clock), revoked: null }))
   t.ok(book.merge(entries))
   const text = readFileSync(path, 'utf8')

@@ -2,7 +2,7 @@ import t from 'tap'
 import { fingerprintOfRaw, newKeyPair } from '../../../kernel/index.js'
 import { deviceKeysOf, pairDevice } from '../signing/device.js'
 import { RequestSigner } from '../signing/signer.js'
-import { vouched } from '../../cluster/identity/admission.js'
+import { grantableAuthorities } from '../../cluster/identity/admission.js'
 import { createIdentity } from '../../../kernel/boot/identity.js'
 import { coreCluster } from '../../cluster/test/core-kit.js'
 import { kernelsOn } from '../../cluster/test/core-rig.js'
@@ -25,7 +25,7 @@ async function three (t: Owner, quorum: 1 | 2): Promise<{ c: CoreCluster, rigs: 
     return createIdentity({ privateKeyPem }, {
       vouched: (key, authorities) => {
         const member = members.find(owners.get(Buffer.from(key).toString('hex')) ?? '')
-        return member && vouched(member, authorities)
+        return member && grantableAuthorities(member, authorities)
       },
       fingerprints: () => new Map([...keys].map(([id, { publicKey }]) => [id, fingerprintOfRaw(publicKey)]))
     })

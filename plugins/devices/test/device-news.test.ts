@@ -1,7 +1,7 @@
 import t from 'tap'
 import { definePlugin } from '../../../kernel/index.js'
 import capabilities from '../../capabilities/index.js'
-import { deviceNews } from '../device-news.js'
+import { syncDevice } from '../device-sync.js'
 import devices from '../index.js'
 import { deviceFileOf, newDeviceKeys, saveDevice, savedDevices } from '../signing/device.js'
 import { cli, sendError, standIn } from '../../../kernel/test/cli-helpers.js'
@@ -25,7 +25,7 @@ function pluginWith (counted: { runs: number, failed: number }) {
     }
   }
   const paired: Verb = {
-    async run (ctx, [url]) { for (const line of await deviceNews(ctx, url!)) ctx.out.line(line) }
+    async run (ctx, [url]) { for (const line of await syncDevice(ctx, url!)) ctx.out.line(line) }
   }
   return definePlugin({
     name: 'press', version: '1.0.0', kernel: '^1.0.0', summary: 'Learns.',

@@ -1,22 +1,22 @@
 import t from 'tap'
 import { newKeyPair } from '../../../kernel/index.js'
 import { manualClock } from '../../../kernel/testing/index.js'
-import { deviceCommands, untold } from '../cluster.js'
-import { isGenuine, isOver, joined, MOST_BYTES } from '../grants.js'
+import { deviceCommands, entriesToPublish } from '../cluster.js'
+import { isSignedByNode, hasExpired, mergeEntries, MOST_BYTES } from '../grants.js'
 import { at, DAY_MS, grantOf, memorySection, node, refuse, revocationOf, text } from './grants-kit.js'
 import type { Grant } from '../signing/protocol.js'
 import type { Entry } from '../grants.js'
 
 t.test('any field of a grant that is changed makes it nobody\'s', (t) => {
   const grant = grantOf(manualClock())
-  t.ok(isGenuine(grant))
+  t.ok(isSignedByNode(grant))
   const others: Partial<Grant>[] = [
     { name: 'x' }, { authorities: ['read', 'operator'] }, { authorities: [], viaRelay: ['read'] },
     { expires: at(0) }, { maxOfflineSeconds: 61 }, { by: 'x' }, { agreementKey: text(node.publicKey) },
     { key: text(node.publicKey) }, { deviceId: 'a'.repeat(52) }, { nodeKey: grant.key },
     { signature: 'A'.repeat(86) }, { created: at(1) }, { nodeAgreementKey: text(node.publicKey) }
   ]
-  for (const other of others) t.notOk(isGenuine({ ...grant, ...other }), Object.keys(other).join())
+  for (const other of others) t.notOk(isSignedByNode({ ...grant, ...other }), Object.keys(other).join())
   t.end()
 })
 
@@ -31,18 +31,18 @@ t.test('what two parts know is put together in any order: revoked wins, then the
     { grant: null, revoked: revocationOf(older, clock.now() + 2) }
   ]
   const together = (some: readonly Entry[]): Entry =>
-    some.reduce<Entry | undefined>((known, one) => joined(known, one), undefined)!
+    some.reduce<Entry | undefined>((known, one) => mergeEntries(known, one), undefined)!
   for (const order of [[0, 1, 2, 3], [3, 2, 1, 0], [2, 0, 3, 1], [1, 3, 0, 2]]) {
     t.same(together(order.map((i) => entries[i]!)), entries[3])
     t.same(together(order.filter((i) => i < 2).map((i) => entries[i]!)), entries[1])
   }
   const known = new Map([[older.deviceId, entries[0]!]])
-  t.same(untold([entries[0]!], (id) => known.get(id)), [])
-  t.same(untold([entries[2]!], (id) => known.get(id)), [[entries[2]]])
+  t.same(entriesToPublish([entries[0]!], (id) => known.get(id)), [])
+  t.same(entriesToPublish([entries[2]!], (id) => known.get(id)), [[entries[2]]])
   const many = Array.from({ length: 120 }, () => entries[0]!)
-  t.same(untold(many, () => undefined).map((part) => part.length), [50, 50, 20])
-  t.notOk(isOver(entries[0]!, clock.now() + 2 * DAY_MS))
-  t.ok(isOver(entries[2]!, clock.now() + 3 * DAY_MS))
+  t.same(entriesToPublish(many, () => undefined).map((part) => part.length), [50, 50, 20])
+  t.notOk(hasExpired(entries[0]!, clock.now() + 2 * DAY_MS))
+  t.ok(hasExpired(entries[2]!, clock.now() + 3 * DAY_MS))
   t.end()
 })
 

@@ -6,7 +6,7 @@ import { createIdentity } from '../../../kernel/boot/identity.js'
 import { deviceFileOf, deviceFor, newDeviceKeys, savedDevices, saveDevice, signerAt }
   from '../signing/device.js'
 import {
-  agreed, base64url, fingerprintOfRaw, fromBase64url, isSignedBy, keyPairOf, newKeyPair, purposeBytes, sha256,
+  x25519, base64url, fingerprintOfRaw, fromBase64url, isSignedBy, keyPairOf, newKeyPair, purposeBytes, sha256,
   signed
 } from '../../../kernel/index.js'
 import { answerMac, pairSecrets } from '../pairing.js'
@@ -45,8 +45,8 @@ t.test('pairing gives the committed bytes on both sides', async (t) => {
   }
   const commit = sha256(commitBytes(device))
   const hash = sha256(transcriptBytes(commit, node, device))
-  const here = pairSecrets(agreed(ephemeral.privateKey, node.ephemeral), hash)
-  const there = pairSecrets(agreed(nodeEphemeral.privateKey, device.ephemeral), hash)
+  const here = pairSecrets(x25519(ephemeral.privateKey, node.ephemeral), hash)
+  const there = pairSecrets(x25519(nodeEphemeral.privateKey, device.ephemeral), hash)
   t.same(here, there)
   t.same({
     deviceId: deviceIdOf(sha256(device.key)), commit: text(commit), transcriptSha256: text(hash),
@@ -126,7 +126,7 @@ t.test('the agreement key belongs to the node\'s key, and purposes do not mix', 
   t.same(one.agreementKey, again.agreementKey)
   t.same(one.publicKey, publicKey)
   const peer = newKeyPair('X25519')
-  t.same(one.agree(peer.publicKey), agreed(peer.privateKey, one.agreementKey))
+  t.same(one.agree(peer.publicKey), x25519(peer.privateKey, one.agreementKey))
   t.throws(() => one.agree(Buffer.alloc(32)), 'a key of low order')
   t.throws(() => one.agree(Buffer.alloc(31)), RangeError)
   const signature = one.sign('grant', Buffer.from('x'))

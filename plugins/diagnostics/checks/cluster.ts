@@ -1,8 +1,8 @@
-import { count, fail, isVerbError, ok, showSpan, warn } from '../../../kernel/cli/index.js'
+import { count, fail, isVerbError, ok, formatDuration, warn } from '../../../kernel/cli/index.js'
 import { joinNodes, startOrRemove } from '../../cluster/cli/nodes.js'
 import { clusterWarnings, splitOf } from './split.js'
 import type { Manifest } from '../../../kernel/index.js'
-import type { Check, CheckContext, ClusterState, Told, VerbError } from '../../../kernel/cli/index.js'
+import type { Check, CheckContext, ClusterState, CheckData, VerbError } from '../../../kernel/cli/index.js'
 import type { DialRow, MemberList, NodeRow } from '../../cluster/cli/nodes.js'
 
 export interface ClusterChecksInput extends CheckContext {
@@ -53,7 +53,7 @@ export async function clusterChecks (
       checkReady(ready),
       ...checkMaster(state, nodes),
       ...members === null
-        ? [noMembers(list), ...checkLost(nodes)]
+        ? [noMembers(list), ...lostNodeChecks(nodes)]
         : [...checkListener(members), ...checkMembers(members, nodes)],
       checkVersions(nodes, version),
       ...checkNames(nodes),
@@ -82,7 +82,7 @@ function checkReady (answer: unknown): Check {
 
 const RESTART = 'restart_needed'
 /** Code of a node whose cluster is switched off. */
-export const ALONE = 'cluster_off'
+export const CLUSTER_OFF = 'cluster_off'
 
 /** The parts of GET /config that show whether the applied settings are those of the file. */
 interface Settings { file: string, restart_needed?: boolean }
@@ -101,7 +101,7 @@ function checkSettings ({ file, restart_needed: changed }: Settings, state: Chec
 
 function noMembers (refusal: unknown): Check {
   if (isVerbError(refusal) && refusal.api?.reason === 'plugin_disabled') {
-    return ok('members', 'this node is a cluster of one: it has no plugin for more', { code: ALONE })
+    return ok('members', 'this node is a cluster of one: it has no plugin for more', { code: CLUSTER_OFF })
   }
   return warn('members', 'the members cannot be listed with this credential',
     'Use a token with the authority "operator" (--token), or run this on the node\'s host.',
@@ -130,7 +130,7 @@ export function checkMaster (state: ClusterState, nodes: readonly NodeRow[]): Ch
   ]
 }
 
-function nodeTold (node: Pick<NodeRow, 'name' | 'nodeId'> | undefined): Told {
+function nodeTold (node: Pick<NodeRow, 'name' | 'nodeId'> | undefined): CheckData {
   if (node === undefined) return {}
   const { nodeId } = node
   const name = node.name ?? nodeId ?? 'a node'
@@ -150,7 +150,7 @@ export function checkMembers (list: MemberList, nodes: readonly NodeRow[]): Chec
         { code: 'node_live', ...told })
     }
     const lost = node?.lostForSeconds ?? null
-    const since = lost === null ? 'not seen in this session' : `lost for ${showSpan(lost)}`
+    const since = lost === null ? 'not seen in this session' : `lost for ${formatDuration(lost)}`
     const tried = list.dials.filter(({ installId, address }) =>
       installId === member.installId || (installId === null && member.addresses.includes(address)))
     return fail(name, [since, ...tried.map(describeDial)].join('; '),
@@ -160,9 +160,9 @@ export function checkMembers (list: MemberList, nodes: readonly NodeRow[]): Chec
 }
 
 /** Silent nodes, if the members are unknown. */
-export function checkLost (nodes: readonly NodeRow[]): Check[] {
+export function lostNodeChecks (nodes: readonly NodeRow[]): Check[] {
   return nodes.filter(({ live }) => !live).map((node) => {
-    const since = node.lostForSeconds === null ? 'lost' : `lost for ${showSpan(node.lostForSeconds)}`
+    const since = node.lostForSeconds === null ? 'lost' : `lost for ${formatDuration(node.lostForSeconds)}`
     return fail(`member ${node.name ?? node.nodeId ?? ''}`, since,
       startOrRemove(node.installId ?? 'ID', node.name), { code: 'node_lost', ...nodeTold(node) })
   })

@@ -3,7 +3,7 @@ import { access, constants } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { createServer } from 'node:net'
 import { satisfies } from 'semver'
-import { lostFile, nodeRange, START_BYTES, SvcError, tryWrite } from '../../../kernel/index.js'
+import { missingHomeFile, nodeRange, START_BYTES, SvcError, tryWrite } from '../../../kernel/index.js'
 import { fail, judgeDisk, ok, portHolder } from '../../../kernel/cli/index.js'
 import type { Check } from '../../../kernel/cli/index.js'
 
@@ -28,7 +28,7 @@ export async function checkHome (home: string): Promise<Check> {
     return fail('home', `${folder} cannot be written: ${(error as NodeJS.ErrnoException).code ?? 'unknown'}`,
       'Change its owner or its permissions, or name another home with --home.')
   }
-  const lost = lostFile(home)
+  const lost = missingHomeFile(home)
   if (lost !== null) return fail('home', lost.message, lost.remedy, { code: 'home_incomplete' })
   return ok('home', folder === home ? `${home} can be written` : `${home} will be made at the first start`)
 }

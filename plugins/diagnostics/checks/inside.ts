@@ -1,6 +1,6 @@
 import { count, fail, isVerbError, ok, plain, showBytes, warn } from '../../../kernel/cli/index.js'
 import type { Check, Checker } from '../../../kernel/cli/index.js'
-import { LATE_MS, silenceOf } from '../warnings.js'
+import { SLOW_LOOP_MS, stalledSeconds } from '../warnings.js'
 import { checkClocks } from './cluster.js'
 import type { ClockReading } from './cluster.js'
 
@@ -21,11 +21,11 @@ export interface DiagnosedNode {
   live: boolean
   error: { reason: string, message: string } | null
   clockAheadMs: number | null
-  diagnostics: Insides | null
+  diagnostics: NodeDiagnostics | null
 }
 
 /** The diagnostics that doctor reads. */
-export interface Insides {
+export interface NodeDiagnostics {
   resources: { eventLoopDelayMs?: { p99: number }, heapUsedBytes?: number, heapLimitBytes?: number }
   supervisorRunners: Runner[]
   warnings: string[]
@@ -114,7 +114,7 @@ function checkRunner (node: string, runner: Runner): Check[] {
       { code: 'runner_failed', about })]
   }
   const tasks = runner.inProgressTasks
-  const silent = silenceOf(runner)
+  const silent = stalledSeconds(runner)
   return [
     ...checkRestarts(name, runner, { logs, about }),
     ...silent === null ? []
@@ -137,12 +137,13 @@ function checkRestarts (
 }
 
 function checkProcess (
-  node: string, { eventLoopDelayMs, heapUsedBytes = 0, heapLimitBytes = Infinity }: Insides['resources']
+  node: string,
+  { eventLoopDelayMs, heapUsedBytes = 0, heapLimitBytes = Infinity }: NodeDiagnostics['resources']
 ): Check[] {
   const late = eventLoopDelayMs?.p99 ?? 0
   const full = heapUsedBytes / heapLimitBytes
   return [
-    ...late > LATE_MS
+    ...late > SLOW_LOOP_MS
       // The node itself says when it is late now: this is of all the time since it started.
       ? [ok(`event loop of ${node}`, `it was late by ${Math.round(late)} ms in the worst hundredth of the ` +
       'time since it started', { code: 'loop_was_late', about: [node] })]

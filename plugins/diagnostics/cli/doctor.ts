@@ -1,8 +1,8 @@
 import { multicastProblem, systemClock } from '../../../kernel/index.js'
 import {
-  count, fail, homeManifests, homeOption, isLoopbackUrl, isVerbError, lookOf, ok, version
+  count, fail, homeManifests, homeOption, isLoopbackUrl, isVerbError, createGet, ok, version
 } from '../../../kernel/cli/index.js'
-import { ALONE, checkDiscovery, clusterChecks } from '../checks/cluster.js'
+import { CLUSTER_OFF, checkDiscovery, clusterChecks } from '../checks/cluster.js'
 import { checkDisk, checkHome, checkNode, checkPorts } from '../checks/host.js'
 import { settledState } from '../checks/split.js'
 import type { Check, ClusterState, Verb, VerbContext, VerbError } from '../../../kernel/cli/index.js'
@@ -50,11 +50,11 @@ async function checkCluster (ctx: VerbContext, local: boolean): Promise<Check[]>
     `${ctx.client.url} ${took}${key === undefined ? '' : `; the fingerprint of its key is ${key}`}`)
   const manifests = await homeManifests(ctx)
   const { checks } =
-    await clusterChecks({ state, look: lookOf(ctx.client), manifests, version: version() })
+    await clusterChecks({ state, look: createGet(ctx.client), manifests, version: version() })
   return [
     answered,
     ...checks,
-    ...checks.some(({ code }) => code === ALONE) ? [] : await discovery(ctx, local)
+    ...checks.some(({ code }) => code === CLUSTER_OFF) ? [] : await discovery(ctx, local)
   ]
 }
 
@@ -81,7 +81,7 @@ function portsOf (url: string): number[] {
 
 /** The setting of the node, and whether multicast works on this machine when that is the node's. */
 async function discovery ({ client }: VerbContext, local: boolean): Promise<Check[]> {
-  const config = await lookOf(client)<{ entries: { path: string, value: unknown }[] }>('/config')
+  const config = await createGet(client)<{ entries: { path: string, value: unknown }[] }>('/config')
   const on = isVerbError(config)
     ? undefined
     : config.entries.find(({ path }) => path === 'cluster.discovery')?.value

@@ -1,4 +1,4 @@
-import { homeManifests, isVerbError, lookOf } from '../../../kernel/cli/index.js'
+import { homeManifests, isVerbError, createGet } from '../../../kernel/cli/index.js'
 import { joinNodes, readMembers } from '../../cluster/cli/nodes.js'
 import { checksIn, contributed } from '../checks/cluster.js'
 import { clusterWarnings, settledState } from '../checks/split.js'
@@ -15,7 +15,7 @@ export default {
       readiness(ctx)
     ])
     const parts = await contributed<StatusLines>(await homeManifests(ctx), 'status',
-      { state, look: lookOf(ctx.client) })
+      { state, look: createGet(ctx.client) })
     const nodes = joinNodes(state, members)
     const live = nodes.filter((node) => node.live)
     const warnings = [...clusterWarnings(state, nodes), ...live.flatMap(healthWarnings)]
@@ -56,7 +56,7 @@ function healthWarnings ({ name, health }: NodeRow): Warning[] {
 
 /** The checks of GET /readyz, ready or not. */
 async function readiness ({ client }: VerbContext): Promise<ReadyCheck[]> {
-  const answer = await lookOf(client)<{ checks: ReadyCheck[] }>('/readyz')
+  const answer = await createGet(client)<{ checks: ReadyCheck[] }>('/readyz')
   if (isVerbError(answer) && answer.status !== 503) throw answer
   return isVerbError(answer) ? checksIn(answer) : answer.checks
 }

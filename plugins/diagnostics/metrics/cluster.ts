@@ -1,6 +1,6 @@
 import type { Cluster, EventTap, Inspection, LinkReport, Session } from '../../../kernel/index.js'
-import { by, counter, gauge } from './meters.js'
-import type { Figure, Meters, Row } from './meters.js'
+import { samplesBy, counter, gauge } from './meters.js'
+import type { Sample, Meters, Row } from './meters.js'
 
 export interface ClusterMetricsParts {
   session: Session
@@ -34,14 +34,14 @@ export function clusterMetrics (meters: Meters, parts: ClusterMetricsParts): voi
 /** Totals of all links to other nodes, by direction. */
 const perLink = (
   { inspection }: ClusterMetricsParts, of: (link: LinkReport) => Record<'in' | 'out', number>
-): Figure[] => inspection.links().flatMap((link) =>
-  by('direction', of(link)).map((figure) => ({ ...figure, source: link.installId })))
+): Sample[] => inspection.links().flatMap((link) =>
+  samplesBy('direction', of(link)).map((figure) => ({ ...figure, source: link.installId })))
 
 const TABLE: readonly Row<ClusterMetricsParts>[] = [
   gauge('svc_cluster_nodes', 'Members of the cluster as this node sees them: live or gone.',
     ({ cluster }) => {
       const live = cluster.nodes().filter((node) => node.live).length
-      return by('state', { live, gone: cluster.nodes().length - live })
+      return samplesBy('state', { live, gone: cluster.nodes().length - live })
     }, ['state']),
   gauge('svc_cluster_is_master', '1 while this node is the master.',
     ({ session }) => session.isMaster ? 1 : 0),

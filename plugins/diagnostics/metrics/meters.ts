@@ -22,7 +22,7 @@ export class CounterFeed {
 }
 
 /** A figure of a metric. Those of a gauge with the same labels are added up. */
-export interface Figure {
+export interface Sample {
   value: number
   labels?: Record<string, string>
   /** Of a total: what keeps it, where several do. */
@@ -30,7 +30,7 @@ export interface Figure {
 }
 
 /** The value of a row; null without a figure. */
-type Found = number | null | readonly Figure[]
+type Found = number | null | readonly Sample[]
 
 /** A metric that is read when the metrics are asked for. */
 export interface Row<S> {
@@ -118,11 +118,11 @@ export class Meters {
   }
 }
 
-function figuresOf (found: Found): readonly Figure[] {
+function figuresOf (found: Found): readonly Sample[] {
   if (found === null) return []
   return typeof found === 'number' ? [{ value: found }] : found
 }
 
 /** Figures by the values of one label. */
-export const by = (label: string, values: Readonly<Record<string, number>>): Figure[] =>
+export const samplesBy = (label: string, values: Readonly<Record<string, number>>): Sample[] =>
   Object.entries(values).map(([name, value]) => ({ labels: { [label]: name }, value }))

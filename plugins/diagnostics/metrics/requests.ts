@@ -2,7 +2,7 @@ import type { Inspection, Traffic } from '../../../kernel/index.js'
 import type { CallQueue, Calls } from '../../capabilities/service.js'
 import type { EndedTask, RunnerWork } from '../../runners/service.js'
 import { gauge } from './meters.js'
-import type { Figure, Meters, Row } from './meters.js'
+import type { Sample, Meters, Row } from './meters.js'
 
 export interface RequestMetricsParts {
   traffic: Traffic
@@ -25,7 +25,7 @@ export function requestMetrics (meters: Meters, parts: RequestMetricsParts): voi
   countTasks(meters, parts.work)
 }
 
-const perCapability = ({ calls }: RequestMetricsParts, of: (queue: CallQueue) => number): Figure[] =>
+const perCapability = ({ calls }: RequestMetricsParts, of: (queue: CallQueue) => number): Sample[] =>
   calls?.queues().map((queue) => ({ labels: { capability: queue.capability }, value: of(queue) })) ?? []
 
 const QUEUES: readonly Row<RequestMetricsParts>[] = [

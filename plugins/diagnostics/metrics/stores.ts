@@ -1,10 +1,10 @@
 import { statfs } from 'node:fs/promises'
 import type { EventTap, LogRing, GossipCounters } from '../../../kernel/index.js'
 import type { EventLogView } from '../../event-log/service.js'
-import type { Shipping } from '../../logs/service.js'
+import type { ShippingStats } from '../../logs/service.js'
 import type { Models } from '../../staging/service.js'
 import type { Tracing } from '../../tracing/service.js'
-import { by, counter, gauge } from './meters.js'
+import { samplesBy, counter, gauge } from './meters.js'
 import type { Meters, Row } from './meters.js'
 
 export interface StoreMetricsParts {
@@ -12,7 +12,7 @@ export interface StoreMetricsParts {
   tap: Pick<EventTap, 'onDurable'>
   gossip: { counters (): GossipCounters }
   log: Pick<LogRing, 'nextSeq'> | undefined
-  ship: { readonly shipping: Pick<Shipping, 'sent' | 'dropped'> | null } | undefined
+  ship: { readonly shipping: Pick<ShippingStats, 'sent' | 'dropped'> | null } | undefined
   /** Absent where the plugin is off. */
   eventLog: EventLogView | undefined
   models: Pick<Models, 'located'> | undefined
@@ -71,7 +71,7 @@ const GOSSIP: readonly Row<StoreMetricsParts['gossip']>[] = [
     'Readings of this machine by what became of them; offered counts all.',
     (gossip) => {
       const now = gossip.counters()
-      return by('result', {
+      return samplesBy('result', {
         offered: now.readingsOffered, coalesced: now.readingsCoalesced, dropped: now.readingsDropped,
         published: now.readingsPublished
       })
@@ -104,7 +104,7 @@ const SHIPPING: readonly Row<NonNullable<StoreMetricsParts['ship']>>[] = [
     'Lines for logging.ingest_url: sent, and dropped because it did not take them.',
     ({ shipping }) => shipping === null
       ? null
-      : by('result', { sent: shipping.sent, dropped: shipping.dropped }), ['result'])
+      : samplesBy('result', { sent: shipping.sent, dropped: shipping.dropped }), ['result'])
 ]
 
 const TRACING: readonly Row<NonNullable<StoreMetricsParts['tracing']>>[] = [
@@ -112,6 +112,6 @@ const TRACING: readonly Row<NonNullable<StoreMetricsParts['tracing']>>[] = [
   counter('svc_traces_total', 'Traces by what became of them; recorded counts all.',
     (tracing) => {
       const { recorded, written, exported, droppedQueue, droppedDisk } = tracing.counters()
-      return by('result', { recorded, written, exported, dropped: droppedQueue + droppedDisk })
+      return samplesBy('result', { recorded, written, exported, dropped: droppedQueue + droppedDisk })
     }, ['result'])
 ]

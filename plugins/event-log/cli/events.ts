@@ -1,5 +1,5 @@
 import { systemClock } from '../../../kernel/index.js'
-import { followEvents, MOMENTS, plain, readMoment } from '../../../kernel/cli/index.js'
+import { followEvents, MOMENTS, plain, parseTimeOrIndex } from '../../../kernel/cli/index.js'
 import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 import type { EventsPage, ShownEvent } from '../reading/page.js'
 
@@ -20,7 +20,7 @@ function queryOf (ctx: VerbContext, options: Record<string, unknown>): Map<strin
   const { since, kind, node, limit } = options as
     { since?: string, kind?: string[], node?: string, limit?: string }
   if (since !== undefined) {
-    const from = readMoment(since, systemClock.now())
+    const from = parseTimeOrIndex(since, systemClock.now())
     if (from === null) {
       throw ctx.fail(2, `--since ${since}: ${MOMENTS}`)
     }

@@ -3,13 +3,13 @@ import { missingOf, readLog, shown } from '../reading/page.js'
 import { invalid, readPoint } from '../reading/query.js'
 import { within } from '../store/gaps.js'
 import { decodeBody } from './body.js'
-import { advance, PART_KINDS } from './part.js'
-import type { Clock, StateThen } from '../../../kernel/index.js'
+import { applyEntries, PART_KINDS } from './part.js'
+import type { Clock, PastState } from '../../../kernel/index.js'
 import type { Entry } from '../log/entries.js'
 import type { ShownEvent, Source } from '../reading/page.js'
 import type { Range } from '../store/gaps.js'
 import type { EventStore } from '../store/store.js'
-import type { Moment, Snapshot } from '../store/types.js'
+import type { IndexOrTime, Snapshot } from '../store/types.js'
 import type { ClusterPart, Fields } from './part.js'
 
 /** Most bytes of the newest snapshots in memory: with a store, and without. */
@@ -22,7 +22,7 @@ const READ_ENTRIES = 1_000
 /** Most difference between the clocks of nodes that a search by time allows for, ms. */
 const SKEW_MS = 60_000
 
-export interface StateAt extends StateThen {
+export interface StateAt extends PastState {
   /** The requested index or time (ISO-8601). */
   readonly at: number | string
   /** The recorded state that is shown, and why it was recorded. `stale`: the node knew no master then. */
@@ -75,7 +75,7 @@ async function lookUp (options: LookupOptions, text: string): Promise<StateAt> {
       idx: snapshot.idx, at: iso(snapshot.at), sessionId: snapshot.sid, cause: snapshot.cause, stale, omitted
     },
     state,
-    derived: { idx, ...advance(part, changing) },
+    derived: { idx, ...applyEntries(part, changing) },
     events: events.slice(0, EVENTS_SHOWN).map(shown),
     more,
     // Entries in memory are not missing, even if they are not stored.
@@ -97,7 +97,7 @@ async function nothingBefore (snapshots: Snapshots, text: string): Promise<SvcEr
 
 /** The entries behind the snapshot up to the moment, oldest first, at most `limit`. */
 async function since (
-  options: LookupOptions, snapshot: Snapshot, moment: Moment,
+  options: LookupOptions, snapshot: Snapshot, moment: IndexOrTime,
   { limit, kinds }: { limit: number, kinds?: readonly string[] }
 ): Promise<Entry[]> {
   const found: Entry[] = []
@@ -122,7 +122,7 @@ async function since (
  * Reads `at`: an index or a time (ISO-8601). Throws `invalid_request` naming it for anything else and a
  * future time, `not_recorded` for a future index.
  */
-function readMoment (text: string, now: { idx: number, ms: number }): Moment {
+function readMoment (text: string, now: { idx: number, ms: number }): IndexOrTime {
   const moment = readPoint('at', text)
   if ('idx' in moment && moment.idx > now.idx) {
     throw kernelError('not_recorded', `There is no index ${moment.idx} yet: the newest is ${now.idx}.`,
@@ -138,7 +138,7 @@ function readMoment (text: string, now: { idx: number, ms: number }): Moment {
 const iso = (ms: number): string => new Date(ms).toISOString()
 
 /** True for a snapshot at or before that moment. */
-function isBefore (snapshot: Snapshot, moment: Moment): boolean {
+function isBefore (snapshot: Snapshot, moment: IndexOrTime): boolean {
   return 'idx' in moment ? snapshot.idx <= moment.idx : snapshot.at <= moment.ms
 }
 
@@ -166,7 +166,7 @@ export class Snapshots {
   }
 
   /** The newest one at or before that moment; null when there is none. Rejects when the store does. */
-  async before (moment: Moment): Promise<Snapshot | null> {
+  async before (moment: IndexOrTime): Promise<Snapshot | null> {
     const found = this.#recent.findLast((snapshot) => isBefore(snapshot, moment))
     return found ?? await this.#store.snapshotBefore(moment)
   }

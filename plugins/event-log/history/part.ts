@@ -52,7 +52,7 @@ export function partOf (state: Fields): ClusterPart {
 }
 
 /** Applies entries of the log in order; idempotent if all later entries are applied too. Pure. */
-export function advance (part: ClusterPart, entries: Iterable<Entry>): ClusterPart {
+export function applyEntries (part: ClusterPart, entries: Iterable<Entry>): ClusterPart {
   const next = new Draft(part)
   for (const entry of entries) next.apply(entry)
   return next.part()

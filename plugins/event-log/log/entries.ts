@@ -50,7 +50,7 @@ export function submissionOf ({ id, at, origin, event }: Submission): Submission
 }
 
 /** The position of an entry, without its other fields. */
-export const place = ({ idx, chain }: Position): Position => ({ idx, chain })
+export const positionOf = ({ idx, chain }: Position): Position => ({ idx, chain })
 
 export function samePosition (a: Position, b: Position): boolean {
   return a.idx === b.idx && a.chain === b.chain

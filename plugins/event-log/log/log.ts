@@ -1,4 +1,4 @@
-import { chainAfter, entryAfter, place, samePosition, START } from './entries.js'
+import { chainAfter, entryAfter, positionOf, samePosition, START } from './entries.js'
 import type { Entry, Position, Submission } from './entries.js'
 
 /** Changes of the log. */
@@ -86,7 +86,7 @@ export class EventLog {
 
   #push (entry: Entry): void {
     const text = JSON.stringify(entry)
-    this.#texts.push({ ...place(entry), text })
+    this.#texts.push({ ...positionOf(entry), text })
     this.#bytes += text.length
     this.entries.push(entry)
     this.#ids.add(entry.id)
@@ -94,7 +94,7 @@ export class EventLog {
     while (this.entries.length > this.#most || this.entries[0]!.idx <= this.oldest.idx) {
       const dropped = this.entries.shift()!
       this.#ids.delete(dropped.id)
-      this.base = place(dropped)
+      this.base = positionOf(dropped)
     }
     this.#notify({ type: 'append', entry, text })
   }
@@ -109,7 +109,7 @@ export class EventLog {
       this.#bytes -= texts[texts.length - left]!.text.length
       left--
     }
-    this.oldest = place(texts.splice(0, texts.length - left).at(-1)!)
+    this.oldest = positionOf(texts.splice(0, texts.length - left).at(-1)!)
   }
 
   /** Removes the entries after index `after` and returns them, oldest first. */
@@ -130,7 +130,7 @@ export class EventLog {
     const removed = this.#cut(-1, base)
     this.#texts = []
     this.#bytes = 0
-    this.base = this.oldest = place(base)
+    this.base = this.oldest = positionOf(base)
     return removed
   }
 
@@ -147,7 +147,7 @@ export class EventLog {
     if (!samePosition(this.#texts[from - 1] ?? this.oldest, after)) return null
     const texts = fitting(this.#texts.slice(from, from + PAGE_ENTRIES), ({ text }) => text.length)
     const entries = `[${texts.map(({ text }) => text).join(',')}]`
-    const page = { base: place(after), entries, end: place(texts.at(-1) ?? after) }
+    const page = { base: positionOf(after), entries, end: positionOf(texts.at(-1) ?? after) }
     this.#made = { page, last }
     return page
   }
@@ -155,7 +155,8 @@ export class EventLog {
   /** Positions from the newest back, ever further apart, the last one `base`. */
   locator (): Position[] {
     const positions: Position[] = []
-    for (let back = 1; back <= this.entries.length; back *= 2) positions.push(place(this.entries.at(-back)!))
+    for (let back =
+      1; back <= this.entries.length; back *= 2) positions.push(positionOf(this.entries.at(-back)!))
     return [...positions, this.base]
   }
 

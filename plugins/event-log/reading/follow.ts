@@ -1,4 +1,4 @@
-import { delay, untilCalled } from '../../../kernel/index.js'
+import { delay, waitForCallback } from '../../../kernel/index.js'
 import { isWanted, readLog, shown } from './page.js'
 import type { Clock, StreamWriter } from '../../../kernel/index.js'
 import type { Entry } from '../log/entries.js'
@@ -51,7 +51,7 @@ export async function follow (stream: StreamWriter, options: FollowOptions): Pro
       else if (clock.mono() - wroteAt >= COMMENT_MS) await write(': keep-alive\n\n')
       else if (steps === null) await delay(clock, WAIT_MS, signal).catch(() => {})
       else if (reader.position >= log.last.idx) {
-        await untilCalled((fn) => log.onChange(fn), signal, { clock, ms: WAIT_MS })
+        await waitForCallback((fn) => log.onChange(fn), signal, { clock, ms: WAIT_MS })
       }
     }
   } finally {
@@ -60,7 +60,7 @@ export async function follow (stream: StreamWriter, options: FollowOptions): Pro
 }
 
 /** The next steps; null when the disk does not answer. The caller then retries without loss. */
-async function next (reader: Reader, source: Source): Promise<Read[] | null> {
+async function next (reader: Reader, source: Source): Promise<FollowItem[] | null> {
   const { position, cuts } = reader
   const base = source.log.base.idx
   try {
@@ -72,7 +72,7 @@ async function next (reader: Reader, source: Source): Promise<Read[] | null> {
   }
 }
 
-function frame (step: Read, query: Query): string {
+function frame (step: FollowItem, query: Query): string {
   if (step.type === 'gap') return `event: gap\ndata: ${JSON.stringify({ from: step.from, to: step.to })}\n\n`
   if (!isWanted(step.entry, query.wanted)) return ''
   // Last-Event-ID must never go back: an event with a smaller index than one before is sent without an id.
@@ -81,7 +81,7 @@ function frame (step: Read, query: Query): string {
 }
 
 /** The next item for a reader. */
-export type Read =
+export type FollowItem =
   /** `rising`: its index is above all before. False after the log's tail was replaced by another master's. */
   | { readonly type: 'entry', readonly entry: Entry, readonly rising: boolean }
   /** The events with these indices are not kept on this node. */
@@ -112,21 +112,21 @@ export class Reader {
   }
 
   /** Takes entries after the position. Indices up to `whole` without an entry are a gap. */
-  steps (entries: readonly Entry[], whole: number): Read[] {
+  steps (entries: readonly Entry[], whole: number): FollowItem[] {
     return [
       ...entries.flatMap((entry) => [...this.#gapTo(entry.prev), ...this.#step(entry)]), ...this.#gapTo(whole)
     ]
   }
 
   /** A gap up to that index, without what was read before the tail was replaced. */
-  #gapTo (until: number): Read[] {
+  #gapTo (until: number): FollowItem[] {
     if (until <= this.position) return []
     const from = Math.max(this.position, this.#highest) + 1
     this.position = until
     return from <= until ? [{ type: 'gap', from, to: until }] : []
   }
 
-  #step (entry: Entry): Read[] {
+  #step (entry: Entry): FollowItem[] {
     this.position = entry.idx
     const rising = entry.idx > this.#highest
     if (rising) this.#highest = entry.idx

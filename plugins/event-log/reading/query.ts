@@ -1,7 +1,7 @@
 import { kernelError } from '../../../kernel/index.js'
 import type { FromSchema, SvcError } from '../../../kernel/index.js'
 import type { routes } from '../routes.js'
-import type { Moment, StoreQuery } from '../store/types.js'
+import type { IndexOrTime, StoreQuery } from '../store/types.js'
 
 /** Inputs of the check of a query. */
 export interface QueryWorld {
@@ -55,7 +55,7 @@ export function readQuery (raw: FromSchema<typeof routes.list.query>, world: Que
 }
 
 /** Reads an index or a time (ISO-8601). Throws `invalid_request` naming the parameter for anything else. */
-export function readPoint (param: string, text: string): Moment {
+export function readPoint (param: string, text: string): IndexOrTime {
   if (/^\d{1,15}$/.test(text)) return { idx: Number(text) }
   const ms = /^\d{4}-\d{2}-\d{2}(T[\d:.]+(Z|[+-]\d{2}:?\d{2})?)?$/.test(text) ? Date.parse(text) : Number.NaN
   if (!Number.isNaN(ms)) return { ms }

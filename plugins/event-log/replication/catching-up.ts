@@ -7,7 +7,7 @@ import type { Of } from './messages.js'
 // node that was away from any peer that has what it missed.
 
 /** Longest wait of a new master for a silent peer before it assigns indices, ms. */
-export const LEARN_MS = 500
+export const PEER_WAIT_MS = 500
 /** Longest wait of a new master for a peer's next page, ms. */
 export const LEARN_NEXT_MS = 3_000
 /** After this time a new master gives out indices even if peers are still sending, ms. */
@@ -18,7 +18,7 @@ export const FETCH_MS = 5_000
 /** Appends an entry; false when it does not continue the log. */
 type Append = (entry: Entry) => boolean
 
-export interface Adopted {
+export interface PageResult {
   /** `whole`: the log equals the master's; `more`: as far as the page goes; `broken`: it did not fit. */
   readonly state: 'whole' | 'more' | 'broken'
   /** Entries that the master's log does not have, or has elsewhere. */
@@ -26,7 +26,7 @@ export interface Adopted {
 }
 
 /** Makes the log of a follower equal to the master's as far as the page goes. */
-export function adopt (log: EventLog, { base, entries, last }: Of<'page'>, append: Append): Adopted {
+export function applyPage (log: EventLog, { base, entries, last }: Of<'page'>, append: Append): PageResult {
   const removed: Entry[] = []
   if (!log.holds(base)) {
     // A log that ends before the master's begins was away for too long: its entries are older than what the

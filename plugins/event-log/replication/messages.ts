@@ -63,7 +63,7 @@ export interface Search {
 export interface Found { readonly base: Position | null, readonly entries: readonly Entry[] }
 
 /** Effects of the replication. None calls back before it returns. */
-export interface World {
+export interface ReplicationHost {
   /** False when the link has no room. A message that is lost is asked for, or sent, again. */
   send (to: string, message: Outgoing): boolean
   /** Searches the store; the result is the input `found`. */

@@ -1,12 +1,12 @@
-import { place, samePosition, submissionOf } from '../log/entries.js'
-import { adopt, extend, FETCH_MS, LEARN_MOST_MS, LEARN_MS, LEARN_NEXT_MS } from './catching-up.js'
-import { Feeding } from './feeding.js'
+import { positionOf, samePosition, submissionOf } from '../log/entries.js'
+import { applyPage, extend, FETCH_MS, LEARN_MOST_MS, PEER_WAIT_MS, LEARN_NEXT_MS } from './catching-up.js'
+import { LogSender } from './sender.js'
 import { readMessage } from './messages.js'
 import { Outbox } from './outbox.js'
 import type { Entry, Position, Submission } from '../log/entries.js'
 import type { EventLog } from '../log/log.js'
-import type { Host } from './feeding.js'
-import type { Input, Of, World } from './messages.js'
+import type { Host } from './sender.js'
+import type { Input, Of, ReplicationHost } from './messages.js'
 
 /** A follower acknowledges after so many indices. */
 const TOOK_IDX = 500
@@ -29,14 +29,14 @@ interface Question { readonly n: number, readonly at: number, readonly last: Pos
  */
 export class Replication implements Host {
   readonly log: EventLog
-  readonly world: World
+  readonly world: ReplicationHost
   readonly peers = new Set<string>()
   /** Session of this node. */
   sid = ''
   garbled = 0
   now = 0
   readonly #outbox = new Outbox()
-  readonly #feeding = new Feeding(this)
+  readonly #feeding = new LogSender(this)
   #isMaster = false
   #master: string | null = null
   /** The open question to each peer. A follower asks one at a time, a new master all of them at once. */
@@ -61,7 +61,7 @@ export class Replication implements Host {
   #met = false
 
   /** New indices are above `reserved`, since those up to it may have been given before a crash. */
-  constructor (log: EventLog, world: World, reserved = 0) {
+  constructor (log: EventLog, world: ReplicationHost, reserved = 0) {
     this.log = log
     this.world = world
     this.#highestHeard = reserved
@@ -160,9 +160,9 @@ export class Replication implements Host {
       return
     }
     this.#forgetQuestions()
-    this.#learning = { began: this.now, progress: this.now, patience: LEARN_MS }
+    this.#learning = { began: this.now, progress: this.now, patience: PEER_WAIT_MS }
     for (const peer of this.peers) this.#want(peer, true)
-    this.world.wake(LEARN_MS)
+    this.world.wake(PEER_WAIT_MS)
     this.#settleWhenLearnt()
   }
 
@@ -185,7 +185,7 @@ export class Replication implements Host {
   #want (peer: string, learn: boolean): void {
     const n = this.#questions.get(peer)?.n ?? ++this.#asked
     this.#questions.set(peer, { n, at: this.now, last: this.log.last })
-    const have = this.#ledNowhere && !learn ? [place(this.log.last)] : this.log.locator()
+    const have = this.#ledNowhere && !learn ? [positionOf(this.log.last)] : this.log.locator()
     this.world.send(peer, { type: 'want', sid: this.sid, n, learn, have, above: this.highest })
   }
 
@@ -210,7 +210,7 @@ export class Replication implements Host {
 
   #tick (): void {
     if (this.#learning !== null) {
-      this.world.wake(LEARN_MS)
+      this.world.wake(PEER_WAIT_MS)
       this.#settleWhenLearnt()
     } else if (this.#isMaster) {
       this.#feeding.flush()
@@ -284,7 +284,7 @@ export class Replication implements Host {
   }
 
   #acknowledge (): void {
-    const last = place(this.log.last)
+    const last = positionOf(this.log.last)
     this.#acknowledged = last.idx
     this.world.send(this.#master!, { type: 'took', sid: this.sid, last })
   }
@@ -367,7 +367,7 @@ export class Replication implements Host {
   /** Makes this log equal to the master's as far as the page goes; other events go back to the outbox. */
   #follow (page: Of<'page'>): void {
     const { last } = this.log
-    const { state, removed } = adopt(this.log, page, this.#append)
+    const { state, removed } = applyPage(this.log, page, this.#append)
     this.#ledNowhere = state === 'more' && samePosition(last, this.log.last)
     // Some of them are in the new tail as well.
     const missing = removed.filter((entry) => !this.log.has(entry.id))

@@ -7,7 +7,7 @@ import type { Entry, Position } from '../log/entries.js'
 import type { EventLog } from '../log/log.js'
 import type { Gap } from '../store/gaps.js'
 import type { EventStore } from '../store/store.js'
-import type { Found, Input, Outgoing, World } from './messages.js'
+import type { Found, Input, Outgoing, ReplicationHost } from './messages.js'
 
 const TICK_MS = 1_000
 
@@ -46,10 +46,10 @@ export function startReplication (
     return replication.garbled === garbled
   })
   const waking = earliest(clock, () => { push({ type: 'tick' }) })
-  const world: World = {
+  const world: ReplicationHost = {
     send (to, message) {
       const asks = message.type === 'want' || message.type === 'took'
-      const room = asks ? roomIn(store, clock) : null
+      const room = asks ? waitForRoom(store, clock) : null
       if (room === null) return channel.send(to, message)
       void room.then(() => { channel.send(to, message) })
       return true
@@ -158,7 +158,8 @@ function unbroken (base: Position, entries: readonly Entry[]): Entry[] {
  * Resolves once the store has room for more entries, or after 2 s; null if it has. Without this a node that
  * catches up would ask faster than its disk writes.
  */
-export function roomIn (store: Pick<EventStore, 'status' | 'flushed'>, clock: Clock): Promise<void> | null {
+export function waitForRoom (store: Pick<EventStore, 'status' | 'flushed'>,
+  clock: Clock): Promise<void> | null {
   if (store.status().queued < FEW_QUEUED) return null
   return new Promise((resolve) => {
     const cancel = clock.after(ROOM_MS, resolve)

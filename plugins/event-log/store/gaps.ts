@@ -36,7 +36,7 @@ export function skipped (entries: readonly { prev: number, idx: number }[], tail
  * Unwritten events that are not yet reported. A run of consecutive indices is one element, so counts stay
  * exact across unused indices and cuts.
  */
-export class Missed {
+export class PendingGaps {
   #runs: Gap[] = []
 
   /** The indices of all runs. */
@@ -66,7 +66,7 @@ export class Missed {
 
   /** Takes out the runs that begin up to this index, as one gap; null when there is none. */
   take (upTo: number): Gap | null {
-    const taken = new Missed()
+    const taken = new PendingGaps()
     taken.#runs = this.#runs.filter(({ from }) => from <= upTo)
     this.#runs = this.#runs.filter(({ from }) => from > upTo)
     return taken.gap

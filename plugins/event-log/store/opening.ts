@@ -2,7 +2,7 @@ import { statfs } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { EventLog, RING_BYTES, RING_ENTRIES } from '../log/log.js'
 import { STORE_LIMITS } from './limits.js'
-import { inTime } from './reads.js'
+import { withTimeout } from './reads.js'
 import { loadSqlite } from './sqlite-driver.js'
 import { openStore } from './store.js'
 import type { Clock, Logger } from '../../../kernel/index.js'
@@ -29,7 +29,7 @@ export interface StoreParts {
 }
 
 /** SQLite, the disk and the usual limits. `floorBytes`: least free space in digits; other text is ignored. */
-export function realParts (floorBytes: string | undefined): StoreParts {
+export function defaultParts (floorBytes: string | undefined): StoreParts {
   const given = floorBytes !== undefined && /^\d{1,15}$/.test(floorBytes)
   const floor = given ? { floorBytes: Number(floorBytes) } : {}
   return { load: loadSqlite, freeBytes, limits: { ...STORE_LIMITS, ...floor } }
@@ -108,7 +108,7 @@ async function startStore (
     store, newest: await store.read({ after: 0, limit: RING_STORED, newest: true })
   }))
   try {
-    return await inTime(clock, limits.patienceMs, ready, () =>
+    return await withTimeout(clock, limits.patienceMs, ready, () =>
       new Error(`${folder} did not answer within ${limits.patienceMs} ms`))
   } catch (error) {
     opening.then((store) => store.close(), () => {})

@@ -2,7 +2,7 @@ import type { Clock } from '../../../kernel/index.js'
 import type { Entry } from '../log/entries.js'
 import type { LogFile } from './segments.js'
 import type { Db, OpenDb, SqlValue } from './sqlite-driver.js'
-import type { Moment, Snapshot, StoreQuery } from './types.js'
+import type { IndexOrTime, Snapshot, StoreQuery } from './types.js'
 
 /** The disk did not answer in time. */
 export class SlowDiskError extends Error {
@@ -58,7 +58,7 @@ export class Reads {
   }
 
   /** The newest snapshot before, up to index `most`. Rejects with SlowDiskError, DbError. */
-  async snapshot (at: Moment, most: number): Promise<Snapshot | null> {
+  async snapshot (at: IndexOrTime, most: number): Promise<Snapshot | null> {
     const [column, value] = 'idx' in at ? ['idx', at.idx] as const : ['at', at.ms] as const
     return await this.#work(async () => {
       let best: Snapshot | null = null
@@ -100,7 +100,7 @@ export class Reads {
   async #withDeadline<T> (read: () => Promise<T>): Promise<T> {
     const { clock, deadlineMs } = this.#options
     const work = read().finally(() => { this.#stuck = false })
-    return await inTime(clock, deadlineMs, work, () => {
+    return await withTimeout(clock, deadlineMs, work, () => {
       this.#stuck = true
       this.#running?.interrupt()
       return new SlowDiskError(`the event log was not read within ${deadlineMs} ms`)
@@ -144,7 +144,7 @@ function entryOf (body: string): Entry | null {
 }
 
 /** The result of the work. Rejects with what `late` returns when that takes longer than `ms`. */
-export async function inTime<T> (
+export async function withTimeout<T> (
   clock: Clock, ms: number, work: Promise<T>, late: () => Error
 ): Promise<T> {
   let cancel = (): void => {}

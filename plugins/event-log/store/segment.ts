@@ -81,7 +81,7 @@ export async function contentsOf (db: Db): Promise<Contents | null> {
 }
 
 /** True when SQLite finds nothing wrong with the file. Rejects with DbError. */
-export async function isSound (db: Db): Promise<boolean> {
+export async function passesQuickCheck (db: Db): Promise<boolean> {
   return (await db.all<{ quick_check: string }>('PRAGMA quick_check(1)'))[0]?.quick_check === 'ok'
 }
 
@@ -119,7 +119,7 @@ export async function thinSnapshots (db: Db, most: number): Promise<void> {
 }
 
 /** Takes away what lies behind an index. Rejects with DbError. */
-export async function cutBehind (db: Db, after: number): Promise<void> {
+export async function deleteAfter (db: Db, after: number): Promise<void> {
   await inTransaction(db, async () => {
     await db.run('DELETE FROM ev WHERE idx > ?', [after])
     await db.run('DELETE FROM snap WHERE idx > ?', [after])

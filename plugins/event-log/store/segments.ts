@@ -1,8 +1,8 @@
 import { open, readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import {
-  bytesOf, contentsOf, cutBehind, isSound, moveFile, openForWriting, removeFile, seal, thinSnapshots,
-  writeGroup
+  bytesOf, contentsOf, deleteAfter, passesQuickCheck, moveFile, openForWriting, removeFile, seal,
+  thinSnapshots, writeGroup
 } from './segment.js'
 import { merged, skipped } from './gaps.js'
 import { rowsOf, sizeOf } from './queue.js'
@@ -95,7 +95,7 @@ export class LogFiles {
     let db: Db | null = null
     try {
       db = await this.#options.openDb(path, false)
-      if (newest && !await isSound(db)) {
+      if (newest && !await passesQuickCheck(db)) {
         throw new DbError(`${path}: PRAGMA quick_check finds it damaged`, 'SQLITE_CORRUPT', path)
       }
       const contents = await contentsOf(db)
@@ -189,7 +189,7 @@ export class LogFiles {
     if (this.#snapshot !== null && this.#snapshot.idx > after) this.#snapshot = null
     if (newest === undefined) return
     const { db } = this.#active ?? await this.#use(newest, false)
-    await cutBehind(db, after)
+    await deleteAfter(db, after)
     Object.assign(newest, await contentsOf(db))
   }
 

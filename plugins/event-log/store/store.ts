@@ -1,16 +1,16 @@
 import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { LogFiles } from './segments.js'
-import { merged, Missed, skipped, within } from './gaps.js'
+import { merged, PendingGaps, skipped, within } from './gaps.js'
 import { RESERVE } from './limits.js'
 import { PositionFile } from './position.js'
 import { rowOf, rowsOf, sizeOf, WriteQueue } from './queue.js'
-import { inTime, Reads, SlowDiskError } from './reads.js'
+import { withTimeout, Reads, SlowDiskError } from './reads.js'
 import { DbError } from './sqlite-driver.js'
 import type { Entry } from '../log/entries.js'
 import type { Gap, Range } from './gaps.js'
 import type { Op } from './queue.js'
-import type { Moment, Snapshot, StoreOptions, StoreQuery, StoreStatus } from './types.js'
+import type { IndexOrTime, Snapshot, StoreOptions, StoreQuery, StoreStatus } from './types.js'
 
 /** Opens the store, counting-only on a full or failing disk. Rejects when the folder is unusable. */
 export async function openStore (options: StoreOptions): Promise<EventStore> {
@@ -38,7 +38,7 @@ class Store {
   #counted = 0
   #dropped = 0
   /** Counted or dropped events, reported with the next write behind them. */
-  readonly #missed = new Missed()
+  readonly #missed = new PendingGaps()
   /** Events that were not written before the start, until it is clear whether other nodes send them. */
   #lost: Gap | null = null
   /** End of the queue of changes to the files. */
@@ -157,14 +157,14 @@ class Store {
     const waits = this.#queue.rows.some(({ idx }) => idx <= until)
     if (waits) {
       const { clock, limits: { readMs } } = this.#options
-      await inTime(clock, readMs, this.flushed(), () =>
+      await withTimeout(clock, readMs, this.flushed(), () =>
         new SlowDiskError(`the newest events were not written within ${readMs} ms`))
     }
     return await this.#mended(() => this.#reads.page(query, this.#queue.top))
   }
 
   /** The newest snapshot up to that index or time (ms), or null. Rejects as `read` does. */
-  async snapshotBefore (at: Moment): Promise<Snapshot | null> {
+  async snapshotBefore (at: IndexOrTime): Promise<Snapshot | null> {
     return await this.#mended(() => this.#reads.snapshot(at, this.#queue.top))
   }
 
@@ -206,7 +206,8 @@ class Store {
 
   async close (): Promise<void> {
     const { clock, limits, logger } = this.#options
-    await inTime(clock, limits.patienceMs, this.#end(), () => new Error('the disk does not answer')).catch(
+    await withTimeout(clock, limits.patienceMs, this.#end(),
+      () => new Error('the disk does not answer')).catch(
       ({ message }: Error) => { logger.warn({ error: message }, 'the event log was not closed in order') })
   }
 

@@ -16,7 +16,7 @@ export interface Snapshot {
 }
 
 /** An index, or a time, ms since 1970. */
-export type Moment = { readonly idx: number } | { readonly ms: number }
+export type IndexOrTime = { readonly idx: number } | { readonly ms: number }
 
 /** Selects a page of the store. Entries come in order of their index. */
 export interface StoreQuery {

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { join } from 'node:path'
 import t from 'tap'
 import { systemClock } from '../../../kernel/index.js'
-import { findInStore, roomIn } from '../replication/start.js'
+import { findInStore, waitForRoom } from '../replication/start.js'
 import { manualClock } from '../../../kernel/testing/index.js'
 import { EventLog } from '../log/log.js'
 import { Replication } from '../replication/replication.js'
@@ -107,7 +107,7 @@ class Cluster {
     if (peer === undefined) return
     peer.machine.step(input, this.#now)
     for (const { to, message } of this.#sent.splice(0)) {
-      if (['want', 'took'].includes(message.type)) await roomIn(peer.store, systemClock)
+      if (['want', 'took'].includes(message.type)) await waitForRoom(peer.store, systemClock)
       this.#send(id, to, message)
     }
     for (const search of this.#searches.splice(0)) {
@@ -230,12 +230,12 @@ t.test('one that catches up asks no faster than its disk writes', async (t) => {
   let flushed = (): void => {}
   const store = { status: () => ({ ...memoryStore().status(), queued }),
     flushed: () => new Promise<void>((resolve) => { flushed = resolve }) }
-  t.equal(roomIn(store, clock), null)
+  t.equal(waitForRoom(store, clock), null)
   queued = 5_000
-  const first = roomIn(store, clock)
+  const first = waitForRoom(store, clock)
   flushed()
   await first
-  const second = roomIn(store, clock)
+  const second = waitForRoom(store, clock)
   await clock.advance(2_000)
   await second
   t.pass('a disk that does not answer is not waited for for ever')

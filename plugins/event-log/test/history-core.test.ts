@@ -5,7 +5,7 @@ import { sections } from '../../runners/instances/sections.js'
 import { coreCluster } from '../../cluster/test/core-kit.js'
 import { startReplication } from '../replication/start.js'
 import { EventLog } from '../log/log.js'
-import { advance, partOf } from '../history/part.js'
+import { applyEntries, partOf } from '../history/part.js'
 import { memoryStore } from '../store/opening.js'
 import { chance } from './history-kit.js'
 import type { CoreCluster, CoreNode, Owner } from '../../cluster/test/core-kit.js'
@@ -150,7 +150,8 @@ for (const seed of [1, 2, 4]) {
         const { part, idx } = points.get(node.name) ?? first
         const { entries } = one.log(node)
         const next = now(node)
-        const behind = (after: number): ClusterPart => advance(part, entries.filter((e) => e.idx > after))
+        const behind = (after: number): ClusterPart =>
+          applyEntries(part, entries.filter((e) => e.idx > after))
         t.strictSame(behind(idx), next.part, `${n}: ${did}, as ${node.name} sees it`)
         t.strictSame(behind(idx - AGAIN), next.part, 'with some events twice')
         points.set(node.name, next)
@@ -171,6 +172,6 @@ t.test('a cluster that stops as a whole and starts again', async (t) => {
   const master = await c.agreed()
   await c.run(10_000)
   const told = one.log(master).entries.filter((entry) => entry.idx > idx)
-  t.strictSame(advance(before, told), partOf(stateOf(master)))
+  t.strictSame(applyEntries(before, told), partOf(stateOf(master)))
   t.strictNotSame(before.members, partOf(stateOf(master)).members)
 })

@@ -2,7 +2,7 @@ import { fake, manualClock, startPlugin } from '../../../kernel/testing/index.js
 import { ClusterService, EventTapService, SessionService } from '../../../kernel/index.js'
 import { createEventLogPlugin } from '../index.js'
 import { EventLogService } from '../service.js'
-import { realParts } from '../store/opening.js'
+import { defaultParts } from '../store/opening.js'
 import type { EventsPage } from '../reading/page.js'
 import type { StoreParts } from '../store/opening.js'
 import type { Cluster, EventTap, NodeView, Session } from '../../../kernel/index.js'
@@ -82,7 +82,7 @@ export async function startLog (
   const tap = { onDurable: (fn: typeof listener) => { listener = fn; return () => { listener = () => {} } },
     kinds: () => KINDS, ...options.tap }
   const fakes = [fake(EventTapService, tap), cluster, fake(SessionService, session), ...options.fakes ?? []]
-  const plugin = createEventLogPlugin({ ...realParts('0'), ...options.parts })
+  const plugin = createEventLogPlugin({ ...defaultParts('0'), ...options.parts })
   const rig = await startPlugin(t, plugin, { clock: manualClock(), ...options, fakes })
   return {
     ...rig, sent, signs,

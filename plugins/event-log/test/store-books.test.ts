@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { merged, Missed, skipped, within } from '../store/gaps.js'
+import { merged, PendingGaps, skipped, within } from '../store/gaps.js'
 import { WriteQueue } from '../store/queue.js'
 import type { Op } from '../store/queue.js'
 
@@ -26,7 +26,7 @@ t.test('what is missing is counted exactly, whatever indices are left out and wh
     { weight: 1, arbitrary: fc.record({ do: fc.constant('cut' as const), back: fc.nat({ max: 6 }) }) })
   fc.assert(fc.property(fc.array(move, { maxLength: 60 }), fc.nat({ max: 200 }), (moves, upTo) => {
     const log: number[] = [10]
-    const missed = new Missed()
+    const missed = new PendingGaps()
     for (const one of moves) {
       const last = log.at(-1)!
       if (one.do === 'add') {
@@ -51,7 +51,7 @@ t.test('on disk after all', async (t) => {
   for (const [upTo, gap] of [[10, { from: 11, to: 21, count: 5 }], [11, { from: 12, to: 21, count: 4 }],
     [13, { from: 20, to: 21, count: 2 }], [15, { from: 20, to: 21, count: 2 }],
     [20, { from: 21, to: 21, count: 1 }], [21, null], [99, null]] as const) {
-    const missed = new Missed()
+    const missed = new PendingGaps()
     for (const idx of [11, 12, 13, 20, 21]) missed.add(idx)
     missed.found(upTo)
     t.same(missed.gap, gap, `up to ${upTo}`)

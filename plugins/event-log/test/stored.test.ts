@@ -4,7 +4,7 @@ import t from 'tap'
 import { systemClock } from '../../../kernel/index.js'
 import { STORE_LIMITS } from '../store/limits.js'
 import { DbError } from '../store/sqlite-driver.js'
-import { realParts } from '../store/opening.js'
+import { defaultParts } from '../store/opening.js'
 import { startLog } from './kit.js'
 import { diskTest, openDb, until } from './store-kit.js'
 import type { LogRig } from './kit.js'
@@ -23,10 +23,10 @@ async function pass (rig: LogRig, fits: () => boolean): Promise<void> {
 t.test('the floor of free space: a variable may set another one', async (t) => {
   for (const [text, floor] of [['1234', 1234], ['0', 0], [undefined, 2 ** 31], ['', 2 ** 31], ['-5', 2 ** 31],
     ['10G', 2 ** 31]] as const) {
-    t.equal(realParts(text).limits.floorBytes, floor, String(text))
+    t.equal(defaultParts(text).limits.floorBytes, floor, String(text))
   }
-  t.ok((await realParts(undefined).freeBytes('/'))! >= 0)
-  t.equal(await realParts(undefined).freeBytes('/no/such/folder'), null)
+  t.ok((await defaultParts(undefined).freeBytes('/'))! >= 0)
+  t.equal(await defaultParts(undefined).freeBytes('/no/such/folder'), null)
 })
 
 diskTest('a disk without room: events are counted and still shown; then all goes on', async (t) => {

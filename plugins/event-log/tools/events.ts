@@ -1,9 +1,11 @@
-import { fact, MOMENTS, quoted, readMoment, reading, showTime } from '../../../kernel/cli/index.js'
-import type { Fact, Reading, Tool } from '../../../kernel/cli/index.js'
+import {
+  fact, MOMENTS, quoted, parseTimeOrIndex, createToolReads, showTime
+} from '../../../kernel/cli/index.js'
+import type { Fact, ToolReads, Tool } from '../../../kernel/cli/index.js'
 import type { EventsPage } from '../reading/page.js'
 import { namesOf } from './names.js'
-import { nodesIn, rankOf, wordsOf } from './words.js'
-import type { NameOf, Payload } from './words.js'
+import { nodesIn, rankOf, describeEvent } from './descriptions.js'
+import type { NameOf, Payload } from './descriptions.js'
 
 const LAST_MS = 3_600_000
 /** Events of a page, and most pages. */
@@ -23,7 +25,7 @@ interface Range { since: string, fromMs: number, toMs: number }
 
 export default {
   async run (ctx, { from, to, about }) {
-    const look = reading(ctx)
+    const look = createToolReads(ctx)
     const range = rangeOf(ctx.nowMs, from, to)
     if (typeof range === 'string') return { facts: [], unknown: [range] }
     const read = await eventsIn(look, range)
@@ -42,7 +44,8 @@ export default {
 
 /** The range that is asked for; a sentence where a moment is none. */
 function rangeOf (nowMs: number, from?: string, to?: string): Range | string {
-  const [first, last] = [from, to].map((text) => text === undefined ? undefined : readMoment(text, nowMs))
+  const [first, last] =
+    [from, to].map((text) => text === undefined ? undefined : parseTimeOrIndex(text, nowMs))
   const bad = first === null ? from : last === null ? to : undefined
   if (bad !== undefined) return `"${quoted(bad, 60)}" is no moment: ${MOMENTS}.`
   const byIndex = first !== undefined && /^\d+$/.test(first!)
@@ -55,7 +58,7 @@ function rangeOf (nowMs: number, from?: string, to?: string): Range | string {
 interface Read { events: Happened[], mode: EventsPage['mode'] }
 
 /** The events of the range, oldest first; null where they cannot be read. */
-async function eventsIn ({ read, unknown }: Reading, range: Range): Promise<Read | null> {
+async function eventsIn ({ read, unknown }: ToolReads, range: Range): Promise<Read | null> {
   const found: Happened[] = []
   let { since } = range
   let mode: Read['mode'] = 'normal'
@@ -144,7 +147,7 @@ function told (events: readonly Happened[], nameOf: NameOf, nowMs: number): Fact
 function factOf (group: readonly Happened[], nameOf: NameOf, nowMs: number): Fact {
   const [first, last] = [group[0]!, group.at(-1)!]
   const { kind, payload, idx, at } = last
-  const words = wordsOf(kind, payload, nameOf)
+  const words = describeEvent(kind, payload, nameOf)
   const many = group.length === 1 ? '' : ` (${kind} ${group.length} times since ${showTime(first.ms, nowMs)})`
   const ids = ['modelId', 'instanceId', 'taskId', 'commandId', 'plugin'].map((key) => payload[key])
     .filter((value) => typeof value === 'string').map((value) => quoted(value))

@@ -1,12 +1,12 @@
 import { quoted } from '../../../kernel/cli/index.js'
-import type { ClusterState, Reading } from '../../../kernel/cli/index.js'
-import type { NameOf } from './words.js'
+import type { ClusterState, ToolReads } from '../../../kernel/cli/index.js'
+import type { NameOf } from './descriptions.js'
 
 /** Most earlier moments that are looked at for the names of nodes that have started anew since. */
 const EARLIER_MOST = 6
 
 /** Use of a node id; ISO-8601. */
-export interface Named { readonly nodeId: string, readonly at: string }
+export interface NodeUse { readonly nodeId: string, readonly at: string }
 
 type Identities = ClusterState['nodeIdentities']
 
@@ -14,7 +14,7 @@ type Identities = ClusterState['nodeIdentities']
  * Names of node ids. Ids change with each start, so unknown ones are resolved in recorded states of the time
  * of their use; an id without a name is shown by its first half.
  */
-export async function namesOf (look: Reading, used: readonly Named[]): Promise<NameOf> {
+export async function namesOf (look: ToolReads, used: readonly NodeUse[]): Promise<NameOf> {
   const now = await look.read<ClusterState>('The names of the nodes', '/state')
   const known: Record<string, Identities[string]> = { ...now?.nodeIdentities }
   for (let looks = 0; looks < EARLIER_MOST; looks++) {

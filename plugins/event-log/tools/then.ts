@@ -1,7 +1,9 @@
-import { fact, MOMENTS, quoted, readMoment, reading, showTime } from '../../../kernel/cli/index.js'
+import {
+  fact, MOMENTS, quoted, parseTimeOrIndex, createToolReads, showTime
+} from '../../../kernel/cli/index.js'
 import type { ClusterState, Evidence, Fact, Tool } from '../../../kernel/cli/index.js'
 import type { StateAt } from '../history/lookup.js'
-import type { NameOf } from './words.js'
+import type { NameOf } from './descriptions.js'
 
 const INSTANCES_MOST = 30
 
@@ -11,9 +13,9 @@ type Recorded = Pick<ClusterState, 'nodeHealth' | 'nodeIdentities'> &
 
 export default {
   async run (ctx, { at }) {
-    const moment = readMoment(at, ctx.nowMs)
+    const moment = parseTimeOrIndex(at, ctx.nowMs)
     if (moment === null) return { facts: [], unknown: [`"${quoted(at, 60)}" is no moment: ${MOMENTS}.`] }
-    const look = reading(ctx)
+    const look = createToolReads(ctx)
     const path = `/state?at=${encodeURIComponent(moment)}`
     const then = await look.read<StateAt>('The state of that moment', path)
     const missing = then !== null && then.gaps.length > 0

@@ -7,10 +7,10 @@ import {
 import type { Build } from '../../runners/service.js'
 import { diskError, digestOf, download } from './download.js'
 import { openWorkplace } from './folder.js'
-import type { Workplace } from './folder.js'
+import type { AddFolder } from './folder.js'
 import {
-  assetsFor, backendFor, BACKENDS, BuildError, checked, digestFor, KNOWN_TAG, readName, readRelease, reasonOf,
-  refuseZip, tagFor
+  assetsFor, backendFor, BACKENDS, BuildError, verifiedAsset, digestFor, KNOWN_TAG, readName, readRelease,
+  reasonOf, refuseZip, tagFor
 } from './release.js'
 import type { Asset, BuildBackend, Machine, PinnedAsset, Source } from './release.js'
 import { unpack } from './unpack.js'
@@ -100,7 +100,7 @@ export async function planBuild (
 async function pinnedAssets (parts: AddParts, tag: string, backend: BuildBackend): Promise<PinnedAsset[]> {
   const { machine, sha256 } = parts
   return assetsFor(await readRelease(parts, tag), tag, machine, backend)
-    .map((asset, i) => checked(asset, sha256[i]))
+    .map((asset, i) => verifiedAsset(asset, sha256[i]))
 }
 
 /** The server that a path is or has in it; undefined for an archive. @throws BuildError */
@@ -178,7 +178,7 @@ async function given (files: readonly string[], sha256: readonly string[]): Prom
 /** Downloads the archives of a release. @throws BuildError */
 async function fetched (
   parts: AddParts,
-  { tag, backend, work, builds }: { tag: string, backend: BuildBackend, work: Workplace, builds: string }
+  { tag, backend, work, builds }: { tag: string, backend: BuildBackend, work: AddFolder, builds: string }
 ): Promise<Archive[]> {
   const { signal, dispatcher, progress } = parts
   const assets = await pinnedAssets(parts, tag, backend)
@@ -213,7 +213,7 @@ async function freeBytes (folder: string): Promise<number> {
 
 /** Unpacks the archives: the folder with the programs, what the others have beside. @throws BuildError */
 async function unpacked (
-  files: readonly string[], work: Workplace, { signal }: AddParts
+  files: readonly string[], work: AddFolder, { signal }: AddParts
 ): Promise<string> {
   const folders: string[] = []
   for (const [i, file] of files.entries()) {

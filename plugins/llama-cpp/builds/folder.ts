@@ -7,7 +7,7 @@ import { join } from 'node:path'
 const UNDER_WAY = '.coming'
 
 /** The names that one add uses there. Nobody else writes under them. */
-export interface Workplace {
+export interface AddFolder {
   /** The file for an archive, which may begin with what an earlier add brought. */
   part (digest: string): Promise<string>
   folder (name: string): Promise<string>
@@ -18,7 +18,7 @@ export interface Workplace {
 const named = /^(\d+|left)\.[0-9a-f]+(?:-([0-9a-f]{64})\.part|-unpacked)$/
 
 /** Makes a place to work in the folder of builds, and removes what dead ones left, apart from archives. */
-export async function openWorkplace (builds: string): Promise<Workplace> {
+export async function openWorkplace (builds: string): Promise<AddFolder> {
   const all = join(builds, UNDER_WAY)
   await mkdir(all, { recursive: true, mode: 0o700 })
   const id = randomBytes(6).toString('hex')

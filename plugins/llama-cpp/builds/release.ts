@@ -159,7 +159,7 @@ export function readAssets (text: string, url: string): Asset[] {
 }
 
 /** An archive that may be downloaded. @throws BuildError for one that nobody vouches for, or too large */
-export function checked (asset: Asset, sha256: string | undefined): PinnedAsset {
+export function verifiedAsset (asset: Asset, sha256: string | undefined): PinnedAsset {
   const known = sha256 ?? PINNED[asset.name]
   if (known === undefined) {
     throw new BuildError(`the SHA-256 of ${asset.name} is not part of svc, and its server is not believed: ` +

@@ -14,7 +14,7 @@ const MOST_BYTES = 8 * 2 ** 30
 export interface Entry { path: string, type: string, size: number, link?: string | undefined }
 
 /** Looks at the entries of one archive in turn; the result says what is wrong with it, if anything. Pure. */
-export function createJudge (): (entry: Entry) => string | null {
+export function createEntryCheck (): (entry: Entry) => string | null {
   let entries = 0
   let bytes = 0
   return ({ path, type, size, link }) => {
@@ -60,7 +60,7 @@ interface Look { wrong: string | null, links: { path: string, to: string }[] }
 
 /** What is wrong with the entries of an archive, and its links. @throws BuildError for a file that is none */
 async function look (file: string, signal: AbortSignal): Promise<Look> {
-  const judge = createJudge()
+  const judge = createEntryCheck()
   const stop = new AbortController()
   const links: Look['links'] = []
   let wrong: string | null = null

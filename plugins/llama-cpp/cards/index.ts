@@ -2,7 +2,7 @@
 import { CardError } from '../../runners/cards/reader.js'
 import { modelSampling } from '../../runners/language/sampling.js'
 import { modelWords } from '../../runners/language/words.js'
-import type { CardReader, Folder, Found } from '../../staging/service.js'
+import type { CardReader, Folder, ModelFacts } from '../../staging/service.js'
 import { GGUF_ENGINE } from '../engine.js'
 import { TEMPLATE_FILE } from '../text/source.js'
 import { ChatTemplate } from '../text/template.js'
@@ -10,7 +10,7 @@ import { largestOf, memoryFacts } from './gguf-memory.js'
 import { FILE_TYPES, readGguf, type GgufHeader, type GgufValue } from './gguf.js'
 
 /** A GGUF file, alone, in parts or among others. Undefined: there is none. @throws CardError */
-async function findGguf (folder: Folder): Promise<Found | undefined> {
+async function findGguf (folder: Folder): Promise<ModelFacts | undefined> {
   const { models, companions: beside } = folder.gguf()
   if (models.length === 0) return undefined
   const preferred = models.find(({ files }) => /q4_k_m/i.test(files[0]!.path))
@@ -44,7 +44,7 @@ const text = (value: GgufValue | undefined): string | undefined =>
 function facts (
   header: GgufHeader, parts: readonly string[], companions: ReadonlyMap<string, string>,
   given: string | undefined
-): Found {
+): ModelFacts {
   const { metadata } = header
   const family = text(metadata.get('general.architecture'))?.slice(0, 60)
   if (family === undefined) throw new CardError(`${parts[0]} does not say general.architecture`)

@@ -35,7 +35,7 @@ export async function withParts<T> (
 }
 
 /** Does it, and says why it did not work. */
-export async function told<T> (ctx: VerbContext, work: () => Promise<T>): Promise<T> {
+export async function withErrorText<T> (ctx: VerbContext, work: () => Promise<T>): Promise<T> {
   try {
     return await work()
   } catch (error) {

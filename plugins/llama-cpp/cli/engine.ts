@@ -5,7 +5,7 @@ import { promisify } from 'node:util'
 import { GGUF_ENGINE, LLAMA_SERVER } from '../engine.js'
 import { buildsOf, findLibrary, findProgram, overrideVariable, runtimeFiles } from '../../runners/service.js'
 import { addBuild, ENGINE, removeBuild } from '../builds/add.js'
-import { told, withParts } from './adding.js'
+import { withErrorText, withParts } from './adding.js'
 import type { Build } from '../../runners/service.js'
 import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 
@@ -43,7 +43,7 @@ export const add: Verb = {
       files, sha256: options['sha256'] as string[] | undefined ?? [],
       tag: options['build'] as string | undefined, backend: options['backend'] as string | undefined
     }
-    const { build, added } = await told(ctx, async () => await withParts(ctx, wanted, addBuild))
+    const { build, added } = await withErrorText(ctx, async () => await withParts(ctx, wanted, addBuild))
     const other = otherProgram(ctx)
     if (ctx.out.json) {
       ctx.out.value({ engine: ENGINE, ...build, added, used: other === null })
@@ -74,7 +74,7 @@ export const rm: Verb = {
       throw ctx.fail(1, `${build.name} is in use, by process ${users.join(', ')}: stop the models that run ` +
         'on it first (`svc ps` shows them)')
     }
-    await told(ctx, async () => { await removeBuild(build) })
+    await withErrorText(ctx, async () => { await removeBuild(build) })
     if (ctx.out.json) ctx.out.value({ engine: ENGINE, removed: build.name })
     else ctx.out.line(`${ENGINE} ${build.name} is removed`)
   }

@@ -1,4 +1,4 @@
-import { beyond } from '../../runners/service.js'
+import { whyLibraryCannot } from '../../runners/service.js'
 import { GGUF_ENGINE, LLAMA_SERVER } from '../engine.js'
 import { offerEngine } from './offer.js'
 import type { EngineHelp } from '../../../kernel/cli/index.js'
@@ -8,7 +8,7 @@ type Seen = Record<string, { engines?: Record<string, { from?: string } | null> 
 
 export default {
   lacksProgram (card, { nodeResources = {} }: { nodeResources?: Seen }) {
-    const onLibrary = beyond(LLAMA_SERVER.otherwise, card) === null
+    const onLibrary = whyLibraryCannot(LLAMA_SERVER.otherwise, card) === null
     const nodes = Object.values(nodeResources)
     return nodes.length > 0 && nodes.every((node) => {
       const driver = node?.engines?.[GGUF_ENGINE]

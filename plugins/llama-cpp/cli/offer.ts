@@ -1,7 +1,7 @@
 import { canAsk, confirm, ownHome, showBytes } from '../../../kernel/cli/index.js'
 import { addBuild, ENGINE, planBuild } from '../builds/add.js'
 import { BuildError } from '../builds/release.js'
-import { told, withParts } from './adding.js'
+import { withErrorText, withParts } from './adding.js'
 import type { VerbContext } from '../../../kernel/cli/index.js'
 
 /**
@@ -22,7 +22,7 @@ export async function offerEngine (ctx: VerbContext, yes: boolean): Promise<bool
     const what = `${ENGINE} ${plan.tag} for ${plan.backend} (${showBytes(plan.bytes)})`
     if (yes) ctx.err.line(`fetching ${what}`)
     else if (!await confirm(ctx, `The model runs on ${ENGINE}. Fetch ${what}?`, { yes: true })) return false
-    const { build } = await told(ctx, async () => await addBuild(parts))
+    const { build } = await withErrorText(ctx, async () => await addBuild(parts))
     ctx.err.end()
     ctx.err.line(`${ENGINE} ${build.name} is added; it computes on ${build.devices.join('; ') || 'the CPU'}`)
     return true

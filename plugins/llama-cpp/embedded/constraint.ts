@@ -1,14 +1,14 @@
 /** Grammars that restrict an answer. */
-import { reasonings, type ReasoningName, type Thoughts } from '../text/reasoning.js'
+import { reasonings, type ReasoningName, type ReasoningState } from '../text/reasoning.js'
 import type { ToolFormatName } from '../text/tools/index.js'
 import type { Fields } from '../../runners/language/json.js'
 import { answerGrammar, callGrammar, notEnforced, requiresCall } from '../structure.js'
 import { enforcedFormat } from './formats.js'
 
-export interface Writing {
+export interface AnswerFormats {
   tools: ToolFormatName | null
   reasoning: ReasoningName | null
-  thoughts: Thoughts
+  thoughts: ReasoningState
 }
 
 /** The grammar, null for none, and the formats that read what is written by it. */
@@ -17,7 +17,7 @@ export interface Constraint {
 }
 
 /** @throws EngineError invalid_request */
-export function constraintOf (payload: Fields, writing: Writing): Constraint {
+export function constraintOf (payload: Fields, writing: AnswerFormats): Constraint {
   const { grammar: given } = payload
   const { tools, reasoning } = writing
   if (typeof given === 'string' && given !== '') return { gbnf: given, tools, reasoning, warnings: [] }
@@ -47,7 +47,7 @@ const either = ([one = '', other]: readonly string[]): string => other === undef
   : `root ::= a-root | c-root\n${renamed(one, 'a-')}\n${renamed(other, 'c-')}`
 
 /** The grammar, with reasoning in front of it where the prompt leaves room for that. */
-function behind (gbnf: string, { reasoning, thoughts }: Writing): string {
+function behind (gbnf: string, { reasoning, thoughts }: AnswerFormats): string {
   if (reasoning === null || thoughts === 'over' || hasChannels(reasoning)) return gbnf
   const { opens, closes } = reasonings[reasoning]
   const thought = `thought ${literal(closes)} space`

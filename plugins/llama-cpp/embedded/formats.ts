@@ -49,7 +49,7 @@ export function withoutSystem (messages: readonly ChatMessage[]): ChatMessage[] 
 }
 
 /** The conversation with tools, calls and their results as text, for templates that do not show them. */
-export function inHermes (messages: readonly ChatMessage[], tools: readonly unknown[]): ChatMessage[] {
+export function toHermesFormat (messages: readonly ChatMessage[], tools: readonly unknown[]): ChatMessage[] {
   const told = messages.map(({ tool_calls: calls, tool_call_id: _, ...message }): ChatMessage => {
     if (message.role === 'tool') {
       return { role: 'user', content: `<tool_response>\n${textOf(message.content)}\n</tool_response>` }

@@ -1,13 +1,15 @@
 /** From a chat request to the tokens of its prompt, and how the answer to it is read. */
-import { Cutter } from '../text/verbatim.js'
+import { TokenSplitter } from '../text/verbatim.js'
 import { MARKERS } from '../text/parse/output.js'
-import { reasonings, thoughtsAfter, type ReasoningName, type Thoughts } from '../text/reasoning.js'
+import {
+  reasonings, reasoningStateAfter, type ReasoningName, type ReasoningState
+} from '../text/reasoning.js'
 import { ChatTemplate, EndlessTemplate } from '../text/template.js'
 import type { ToolFormatName } from '../text/tools/index.js'
 import type { ChatMessage } from '../../runners/language/chunks.js'
 import { fieldsOf, isObject, textOf, type Fields } from '../../runners/language/json.js'
-import { begunAnswer } from '../server/request.js'
-import { inHermes, withoutSystem } from './formats.js'
+import { prefilledAnswer } from '../server/request.js'
+import { toHermesFormat, withoutSystem } from './formats.js'
 import { invalid, needsServer } from './refusals.js'
 import type { Vocabulary } from './vocabulary.js'
 
@@ -22,14 +24,14 @@ export interface Prompt {
   /** Null: calls are not looked for. */
   tools: ToolFormatName | null
   reasoning: ReasoningName | null
-  thoughts: Thoughts
+  thoughts: ReasoningState
 }
 
 export class Prompts {
   private readonly vocabulary: Vocabulary
   private readonly template: ChatTemplate
-  private readonly answers: Cutter
-  private readonly others: Cutter
+  private readonly answers: TokenSplitter
+  private readonly others: TokenSplitter
 
   /** `templates`: by name, `default` first; `bos` and `eos` are ids. */
   constructor (
@@ -46,8 +48,8 @@ export class Prompts {
     const words = [...added].filter(([text, id]) => [...text].length > 1 &&
       (special.has(id) || MARKERS.includes(text))).map(([text]) => text)
     // Templates search earlier answers for the marks around reasoning.
-    this.answers = new Cutter(words.filter((word) => !own.includes(word)))
-    this.others = new Cutter(words)
+    this.answers = new TokenSplitter(words.filter((word) => !own.includes(word)))
+    this.others = new TokenSplitter(words)
   }
 
   /** Finds out what the template does with tools, some milliseconds. */
@@ -56,14 +58,14 @@ export class Prompts {
   /** @throws EngineError invalid_request */
   read (payload: Fields): Prompt {
     const all = messagesOf(payload['messages'])
-    const begun = begunAnswer(all)
+    const begun = prefilledAnswer(all)
     const messages = begun === undefined ? all : all.slice(0, -1)
     const { tools: given, tool_choice: choice } = payload
     const offered = Array.isArray(given) && choice !== 'none' ? given : []
     const spoken = messages.map((message) => this.cutterOf(message.role).cut(message))
     const tools = this.others.cut(offered)
     const shows = this.shows(tools, spoken)
-    const asText = (): ChatMessage[] => shows && tools.length === 0 ? spoken : inHermes(spoken, tools)
+    const asText = (): ChatMessage[] => shows && tools.length === 0 ? spoken : toHermesFormat(spoken, tools)
     const variables = isObject(payload['chat_template_kwargs'])
       ? this.others.cut(payload['chat_template_kwargs']) : {}
     const begins = begun !== undefined || payload['add_generation_prompt'] !== false
@@ -78,7 +80,7 @@ export class Prompts {
     ])
     const { reasoning } = this.template
     const thoughts = reasoning === null ? 'over'
-      : thoughtsAfter(rendered.slice(-END_CHARS), reasonings[reasoning])
+      : reasoningStateAfter(rendered.slice(-END_CHARS), reasonings[reasoning])
     const asked = { rendered, reasoning, thoughts }
     const { rendered: text, ...rest } = begun === undefined ? asked : goingOn(asked, this.answers.cut(begun))
     return {
@@ -88,7 +90,7 @@ export class Prompts {
     }
   }
 
-  private cutterOf (role: string): Cutter { return role === 'assistant' ? this.answers : this.others }
+  private cutterOf (role: string): TokenSplitter { return role === 'assistant' ? this.answers : this.others }
 
   /** Whether the template shows these tools and calls in a writing that can be read again. */
   private shows (tools: readonly unknown[], messages: readonly ChatMessage[]): boolean {

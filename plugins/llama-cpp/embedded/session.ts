@@ -7,7 +7,7 @@ import { OutputReader, MARKERS } from '../text/parse/output.js'
 import { reasoningMarkers, reasonings } from '../text/reasoning.js'
 import { decodeAll, textStream } from '../text/stream.js'
 import { markersOf, toolFormats } from '../text/tools/index.js'
-import { checked } from '../check.js'
+import { withSchemaCheck } from '../check.js'
 import { warmCompiler } from '../structure.js'
 import { Answer, newCallId, Outbox } from './answer.js'
 import { constraintOf, type Constraint } from './constraint.js'
@@ -94,7 +94,7 @@ export class TextSession implements EngineSession {
     gone.addEventListener('abort', () => { outbox.fail(gone.reason) }, { once: true })
     for (const answer of this.answers(asked, parameters, outbox, gone, trace)) decoder.submit(answer)
     try {
-      for await (const chunk of checked(outbox.read(), payload)) {
+      for await (const chunk of withSchemaCheck(outbox.read(), payload)) {
         if (signal.aborted) return
         yield { payload: { ...chunk } }
       }

@@ -53,7 +53,7 @@ function written (set: Ranges): Item[][] {
 }
 
 /** The rest of a JSON string that is one of these texts behind their first characters. */
-export function among (grammar: Grammar, texts: readonly (readonly string[])[], at = 0): Item[][] {
+export function remainderOf (grammar: Grammar, texts: readonly (readonly string[])[], at = 0): Item[][] {
   // A tree of characters: an alternative for each text would cost time with every token.
   const groups = new Map<string, (readonly string[])[]>()
   for (const text of texts) {
@@ -63,7 +63,8 @@ export function among (grammar: Grammar, texts: readonly (readonly string[])[], 
   }
   return [...groups].map(([c, group]): Item[] => c === '' || group.length === 1
     ? [literal(JSON.stringify(group[0]?.slice(at).join('')).slice(1))]
-    : [literal(JSON.stringify(c).slice(1, -1)), ref(grammar.later(() => among(grammar, group, at + 1)))])
+    : [literal(JSON.stringify(c).slice(1, -1)),
+        ref(grammar.later(() => remainderOf(grammar, group, at + 1)))])
 }
 
 /** Throws NotExpressible for assertions other than `^` and `$` at the ends, back references and the like. */

@@ -6,8 +6,8 @@ import { formatPattern } from './formats.js'
 import { type Grammar, invalid } from './gbnf.js'
 
 /** Keywords that all hold, without references and combinations; JSON pointers of each and of lost ones. */
-export interface Plain { words: Words, at: Record<string, string>, lost: readonly string[] }
-export type Words = Record<string, unknown>
+export interface FlatSchema { words: Keywords, at: Record<string, string>, lost: readonly string[] }
+export type Keywords = Record<string, unknown>
 
 const MAX_ALTERNATIVES = 1000
 const MAX_NODES = 50_000
@@ -15,19 +15,20 @@ const MAX_DEPTH = 200
 /** Levels of objects in which a property may distinguish alternatives. */
 const APART_DEPTH = 4
 /** Keywords by the type of value that they concern. */
-export const CONCERNS: Readonly<Record<string, readonly string[]>> = {
+export const KEYWORDS_BY_TYPE: Readonly<Record<string, readonly string[]>> = {
   number: ['minimum', 'exclusiveMinimum', 'maximum', 'exclusiveMaximum', 'multipleOf'],
   string: ['minLength', 'maxLength', 'pattern', 'format'],
   array: ['minItems', 'maxItems', 'prefixItems', 'items'],
   object: ['minProperties', 'maxProperties', 'properties', 'required', 'additionalProperties']
 }
 /** Keywords that are not expressible, and values of them that say nothing. */
-export const LOST: Words = {
+export const UNSUPPORTED_KEYWORDS: Keywords = {
   uniqueItems: false, contains: undefined, unevaluatedItems: true, unevaluatedProperties: true,
   propertyNames: true, patternProperties: undefined, dependentRequired: undefined, dependencies: undefined,
   dependentSchemas: undefined, $dynamicRef: undefined, not: false, if: undefined
 }
-const KNOWN = new Set(['type', 'enum', ...Object.values(CONCERNS).flat(), ...Object.keys(LOST)])
+const KNOWN =
+  new Set(['type', 'enum', ...Object.values(KEYWORDS_BY_TYPE).flat(), ...Object.keys(UNSUPPORTED_KEYWORDS)])
 const schemas = new Ajv2020({ strict: false, logger: false, validateFormats: false })
 
 export class SchemaDocument {
@@ -35,7 +36,7 @@ export class SchemaDocument {
   protected readonly strict: boolean
   private readonly root: unknown
   private readonly pointers = new Map<unknown, string>()
-  private readonly known = new Map<unknown, readonly Plain[]>()
+  private readonly known = new Map<unknown, readonly FlatSchema[]>()
   private readonly pairs = new Map<unknown, Map<unknown, unknown>>()
   private readonly active = new Set<unknown>()
   /** Whether it contains other resources, in which references mean something else. */
@@ -72,27 +73,27 @@ export class SchemaDocument {
     const target = path.reduce<unknown>((parent, part) => {
       const key = unescape(part).replaceAll('~1', '/').replaceAll('~0', '~')
       return typeof parent === 'object' && parent !== null && Object.hasOwn(parent, key)
-        ? (parent as Words)[key] : undefined
+        ? (parent as Keywords)[key] : undefined
     }, this.root)
     if (target !== undefined) this.check(target, this.pointers.get(target) ?? reference)
     return target
   }
 
   /** The alternatives of a schema; none if no value fulfils it. */
-  protected alternatives (schema: unknown): readonly Plain[] {
+  protected alternatives (schema: unknown): readonly FlatSchema[] {
     if (typeof schema === 'boolean') return schema ? [{ words: {}, at: {}, lost: [] }] : []
     const [known, at] = [this.known.get(schema), this.pointers.get(schema) ?? '']
     if (known !== undefined) return known
     if (this.active.has(schema)) throw invalid(at, 'refers to itself without a value between')
     if (this.active.size >= MAX_DEPTH) throw invalid(at, `is at the end of more than ${MAX_DEPTH} references`)
     this.active.add(schema)
-    const plain = this.combined(schema as Words, at)
+    const plain = this.combined(schema as Keywords, at)
     this.active.delete(schema)
     this.known.set(schema, plain)
     return plain
   }
 
-  private combined (schema: Words, at: string): readonly Plain[] {
+  private combined (schema: Keywords, at: string): readonly FlatSchema[] {
     const { $ref: reference, allOf = [], anyOf, oneOf } = schema as Record<string, unknown[] | undefined>
     const target = reference === undefined ? true : this.target(String(reference))
     const one = oneOf?.map((each) => this.alternatives(each))
@@ -102,10 +103,11 @@ export class SchemaDocument {
     const parts = [...[target ?? true, ...allOf].map((part) => this.alternatives(part)),
       ...[anyOf, oneOf].flatMap((list) => list === undefined ? []
         : [list.flatMap((part) => this.alternatives(part))])]
-    return parts.reduce((before, part) => this.product(before, part, at), [own] as readonly Plain[])
+    return parts.reduce((before, part) => this.product(before, part, at), [own] as readonly FlatSchema[])
   }
 
-  private product (left: readonly Plain[], right: readonly Plain[], at: string): readonly Plain[] {
+  private product (left: readonly FlatSchema[], right: readonly FlatSchema[],
+    at: string): readonly FlatSchema[] {
     if (left.length * right.length > MAX_ALTERNATIVES) {
       throw invalid(at, `has more than ${MAX_ALTERNATIVES} alternatives`)
     }
@@ -113,7 +115,7 @@ export class SchemaDocument {
       [words['type'], words['enum']].every((some) => !Array.isArray(some) || some.length > 0))
   }
 
-  private joined (a: Plain, b: Plain): Plain {
+  private joined (a: FlatSchema, b: FlatSchema): FlatSchema {
     const words = { ...b.words, ...a.words }
     const lost = new Set([...a.lost, ...b.lost])
     const [names, others] = [a, b].map((one) => Object.keys(propertiesOf(one))) as [string[], string[]]
@@ -159,25 +161,26 @@ export class SchemaDocument {
   }
 
   /** Whether types, values or required properties show that no value fulfils two of the alternatives. */
-  private areApart (parts: readonly (readonly Plain[])[]): boolean {
+  private areApart (parts: readonly (readonly FlatSchema[])[]): boolean {
     return parts.every((part, i) => parts.slice(0, i).every((other) =>
       this.product(part, other, '').every((both) => this.isEmpty(both, 0))))
   }
 
-  private isEmpty (plain: Plain, depth: number): boolean {
+  private isEmpty (plain: FlatSchema, depth: number): boolean {
     const { type, required = [] } = plain.words
     return String(type) === 'object' && depth < APART_DEPTH && (required as string[]).some((name) =>
       this.alternatives(propertyOf(plain, name)).every((each) => this.isEmpty(each, depth + 1)))
   }
 }
 
-export const propertiesOf = ({ words }: Plain): Words => words['properties'] as Words | undefined ?? {}
+export const propertiesOf = ({ words }: FlatSchema): Keywords =>
+  words['properties'] as Keywords | undefined ?? {}
 
-export const propertyOf = (plain: Plain, name: string): unknown =>
+export const propertyOf = (plain: FlatSchema, name: string): unknown =>
   Object.hasOwn(propertiesOf(plain), name) ? propertiesOf(plain)[name]
     : plain.words['additionalProperties'] ?? true
 
-function ownOf (schema: Words, at: string): Pick<Plain, 'words' | 'at'> {
+function ownOf (schema: Keywords, at: string): Pick<FlatSchema, 'words' | 'at'> {
   const words = Object.fromEntries(Object.entries(schema).filter(([word]) => KNOWN.has(word)))
   if (schema['nullable'] === true && 'type' in words) words['type'] = [words['type'], 'null'].flat()
   if ('const' in schema) {

@@ -2,9 +2,11 @@
 import { formatPattern } from './formats.js'
 import { BLANK, invalid, type Item, literal, NotExpressible, ref, type Rule, SPACE } from './gbnf.js'
 import { numbers } from './number.js'
-import { among, charRule, END, translated } from './pattern.js'
-import { CONCERNS, LOST, propertiesOf, propertyOf, SchemaDocument } from './schema-refs.js'
-import type { Plain, Words } from './schema-refs.js'
+import { remainderOf, charRule, END, translated } from './pattern.js'
+import {
+  KEYWORDS_BY_TYPE, UNSUPPORTED_KEYWORDS, propertiesOf, propertyOf, SchemaDocument
+} from './schema-refs.js'
+import type { FlatSchema, Keywords } from './schema-refs.js'
 
 const ALL = ['object', 'array', 'string', 'number', 'boolean', 'null']
 export class Values extends SchemaDocument {
@@ -35,24 +37,26 @@ export class Values extends SchemaDocument {
     }
   }
 
-  private ways (plain: Plain): Item[][] {
+  private ways (plain: FlatSchema): Item[][] {
     const { words, at, lost } = plain
     const values = words['enum'] as unknown[] | undefined
-    const hints = Object.keys(CONCERNS).filter((type) => CONCERNS[type]?.some((word) => word in words))
+    const hints =
+      Object.keys(KEYWORDS_BY_TYPE).filter((type) => KEYWORDS_BY_TYPE[type]?.some((word) => word in words))
     const types = new Set(
       [words['type'] ?? (hints.length > 0 && values === undefined ? hints : ALL)].flat() as string[])
     for (const pointer of lost) this.lose(pointer)
-    for (const word of Object.keys(LOST)) if (word in words && words[word] !== LOST[word]) this.lose(at[word])
+    for (const word of Object.keys(UNSUPPORTED_KEYWORDS)) if (word in words &&
+      words[word] !== UNSUPPORTED_KEYWORDS[word]) this.lose(at[word])
     if (values === undefined) return [...types].flatMap((type) => this.ofType(type, plain, types))
     if (hints.length > 0) this.lose(at['enum'], 'cannot be combined with keywords of its type')
     const fitting = values.filter((value) => [...types].some((type) => isType(value, type)))
     const texts = fitting.filter((value) => typeof value === 'string').map((text) => Array.from(text))
     const others = fitting.filter((value) => typeof value !== 'string')
-    return [['"\\""', ref(this.grammar.add(among(this.grammar, texts)))],
+    return [['"\\""', ref(this.grammar.add(remainderOf(this.grammar, texts)))],
       ...others.map((value) => [literal(JSON.stringify(value))])]
   }
 
-  private ofType (type: string, plain: Plain, types: ReadonlySet<string>): Item[][] {
+  private ofType (type: string, plain: FlatSchema, types: ReadonlySet<string>): Item[][] {
     switch (type) {
       case 'object': return this.object(plain)
       case 'array': return this.array(plain)
@@ -63,13 +67,13 @@ export class Values extends SchemaDocument {
     }
   }
 
-  private number ({ words, at }: Plain, integer: boolean): Item[][] {
-    const pointers = CONCERNS['number']?.flatMap((word) => at[word] ?? []) ?? []
+  private number ({ words, at }: FlatSchema, integer: boolean): Item[][] {
+    const pointers = KEYWORDS_BY_TYPE['number']?.flatMap((word) => at[word] ?? []) ?? []
     const texts = this.attempt(pointers, () => numbers(words, integer)) ?? numbers({}, integer)
     return texts.map((text) => [text])
   }
 
-  private string ({ words, at }: Plain): Item[][] {
+  private string ({ words, at }: FlatSchema): Item[][] {
     const { pattern, format, minLength: min = 0, maxLength: max = Infinity } = words as Record<string, number>
     const word = pattern === undefined ? 'format' : 'pattern'
     const source = pattern ?? formatPattern(format)
@@ -83,8 +87,8 @@ export class Values extends SchemaDocument {
   }
 
   /** Leaves out items behind the first ones if that is allowed, as `object` does with unnamed properties. */
-  private array ({ words, at }: Plain): Item[][] {
-    const { prefixItems: first = [], items = true } = words as { prefixItems?: unknown[] } & Words
+  private array ({ words, at }: FlatSchema): Item[][] {
+    const { prefixItems: first = [], items = true } = words as { prefixItems?: unknown[] } & Keywords
     const { minItems: min = 0, maxItems: max = Infinity } = words as Record<string, number>
     if (first.length > 0 && min > first.length) this.lose(at['minItems'])
     const members = first.map((each) => ({ isNeeded: false, items: [ref(this.rule(each))] }))
@@ -93,7 +97,7 @@ export class Values extends SchemaDocument {
     return [['"["', SPACE, all, SPACE, '"]"']]
   }
 
-  private object (plain: Plain): Item[][] {
+  private object (plain: FlatSchema): Item[][] {
     const { words, at } = plain
     const { minProperties: min = 0, maxProperties: max = Infinity } = words as Record<string, number>
     const required = new Set(words['required'] as string[] | undefined)

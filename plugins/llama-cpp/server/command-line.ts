@@ -54,17 +54,17 @@ export function sizesOf (
  * What one node holds of a model: so many layers, of these so many on each of its GPUs, the rest on its CPU.
  * Without `gpus` all of them are on one device. In a tensor split the numbers are proportions of its share.
  */
-export interface Share { layers: number, gpus?: readonly number[] }
+export interface LayerShare { layers: number, gpus?: readonly number[] }
 
 /** A donor: where its rpc-server is reached from here, and its share. */
-export interface Donor extends Share { address: string }
+export interface RpcServer extends LayerShare { address: string }
 
 /** The plan of a model over several nodes, as its driver is told. */
-export interface RpcPlan extends Share {
+export interface RpcPlan extends LayerShare {
   /** Every layer is cut across all ranks, in equal parts; else each rank has layers of its own. */
   tensor: boolean
   /** In the order of the plan. */
-  donors: readonly Donor[]
+  donors: readonly RpcServer[]
 }
 
 const RPC_FLAGS = ['--rpc', '--tensor-split', '--split-mode', '--n-gpu-layers']
@@ -73,7 +73,7 @@ const isCount = (value: unknown): value is number => Number.isSafeInteger(value)
 const sum = (numbers: readonly number[]): number => numbers.reduce((a, b) => a + b, 0)
 
 /** A share as the node says it. @throws EngineError for a broken one */
-function shareOf (said: Fields, name: string): Share {
+function shareOf (said: Fields, name: string): LayerShare {
   const { layers, gpus } = said
   const whole = isCount(layers) && layers > 0
   if (whole && gpus === undefined) return { layers }
@@ -84,7 +84,7 @@ function shareOf (said: Fields, name: string): Share {
 }
 
 /** The share of a model that is on this node alone, or of a donor; null where one device has all of it. */
-export function splitOf ({ split }: Readonly<Record<string, unknown>>): Share | null {
+export function splitOf ({ split }: Readonly<Record<string, unknown>>): LayerShare | null {
   return split === undefined ? null : shareOf(fieldsOf(split), 'split')
 }
 
@@ -101,7 +101,7 @@ export function rpcOf ({ rpc }: Readonly<Record<string, unknown>>): RpcPlan | nu
 }
 
 /** What a donor offers as devices: its GPUs that hold something, then its CPU where that holds the rest. */
-export function devicesOf ({ layers, gpus }: Share): { gpu: number | null, layers: number }[] {
+export function devicesOf ({ layers, gpus }: LayerShare): { gpu: number | null, layers: number }[] {
   if (gpus === undefined) return [{ gpu: 0, layers }]
   const rest = layers - sum(gpus)
   const used = gpus.map((held, gpu) => ({ gpu, layers: held })).filter((device) => device.layers > 0)
@@ -109,7 +109,7 @@ export function devicesOf ({ layers, gpus }: Share): { gpu: number | null, layer
 }
 
 /** The shares of this node's own GPUs; none on a CPU, which takes what is not handed out. */
-const ownGpus = ({ layers, gpus = [layers] }: Share, backend: string): readonly number[] =>
+const ownGpus = ({ layers, gpus = [layers] }: LayerShare, backend: string): readonly number[] =>
   backend === 'cpu' ? [] : gpus
 
 /**
@@ -172,7 +172,7 @@ export interface StartOptions {
   /** How the model is spread over donors; null for a model that this server has alone. */
   rpc?: RpcPlan | null
   /** The GPUs of this node that share a model without donors; null where there is one device. */
-  split?: Share | null
+  split?: LayerShare | null
 }
 
 const placeOf = (address: Address): string[] => 'socketPath' in address
@@ -220,7 +220,7 @@ const drafting = ({ path, way }: Drafter, flags: ReadonlySet<string>): string[][
   [['--model-draft', path], ...way !== null && flags.has(way) ? [['--spec-type', way]] : []]
 
 /** Where the layers of a model are that has no donors. */
-function alone (backend: string, split: Share | null): string[][] {
+function alone (backend: string, split: LayerShare | null): string[][] {
   if (backend === 'cpu') return [['--n-gpu-layers', '0'], ['--device', 'none']]
   if (split === null) return [['--n-gpu-layers', ALL_LAYERS]]
   const [shareName, shares, countName, count] = layerShares([...ownGpus(split, backend)])

@@ -9,7 +9,7 @@ import {
 } from '../../../kernel/api/engine.js'
 import { findDonor } from './binary.js'
 import { textOf } from '../../runners/language/json.js'
-import { deviceName, devicesOf, splitOf, type Share } from './command-line.js'
+import { deviceName, devicesOf, splitOf, type LayerShare } from './command-line.js'
 import { freePort, LOOPBACK, Program, type EngineParts } from './program.js'
 
 const POLL_MS = 50
@@ -20,7 +20,7 @@ export interface DonorOptions {
   threads: number
   backend: string
   /** What its devices hold; null for one of them. */
-  split?: Share | null
+  split?: LayerShare | null
 }
 
 /** The arguments for a donor: the devices that placement counts on, on this machine's own address. */

@@ -14,14 +14,14 @@ export async function drafterAt (path: string): Promise<Drafter> {
   const file = await open(path)
   try {
     const { bytesRead, buffer } = await file.read(Buffer.alloc(HEAD_BYTES), 0, HEAD_BYTES, 0)
-    return { path, way: wayOf(buffer.subarray(0, bytesRead)) }
+    return { path, way: draftMethodOf(buffer.subarray(0, bytesRead)) }
   } finally {
     await file.close()
   }
 }
 
 /** How a drafter with that head drafts. Pure. */
-export function wayOf (head: Buffer): string | null {
+export function draftMethodOf (head: Buffer): string | null {
   const architecture = head.toString('latin1', 0, FIRST_BYTES)
   if (architecture.includes('eagle3')) return 'draft-eagle3'
   // Heads that guess several tokens belong to the model itself.

@@ -6,8 +6,8 @@ import { invalid } from '../../runners/language/refusals.js'
 import {
   fieldsOf, idsOf, isObject, listOf, numberOf, present, textOf, type Fields
 } from '../../runners/language/json.js'
-import { constraintOf, type Constraint, type Writing } from '../embedded/constraint.js'
-import { inHermes } from '../embedded/formats.js'
+import { constraintOf, type Constraint, type AnswerFormats } from '../embedded/constraint.js'
+import { toHermesFormat } from '../embedded/formats.js'
 import { answerSchema, requiresCall } from '../structure.js'
 import { reasoningMarkers, reasonings, type ReasoningName } from '../text/reasoning.js'
 
@@ -33,7 +33,7 @@ type Body = Record<string, unknown>
 
 const MOST_ANSWERS = 128
 const MOST_BIAS = 100
-const PLAIN: Writing = { tools: null, reasoning: null, thoughts: 'over' }
+const PLAIN: AnswerFormats = { tools: null, reasoning: null, thoughts: 'over' }
 /** The server takes seeds below this one, which means a seed of its own choice. */
 const SEEDS = 2 ** 32 - 1
 /** Fields of a task that the server has other names for, or that are sent in another form. */
@@ -127,12 +127,12 @@ function readMessages (value: unknown): ChatMessage[] {
     (message['content'] == null || typeof message['content'] === 'string' ||
       (Array.isArray(message['content']) && message['content'].every(isObject))))
   if (!fine) throw invalid('messages takes at least one message with a role and a text', 'messages')
-  begunAnswer(value as ChatMessage[])
+  prefilledAnswer(value as ChatMessage[])
   return value as ChatMessage[]
 }
 
 /** The answer at the end, if any. @throws EngineError for one from which llama.cpp does not go on */
-export function begunAnswer (messages: readonly ChatMessage[]): ChatMessage | undefined {
+export function prefilledAnswer (messages: readonly ChatMessage[]): ChatMessage | undefined {
   const last = messages.at(-1)
   if (last?.role !== 'assistant') return undefined
   const isEmpty = (last.content ?? '').length === 0 && textOf(last.reasoning_content) === ''
@@ -170,7 +170,7 @@ export function templated (payload: Fields, { tools: reads = true }: Facts): Fie
   const { tools: _, ...asked } = payload
   if (offered.length === 0) return asked
   return reads ? { ...asked, tools: offered }
-    : { ...asked, messages: inHermes(readMessages(payload['messages']), offered) }
+    : { ...asked, messages: toHermesFormat(readMessages(payload['messages']), offered) }
 }
 
 /** Whether a grammar restricts the answer. The server reads images only where it makes that itself. */

@@ -4,12 +4,12 @@ import {
 } from '../../../kernel/api/engine.js'
 import { readEmbed, scoresChunk, vectorChunk } from '../../runners/language/vectors.js'
 import { unknownTask } from '../../runners/language/refusals.js'
-import { checked } from '../check.js'
+import { withSchemaCheck } from '../check.js'
 import { newCallId } from '../embedded/answer.js'
 import { constraintOf } from '../embedded/constraint.js'
 import { warmCompiler } from '../structure.js'
 import { OutputReader } from '../text/parse/output.js'
-import { reasoningOf, reasonings, thoughtsAfter } from '../text/reasoning.js'
+import { reasoningOf, reasonings, reasoningStateAfter } from '../text/reasoning.js'
 import { CallReader } from './calls.js'
 import { ChatReader, ChunkSpans, CompletionReader, type AnswerReader } from './answer.js'
 import type { Sizes } from './command-line.js'
@@ -135,7 +135,7 @@ export class LlamaSession implements EngineSession {
     // The server takes no grammar beside tools, enforces calls with some templates only, and fails at reading
     // answers of a grammar with others.
     const prompt = await this.rendered(asked, signal)
-    const thoughts = reasoning === null ? 'over' : thoughtsAfter(prompt, reasonings[reasoning])
+    const thoughts = reasoning === null ? 'over' : reasoningStateAfter(prompt, reasonings[reasoning])
     const constraint = constraintOf(payload, { tools, reasoning, thoughts })
     const bodies = completionBodies({ ...payload, prompt }, facts, constraint)
     const reader: Asked['reader'] = (...of) => new CallReader(new CompletionReader(...of), new OutputReader(
@@ -150,7 +150,7 @@ export class LlamaSession implements EngineSession {
     let begun = false
     if (warnings.length > 0) yield { payload: { choices: [], warnings } }
     const all = merged(bodies.map((_, index) => this.answer(asked, index, signal, trace)))
-    for await (const chunk of checked(all, payload)) {
+    for await (const chunk of withSchemaCheck(all, payload)) {
       // Each answer has the same prompt, and the server reports its progress several times.
       if (chunk.choices.length > 0 || !begun) yield { payload: { ...chunk } }
       begun = true

@@ -10,7 +10,7 @@ import { cli } from '../../../kernel/test/cli-helpers.js'
 import { buildsOf, findProgram } from '../../runners/service.js'
 import { addBuild } from '../builds/add.js'
 import { readDevices } from '../../runners/service.js'
-import { assetsFor, backendFor, checked, KNOWN_TAG, PINNED, readName } from '../builds/release.js'
+import { assetsFor, backendFor, verifiedAsset, KNOWN_TAG, PINNED, readName } from '../builds/release.js'
 import {
   archiveOf, engine, homeAt, nameOf, SERVER, sha256, startReleases, tarOf, underWay
 } from './builds-kit.js'
@@ -278,7 +278,7 @@ t.test('svc knows the archives of its own release', (t) => {
     ['linux', 'arm64', 'cpu'], ['linux', 'arm64', 'vulkan'], ['darwin', 'arm64', 'metal'],
     ['darwin', 'x64', 'cpu']] as const
   const taken = machines.flatMap(([platform, arch, backend]) =>
-    assetsFor(assets, KNOWN_TAG, { platform, arch }, backend).map((asset) => checked(asset, undefined)))
+    assetsFor(assets, KNOWN_TAG, { platform, arch }, backend).map((asset) => verifiedAsset(asset, undefined)))
   t.same(new Set(taken.map(({ name }) => name)), new Set(Object.keys(PINNED)))
   t.equal(new Set(taken.map(({ digest }) => digest)).size, taken.length)
   t.end()

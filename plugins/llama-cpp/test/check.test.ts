@@ -1,7 +1,7 @@
 /** Checks of finished answers and calls. */
 import t from 'tap'
 import type { AnswerChunk } from '../../runners/language/chunks.js'
-import { checked } from '../check.js'
+import { withSchemaCheck } from '../check.js'
 
 const format = (schema: object): object =>
   ({ response_format: { type: 'json_schema', json_schema: { schema } } })
@@ -18,7 +18,7 @@ async function read (payload: object, chunks: readonly AnswerChunk[], finish: 's
     yield { choices: [{ index: 0, delta: {}, finish_reason: finish }] }
   }
   try {
-    for await (const chunk of checked(all(), payload as Record<string, unknown>)) seen.push(chunk)
+    for await (const chunk of withSchemaCheck(all(), payload as Record<string, unknown>)) seen.push(chunk)
   } catch (error) {
     return { seen, error }
   }

@@ -2,7 +2,7 @@ import t from 'tap'
 import { ChatReader, CompletionReader } from '../server/answer.js'
 import { readHelp } from '../server/binary.js'
 import { serverArguments, sizesOf } from '../server/command-line.js'
-import { wayOf } from '../server/drafter.js'
+import { draftMethodOf } from '../server/drafter.js'
 import { serverError } from '../server/errors.js'
 import { modelFile } from '../server/index.js'
 import { merged } from '../../runners/language/merged.js'
@@ -52,7 +52,7 @@ t.test('the command line', (t) => {
   t.equal(beside('draft-eagle3', 'cuda', ...newer), '--mmproj /v --model-draft /d', 'a way it does not know')
   t.equal(beside(null, 'cuda', ...newer), '--mmproj /v --model-draft /d', 'found out by the server')
   const arch = (name: string): Buffer => Buffer.from(`GGUF....general.architecture....${name}`)
-  t.same(['llama', 'eagle3', 'dflash', 'glm4moe.. blk.46.nextn.eh_proj.weight'].map(arch).map(wayOf),
+  t.same(['llama', 'eagle3', 'dflash', 'glm4moe.. blk.46.nextn.eh_proj.weight'].map(arch).map(draftMethodOf),
     ['draft-simple', 'draft-eagle3', null, null])
   const help = '-m,    --model FNAME  x\n--no-ui, --host HOST  bind to a UNIX socket none,draft-simple'
   const { flags: read, sockets } = readHelp(help)

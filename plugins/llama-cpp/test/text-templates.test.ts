@@ -1,7 +1,7 @@
 /** What chat templates do with tools and reasoning, by rendering them. */
 import t from 'tap'
 import { ChatTemplate, strftime } from '../text/template.js'
-import { thoughtsAfter, reasonings } from '../text/reasoning.js'
+import { reasoningStateAfter, reasonings } from '../text/reasoning.js'
 import { KNOWN, read } from './text-format-kit.js'
 
 const made = (template: string): ChatTemplate =>
@@ -73,13 +73,13 @@ t.test('where an answer begins', async (t) => {
   const begins = (family: string, extra: Record<string, unknown> = {}): string => {
     const model = made(KNOWN[family]!.template)
     const prompt = model.render([user], { addGenerationPrompt: true, extra })
-    return thoughtsAfter(prompt, reasonings[model.reasoning ?? 'think'])
+    return reasoningStateAfter(prompt, reasonings[model.reasoning ?? 'think'])
   }
   t.equal(begins('qwen3'), 'may')
   t.equal(begins('qwen3', { enable_thinking: false }), 'over')
   t.equal(begins('glm'), 'may')
   t.equal(begins('deepseek_r1'), 'inside')
-  t.equal(thoughtsAfter('what does <think> mean? <|assistant|>', reasonings.think), 'may')
+  t.equal(reasoningStateAfter('what does <think> mean? <|assistant|>', reasonings.think), 'may')
 })
 
 t.test('what templates are given', async (t) => {

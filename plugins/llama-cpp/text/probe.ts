@@ -6,13 +6,13 @@ import type { ToolFormat } from './tools/format.js'
 import type { ReasoningName } from './reasoning.js'
 
 /** The variable in which a template takes tools. */
-export type ToolsWay = 'tools' | 'xml_tools'
+export type ToolsVariable = 'tools' | 'xml_tools'
 /** How it takes the arguments of earlier calls: as an object, or as JSON text. */
 export type ArgumentsForm = 'object' | 'text'
 
 export interface ToolFacts {
   /** Null: it does not show them. */
-  way: ToolsWay | null
+  way: ToolsVariable | null
   /** How it writes calls; null where it shows none of a known format. */
   format: ToolFormatName | null
   form: ArgumentsForm
@@ -21,7 +21,7 @@ export interface ToolFacts {
 }
 
 export interface Trial {
-  messages: readonly Record<string, unknown>[], tools: readonly object[] | null, way: ToolsWay
+  messages: readonly Record<string, unknown>[], tools: readonly object[] | null, way: ToolsVariable
   addGenerationPrompt: boolean
 }
 
@@ -39,7 +39,7 @@ const TOOL = {
 const ASKED = { role: 'user', content: 'Hello' }
 /** Mistral's templates take ids of nine letters and digits only. */
 const CALL = { id: 'probecall', type: 'function' }
-const WAYS: readonly ToolsWay[] = ['tools', 'xml_tools']
+const WAYS: readonly ToolsVariable[] = ['tools', 'xml_tools']
 
 /**
  * What a template does with tools. `render` throws where the template refuses a trial; `source` is its text,
@@ -58,7 +58,7 @@ export function toolFactsOf (
       return null
     }
   }
-  const prompt = (way: ToolsWay, tools: object[] | null = [TOOL]): string | null =>
+  const prompt = (way: ToolsVariable, tools: object[] | null = [TOOL]): string | null =>
     rendered({ messages: [ASKED], tools, way, addGenerationPrompt: true })
   if (prompt('tools', null) === null && prompt('tools') === null) {
     return { way: null, form: 'object', format: hintedBy(source), problem }

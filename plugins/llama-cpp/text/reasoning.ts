@@ -68,9 +68,9 @@ export function reasoningOf (template: string, added: Iterable<string>): Reasoni
  * Where an answer begins, by the end of its prompt: inside reasoning, behind one that is closed already, or
  * where the model may begin one.
  */
-export type Thoughts = 'inside' | 'over' | 'may'
+export type ReasoningState = 'inside' | 'over' | 'may'
 
-export function thoughtsAfter (prompt: string, { opens, closes }: Reasoning): Thoughts {
+export function reasoningStateAfter (prompt: string, { opens, closes }: Reasoning): ReasoningState {
   const end = prompt.trimEnd()
   return end.endsWith(opens) ? 'inside' : end.endsWith(closes) ? 'over' : 'may'
 }

@@ -6,7 +6,7 @@ export const CUT = '\ufdd0'
 interface Step { next: Map<string, Step>, ends: boolean }
 
 /** Inserts CUT after the first character of certain words. */
-export class Cutter {
+export class TokenSplitter {
   private readonly first: Step = { next: new Map(), ends: false }
 
   constructor (words: Iterable<string>) {

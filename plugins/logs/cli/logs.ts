@@ -1,8 +1,8 @@
 import { systemClock } from '../../../kernel/index.js'
-import { followEvents, readMoment } from '../../../kernel/cli/index.js'
+import { followEvents, parseTimeOrIndex } from '../../../kernel/cli/index.js'
 import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
-import type { ClusterPage, Gap, NodeWord, ShownLine } from '../lines.js'
-import { createLineText, gapText, wordText } from './show.js'
+import type { ClusterPage, Gap, NodeStatus, ShownLine } from '../lines.js'
+import { createLineText, gapText, statusText } from './show.js'
 
 /** First lines of a followed stream by default. */
 const BEGIN_WITH = '20'
@@ -29,7 +29,7 @@ function queryOf (ctx: VerbContext, options: Record<string, unknown>): Map<strin
   }
   const since = options['since'] as string | undefined
   if (since !== undefined) {
-    const from = readMoment(since, systemClock.now())
+    const from = parseTimeOrIndex(since, systemClock.now())
     if (from === null || /^\d+$/.test(from)) {
       throw ctx.fail(2, `--since ${since}: expected a span such as 10m or a time such as 2026-01-31T08:00Z`)
     }
@@ -66,7 +66,7 @@ async function once (
 ): Promise<number> {
   const { nodes, lines } = await client.json<ClusterPage>(path(query))
   lines.forEach(show)
-  for (const word of nodes) if (word.error !== null) err.line(wordText(word))
+  for (const word of nodes) if (word.error !== null) err.line(statusText(word))
   if (lines.length === 0 && !out.json) err.line('no lines that fit')
   return nodes.some(({ error }) => error === null) ? 0 : UNREACHABLE
 }
@@ -100,6 +100,6 @@ async function goOn (
 }
 
 function tell ({ err }: VerbContext, type: string, data: string): void {
-  if (type === 'node') err.line(wordText(JSON.parse(data) as NodeWord))
+  if (type === 'node') err.line(statusText(JSON.parse(data) as NodeStatus))
   if (type === 'gap') err.line(gapText(JSON.parse(data) as Gap))
 }

@@ -1,6 +1,6 @@
 import { plain } from '../../../kernel/cli/index.js'
 import type { VerbContext } from '../../../kernel/cli/index.js'
-import type { Gap, NodeWord, ShownLine } from '../lines.js'
+import type { Gap, NodeStatus, ShownLine } from '../lines.js'
 
 type Paint = VerbContext['err']['paint']
 
@@ -44,7 +44,7 @@ function word (value: unknown): string {
 }
 
 /** The text about a node that stopped answering or answers again. */
-export function wordText ({ node, error }: NodeWord): string {
+export function statusText ({ node, error }: NodeStatus): string {
   return plain(error === null ? `${node} is back` : `no lines from ${node}: ${error.message}`)
 }
 

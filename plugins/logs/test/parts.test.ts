@@ -1,8 +1,8 @@
 import t from 'tap'
 import { manualClock } from '../../../kernel/testing/index.js'
-import { createLineText, gapText, wordText } from '../cli/show.js'
+import { createLineText, gapText, statusText } from '../cli/show.js'
 import { inOrder, readLine, readPage } from '../lines.js'
-import { Mixer } from '../mixer.js'
+import { LogMerger } from '../merger.js'
 import { pathFor, readQuery, wantOf } from '../query.js'
 import { lineAt } from './kit.js'
 
@@ -66,7 +66,7 @@ t.test('order of time, and of writing within a node', (t) => {
 t.test('the mixer holds back who writes faster than is read', async (t) => {
   const clock = manualClock()
   const end = new AbortController()
-  const mixer = new Mixer()
+  const mixer = new LogMerger()
   const many = Array.from({ length: 2000 }, (_, i) => lineAt(i, AT))
   let through = false
   const putting = mixer.put(many, null, end.signal).then(() => { through = true })
@@ -101,8 +101,8 @@ t.test('lines for people', (t) => {
   })), `${AT}  me     info   acme/chat#01234567  loaded`)
   const painted = createLineText((style, words) => `<${style}>${words}`)
   t.match(painted(lineAt(1, AT, { level: 'warn' })), /<dim>2026.*<bold>liar {2}<yellow>warn /)
-  t.equal(wordText({ ...self, error: { reason: 'timeout', message: 'late' } }), 'no lines from attic: late')
-  t.equal(wordText({ ...self, error: null }), 'attic is back')
+  t.equal(statusText({ ...self, error: { reason: 'timeout', message: 'late' } }), 'no lines from attic: late')
+  t.equal(statusText({ ...self, error: null }), 'attic is back')
   t.equal(gapText({ ...self, lost: 3 }), '3 lines of attic were gone before they could be read')
   t.end()
 })

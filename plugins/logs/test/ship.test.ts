@@ -5,8 +5,8 @@ import { gunzipSync } from 'node:zlib'
 import t from 'tap'
 import type { Test } from 'tap'
 import { systemClock } from '../../../kernel/index.js'
-import { judge, LogShipper, pauseMs } from '../ship.js'
-import type { Answer, ShipNews, ShipperOptions, Verdict } from '../ship.js'
+import { classifyResponse, LogShipper, pauseMs } from '../ship.js'
+import type { Answer, ShippingChange, ShipperOptions, Verdict } from '../ship.js'
 
 t.test('what an answer means for the batch', (t) => {
   const rows: [Answer, number, boolean, Verdict][] = [
@@ -20,7 +20,8 @@ t.test('what an answer means for the batch', (t) => {
     [{ status: 413 }, 2, true, 'smaller'], [{ status: 413 }, 1, true, 'refused']
   ]
   for (const [answer, lines, compressed, verdict] of rows) {
-    t.equal(judge(answer, { lines, compressed }), verdict, JSON.stringify([answer, lines, compressed]))
+    t.equal(classifyResponse(answer, { lines, compressed }), verdict,
+      JSON.stringify([answer, lines, compressed]))
   }
   t.end()
 })
@@ -82,8 +83,8 @@ const patient = { sendTimeoutMs: 3_000_000 }
 
 function ship (
   t: Test, url: string, { limits = {}, ...more }: Partial<ShipperOptions> = {}
-): { shipper: LogShipper, told: ShipNews[] } {
-  const told: ShipNews[] = []
+): { shipper: LogShipper, told: ShippingChange[] } {
+  const told: ShippingChange[] = []
   const shipper = new LogShipper({
     url, clock: quick, random: () => 0, tell: (news) => { told.push(news) }, ...more,
     limits: { ...patient, ...limits }

@@ -1,4 +1,6 @@
-import { fact, MOMENTS, quoted, reading, readMoment, showTime, unstopped } from '../../../kernel/cli/index.js'
+import {
+  fact, MOMENTS, quoted, createToolReads, parseTimeOrIndex, showTime, withoutFullStop
+} from '../../../kernel/cli/index.js'
 import type { LogLevel } from '../../../kernel/index.js'
 import type { Evidence, Fact, Tool } from '../../../kernel/cli/index.js'
 import type { ClusterPage, ShownLine } from '../lines.js'
@@ -12,8 +14,8 @@ interface Asked { node?: string, model?: string, from?: string, level?: LogLevel
 /** The newest lines of the nodes' logs: warnings and worse, unless a level is asked for. */
 export default {
   async run (ctx, { node, model, from, level = 'warn' }) {
-    const look = reading(ctx)
-    const since = from === undefined ? undefined : readMoment(from, ctx.nowMs)
+    const look = createToolReads(ctx)
+    const since = from === undefined ? undefined : parseTimeOrIndex(from, ctx.nowMs)
     if (since === null || (since !== undefined && /^\d+$/.test(since))) {
       return { facts: [], unknown: [`"${quoted(from!, 60)}" is no moment of a log: ${MOMENTS}.`] }
     }
@@ -23,7 +25,7 @@ export default {
     const page = await look.read<ClusterPage>('The logs', path)
     if (page === null) return { facts: [], unknown: look.unknown }
     const silent = page.nodes.flatMap(({ node: name, error }) => error === null ? []
-      : [`The log of ${quoted(name, 80)} could not be read: ${unstopped(error.message)}.`])
+      : [`The log of ${quoted(name, 80)} could not be read: ${withoutFullStop(error.message)}.`])
     const facts = alike(page.lines).slice(0, FACTS_MOST).map((lines) => factOf(lines, ctx.nowMs))
     return {
       facts: facts.length > 0 ? facts : [nothing([node, model], level, path)],

@@ -3,7 +3,7 @@ import { schemaChecker } from '../../../kernel/api/validate.js'
 import { homeManifests, version } from '../../../kernel/cli/index.js'
 import { delay, systemClock } from '../../../kernel/index.js'
 import { MediaCache } from '../media.js'
-import { createLooks, createServer, listed } from '../server.js'
+import { createToolAdmission, createServer, listed } from '../server.js'
 import type { Server } from '@modelcontextprotocol/server'
 import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 import type { Client, Shared } from '../server.js'
@@ -15,7 +15,7 @@ export default {
   async run (ctx) {
     const shared: Shared = {
       clock: systemClock, version: version(), media: new MediaCache(systemClock),
-      looks: createLooks(systemClock), checker: schemaChecker,
+      looks: createToolAdmission(systemClock), checker: schemaChecker,
       manifests: () => homeManifests(ctx), declared: () => ctx.declared()
     }
     const client: Client = { id: 'cli', invokes: true, api: (signal) => bound(ctx, signal) }

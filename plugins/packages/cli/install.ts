@@ -14,7 +14,7 @@ import {
 import { fetchPackage } from './fetch.js'
 import { declares } from './show.js'
 import type { Verb, VerbContext, VerbError } from '../../../kernel/cli/index.js'
-import type { Effect, Installation, PackageRecord } from '../../../kernel/installing.js'
+import type { SwitchEffect, Installation, PackageRecord } from '../../../kernel/installing.js'
 import type { Fetched } from './fetch.js'
 
 /** Interval of checks of the other command's lock, ms. */
@@ -131,7 +131,7 @@ function tighten (path: string): void {
 /** Names it in svc.yaml, and has the node of this home start it; what fails leaves the file as it was. */
 async function use (
   ctx: VerbContext, installation: Installation, { manifest: { name }, module }: Fetched, folder: string
-): Promise<Effect & { file: string }> {
+): Promise<SwitchEffect & { file: string }> {
   const path = installation.file ?? join(ctx.home, 'svc.yaml')
   const text = (): string | undefined => existsSync(path) ? readFileSync(path, 'utf8') : undefined
   const before = text()
@@ -168,7 +168,7 @@ function withoutEnable (ctx: VerbContext, error: VerbError): VerbError {
   return ctx.fail(1, `${api.message}\n  Mend the plugin and install it again: it is not installed.`)
 }
 
-function report (ctx: VerbContext, fetched: Fetched, folder: string, effect: Effect): void {
+function report (ctx: VerbContext, fetched: Fetched, folder: string, effect: SwitchEffect): void {
   const { manifest: { name }, version } = fetched
   if (ctx.out.json) {
     ctx.out.value({ plugins: [{ name, version, folder: join(packagesFolder(ctx.home), folder), ...effect }] })

@@ -1,10 +1,10 @@
 import { plain, realPace } from '../../../kernel/cli/index.js'
 import { rowsOf } from './ps.js'
-import { count, untilNone } from './state.js'
+import { count, waitUntilZero } from './state.js'
 import type { SeenState } from './state.js'
-import type { Pace, Verb } from '../../../kernel/cli/index.js'
+import type { WaitClock, Verb } from '../../../kernel/cli/index.js'
 
-export function createDrain (pace: Pace): Verb {
+export function createDrain (pace: WaitClock): Verb {
   return {
     async run (ctx, [node]) {
       const path = `/nodes/${encodeURIComponent(node!)}/drain`
@@ -12,7 +12,7 @@ export function createDrain (pace: Pace): Verb {
       const there = (state: SeenState): number => rowsOf(state)
         .filter(({ nodes }) => nodes.some(({ nodeId }) => nodeId === answer.node_id)).length
       const left = ctx.wait === undefined ? 0
-        : await untilNone(ctx, pace, there, 'the node stays drained until svc undrain')
+        : await waitUntilZero(ctx, pace, there, 'the node stays drained until svc undrain')
       if (ctx.out.json) ctx.out.value(answer)
       else ctx.out.line(plain(answer.message))
       if (left === 0) return undefined

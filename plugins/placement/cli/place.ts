@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { resolve } from 'node:path'
-import { failedAttempts, Follower, instancesOf } from '../progress/progress.js'
+import { failedAttempts, InstanceProgress, instancesOf } from '../progress/progress.js'
 import type { Progress } from '../progress/progress.js'
 import { cacheOf, cacheWords } from '../../runners/cards/memory-forecast.js'
 import { bodyOf } from '../../runners/service.js'
@@ -8,10 +8,10 @@ import type { Instance, StateCard } from '../../runners/service.js'
 import { cardOf, ranksOf } from '../place/instance.js'
 import { REFUSALS } from '../planner/types.js'
 import {
-  engineHelp, isVerbError, plain, readModelId, realPace, showBytes, stillness
+  engineHelp, isVerbError, plain, readModelId, realPace, showBytes, stallDetector
 } from '../../../kernel/cli/index.js'
 import { findNodes } from '../../cluster/cli/nodes.js'
-import type { Pace, Verb, VerbContext, VerbError } from '../../../kernel/cli/index.js'
+import type { WaitClock, Verb, VerbContext, VerbError } from '../../../kernel/cli/index.js'
 import { nameOf, rankText } from './state.js'
 import type { SeenState } from './state.js'
 import { linesOf } from './sums.js'
@@ -31,7 +31,7 @@ interface Ask {
   excluded: string[]
 }
 
-export function createPlace (pace: Pace): Verb {
+export function createPlace (pace: WaitClock): Verb {
   return {
     async run (ctx, [model], options) {
       const wanted = askOf(ctx, readModelId(ctx, model!), options)
@@ -150,7 +150,7 @@ async function tryOut (ctx: VerbContext, ask: Ask, state: SeenState): Promise<vo
  * fetched without a question. Throws VerbError.
  */
 export async function makeReady (
-  ctx: VerbContext, pace: Pace, modelId: string, limitMs: number, yes = false
+  ctx: VerbContext, pace: WaitClock, modelId: string, limitMs: number, yes = false
 ): Promise<void> {
   const state = await ctx.client.json<SeenState>('/state')
   const waits = Object.entries(state.waitingInstances ?? {}).find(([, entry]) => entry.modelId === modelId)
@@ -158,7 +158,7 @@ export async function makeReady (
   const ask = askOf(ctx, modelId, {})
   try {
     const id = there ?? (await request(ctx, ask, { yes })).instance_id
-    const follower = new Follower(id, failedAttempts(state), pace.mono())
+    const follower = new InstanceProgress(id, failedAttempts(state), pace.mono())
     const progress = await watch(ctx, pace, follower, limitMs)
     if (progress.kind === 'ready') return
     if (progress.kind === 'failed' && there === undefined) {
@@ -212,7 +212,7 @@ async function request (
 }
 
 async function place (
-  ctx: VerbContext, pace: Pace, ask: Ask, options: Record<string, unknown>, before: SeenState
+  ctx: VerbContext, pace: WaitClock, ask: Ask, options: Record<string, unknown>, before: SeenState
 ): Promise<number> {
   const placed = await request(ctx, ask, options)
   if (options['wait'] === false) {
@@ -222,7 +222,7 @@ async function place (
   }
   const limitMs = typeof options['wait'] === 'string' && options['wait'] !== '' ? ctx.wait! * 1000 : Infinity
   try {
-    const follower = new Follower(placed.instance_id, failedAttempts(before), pace.mono())
+    const follower = new InstanceProgress(placed.instance_id, failedAttempts(before), pace.mono())
     const progress = await watch(ctx, pace, follower, limitMs)
     return finish(ctx, { ...placed, instance_id: follower.instanceId }, progress)
   } catch (error) {
@@ -241,10 +241,10 @@ const RETURN_SECONDS = 60
  * it is lost and placed anew it goes on with the one in its place.
  */
 async function watch (
-  ctx: VerbContext, pace: Pace, follower: Follower, limitMs: number
+  ctx: VerbContext, pace: WaitClock, follower: InstanceProgress, limitMs: number
 ): Promise<Progress> {
   const began = pace.mono()
-  const isStill = stillness(pace)
+  const isStill = stallDetector(pace)
   let shown = ''
   let at = follower.instanceId
   for (;;) {

@@ -1,5 +1,5 @@
 import { plain } from '../../../kernel/cli/index.js'
-import type { NamedNodes, Pace, VerbContext } from '../../../kernel/cli/index.js'
+import type { NamedNodes, WaitClock, VerbContext } from '../../../kernel/cli/index.js'
 import type { InstanceStates, RankProgress } from '../progress/progress.js'
 
 export { nameOf } from '../../../kernel/cli/index.js'
@@ -40,8 +40,8 @@ export function queueOf (
 const POLL_MS = 500
 
 /** Waits for `left` to be 0, for the seconds of --wait at most; resolves to it. Throws VerbError (130). */
-export async function untilNone (
-  ctx: VerbContext, pace: Pace, left: (state: SeenState) => number, goesOn: string
+export async function waitUntilZero (
+  ctx: VerbContext, pace: WaitClock, left: (state: SeenState) => number, goesOn: string
 ): Promise<number> {
   const until = pace.mono() + (ctx.wait ?? 0) * 1000
   for (;;) {

@@ -1,13 +1,13 @@
 import { canAsk, confirm, isModelId, isVerbError, plain, realPace } from '../../../kernel/cli/index.js'
-import { count, untilNone } from './state.js'
+import { count, waitUntilZero } from './state.js'
 import type { SeenState } from './state.js'
 import { rowsOf } from './ps.js'
 import type { PsRow } from './ps.js'
-import type { Pace, Verb, VerbContext, VerbError } from '../../../kernel/cli/index.js'
+import type { WaitClock, Verb, VerbContext, VerbError } from '../../../kernel/cli/index.js'
 
 interface Outcome { instanceId: string, modelId: string, message: string | null, failure: VerbError | null }
 
-export function createStop (pace: Pace): Verb {
+export function createStop (pace: WaitClock): Verb {
   return {
     async run (ctx, [word], options) {
       const rows = meant(ctx, rowsOf(await ctx.client.json<SeenState>('/state')), word!)
@@ -23,7 +23,7 @@ export function createStop (pace: Pace): Verb {
 export default createStop(realPace)
 
 async function stopAll (
-  ctx: VerbContext, pace: Pace, rows: readonly PsRow[], now: boolean
+  ctx: VerbContext, pace: WaitClock, rows: readonly PsRow[], now: boolean
 ): Promise<number | undefined> {
   const all: Outcome[] = []
   for (const row of rows) all.push(await stop(ctx, row, now))
@@ -31,7 +31,7 @@ async function stopAll (
   const waits = failures.length === 0 && ctx.wait !== undefined
   const there = ({ instances }: SeenState): number =>
     all.filter(({ instanceId }) => Object.hasOwn(instances, instanceId)).length
-  const left = waits ? await untilNone(ctx, pace, there, 'it goes on stopping: svc ps') : 0
+  const left = waits ? await waitUntilZero(ctx, pace, there, 'it goes on stopping: svc ps') : 0
   if (!ctx.out.json) say(ctx, all, waits)
   else {
     ctx.out.value({ instances: all.map(({ instanceId, modelId, message, failure }) =>

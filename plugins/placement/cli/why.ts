@@ -1,9 +1,9 @@
-import { isVerbError, lookOf, plain, readModelId } from '../../../kernel/cli/index.js'
+import { isVerbError, createGet, plain, readModelId } from '../../../kernel/cli/index.js'
 import { systemClock } from '../../../kernel/index.js'
 import { whyModel } from '../tools/model-chain.js'
-import type { Link } from '../tools/model-chain.js'
+import type { ChainLink } from '../tools/model-chain.js'
 import { requestIdIn, showMs, whyRequest } from '../tools/why-request.js'
-import type { Part, Story } from '../tools/request-story.js'
+import type { Part, RequestHistory } from '../tools/request-history.js'
 import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 
 export default {
@@ -14,7 +14,7 @@ export default {
 } satisfies Verb
 
 async function aboutModel (ctx: VerbContext, modelId: string): Promise<number> {
-  const why = await whyModel(lookOf(ctx.client), modelId)
+  const why = await whyModel(createGet(ctx.client), modelId)
   if (isVerbError(why)) throw why
   const { links, broken, sums } = why
   if (ctx.out.json) {
@@ -32,7 +32,7 @@ async function aboutModel (ctx: VerbContext, modelId: string): Promise<number> {
 
 const MARKS = { true: ['ok', 'green'], false: ['no', 'red'], null: ['-', 'dim'] } as const
 
-function showLinks ({ out, err, io }: VerbContext, links: readonly Link[]): void {
+function showLinks ({ out, err, io }: VerbContext, links: readonly ChainLink[]): void {
   // Colours are for stderr elsewhere; here the marks are the data.
   const paint = io.stdout.isTTY === true ? err.paint : (_: string, text: string): string => text
   for (const { link, ok, message } of links) {
@@ -43,7 +43,7 @@ function showLinks ({ out, err, io }: VerbContext, links: readonly Link[]): void
 
 async function aboutRequest (ctx: VerbContext, id: string): Promise<number> {
   const why = await whyRequest(
-    { look: lookOf(ctx.client), nowMs: systemClock.now(), declared: () => ctx.declared() }, id)
+    { look: createGet(ctx.client), nowMs: systemClock.now(), declared: () => ctx.declared() }, id)
   if (isVerbError(why)) throw why
   if (why.nothing !== undefined) throw ctx.fail(3, why.nothing)
   if (ctx.out.json) ctx.out.value(why.story)
@@ -55,7 +55,7 @@ const ENDS = {
   completed: 'well', failed: 'failed', cancelled: 'cancelled', open: 'not yet', unknown: 'unknown'
 } as const
 
-function showStory ({ out, err }: VerbContext, story: Story): void {
+function showStory ({ out, err }: VerbContext, story: RequestHistory): void {
   const { asked, entered, ran, parts, ended, around, logs, tookMs } = story
   const instance = asked.instanceId === null ? '' : `, instance ${asked.instanceId}`
   const nodes = new Set(parts.map(({ node }) => node)).size

@@ -3,7 +3,7 @@ import { delay, SvcError } from '../../../kernel/index.js'
 import type { RouteRequest, StreamWriter } from '../../../kernel/index.js'
 import { refuse } from '../errors.js'
 import type { Facts } from '../facts.js'
-import { idOf, modelOf, shownTo } from '../place/instance.js'
+import { idOf, modelOf, visibleTo } from '../place/instance.js'
 import type { Planning } from '../place/planning.js'
 import { WATCH_MS } from '../progress/follow.js'
 import { instancesOf, progressOf } from '../progress/progress.js'
@@ -19,7 +19,7 @@ export async function get (planning: Planning, request: RouteRequest<typeof rout
   const { instance_id: instanceId } = request.params
   const instance = there(planning.facts.now(), instanceId)
   if (instance === undefined) throw refuse('instance_not_found', `No instance ${instanceId}.`)
-  return shownTo(request.caller, instance)
+  return visibleTo(request.caller, instance)
 }
 
 /** DELETE /instance/{id}: of one that runs, and of one that waits for a place. */
@@ -130,7 +130,7 @@ export async function awaitReady (
   if (instance === null) return
   const event = instance === undefined
     ? { type: 'timeout', model_id: query.model_id }
-    : { type: 'ready', instance: shownTo(caller, instance) }
+    : { type: 'ready', instance: visibleTo(caller, instance) }
   await stream.write(`data: ${JSON.stringify(event)}\n\n`)
 }
 

@@ -1,8 +1,8 @@
 import type { ModelCard, NodeReport, RouteRequest } from '../../../kernel/index.js'
 import { contextOf } from '../../runners/cards/memory-forecast.js'
 import { checkFits, checkForm } from '../place/check.js'
-import { enter, planAndEnter } from '../place/enter.js'
-import type { Entered, PlacementRequest } from '../place/enter.js'
+import { commitInstance, planAndEnter } from '../place/commit.js'
+import type { CommittedInstance, PlacementRequest } from '../place/commit.js'
 import { idOf, instanceOf, intentShownBy, modelOf, nodesOf, ranksOf } from '../place/instance.js'
 import type { Planning } from '../place/planning.js'
 import { invalid } from '../errors.js'
@@ -17,7 +17,7 @@ const WAIT_SECONDS = 600
 
 interface Placed { message: string, command_id: string, instance_id: string, model_card: unknown }
 
-const answerOf = (message: string, card: ModelCard, { commandId, instanceId }: Entered): Placed =>
+const answerOf = (message: string, card: ModelCard, { commandId, instanceId }: CommittedInstance): Placed =>
   ({ message, command_id: commandId, instance_id: instanceId, model_card: stateCard(card) })
 
 export async function place (
@@ -73,7 +73,7 @@ export async function create (
   planning.checkSource(modelId)
   // A donor needs none of the files.
   await planning.checkRoom(modelId, nodesOf(given).slice(0, 'LlamaRpcInstance' in given ? 1 : Infinity))
-  const entered = await enter(planning, instance, request.caller, false)
+  const entered = await commitInstance(planning, instance, request.caller, false)
   const names = nodesOf(given).map((id) => planning.nameOf(id)).join(', ')
   return answerOf(`${modelId} is placed on ${names}${entered.isNew ? '' : ' already'}.`, card, entered)
 }

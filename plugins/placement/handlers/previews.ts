@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import type { RouteRequest } from '../../../kernel/index.js'
-import { instanceOf, shownTo } from '../place/instance.js'
+import { instanceOf, visibleTo } from '../place/instance.js'
 import type { Planning } from '../place/planning.js'
 import { previews as combinations } from '../planner/index.js'
 import type { Preview } from '../planner/index.js'
@@ -20,7 +20,7 @@ export async function placement (
     excluded: planning.refs(query.excluded_node_ids, query.excluded_nodes),
     force: false
   }, signal)
-  return shownTo(caller, instanceOf(plan, card, facts.nodes, randomUUID))
+  return visibleTo(caller, instanceOf(plan, card, facts.nodes, randomUUID))
 }
 
 export async function previews (
@@ -38,7 +38,7 @@ export async function previews (
   return {
     unknown_nodes: planning.unknownNodes([...only, ...excluded]),
     previews: rows.map((row) => rowOf(card.modelId, row, ({ plan }) =>
-      shownTo(caller, instanceOf(plan, card, facts.nodes, randomUUID))))
+      visibleTo(caller, instanceOf(plan, card, facts.nodes, randomUUID))))
   }
 }
 

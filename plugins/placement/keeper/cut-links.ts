@@ -4,7 +4,7 @@ import { idOf, ranksOf } from '../place/instance.js'
 import { SUSPECT_MS } from './lost-nodes.js'
 
 /** Links over which instances can work no more. */
-export interface Cuts {
+export interface CutLinkChanges {
   /** By instance id, what is cut as a sentence. */
   cut: Map<string, string>
   /** Ms until another cut has lasted long enough; null when there is none. */
@@ -19,7 +19,7 @@ export class CutLinks {
   readonly #since = new Map<string, number>()
 
   /** The instances with a link that is cut for as long as a suspicion lasts. `now` is monotonic, ms. */
-  look (instances: readonly Instance[], nodes: readonly NodeReport[], now: number): Cuts {
+  look (instances: readonly Instance[], nodes: readonly NodeReport[], now: number): CutLinkChanges {
     const live = new Map(nodes.filter(({ view }) => view.live).map((node) => [node.view.nodeId, node]))
     const cuts = instances.flatMap((instance) => spokesOf(instance).flatMap(([from, to]) => {
       const [driver, donor] = [live.get(from), live.get(to)]

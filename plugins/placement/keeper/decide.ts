@@ -6,7 +6,7 @@ import { MESSAGE_CHARS_MAX } from '../waitlist.js'
 import type { WaitingEntry } from '../waitlist.js'
 import { AUTOPLACE, idOf, intentOf, modelOf, nodesOf } from '../place/instance.js'
 import { planRoles } from './roles.js'
-import type { Judge, Situation } from './roles.js'
+import type { FitChecks, Situation } from './roles.js'
 
 /** How often an instance is moved because it failed on a live node. */
 export const MOVES_MAX = 2
@@ -29,7 +29,7 @@ export type Step =
  * The steps from what is there to what was asked for. Pure: the same situation gives the same steps, and none
  * when all is well. An entry is done when an instance that `replaces` it is there.
  */
-export function decide (situation: Situation, judge: Judge): Step[] {
+export function decide (situation: Situation, judge: FitChecks): Step[] {
   const { instances, waiting } = situation
   const roles = planRoles(situation, judge)
   const forgotten = new Map([...forgettable(situation), ...roles.forget])
@@ -98,7 +98,7 @@ function successorOf ({ instances, waiting }: Situation, id: string): Instance |
 }
 
 /** An entry for each instance on a drained node that nothing takes over from yet. It goes on until then. */
-function movesOff (situation: Situation, judge: Judge, losses: readonly Step[]): Step[] {
+function movesOff (situation: Situation, judge: FitChecks, losses: readonly Step[]): Step[] {
   const { now, instances, nodes, leaving, drained, waiting } = situation
   return instances.filter(stays).flatMap((one): Step[] => {
     const [id, modelId, intent] = [idOf(one), modelOf(one), intentOf(one)]
@@ -118,7 +118,7 @@ function movesOff (situation: Situation, judge: Judge, losses: readonly Step[]):
 }
 
 /** The step for an instance whose node is lost or stops, whose link is cut, or that failed; else none. */
-function lossOf (situation: Situation, judge: Judge, instance: Instance): Step[] {
+function lossOf (situation: Situation, judge: FitChecks, instance: Instance): Step[] {
   const { now, nodes, gone, cut, leaving, drained, failures } = situation
   const id = idOf(instance)
   const modelId = modelOf(instance)
@@ -167,7 +167,7 @@ function affected ({ nodes }: Situation, { affectedNodeIds }: InstanceFailure, i
 
 /** An entry for each model to place automatically that has neither an instance nor an entry. */
 function missing (
-  situation: Situation, judge: Judge,
+  situation: Situation, judge: FitChecks,
   left: ReadonlyMap<string, WaitingEntry>, losses: readonly Step[]
 ): Step[] {
   const { instances, stopped, autoplace } = situation
@@ -181,7 +181,7 @@ function missing (
 }
 
 /** An entry for a model that somebody wants and nobody asked for by hand. */
-function newEntry ({ now }: Situation, judge: Judge, modelId: string, systemRole?: string): Step {
+function newEntry ({ now }: Situation, judge: FitChecks, modelId: string, systemRole?: string): Step {
   const [intent, reason, message] = systemRole === undefined
     ? [AUTOPLACE, 'autoplace', 'It is to be placed by itself.']
     : [{ ...AUTOPLACE, systemRole }, systemRole, `It is to be placed for the ${systemRole}.`]

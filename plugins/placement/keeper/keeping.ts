@@ -4,7 +4,7 @@ import { idOf, intentOf, modelOf, nodesOf } from '../place/instance.js'
 import type { Planning } from '../place/planning.js'
 import { progressOf } from '../progress/progress.js'
 import type { Progress } from '../progress/progress.js'
-import type { KeptInstance, PlacementKeeper } from '../service.js'
+import type { RoleStatus, PlacementKeeper } from '../service.js'
 import { MESSAGE_CHARS_MAX } from '../waitlist.js'
 import { onceFor } from './once.js'
 import { roleOf } from './roles.js'
@@ -24,7 +24,7 @@ export function keepingService (planning: Planning, poke: () => void): Placement
   }
 }
 
-function keptOf (facts: Facts, systemRole: string, models: readonly string[]): KeptInstance | null {
+function keptOf (facts: Facts, systemRole: string, models: readonly string[]): RoleStatus | null {
   const all = Object.values(facts.instances).filter((one) => bodyOf(one).drainUntil === undefined)
   const own = all.find((one) => roleOf(one) === systemRole)
   const waits = Object.values(facts.waitingInstances).find(({ intent }) => intent.systemRole === systemRole)
@@ -46,7 +46,7 @@ function keptOf (facts: Facts, systemRole: string, models: readonly string[]): K
 
 const COPYING = ['DownloadPending', 'DownloadOngoing']
 
-function stateOf (progress: Progress): KeptInstance['state'] {
+function stateOf (progress: Progress): RoleStatus['state'] {
   if (progress.kind === 'ready' || progress.kind === 'failed') return progress.kind
   if (progress.kind !== 'starting') return 'waiting'
   const copies = progress.ranks.some(({ state, waitsFor }) => COPYING.includes(state) || waitsFor !== null)

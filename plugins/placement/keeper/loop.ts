@@ -10,13 +10,13 @@ import type { InstanceFailure } from '../progress/progress.js'
 import { MESSAGE_CHARS_MAX } from '../waitlist.js'
 import type { WaitingEntry } from '../waitlist.js'
 import { CutLinks } from './cut-links.js'
-import type { Cuts } from './cut-links.js'
+import type { CutLinkChanges } from './cut-links.js'
 import { decide } from './decide.js'
 import type { Step } from './decide.js'
 import { LostNodes } from './lost-nodes.js'
-import type { Losses } from './lost-nodes.js'
+import type { LostNodesResult } from './lost-nodes.js'
 import { onceFor } from './once.js'
-import { isLater, Placing } from './placing.js'
+import { isLater, PlacementQueue } from './placing.js'
 import { Stalls } from './stalls.js'
 
 /** Pause between two looks while something is under way, ms; also how soon a changed state is looked at. */
@@ -38,7 +38,7 @@ const TRIGGERS = ['InstanceCreated', 'InstanceDeleted', 'InstanceFailureRecorded
 export class Keeper {
   readonly #planning: Planning
   readonly #ctx: PlacementContext
-  readonly #placing: Placing
+  readonly #placing: PlacementQueue
   readonly #lost = new LostNodes()
   readonly #cuts = new CutLinks()
   readonly #stalls = new Stalls()
@@ -61,7 +61,7 @@ export class Keeper {
     const { session, cluster, state } = ctx.deps
     this.#planning = planning
     this.#ctx = ctx
-    this.#placing = new Placing(planning)
+    this.#placing = new PlacementQueue(planning)
     this.#sessionSince = ctx.clock.mono()
     const poke = (): void => { this.#poke() }
     ctx.effect('keeper', () => {
@@ -162,7 +162,7 @@ export class Keeper {
   }
 
   /** Whether anything is under way: an instance starts or has failed, a node may be lost or stops. */
-  #goesOn ({ instances, nodes, runners }: Facts, { nextMs }: Losses): boolean {
+  #goesOn ({ instances, nodes, runners }: Facts, { nextMs }: LostNodesResult): boolean {
     return nextMs !== null || this.#unread ||
       nodes.some(({ view: { live, leaving } }) => live && leaving === true) ||
       Object.values(instances).some((one) => !serves({ runners }, one))
@@ -173,7 +173,7 @@ export class Keeper {
       `${nodeId} ${live} ${leaving === true}`).join()
   }
 
-  #decide (facts: Facts, losses: Losses, { cut }: Cuts): Step[] {
+  #decide (facts: Facts, losses: LostNodesResult, { cut }: CutLinkChanges): Step[] {
     const { clock, sections } = this.#ctx
     const nodes = facts.nodes.map(({ view }) => view)
     const waiting = new Map([...sections.waiting.entries()].map(({ key, value }) => [key, value]))
@@ -278,7 +278,7 @@ export class Keeper {
   }
 
   /** Why instances have failed. Stalled instances count as failed, and are recorded as such. */
-  #failures (facts: Facts, { gone }: Losses): readonly InstanceFailure[] {
+  #failures (facts: Facts, { gone }: LostNodesResult): readonly InstanceFailure[] {
     const { clock, deps: { instances } } = this.#ctx
     const stalls = this.#stalls.look(facts, clock.mono())
     const stalled = new Set(stalls.map(({ instanceId }) => instanceId))
@@ -297,7 +297,7 @@ export class Keeper {
   }
 
   /** Schedules the next look when it is due before the next tick: a node counts as lost, or a pause ends. */
-  #wake ({ nextMs }: Losses): void {
+  #wake ({ nextMs }: LostNodesResult): void {
     const { clock, sections } = this.#ctx
     const now = clock.mono()
     const pauses = [...sections.waiting.entries()].map(({ key }) => this.#placing.pause(key, now))

@@ -9,7 +9,7 @@ export const SUSPECT_MS = 30_000
 /** No node counts as lost in a session younger than this, ms: links are still being made. */
 export const SESSION_GRACE_MS = 3000
 
-export interface Losses {
+export interface LostNodesResult {
   gone: Set<string>
   /** Ms until another missing node counts as lost; null when none is missing. */
   nextMs: number | null
@@ -29,7 +29,7 @@ export class LostNodes {
   look (
     instances: readonly Instance[], nodes: readonly NodeView[], now: number, sessionAgeMs: number,
     reached: ReadonlySet<string> = new Set()
-  ): Losses {
+  ): LostNodesResult {
     const live = new Set(nodes.filter((n) => n.live).map((n) => n.nodeId))
     const known = new Set(nodes.map((n) => n.nodeId))
     const named = instances.flatMap(nodesOf)

@@ -15,11 +15,11 @@ const LATER: ReadonlySet<string> =
 
 export const isLater = (error: unknown): boolean => error instanceof SvcError && LATER.has(error.reason)
 
-export type Tried =
+export type PlacementAttempt =
   | { ok: true, instance: Instance }
   | { ok: false, reason: string, message: string }
 
-export class Placing {
+export class PlacementQueue {
   readonly #planning: Planning
   readonly #pauses = new Map<string, { until: number, tries: number }>()
   #seen = ''
@@ -46,7 +46,7 @@ export class Placing {
    * Plans a place for an entry and has the master enter it. Throws what `isLater` knows when the master
    * cannot act now.
    */
-  async place (id: string, entry: WaitingEntry, facts: Facts, now: number): Promise<Tried> {
+  async place (id: string, entry: WaitingEntry, facts: Facts, now: number): Promise<PlacementAttempt> {
     const tried = await this.#tryTo(id, entry, facts)
     if (tried.ok) this.#pauses.delete(id)
     else {
@@ -56,7 +56,7 @@ export class Placing {
     return tried
   }
 
-  async #tryTo (id: string, { modelId, intent }: WaitingEntry, facts: Facts): Promise<Tried> {
+  async #tryTo (id: string, { modelId, intent }: WaitingEntry, facts: Facts): Promise<PlacementAttempt> {
     const planning = this.#planning
     try {
       if (planning.known(modelId) === undefined) await planning.card(modelId)
@@ -100,7 +100,7 @@ export class Placing {
   }
 }
 
-const alreadyThere = (modelId: string): Tried => ({
+const alreadyThere = (modelId: string): PlacementAttempt => ({
   ok: false, reason: 'placed_already', message: `The nodes with a place for ${modelId} run it already.`
 })
 

@@ -2,7 +2,7 @@ import { bodyOf } from '../../runners/service.js'
 import type { Instance, PlacementIntent } from '../../runners/service.js'
 import { AUTOPLACE, idOf, modelOf } from '../place/instance.js'
 import type { InstanceFailure } from '../progress/progress.js'
-import type { Wanted } from '../service.js'
+import type { RoleModels } from '../service.js'
 import type { WaitingEntry } from '../waitlist.js'
 
 export interface Situation {
@@ -22,10 +22,10 @@ export interface Situation {
   stopped: ReadonlySet<string>
   /** Models to place without a request (`autoplace`). */
   autoplace: readonly string[]
-  roles: ReadonlyMap<string, Wanted>
+  roles: ReadonlyMap<string, RoleModels>
 }
 
-export interface Judge {
+export interface FitChecks {
   fits (modelId: string, intent: PlacementIntent): boolean
   newId (): string
 }
@@ -45,7 +45,7 @@ export const roleOf = (instance: Instance): string | undefined => bodyOf(instanc
  * model will do. A model that runs for somebody else, or comes by itself, needs no second instance. A role
  * that no plugin here speaks for is not wanted. Pure.
  */
-export function planRoles (situation: Situation, judge: Judge): RolePlan {
+export function planRoles (situation: Situation, judge: FitChecks): RolePlan {
   const { instances, waiting, roles } = situation
   const names = new Set([
     ...roles.keys(), ...instances.flatMap((one) => roleOf(one) ?? []),
@@ -59,7 +59,7 @@ export function planRoles (situation: Situation, judge: Judge): RolePlan {
   }
 }
 
-function planRole (situation: Situation, judge: Judge, systemRole: string): RolePlan {
+function planRole (situation: Situation, judge: FitChecks, systemRole: string): RolePlan {
   const { instances, waiting, roles } = situation
   const models = roles.get(systemRole)?.models ?? []
   const replaced = new Set(instances.map((one) => bodyOf(one).placement?.replaces))
@@ -86,7 +86,7 @@ function planRole (situation: Situation, judge: Judge, systemRole: string): Role
 
 /** The model that is to be placed for the role; null where none is, or one serves already. */
 function missingOf (
-  { instances, waiting, roles, stopped, autoplace }: Situation, judge: Judge, systemRole: string,
+  { instances, waiting, roles, stopped, autoplace }: Situation, judge: FitChecks, systemRole: string,
   entries: readonly [string, WaitingEntry][]
 ): string | null {
   const { models, waits } = roles.get(systemRole) ?? { models: [], waits: false }

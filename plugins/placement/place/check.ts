@@ -4,10 +4,10 @@ import { needOf } from '../../runners/cards/memory-forecast.js'
 import { runsOn } from '../../runners/cards/backends.js'
 import { deviceOf, gib, isGpu, memoryTraits, usableOf } from '../planner/memory.js'
 import type { ClusterView, PlanRequest } from '../planner/types.js'
-import { planBriefly } from '../planner/index.js'
+import { planWithoutSuggestions } from '../planner/index.js'
 import { invalid, refusalError, refuse } from '../errors.js'
 import { bodyOf, devicePartsOf } from '../../runners/service.js'
-import type { Entering, Instance } from '../../runners/service.js'
+import type { PendingInstance, Instance } from '../../runners/service.js'
 import { cardOf, idOf, ranksOf } from './instance.js'
 import type { Planning } from './planning.js'
 import type { Rank } from './instance.js'
@@ -93,7 +93,7 @@ export function checkFits (instance: Instance, card: ModelCard, view: ClusterVie
     force: false,
     excluded: view.nodes.map(({ nodeId }) => nodeId).filter((nodeId) => !chosen.has(nodeId))
   }
-  const result = planBriefly(request, view)
+  const result = planWithoutSuggestions(request, view)
   if (!result.ok) throw refusalError(result)
   checkLinks([...chosen], request, view)
   for (const rank of ranks) checkShare(instance, card, rank, view)
@@ -144,7 +144,7 @@ function checkShare (instance: Instance, card: ModelCard, { nodeId, shard }: Ran
  * why it cannot be placed beside the present instances. What has not been reported to the master yet is not
  * an error: the node that planned knew it.
  */
-export function checkEntering (planning: Planning, { instance, instances }: Entering): void {
+export function checkEntering (planning: Planning, { instance, instances }: PendingInstance): void {
   const { placement, shardAssignments: { modelId } } = bodyOf(instance)
   const id = placement?.replaces ?? null
   // The command of an earlier master may arrive after the present one has placed the entry.

@@ -75,7 +75,7 @@ function withHosts (instance: Instance, nodes: readonly NodeReport[]): Instance 
 }
 
 /** The instance as this caller may see it: addresses are for the operator. */
-export function shownTo (caller: Caller, instance: Instance): unknown {
+export function visibleTo (caller: Caller, instance: Instance): unknown {
   if (caller.authorities.has('operator')) return instance
   const [tag, body] = Object.entries(instance)[0] as [string, object]
   const endpoints = tag === 'LlamaRpcInstance' ? { donorEndpoints: null } : {}

@@ -1,6 +1,6 @@
 import type { ModelCard } from '../../../kernel/index.js'
 import { needOf } from '../../runners/cards/memory-forecast.js'
-import { LEAST_CHOSEN, planBriefly } from '../planner/index.js'
+import { LEAST_CHOSEN, planWithoutSuggestions } from '../planner/index.js'
 import type { MemoryFit, MemoryPlanner } from '../../staging/service.js'
 import { ENGINES } from './planning.js'
 import type { Planning } from './planning.js'
@@ -25,10 +25,10 @@ export function memoryFit (
   const request = {
     card, sharding: 'Pipeline', instanceMeta: traits.meta, minNodes: 1, excluded: [], force: false
   } as const
-  const now = planBriefly(request, view)
+  const now = planWithoutSuggestions(request, view)
   // A program can be brought later, memory not.
   const nodes = view.nodes.map((node) => ({ ...node, lacks: [], onLibrary: [] }))
-  const result = planBriefly(request, { ...view, nodes })
+  const result = planWithoutSuggestions(request, { ...view, nodes })
   if (!result.ok && result.reason === 'info_pending') return null
   return {
     neededBytes: needOf(card, traits, { context: LEAST_CHOSEN }).neededBytes,

@@ -1,5 +1,5 @@
 import { delay, kernelError, raceAbort, SvcError } from '../../../kernel/index.js'
-import { planAndEnter } from './enter.js'
+import { planAndEnter } from './commit.js'
 import type { Planning } from './planning.js'
 import { untilReady, WATCH_MS } from '../progress/follow.js'
 import { failedAttempts, instancesOf } from '../progress/progress.js'

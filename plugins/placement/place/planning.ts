@@ -5,7 +5,7 @@ import type { ClusterView, InstanceMeta, Plan, PlanRequest, Refusal } from '../p
 import { invalid, modelUnknown, refusalError, refuse } from '../errors.js'
 import type { Facts, FactsReader } from '../facts.js'
 import type { PlacementContext } from '../manifest.js'
-import type { Keeping } from '../service.js'
+import type { SystemRole } from '../service.js'
 import { virtualModel } from '../../staging/service.js'
 import type { NodeProblem } from '../../staging/service.js'
 import { viewOf } from './view.js'
@@ -15,10 +15,10 @@ export const ENGINES = { gguf: 'llama-server', onnx: 'onnx-lm' } as const
 /** Longest wait for nodes that have not reported their readings yet, ms. */
 export const INFO_PENDING_MS = 15_000
 /** Pause between two tries meanwhile, ms: readings of other nodes arrive without an event. */
-export const LOOK_MS = 250
+export const POLL_MS = 250
 
 /** A placement as a request or an intent asks for it. */
-export interface Ask extends Omit<PlanRequest, 'card' | 'instanceMeta'> {
+export interface PlanningInput extends Omit<PlanRequest, 'card' | 'instanceMeta'> {
   modelId: string
   /** When left out, the topology that the model's engine uses. */
   instanceMeta?: InstanceMeta | undefined
@@ -37,7 +37,7 @@ export interface Outcome { plan: Plan, card: ModelCard, facts: Facts, instanceMe
 export class Planning {
   readonly ctx: PlacementContext
   readonly facts: FactsReader
-  readonly roles = new Map<string, Keeping>()
+  readonly roles = new Map<string, SystemRole>()
 
   constructor (ctx: PlacementContext, facts: FactsReader) {
     this.ctx = ctx
@@ -116,7 +116,7 @@ export class Planning {
    * tries again, for at most 15 s. Throws `model_unknown` and the typed reasons of the planner,
    * `info_pending` among them.
    */
-  async plan (ask: Ask, signal: AbortSignal): Promise<Outcome> {
+  async plan (ask: PlanningInput, signal: AbortSignal): Promise<Outcome> {
     const { ctx: { clock }, facts } = this
     const until = clock.mono() + INFO_PENDING_MS
     await this.readGpus()
@@ -129,7 +129,7 @@ export class Planning {
       } catch (error) {
         if (!this.#passing(error) || clock.mono() >= until) throw error
       }
-      await delay(clock, LOOK_MS, signal)
+      await delay(clock, POLL_MS, signal)
     }
   }
 
@@ -152,7 +152,7 @@ export class Planning {
   }
 
   /** A plan on nodes whose disks have room; `full`: those that were found to have none. */
-  async #withRoom (ask: Ask, now: Facts, full: readonly NodeProblem[] = []): Promise<Outcome> {
+  async #withRoom (ask: PlanningInput, now: Facts, full: readonly NodeProblem[] = []): Promise<Outcome> {
     const { modelId } = ask
     let outcome: Outcome
     try {
@@ -174,7 +174,7 @@ export class Planning {
   }
 
   /** Plans a placement from these facts, without waiting. Throws as `plan` does. */
-  look (asked: Ask, facts: Facts): Outcome {
+  look (asked: PlanningInput, facts: Facts): Outcome {
     const { modelId, excluded, ...ask } = asked
     const card = this.known(modelId)
     if (card === undefined) throw modelUnknown(modelId, [])
@@ -199,7 +199,7 @@ export class Planning {
 }
 
 /** Throws `invalid_request` for a context, or a use of a template, that the model does not have. */
-function checkAsked ({ modelId, contextLength, engine }: ModelCard, asked: Ask): void {
+function checkAsked ({ modelId, contextLength, engine }: ModelCard, asked: PlanningInput): void {
   if ((asked.contextLength ?? 0) > contextLength) {
     throw invalid('context_length', contextLength === 0 ? `is not for ${modelId}: it has no context to choose`
       : `must be at most ${contextLength}, the context of ${modelId}`)

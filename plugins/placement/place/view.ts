@@ -5,7 +5,7 @@ import type { ClusterView, EngineTraits, InstanceMemory, MemoryClaim, NodeFacts 
 import { isGpu, memoryTraits } from '../planner/memory.js'
 import { runnerKind } from '../progress/progress.js'
 import { bodyOf, devicePartsOf } from '../../runners/service.js'
-import type { Instance, Releasing } from '../../runners/service.js'
+import type { Instance, EndingInstance } from '../../runners/service.js'
 import type { Facts } from '../facts.js'
 import { cardOf, idOf, modelOf, ranksOf } from './instance.js'
 import type { Rank } from './instance.js'
@@ -27,7 +27,7 @@ export interface ViewParts {
   /** Node id to the bytes of the model that lie there. */
   staged: ReadonlyMap<string, number>
   /** Instances that are removed and still give their memory back, with the nodes on which they do. */
-  releasing: readonly Releasing[]
+  releasing: readonly EndingInstance[]
   drained: ReadonlySet<string>
 }
 

@@ -12,17 +12,17 @@ export interface ArrangedNode {
   startLayer: number
   endLayer: number
   need: Need
-  held: readonly Held[]
+  held: readonly DeviceShare[]
 }
 
 /** A device's part of a rank: layers of a pipeline, or proportions of a tensor rank. */
-export interface Held extends DeviceOption { layers: number, need: Need }
+export interface DeviceShare extends DeviceOption { layers: number, need: Need }
 
 /** The parts that GPUs and the RAM hold; empty if only one of the two is used. */
-export function memoriesOf (held: readonly Held[]): MemoryPart[] {
+export function memoriesOf (held: readonly DeviceShare[]): MemoryPart[] {
   const parts = (['vram', 'ram'] as const).flatMap((memory) => {
     const used = held.filter(({ usable, layers }) => usable.memory === memory && layers > 0)
-    const sum = (of: (one: Held) => number): number => used.reduce((all, one) => all + of(one), 0)
+    const sum = (of: (one: DeviceShare) => number): number => used.reduce((all, one) => all + of(one), 0)
     return used.length === 0 ? [] : [{
       memory,
       layers: sum(({ layers }) => layers),
@@ -34,7 +34,7 @@ export function memoriesOf (held: readonly Held[]): MemoryPart[] {
   return parts.length === 2 ? parts : []
 }
 
-export function memoriesField (held: readonly Held[]): { memories?: MemoryPart[] } {
+export function memoriesField (held: readonly DeviceShare[]): { memories?: MemoryPart[] } {
   const memories = memoriesOf(held)
   return memories.length === 0 ? {} : { memories }
 }
@@ -58,7 +58,7 @@ export function isTensor (job: Job, size: number): boolean {
  * The best arrangement on exactly `size` nodes in which everything fits, or null. The slowest backend in use
  * is as good as can be; then each node takes the best backend with which the whole still fits.
  */
-export function arrange (job: Job, pool: Pool, size: number): ArrangedNode[] | null {
+export function bestArrangement (job: Job, pool: Pool, size: number): ArrangedNode[] | null {
   const candidates = pool.candidates.filter((candidate) => joins(job, candidate, size))
   const orders = new Set(candidates.flatMap(({ options }) => options.map(({ order }) => order)))
   for (const worst of [...orders].sort((a, b) => a - b)) {
@@ -74,7 +74,7 @@ export function arrange (job: Job, pool: Pool, size: number): ArrangedNode[] | n
  * The arrangement on `size` nodes with the most memory, whether or not everything fits; null where no such
  * group is connected.
  */
-export function arrangeAnyway (job: Job, pool: Pool, size: number): ArrangedNode[] | null {
+export function largestArrangement (job: Job, pool: Pool, size: number): ArrangedNode[] | null {
   const choices = pool.candidates.filter((candidate) => joins(job, candidate, size))
     .map((candidate): Choice => ({
       candidate,
@@ -158,14 +158,14 @@ function arranged (job: Job, choices: readonly Choice[]): ArrangedNode[] {
   })
 }
 
-function needOfAll (held: readonly Held[]): Need {
+function needOfAll (held: readonly DeviceShare[]): Need {
   const used = held.length > 1 ? held.filter(({ layers }) => layers > 0) : held
   return addNeeds(used.map(({ need }) => need))
 }
 
 /** The parts of a rank among its devices: by free memory among the GPUs, and the RAM has what is left. */
-function dealt (job: Job, { devices }: BackendOption, layers: number, parts: number): Held[] {
-  const holds = (one: DeviceOption, count: number): Held =>
+function dealt (job: Job, { devices }: BackendOption, layers: number, parts: number): DeviceShare[] {
+  const holds = (one: DeviceOption, count: number): DeviceShare =>
     ({ ...one, layers: count, need: jobNeed(job, { of: count, parts }, one) })
   if (devices.length === 1) return [holds(devices[0]!, layers)]
   const gpus = devices.filter(({ device }) => device !== 'ram')

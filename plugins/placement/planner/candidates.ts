@@ -2,8 +2,8 @@ import type { MemoryTraits } from '../../../kernel/index.js'
 import { needOf } from '../../runners/cards/memory-forecast.js'
 import { runsOn } from '../../runners/cards/backends.js'
 import type { Need, Part } from '../../runners/cards/memory-forecast.js'
-import { beyond } from '../../runners/service.js'
-import { deviceOf, memoryTraits, together, usableOf } from './memory.js'
+import { whyLibraryCannot } from '../../runners/service.js'
+import { deviceOf, memoryTraits, sumUsable, usableOf } from './memory.js'
 import type { Device, Usable } from './memory.js'
 import type { ClusterView, EngineTraits, NodeFacts, PlanRequest } from './types.js'
 
@@ -41,10 +41,10 @@ export interface CandidateNode {
 }
 
 export function joins ({ request }: Job, { node }: CandidateNode, size: number): boolean {
-  return size === 1 || request.instanceMeta !== 'LlamaRpc' || (node.lends && !onLibrary(request, node))
+  return size === 1 || request.instanceMeta !== 'LlamaRpc' || (node.lends && !usesLibrary(request, node))
 }
 
-export const onLibrary = ({ card: { engine } }: Pick<PlanRequest, 'card'>, node: NodeFacts): boolean =>
+export const usesLibrary = ({ card: { engine } }: Pick<PlanRequest, 'card'>, node: NodeFacts): boolean =>
   node.onLibrary?.includes(engine) === true
 
 export type Neighbours = (one: CandidateNode) => ReadonlySet<CandidateNode>
@@ -72,7 +72,7 @@ export function neighboursIn (
 }
 
 /** Who may take part, and who is out. In order of node id. */
-export interface Survey {
+export interface CandidateSet {
   candidates: CandidateNode[]
   excluded: NodeFacts[]
   drained: NodeFacts[]
@@ -91,10 +91,10 @@ export function jobNeed (
     { context: request.contextLength, slots, part, gpu: device !== 'ram' })
 }
 
-export function survey (job: Job, view: ClusterView): Survey {
+export function survey (job: Job, view: ClusterView): CandidateSet {
   const { card: { modelId }, excluded: ids } = job.request
   const excluded = new Set(ids)
-  const out: Survey = { candidates: [], excluded: [], drained: [], withoutBackend: [], management: [] }
+  const out: CandidateSet = { candidates: [], excluded: [], drained: [], withoutBackend: [], management: [] }
   for (const node of [...view.nodes].sort((a, b) => compareText(a.nodeId, b.nodeId))) {
     const pending = node.memory === null || node.backends === null || node.participation === null
     const options = optionsOf(job, node, pending, view)
@@ -114,7 +114,8 @@ function optionsOf (
 ): BackendOption[] {
   const { request: { card }, traits } = job
   if (node.lacks?.includes(card.engine) === true) return []
-  if (traits.library !== undefined && onLibrary({ card }, node) && beyond(traits.library, card) !== null) {
+  if (traits.library !== undefined && usesLibrary({ card }, node) &&
+    whyLibraryCannot(traits.library, card) !== null) {
     return []
   }
   const told = node.backends === null ? traits.backends
@@ -128,7 +129,7 @@ function optionsOf (
     const order = at < 0 ? traits.backends.length : at
     return devicesOf(shown, backend, traits).map((list, i) => {
       const devices = list.map((device) => ({ device, takes, usable: usableOf(shown, device, claims) }))
-      const usable = together(devices.map((one) => one.usable))
+      const usable = sumUsable(devices.map((one) => one.usable))
       return { backend, order: order + i / 2, devices, usable, layers: layersOn(job, devices, job.layers) }
     })
   }).sort((a, b) => a.order - b.order || compareText(a.backend, b.backend))

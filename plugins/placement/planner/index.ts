@@ -21,7 +21,7 @@ export function plan (request: PlanRequest, view: ClusterView): PlanResult {
 }
 
 /** The same without suggestions, for callers that try other requests anyway. */
-export function planBriefly (request: PlanRequest, view: ClusterView): PlanResult {
+export function planWithoutSuggestions (request: PlanRequest, view: ClusterView): PlanResult {
   const solved = solve(request, view)
   return solved.ok ? solved : refusalOf(solved, [])
 }
@@ -68,7 +68,8 @@ export function previews (
   return SHAPES.flatMap((shape) => {
     const found: Preview[] = []
     for (let minNodes = shape === SHAPES[0] ? 1 : 2; minNodes <= Math.max(1, nodes.length);) {
-      const result = planBriefly({ card, ...asked, ...shape, minNodes, excluded, force: false }, view)
+      const result =
+        planWithoutSuggestions({ card, ...asked, ...shape, minNodes, excluded, force: false }, view)
       found.push({ ...shape, minNodes, result })
       if (!result.ok) break
       // Fewer nodes than this plan has would give it again.

@@ -58,7 +58,7 @@ export function usableOf (
   return { memory, totalBytes, limitBytes, freeBytes, reservedBytes, releasingBytes, usableBytes }
 }
 
-export function together (parts: readonly Usable[]): Usable {
+export function sumUsable (parts: readonly Usable[]): Usable {
   const sum = (of: (part: Usable) => number): number => parts.reduce((all, part) => all + of(part), 0)
   return {
     memory: parts[0]!.memory,

@@ -1,9 +1,9 @@
 import { needWords } from '../../runners/cards/memory-forecast.js'
 import { memoriesField, memoriesOf } from './arrange.js'
 import type { ArrangedNode } from './arrange.js'
-import { beyond } from '../../runners/service.js'
-import { compareText, onLibrary } from './candidates.js'
-import type { CandidateNode, Job, Survey } from './candidates.js'
+import { whyLibraryCannot } from '../../runners/service.js'
+import { compareText, usesLibrary } from './candidates.js'
+import type { CandidateNode, Job, CandidateSet } from './candidates.js'
 import { gib } from './memory.js'
 import type { ClusterView, EngineTraits, NodeFacts, PlanRequest, Refusal, RefusalReason } from './types.js'
 
@@ -59,14 +59,14 @@ function engineMissing (
 
 /** `traits` and `survey` are null where no plugin brings the engine. */
 export function noBackend (
-  request: PlanRequest, traits: EngineTraits | null, survey: Survey | null
+  request: PlanRequest, traits: EngineTraits | null, survey: CandidateSet | null
 ): Unplanned {
   const { modelId, engine, backends } = request.card
   const without = (survey?.withoutBackend ?? []).filter((node) =>
-    node.lacks?.includes(engine) === true || onLibrary(request, node))
+    node.lacks?.includes(engine) === true || usesLibrary(request, node))
   if (traits?.builds !== undefined && without.length > 0) {
-    const why = traits.library !== undefined && without.some((node) => onLibrary(request, node))
-      ? beyond(traits.library, request.card) : null
+    const why = traits.library !== undefined && without.some((node) => usesLibrary(request, node))
+      ? whyLibraryCannot(traits.library, request.card) : null
     const what = `Model ${modelId} runs on ${traits.builds}`
     return engineMissing(request, traits.builds, without, why === null ? what : `${what} itself (${why})`)
   }
@@ -124,11 +124,11 @@ export function indivisible (request: PlanRequest, candidates: number): Unplanne
 }
 
 /** `refusing`: the nodes that may not share a model, where only they are in the way. */
-export function notSpread ({ request, traits }: Job, refusing: readonly CandidateNode[]): Unplanned {
+export function cannotSpread ({ request, traits }: Job, refusing: readonly CandidateNode[]): Unplanned {
   const { card: { engine }, instanceMeta, minNodes } = request
   const { multiNode, meta } = traits
   const details = { engine, minNodes, engineSpreadsAs: multiNode ? meta : null }
-  const without = refusing.map(({ node }) => node).filter((node) => onLibrary(request, node))
+  const without = refusing.map(({ node }) => node).filter((node) => usesLibrary(request, node))
   if (traits.builds !== undefined && without.length > 0) {
     return engineMissing(request, traits.builds, without, `To share a model with others for min_nodes ` +
       `${minNodes} takes ${traits.builds} itself`)
@@ -182,7 +182,7 @@ function oneWayLinks (candidates: readonly CandidateNode[], view: ClusterView): 
 export function noMemory (shortage: Shortage): Unplanned {
   const { job: { request }, nearest, candidates } = shortage
   const told = nearest.filter(({ candidate }) => !candidate.pending)
-  const short = told.filter((member) => shortOf(member) > 0)
+  const short = told.filter((member) => missingBytes(member) > 0)
   const shown = short.slice(0, NAMED_MAX).map(arithmetic).join('; ')
   const more = short.length > NAMED_MAX ? `; and ${short.length - NAMED_MAX} more` : ''
   const context = request.contextLength === undefined ? ''
@@ -201,7 +201,7 @@ export function noMemory (shortage: Shortage): Unplanned {
 }
 
 /** Bytes that a node is short of for its part; at least 1 if any, since equal is not enough. */
-export function shortOf ({ held }: ArrangedNode): number {
+export function missingBytes ({ held }: ArrangedNode): number {
   const used = held.length > 1 ? held.filter(({ layers }) => layers > 0) : held
   return used.reduce((sum, { need, usable }) =>
     sum + Math.max(0, need.neededBytes - usable.usableBytes + 1), 0)
@@ -218,14 +218,14 @@ function arithmetic (member: ArrangedNode): string {
     `there is ${gib(usableBytes)}`)
   if (memories.length > 0) return `${node.name}: ${memories.join(', and ')}`
   const [needs, has] = [gib(need.neededBytes), gib(usable.usableBytes)]
-  const close = needs === has ? `, ${count(shortOf(member), 'byte')} too few` : ''
+  const close = needs === has ? `, ${count(missingBytes(member), 'byte')} too few` : ''
   return `${node.name}: needs ${needs} (${needWords(need, gib)}), has ${has}${close}`
 }
 
 function termsOf (member: ArrangedNode): Record<string, unknown> {
   const { candidate: { node }, option: { backend, usable }, startLayer, endLayer, need, held } = member
   return {
-    ...idOf(node), backend, startLayer, endLayer, ...need, ...usable, shortBytes: shortOf(member),
+    ...idOf(node), backend, startLayer, endLayer, ...need, ...usable, shortBytes: missingBytes(member),
     ...memoriesField(held)
   }
 }

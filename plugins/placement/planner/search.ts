@@ -1,6 +1,6 @@
 import type { CandidateNode, Neighbours } from './candidates.js'
 
-export interface Seat { candidate: CandidateNode, layers: number }
+export interface NodeCapacity { candidate: CandidateNode, layers: number }
 
 export interface GroupShape {
   /** How its nodes must be connected: each with the next, or all with the first. */
@@ -18,7 +18,7 @@ export interface Budget { steps: number }
  * found. A ring is found within the budget: to find one of a given size is hard in general, while a mesh
  * takes one step for each node.
  */
-export function findGroup<S extends Seat> (
+export function findGroup<S extends NodeCapacity> (
   seats: readonly S[], neighbours: Neighbours, shape: GroupShape, budget: Budget
 ): S[] | null {
   const { topology, size, layers } = shape
@@ -32,16 +32,16 @@ export function findGroup<S extends Seat> (
 }
 
 /** Seats in order of preference, each with those that it is linked with in the same order. */
-type Graph<S extends Seat> = ReadonlyMap<S, readonly S[]>
+type Graph<S extends NodeCapacity> = ReadonlyMap<S, readonly S[]>
 
 /** Layers that the best `size` of the seats hold; -Infinity where there are not that many. */
-function mostLayers (seats: readonly Seat[], size: number): number {
+function mostLayers (seats: readonly NodeCapacity[], size: number): number {
   if (seats.length < size) return -Infinity
   return seats.map(({ layers }) => layers).sort((a, b) => b - a).slice(0, size).reduce((a, b) => a + b, 0)
 }
 
 /** The first driver whose neighbours suffice, and of these the preferred ones that do. */
-function findStar<S extends Seat> (near: Graph<S>, { size, layers }: GroupShape): S[] | null {
+function findStar<S extends NodeCapacity> (near: Graph<S>, { size, layers }: GroupShape): S[] | null {
   for (const [driver, donors] of near) {
     if (driver.layers + mostLayers(donors, size - 1) < layers) continue
     const group = [driver]
@@ -62,7 +62,7 @@ function findStar<S extends Seat> (near: Graph<S>, { size, layers }: GroupShape)
  * preference. Where its half of the budget is not enough, a second one goes first to the seat with the fewest
  * ways on, which finds long rings in thin networks.
  */
-function findRing<S extends Seat> (
+function findRing<S extends NodeCapacity> (
   near: Graph<S>, { size, layers }: GroupShape, budget: Budget
 ): S[] | null {
   const free = new Set(near.keys())

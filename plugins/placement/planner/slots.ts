@@ -29,7 +29,7 @@ function longerContexts ({ card }: PlanRequest): number[] {
 }
 
 /** A job as it is arranged, with the context and the slots for which its devices have memory. */
-export function withRoom (job: Job, nodes: readonly ArrangedNode[]): Job {
+export function fitContextAndSlots (job: Job, nodes: readonly ArrangedNode[]): Job {
   const { request, traits: { slots: most }, slots: kept } = job
   if (most === undefined || kept === undefined) return job
   const held = nodes.flatMap((node) => node.held.filter(({ layers }) => layers > 0))

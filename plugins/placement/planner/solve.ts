@@ -1,14 +1,14 @@
 import { cacheWords, contextOf } from '../../runners/cards/memory-forecast.js'
-import { arrange, arrangeAnyway, memoriesField } from './arrange.js'
-import type { ArrangedNode, Held, Pool } from './arrange.js'
+import { bestArrangement, largestArrangement, memoriesField } from './arrange.js'
+import type { ArrangedNode, DeviceShare, Pool } from './arrange.js'
 import { joins, layersOn, neighboursIn, survey } from './candidates.js'
-import type { CandidateNode, Job, Survey } from './candidates.js'
+import type { CandidateNode, Job, CandidateSet } from './candidates.js'
 import { slowLinks } from './links.js'
 import { gib } from './memory.js'
-import { smallerContexts, withRoom } from './slots.js'
+import { smallerContexts, fitContextAndSlots } from './slots.js'
 import {
-  allDrained, allExcluded, indivisible, infoPending, least, noBackend, noCycle, noMemory, notSpread,
-  refusedByEngine, shortOf, tensorUnsupported, tooFewLayers
+  allDrained, allExcluded, indivisible, infoPending, least, noBackend, noCycle, noMemory, cannotSpread,
+  refusedByEngine, missingBytes, tensorUnsupported, tooFewLayers
 } from './refusals.js'
 import type { Unplanned } from './refusals.js'
 import type { ClusterView, EngineTraits, Plan, Planned, PlanRank, PlanRequest } from './types.js'
@@ -86,10 +86,10 @@ function poolOf (candidates: readonly CandidateNode[], view: ClusterView): Pool 
 
 function planAmong (job: Job, pool: Pool): Plan | null {
   for (const size of allowedSizes(job, pool.candidates.length)) {
-    const nodes = arrange(job, pool, size)
+    const nodes = bestArrangement(job, pool, size)
     if (nodes === null) continue
-    const more = withRoom(job, nodes)
-    const room = more === job ? null : arrange(more, pool, size)
+    const more = fitContextAndSlots(job, nodes)
+    const room = more === job ? null : bestArrangement(more, pool, size)
     return room === null ? planOf(job, nodes, pool.edges) : planOf(more, room, pool.edges)
   }
   return null
@@ -119,7 +119,7 @@ function sizesUpTo (request: PlanRequest, traits: EngineTraits, most: number): n
 
 /** The reason why nothing fits; a plan only where the search for one ran out of steps. */
 function problemAmong (
-  job: Job, view: ClusterView, found: Survey, { candidates, ...pool }: Pool
+  job: Job, view: ClusterView, found: CandidateSet, { candidates, ...pool }: Pool
 ): Planned | Unplanned {
   const { request, traits } = job
   if (candidates.length === 0) {
@@ -131,13 +131,13 @@ function problemAmong (
   const size = least(request)
   const refusing = candidates.filter((candidate) => !joins(job, candidate, size))
   const tooFew = candidates.length >= size && candidates.length - refusing.length < size
-  if (size > 1 && (!spreads(request, traits) || tooFew)) return notSpread(job, tooFew ? refusing : [])
+  if (size > 1 && (!spreads(request, traits) || tooFew)) return cannotSpread(job, tooFew ? refusing : [])
   if (sizesUpTo(request, traits, Math.max(size, candidates.length)).length === 0) {
     return indivisible(request, candidates.length)
   }
   // The arrangement that misses least memory, of these the one on the fewest nodes.
   const nearest = allowedSizes(job, candidates.length)
-    .map((size) => arrangeAnyway(job, { candidates, ...pool }, size))
+    .map((size) => largestArrangement(job, { candidates, ...pool }, size))
     .reduce((best, nodes) =>
       nodes === null || (best !== null && shortBytes(best) <= shortBytes(nodes)) ? best : nodes, null)
   if (nearest === null) return noCycle(request, view, candidates, pool.budget.steps < 0)
@@ -146,7 +146,7 @@ function problemAmong (
 }
 
 function shortBytes (members: readonly ArrangedNode[]): number {
-  return members.reduce((sum, member) => sum + shortOf(member), 0)
+  return members.reduce((sum, member) => sum + missingBytes(member), 0)
 }
 
 function planOf (job: Job, members: readonly ArrangedNode[], edges: ClusterView['edges']): Plan {
@@ -176,7 +176,7 @@ function planOf (job: Job, members: readonly ArrangedNode[], edges: ClusterView[
 
 /** Said where an engine could use several devices of the node: none where its GPUs have no room. */
 function gpuLayersOf (
-  { traits }: Job, { node }: CandidateNode, held: readonly Held[]
+  { traits }: Job, { node }: CandidateNode, held: readonly DeviceShare[]
 ): Pick<PlanRank, 'gpuLayers'> {
   const onGpus = held.filter(({ device }) => device !== 'ram')
   const said = held.length > 1 || (onGpus.length === 0 && traits.manyDevices === true && node.gpus.length > 0)
@@ -209,7 +209,7 @@ function slotsOf (
 /** Said of a node whose CPU has layers although its GPUs could run the model. */
 function onCpu (job: Job, { candidate, held }: ArrangedNode, size: number): string[] {
   const gpus = candidate.options.find(({ usable }) => usable.memory === 'vram')?.devices
-  const count = (list: readonly Held[]): number => list.reduce((sum, { layers }) => sum + layers, 0)
+  const count = (list: readonly DeviceShare[]): number => list.reduce((sum, { layers }) => sum + layers, 0)
   const [all, onGpu] = [count(held), count(held.filter(({ usable }) => usable.memory === 'vram'))]
   if (gpus === undefined || onGpu === all) return []
   const where = size === 1 ? '' : ` of ${candidate.node.name}`

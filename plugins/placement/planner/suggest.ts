@@ -2,7 +2,7 @@ import type { ArrangedNode } from './arrange.js'
 import { compareText, jobNeed } from './candidates.js'
 import type { BackendOption, CandidateNode, Job } from './candidates.js'
 import { bytesToFree, gib } from './memory.js'
-import { least, shortOf } from './refusals.js'
+import { least, missingBytes } from './refusals.js'
 import type { Shortage, Unplanned } from './refusals.js'
 import { smallerContexts } from './slots.js'
 import { canPlan } from './solve.js'
@@ -143,7 +143,8 @@ function heldBy (job: Job, members: readonly ArrangedNode[], member: ArrangedNod
   const others = members.filter((other) => other !== member)
   if (pending) return []
   if (job.request.sharding === 'Tensor') {
-    return others.some((other) => shortOf(other) > 0) ? [] : freeOn(node, option, member.need.neededBytes)
+    return others.some((other) => missingBytes(other) > 0)
+      ? [] : freeOn(node, option, member.need.neededBytes)
   }
   if (others.some((other) => other.option.layers === 0)) return []
   const held = others.reduce((sum, other) => sum + other.option.layers, 0)

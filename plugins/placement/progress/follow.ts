@@ -1,10 +1,10 @@
 import { delay, kernelError } from '../../../kernel/index.js'
 import type { ReadyCheck } from '../../../kernel/index.js'
-import type { Absence } from '../../runners/service.js'
+import type { MissingReason } from '../../runners/service.js'
 import { refuse } from '../errors.js'
 import type { Facts } from '../facts.js'
 import type { Planning } from '../place/planning.js'
-import { Follower, instancesOf, progressOf } from './progress.js'
+import { InstanceProgress, instancesOf, progressOf } from './progress.js'
 import type { Progress, RankProgress } from './progress.js'
 
 /** Pause between two looks at the progress of an instance, ms. */
@@ -27,7 +27,7 @@ export async function untilReady (
   { ctx: { clock }, facts }: Planning, { instanceId, attempts, seconds, signal }: Waiting
 ): Promise<string> {
   const began = clock.mono()
-  const follower = new Follower(instanceId, attempts, began)
+  const follower = new InstanceProgress(instanceId, attempts, began)
   for (;;) {
     const now = clock.mono()
     const { progress, over } = follower.look(facts.recent(), now)
@@ -89,7 +89,7 @@ function problemOf (facts: Facts, modelId: string): string | null {
 }
 
 /** Why a model is not placed: it waits for a node, or somebody stopped it. Null where neither is known. */
-export function absenceOf ({ ctx: { sections } }: Planning, modelId: string): Absence | null {
+export function absenceOf ({ ctx: { sections } }: Planning, modelId: string): MissingReason | null {
   const waiting = [...sections.waiting.entries()].find(({ value }) => value.modelId === modelId)
   if (waiting !== undefined) {
     // Its node was removed or is away, and it may run on no other.

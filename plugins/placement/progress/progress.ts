@@ -1,5 +1,5 @@
 import { bodyOf } from '../../runners/service.js'
-import type { Instance, WaitsFor } from '../../runners/service.js'
+import type { Instance, StartBlocker } from '../../runners/service.js'
 import { nodesOf, ranksOf } from '../place/instance.js'
 import type { WaitingInstance } from '../waitlist.js'
 
@@ -30,7 +30,7 @@ export interface RankProgress {
   /** The state of its runner, or of the transfer that its runner waits for, and what that state tells. */
   state: string
   detail: Readonly<Record<string, unknown>>
-  waitsFor: WaitsFor | null
+  waitsFor: StartBlocker | null
 }
 
 export type Progress =
@@ -83,8 +83,8 @@ function rankProgress (state: InstanceStates, instance: Instance): RankProgress[
   })
 }
 
-function waitsFor (status: Readonly<Record<string, unknown>> | undefined): WaitsFor | null {
-  return (status?.['RunnerIdle'] as { waitsFor?: WaitsFor } | undefined)?.waitsFor ?? null
+function waitsFor (status: Readonly<Record<string, unknown>> | undefined): StartBlocker | null {
+  return (status?.['RunnerIdle'] as { waitsFor?: StartBlocker } | undefined)?.waitsFor ?? null
 }
 
 function copying ({ downloads }: InstanceStates, nodeId: string, modelId: string): Download | undefined {
@@ -158,7 +158,7 @@ const SETTLED_MS = 5000
  * Follows an instance from look to look: where it was lost or has failed and was placed anew, it goes on with
  * the one in its place. Time is an argument, monotonic ms. Pure otherwise.
  */
-export class Follower {
+export class InstanceProgress {
   readonly #attempts: ReadonlySet<string>
   readonly #began: number
   #instanceId: string

@@ -1,6 +1,6 @@
 /** Nodes in one process on one manual clock, with the real kernel, runners and placement on each. */
 import { Ajv2020 } from 'ajv/dist/2020.js'
-import type { JsonSchema, ModelCard, Plugin, Vitals } from '../../../kernel/index.js'
+import type { JsonSchema, ModelCard, Plugin, MachineStats } from '../../../kernel/index.js'
 import { definePlugin, EventTapService, LogRingService } from '../../../kernel/index.js'
 import { createLogRing } from '../../../kernel/observe/log-ring.js'
 import type { Bundle, BundledModel, Instance, RingInstance } from '../../runners/service.js'
@@ -107,7 +107,7 @@ function ownParts (
     model: (id) => models.find(({ card: { modelId } }) => modelId === id),
     cardReaders: () => []
   }
-  const vitals = async (): Promise<Vitals> => ({
+  const vitals = async (): Promise<MachineStats> => ({
     memory: {
       ramTotal: { inBytes: 16e9 }, ramAvailable: { inBytes: free.get(node.name) ?? 8e9 },
       swapTotal: { inBytes: 0 }, swapAvailable: { inBytes: 0 }

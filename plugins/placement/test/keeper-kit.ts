@@ -2,7 +2,7 @@ import { bodyOf } from '../../runners/service.js'
 import type { Instance, PlacementIntent, RingInstance } from '../../runners/service.js'
 import { instanceOf } from '../place/instance.js'
 import type { Step } from '../keeper/decide.js'
-import type { Judge, Situation } from '../keeper/roles.js'
+import type { FitChecks, Situation } from '../keeper/roles.js'
 import { AUTOPLACE } from '../place/instance.js'
 import type { WaitingEntry } from '../waitlist.js'
 import { card, GIB, runnersAre, startPlacement } from './kit.js'
@@ -49,7 +49,7 @@ export function situation (over: Partial<Situation> = {}): Situation {
 }
 
 /** A judge who finds a place for everything, or as told. */
-export function judge (fits: Judge['fits'] = () => true): Judge {
+export function judge (fits: FitChecks['fits'] = () => true): FitChecks {
   let n = 0
   return { fits, newId: () => `new-${n++}` }
 }

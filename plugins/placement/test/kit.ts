@@ -11,7 +11,9 @@ import { errors, refuse } from '../errors.js'
 import type { InstanceStates } from '../progress/progress.js'
 import placement from '../index.js'
 import type { commands } from '../waitlist.js'
-import type { Absence, Entering, Instance, Releasing, RouteQuery } from '../../runners/service.js'
+import type {
+  MissingReason, PendingInstance, Instance, EndingInstance, RouteQuery
+} from '../../runners/service.js'
 
 interface Edge { sinkMultiaddr: { ipAddress: string, port: number } | null, session: boolean }
 
@@ -112,11 +114,11 @@ export interface PlacementRig extends Rig {
   drained: { instanceId: string, seconds: number }[]
   /** What the plugin had requests for models that are not placed ask; null where it did not. */
   missing: ((query: RouteQuery) => Promise<boolean>) | null
-  absence: (modelId: string) => Absence | null
+  absence: (modelId: string) => MissingReason | null
   /** What the master says to the next placements, one after the other. */
   answers: (Error | string)[]
   /** The check that the plugin had the master make. */
-  check: (entering: Entering) => void
+  check: (entering: PendingInstance) => void
   reads: number
   /** Ids of nodes that are not live, and that the other ones reach all the same. */
   reached: Set<string>
@@ -125,7 +127,7 @@ export interface PlacementRig extends Rig {
   session: { isMaster: boolean }
   views: NodeView[]
   failed: { instanceId: string, errorCode: string }[]
-  releasing: Releasing[]
+  releasing: EndingInstance[]
   /** Memory was given back a moment ago. */
   settling: boolean
   ask (method: string, url: string, payload?: unknown): Promise<{ status: number, body: Body }>
@@ -152,7 +154,7 @@ export async function startPlacement (t: TestContext, options: Options = {}): Pr
       ...lost.map((name) => nodeView(name, { live: false }))
     ],
     commands: [] as PlacementRig['commands'],
-    failed: [] as PlacementRig['failed'], releasing: [] as Releasing[], settling: false,
+    failed: [] as PlacementRig['failed'], releasing: [] as EndingInstance[], settling: false,
     drained: [] as PlacementRig['drained'], missing: null, absence: () => null
   }
   const clock = manualClock()

@@ -3,13 +3,13 @@ import { SvcError } from '../../../kernel/index.js'
 import { decide } from '../keeper/decide.js'
 import type { Situation } from '../keeper/roles.js'
 import { PlacementService } from '../service.js'
-import type { Wanted } from '../service.js'
+import type { RoleModels } from '../service.js'
 import { bodyOf } from '../../runners/service.js'
 import { card, GIB, nodeView, runnersAre, startPlacement } from './kit.js'
 import type { PlacementRig } from './kit.js'
 import { entry, instance, intent, judge, ready, short, situation } from './keeper-kit.js'
 
-const role = (...models: string[]): Map<string, Wanted> =>
+const role = (...models: string[]): Map<string, RoleModels> =>
   new Map([['helper', { models, waits: models.length === 1 }]])
 const kept = intent({ origin: 'autoplace', systemRole: 'helper' })
 const own = (id: string, node = 'id-n1', modelId = 'acme/chat') =>

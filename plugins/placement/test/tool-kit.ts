@@ -1,5 +1,5 @@
 import { lookedAt } from '../../../kernel/cli/index.js'
-import type { Declared, Finding, Tool, ToolContext } from '../../../kernel/cli/index.js'
+import type { DeclarationSet, Finding, Tool, ToolContext } from '../../../kernel/cli/index.js'
 
 export const MODEL = 'acme/chat'
 export const at = (minute: number): string => new Date(Date.UTC(2026, 0, 31, 8, minute)).toISOString()
@@ -23,7 +23,7 @@ export async function run<A> (tool: Tool<A>, args: A, answers: Answers): Promise
   const errors = { instance_lost: { remedy: 'Repeat the request.' } }
   const declared = { manifests: [{ errors, tools: 'downloads' in answers ? { downloads } : {} }] }
   return await tool.run(
-    { look, nowMs: Date.parse(at(30)), declared: async () => declared as unknown as Declared }, args)
+    { look, nowMs: Date.parse(at(30)), declared: async () => declared as unknown as DeclarationSet }, args)
 }
 
 const GIB = 2 ** 30

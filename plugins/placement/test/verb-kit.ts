@@ -11,13 +11,13 @@ import { card, stateOf } from './kit.js'
 import type { StateView } from './kit.js'
 import type { Plugin } from '../../../kernel/index.js'
 import type { Answers, FakeNode } from '../../../kernel/test/cli-helpers.js'
-import type { Pace } from '../../../kernel/cli/index.js'
+import type { WaitClock } from '../../../kernel/cli/index.js'
 import type { SeenState } from '../cli/state.js'
 
 export { quickPace, sendError, sendJson } from '../../../kernel/test/cli-helpers.js'
 
 /** The verbs; those that wait do it at this pace. */
-function placementVerbs (pace: Pace = quickPace()): Plugin {
+function placementVerbs (pace: WaitClock = quickPace()): Plugin {
   const paced = {
     ...verbs,
     place: { ...verbs.place, load: async () => ({ default: createPlace(pace) }) },

@@ -1,8 +1,8 @@
 import t from 'tap'
 import { requestIdIn } from '../tools/why-request.js'
 import { partWords, eventText } from '../tools/request-words.js'
-import { aboutOf } from '../tools/request-facts.js'
-import { storyOf } from '../tools/request-story.js'
+import { summarizeRequest } from '../tools/request-facts.js'
+import { storyOf } from '../tools/request-history.js'
 import type { ShownSpan, TraceHead } from '../../tracing/service.js'
 import type { SeenTask } from '../cli/state.js'
 import type { RequestFacts, SeenEvent } from '../tools/request-facts.js'
@@ -98,7 +98,7 @@ t.test('how it ended, from whatever is known', (t) => {
   for (const [title, more, expect] of rows) t.match(storyOf(facts(more), remedy).ended, expect, title)
   const open = storyOf(facts({ state: state('Running') }), remedy)
   t.match(open, { open: true, tookMs: 60_000, next: [/svc logs -f --model acme\/chat/, /svc traces on/] })
-  t.match(aboutOf(facts({ failed: failure })),
+  t.match(summarizeRequest(facts({ failed: failure })),
     { commandId: COMMAND, startMs: START + 3000, endMs: START + 3000 })
   t.end()
 })

@@ -1,4 +1,6 @@
-import { fact, modelInPath, nearest, quoted, reading, unread } from '../../../kernel/cli/index.js'
+import {
+  fact, modelInPath, nearest, quoted, createToolReads, unreadableSentence
+} from '../../../kernel/cli/index.js'
 import type { Fact, Tool, VerbError } from '../../../kernel/cli/index.js'
 import { nameOf } from '../cli/state.js'
 import { linesOf } from '../cli/sums.js'
@@ -8,13 +10,13 @@ import { REFUSALS } from '../planner/types.js'
 import { wouldBe } from './model-chain.js'
 import type { WouldBe } from './model-chain.js'
 import type { WhyState } from './request-facts.js'
-import { bare } from './request-words.js'
+import { sentenceEnd } from './request-words.js'
 
 interface Args { model: string, without?: string }
 
 export default {
   async run (ctx, { model, without }) {
-    const { read, unknown } = reading(ctx)
+    const { read, unknown } = createToolReads(ctx)
     const [state, would] = await Promise.all([
       read<WhyState>('The state of the cluster', '/state'), wouldBe(ctx.look, model, without)
     ])
@@ -26,7 +28,7 @@ export default {
     if (would.refusal !== null) {
       const refused = refusedFacts({ model, would, refusal: would.refusal, name })
       return refused === null
-        ? { facts, unknown: [...unknown, unread(`Whether ${model} fits`, would.refusal)] }
+        ? { facts, unknown: [...unknown, unreadableSentence(`Whether ${model} fits`, would.refusal)] }
         : { facts: [...refused, ...facts], unknown }
     }
     const query = new URLSearchParams({
@@ -38,7 +40,7 @@ export default {
     const nodes = would.nodeIds.map(name)
     const [less, exclude] = without === undefined ? ['', '']
       : [` without ${quoted(without)}`, ` --exclude ${quoted(without)}`]
-    const told = sums.length === 0 ? '' : ` (${sums.map(bare).join('; ')})`
+    const told = sums.length === 0 ? '' : ` (${sums.map(sentenceEnd).join('; ')})`
     const fits = fact('ok', 'fits', `${model} fits${less}: it would go to ${nodes.join(', ')}${told}.`, {
       about: [model, ...nodes], evidence: [{ kind: 'path', path: `/instance/previews?${query}` }],
       remedy: `Place it: \`svc place ${model}${exclude}\`.`
@@ -55,7 +57,7 @@ function refusedFacts ({ model, would: { ways }, refusal, name }: Refused): Fact
   if (reason === 'info_pending' || !REFUSALS.some((one) => one === reason)) return null
   const sums = linesOf(model, { ...details, suggestions: [] }, name)
   const code = reason === 'insufficient_memory' ? 'does_not_fit' : reason
-  const said = sums.length === 0 ? bare(message) : sums.map(bare).join('; ')
+  const said = sums.length === 0 ? sentenceEnd(message) : sums.map(sentenceEnd).join('; ')
   const [best, ...others] = ways.map(({ text, command }) =>
     command === null ? `It would fit after this: ${text}.` : `To ${text}: \`${command}\`.`)
   return [

@@ -3,10 +3,10 @@ import type { ToolContext, VerbError } from '../../../kernel/cli/index.js'
 import { nameOf, queueOf } from '../cli/state.js'
 import type { SeenState } from '../cli/state.js'
 import { nodesOf } from '../place/instance.js'
-import { moreOf } from '../../runners/service.js'
+import { capacityRemedy } from '../../runners/service.js'
 import type { Instance } from '../../runners/service.js'
 import { linesOf, waysOf } from '../cli/sums.js'
-import type { PreviewRow, Way } from '../cli/sums.js'
+import type { PreviewRow, FitSuggestion } from '../cli/sums.js'
 
 type Look = ToolContext['look']
 
@@ -14,7 +14,7 @@ type Look = ToolContext['look']
  * One link of GET /models/{id}/availability. `ok` is null where an earlier one is broken; an older node gives
  * no code.
  */
-export interface Link {
+export interface ChainLink {
   link: string
   ok: boolean | null
   message: string
@@ -22,18 +22,18 @@ export interface Link {
   code?: string | null
 }
 
-export interface ModelWhy {
+export interface ModelDiagnosis {
   modelId: string
-  links: Link[]
-  broken: Link | undefined
+  links: ChainLink[]
+  broken: ChainLink | undefined
   /** Why it cannot be placed, with the sums of memory; empty where it can be, or nobody says. */
   sums: string[]
-  ways: Way[]
+  ways: FitSuggestion[]
 }
 
 /** Goes through the chain from a name to an answer. Gives the refusal of a node that does not tell. */
-export async function whyModel (look: Look, modelId: string): Promise<ModelWhy | VerbError> {
-  const answer = await look<{ links: Link[] }>(`/models/${modelInPath(modelId)}/availability`)
+export async function whyModel (look: Look, modelId: string): Promise<ModelDiagnosis | VerbError> {
+  const answer = await look<{ links: ChainLink[] }>(`/models/${modelInPath(modelId)}/availability`)
   if (isVerbError(answer)) return answer
   const asked = answer.links.find(({ ok }) => ok === false)
   // Asking for real work makes sense only where a runner can do it.
@@ -44,7 +44,7 @@ export async function whyModel (look: Look, modelId: string): Promise<ModelWhy |
   return { modelId, links, broken, ...broken?.link === 'placement' ? await refusalOf(look, modelId) : FITS }
 }
 
-async function request (look: Look, modelId: string): Promise<Link | VerbError> {
+async function request (look: Look, modelId: string): Promise<ChainLink | VerbError> {
   const link = 'request'
   const answer = await look<{ checks: { name: string, detail: string }[] }>(
     `/readyz?${new URLSearchParams({ model: modelId }).toString()}`)
@@ -54,7 +54,7 @@ async function request (look: Look, modelId: string): Promise<Link | VerbError> 
     const { waiting, running } = queueOf(isVerbError(state) ? {} : state, (task) => task.modelId === modelId)
     return waiting === 0 ? { link, ok: true, message, remedy: null } : {
       link, ok: true, message: `${message}; ${waiting} wait for a slot, ${running} are answered`,
-      remedy: moreOf(modelId)
+      remedy: capacityRemedy(modelId)
     }
   }
   if (answer.api?.reason !== 'not_ready') return answer
@@ -70,7 +70,7 @@ async function request (look: Look, modelId: string): Promise<Link | VerbError> 
   }
 }
 
-type Refusal = Pick<ModelWhy, 'sums' | 'ways'>
+type Refusal = Pick<ModelDiagnosis, 'sums' | 'ways'>
 const FITS: Refusal = { sums: [], ways: [] }
 
 export interface WouldBe {
@@ -78,7 +78,7 @@ export interface WouldBe {
   nodeIds: string[]
   /** Why it cannot; null where it can. */
   refusal: VerbError | null
-  ways: Way[]
+  ways: FitSuggestion[]
 }
 
 export async function wouldBe (look: Look, modelId: string, without?: string): Promise<WouldBe> {

@@ -43,7 +43,7 @@ export interface RequestFacts {
 }
 
 /** What the request was. Times are ms since 1970; null where nobody noted it. */
-export interface About {
+export interface RequestSummary {
   taskId: string | null
   commandId: string | null
   kind: string | null
@@ -67,7 +67,7 @@ export function rootOf ({ trace }: Pick<RequestFacts, 'trace'>): ShownSpan | und
 }
 
 /** What is known of the request itself, from whichever source has it. Pure. */
-export function aboutOf ({ id, state, trace, failed, then, events }: RequestFacts): About {
+export function summarizeRequest ({ id, state, trace, failed, then, events }: RequestFacts): RequestSummary {
   const head = trace?.head ?? null
   const task = taskIn(state, id) ?? taskIn(then?.state, id)
   const told = failed === null ? {} : partsOf(failed)[1]
@@ -148,7 +148,7 @@ export function isKnown ({ trace, failed, state, id }: RequestFacts): boolean {
 }
 
 async function lookAround (facts: RequestFacts, look: Look): Promise<RequestFacts> {
-  const { startMs, endMs, taskId, commandId, modelId } = aboutOf(facts)
+  const { startMs, endMs, taskId, commandId, modelId } = summarizeRequest(facts)
   if (startMs === null) return facts
   const momentMs = Math.min(endMs ?? facts.nowMs, facts.nowMs)
   const at = new URLSearchParams({ at: new Date(momentMs).toISOString() }).toString()

@@ -1,11 +1,11 @@
-import { plain, unstopped } from '../../../kernel/cli/index.js'
+import { plain, withoutFullStop } from '../../../kernel/cli/index.js'
 import type { Fact } from '../../../kernel/cli/index.js'
 import { partsOf } from './request-facts.js'
 import type { ShownSpan } from '../../tracing/service.js'
-import type { About, SeenEvent } from './request-facts.js'
+import type { RequestSummary, SeenEvent } from './request-facts.js'
 
 /** Text of others as the end of a sentence. */
-export const bare = (text: string): string => unstopped(text, 500)
+export const sentenceEnd = (text: string): string => withoutFullStop(text, 500)
 
 const LEVELS = ['fail', 'warn', 'info', 'ok']
 export const worstFirst = (facts: readonly Fact[]): Fact[] =>
@@ -34,7 +34,8 @@ export function partWords ({ name }: Pick<ShownSpan, 'name'>): string {
   return PARTS.find(([pattern]) => pattern.test(name))?.[1] ?? plain(name)
 }
 
-export interface Concern extends Pick<About, 'taskId' | 'commandId' | 'modelId' | 'instanceId'> {
+export interface RequestScope extends Pick<RequestSummary,
+'taskId' | 'commandId' | 'modelId' | 'instanceId'> {
   /** Ids of the nodes where it ran; empty when nobody knows. */
   readonly nodes: ReadonlySet<string>
   readonly name: (nodeId: string) => string
@@ -44,7 +45,7 @@ type Payload = Readonly<Record<string, unknown>>
 
 /** Whether an event has to do with the request, by what the event is about. */
 const CONCERNS: Readonly<Record<'cluster' | 'node' | 'instance' | 'request',
-  (payload: Payload, concern: Concern) => boolean>> = {
+  (payload: Payload, concern: RequestScope) => boolean>> = {
   cluster: () => true,
   // A node matters where the request ran there, or where nobody knows.
   node: ({ nodeId }, { nodes }) => nodes.size === 0 || nodes.has(nodeId as string),
@@ -83,7 +84,7 @@ const MOVES: Readonly<Record<string, string>> = {
 }
 
 /** An event in plain words, where it may have to do with the request; else null. */
-export function eventText (event: SeenEvent, concern: Concern): string | null {
+export function eventText (event: SeenEvent, concern: RequestScope): string | null {
   const [kind, payload] = partsOf(event)
   const [about, words] = EVENTS[kind] ?? ['cluster', '']
   if (!CONCERNS[about](payload, concern)) return null
@@ -92,7 +93,7 @@ export function eventText (event: SeenEvent, concern: Concern): string | null {
 }
 
 /** A field of an event in words; of a status that says nothing it is none. */
-function fieldText (field: string, value: unknown, { name }: Concern): string {
+function fieldText (field: string, value: unknown, { name }: RequestScope): string {
   if (field === 'status') return MOVES[Object.keys(value as object)[0] ?? ''] ?? ''
   if (/nodeIds?$/i.test(field)) return [value].flat().map((id) => name(String(id))).join(', ')
   return typeof value === 'string' ? value : JSON.stringify(value) ?? ''

@@ -1,11 +1,11 @@
-import { fact, modelInPath, quoted, reading, unstopped } from '../../../kernel/cli/index.js'
-import type { Evidence, Fact, Reading, Tool } from '../../../kernel/cli/index.js'
+import { fact, modelInPath, quoted, createToolReads, withoutFullStop } from '../../../kernel/cli/index.js'
+import type { Evidence, Fact, ToolReads, Tool } from '../../../kernel/cli/index.js'
 import { progressOf, SERVING } from '../progress/progress.js'
 import { rowsOf } from '../cli/ps.js'
 import { count, rankText } from '../cli/state.js'
 import type { PsRow } from '../cli/ps.js'
 import type { SeenState } from '../cli/state.js'
-import type { Link } from './model-chain.js'
+import type { ChainLink } from './model-chain.js'
 import { worstFirst } from './request-words.js'
 
 /** Models that are there and not placed: most that are named, and most of which is asked why. */
@@ -19,7 +19,7 @@ interface ListedModel { id: string, root?: string, installed: boolean }
 /** Which models are placed and how each stands; which are there and are not. */
 export default {
   async run (ctx) {
-    const look = reading(ctx)
+    const look = createToolReads(ctx)
     const state = await look.read<SeenState>('The state of the cluster', '/state')
     if (state === null) return { facts: [], unknown: look.unknown }
     const rows = rowsOf(state)
@@ -73,7 +73,7 @@ function factOf (row: PsRow, state: SeenState): Fact {
   }
 }
 
-const sentence = (text: string | null): string => unstopped(text ?? 'nobody says why', 300)
+const sentence = (text: string | null): string => withoutFullStop(text ?? 'nobody says why', 300)
 
 function stepsOf (state: SeenState, instanceId: string): string {
   const progress = progressOf(state, instanceId)
@@ -83,7 +83,7 @@ function stepsOf (state: SeenState, instanceId: string): string {
 }
 
 /** The models that are on a disk here and have no instance; those that somebody stopped, one by one. */
-async function idle (look: Reading, rows: readonly PsRow[]): Promise<Fact[]> {
+async function idle (look: ToolReads, rows: readonly PsRow[]): Promise<Fact[]> {
   const list = await look.read<{ data: ListedModel[] }>('The list of models', '/v1/models')
   const placed = new Set(rows.map(({ modelId }) => modelId))
   const ids = (list?.data ?? []).filter(({ id, root = id, installed }) => installed && root === id)
@@ -99,9 +99,9 @@ async function idle (look: Reading, rows: readonly PsRow[]): Promise<Fact[]> {
   ]
 }
 
-async function stoppedFact ({ read }: Reading, id: string): Promise<Fact[]> {
+async function stoppedFact ({ read }: ToolReads, id: string): Promise<Fact[]> {
   const path = `/models/${modelInPath(id)}/availability`
-  const answer = await read<{ links: Link[] }>(`Why ${quoted(id)} is not placed`, path)
+  const answer = await read<{ links: ChainLink[] }>(`Why ${quoted(id)} is not placed`, path)
   const link = answer?.links.find((one) => one.link === 'placement' && one.ok === false)
   const since = /^it was stopped at (\S+)$/.exec(link?.message ?? '')?.[1]
   if (since === undefined) return []

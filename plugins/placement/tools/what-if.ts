@@ -1,6 +1,6 @@
-import { fact, quoted, reading, unstopped } from '../../../kernel/cli/index.js'
+import { fact, quoted, createToolReads, withoutFullStop } from '../../../kernel/cli/index.js'
 import { joinNodes } from '../../cluster/cli/nodes.js'
-import type { ClusterState, Evidence, Fact, Reading, Tool, ToolContext } from '../../../kernel/cli/index.js'
+import type { ClusterState, Evidence, Fact, ToolReads, Tool, ToolContext } from '../../../kernel/cli/index.js'
 import type { MemberList, NodeRow } from '../../cluster/cli/nodes.js'
 import { nameOf } from '../cli/state.js'
 import { modelOf, nodesOf } from '../place/instance.js'
@@ -15,7 +15,7 @@ const MODELS_MOST = 10
 
 export default {
   async run (ctx, { node: word }) {
-    const looked = reading(ctx)
+    const looked = createToolReads(ctx)
     const { read, unknown } = looked
     const [state, members, config, copies] = await Promise.all([
       read<State>('The state of the cluster', '/state'),
@@ -93,7 +93,7 @@ function deciding (state: State, nodes: readonly NodeRow[], node: NodeRow, quoru
 }
 
 /** `alone`: no other node is live. */
-interface Loss { ctx: ToolContext, looked: Reading, state: State, node: NodeRow, alone: boolean }
+interface Loss { ctx: ToolContext, looked: ToolReads, state: State, node: NodeRow, alone: boolean }
 
 async function instances ({ ctx, looked, state, node, alone }: Loss): Promise<Fact[]> {
   const { nodeId } = node
@@ -119,7 +119,7 @@ async function instances ({ ctx, looked, state, node, alone }: Loss): Promise<Fa
       return fact('info', 'would_move', `${model} would be placed anew on ${names.join(', ')}; its open ` +
         `requests would end${still}.`, { about })
     }
-    const why = unstopped(refusal.api?.message ?? refusal.message, 300)
+    const why = withoutFullStop(refusal.api?.message ?? refusal.message, 300)
     looked.unknown.push(...refusal.api?.reason === 'info_pending' ? [`Where ${model} would go: ${why}.`] : [])
     const level = elsewhere ? 'info' : 'warn'
     return fact(level, 'would_wait', `${model} would wait for a place: ${why}${still}.`, {

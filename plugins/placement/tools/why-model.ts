@@ -1,9 +1,9 @@
 import { delay, systemClock } from '../../../kernel/index.js'
 import {
-  fact, isVerbError, lookedAt, modelInPath, quoted, reading, unread
+  fact, isVerbError, lookedAt, modelInPath, quoted, createToolReads, unreadableSentence
 } from '../../../kernel/cli/index.js'
 import type {
-  Evidence, Fact, Finding, Reading, Tool, ToolContext, VerbError
+  Evidence, Fact, Finding, ToolReads, Tool, ToolContext, VerbError
 } from '../../../kernel/cli/index.js'
 import { nameOf } from '../cli/state.js'
 import { modelOf, nodesOf } from '../place/instance.js'
@@ -12,8 +12,8 @@ import { bodyOf } from '../../runners/service.js'
 import type { Instance } from '../../runners/service.js'
 import { storeRemedy } from '../../staging/service.js'
 import { whyModel } from './model-chain.js'
-import type { Link, ModelWhy } from './model-chain.js'
-import { bare, worstFirst } from './request-words.js'
+import type { ChainLink, ModelDiagnosis } from './model-chain.js'
+import { sentenceEnd, worstFirst } from './request-words.js'
 import { partsOf } from './request-facts.js'
 import type { SeenEvent, WhyState } from './request-facts.js'
 
@@ -21,7 +21,7 @@ export default {
   async run (ctx, { model }) {
     const why = await whyModel(patient(ctx.look), model)
     if (isVerbError(why)) return refused(why, model)
-    const looked = reading(ctx)
+    const looked = createToolReads(ctx)
     const { read, unknown } = looked
     const kinds = why.broken === undefined ? ['RunnerStatusUpdated'] : KINDS
     const [state, log] = await Promise.all([
@@ -67,7 +67,7 @@ function patient (look: ToolContext['look']): ToolContext['look'] {
 function refused (error: VerbError, modelId: string): Finding {
   const plugin = error.api?.details?.['plugin']
   if (error.api?.reason !== 'plugin_disabled' || typeof plugin !== 'string') {
-    return { facts: [], unknown: [unread(`What keeps ${modelId} from answering`, error)] }
+    return { facts: [], unknown: [unreadableSentence(`What keeps ${modelId} from answering`, error)] }
   }
   return { facts: [offFact(modelId, plugin)], unknown: [] }
 }
@@ -81,7 +81,7 @@ const offFact = (modelId: string, plugin: string, level: Fact['level'] = 'fail')
 /** Causes that a plugin which is off may explain. */
 const CODES_OF_PLUGINS: ReadonlySet<string> = new Set(['plugin_off', 'model_unknown'])
 
-async function pluginsOff ({ read }: Reading): Promise<string[]> {
+async function pluginsOff ({ read }: ToolReads): Promise<string[]> {
   const list = await read<{ plugins: { name: string, enabled: boolean }[] }>(
     'Which plugins are off', '/v1/plugins')
   return (list?.plugins ?? []).filter(({ enabled }) => !enabled).map(({ name }) => quoted(name))
@@ -116,24 +116,24 @@ const BY_LINK: Readonly<Record<string, string>> = {
   card: 'model_unknown', copy: 'files_missing', backend: 'backend_missing', placement: 'not_placed',
   runner: 'loading', request: 'not_answering'
 }
-const codeOf = ({ code, link }: Link): string => code ?? BY_LINK[link] ?? 'unavailable'
+const codeOf = ({ code, link }: ChainLink): string => code ?? BY_LINK[link] ?? 'unavailable'
 
 interface Seen {
-  why: ModelWhy
+  why: ModelDiagnosis
   state: WhyState
   events: readonly SeenEvent[]
   instances: readonly Instance[]
 }
 
 /** The broken link by its cause, then what stands behind that. Pure. */
-function factsOf (seen: Seen, broken: Link, off: readonly string[]): Fact[] {
+function factsOf (seen: Seen, broken: ChainLink, off: readonly string[]): Fact[] {
   const { why: { modelId, sums, ...why }, state, instances } = seen
   const code = codeOf(broken)
   const { message, remedy } = broken
   const cause = { code, message, remedy, evidence: [], about: [], ...causeIn(seen, broken.link, code) }
   const nodes = instances.flatMap(nodesOf).map((id) => nameOf(state, id))
   const main = fact(PASSING.has(cause.code) ? 'warn' : 'fail', cause.code,
-    `${modelId} does not answer: ${bare(cause.message)}.`, {
+    `${modelId} does not answer: ${sentenceEnd(cause.message)}.`, {
       about: [...new Set([modelId, ...cause.about, ...nodes])],
       evidence: [...cause.evidence, { kind: 'path', path: `/models/${modelInPath(modelId)}/availability` }],
       remedy: cause.remedy
@@ -142,14 +142,14 @@ function factsOf (seen: Seen, broken: Link, off: readonly string[]): Fact[] {
   const ships = modelId.startsWith('svc/')
   const plugins = off.map((plugin) => offFact(modelId, plugin, ships ? 'fail' : 'info'))
   const more = sums.length === 0 || cause.code === 'does_not_fit' ? [] : [fact('warn', 'does_not_fit',
-    `${modelId}: ${sums.map(bare).join('; ')}.`,
+    `${modelId}: ${sums.map(sentenceEnd).join('; ')}.`,
     { about: [modelId], remedy: wayOut({ modelId, ...why }) })]
   return ships ? [...plugins, main, ...more] : [main, ...plugins, ...more]
 }
 
 const PASSING: ReadonlySet<string> = new Set(['loading', 'files_coming', 'session_new', 'draining'])
 
-function wayOut ({ modelId, ways }: Pick<ModelWhy, 'modelId' | 'ways'>): string {
+function wayOut ({ modelId, ways }: Pick<ModelDiagnosis, 'modelId' | 'ways'>): string {
   const way = ways.find(({ command }) => command !== null) ?? ways[0]
   const change = way === undefined ? 'Free memory, or add a node'
     : way.command === null ? `It would fit after this: ${way.text}` : `Make it fit: \`${way.command}\``
@@ -201,7 +201,7 @@ function removed (seen: Seen, code: string): Cause {
   const created = newest(seen, ['InstanceCreated'])
   if (gone === undefined || (created?.idx ?? -1) > gone.idx) {
     return code === 'not_placed' && why.sums.length > 0
-      ? { code: 'does_not_fit', message: why.sums.map(bare).join('; '), remedy: wayOut(why) }
+      ? { code: 'does_not_fit', message: why.sums.map(sentenceEnd).join('; '), remedy: wayOut(why) }
       : {}
   }
   const { instanceId } = partsOf(gone)[1]
@@ -238,7 +238,7 @@ function waits (seen: Seen): Cause {
     code: 'node_lost', about: [node, ...nodeIds.map((id) => nameOf(state, id))],
     evidence: [...evidence, nodeEvidence(state, nodeId)],
     message: `${node}, where it ran, was lost at ${lost.at}; no other node can take it: ` +
-      bare(entry.message),
+      sentenceEnd(entry.message),
     remedy: `Start ${node} again with \`svc up\` there; or see what keeps it from the others: ` +
       `\`svc place ${modelId} --dry-run --explain\`.`
   }
@@ -262,7 +262,7 @@ function answers ({ why: { modelId, links }, state, events, instances }: Seen): 
   const where = names.length === 0 ? '' : ` on ${names.join(', ')}`
   const since = ready === undefined ? '' : `, ready since ${ready.at}`
   const { message = 'every link holds', remedy = null } = links.at(-1) ?? {}
-  return fact('ok', 'answers', `${modelId} answers${where}${since}: ${bare(message)}.`, {
+  return fact('ok', 'answers', `${modelId} answers${where}${since}: ${sentenceEnd(message)}.`, {
     remedy, about: [modelId, ...names],
     evidence: [...eventEvidence(ready), ...nodeIds.map((id) => nodeEvidence(state, id))]
   })

@@ -1,13 +1,13 @@
-import { fact, isVerbError, showSpan, unread } from '../../../kernel/cli/index.js'
+import { fact, isVerbError, formatDuration, unreadableSentence } from '../../../kernel/cli/index.js'
 import type {
   Evidence, Fact, Finding, Tool, ToolContext, VerbError
 } from '../../../kernel/cli/index.js'
 import { remediesIn } from '../../runners/service.js'
 import { gather, isKnown, unknownText } from './request-facts.js'
 import type { RequestFacts } from './request-facts.js'
-import { bare } from './request-words.js'
-import { storyOf } from './request-story.js'
-import type { Story } from './request-story.js'
+import { sentenceEnd } from './request-words.js'
+import { storyOf } from './request-history.js'
+import type { RequestHistory } from './request-history.js'
 
 const UUID = /(?:^|[-_])([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})$/i
 
@@ -17,7 +17,7 @@ export function requestIdIn (word: string): string | null {
 }
 
 /** What became of a request; `nothing` says why nothing is known of it. */
-export type RequestWhy = { story: Story, nothing?: never } | { nothing: string, facts: RequestFacts }
+export type RequestWhy = { story: RequestHistory, nothing?: never } | { nothing: string, facts: RequestFacts }
 
 /** Looks at all that is known of a request. Gives the refusal where not even the state is shown. */
 export async function whyRequest (
@@ -35,7 +35,7 @@ export default {
     const id = requestIdIn(word)
     if (id === null) return { facts: [], unknown: [`${word} is no id of a command or task.`] }
     const why = await whyRequest(ctx, id)
-    if (isVerbError(why)) return { facts: [], unknown: [unread('The state of the cluster', why)] }
+    if (isVerbError(why)) return { facts: [], unknown: [unreadableSentence('The state of the cluster', why)] }
     if (why.nothing !== undefined) {
       return { facts: [], unknown: why.nothing.split('\n').map((line) => `${line.trim()}.`) }
     }
@@ -58,7 +58,7 @@ const ENDS = {
 } as const
 
 /** The account of a request as facts: how it ended, what may be the cause, and where the time went. Pure. */
-export function findingOf (story: Story): Finding {
+export function findingOf (story: RequestHistory): Finding {
   const { asked, ended, lost, ran, tookMs, around, unseen, id } = story
   const about = [asked.taskId ?? id, ...asked.modelId === null ? [] : [asked.modelId], ...ran]
   const evidence: Evidence[] = [
@@ -75,11 +75,11 @@ export function findingOf (story: Story): Finding {
   const what = `${asked.kind ?? 'something'} of ${asked.modelId ?? 'a model that nobody noted'}` +
     (asked.at === null ? '' : `, asked at ${asked.at}`)
   const text = `The request ${id} (${what}) ${ENDS[ended.how]}${where}${took}` +
-    `${why === '' ? '' : `: ${bare(why)}`}.`
+    `${why === '' ? '' : `: ${sentenceEnd(why)}`}.`
   const main = fact(LEVELS[ended.how], `request_${ended.how}`, text,
     { about, evidence, remedy: sentence(story.next[0]) })
   const events = around.map(({ idx, at, name, text }) =>
-    fact('info', CAUSES[name] ?? 'event', `${at}: ${bare(text)}.`,
+    fact('info', CAUSES[name] ?? 'event', `${at}: ${sentenceEnd(text)}.`,
       { about, evidence: [{ kind: 'event', idx, at, name }] }))
   const causes = Object.values(CAUSES).filter((code, i, all) => all.indexOf(code) === i)
     .flatMap((code) => events.filter((fact) => fact.code === code))
@@ -97,7 +97,7 @@ function sentence (step: string | undefined): string | null {
   return step.includes('`') ? step : `${marked}${step.endsWith('.') ? '' : '.'}`
 }
 
-function timesOf ({ parts, tookMs, id, asked }: Story, about: readonly string[]): Fact[] {
+function timesOf ({ parts, tookMs, id, asked }: RequestHistory, about: readonly string[]): Fact[] {
   if (parts.length === 0 || tookMs === null) return []
   const longest = [...parts].sort((a, b) => b.tookMs - a.tookMs).slice(0, 4)
   const said = longest.map((part) => `${showMs(part.tookMs)} it ${part.words} (${part.node})`)
@@ -108,8 +108,8 @@ function timesOf ({ parts, tookMs, id, asked }: Story, about: readonly string[])
   })]
 }
 
-function logsOf ({ logs }: Story, about: readonly string[]): Fact[] {
-  return logs.map(({ at, node, text }) => fact('info', 'log', `${node} noted at ${at}: ${bare(text)}.`,
+function logsOf ({ logs }: RequestHistory, about: readonly string[]): Fact[] {
+  return logs.map(({ at, node, text }) => fact('info', 'log', `${node} noted at ${at}: ${sentenceEnd(text)}.`,
     { about, evidence: [{ kind: 'log', node, at }] }))
 }
 
@@ -117,5 +117,5 @@ function logsOf ({ logs }: Story, about: readonly string[]): Fact[] {
 export function showMs (ms: number): string {
   if (ms < 10) return `${ms.toFixed(1)} ms`
   if (ms < 1000) return `${Math.round(ms)} ms`
-  return ms < 60_000 ? `${(ms / 1000).toFixed(2)} s` : showSpan(ms / 1000)
+  return ms < 60_000 ? `${(ms / 1000).toFixed(2)} s` : formatDuration(ms / 1000)
 }

@@ -2,13 +2,13 @@ import { once } from 'node:events'
 import { kernelError, KEY_BYTES } from '../../../kernel/index.js'
 import { Mux } from './mux.js'
 import { Initiator, MESSAGE_BYTES, Responder } from './noise.js'
-import { Pulse, pulseTimes } from './pulse.js'
+import { PeerTimeout, pulseTimes } from './peer-timeout.js'
 import { agreementOf } from './suite.js'
 import { Transport } from './transport.js'
 import type { WebSocket } from 'ws'
 import type { Clock } from '../../../kernel/index.js'
 import type { Session } from './noise.js'
-import type { PulseTimes } from './pulse.js'
+import type { PulseTimes } from './peer-timeout.js'
 import type { MuxStream } from './stream.js'
 import type { Agreement } from './suite.js'
 
@@ -148,7 +148,7 @@ function openChannel (
     mux.end(why)
     ws.terminate()
   }
-  const pulse = new Pulse({
+  const pulse = new PeerTimeout({
     clock, times, beat: () => { mux.beat() },
     gone: () => {
       const silent = `The other end of the relay was silent for ${times.goneMs / 1000} s.`

@@ -1,5 +1,5 @@
 import { createCipheriv, createDecipheriv, createHash, hkdfSync } from 'node:crypto'
-import { agreed, KEY_BYTES, keyPairOf } from '../../../kernel/index.js'
+import { x25519, KEY_BYTES, keyPairOf } from '../../../kernel/index.js'
 
 /** Bytes that authentication adds to what is encrypted. */
 export const TAG_BYTES = 16
@@ -14,7 +14,7 @@ export interface Agreement {
 /** The pair of 32 private bytes, which any 32 bytes are (RFC 7748 5). */
 export function agreementOf (secret: Uint8Array): Agreement {
   const { privateKey, publicKey } = keyPairOf('X25519', secret)
-  return { publicKey, agree: (peer) => agreed(privateKey, peer) }
+  return { publicKey, agree: (peer) => x25519(privateKey, peer) }
 }
 
 /** SHA-256 of the parts in a row. */

@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto'
 import { systemClock } from '../../../kernel/index.js'
 import { deviceKeysOf, savedDevices } from '../../devices/signing/device.js'
-import { knownOf, learn } from '../device/known.js'
-import { Line } from '../device/line.js'
+import { knownOf, fetchRelays } from '../device/known.js'
+import { RelayConnection } from '../device/connection.js'
 import type { VerbContext } from '../../../kernel/cli/index.js'
 import type { DeviceFile } from '../../devices/signing/device.js'
 
@@ -20,12 +20,12 @@ export function deviceOf (ctx: VerbContext, options: Record<string, unknown>): D
 /** The line of a device of this machine to its cluster; dials on first use. */
 export async function openLine (
   ctx: VerbContext, options: Record<string, unknown>
-): Promise<{ device: DeviceFile, line: Line }> {
+): Promise<{ device: DeviceFile, line: RelayConnection }> {
   const device = deviceOf(ctx, options)
-  const line = new Line({
+  const line = new RelayConnection({
     keys: deviceKeysOf(device), clock: systemClock, random: randomBytes,
     known: () => knownOf(ctx.home, device),
-    reached: (ask) => learn(ctx.home, device, ask, { proven: true })
+    reached: (ask) => fetchRelays(ctx.home, device, ask, { proven: true })
   })
   return { device, line }
 }

@@ -2,12 +2,12 @@ import { randomUUID, timingSafeEqual, createHash } from 'node:crypto'
 import { once } from 'node:events'
 import { createServer, request } from 'node:http'
 import { errorBody, foreignPage, hostAllowed, kernelError, toSvcError } from '../../../kernel/index.js'
-import { carrier } from './line.js'
+import { carrier } from './connection.js'
 import type { ClientRequest, IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { Duplex } from 'node:stream'
 import type { SvcError } from '../../../kernel/index.js'
-import type { Line } from './line.js'
+import type { RelayConnection } from './connection.js'
 
 /** Connections to the port at once. */
 const CONNECTIONS = 256
@@ -19,7 +19,7 @@ const NOT_PASSED = new Set([
 const BEARER = 'svc.bearer.'
 
 export interface ForwarderOptions {
-  readonly line: Pick<Line, 'way'>
+  readonly line: Pick<RelayConnection, 'way'>
   readonly port: number
   /** The bearer token that clients must show; null: none. */
   readonly token: string | null

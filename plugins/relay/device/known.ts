@@ -1,19 +1,19 @@
 import { join } from 'node:path'
 import { readVersioned, writeVersioned } from '../../../kernel/index.js'
-import { isOwn } from '../meeting.js'
+import { isOwn } from '../relay-address.js'
 import type { DeviceFile } from '../../devices/signing/device.js'
 import type { KnownNode } from '../../devices/signing/protocol.js'
-import type { Meeting } from '../meeting.js'
+import type { RelayAddress } from '../relay-address.js'
 
 /** A device's record of its cluster's relay addresses. */
-export interface Known {
+export interface KnownRelays {
   /** Meetings of its nodes. */
-  readonly meetings: readonly Meeting[]
+  readonly meetings: readonly RelayAddress[]
   /** Fingerprints of the nodes' keys: those of the pairing, and those that such a node has vouched for. */
   readonly fingerprints: ReadonlySet<string>
 }
 
-interface Stored { readonly meetings: readonly Meeting[], readonly fingerprints: readonly string[] }
+interface Stored { readonly meetings: readonly RelayAddress[], readonly fingerprints: readonly string[] }
 
 const FORMAT = 1
 
@@ -23,7 +23,7 @@ const fileOf = (home: string, deviceId: string): string => join(home, 'devices',
 export type AskAsDevice = <T>(path: string) => Promise<T>
 
 /** The record in the home of a device. Throws HomeError. */
-export function knownOf (home: string, { deviceId, nodes }: DeviceFile): Known {
+export function knownOf (home: string, { deviceId, nodes }: DeviceFile): KnownRelays {
   const stored = readVersioned<Stored>(fileOf(home, deviceId), FORMAT)
   return {
     meetings: stored?.meetings ?? [],
@@ -36,10 +36,10 @@ export function knownOf (home: string, { deviceId, nodes }: DeviceFile): Known {
  * an absent one. `proven`: the other end has shown a known key, as through a relay, so its list of members is
  * trusted. Throws the node's refusal.
  */
-export async function learn (
+export async function fetchRelays (
   home: string, device: DeviceFile, ask: AskAsDevice, { proven }: { readonly proven: boolean }
-): Promise<Known> {
-  const { routes } = await ask<{ routes: Meeting[] }>('/v1/relay/routes')
+): Promise<KnownRelays> {
+  const { routes } = await ask<{ routes: RelayAddress[] }>('/v1/relay/routes')
   const nodes = proven ? (await ask<{ nodes: KnownNode[] }>('/v1/devices/self')).nodes : undefined
   const before = knownOf(home, device)
   const fingerprints = nodes === undefined

@@ -1,12 +1,12 @@
 import { randomBytes } from 'node:crypto'
-import { meetingOf } from '../meeting.js'
+import { meetingOf } from '../relay-address.js'
 import { Inbound } from './inbound.js'
 import { Uplink } from './uplink.js'
 import type { RelayContext } from '../manifest.js'
 import type { UplinkState } from './uplink.js'
 
 /** An absence from the relay becomes a conflict after this time, ms. */
-export const AWAY_MS = 60_000
+export const ABSENT_CONFLICT_MS = 60_000
 
 export interface RelayNode { view (): object }
 
@@ -53,8 +53,9 @@ function watchAway ({ clear, clock, emit, raise }: RelayContext, url: string): (
     }
     if (met) emit('RelayLost', { url, reason: reason ?? '' })
     met = false
-    stop ??= clock.after(AWAY_MS, () => {
-      raise('relay_unreachable', `${url} for ${AWAY_MS / 1000} s and more: ${reason ?? 'no answer'}`)
+    stop ??= clock.after(ABSENT_CONFLICT_MS, () => {
+      raise('relay_unreachable',
+        `${url} for ${ABSENT_CONFLICT_MS / 1000} s and more: ${reason ?? 'no answer'}`)
     })
   }
 }

@@ -4,14 +4,14 @@ import { deviceKeysOf, pairDevice, saveDevice } from '../../devices/signing/devi
 import { startPlugin } from '../../../kernel/testing/index.js'
 import capabilities from '../../capabilities/index.js'
 import devices from '../../devices/index.js'
-import { Line } from '../device/line.js'
-import { learn } from '../device/known.js'
+import { RelayConnection } from '../device/connection.js'
+import { fetchRelays } from '../device/known.js'
 import relay from '../index.js'
 import { until } from './relay-kit.js'
 import type { Clock } from '../../../kernel/index.js'
 import type { DeviceFile } from '../../devices/signing/device.js'
 import type { Rig } from '../../../kernel/testing/index.js'
-import type { Known } from '../device/known.js'
+import type { KnownRelays } from '../device/known.js'
 import type { Tearing } from './relay-kit.js'
 
 /** Words that must be seen by nobody but the two ends. */
@@ -101,15 +101,16 @@ export async function paired (rig: Rig, choice: object = {}): Promise<DeviceFile
 }
 
 /** What a device has learnt from a node. */
-export async function knownFrom (rig: Rig, home: string, device: DeviceFile): Promise<Known> {
+export async function knownFrom (rig: Rig, home: string, device: DeviceFile): Promise<KnownRelays> {
   saveDevice(home, device)
-  return await learn(home, device, async (path) => (await rig.inject({ url: path })).json() as never,
+  return await fetchRelays(home, device, async (path) => (await rig.inject({ url: path })).json() as never,
     { proven: false })
 }
 
 /** The line of a device to what it knows. */
-export function lineOf (t: Tearing, device: DeviceFile, known: Known, clock: Clock = systemClock): Line {
-  const line = new Line({
+export function lineOf (t: Tearing, device: DeviceFile, known: KnownRelays,
+  clock: Clock = systemClock): RelayConnection {
+  const line = new RelayConnection({
     keys: deviceKeysOf(device), clock, random: randomBytes, known: () => known
   })
   t.teardown(() => { line.close() })

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { EventEmitter } from 'node:events'
 import t from 'tap'
 import { manualClock } from '../../../kernel/testing/index.js'
-import { Pulse, pulseTimes } from '../channel/pulse.js'
+import { PeerTimeout, pulseTimes } from '../channel/peer-timeout.js'
 import { answerDevice, callNode } from '../channel/secure.js'
 import { agreementOf } from '../channel/suite.js'
 import type { WebSocket } from 'ws'
@@ -12,7 +12,7 @@ t.test('an end that has nothing to say says so, and one that hears nothing gives
   const clock = manualClock()
   const told: string[] = []
   const at = (what: string) => (): void => { told.push(`${what} ${clock.mono() / 1000}`) }
-  const pulse = new Pulse({
+  const pulse = new PeerTimeout({
     clock, times: { lookMs: 5000, quietMs: 12_000, goneMs: 40_000 },
     beat: () => {
       at('beat')()

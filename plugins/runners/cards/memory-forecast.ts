@@ -115,7 +115,7 @@ export function needWords (
 }
 
 /** The part of a model on one device: `gpu` for the memory of a GPU, else that of a process. */
-export interface Place {
+export interface DeviceTarget {
   /** Tokens of a context, and contexts; the usual numbers when absent. */
   context?: number | undefined
   slots?: number | undefined
@@ -125,7 +125,8 @@ export interface Place {
 
 /** Memory for a part of a model on one device. */
 export function needOf (
-  card: Sized, traits: MemoryTraits, { context, slots, part = { of: 1, parts: 1 }, gpu = false }: Place = {}
+  card: Sized, traits: MemoryTraits,
+  { context, slots, part = { of: 1, parts: 1 }, gpu = false }: DeviceTarget = {}
 ): Need {
   const portion = (bytes: number): number => Math.ceil(bytes * part.of / part.parts)
   const { fixedBytes = FIXED_BYTES, gpuBytes = fixedBytes } = traits
@@ -148,7 +149,7 @@ export function addNeeds (needs: readonly Terms[]): Need {
 
 function buffersOf (
   card: Sized, { batchTokenBytes = 0, vocabulary = 0 }: MemoryFacts,
-  { batchTokens = BATCH_TOKENS, keepsPrompts = false }: MemoryTraits, { context, slots, gpu }: Place
+  { batchTokens = BATCH_TOKENS, keepsPrompts = false }: MemoryTraits, { context, slots, gpu }: DeviceTarget
 ): number {
   const tokens = contextOf(card, context)
   const batch = card.tasks?.includes('embeddings') === true ? Math.min(tokens, MAX_EMBEDDED) : batchTokens

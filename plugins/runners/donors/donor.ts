@@ -2,7 +2,7 @@ import { connect } from 'node:net'
 import type { Socket } from 'node:net'
 import { kernelError, whileLive } from '../../../kernel/index.js'
 import type { Logger, MemberParts, RouteRequest, Section } from '../../../kernel/index.js'
-import type { Fleet } from '../instances/fleet.js'
+import type { RunnerSet } from '../instances/runner-set.js'
 import { reasonOf } from '../process/errors.js'
 import type { routes } from '../routes.js'
 import { assignmentOf } from '../instances/shapes.js'
@@ -18,7 +18,7 @@ const HEAD_MS = 10_000
 interface DonorParts extends MemberParts {
   nodeId: string
   instances: Section<Instance>
-  fleet: Pick<Fleet, 'get'>
+  fleet: Pick<RunnerSet, 'get'>
   log: Logger
   newId (): string
 }

@@ -1,6 +1,6 @@
 import { createServer } from 'node:net'
 import type { AddressInfo, Server, Socket } from 'node:net'
-import { isOwnServer, kernelError, untilCalled, whileLive } from '../../../kernel/index.js'
+import { isOwnServer, kernelError, waitForCallback, whileLive } from '../../../kernel/index.js'
 import type { Logger, MemberParts, RouteRequest, Section } from '../../../kernel/index.js'
 import { kindOf, serves } from '../process/states.js'
 import { reasonOf } from '../process/errors.js'
@@ -36,7 +36,7 @@ interface Entry {
   run: string
 }
 
-export type Drivers = ReturnType<typeof createDrivers>
+export type RpcDrivers = ReturnType<typeof createDrivers>
 
 /**
  * Drivers on this node: waits for their donors and opens a local port to each, tunnelled over the members'
@@ -121,7 +121,7 @@ async function untilReady (
     const message = awayText(away)
     if (message !== told) waits(message)
     told = message
-    await untilCalled((look) => runners.observe(look), signal)
+    await waitForCallback((look) => runners.observe(look), signal)
   }
 }
 
@@ -133,7 +133,7 @@ async function untilAway (
     if (signal.aborted) return null
     const away = donors.find((donor) => !isReady(runners, donor))
     if (away !== undefined) return away
-    await untilCalled((look) => runners.observe(look), signal)
+    await waitForCallback((look) => runners.observe(look), signal)
   }
 }
 

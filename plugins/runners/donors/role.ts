@@ -1,5 +1,5 @@
 import type { ModelCard } from '../../../kernel/index.js'
-import { bodyOf, lends, shardOf } from '../instances/shapes.js'
+import { bodyOf, isRpcServerNode, shardOf } from '../instances/shapes.js'
 import type { Instance, RingInstance, ShardBody } from '../instances/sections.js'
 
 /** Layers of a node, and how many of them each of its GPUs has where there are several devices. */
@@ -26,7 +26,7 @@ export function roleOf (instance: Instance, nodeId: string): Role | null {
   const own = shardOf(instance, nodeId)
   if (own === null || !('LlamaRpcInstance' in instance)) return null
   const { driverNode, shardAssignments: { nodeToRunner } } = instance.LlamaRpcInstance
-  if (lends(bodyOf(instance), nodeId)) return { kind: 'donor', driverNode, card: cardOf(own) }
+  if (isRpcServerNode(bodyOf(instance), nodeId)) return { kind: 'donor', driverNode, card: cardOf(own) }
   const donors = Object.entries(nodeToRunner).flatMap(([id, runnerId]) => {
     const shard = shardOf(instance, id)
     return id === nodeId || shard === null ? [] : [{ nodeId: id, runnerId, shard }]

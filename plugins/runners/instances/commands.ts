@@ -1,8 +1,8 @@
 import type { CommandDecl, Section } from '../../../kernel/index.js'
 import { events, exactly } from '../declarations.js'
-import { AT_ONCE } from '../routing/losses.js'
+import { MAX_PER_COMMAND } from '../routing/lost-tasks.js'
 import { sections } from './sections.js'
-import type { Entering } from '../service.js'
+import type { PendingInstance } from '../service.js'
 import { bodyOf, changed } from './shapes.js'
 import type { Instance } from './sections.js'
 
@@ -17,7 +17,8 @@ export const commands = {
   },
   tasksFailed: {
     summary: 'Tells of tasks that failed, each of them once.',
-    args: exactly({ failures: { type: 'array', items: events.TaskFailed.payload, maxItems: AT_ONCE } }),
+    args: exactly({ failures: { type: 'array', items: events.TaskFailed.payload,
+      maxItems: MAX_PER_COMMAND } }),
     result: { type: 'object', additionalProperties: false }
   },
   instancesGone: {
@@ -50,7 +51,7 @@ export interface CommandParts {
   /** The content of the model that is to run; undefined where nobody knows, or it ships. */
   digest (modelId: string): string | undefined
   /** Looks at what is to be entered; throws to refuse it. Not asked where that was forced. */
-  check (entering: Entering): void
+  check (entering: PendingInstance): void
 }
 
 export function commandHandlers (parts: CommandParts): {

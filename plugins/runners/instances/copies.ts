@@ -45,7 +45,7 @@ export function createLeases (models: Models | undefined) {
 }
 
 /** Compares a set with the one of the call before, and calls `change` for what came in and what left it. */
-export function createDifference (
+export function createSetDiff (
   change: (item: string, there: boolean) => void
 ): (now: Iterable<string>) => void {
   let before: ReadonlySet<string> = new Set()

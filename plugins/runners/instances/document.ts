@@ -4,7 +4,7 @@ import { assignmentOf, bodyOf, leads, namedRunners } from './shapes.js'
 import type { Assignment } from './shapes.js'
 import type { Instance, RingInstance, ShardBody } from './sections.js'
 
-export interface LedInstance { ring: RingInstance, assignment: Assignment }
+export interface LocalInstance { ring: RingInstance, assignment: Assignment }
 
 /** The instances in the control document, as the node of that id reads them. */
 export class PlacedInstances {
@@ -37,7 +37,7 @@ export class PlacedInstances {
   }
 
   /** The instances whose first rank is on this node, which drains and unloads them for all ranks. */
-  led (): LedInstance[] {
+  led (): LocalInstance[] {
     return this.#all().flatMap((instance) => {
       const assignment = assignmentOf(instance, this.#nodeId)
       const first = assignment !== null && leads(instance, this.#nodeId)

@@ -5,10 +5,10 @@ import type { Clock, Logger, LogRing, MemoryTraits, ModelCard, NodeInfo } from '
 import { addNeeds, cacheOf, needOf } from '../cards/memory-forecast.js'
 import { runsOn } from '../cards/backends.js'
 import type { Bundle, BundledModel, RegisteredEngine } from '../cards/bundle.js'
-import type { Place } from '../cards/memory-forecast.js'
+import type { DeviceTarget } from '../cards/memory-forecast.js'
 import type { Models } from '../../staging/service.js'
 import type { RunnerConfig } from '../declarations.js'
-import type { Drivers } from '../donors/driver.js'
+import type { RpcDrivers } from '../donors/driver.js'
 import { opensPorts, roleOf, shareOf } from '../donors/role.js'
 import type { Role } from '../donors/role.js'
 import { chooseBackend, declaredBackend, offersOf, programMissing } from '../machine/backends.js'
@@ -16,14 +16,14 @@ import type { BackendChoice, BinaryOverride } from '../machine/backends.js'
 import { isLibrary } from '../machine/detection.js'
 import type { Detection } from '../machine/detection.js'
 import { memoryLimitBytes } from '../machine/memory.js'
-import { beyond } from '../machine/programs.js'
+import { whyLibraryCannot } from '../machine/programs.js'
 import { filesFor } from '../process/confine.js'
 import type { Files } from '../process/confine.js'
 import { LaunchError } from '../process/errors.js'
 import { modelOf } from './copies.js'
 import type { ModelLeases } from './copies.js'
 import type { PlacedInstances } from './document.js'
-import type { LaunchOptions } from './fleet.js'
+import type { LaunchOptions } from './runner-set.js'
 import type { RingInstance, ShardBody } from './sections.js'
 import { bodyOf, devicePartsOf, shardOf } from './shapes.js'
 import type { Assignment } from './shapes.js'
@@ -40,7 +40,7 @@ export interface LaunchParts {
   models: Models | undefined
   detection: Pick<Detection, 'runtimes' | 'binary' | 'programs' | 'devices' | 'without'>
   instances: Pick<PlacedInstances, 'get'>
-  drivers: Pick<Drivers, 'prepare' | 'plan' | 'begins'>
+  drivers: Pick<RpcDrivers, 'prepare' | 'plan' | 'begins'>
   leases: Pick<ModelLeases, 'take'>
   /** Where a runner's output goes besides its file. */
   logs: Pick<LogRing, 'output'>
@@ -74,7 +74,7 @@ export function backendOf (
     return programMissing(name, program, detection.without(name))
   }
   const library = isLibrary(found) ? found.library : undefined
-  const lacks = library === undefined ? null : beyond(library, card)
+  const lacks = library === undefined ? null : whyLibraryCannot(library, card)
   if (lacks !== null) return programMissing(name, program!, lacks)
   const devices = library?.backends ?? detection.devices(name)
   return chooseBackend({
@@ -129,7 +129,7 @@ export function launchOptions (parts: LaunchParts, assignment: Assignment): Laun
   const module = moduleOf(parts, engine, role)
   const traits = memoryTraits(parts, engine)
   const { contextTokenLimit, slots, placement } = bodyIn(parts, assignment) ?? {}
-  const context: Pick<Place, 'context' | 'slots'> = { context: contextTokenLimit, slots }
+  const context: Pick<DeviceTarget, 'context' | 'slots'> = { context: contextTokenLimit, slots }
   const shard = shardIn(parts, assignment)
   const gpu = choice.backend !== 'cpu'
   const options = {
@@ -212,7 +212,7 @@ function filesOf (
 function atOnce (
   { max_concurrent: usual }: RunnerConfig, { max_batch: given }: Record<string, unknown>,
   { batch = 0, slots: kept }: RegisteredEngine['decl'], card: ModelCard,
-  { context, slots }: Pick<Place, 'context' | 'slots'>
+  { context, slots }: Pick<DeviceTarget, 'context' | 'slots'>
 ): number {
   const most = Number(given) >= 1 ? Math.floor(Number(given)) : undefined
   return kept === undefined ? Math.max(usual, most ?? batch)

@@ -1,6 +1,6 @@
 import type { Clock, Logger } from '../../../kernel/index.js'
 import { reasonOf } from '../process/errors.js'
-import type { Fleet } from './fleet.js'
+import type { RunnerSet } from './runner-set.js'
 import type { Assignment } from './shapes.js'
 
 /** How long after a pass that threw the next one starts, ms. */
@@ -29,7 +29,7 @@ export interface ReconcilerParts {
   opened: Promise<unknown>
   /** What the instances ask of this node. */
   desired (): Assignment[]
-  fleet: Pick<Fleet, 'members' | 'start' | 'stop'>
+  fleet: Pick<RunnerSet, 'members' | 'start' | 'stop'>
   /** Resolves when what was desired before the call is acknowledged; rejects when that is not known. */
   settled (): Promise<void>
   /** The process of a runner has ended: gives back what it needed. */

@@ -93,6 +93,6 @@ export function namedRunners (instances: Iterable<Instance>): Set<string> {
 }
 
 /** True for a donor: a node of the instance that serves no task itself, but computes for its driver. */
-export function lends (instance: RingInstance | LlamaRpcInstance, nodeId: string): boolean {
+export function isRpcServerNode (instance: RingInstance | LlamaRpcInstance, nodeId: string): boolean {
   return 'driverNode' in instance && instance.driverNode !== nodeId
 }

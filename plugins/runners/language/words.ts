@@ -1,4 +1,4 @@
-import type { Found } from '../../staging/service.js'
+import type { ModelFacts } from '../../staging/service.js'
 
 /** Facts to put into words; `template` is that of a chat, null for none. */
 interface Facts {
@@ -14,7 +14,7 @@ const NO_TEMPLATE = 'its files have none, so ChatML is used, which it may not ha
 /** Description, tasks and what is done with tools. A chat model also completes plain text. */
 export function modelWords (
   { encoder, family, quantization, nLayers, contextLength, template }: Facts
-): Pick<Found, 'description' | 'tasks' | 'support'> {
+): Pick<ModelFacts, 'description' | 'tasks' | 'support'> {
   const kept = quantization === null ? '' : `, ${quantization}`
   const kind = encoder === null ? 'Language' : encoder === 'rerank' ? 'Reranking' : 'Embedding'
   const description = `${kind} model (${family}${kept}), ` +

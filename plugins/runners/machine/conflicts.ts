@@ -63,13 +63,13 @@ function servingDisabled (seen: Observation): string[] {
   return seen.engines.flatMap((engine) => {
     const wanted = declaredBackend(seen.declared, engine.name)
     if (wanted === undefined && (engine.external !== true || engine.present === false)) return []
-    const why = leavesGpu(engine, seen)
+    const why = whyGpuUnused(engine, seen)
     return why === null ? [] : [why]
   })
 }
 
 /** Why an engine does not use a GPU that is here; null where it does, or could not. */
-export function leavesGpu (
+export function whyGpuUnused (
   engine: EngineOffer, { gpus, runtimes, declared }: Pick<Observation, 'gpus' | 'runtimes' | 'declared'>
 ): string | null {
   const gpu = gpus.find((one) => usable(one, runtimes).some((name) => engine.backends.includes(name)))

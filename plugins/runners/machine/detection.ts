@@ -2,7 +2,7 @@ import { basename } from 'node:path'
 import type { Caller, Context, Logger, ProgramDecl } from '../../../kernel/index.js'
 import { binaryProblem, declaredBackend, isFound, offersOf, overrideVariable } from './backends.js'
 import type { BinaryOverride } from './backends.js'
-import { findConflict, leavesGpu } from './conflicts.js'
+import { findConflict, whyGpuUnused } from './conflicts.js'
 import type { ConflictCode, EngineOffer, Observation } from './conflicts.js'
 import { findLibrary, findProgram, outputOf, readDevices } from './programs.js'
 import type { Build, Library, Program } from './programs.js'
@@ -147,7 +147,7 @@ function notesOf (
 ): Record<string, string> {
   return Object.fromEntries(offers.flatMap((engine) => {
     const driver = programs[engine.name]
-    const why = isLibrary(driver) && driver.library.backends.length > 1 ? null : leavesGpu(engine, seen)
+    const why = isLibrary(driver) && driver.library.backends.length > 1 ? null : whyGpuUnused(engine, seen)
     return why === null ? [] : [[engine.name, why]]
   }))
 }

@@ -1,10 +1,10 @@
 import { showBytes } from '../../../kernel/cli/index.js'
 import type { Caller, MemoryTraits, ModelCard } from '../../../kernel/index.js'
 import { needOf } from '../cards/memory-forecast.js'
-import type { Need, Place } from '../cards/memory-forecast.js'
-import type { Fleet, LaunchOptions } from '../instances/fleet.js'
+import type { Need, DeviceTarget } from '../cards/memory-forecast.js'
+import type { RunnerSet, LaunchOptions } from '../instances/runner-set.js'
 import { LaunchError } from '../process/errors.js'
-import { familyBytes } from '../process/proc.js'
+import { processTreeBytes } from '../process/proc.js'
 import type { Machine } from './vitals.js'
 import { devicePartsOf } from '../instances/shapes.js'
 import type { Assignment } from '../instances/shapes.js'
@@ -20,7 +20,7 @@ const MEMORY_CAP_FACTOR = 1.1
  * make it anew; plus a tenth, at least 1 GiB. `configuredMb` (MiB) replaces it.
  */
 export function memoryLimitBytes (
-  card: ModelCard, traits: MemoryTraits, place: Place = {}, configuredMb?: number
+  card: ModelCard, traits: MemoryTraits, place: DeviceTarget = {}, configuredMb?: number
 ): number {
   if (configuredMb !== undefined) return configuredMb * MIB
   const { neededBytes, cacheBytes } = needOf(card, traits, place)
@@ -76,7 +76,7 @@ export function createFit (
  * in use on its GPUs, as it was last read, has that of the runner in it.
  */
 export function memoryView (
-  nodeId: string, fleet: Pick<Fleet, 'reports' | 'get'>, lastGpus: Machine['lastGpus']
+  nodeId: string, fleet: Pick<RunnerSet, 'reports' | 'get'>, lastGpus: Machine['lastGpus']
 ): (caller: Caller, base?: unknown) => unknown {
   return (_caller, base) => {
     const nodes = (base ?? {}) as Record<string, object | null>
@@ -85,7 +85,7 @@ export function memoryView (
       runnerId, {
         residentBytes: rssBytes, estimatedBytes,
         vramBytes: pid === null || vramByPid.size === 0 ? null
-          : familyBytes(pid, (id) => vramByPid.get(id) ?? 0) || null,
+          : processTreeBytes(pid, (id) => vramByPid.get(id) ?? 0) || null,
         vramCounted: (fleet.get(runnerId)?.loadedAt ?? Infinity) <= atMs
       }
     ]))

@@ -80,7 +80,7 @@ export function findLibrary (
 }
 
 /** Why the library cannot run a model; null where it can. */
-export function beyond (
+export function whyLibraryCannot (
   { name, backends, without }: LibraryDecl, card: Pick<ModelCard, 'backends' | 'files'>
 ): string | null {
   if (!backends.some((one) => runsOn(card, one))) {

@@ -23,7 +23,7 @@ export function parseMeminfo (content: string): Record<string, number> {
  * Total and available memory as a container sees them: MemAvailable, cut by the cgroup's limit less what
  * the group uses beyond what the kernel can reclaim. Pure.
  */
-export function cutByCgroup (
+export function limitByCgroup (
   total: number, available: number, cgroup: CgroupMemory
 ): { total: number, available: number } {
   if (cgroup.max === null || cgroup.max >= total) return { total, available }
@@ -97,7 +97,7 @@ export async function readLinuxMemory (read: ReadText): Promise<MemoryReading> {
   const total = info['MemTotal'] ?? os.totalmem()
   const free = (info['MemAvailable'] ?? os.freemem()) + arcBytes(await read('/proc/spl/kstat/zfs/arcstats'))
   const whole = { total, available: Math.min(total, free) }
-  const seen = groups.reduce((rest, group) => cutByCgroup(rest.total, rest.available, group), whole)
+  const seen = groups.reduce((rest, group) => limitByCgroup(rest.total, rest.available, group), whole)
   return { ...seen, swapTotal: info['SwapTotal'] ?? 0, swapFree: info['SwapFree'] ?? 0 }
 }
 

@@ -1,5 +1,5 @@
 import os from 'node:os'
-import type { Clock, InterfaceReading, Logger, Vitals, VitalsSource } from '../../../kernel/index.js'
+import type { Clock, InterfaceReading, Logger, MachineStats, VitalsSource } from '../../../kernel/index.js'
 import { readGpus, readProcessorHeat, summarize, usableGpus } from './gpu.js'
 import type { GpuReading, GpuReport } from './gpu.js'
 import { thisMachine } from './io.js'
@@ -69,7 +69,7 @@ export function createMachine (
   const gpus = listGpus(io)
   const { load, look, last: lastGpus } = loadReader({ io, clock, env, gpus, report })
   const lookInTime = part('gpu', look, GPU_PART_MS)
-  const read = async (): Promise<Vitals> => {
+  const read = async (): Promise<MachineStats> => {
     const [ram, space, pcpuUsage, traffic] = await Promise.all([memory(), disk(), cpu(), network()])
     return {
       memory: ram === null
@@ -85,8 +85,8 @@ export function createMachine (
       network: traffic === null ? null : { interfaces: traffic }
     }
   }
-  let last: { at: number, value: Promise<Vitals> } | undefined
-  let known: Vitals | undefined
+  let last: { at: number, value: Promise<MachineStats> } | undefined
+  let known: MachineStats | undefined
   return {
     vitals () {
       if (last !== undefined && clock.mono() - last.at < FRESH_MS) {

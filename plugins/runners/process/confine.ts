@@ -26,7 +26,7 @@ export function fileRules ({ read, write }: Files, work: string): string[] {
     ...['/proc', ...read].flatMap((path) => rule('read-file', path))]
 }
 
-export interface Needs {
+export interface SandboxNeeds {
   /** The node's home, with its key, tokens and state. */
   home: string
   /** Scripts that it loads, as absolute paths. */
@@ -43,7 +43,7 @@ export interface Needs {
  * home in it is replaced by all that lies beside the home. Of the home itself only the model, the engine and
  * the code of its plugin count.
  */
-export function filesFor ({ home, scripts, model, options, env }: Needs): Files {
+export function filesFor ({ home, scripts, model, options, env }: SandboxNeeds): Files {
   const own = real(home)
   const programs = Object.values(options)
     .filter((value): value is string => typeof value === 'string' && isAbsolute(value))

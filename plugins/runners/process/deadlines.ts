@@ -20,12 +20,12 @@ export interface Watch {
 }
 
 /** A passed deadline. `key` is the same for the same cause, so that two looks can agree on it. */
-export interface Passed { readonly key: string, readonly message: string, readonly wedged: boolean }
+export interface PassedDeadline { readonly key: string, readonly message: string, readonly wedged: boolean }
 
 const seconds = (ms: number): string => `${Math.round(ms / 100) / 10} s`
 
 /** The deadline a runner has passed, if any. */
-export function passedDeadline (watch: Watch, limits: RunnerLimits, nowMs: number): Passed | null {
+export function passedDeadline (watch: Watch, limits: RunnerLimits, nowMs: number): PassedDeadline | null {
   const elapsed = nowMs - watch.since
   switch (watch.phase) {
     case 'connecting': return elapsed <= limits.firstReportMs
@@ -44,7 +44,7 @@ export function passedDeadline (watch: Watch, limits: RunnerLimits, nowMs: numbe
   }
 }
 
-function servingDeadline (watch: Watch, limits: RunnerLimits, nowMs: number): Passed | null {
+function servingDeadline (watch: Watch, limits: RunnerLimits, nowMs: number): PassedDeadline | null {
   const work = watch.overdueWork
   if (work !== null) {
     return passed(`work ${work.id}`, `work "${work.label}" of ${work.units} units has been running for ` +
@@ -59,7 +59,7 @@ function servingDeadline (watch: Watch, limits: RunnerLimits, nowMs: number): Pa
   return null
 }
 
-const passed = (key: string, message: string): Passed => ({ key, message, wedged: false })
+const passed = (key: string, message: string): PassedDeadline => ({ key, message, wedged: false })
 
 /** The message of a warmup overrun, wherever it is reported. */
 function warmupMessage (limits: Pick<RunnerLimits, 'warmupMs'>): string {
@@ -78,9 +78,9 @@ export function endedByWarmupWatchdog (
 }
 
 /** What is known of a process when it has ended. Times are monotonic milliseconds. */
-export interface Ending {
+export interface ExitFacts {
   readonly stopping: boolean
-  readonly failure: Pick<Ended, 'wedged' | 'unloadable'> & { readonly message: string } | null
+  readonly failure: Pick<ProcessEnd, 'wedged' | 'unloadable'> & { readonly message: string } | null
   readonly phase: Phase
   readonly since: number
   readonly readyAt: number | null
@@ -88,7 +88,7 @@ export interface Ending {
 }
 
 /** How a runner process ended. `message` is null after an orderly stop, `readyMs` how long it was ready. */
-export interface Ended {
+export interface ProcessEnd {
   message: string | null
   wedged: boolean
   full?: boolean
@@ -99,7 +99,7 @@ export interface Ended {
 }
 
 /** How the end of a runner process is reported: as asked for, by the node's reason, or by its own exit. */
-export function describeEnd (ending: Ending, limits: RunnerLimits, nowMs: number): Ended {
+export function describeEnd (ending: ExitFacts, limits: RunnerLimits, nowMs: number): ProcessEnd {
   const { code, signal } = ending.exit ?? { code: null, signal: null }
   const ended = { exitCode: code, readyMs: ending.readyAt === null ? 0 : nowMs - ending.readyAt }
   if (ending.stopping) return { ...ended, message: null, wedged: false }

@@ -14,7 +14,7 @@ export class RunnerError extends Error {
 }
 
 /** Detail of an `instance_lost` before which nothing was done for the task: another runner may have it. */
-export const NOT_BEGUN = { begun: false } as const
+export const NOT_STARTED = { begun: false } as const
 
 /**
  * The end of a task with its runner. The client does not get the cause, which can hold paths and output, but
@@ -30,8 +30,8 @@ export function lost (
 }
 
 /** Why an engine cannot load the files of a model; an EngineError may give a code other than the first. */
-export const UNLOADABLE = ['load_failed', 'chat_template_unreadable'] as const
-export type UnloadableCode = (typeof UNLOADABLE)[number]
+export const LOAD_ERROR_CODES = ['load_failed', 'chat_template_unreadable'] as const
+export type UnloadableCode = (typeof LOAD_ERROR_CODES)[number]
 
 /** The kind of a failure, by which the plugin `placement` decides what to do next. */
 export type FailureCode =

@@ -4,7 +4,7 @@ import { processIds, read } from './proc.js'
 import type { Arrival } from '../../../kernel/index.js'
 
 /** Stays set after the start of a runner that shares the network: its descendants may outlive it. */
-export const sharing = { begun: false }
+export const networkSharing = { begun: false }
 /** A limit that sandbox.ts sets to 0, and that no process can raise. */
 const MARKED = /^Max msgqueue size +0 +0 /m
 
@@ -15,7 +15,7 @@ const known = new WeakMap<Connection, boolean>()
 /** Whether a runner is at the other end of a connection over loopback. */
 export function ofRunner (connection: Connection): boolean {
   // A request that a test injects has no ports.
-  if (!sharing.begun || connection.remotePort === undefined) return false
+  if (!networkSharing.begun || connection.remotePort === undefined) return false
   const found = known.get(connection) ?? holdsOtherEnd(connection)
   known.set(connection, found)
   return found

@@ -52,12 +52,12 @@ export function residentBytes (pid: number): number | null {
 }
 
 /** Memory of a process and its descendants, bytes, resident by default; null if the process has ended. */
-export function familyBytes (
+export function processTreeBytes (
   pid: number, bytesOf: (pid: number) => number | null = residentBytes
 ): number | null {
   const own = bytesOf(pid)
   if (own === null) return null
-  return childrenOf(pid).reduce((sum, child) => sum + (familyBytes(child, bytesOf) ?? 0), own)
+  return childrenOf(pid).reduce((sum, child) => sum + (processTreeBytes(child, bytesOf) ?? 0), own)
 }
 
 function childrenOf (pid: number): number[] {

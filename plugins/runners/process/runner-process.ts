@@ -4,8 +4,8 @@ import { join } from 'node:path'
 import { delay } from '../../../kernel/index.js'
 import { TaskChannels } from './channels.js'
 import { passedDeadline, describeEnd, AnnouncedWork } from './deadlines.js'
-import type { Ended, Ending, Phase } from './deadlines.js'
-import { lost, ProtocolError, RunnerError, UNLOADABLE } from './errors.js'
+import type { ProcessEnd, ExitFacts, Phase } from './deadlines.js'
+import { lost, ProtocolError, RunnerError, LOAD_ERROR_CODES } from './errors.js'
 import type { UnloadableCode } from './errors.js'
 import type { RunnerLimits } from './limits.js'
 import { Link } from './link.js'
@@ -13,13 +13,13 @@ import type { RunnerOptions } from './options.js'
 import { drain, RingFile } from './output.js'
 import type { Listening } from './output.js'
 import { removePidfile } from './pidfile.js'
-import { diagnose, familyBytes, firstChild, processorWaitMs } from './proc.js'
+import { diagnose, processTreeBytes, firstChild, processorWaitMs } from './proc.js'
 import { TO_RUNNER } from './protocol.js'
 import type { Frame, RunnerMessage } from './protocol.js'
 import type { RunnerRecord } from './record.js'
 import { endOf, launch, signalGroup } from './spawn.js'
 import type { Launched } from './spawn.js'
-import type { Hold } from './sandbox.js'
+import type { SandboxLevel } from './sandbox.js'
 import type { RunnerStatus } from '../service.js'
 
 /** Name of the runner's output file in its scratch folder. */
@@ -42,7 +42,7 @@ const EXPECTED: Partial<Record<RunnerMessage['type'], Phase>> = {
 interface ProcessEvents {
   status: (status: RunnerStatus) => void
   /** Called once, last. */
-  ended: (how: Ended) => void
+  ended: (how: ProcessEnd) => void
 }
 
 /** One runner process from its start to its end: frames, deadlines, memory cap, output, stop. */
@@ -64,7 +64,7 @@ export class RunnerProcess {
   #entered: number
   #readyAt: number | null = null
   #suspect = ''
-  #failure: Ending['failure'] = null
+  #failure: ExitFacts['failure'] = null
   /** The engine gave the reason of the end. */
   #fatal = false
   #stopping = false
@@ -114,7 +114,7 @@ export class RunnerProcess {
   /** Of the runner itself, once it has said hello; before, of the program that starts it. */
   get pid (): number { return this.#pid }
   get phase (): Phase { return this.#phase }
-  get hold (): Hold { return this.#launched.hold }
+  get hold (): SandboxLevel { return this.#launched.hold }
 
   get #who (): { runnerId: string, modelId: string } {
     return { runnerId: this.#options.runnerId, modelId: this.#options.spec.card.modelId }
@@ -218,7 +218,7 @@ export class RunnerProcess {
       case 'fatal': {
         const text = `the engine failed (${message.stage}): ${message.message}`
         const unloadable = message.stage !== 'load' ? undefined
-          : UNLOADABLE.find((code) => code === message.reason) ?? 'load_failed'
+          : LOAD_ERROR_CODES.find((code) => code === message.reason) ?? 'load_failed'
         this.#fatal = true
         this.kill(text, false, unloadable)
         // The process may have ended before its last frame is read.
@@ -257,7 +257,7 @@ export class RunnerProcess {
 
   #checkMemory (): void {
     const limit = this.#options.memoryLimitBytes
-    this.#rssBytes = this.exited ? null : familyBytes(this.#launched.pid)
+    this.#rssBytes = this.exited ? null : processTreeBytes(this.#launched.pid)
     this.#noteMemory(this.#rssBytes ?? 0)
     if (limit === undefined || this.#rssBytes === null || this.#rssBytes <= limit) return
     const mib = (bytes: number): string => `${Math.round(bytes / 1024 ** 2)} MiB`

@@ -16,9 +16,9 @@ import { read } from './proc.js'
  * Landlock for files; no new privileges; no sandbox.
  */
 const HOLDS = ['namespaces', 'network', 'files', 'privileges', 'none'] as const
-export type Hold = typeof HOLDS[number]
+export type SandboxLevel = typeof HOLDS[number]
 
-export interface Cell {
+export interface SandboxPaths {
   /** Folder of the node for this runner, outside the sandbox. */
   scratch: string
   /** The runner works and writes here. */
@@ -58,12 +58,12 @@ const NO_SIGNALS = ['--landlock-access', 'scope']
 const MARK = ['--msgqueue=0:0', '--']
 
 /** Whether a runner at a level reaches the ports of this machine. */
-export const sharesNetwork = (hold: Hold, network = false): boolean =>
+export const sharesNetwork = (hold: SandboxLevel, network = false): boolean =>
   network || hold === 'files' || hold === 'privileges'
 
 /** The command that runs another one at a level; null when a program for that is missing. */
 export function heldCommand (
-  hold: Hold, tools: Tools, cell: Cell | undefined, command: readonly string[]
+  hold: SandboxLevel, tools: Tools, cell: SandboxPaths | undefined, command: readonly string[]
 ): string[] | null {
   const { setpriv, prlimit } = tools
   if (setpriv === undefined) return hold === 'none' ? [...command] : null
@@ -84,7 +84,7 @@ export function heldCommand (
  * with which all others there end; and the runner.
  */
 function inNamespaces (
-  tools: Tools, { scratch, work, files, network = false }: Cell, command: readonly string[]
+  tools: Tools, { scratch, work, files, network = false }: SandboxPaths, command: readonly string[]
 ): string[] | null {
   const { setpriv, unshare, mount, umount, pivot_root: pivot } = tools
   if ([setpriv, unshare, mount, umount, pivot].includes(undefined)) return null
@@ -181,23 +181,23 @@ const escaped = (path: string): string =>
 const CHECK_MS = 5_000
 /** A level below the best is probed again after this time, as an operator may have changed the machine. */
 const AGAIN_MS = 60_000
-interface Found { hold: Hold, tools: Tools, at: number }
+interface Found { hold: SandboxLevel, tools: Tools, at: number }
 const known = new Map<string, Found>()
 
 /**
  * Probes for the best level at `now` (ms); without a cell, only for a setpriv that ends a runner with the
  * node. Caches the answer unless a probe timed out or was killed.
  */
-export function holdHere (
-  cell: Cell | undefined, now: number, path: string = process.env['PATH'] ?? ''
+export function probeSandboxLevel (
+  cell: SandboxPaths | undefined, now: number, path: string = process.env['PATH'] ?? ''
 ): Found {
-  const levels: readonly Hold[] = cell === undefined ? ['none'] : HOLDS
+  const levels: readonly SandboxLevel[] = cell === undefined ? ['none'] : HOLDS
   const key = `${levels.length} ${path}`
   const last = known.get(key)
   if (last !== undefined && (last.hold === levels[0] || now - last.at < AGAIN_MS)) return last
   const tools = findTools(path)
   let sure = true
-  const works = (hold: Hold): boolean => {
+  const works = (hold: SandboxLevel): boolean => {
     const command = heldCommand(hold, tools, cell && { ...cell, network: false }, [process.execPath, '-v'])
     if (command === null) return false
     const { status } = spawnSync(command[0]!, command.slice(1),
@@ -211,7 +211,7 @@ export function holdHere (
   return found
 }
 
-const STATE: Readonly<Record<Hold, string>> = {
+const STATE: Readonly<Record<SandboxLevel, string>> = {
   namespaces: '',
   network: 'have their files only and no network (Landlock), but see other processes',
   files: 'have their files only (Landlock), but reach the network and other processes',
@@ -226,13 +226,13 @@ const SETTINGS = [
 ] as const
 
 /** Says what the sandbox of this machine lacks, and the command for it; null for the best level. */
-export function lacksHere (folder: string, now: number): string | null {
+export function whatSandboxLacks (folder: string, now: number): string | null {
   const scratch = join(folder, 'probe')
   const work = join(scratch, 'work')
   const needs = { home: folder, scripts: [], model: [], options: {}, env: process.env }
   try {
     mkdirSync(work, { recursive: true, mode: 0o700 })
-    const { hold, tools } = holdHere({ scratch, work, files: () => filesFor(needs) }, now)
+    const { hold, tools } = probeSandboxLevel({ scratch, work, files: () => filesFor(needs) }, now)
     rmSync(scratch, { recursive: true, force: true })
     return hold === HOLDS[0] ? null : `Here they ${STATE[hold]}: ${missing(tools, process.platform)}`
   } catch (error) {

@@ -3,7 +3,7 @@
  * the kernel at run time. An OpenTelemetry span costs forty times as much; otlp.ts uses that SDK for export
  * only.
  */
-import type { TaskAbout } from '../../../kernel/index.js'
+import type { TracedTask } from '../../../kernel/index.js'
 import type { OpenSpan, SpanAttrs, SpanSeries, SpanSink } from '../../../kernel/api/engine.js'
 
 /** A span as it was recorded, milliseconds by the clock of its recorder. */
@@ -46,7 +46,7 @@ export interface SpanPart {
   /** A span whose parent is not among them is a part of the request to this process. */
   spans: SentSpan[]
   clocks: ClockNote[]
-  about: TaskAbout | null
+  about: TracedTask | null
   dropped: number
 }
 
@@ -214,7 +214,7 @@ function longer (numbers: Float64Array<ArrayBuffer>): Float64Array<ArrayBuffer> 
 const micros = (ms: number): number => Math.round(ms * 1000)
 
 /** A span as it is sent by a process to which the work came in at `receivedMs`. */
-export const sent = (span: RecordedSpan, place: number, receivedMs: number): SentSpan => ({
+export const toSentSpan = (span: RecordedSpan, place: number, receivedMs: number): SentSpan => ({
   id: span.id, parent: span.parent, place, name: span.name, category: span.category,
   startUs: micros(span.startMs - receivedMs), durationUs: micros(span.endMs - span.startMs),
   steps: span.steps, attrs: span.attrs
@@ -228,7 +228,7 @@ export function partOf (
     receivedMs,
     sentMs: recorder.now(),
     places: [{ nodeId: null, process, rank: 0 }],
-    spans: recorder.spans().map((span) => sent(span, 0, receivedMs)),
+    spans: recorder.spans().map((span) => toSentSpan(span, 0, receivedMs)),
     clocks: [],
     about: null,
     dropped: recorder.dropped

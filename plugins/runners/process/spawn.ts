@@ -6,10 +6,10 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { noInspector } from '../../../kernel/index.js'
 import type { Files } from './confine.js'
-import { sharing } from './peers.js'
+import { networkSharing } from './peers.js'
 import { MARK, writePidfile } from './pidfile.js'
-import { heldCommand, holdHere, OOM_SCORE_ADJ, sharesNetwork } from './sandbox.js'
-import type { Hold } from './sandbox.js'
+import { heldCommand, probeSandboxLevel, OOM_SCORE_ADJ, sharesNetwork } from './sandbox.js'
+import type { SandboxLevel } from './sandbox.js'
 import type { Duplex, Readable } from 'node:stream'
 
 /** What of the node's environment a runner sees: no secrets, no node options. */
@@ -38,7 +38,7 @@ export interface Launched {
   stdout: Readable
   stderr: Readable
   frames: Duplex
-  hold: Hold
+  hold: SandboxLevel
 }
 
 /** The environment of a runner: the allow-list, a home of its own, and its mark. */
@@ -75,7 +75,7 @@ export interface LaunchOptions {
   files?: (() => Files) | undefined
   /** The runner needs the network of the node. */
   network?: boolean | undefined
-  hold?: Hold
+  hold?: SandboxLevel
   /** Monotonic, ms. */
   now?: number
 }
@@ -90,9 +90,9 @@ export function launch ({ scratch, mark, files, network, now = 0, ...options }: 
   const work = join(scratch, 'work')
   mkdirSync(work, { recursive: true, mode: 0o700 })
   const cell = files === undefined ? undefined : { scratch, work, files, network }
-  const { hold: best, tools } = holdHere(cell, now)
+  const { hold: best, tools } = probeSandboxLevel(cell, now)
   const hold = options.hold ?? best
-  sharing.begun ||= sharesNetwork(hold, network)
+  networkSharing.begun ||= sharesNetwork(hold, network)
   // In a process namespace its parent is the shell, the first process.
   const parent = hold === 'namespaces' ? 1 : process.pid
   const entry = options.entry ?? hostEntry()
@@ -126,7 +126,7 @@ export function launch ({ scratch, mark, files, network, now = 0, ...options }: 
 
 /** How a runner ended: the shell that runs it in namespaces reports a signal as its own status. */
 export function endOf (
-  hold: Hold, code: number | null, signal: NodeJS.Signals | null
+  hold: SandboxLevel, code: number | null, signal: NodeJS.Signals | null
 ): { code: number | null, signal: string | null } {
   const number = hold === 'namespaces' && signal === null ? (code ?? 0) - 128 : 0
   const name = Object.entries(constants.signals).find(([, value]) => value === number)?.[0]

@@ -35,7 +35,7 @@ const ADVANCE: readonly StatusKind[] = [
 ]
 
 /** How far a runner is, to compare; one that has not said anything is where an idle one is. */
-export const advanceOf = (status: RunnerStatus | null): number =>
+export const statusRank = (status: RunnerStatus | null): number =>
   ADVANCE.indexOf(status === null ? 'RunnerIdle' : kindOf(status))
 
 /** True once the model is in memory, until its process ends. */

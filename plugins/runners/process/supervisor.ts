@@ -1,4 +1,4 @@
-import { delay, SvcError, timed, toSvcError, untilCalled } from '../../../kernel/index.js'
+import { delay, SvcError, timed, toSvcError, waitForCallback } from '../../../kernel/index.js'
 import { Admission } from '../../capabilities/service.js'
 import type { Trace } from '../../../kernel/index.js'
 import type { EngineChunk, EngineTask } from '../../../kernel/api/engine.js'
@@ -7,8 +7,8 @@ import { isAnswer, slotsTaken } from '../language/slots.js'
 import { afterFailure, CLOSED } from './breaker.js'
 import type { BreakerState } from './breaker.js'
 import type { TaskChannel } from './channels.js'
-import type { Ended } from './deadlines.js'
-import { cancelled, lost, NOT_BEGUN, reasonOf, RunnerError } from './errors.js'
+import type { ProcessEnd } from './deadlines.js'
+import { cancelled, lost, NOT_STARTED, reasonOf, RunnerError } from './errors.js'
 import { resolveLimits } from './limits.js'
 import type { RunnerLimits } from './limits.js'
 import type { RunnerOptions } from './options.js'
@@ -162,7 +162,7 @@ class RunnerSupervisor {
   /** Resolves when the process has no task any more, or after `ms`. */
   async #untilIdle (process: RunnerProcess, ms: number): Promise<void> {
     if (process.tasks.size === 0) return
-    await untilCalled((fn) => {
+    await waitForCallback((fn) => {
       this.#idle.add(fn)
       return () => { this.#idle.delete(fn) }
     }, new AbortController().signal, { clock: this.#options.clock, ms })
@@ -177,7 +177,8 @@ class RunnerSupervisor {
   async #shutDown (): Promise<void> {
     this.#move({ RunnerShuttingDown: {} })
     this.#cancelRestart?.()
-    this.#admission.refuseAll(new RunnerError('instance_lost', 'The instance was stopped.', { ...NOT_BEGUN }))
+    this.#admission.refuseAll(new RunnerError('instance_lost', 'The instance was stopped.',
+      { ...NOT_STARTED }))
     await this.#process?.stop()
     this.#move({ RunnerShutdown: {} })
   }
@@ -247,7 +248,7 @@ class RunnerSupervisor {
     if (this.#process?.usable === true && serves(kind)) return this.#process
     const { modelId } = this.#options.spec.card
     throw new RunnerError('instance_lost',
-      `The runner of ${modelId} serves no tasks now: ${this.#phase()}.`, { status: kind, ...NOT_BEGUN })
+      `The runner of ${modelId} serves no tasks now: ${this.#phase()}.`, { status: kind, ...NOT_STARTED })
   }
 
   #phase (): string {
@@ -290,7 +291,7 @@ class RunnerSupervisor {
     for (const done of this.#idle) done()
   }
 
-  #onEnded (how: Ended): void {
+  #onEnded (how: ProcessEnd): void {
     this.#process = null
     this.#record.exitCode = how.exitCode
     for (const done of this.#idle) done()
@@ -312,7 +313,7 @@ class RunnerSupervisor {
     this.#cancelRestart = clock.after(verdict.delayMs, () => { this.#launch() })
   }
 
-  #giveUp (errorMessage: string, { wedged, full, unloadable }: Ended): void {
+  #giveUp (errorMessage: string, { wedged, full, unloadable }: ProcessEnd): void {
     const { log, onFailed } = this.#options
     const attempts = this.#breaker.attempts
     const fields = { ...this.#who, attempts, reason: errorMessage }
@@ -328,6 +329,6 @@ class RunnerSupervisor {
   }
 
   #refuseQueued (message: string): void {
-    this.#admission.refuseAll(lost(message, { ...NOT_BEGUN }))
+    this.#admission.refuseAll(lost(message, { ...NOT_STARTED }))
   }
 }

@@ -4,14 +4,14 @@ import type { Bundle } from '../cards/bundle.js'
 import type { ModelCopy, Models } from '../../staging/service.js'
 import { isDraining, placedCard } from '../instances/document.js'
 import type { PlacedInstances } from '../instances/document.js'
-import type { Fleet } from '../instances/fleet.js'
-import { lends } from '../instances/shapes.js'
+import type { RunnerSet } from '../instances/runner-set.js'
+import { isRpcServerNode } from '../instances/shapes.js'
 import type { InstanceFailure, RingInstance } from '../instances/sections.js'
 import type { BackendChoice } from '../machine/backends.js'
-import { beyond } from '../machine/programs.js'
+import { whyLibraryCannot } from '../machine/programs.js'
 import { reasonOf } from '../process/errors.js'
-import { advanceOf, kindOf, serves } from '../process/states.js'
-import type { Absence, Route, RunnerStatus } from '../service.js'
+import { statusRank, kindOf, serves } from '../process/states.js'
+import type { MissingReason, Route, RunnerStatus } from '../service.js'
 import { explain } from './explain.js'
 import type { BrokenLink, ChainFacts, CopyFacts, ModelChain, ReadChains } from './explain.js'
 import type { Candidate } from './pick.js'
@@ -28,7 +28,7 @@ export interface AvailabilityParts {
   state: StateReader | undefined
   placed: Pick<PlacedInstances, 'of'>
   sections: { runners: Section<RunnerStatus>, failures: Section<InstanceFailure> }
-  fleet: Pick<Fleet, 'get' | 'status'>
+  fleet: Pick<RunnerSet, 'get' | 'status'>
   /** Tasks that this node serves, whoever asked. */
   tasks: Pick<TaskTable, 'outstanding'>
   /** Tasks that other nodes serve for this one. */
@@ -39,7 +39,7 @@ export interface AvailabilityParts {
   /** The plugin that is off and brings a model or an engine. */
   off (kind: 'models' | 'engines', name: string): OffPlugin | undefined
   /** Why a model is not placed, where somebody knows. */
-  absence (modelId: string): Absence | null
+  absence (modelId: string): MissingReason | null
   learning (): boolean
 }
 
@@ -54,7 +54,7 @@ export interface PlacedRunner extends
 }
 
 /** What there is of one model at one moment. */
-export interface Look {
+export interface ModelSnapshot {
   /** Every instance of it, whatever its state. */
   readonly instances: readonly RingInstance[]
   /** Their runners, on this node or on all. */
@@ -105,12 +105,12 @@ export class Availability {
 
   ready (): Set<string> { return new Set(this.#serving().map(({ modelId }) => modelId)) }
 
-  look (modelId: string): Look {
+  look (modelId: string): ModelSnapshot {
     const instances = this.#parts.placed.of(modelId)
     return { instances, runners: this.#runners(instances) }
   }
 
-  candidates ({ instances, runners }: Look): Candidate[] {
+  candidates ({ instances, runners }: ModelSnapshot): Candidate[] {
     const { tasks, away, gossip } = this.#parts
     return runners.filter(({ serving }) => serving).map((runner) => {
       const { own, installId, runnerId, instanceId } = runner
@@ -148,7 +148,7 @@ export class Availability {
 
   #explainer (
     read: Omit<Source, 'failures'>
-  ): (modelId: string, capability: string | null, look?: Look) => ModelChain {
+  ): (modelId: string, capability: string | null, look?: ModelSnapshot) => ModelChain {
     const { placed, sections } = this.#parts
     // Of several failures of one instance the first counts.
     const failures = new Map([...sections.failures.entries()].reverse()
@@ -186,7 +186,8 @@ export class Availability {
         // What is on a leaving node is as good as gone for a new request.
         const status = node.leaving === true ? null
           : member === undefined ? said ?? null : fleet.status(member)
-        const serving = status !== null && serves(kindOf(status)) && !isDraining(ring) && !lends(ring, nodeId)
+        const serving =
+          status !== null && serves(kindOf(status)) && !isDraining(ring) && !isRpcServerNode(ring, nodeId)
         const { installId } = node
         return [{ nodeId, installId, instanceId, runnerId, modelId, own, status, serving }]
       })
@@ -194,7 +195,8 @@ export class Availability {
   }
 
   /** Gathers what is known of one model. */
-  #facts (source: Source, look: Look, asked: Pick<ChainFacts, 'modelId' | 'capability'>): ChainFacts {
+  #facts (source: Source, look: ModelSnapshot, asked: Pick<ChainFacts,
+    'modelId' | 'capability'>): ChainFacts {
     const { absence, learning, backend, models, off } = this.#parts
     const { modelId } = asked
     const { nodes } = source
@@ -239,12 +241,12 @@ export class Availability {
   }
 
   /** Whether another live node runs the model or could. Only a node that has the engine can tell. */
-  #elsewhere ({ offers }: Source, { runners }: Look, card: ModelCard | null): boolean {
+  #elsewhere ({ offers }: Source, { runners }: ModelSnapshot, card: ModelCard | null): boolean {
     if (runners.some(({ own }) => !own)) return true
     if (card === null) return false
     const { engine } = card
     const { backends: known = [], program } = this.#parts.bundle.engine(engine)?.decl ?? {}
-    const isBeyond = program?.otherwise !== undefined && beyond(program.otherwise, card) !== null
+    const isBeyond = program?.otherwise !== undefined && whyLibraryCannot(program.otherwise, card) !== null
     return offers.some(({ backends = [], engineBackends, engines }) => engines?.[engine] !== null &&
       !(isBeyond && engines?.[engine]?.from === 'library') &&
       known.some((name) => runsOn(card, name) &&
@@ -261,9 +263,9 @@ interface Progress {
 }
 
 /** The instance that is furthest, of those that take new requests if there are any. */
-function furthest ({ failures }: Source, { instances, runners }: Look): Progress | undefined {
+function furthest ({ failures }: Source, { instances, runners }: ModelSnapshot): Progress | undefined {
   const taking = instances.filter((ring) => !isDraining(ring))
-  const rank = ({ runner, failure }: Progress): number => failure === undefined ? advanceOf(runner) : -1
+  const rank = ({ runner, failure }: Progress): number => failure === undefined ? statusRank(runner) : -1
   return (taking.length > 0 ? taking : instances)
     .map((ring) => progressOf(ring, failures.get(ring.instanceId), runners))
     .toSorted((a, b) => rank(b) - rank(a))[0]
@@ -280,7 +282,7 @@ function progressOf (
   const statuses = nodeIds.map((id) => own.find(({ nodeId }) => nodeId === id)?.status ?? null)
   return {
     nodeIds,
-    runner: statuses.toSorted((a, b) => advanceOf(a) - advanceOf(b))[0] ?? null,
+    runner: statuses.toSorted((a, b) => statusRank(a) - statusRank(b))[0] ?? null,
     failure: failed && { instanceId, message: failed.errorMessage, code: failed.errorCode }
   }
 }

@@ -1,16 +1,16 @@
 import { kernelError, SvcError, switchOn } from '../../../kernel/index.js'
 import type { ModelCard, OffPlugin, RouteRequest } from '../../../kernel/index.js'
-import type { Judge } from '../../staging/service.js'
+import type { AvailabilityReader } from '../../staging/service.js'
 import type { BackendChoice } from '../machine/backends.js'
-import { RETRY_PAUSE } from '../instances/fleet.js'
-import { UNLOADABLE } from '../process/errors.js'
+import { RETRY_PAUSE } from '../instances/runner-set.js'
+import { LOAD_ERROR_CODES } from '../process/errors.js'
 import { kindOf, serves } from '../process/states.js'
-import type { Absence, RunnerStatus } from '../service.js'
+import type { MissingReason, RunnerStatus } from '../service.js'
 import type { Refusal } from './pick.js'
 
 /** The links from a model's name to an answer, in order. */
 export const LINKS = ['card', 'copy', 'backend', 'placement', 'runner', 'request'] as const
-export type Link = (typeof LINKS)[number]
+export type ChainLinkName = (typeof LINKS)[number]
 
 /** Which nodes, by name, have the files of a model. */
 export interface CopyFacts {
@@ -45,7 +45,7 @@ export interface ChainFacts {
   lost?: readonly string[] | undefined
   draining?: boolean
   /** Why it is not placed, if somebody knows. */
-  absence?: Absence | null
+  absence?: MissingReason | null
   /** The least advanced runner of the instance closest to ready. */
   runner: RunnerStatus | null
   /** The session has just begun, and this node does not know yet what is placed. */
@@ -68,10 +68,10 @@ export interface Found {
   final?: boolean | undefined
 }
 
-export type ChainLink = Omit<Found, 'nextTryAt' | 'final'> & { link: Link }
+export type ChainLink = Omit<Found, 'nextTryAt' | 'final'> & { link: ChainLinkName }
 
 export interface BrokenLink extends Found {
-  link: Link
+  link: ChainLinkName
   remedy: string
   /** The model is placed or waits for a place: the same request may succeed in a moment. */
   comes: boolean
@@ -82,11 +82,11 @@ export interface ModelChain { links: ChainLink[], broken: BrokenLink | null }
 /** Reads the facts once, and returns the function that gives the chain of any model. */
 export type ReadChains = () => Promise<(modelId: string, capability: string | null) => ModelChain>
 
-export const good = (message: string): Found => ({ ok: true, message, remedy: null, code: null })
-export const bad = (code: string, message: string, remedy: string): Found & { remedy: string } =>
+export const intactLink = (message: string): Found => ({ ok: true, message, remedy: null, code: null })
+export const brokenLink = (code: string, message: string, remedy: string): Found & { remedy: string } =>
   ({ ok: false, message, remedy, code })
 
-const FIND: Record<Link, (facts: ChainFacts) => Found> = {
+const FIND: Record<ChainLinkName, (facts: ChainFacts) => Found> = {
   card: cardLink,
   copy: copyLink,
   backend: backendLink,
@@ -104,7 +104,8 @@ export function explain (facts: ChainFacts): ModelChain {
 }
 
 /** Checks the links up to the first broken one; `comes`: whether that link may recover by itself soon. */
-export function follow (find: (link: Link) => Found, comes: (link: Link) => boolean): ModelChain {
+export function follow (find: (link: ChainLinkName) => Found,
+  comes: (link: ChainLinkName) => boolean): ModelChain {
   let broken: BrokenLink | null = null
   const links = LINKS.map((link): ChainLink => {
     if (broken !== null) return { link, ok: null, message: 'not looked at', remedy: null, code: null }
@@ -123,13 +124,13 @@ export function explainRefusal (
 ): BrokenLink {
   return code === 'other_node_named'
     ? {
-        link: 'placement', comes: starting, ...bad(code,
+        link: 'placement', comes: starting, ...brokenLink(code,
           `the node that was named does not serve it, but ${nodeIds.join(', ')}`,
           'Name none or another node (target_node, --node), or place it there: ' +
           `\`svc place ${modelId} --node NODE\`.`)
       }
     // It was ready a moment ago.
-    : { link: 'runner', comes: true, ...bad(code, 'its runner is not ready', 'Try again shortly.') }
+    : { link: 'runner', comes: true, ...brokenLink(code, 'its runner is not ready', 'Try again shortly.') }
 }
 
 function isWanted ({ placed, draining, absence, learning }: ChainFacts): boolean {
@@ -155,21 +156,21 @@ const COMES = { status: 503, retryable: true, retryAfterSeconds: 1 }
 const RETRY_MAX_SECONDS = RETRY_PAUSE.maxMs / 1000
 
 /** Of a model that only the store may know, or have the files of. */
-const storeAway = (what: string, store: string): Found => bad('store_unreachable',
+const storeAway = (what: string, store: string): Found => brokenLink('store_unreachable',
   `${what}, and the store on ${store}, which may have it, cannot be reached`,
   `Bring ${store} back: \`svc up\` there; \`svc nodes\` shows it.`)
 
 function cardLink ({ card, cardProblem, known, modelId, silentStore, off }: ChainFacts): Found {
-  if (card !== null) return good(`${card.tasks.join(', ') || 'no task'}, runs on engine ${card.engine}`)
+  if (card !== null) return intactLink(`${card.tasks.join(', ') || 'no task'}, runs on engine ${card.engine}`)
   if (cardProblem !== undefined) {
-    return bad('card_unreadable', cardProblem,
+    return brokenLink('card_unreadable', cardProblem,
       'Install the package that brings the model anew, then restart.')
   }
   if (off !== undefined) {
-    return bad('plugin_off', `it comes with the plugin ${off.plugin}, which is off`, switchOn(off))
+    return brokenLink('plugin_off', `it comes with the plugin ${off.plugin}, which is off`, switchOn(off))
   }
   if (silentStore !== undefined) return storeAway(`no model is called ${modelId} here`, silentStore)
-  return bad('model_unknown', `no model is called ${modelId} here`, known.length === 0
+  return brokenLink('model_unknown', `no model is called ${modelId} here`, known.length === 0
     ? `Bring it: \`svc pull ${modelId}\`, or enable a plugin that brings one: \`svc plugin ls\`.`
     : `Use one of: ${known.join(', ')}; or bring it: \`svc pull ${modelId}\`.`)
 }
@@ -177,87 +178,90 @@ function cardLink ({ card, cardProblem, known, modelId, silentStore, off }: Chai
 /** Any node will do: the one that runs the model fetches its files from there. */
 function copyLink ({ copies, modelId, runner, silentStore }: ChainFacts): Found {
   if (copies === undefined) {
-    return good(runner !== null && serves(kindOf(runner)) ? 'a runner has them loaded' : 'not told')
+    return intactLink(runner !== null && serves(kindOf(runner)) ? 'a runner has them loaded' : 'not told')
   }
   const { live, lost, receiving } = copies
-  if (live.length > 0) return good(`on ${live.join(', ')}`)
+  if (live.length > 0) return intactLink(`on ${live.join(', ')}`)
   if (lost.length > 0) {
-    return bad('node_lost', `only ${lost.join(', ')} had its files and gives no sign of life`,
+    return brokenLink('node_lost', `only ${lost.join(', ')} had its files and gives no sign of life`,
       `Bring the node back (\`svc up\` there; \`svc nodes\`), or the files: \`svc pull ${modelId}\`.`)
   }
   if (receiving.length === 0 && silentStore !== undefined) {
     return storeAway('no node that can be reached has its files', silentStore)
   }
   return receiving.length > 0
-    ? bad('files_coming', 'its files are on their way', SHOWN_BY_DOWNLOADS)
-    : bad('files_missing', 'no node has its files', `Bring them: \`svc pull ${modelId}\`.`)
+    ? brokenLink('files_coming', 'its files are on their way', SHOWN_BY_DOWNLOADS)
+    : brokenLink('files_missing', 'no node has its files', `Bring them: \`svc pull ${modelId}\`.`)
 }
 
 function backendLink ({ backend, card, elsewhere, off }: ChainFacts): Found {
-  if (backend !== null && backend.backend !== null) return good(`${backend.backend} is offered`)
-  if (elsewhere) return good('another node offers it')
+  if (backend !== null && backend.backend !== null) return intactLink(`${backend.backend} is offered`)
+  if (elsewhere) return intactLink('another node offers it')
   if (backend === null && off !== undefined) {
-    return bad('plugin_off',
+    return brokenLink('plugin_off',
       `its engine ${card?.engine ?? ''} comes with the plugin ${off.plugin}, which is off`, switchOn(off))
   }
   return backend === null
-    ? bad('plugin_off', `no enabled plugin brings its engine ${card?.engine ?? ''}`,
+    ? brokenLink('plugin_off', `no enabled plugin brings its engine ${card?.engine ?? ''}`,
         'Install a plugin that brings it: `svc plugin ls` lists those that are here.')
-    : bad(backend.code ?? 'backend_missing', backend.problem, backend.remedy)
+    : brokenLink(backend.code ?? 'backend_missing', backend.problem, backend.remedy)
 }
 
 function placementLink (
   { placed, draining, absence, learning, modelId, nodes = [] }: ChainFacts
 ): Found {
   const anew = `Place it: \`svc place ${modelId}\`.`
-  if (placed && draining !== true) return good(nodes.length === 0 ? 'placed' : `on ${nodes.join(', ')}`)
-  if (absence != null) return bad(absence.code, absence.problem, absence.remedy)
+  if (placed && draining !== true) return intactLink(nodes.length === 0 ? 'placed' : `on ${nodes.join(', ')}`)
+  if (absence != null) return brokenLink(absence.code, absence.problem, absence.remedy)
   if (learning === true) {
-    return bad('session_new', 'what is placed is not known yet: the session has just begun',
+    return brokenLink('session_new', 'what is placed is not known yet: the session has just begun',
       'Try again shortly.')
   }
   return draining === true
-    ? bad('draining', 'it is being stopped and takes no new requests', anew)
-    : bad('not_placed', 'it is not placed on any node', anew)
+    ? brokenLink('draining', 'it is being stopped and takes no new requests', anew)
+    : brokenLink('not_placed', 'it is not placed on any node', anew)
 }
 
 const SHOWN_BY_DOWNLOADS = 'Try again shortly; `svc downloads` shows how far they are.'
 const SHOWN_BY_PS = 'Try again shortly; `svc ps` shows how far it is.'
 
 function runnerLink ({ runner, failure, copies, modelId, lost = [] }: ChainFacts): Found {
-  if (runner !== null && serves(kindOf(runner))) return good('every runner is ready')
+  if (runner !== null && serves(kindOf(runner))) return intactLink('every runner is ready')
   if (runner === null && lost.length > 0) {
-    return bad('node_lost', `${lost.join(', ')}, where it is placed, gives no sign of life`,
+    return brokenLink('node_lost', `${lost.join(', ')}, where it is placed, gives no sign of life`,
       'Start the node again with `svc up` there; else it is placed on another one shortly, if it fits.')
   }
   const waits = runner !== null && 'RunnerIdle' in runner ? runner.RunnerIdle.waitsFor : undefined
   if (failure !== undefined) {
     const nextTryAt = nextTryOf(runner)
     const next = nextTryAt === undefined ? '' : `It is started again at ${nextTryAt}; to have it now: `
-    const final = UNLOADABLE.some((code) => code === failure.code)
+    const final = LOAD_ERROR_CODES.some((code) => code === failure.code)
     const given = failure.code === 'chat_template_unreadable' ? ' --chat-template FILE' : ''
     const files = failure.code !== 'load_failed' ? '' : `, \`svc rm ${modelId}\`, \`svc pull ${modelId}\` ` +
       `(of a folder \`svc pull ./FOLDER --as ${modelId}\`)`
-    const found = bad(CODES[waits?.reason ?? ''] ?? CODES[failure.code ?? ''] ?? 'runner_failed',
+    const found = brokenLink(CODES[waits?.reason ?? ''] ?? CODES[failure.code ?? ''] ?? 'runner_failed',
       `it was given up: ${failure.message}`,
       `${next}Mend the cause (\`svc logs --model ${modelId}\` has it), then ` +
       `\`svc stop ${failure.instanceId}\`${files} and \`svc place ${modelId}${given}\`.`)
     return { ...found, final }
   }
   if (runner !== null && 'RunnerFailed' in runner) {
-    return bad(CODES[runner.RunnerFailed.errorCode ?? ''] ?? 'runner_failed',
+    return brokenLink(CODES[runner.RunnerFailed.errorCode ?? ''] ?? 'runner_failed',
       `its runner failed: ${runner.RunnerFailed.errorMessage}`,
       `It is started again; if that does not help: \`svc stop ${modelId}\`, then \`svc place ${modelId}\`.`)
   }
   const copying = copies?.receiving ?? []
   if (copying.length > 0 && (runner === null || 'RunnerIdle' in runner)) {
-    return bad('files_coming', `its files are being copied to ${copying.join(', ')}`, SHOWN_BY_DOWNLOADS)
+    return brokenLink('files_coming', `its files are being copied to ${copying.join(', ')}`,
+      SHOWN_BY_DOWNLOADS)
   }
   if (waits !== undefined) {
-    return bad(CODES[waits.reason] ?? 'runner_waits', `its runner waits: ${waits.message.replace(/\.$/, '')}`,
+    return brokenLink(CODES[waits.reason] ?? 'runner_waits',
+      `its runner waits: ${waits.message.replace(/\.$/, '')}`,
       `It goes on by itself when that is mended; \`svc logs --model ${modelId}\` has more.`)
   }
-  return bad('loading', runner === null ? 'its runner has not started yet' : `its runner ${phase(runner)}`,
+  return brokenLink('loading',
+    runner === null ? 'its runner has not started yet' : `its runner ${phase(runner)}`,
     SHOWN_BY_PS)
 }
 
@@ -288,8 +292,9 @@ function phase (runner: RunnerStatus): string {
 export function requestLink (
   { capability, card, modelId }: Pick<ChainFacts, 'capability' | 'card' | 'modelId'>
 ): Found {
-  if (capability === null || card === null || card.tasks.includes(capability)) return good('it can be asked')
-  return bad('task_unsupported', `it does ${card.tasks.join(', ')}, not ${capability}`,
+  if (capability === null || card === null ||
+    card.tasks.includes(capability)) return intactLink('it can be asked')
+  return brokenLink('task_unsupported', `it does ${card.tasks.join(', ')}, not ${capability}`,
     `Ask ${modelId} for ${card.tasks.join(' or ')}, or name a model that does ${capability}.`)
 }
 
@@ -312,7 +317,7 @@ export function availabilityHandler (
 }
 
 /** The chains as the list of models wants them. */
-export function judgeBy (chains: ReadChains): Judge {
+export function availabilityReader (chains: ReadChains): AvailabilityReader {
   return async () => {
     const chain = await chains()
     return (modelId) => {

@@ -1,6 +1,6 @@
 import { delay } from '../../../kernel/index.js'
 import type { Clock, EngineTask, ReadyCheck, EngineChunk, Logger, ModelCard } from '../../../kernel/index.js'
-import type { Member } from '../instances/fleet.js'
+import type { Member } from '../instances/runner-set.js'
 import { reasonOf } from '../process/errors.js'
 import type { Routing } from './routing.js'
 

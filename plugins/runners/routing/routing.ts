@@ -4,8 +4,8 @@ import { Availability, contextOf } from './availability.js'
 import type { AvailabilityParts } from './availability.js'
 import { explainRefusal, noInstance } from './explain.js'
 import type { BrokenLink, ModelChain, ReadChains } from './explain.js'
-import type { Fleet, Member } from '../instances/fleet.js'
-import { NOT_BEGUN, RunnerError } from '../process/errors.js'
+import type { RunnerSet, Member } from '../instances/runner-set.js'
+import { NOT_STARTED, RunnerError } from '../process/errors.js'
 import { compare, pick } from './pick.js'
 import type { Refusal } from './pick.js'
 import { mergeTasks } from './remote/gossip.js'
@@ -16,13 +16,13 @@ import { serve } from './serve.js'
 import type { ServeParts } from './serve.js'
 import type { Instances, Route, RouteQuery, RunnerReport, Runners, VirtualModel } from '../service.js'
 import { TaskTable } from './tasks.js'
-import type { Asker, Task } from './tasks.js'
+import type { TaskRequester, Task } from './tasks.js'
 import { VirtualModels } from './virtual.js'
 
 export interface RoutingParts extends
   ServeParts, Omit<AvailabilityParts, 'away' | 'cluster' | 'fleet' | 'tasks'> {
   clock: Clock
-  fleet: Fleet
+  fleet: RunnerSet
   /** Tasks that this node serves, whoever asked. */
   tasks: TaskTable
   cluster: AvailabilityParts['cluster'] & MemberParts['cluster']
@@ -130,13 +130,13 @@ export class Routing implements Runners {
   }
 
   /** Enters a task of another node. Throws `instance_lost`, and `invalid_request` for an id that is taken. */
-  take ({ trace, ...assigned }: Assigned, asker: Asker): Route {
+  take ({ trace, ...assigned }: Assigned, asker: TaskRequester): Route {
     const { fleet, tasks, self: { nodeId, installId } } = this.#parts
     const { taskId, modelId, instanceId, runnerId } = assigned
     const assignment = fleet.get(runnerId)?.assignment
     if (assignment?.instanceId !== instanceId || assignment.modelId !== modelId) {
       throw kernelError('instance_lost',
-        `Runner ${runnerId} of ${modelId} is not on this node any more.`, NOT_BEGUN)
+        `Runner ${runnerId} of ${modelId} is not on this node any more.`, NOT_STARTED)
     }
     if (tasks.get(taskId) !== undefined) {
       throw kernelError('invalid_request', `Task ${taskId} is known here already.`, { param: 'taskId' })
@@ -168,7 +168,7 @@ export class Routing implements Runners {
     return noInstance(modelId, broken, this.#parts.clock.now())
   }
 
-  #enter (table: TaskTable, assigned: Omit<Assigned, 'trace'>, asker: Asker): void {
+  #enter (table: TaskTable, assigned: Omit<Assigned, 'trace'>, asker: TaskRequester): void {
     const { taskId, commandId, instanceId, modelId, capability, runnerId } = assigned
     const createdAt = new Date(this.#parts.clock.now()).toISOString()
     table.add({ taskId, commandId, instanceId, modelId, capability, createdAt }, runnerId, asker)
@@ -191,7 +191,7 @@ export class Routing implements Runners {
     const { fleet, tasks } = this.#parts
     const supervisor = fleet.get(runnerId)?.supervisor
     if (supervisor == null) {
-      throw new RunnerError('instance_lost', `The runner of ${modelId} is gone.`, NOT_BEGUN)
+      throw new RunnerError('instance_lost', `The runner of ${modelId} is gone.`, NOT_STARTED)
     }
     const { caller } = tasks.askerOf(taskId)
     return supervisor.open(taskId, task, signal, {

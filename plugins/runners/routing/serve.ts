@@ -1,8 +1,8 @@
 import { SvcError, EngineError, kernelError } from '../../../kernel/index.js'
 import type { EngineChunk, Logger } from '../../../kernel/index.js'
-import { NOT_BEGUN, reasonOf, RunnerError } from '../process/errors.js'
+import { NOT_STARTED, reasonOf, RunnerError } from '../process/errors.js'
 import type { Route, TerminalStatus } from '../service.js'
-import type { TaskFailure } from './losses.js'
+import type { TaskFailure } from './lost-tasks.js'
 import { RemoteTaskError } from './remote/frames.js'
 import type { TaskWatchers, TaskTable } from './tasks.js'
 
@@ -92,7 +92,7 @@ function worthAnEvent (error: unknown, answered: boolean): boolean {
 }
 
 const notBegun = (error: unknown): boolean =>
-  (error instanceof RunnerError || error instanceof SvcError) && error.details['begun'] === NOT_BEGUN.begun
+  (error instanceof RunnerError || error instanceof SvcError) && error.details['begun'] === NOT_STARTED.begun
 
 function record (
   { log, taskFailed }: ServeParts, { taskId, modelId }: Route, commandId: string, error: unknown

@@ -1,5 +1,5 @@
 import type { Caller, Clock, EngineChunk } from '../../../kernel/index.js'
-import type { Fleet } from '../instances/fleet.js'
+import type { RunnerSet } from '../instances/runner-set.js'
 import type { EndedTask, Route, RunnerWork, TerminalStatus } from '../service.js'
 
 /** Finished tasks stay visible in /state for this long, and at most this many of them. */
@@ -22,7 +22,7 @@ export interface Task {
 }
 
 /** Who wants a task done. */
-export interface Asker {
+export interface TaskRequester {
   caller: Caller | null
   /** Install id of the node where the request entered; null when it is this one. */
   member: string | null
@@ -33,7 +33,7 @@ export const hasEnded = (status: TaskStatus): boolean => status !== 'Pending' &&
 interface Entry {
   readonly task: Task
   readonly runnerId: string
-  readonly asker: Asker
+  readonly asker: TaskRequester
   /** Somebody reads it: while it is pending it waits for its runner. */
   opened: boolean
   /** When it last changed, and the number of that change among those of all tasks. */
@@ -41,7 +41,7 @@ interface Entry {
   readonly change: number
 }
 
-const NOBODY: Asker = { caller: null, member: null }
+const NOBODY: TaskRequester = { caller: null, member: null }
 /** The key of this node among those that ask. */
 const HERE = ''
 
@@ -65,7 +65,7 @@ export class TaskTable {
     this.#changed = changed
   }
 
-  add (task: Omit<Task, 'status'>, runnerId: string, asker: Asker = NOBODY): void {
+  add (task: Omit<Task, 'status'>, runnerId: string, asker: TaskRequester = NOBODY): void {
     this.#sweep()
     this.#count(runnerId, asker, 1)
     this.#enter(this.#live, { runnerId, asker, opened: false }, { ...task, status: 'Pending' })
@@ -105,7 +105,7 @@ export class TaskTable {
   }
 
   /** Who asked for a task; nobody where it is unknown. */
-  askerOf (taskId: string): Asker { return this.#entry(taskId)?.asker ?? NOBODY }
+  askerOf (taskId: string): TaskRequester { return this.#entry(taskId)?.asker ?? NOBODY }
 
   /** Tasks of a runner that have no terminal status yet. */
   outstanding (runnerId: string): number {
@@ -155,7 +155,7 @@ export class TaskTable {
     this.#changed(task, runnerId)
   }
 
-  #count (runnerId: string, asker: Asker, by: number): void {
+  #count (runnerId: string, asker: TaskRequester, by: number): void {
     const byAsker = this.#open.get(runnerId) ?? new Map<string, number>()
     const who = asker.member ?? HERE
     const open = (byAsker.get(who) ?? 0) + by
@@ -214,7 +214,7 @@ export class TaskWatchers {
 
 /** The work of this node's runners, for other plugins. */
 export function runnerWork (
-  watchers: Pick<TaskWatchers, 'onTask'>, fleet: Pick<Fleet, 'get'>
+  watchers: Pick<TaskWatchers, 'onTask'>, fleet: Pick<RunnerSet, 'get'>
 ): RunnerWork {
   return {
     onTask: (fn) => watchers.onTask(fn),

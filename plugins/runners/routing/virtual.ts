@@ -1,6 +1,6 @@
 import type { Clock, EngineChunk, EngineTask, ModelCard } from '../../../kernel/index.js'
 import type { Route, RouteQuery, VirtualModel } from '../service.js'
-import { bad, follow, good, noInstance, requestLink } from './explain.js'
+import { brokenLink, follow, intactLink, noInstance, requestLink } from './explain.js'
 import type { ModelChain } from './explain.js'
 
 /** The models that plugins of this node answer for themselves. */
@@ -63,9 +63,10 @@ function chainOf (modelId: string, model: VirtualModel, capability: string | nul
   const refuses = card === undefined ? 'card' : 'runner'
   return follow((link) => {
     if (refusal !== null && link === refuses) {
-      return bad(refusal.reason, refusal.message.replace(/\.$/, ''), String(refusal.details['remedy'] ?? ''))
+      return brokenLink(refusal.reason, refusal.message.replace(/\.$/, ''),
+        String(refusal.details['remedy'] ?? ''))
     }
     if (link === 'request') return requestLink({ capability, card: card ?? null, modelId })
-    return good('answered by the node itself')
+    return intactLink('answered by the node itself')
   }, (link) => link === 'runner')
 }

@@ -3,11 +3,11 @@ import type { NodeView } from '../../../kernel/index.js'
 import { fake } from '../../../kernel/testing/index.js'
 import type { Fake, TestContext } from '../../../kernel/testing/index.js'
 import { ModelsService } from '../../staging/service.js'
-import type { Judge, ModelCopy, Models } from '../../staging/service.js'
+import type { AvailabilityReader, ModelCopy, Models } from '../../staging/service.js'
 import { PlacedInstances } from '../instances/document.js'
 import { Availability } from '../routing/availability.js'
 import type { AvailabilityParts } from '../routing/availability.js'
-import type { Member } from '../instances/fleet.js'
+import type { Member } from '../instances/runner-set.js'
 import { InstanceService, RunnersService } from '../service.js'
 import type { RunnerStatus } from '../service.js'
 import { bodyOf } from '../instances/shapes.js'
@@ -40,8 +40,8 @@ const node = (name: string, over: Partial<NodeView> = {}): NodeView => ({
 })
 
 /** What is on the disks of other nodes. */
-function others (copies: ModelCopy[]): { fakes: Fake[], judge: () => Judge } {
-  let judge: Judge | undefined
+function others (copies: ModelCopy[]): { fakes: Fake[], judge: () => AvailabilityReader } {
+  let judge: AvailabilityReader | undefined
   const bundled: ModelCopy[] = [{ ...copy('n2'), kind: 'bundled' }]
   const models: Partial<Models> = {
     opened: Promise.resolve(), locate: () => undefined, located: () => [],
@@ -66,7 +66,7 @@ const copy = (name: string, over: Partial<ModelCopy> = {}): ModelCopy =>
 
 async function start (
   t: TestContext, copies: ModelCopy[]
-): Promise<{ rig: RunnersRig, judge: Judge }> {
+): Promise<{ rig: RunnersRig, judge: AvailabilityReader }> {
   const { fakes, judge } = others(copies)
   const rig = await startRunners(t, { fakes, place: [] })
   return { rig, judge: judge() }

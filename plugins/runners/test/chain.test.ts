@@ -1,6 +1,6 @@
 import t from 'tap'
 import { explain, LINKS, noInstance } from '../routing/explain.js'
-import type { ChainFacts, Link } from '../routing/explain.js'
+import type { ChainFacts, ChainLinkName } from '../routing/explain.js'
 import type { RunnerStatus } from '../service.js'
 
 const whole: ChainFacts = {
@@ -17,7 +17,7 @@ const whole: ChainFacts = {
 function check (
   name: string,
   over: Partial<ChainFacts>,
-  link: Link | null,
+  link: ChainLinkName | null,
   problem?: RegExp,
   remedy?: RegExp
 ): void {

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { createDifference, createLeases, modelOf, withCopies } from '../instances/copies.js'
+import { createSetDiff, createLeases, modelOf, withCopies } from '../instances/copies.js'
 import { card } from './samples.js'
 import type { Bundle, BundledModel } from '../cards/bundle.js'
 import type { LocatedModel, Models } from '../../staging/service.js'
@@ -102,7 +102,7 @@ t.test('a model that is just going is refused, and can be taken later', (t) => {
 
 t.test('what came into a set and what left it is told when that changes, and only then', (t) => {
   const said: [string, boolean][] = []
-  const compare = createDifference((id, there) => { said.push([id, there]) })
+  const compare = createSetDiff((id, there) => { said.push([id, there]) })
   const tell = (...now: string[]): [string, boolean][] => {
     said.length = 0
     compare(now)

@@ -10,7 +10,7 @@ import { manualClock } from '../../../kernel/testing/index.js'
 import type { ManualClock } from '../../../kernel/testing/index.js'
 import { donorHandler } from '../donors/donor.js'
 import { createDrivers } from '../donors/driver.js'
-import type { Drivers } from '../donors/driver.js'
+import type { RpcDrivers } from '../donors/driver.js'
 import { roleOf } from '../donors/role.js'
 import type { Role } from '../donors/role.js'
 import { RunnerError } from '../process/errors.js'
@@ -67,7 +67,7 @@ export async function echo (t: TestCase): Promise<{ port: number, sockets: Set<S
 }
 
 export interface Pair {
-  drivers: Drivers
+  drivers: RpcDrivers
   clock: ManualClock
   /** The donor's status, as the driver's node knows it. */
   status (status: RunnerStatus): void

@@ -2,7 +2,7 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import t from 'tap'
 import { roleOf } from '../donors/role.js'
-import { bodyOf, leads, lends } from '../instances/shapes.js'
+import { bodyOf, leads, isRpcServerNode } from '../instances/shapes.js'
 import { client, echo, pair, star } from './donors-kit.js'
 import { until } from './process-kit.js'
 import { startRunners } from './rig.js'
@@ -17,7 +17,7 @@ t.test('who is what', async (t) => {
     { kind: 'donor', driverNode: 'n0', card: { modelId: 'acme/gguf', files: [] } })
   t.equal(roleOf(instance, 'other'), null)
   t.equal(roleOf(star([4, 2], 'RingInstance'), 'n1'), null)
-  t.strictSame(['n0', 'n1', 'n2'].map((id) => lends(bodyOf(instance), id)), [false, true, true])
+  t.strictSame(['n0', 'n1', 'n2'].map((id) => isRpcServerNode(bodyOf(instance), id)), [false, true, true])
   t.strictSame(['n0', 'n1', 'n2'].map((id) => leads(instance, id)), [true, false, false])
 })
 

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { commandHandlers } from '../instances/commands.js'
-import { Drains } from '../instances/endings.js'
+import { Drains } from '../instances/shutdown.js'
 import { bodyOf, leads, shardOf } from '../instances/shapes.js'
 import type { Instance } from '../instances/sections.js'
 import { endings, ledBy } from './endings-kit.js'

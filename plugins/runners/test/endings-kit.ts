@@ -1,18 +1,18 @@
 import { manualClock } from '../../../kernel/testing/index.js'
 import type { ManualClock } from '../../../kernel/testing/index.js'
-import type { LedInstance } from '../instances/document.js'
-import { InstanceEndings } from '../instances/endings.js'
-import type { EndingsParts } from '../instances/endings.js'
+import type { LocalInstance } from '../instances/document.js'
+import { InstanceShutdown } from '../instances/shutdown.js'
+import type { EndingsParts } from '../instances/shutdown.js'
 import type { RingInstance } from '../instances/sections.js'
 import { bodyOf } from '../instances/shapes.js'
 import { card, soloInstance } from './samples.js'
 
 /** A node that leads instances, without their runners. */
 export interface EndingsNode {
-  endings: InstanceEndings
+  endings: InstanceShutdown
   clock: ManualClock
   /** What it leads; the test changes it. */
-  led: LedInstance[]
+  led: LocalInstance[]
   /** Open tasks of each of its runners. */
   outstanding: number
   /** The document has changed. */
@@ -22,10 +22,10 @@ export interface EndingsNode {
 /** The endings of a node whose runners are ready. */
 export function endings (over: Partial<EndingsParts> & { warned? (): void }): EndingsNode {
   const clock = manualClock()
-  const led: LedInstance[] = []
+  const led: LocalInstance[] = []
   const node = { clock, led, outstanding: 0, changed () {} } as unknown as EndingsNode
   const { warned = () => {} } = over
-  node.endings = new InstanceEndings({
+  node.endings = new InstanceShutdown({
     clock,
     log: { debug () {}, info () {}, warn: warned, error () {}, fatal () {} },
     cluster: { nodes: () => [], resolve: () => undefined },
@@ -49,7 +49,7 @@ export function endings (over: Partial<EndingsParts> & { warned? (): void }): En
 }
 
 /** An instance with its runner on this node. */
-export function ledBy (instanceId: string, runnerId: string, more: Partial<RingInstance>): LedInstance {
+export function ledBy (instanceId: string, runnerId: string, more: Partial<RingInstance>): LocalInstance {
   const ring = bodyOf(soloInstance({ instanceId, runnerId, nodeId: 'n' }, card('svc/m')))
   return { ring: { ...ring, ...more }, assignment: { instanceId, runnerId, modelId: 'svc/m' } }
 }

@@ -4,7 +4,7 @@ import { needOf } from '../cards/memory-forecast.js'
 import { createFit, memoryView, shortage } from '../machine/memory.js'
 import type { ShardBody } from '../instances/sections.js'
 import { devicePartsOf, stateCard } from '../instances/shapes.js'
-import type { Member } from '../instances/fleet.js'
+import type { Member } from '../instances/runner-set.js'
 import type { Machine, RunnerReport } from '../service.js'
 import { card } from './samples.js'
 

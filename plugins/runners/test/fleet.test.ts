@@ -1,8 +1,8 @@
 import t from 'tap'
 import { manualClock } from '../../../kernel/testing/index.js'
 import { LaunchError } from '../process/errors.js'
-import { Fleet } from '../instances/fleet.js'
-import type { FleetParts, RunnerFailure } from '../instances/fleet.js'
+import { RunnerSet } from '../instances/runner-set.js'
+import type { FleetParts, RunnerFailure } from '../instances/runner-set.js'
 import type { RunnerStatus } from '../service.js'
 import { FakeRunner } from './rig.js'
 import { card } from './samples.js'
@@ -14,7 +14,7 @@ function fleetOf (over: Partial<FleetParts>) {
   const failures: RunnerFailure[] = []
   const made: FakeRunner[] = []
   const ignore = (): void => {}
-  const fleet = new Fleet({
+  const fleet = new RunnerSet({
     clock: manualClock(),
     log: { debug: ignore, info: ignore, warn: ignore, error: ignore, fatal: ignore },
     statuses: {

@@ -1,14 +1,14 @@
 import t from 'tap'
-import { IdleTimes } from '../instances/endings.js'
-import type { Unloadable } from '../instances/endings.js'
+import { IdleTimes } from '../instances/shutdown.js'
+import type { IdleUnloadable } from '../instances/shutdown.js'
 import type { PlacementIntent } from '../instances/sections.js'
 import { endings, ledBy } from './endings-kit.js'
 
-const one: Unloadable = {
+const one: IdleUnloadable = {
   instanceId: 'I', modelId: 'svc/m', runnerId: 'R', ttlSeconds: 10, ready: true, outstanding: 0
 }
 
-interface Step { at: number, over?: Partial<Unloadable>, used?: number, gone?: boolean }
+interface Step { at: number, over?: Partial<IdleUnloadable>, used?: number, gone?: boolean }
 
 /** Looks at these seconds; how long it was idle where it is over, else null. */
 function looks (steps: readonly Step[]): (number | null)[] {

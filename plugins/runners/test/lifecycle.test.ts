@@ -1,7 +1,7 @@
 import t from 'tap'
 import { manualClock } from '../../../kernel/testing/index.js'
 import type { TestContext } from '../../../kernel/testing/index.js'
-import { InstanceEndings } from '../instances/endings.js'
+import { InstanceShutdown } from '../instances/shutdown.js'
 import { RunnerError } from '../process/errors.js'
 import { InstanceService, RunnersService } from '../service.js'
 import type { Instances, PlacementIntent } from '../service.js'
@@ -223,7 +223,7 @@ t.test('where other nodes route requests, a runner is stopped only after a quiet
   const status = new Map([['n R', { RunnerShuttingDown: {} }], ['far Q', { RunnerReady: {} }]])
   let observe = (): void => {}
   const live = new Map([['n', true], ['far', true]])
-  const endings = new InstanceEndings({
+  const endings = new InstanceShutdown({
     clock,
     log: { debug () {}, info () {}, warn () {}, error () {}, fatal () {} },
     cluster: {

@@ -2,11 +2,11 @@ import t from 'tap'
 import { manualClock } from '../../../kernel/testing/index.js'
 import type { ManualClock } from '../../../kernel/testing/index.js'
 import type { NodeView } from '../../../kernel/index.js'
-import { GATHER_MS, GONE_MS, LOOK_MS, Losses } from '../routing/losses.js'
-import type { OpenTask, TaskFailure } from '../routing/losses.js'
+import { GATHER_MS, NODE_GONE_MS, CHECK_MS, LostTasks } from '../routing/lost-tasks.js'
+import type { OpenTask, TaskFailure } from '../routing/lost-tasks.js'
 
 interface Desk {
-  losses: Losses
+  losses: LostTasks
   clock: ManualClock
   /** What the master told, by task id. */
   told: string[]
@@ -31,7 +31,7 @@ function desk (master: string | null): Desk {
   const session = { sessionId: 'S', masterNodeId: master, isMaster: master === 'a-1' }
   const nodes = ['a', 'b', 'c'].map((installId) =>
     ({ nodeId: `${installId}-1`, installId, name: installId, live: true }))
-  const losses = new Losses({
+  const losses = new LostTasks({
     clock,
     log: { debug () {}, info () {}, warn () {}, error () {}, fatal () {} },
     session: Object.assign(session, { onChange: (fn: () => void) => {
@@ -105,10 +105,10 @@ t.test('a node dies with tasks that nobody waits for', async (t) => {
   const { losses, told, clock, nodes, instance } = desk('a-1')
   nodes[1]!.live = false
   losses.missing('b', [open('its-own'), open('of-c', 'c')])
-  await clock.advance(GONE_MS - LOOK_MS)
+  await clock.advance(NODE_GONE_MS - CHECK_MS)
   t.same(told, [], 'others may still reach it')
   instance.placed = false
-  await clock.advance(LOOK_MS)
+  await clock.advance(CHECK_MS)
   t.same(told, ['its-own'], 'the one of a node that is there is that node\'s to report')
   losses.report(failure('its-own'))
   t.same(told, ['its-own'])
@@ -119,7 +119,7 @@ t.test('the node that asked dies as well', async (t) => {
   nodes[1]!.live = false
   nodes[2]!.live = false
   losses.missing('b', [open('of-c', 'c')])
-  await clock.advance(GONE_MS + LOOK_MS)
+  await clock.advance(NODE_GONE_MS + CHECK_MS)
   t.same(told, ['of-c'], 'also where nobody takes the instance away')
 })
 
@@ -127,9 +127,9 @@ t.test('a link that breaks for a moment loses no task', async (t) => {
   const { losses, told, clock, nodes } = desk('a-1')
   nodes[1]!.live = false
   losses.missing('b', [open('x')])
-  await clock.advance(LOOK_MS)
+  await clock.advance(CHECK_MS)
   nodes[1]!.live = true
-  await clock.advance(2 * GONE_MS)
+  await clock.advance(2 * NODE_GONE_MS)
   t.same(told, [])
 })
 
@@ -137,7 +137,7 @@ t.test('what a node had that was started anew is lost at once', async (t) => {
   const { losses, told, clock, nodes } = desk('a-1')
   losses.missing('b', [open('x')])
   nodes[1]!.nodeId = 'b-2'
-  await clock.advance(LOOK_MS)
+  await clock.advance(CHECK_MS)
   t.same(told, ['x'])
 })
 
@@ -147,7 +147,7 @@ t.test('the master dies: the next one tells, the others do not', async (t) => {
     nodes[1]!.live = false
     instance.placed = false
     losses.missing('b', [open('x')])
-    await clock.advance(2 * GONE_MS)
+    await clock.advance(2 * NODE_GONE_MS)
     t.same(told, [], 'the one that is gone is not missed yet')
     Object.assign(session, { masterNodeId: next, isMaster: next === 'a-1' })
     changed()
@@ -161,6 +161,6 @@ t.test('a closed one neither looks nor sends', async (t) => {
   nodes[2]!.live = false
   losses.missing('c', [open('y')])
   losses.close()
-  await clock.advance(2 * GONE_MS)
+  await clock.advance(2 * NODE_GONE_MS)
   t.same([told, sent], [[], []])
 })

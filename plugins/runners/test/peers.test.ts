@@ -2,7 +2,7 @@ import t from 'tap'
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { createServer } from 'node:net'
-import { ofRunner, sharing } from '../process/peers.js'
+import { ofRunner, networkSharing } from '../process/peers.js'
 import type { AddressInfo, Socket } from 'node:net'
 
 const CONNECT = 's = socket.create_connection(("127.0.0.1", int(sys.argv[1]))); time.sleep(60)'
@@ -21,8 +21,8 @@ t.test('who is at the other end', { skip: !tools && 'python3 or prlimit is not i
   const server = createServer().listen(0, '127.0.0.1')
   await once(server, 'listening')
   const { port } = server.address() as AddressInfo
-  t.teardown(() => { server.close(); sharing.begun = false })
-  sharing.begun = true
+  t.teardown(() => { server.close(); networkSharing.begun = false })
+  networkSharing.begun = true
   const rows: [string, string[], string, boolean][] = [
     ['any program', [], `${FIRST}\n${CONNECT}`, false],
     ['a runner', MARKED, `${FIRST}\n${CONNECT}`, true],

@@ -2,7 +2,7 @@ import t from 'tap'
 import { CommandService } from '../../../kernel/index.js'
 import { CallsService } from '../../capabilities/service.js'
 import type { CallOutcome } from '../../capabilities/service.js'
-import type { Gpu, Vitals } from '../../../kernel/index.js'
+import type { Gpu, MachineStats } from '../../../kernel/index.js'
 import { fake } from '../../../kernel/testing/index.js'
 import { InstanceService } from '../service.js'
 import { ensure, noGpus, startRunners, until } from './rig.js'
@@ -56,7 +56,7 @@ t.test('the readings of the machine are in /state while the plugin runs', async 
     swapTotal: { inBytes: 2 }, swapAvailable: { inBytes: 1 }
   }
   const disk = { total: { inBytes: 6 }, available: { inBytes: 5 } }
-  const vitals = async (): Promise<Vitals> =>
+  const vitals = async (): Promise<MachineStats> =>
     ({ memory, system: { ...noGpus.load(), pcpuUsage: 0.5 }, disk, network: { interfaces: [] } })
   const state = await (await startRunners(t, { machine: { vitals } })).state()
   const id = state['localNodeId'] as unknown as string

@@ -2,13 +2,13 @@ import { chmodSync, mkdirSync, readFileSync, realpathSync, symlinkSync, writeFil
 import { dirname, join } from 'node:path'
 import t from 'tap'
 import { fileRules, filesFor } from '../process/confine.js'
-import { findTools, holdHere, missing } from '../process/sandbox.js'
+import { findTools, probeSandboxLevel, missing } from '../process/sandbox.js'
 import type { Test } from 'tap'
-import type { Needs } from '../process/confine.js'
-import type { Hold } from '../process/sandbox.js'
+import type { SandboxNeeds } from '../process/confine.js'
+import type { SandboxLevel } from '../process/sandbox.js'
 
 const NODE_ROOT = realpathSync(dirname(process.execPath))
-const needs = (more: Partial<Needs> & { home: string }): Needs =>
+const needs = (more: Partial<SandboxNeeds> & { home: string }): SandboxNeeds =>
   ({ scripts: [], model: [], options: {}, env: {}, ...more })
 
 /** Whether a file lies in or under one of the paths. */
@@ -96,17 +96,17 @@ const MINUTE = 60_000
 
 t.test('how far this machine holds is found out once, and what is not the best anew after a while', (t) => {
   const rights = '--no-new-privs|--*-caps=-all|--bounding-set=-all'
-  const check = (t: Test, known: string, hold: Hold): void => {
+  const check = (t: Test, known: string, hold: SandboxLevel): void => {
     const dir = realpathSync(t.testdir({ work: {} }))
     standIn(dir, known)
     const cell = { scratch: dir, work: join(dir, 'work'), files: () => ({ read: ['/usr'], write: [] }) }
     const asked = (): string => readFileSync(join(dir, 'asked'), 'utf8')
-    t.match(holdHere(cell, 0, dir), { hold }, known)
+    t.match(probeSandboxLevel(cell, 0, dir), { hold }, known)
     const once = asked()
-    t.match(holdHere(cell, MINUTE - 1, dir), { hold })
+    t.match(probeSandboxLevel(cell, MINUTE - 1, dir), { hold })
     t.equal(asked(), once, 'not asked again')
     standIn(dir, `${known}|${rights}|--landlock-*|path-*|fs:*|net|scope`)
-    t.match(holdHere(cell, MINUTE, dir), { hold: 'network' }, 'the machine was changed')
+    t.match(probeSandboxLevel(cell, MINUTE, dir), { hold: 'network' }, 'the machine was changed')
   }
   t.test('files', async (t) => { check(t, `${rights}|--landlock-*|path-*|fs:*`, 'files') })
   t.test('no Landlock', async (t) => { check(t, rights, 'privileges') })
@@ -118,9 +118,9 @@ t.test('a setpriv that did not come to an answer is asked again', async (t) => {
   const dir = realpathSync(t.testdir({ setpriv: '#!/bin/sh\nkill -9 $$\n', work: {} }))
   chmodSync(join(dir, 'setpriv'), 0o755)
   const cell = { scratch: dir, work: join(dir, 'work'), files: () => ({ read: [], write: [] }) }
-  t.match(holdHere(cell, 0, dir), { hold: 'none', tools: {} })
+  t.match(probeSandboxLevel(cell, 0, dir), { hold: 'none', tools: {} })
   standIn(dir, '--no-new-privs|--*-caps=-all|--bounding-set=-all')
-  t.match(holdHere(cell, 0, dir), { hold: 'privileges', tools: { setpriv: join(dir, 'setpriv') } })
+  t.match(probeSandboxLevel(cell, 0, dir), { hold: 'privileges', tools: { setpriv: join(dir, 'setpriv') } })
 })
 
 t.test('rules of Landlock', (t) => {

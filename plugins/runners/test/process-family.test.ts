@@ -3,10 +3,10 @@ import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import t from 'tap'
-import { findTools, holdHere } from '../process/sandbox.js'
+import { findTools, probeSandboxLevel } from '../process/sandbox.js'
 import { hostEntry, launch, runnerEnv, signalGroup } from '../process/spawn.js'
 import { MARK, PIDFILE, readPidfile, sweepOrphans } from '../process/pidfile.js'
-import { bootId, diagnose, familyBytes, residentBytes, startTime } from '../process/proc.js'
+import { bootId, diagnose, processTreeBytes, residentBytes, startTime } from '../process/proc.js'
 import { bench, hear, lives, until } from './process-kit.js'
 import type { TestCase } from './process-kit.js'
 
@@ -48,7 +48,7 @@ t.test('a runner that dies takes what its engine started with it', async (t) => 
     grandchild = Number(chunk.payload['pid'])
     t.ok(lives(grandchild))
     const both = Number(residentBytes(pid())) + Number(residentBytes(grandchild))
-    t.ok(Number(familyBytes(pid())) > 0.9 * both, 'its memory counts as the runner\'s')
+    t.ok(Number(processTreeBytes(pid())) > 0.9 * both, 'its memory counts as the runner\'s')
     process.kill(pid(), 'SIGKILL')
   })
   await until('grandchild gone', () => !lives(grandchild))
@@ -72,9 +72,9 @@ t.test('T-R07: floods cost the node little', { timeout: 60_000 }, async (t) => {
 t.test('a setpriv that lacks the option is not used', (t) => {
   const dir = t.testdir()
   symlinkSync('/bin/false', join(dir, 'setpriv'))
-  t.strictSame(holdHere(undefined, 0, dir), { hold: 'none', tools: {}, at: 0 })
+  t.strictSame(probeSandboxLevel(undefined, 0, dir), { hold: 'none', tools: {}, at: 0 })
   for (const path of ['/nowhere', '']) t.strictSame(findTools(path), {})
-  t.match(holdHere(undefined, 0, '/usr/bin:/bin').tools, { setpriv: /setpriv$/ })
+  t.match(probeSandboxLevel(undefined, 0, '/usr/bin:/bin').tools, { setpriv: /setpriv$/ })
   t.end()
 })
 
@@ -179,7 +179,7 @@ t.test('a runner started by a process that is gone ends at once', async (t) => {
   await until('gone', () => !lives(pid))
   t.equal(startTime(99_999_999), null)
   t.equal(residentBytes(99_999_999), null)
-  t.equal(familyBytes(99_999_999), null)
+  t.equal(processTreeBytes(99_999_999), null)
   const stdio = ['ignore', 'ignore', 'ignore', 'pipe'] as const
   const stranger = spawn(process.execPath, [hostEntry(), '1'], { stdio: [...stdio] })
   const signal = await new Promise((resolve) => { stranger.on('exit', (_code, name) => { resolve(name) }) })

@@ -3,7 +3,7 @@ import { Announcer } from '../process/activity.js'
 import {
   endedByWarmupWatchdog, passedDeadline, describeEnd, allowedMs, loadingMs, AnnouncedWork
 } from '../process/deadlines.js'
-import type { Watch, Ending } from '../process/deadlines.js'
+import type { Watch, ExitFacts } from '../process/deadlines.js'
 import { DEFAULT_LIMITS } from '../process/limits.js'
 import type { WorkMessage } from '../process/protocol.js'
 
@@ -89,8 +89,8 @@ t.test('a kill in warmup is the watchdog\'s when most of the deadline has passed
 })
 
 t.test('the end of a process: asked for, the node\'s reason, or its own exit', (t) => {
-  const check = (ending: Partial<Ending>, expected: object): void => {
-    const whole: Ending = {
+  const check = (ending: Partial<ExitFacts>, expected: object): void => {
+    const whole: ExitFacts = {
       stopping: false,
       failure: null,
       phase: 'serving',

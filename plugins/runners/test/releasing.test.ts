@@ -1,5 +1,5 @@
 import t from 'tap'
-import { Removals } from '../instances/endings.js'
+import { Removals } from '../instances/shutdown.js'
 import { bodyOf } from '../instances/shapes.js'
 import type { Instance } from '../instances/sections.js'
 import { card, soloInstance } from './samples.js'

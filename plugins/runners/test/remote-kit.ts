@@ -4,13 +4,13 @@ import type { Duplex } from 'node:stream'
 import { ClusterService } from '../../../kernel/index.js'
 import { memberRequest } from '../../../kernel/test/member-request.js'
 import { fake } from '../../../kernel/testing/index.js'
-import { setMember } from '../../../kernel/http/passed-on.js'
+import { setMember } from '../../../kernel/http/forwarded.js'
 import type {
   Caller, EngineChunk, MemberRequest, MemberResponse, ModelCard, NodeView, Section
 } from '../../../kernel/index.js'
 import type { ManualClock, TestContext } from '../../../kernel/testing/index.js'
 import { PlacedInstances } from '../instances/document.js'
-import type { Fleet, Member } from '../instances/fleet.js'
+import type { RunnerSet, Member } from '../instances/runner-set.js'
 import { Routing } from '../routing/routing.js'
 import type { RunnerStatus } from '../service.js'
 import type { Instance, InstanceFailure } from '../instances/sections.js'
@@ -157,7 +157,7 @@ async function sectionsOf (rig: RunnersRig, { status, own }: PairOptions): Promi
 const OWN = { instanceId: '0-own', runnerId: 'own-runner', modelId: VOICE }
 
 /** The asking node's own runners: none, or a ready one. */
-function ownFleet (own: PairOptions['own'], tasks: TaskTable): Fleet {
+function ownFleet (own: PairOptions['own'], tasks: TaskTable): RunnerSet {
   const member: Member =
     { assignment: OWN, supervisor: null, card: null, lends: false, gaveUp: false, rounds: 0, readyAt: null,
       loadedAt: null }
@@ -172,7 +172,7 @@ function ownFleet (own: PairOptions['own'], tasks: TaskTable): Fleet {
     ready: () => true,
     status: () => ({ RunnerReady: {} }),
     reports: () => []
-  } as unknown as Fleet
+  } as unknown as RunnerSet
 }
 
 /** Requests to the serving node over connections that hold next to nothing. */

@@ -10,12 +10,12 @@ import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { filesFor } from '../process/confine.js'
-import { findTools, holdHere, lacksHere } from '../process/sandbox.js'
+import { findTools, probeSandboxLevel, whatSandboxLacks } from '../process/sandbox.js'
 import { launch } from '../process/spawn.js'
 import { lives, until } from './process-kit.js'
 import type { AddressInfo } from 'node:net'
 import type { Test } from 'tap'
-import type { Hold } from '../process/sandbox.js'
+import type { SandboxLevel } from '../process/sandbox.js'
 
 const INTRUDER = fileURLToPath(new URL('./fixtures/intruder.mjs', import.meta.url))
 const SECRETS = ['node.key', 'operator.token', 'svc.yaml', 'devices/laptop.json', 'state/tokens.json',
@@ -58,7 +58,7 @@ interface Found extends Record<Tried, string> {
 }
 
 /** Runs a hostile engine at a level; its findings. */
-async function intrude (t: Test, hold: Hold, more: { network?: boolean } = {}) {
+async function intrude (t: Test, hold: SandboxLevel, more: { network?: boolean } = {}) {
   const { home, model, scratch, outside, engine } = homeOf(t)
   const api = createServer((socket) => { socket.destroy() }).listen(0)
   await once(api, 'listening')
@@ -96,20 +96,20 @@ async function intrude (t: Test, hold: Hold, more: { network?: boolean } = {}) {
 const { setpriv = 'setpriv' } = findTools()
 const works = (...args: string[]): boolean => spawnSync(setpriv, [...args, '--', 'true']).status === 0
 const scratch = realpathSync(mkdtempSync(join(tmpdir(), 'svc-level-')))
-const best = holdHere({ scratch, work: scratch, files: () =>
+const best = probeSandboxLevel({ scratch, work: scratch, files: () =>
   filesFor({ home: '/nowhere', scripts: [], model: [], options: {}, env: process.env }) }, 0).hold
 rmSync(scratch, { recursive: true })
 t.comment(`this machine holds runners by ${best}; ${release()}, ${isRoot ? 'root' : 'not root'}`)
 
 /** Whether this machine has a level, which need not be its best. */
-const offers: Record<Hold, boolean> = {
+const offers: Record<SandboxLevel, boolean> = {
   namespaces: best === 'namespaces',
   network: works('--landlock-access', 'net', '--landlock-access', 'scope'),
   files: works('--landlock-access', 'fs:make-block'),
   privileges: works('--no-new-privs'),
   none: true
 }
-const skipped = (hold: Hold): string | false => !offers[hold] && `this machine has no ${hold}`
+const skipped = (hold: SandboxLevel): string | false => !offers[hold] && `this machine has no ${hold}`
 
 t.test('what every level promises', async (t) => {
   for (const hold of ['namespaces', 'network', 'files', 'privileges'] as const) {
@@ -201,6 +201,6 @@ t.test('what is not held can do all of it: the intruder tries in earnest', async
 })
 
 t.test('where the sandbox cannot be tried, as on a full disk, that is said', (t) => {
-  t.match(lacksHere(join(t.testdir({ file: '' }), 'file'), 0), /^It could not be tried here: ENOTDIR/)
+  t.match(whatSandboxLacks(join(t.testdir({ file: '' }), 'file'), 0), /^It could not be tried here: ENOTDIR/)
   t.end()
 })

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { memoryLimitBytes } from '../machine/memory.js'
 import { manualClock } from '../../../kernel/testing/index.js'
-import type { Member } from '../instances/fleet.js'
+import type { Member } from '../instances/runner-set.js'
 import { createReconciler, plan } from '../instances/reconcile.js'
 import type { ReconcilerParts } from '../instances/reconcile.js'
 import { assignmentOf, namedRunners, stateCard } from '../instances/shapes.js'

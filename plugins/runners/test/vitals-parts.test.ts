@@ -9,7 +9,7 @@ import { gpusOf, parseSmi, readGpus, readProcessorHeat, summarize, usableGpus } 
 import { systemInformation } from '../machine/io.js'
 import { parseNetDev, ratesOf, trafficOf } from '../machine/network.js'
 import {
-  cgroupFolders, cutByCgroup, memoryOf, parseCgroup, parseMeminfo, readLinuxMemory
+  cgroupFolders, limitByCgroup, memoryOf, parseCgroup, parseMeminfo, readLinuxMemory
 } from '../machine/ram.js'
 import { busyShare } from '../machine/vitals.js'
 import type os from 'node:os'
@@ -321,7 +321,7 @@ t.test('a process that hangs or dies is ended, and the next question gets anothe
 })
 
 t.test('memory as a container sees it', (t) => {
-  const rows: [string, Parameters<typeof cutByCgroup>, { total: number, available: number }][] = [
+  const rows: [string, Parameters<typeof limitByCgroup>, { total: number, available: number }][] = [
     ['no limit', [100, 50, { max: null, current: 10, reclaimable: 0 }], { total: 100, available: 50 }],
     ['a limit above the machine', [100, 50, { max: 200, current: 10, reclaimable: 0 }],
       { total: 100, available: 50 }],
@@ -331,7 +331,7 @@ t.test('memory as a container sees it', (t) => {
       { total: 40, available: 30 }],
     ['over the limit', [100, 50, { max: 40, current: 45, reclaimable: 0 }], { total: 40, available: 0 }]
   ]
-  for (const [title, input, expect] of rows) t.same(cutByCgroup(...input), expect, title)
+  for (const [title, input, expect] of rows) t.same(limitByCgroup(...input), expect, title)
   t.match(parseMeminfo('MemTotal:  16 kB\nMemAvailable:   8 kB\nHugePages_Total: 0\n'),
     { MemTotal: 16384, MemAvailable: 8192 })
   t.end()

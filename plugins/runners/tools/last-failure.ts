@@ -1,6 +1,6 @@
-import { fact, quoted, reading, showTime, unstopped } from '../../../kernel/cli/index.js'
-import type { Evidence, Fact, Reading, Tool } from '../../../kernel/cli/index.js'
-import { moreOf, remediesIn } from '../service.js'
+import { fact, quoted, createToolReads, showTime, withoutFullStop } from '../../../kernel/cli/index.js'
+import type { Evidence, Fact, ToolReads, Tool } from '../../../kernel/cli/index.js'
+import { capacityRemedy, remediesIn } from '../service.js'
 import type { Remedies } from '../service.js'
 import type { ShownSpan, TraceHead } from '../../tracing/service.js'
 
@@ -24,7 +24,7 @@ interface Failure {
 /** The newest requests that failed, with their ids, the reason and what the reason asks for. */
 export default {
   async run (ctx, { model }) {
-    const look = reading(ctx)
+    const look = createToolReads(ctx)
     const [page, list] = await Promise.all([
       look.read<{ events: Happened[] }>('The requests that failed', `/events?kinds=TaskFailed&limit=${READ}`),
       // Without tracing there are just no traces.
@@ -68,7 +68,7 @@ function failuresOf (events: readonly Happened[], traces: readonly Listed[]): Fa
   return [...told, ...others].sort((a, b) => b.ms - a.ms)
 }
 
-async function reasonOf ({ read }: Reading, { taskId }: Failure): Promise<string | null> {
+async function reasonOf ({ read }: ToolReads, { taskId }: Failure): Promise<string | null> {
   const trace = await read<{ traces: ShownSpan[] }>(`The trace ${quoted(taskId, 80)}`,
     `/v1/traces/cluster/${encodeURIComponent(taskId)}`, 'trace_not_found')
   const { reason } = trace?.traces.find(({ category }) => category === 'request')?.attrs ?? {}
@@ -87,7 +87,7 @@ function factOf (failure: Failure, remedies: Remedies, nowMs: number): Fact {
   const why = reason === null ? '' : ` with ${quoted(reason, 60)}`
   // The node's own sentence only says the same again.
   const said = message === null || modelIn(message) !== null ? ''
-    : `: ${unstopped(message, 300)}`
+    : `: ${withoutFullStop(message, 300)}`
   const ids = [quoted(taskId, 80), ...commandId === undefined ? [] : [quoted(commandId, 80)]]
   return fact('info', reason === null ? 'request_failed' : quoted(reason, 60),
     `At ${showTime(ms, nowMs)} a request${model === null ? '' : ` of ${model}`} failed${why}${said} ` +
@@ -102,7 +102,7 @@ function factOf (failure: Failure, remedies: Remedies, nowMs: number): Fact {
 function remedyOf (
   reason: string | null, declared: { remedy: string } | undefined, model: string | null, taskId: string
 ): string {
-  const busy = reason === 'overloaded' && model !== null ? moreOf(model) : undefined
+  const busy = reason === 'overloaded' && model !== null ? capacityRemedy(model) : undefined
   const told = busy ?? declared?.remedy.replaceAll('MODEL', model ?? 'MODEL')
   const why = `\`svc why ${taskId}\` tells all that is known of it`
   return told === undefined ? `${why}.` : `${told.replace(/\.$/, '')}; ${why}.`

@@ -1,7 +1,7 @@
 import type { ModelCard } from '../../../kernel/index.js'
 
 /** Architectures that llama.cpp does not cut across every layer, as of the release that is tested. */
-export const UNCUT = new Set([
+export const NO_TENSOR_SPLIT = new Set([
   'bailingmoe3', 'bitnet', 'deepseek2', 'deepseek32', 'dots3note', 'falcon-h1', 'gemma3n', 'glm-dsa',
   'granitehybrid', 'grok', 'hy_v4', 'jamba', 'kimi-k3', 'kimi-linear', 'mamba', 'mamba2', 'minicpm3',
   'minimax-01', 'minimax-m2', 'minimax-m3', 'mistral4', 'mpt', 'nemotron_h', 'nemotron_h_moe', 'olmo2',
@@ -12,9 +12,10 @@ export const UNCUT = new Set([
  * A card as this release makes it: whether llama.cpp cuts a model across its layers follows from the
  * architecture alone, and models without a chat template chat in ChatML. Cards of earlier releases deny both.
  */
-export const withCuts = <C extends Pick<ModelCard, 'engine' | 'family' | 'supportsTensor' | 'tasks'>>(
+export const withTensorSupport = <C extends Pick<ModelCard,
+'engine' | 'family' | 'supportsTensor' | 'tasks'>>(
   card: C
 ): C => card.engine !== 'llama-server' ? card : {
-  ...card, supportsTensor: !UNCUT.has(card.family),
+  ...card, supportsTensor: !NO_TENSOR_SPLIT.has(card.family),
   tasks: String(card.tasks) === 'completions' ? ['chat', 'completions'] : card.tasks
 }

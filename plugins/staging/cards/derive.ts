@@ -3,7 +3,7 @@ import type { CardFile, ModelCard } from '../../../kernel/index.js'
 import { parseCard } from '../../runners/cards/card.js'
 import { CardError } from '../../runners/cards/reader.js'
 import { checkCardPaths, filePathProblem } from '../files/names.js'
-import { withCuts } from './cuts.js'
+import { withTensorSupport } from './cuts.js'
 import { Folder } from './folder.js'
 import {
   CARD_FILE, cardFiles, checked, PICKLE, toCard, type CardReader, type DeriveOptions
@@ -31,7 +31,7 @@ export async function deriveCard (
   const formats = readers.flatMap((reader) => reader.formats).sort((a, b) => a.rank - b.rank)
   for (const { find } of formats) {
     const found = await find(files, options.modelId)
-    if (found !== undefined) return withCuts(toCard(found, files, options))
+    if (found !== undefined) return withTensorSupport(toCard(found, files, options))
   }
   throw unknown(files, formats.map((format) => format.files))
 }

@@ -19,7 +19,7 @@ type Optional = 'hiddenSize' | 'heads' | 'kvHeads' | 'headSize' | 'memory' | 'li
   'voices' | 'defaults' | 'support' | 'supportsTensor'
 
 /** Facts of one kind of model for its card. Sizes that a kind does not have are left out and become 0. */
-export type Found = Pick<ModelCard, Needed> & Partial<Pick<ModelCard, Optional>> & {
+export type ModelFacts = Pick<ModelCard, Needed> & Partial<Pick<ModelCard, Optional>> & {
   /** Roles of the files that make the model; all others are named by their paths. */
   roles: Map<string, string>
 }
@@ -30,7 +30,7 @@ interface CardFormat {
   readonly rank: number
   readonly files: string
   /** Undefined: the folder holds none. @throws CardError */
-  readonly find: (folder: Folder, modelId: string) => Promise<Found | undefined>
+  readonly find: (folder: Folder, modelId: string) => Promise<ModelFacts | undefined>
 }
 
 /** Makes cards of models for an engine: the default export of its `cards`. */
@@ -72,13 +72,13 @@ export function cardFiles (
   return { files: listed, totalBytes: listed.reduce((sum, { bytes }) => sum + bytes, 0) }
 }
 
-function licenceOf (folder: Folder, found: Found): string {
+function licenceOf (folder: Folder, found: ModelFacts): string {
   const file = folder.files.find(({ path }) => roleOf(path) === 'licence')?.path
   return found.licence ?? (file === undefined ? 'not stated' : `see ${file}`)
 }
 
 /** The card. @throws CardError when a fact or a path does not fit into one */
-export function toCard (found: Found, folder: Folder, options: DeriveOptions): ModelCard {
+export function toCard (found: ModelFacts, folder: Folder, options: DeriveOptions): ModelCard {
   const { modelId, revision } = options
   const { roles, ...facts } = found
   return checked({

@@ -1,7 +1,7 @@
 import type { ModelCard } from '../../../kernel/index.js'
 
 /** Whether a model can serve requests; if not, the first missing part and its remedy. */
-export interface Judgement {
+export interface Availability {
   available: boolean
   brokenLink: string | null
   remedy: string | null
@@ -17,7 +17,7 @@ export interface ModelPresence {
   /** A plugin answers it: it has no files. */
   virtual: boolean
   /** Left out where nobody judges. */
-  judgement?: Judgement | undefined
+  judgement?: Availability | undefined
 }
 
 /** The entry of a card in `GET /v1/models`. Megabytes are of 2^20 bytes, rounded up. */

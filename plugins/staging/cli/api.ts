@@ -23,7 +23,7 @@ export function exitFor (reason: string | null | undefined): ExitCode {
 const RETURN_SECONDS = 60
 
 /** Asks while waiting for something long: a node that restarts meanwhile is given a minute. */
-export async function askPatiently<T> (ctx: VerbContext, path: string): Promise<T> {
+export async function retryUntil<T> (ctx: VerbContext, path: string): Promise<T> {
   return await ctx.retry({
     seconds: RETURN_SECONDS,
     again: ctx.notYet,
@@ -34,7 +34,7 @@ export async function askPatiently<T> (ctx: VerbContext, path: string): Promise<
 const KINDS = ['store', 'staged', 'bundled', 'cache', 'receiving'] as const
 
 /** Where copies are, for people: `store@node1, staged@node2,node3`; `-` when nowhere. */
-export function whereOf (
+export function locationsText (
   copies: readonly Pick<ClusterCopy, 'nodeName' | 'kind' | 'live'>[]
 ): string {
   const name = (copy: (typeof copies)[number]): string =>

@@ -1,5 +1,5 @@
 import { plain, showBytes } from '../../../kernel/cli/index.js'
-import { copiesByModel, sizeOfCopies, whereOf } from './api.js'
+import { copiesByModel, sizeOfCopies, locationsText } from './api.js'
 import type { CopiesAnswer } from './api.js'
 import type { Answers } from '../routes.js'
 import type { ClusterCopy } from '../types.js'
@@ -31,7 +31,8 @@ export default {
       }
     } else {
       ctx.out.table(['NAME', 'SIZE', 'WHERE', 'STATE'], models.map((model) => [model.modelId,
-        model.sizeBytes === null ? '-' : showBytes(model.sizeBytes), whereOf(model.copies), model.state]))
+        model.sizeBytes === null ? '-' : showBytes(model.sizeBytes), locationsText(model.copies),
+        model.state]))
     }
     if (silent !== null) {
       ctx.err.line(plain(`the store on ${silent} cannot be reached, so models may be missing: svc nodes`))

@@ -1,6 +1,6 @@
 import type { DownloadStatus } from '../store/download.js'
 import type { VerbContext } from '../../../kernel/cli/index.js'
-import { showBytes, showSpan as showSeconds } from '../../../kernel/cli/index.js'
+import { showBytes, formatDuration as showSeconds } from '../../../kernel/cli/index.js'
 
 /** Progress of a transfer: bytes, bytes per second, milliseconds. */
 export type Amount =

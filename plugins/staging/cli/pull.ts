@@ -1,18 +1,18 @@
-import { askPatiently, exitFor, storePath } from './api.js'
+import { retryUntil, exitFor, storePath } from './api.js'
 import { createMeter, showReadings } from './meter.js'
 import {
-  canAsk, confirm, engineHelp, isVerbError, modelInPath, plain, programIn, realPace, showBytes, stillness
+  canAsk, confirm, engineHelp, isVerbError, modelInPath, plain, programIn, realPace, showBytes, stallDetector
 } from '../../../kernel/cli/index.js'
 import type { ModelCard } from '../../../kernel/index.js'
 import { wantedFrom } from './source.js'
 import type { NamedModel, Wanted } from './source.js'
 import type { Answers } from '../routes.js'
 import type { DownloadStatus } from '../store/download.js'
-import type { EngineHelp, Pace, Verb, VerbContext } from '../../../kernel/cli/index.js'
+import type { EngineHelp, WaitClock, Verb, VerbContext } from '../../../kernel/cli/index.js'
 
 const POLL_MS = 500
 
-export function createPull (pace: Pace): Verb {
+export function createPull (pace: WaitClock): Verb {
   return {
     async run (ctx, [word], options) {
       const { modelId, body } = wantedFrom(ctx, word!, options)
@@ -36,7 +36,7 @@ export function createPull (pace: Pace): Verb {
 export default createPull(realPace)
 
 /** Brings a model into the store for another verb. Throws VerbError for every end but a complete one. */
-async function bringIn (ctx: VerbContext, pace: Pace, wanted: Wanted): Promise<void> {
+async function bringIn (ctx: VerbContext, pace: WaitClock, wanted: Wanted): Promise<void> {
   try {
     checkEnd(ctx, await follow(ctx, pace, await begin(ctx, wanted)))
   } catch (error) {
@@ -96,9 +96,9 @@ function inBackground ({ out, err }: VerbContext, first: DownloadStatus): void {
 }
 
 /** Shows every change until it is over. Throws VerbError when the node stays away, 130 at Ctrl-C. */
-async function follow (ctx: VerbContext, pace: Pace, first: DownloadStatus): Promise<DownloadStatus> {
+async function follow (ctx: VerbContext, pace: WaitClock, first: DownloadStatus): Promise<DownloadStatus> {
   const meter = createMeter(first.modelId)
-  const isStill = stillness(pace)
+  const isStill = stallDetector(pace)
   let status = first
   let shown = ''
   for (;;) {
@@ -109,7 +109,7 @@ async function follow (ctx: VerbContext, pace: Pace, first: DownloadStatus): Pro
     if (over(status)) break
     if (isStill(text)) throw ctx.fail(4, `nothing has come for 6 minutes; ${CONTINUES}`)
     await pace.pause(POLL_MS, ctx.signal)
-    status = await askPatiently(ctx, `${storePath(first.modelId)}/download/status`)
+    status = await retryUntil(ctx, `${storePath(first.modelId)}/download/status`)
   }
   ctx.err.end()
   return status
@@ -215,9 +215,9 @@ function smallerOf (plan: Answers['plan'], verb: 'run' | 'pull'): string | undef
  * it fits, asks on a terminal unless `yes`, and shows how far it is. Throws VerbError.
  */
 export async function fetchModel (
-  ctx: VerbContext, pace: Pace, { modelId, ...named }: NamedModel, yes: boolean
+  ctx: VerbContext, pace: WaitClock, { modelId, ...named }: NamedModel, yes: boolean
 ): Promise<void> {
-  const plan = await askPatiently<Answers['plan']>(ctx, planPath(modelId, named))
+  const plan = await retryUntil<Answers['plan']>(ctx, planPath(modelId, named))
   tellPlan(ctx, plan, `${modelId} is not here;`)
   refuseTooLarge(ctx, plan)
   await bringEngine(ctx, plan, yes)

@@ -1,4 +1,4 @@
-import { storePath, sizeOfCopies, whereOf } from './api.js'
+import { storePath, sizeOfCopies, locationsText } from './api.js'
 import type { CopiesAnswer } from './api.js'
 import { canAsk, confirm, isVerbError, readModelId, plain, showBytes } from '../../../kernel/cli/index.js'
 import type { Verb, VerbContext, VerbError } from '../../../kernel/cli/index.js'
@@ -34,7 +34,7 @@ async function agreed (ctx: VerbContext, ids: readonly string[]): Promise<boolea
   for (const modelId of ids) {
     const own = copies.filter((copy) => copy.modelId === modelId)
     const size = sizeOfCopies(own)
-    ctx.err.line(plain(`${modelId}  ${size === undefined ? '-' : showBytes(size)}  ${whereOf(own)}`))
+    ctx.err.line(plain(`${modelId}  ${size === undefined ? '-' : showBytes(size)}  ${locationsText(own)}`))
   }
   const what = ids.length === 1 ? ids[0]! : `${ids.length} models`
   return await confirm(ctx, `Remove ${what} from the store, and the staged copies that are not in use?`)

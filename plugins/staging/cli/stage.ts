@@ -1,17 +1,17 @@
-import { askPatiently, exitFor, storePath } from './api.js'
+import { retryUntil, exitFor, storePath } from './api.js'
 import { isThere, stagingsOf } from './cluster.js'
 import { createMeter, showReadings } from './meter.js'
-import { nameOf, plain, readModelId, realPace, stillness } from '../../../kernel/cli/index.js'
+import { nameOf, plain, readModelId, realPace, stallDetector } from '../../../kernel/cli/index.js'
 import { findNodes } from '../../cluster/cli/nodes.js'
 import type { StateView } from './cluster.js'
-import type { Pace, Verb, VerbContext } from '../../../kernel/cli/index.js'
+import type { WaitClock, Verb, VerbContext } from '../../../kernel/cli/index.js'
 import type { Answers } from '../routes.js'
 import type { Reading } from './meter.js'
 
 /** Pause between two looks at the state, ms; the numbers in it are up to 2 s old anyway. */
 const POLL_MS = 1000
 
-export function createStage (pace: Pace): Verb {
+export function createStage (pace: WaitClock): Verb {
   return {
     async run (ctx, [model], options) {
       const modelId = readModelId(ctx, model!)
@@ -48,17 +48,17 @@ interface Watched { modelId: string, before: StateView, nodes: readonly StagedNo
 
 /** Shows how far each node is until all are done or the time is up; returns how they then are. */
 async function watch (
-  ctx: VerbContext, pace: Pace, { modelId, before, nodes, limitMs }: Watched
+  ctx: VerbContext, pace: WaitClock, { modelId, before, nodes, limitMs }: Watched
 ): Promise<StagedNode[]> {
   const attempts = new Map(stagingsOf(before).filter((one) => one.modelId === modelId)
     .map((one) => [one.nodeId, one.attemptId]))
   const show = display(ctx, modelId, before, nodes)
   const began = pace.mono()
-  const isStill = stillness(pace)
+  const isStill = stallDetector(pace)
   let watched: StageWatch = { nodes, goneSince: new Map() }
   for (let still = false; !still && !watched.nodes.every(isOver) && pace.mono() - began < limitMs;) {
     await pace.pause(POLL_MS, ctx.signal)
-    const state = await askPatiently<StateView>(ctx, '/state')
+    const state = await retryUntil<StateView>(ctx, '/state')
     still = isStill(JSON.stringify(stagingsOf(state)))
     watched = advance(watched, { state, modelId, attempts, elapsedMs: pace.mono() - began })
     show(state, watched.nodes)
@@ -105,7 +105,7 @@ export type StagedNode = Answers['stage']['nodes'][number] & { reason?: string |
 /** All nodes, and since when (ms of the wait) those without a sign of life are gone. */
 export interface StageWatch { nodes: readonly StagedNode[], goneSince: ReadonlyMap<string, number> }
 
-export interface StageLook {
+export interface StageSnapshot {
   state: StateView
   modelId: string
   /** Attempt each node showed before it was asked to stage; these are over. */
@@ -123,13 +123,13 @@ export function isOver ({ status }: StagedNode): boolean {
   return status === 'complete' || status === 'failed'
 }
 
-export function advance ({ nodes, goneSince }: StageWatch, look: StageLook): StageWatch {
+export function advance ({ nodes, goneSince }: StageWatch, look: StageSnapshot): StageWatch {
   const gone = new Map(nodes.filter((node) => !isOver(node) && !isThere(look.state, node.nodeId))
     .map(({ nodeId }) => [nodeId, goneSince.get(nodeId) ?? look.elapsedMs]))
   return { goneSince: gone, nodes: nodes.map((node) => step(node, gone.get(node.nodeId), look)) }
 }
 
-function step (node: StagedNode, goneSince: number | undefined, look: StageLook): StagedNode {
+function step (node: StagedNode, goneSince: number | undefined, look: StageSnapshot): StagedNode {
   if (isOver(node)) return node
   if (goneSince !== undefined && look.elapsedMs - goneSince >= GONE_MS) {
     return { ...node, status: 'failed', error: 'the node gives no sign of life; `svc nodes` shows more' }

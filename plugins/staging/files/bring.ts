@@ -7,7 +7,7 @@ import { openInside, parentOf, pathOf } from './open.js'
 export interface LocalFile { path: string, size: number, root: string, inner: string }
 
 /** `clone` and `link` share the bytes on the disk; `copy` does if the file system can. */
-export type Way = 'clone' | 'link' | 'copy'
+export type CopyMethod = 'clone' | 'link' | 'copy'
 
 /**
  * Brings files of this machine into an incoming folder, each in the first of these ways that works; a file of
@@ -15,7 +15,7 @@ export type Way = 'clone' | 'link' | 'copy'
  * reason.
  */
 export async function bringFiles (
-  folder: string, files: readonly LocalFile[], ways: readonly Way[], signal: AbortSignal
+  folder: string, files: readonly LocalFile[], ways: readonly CopyMethod[], signal: AbortSignal
 ): Promise<void> {
   for (const file of files) {
     signal.throwIfAborted()
@@ -29,7 +29,7 @@ export async function bringFiles (
 
 /** Brings one file, in place of what has its path. Throws PathError, or the system's error. */
 export async function bringFile (
-  folder: string, { path, root, inner }: Omit<LocalFile, 'size'>, way: Way
+  folder: string, { path, root, inner }: Omit<LocalFile, 'size'>, way: CopyMethod
 ): Promise<void> {
   await parentOf(folder, path, true, async ({ path: parent }, name) => {
     const to = join(parent, name)

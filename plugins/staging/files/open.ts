@@ -30,14 +30,14 @@ export async function openInside (root: string, path: string, mode: OpenMode): P
 }
 
 /** Opens one of svc's own files in a model's folder. Throws as `openInside`. */
-export async function openOwn (root: string, name: string, mode: OpenMode): Promise<FileHandle> {
+export async function openSvcFile (root: string, name: string, mode: OpenMode): Promise<FileHandle> {
   if (!isOwnName(name)) throw new PathError(`${name} is none of svc's own files`)
   return await inFolder(root, [], mode !== 'read', async (folder) => await openIn(folder, name, mode))
 }
 
 /** The text of one of svc's own files. Throws as `openInside`, and PathError for one of more bytes. */
 export const readOwn = async (root: string, name: string, mostBytes: number): Promise<string> =>
-  await readAll(await openOwn(root, name, 'read'), join(root, name), mostBytes)
+  await readAll(await openSvcFile(root, name, 'read'), join(root, name), mostBytes)
 
 /** The text of any other file. Throws as `readOwn`. */
 export const readInside = async (root: string, path: string, mostBytes: number): Promise<string> =>
@@ -56,7 +56,7 @@ async function readAll (file: FileHandle, name: string, mostBytes: number): Prom
  * Puts one of svc's own files into a model's folder: at any moment the old one or the new one is there.
  * Resolves with what `write` resolves with, which may go on using the handle. Throws as `openInside`.
  */
-export async function putOwn<T> (
+export async function replaceSvcFile<T> (
   root: string, name: string, write: (file: FileHandle) => Promise<T>
 ): Promise<T> {
   const draft = `${name}.tmp`
@@ -79,7 +79,7 @@ export async function putOwn<T> (
 
 /** The same with a text, which is on the disk when this resolves. */
 export async function putOwnText (root: string, name: string, text: string): Promise<void> {
-  await putOwn(root, name, async (file) => {
+  await replaceSvcFile(root, name, async (file) => {
     await file.writeFile(text)
     await file.sync()
     await file.close()
@@ -172,13 +172,13 @@ export async function parentOf<T> (
 }
 
 /** Whether an entry at a path below a folder is to go; of a folder: whether to look into it. */
-export type Doomed = (path: string, entry: Dirent) => boolean
+export type ShouldRemove = (path: string, entry: Dirent) => boolean
 
 /**
  * Removes what `doomed` names below a folder, and folders it names that are empty then; links go, what they
  * point to stays. Resolves with whether nothing is left; an absent folder has nothing.
  */
-export async function removeBelow (root: string, doomed: Doomed): Promise<boolean> {
+export async function removeBelow (root: string, doomed: ShouldRemove): Promise<boolean> {
   return await inFolder(root, [], false, async (folder) => await removeIn(folder, '', doomed))
     .catch((error: unknown) => {
       if (errnoOf(error) === 'ENOENT') return true
@@ -186,7 +186,7 @@ export async function removeBelow (root: string, doomed: Doomed): Promise<boolea
     })
 }
 
-async function removeIn (folder: OpenFolder, below: string, doomed: Doomed): Promise<boolean> {
+async function removeIn (folder: OpenFolder, below: string, doomed: ShouldRemove): Promise<boolean> {
   let empty = true
   for (const entry of await readdir(folder.path, { withFileTypes: true })) {
     const full = join(folder.path, entry.name)

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { schemaChecker } from '../../../kernel/api/validate.js'
-import { withCuts } from '../cards/cuts.js'
+import { withTensorSupport } from '../cards/cuts.js'
 import { object } from '../routes-parts.js'
 import { CHUNK_BYTES } from '../types.js'
 import { ManifestError, modelIdProblem, shown, filePathProblem, PathError } from './names.js'
@@ -137,7 +137,7 @@ export function checkRecord (value: unknown, modelId: string): CopyRecord {
   }
   const chosen = choiceIn(choice)
   return {
-    manifest: checked, card: withCuts(card as CopyRecord['card']), source, publishedAt,
+    manifest: checked, card: withTensorSupport(card as CopyRecord['card']), source, publishedAt,
     ...chosen === null ? {} : { choice: chosen }
   }
 }

@@ -3,13 +3,13 @@ import { constants } from 'node:fs'
 import type { Dirent, Stats } from 'node:fs'
 import { access, lstat, mkdir, readdir, rename } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
-import { openOwn } from './open.js'
+import { openSvcFile } from './open.js'
 import { PathError, errnoOf, folderOf, modelOf } from './names.js'
 import { isRealFolder, makeFolders, sync } from './folders.js'
 import { KeyedLock } from './queues.js'
 import { checkRecord, localCopy, manifestDigest, RECORD_FILE, readRecord, writeRecord } from './record.js'
 import {
-  isSealed, isTransfer, missingFile, notOurs, removeAll, removeCopy, requireFiles, seal, strangerIn
+  isSealed, isTransfer, missingFile, notOurs, removeAll, removeCopy, requireFiles, finalizeCopy, foreignFileIn
 } from './seal.js'
 import { bytesOf, findFiles, freeable, newest } from './walk.js'
 import type { Clock } from '../../../kernel/index.js'
@@ -174,7 +174,7 @@ export class ModelRoot {
       const folder = this.incoming(modelId)
       if (!await isRealFolder(folder)) await mkdir(folder, { mode: 0o700 })
       else if (!await isTransfer(folder)) throw notOurs(folder)
-      await (await openOwn(folder, TRANSFER_FILE, 'update')).close()
+      await (await openSvcFile(folder, TRANSFER_FILE, 'update')).close()
       return folder
     })
   }
@@ -184,7 +184,7 @@ export class ModelRoot {
     const directory = this.#published(modelId)
     if (!await isRealFolder(directory)) return
     const record = await readRecord(directory, modelId)
-    const stranger = record === null ? '' : await strangerIn(directory, record)
+    const stranger = record === null ? '' : await foreignFileIn(directory, record)
     if (stranger !== undefined) throw notOurs(join(directory, stranger))
   }
 
@@ -215,7 +215,7 @@ export class ModelRoot {
         if (same) return this.#hold(there, checked)
         throw new PathError(`There is no transfer of ${modelId} to publish: ${from} does not exist.`)
       }
-      await seal(from, checked)
+      await finalizeCopy(from, checked)
       await this.#swap(from, modelId)
       return this.#hold(await this.#require(modelId), checked)
     })
@@ -308,7 +308,7 @@ export class ModelRoot {
       if (!await isRealFolder(directory)) return
       const record = await lstat(join(directory, RECORD_FILE)).catch(() => undefined)
       if (record?.isFile() !== true) return
-      const marker = await openOwn(directory, LAST_USED, 'update')
+      const marker = await openSvcFile(directory, LAST_USED, 'update')
       try {
         await marker.utimes(nowMs / 1000, nowMs / 1000)
       } finally {

@@ -35,7 +35,7 @@ export async function requireFiles (folder: string, manifest: ModelManifest): Pr
  * Makes a complete transfer ready to be published: nothing but the manifest's files in it, all of it on disk,
  * and as the last step the record instead of what the transfer kept there for itself. Any part may run again.
  */
-export async function seal (folder: string, record: CopyRecord): Promise<void> {
+export async function finalizeCopy (folder: string, record: CopyRecord): Promise<void> {
   await requireFiles(folder, record.manifest)
   const named = new Set(record.manifest.files.map(({ path }) => path))
   await keepOnly(folder, named)
@@ -81,7 +81,7 @@ function namedBy (record: CopyRecord | null): (path: string, entry: Dirent) => b
 }
 
 /** The first thing in a copy that svc did not write: its record does not name it. */
-export async function strangerIn (folder: string, record: CopyRecord): Promise<string | undefined> {
+export async function foreignFileIn (folder: string, record: CopyRecord): Promise<string | undefined> {
   const named = namedBy(record)
   for (const entry of await readdir(folder, { withFileTypes: true, recursive: true })) {
     const path = relative(folder, join(entry.parentPath, entry.name))

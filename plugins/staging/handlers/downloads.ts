@@ -2,7 +2,7 @@ import { relative } from 'node:path'
 import { kernelError, Reply } from '../../../kernel/index.js'
 import type { RouteRequest } from '../../../kernel/index.js'
 import { manifestDigest } from '../files/record.js'
-import { hashTree, checkSource, takenOf } from '../store/folder.js'
+import { hashTree, checkSource, importFilter } from '../store/folder.js'
 import { eachNode } from '../peers/each-node.js'
 import { modelUrl } from '../peers/sources.js'
 import { parseSource } from '../store/types.js'
@@ -10,7 +10,7 @@ import type { Source, StartOptions } from '../store/types.js'
 import type { DownloadStatus } from '../store/download.js'
 import { routes } from '../routes.js'
 import { makeStore } from '../manager/make-store.js'
-import { apiError, atStore, forward, modelIn, nodeOf, refuseVirtual } from './request.js'
+import { apiError, onStoreHost, forward, modelIn, nodeOf, refuseVirtual } from './request.js'
 import type { ModelManager } from '../manager/manager.js'
 
 /** A status without paths of this machine, in its error too, which are for the operator alone. */
@@ -20,16 +20,16 @@ function shownTo ({ caller }: RouteRequest, status: DownloadStatus): DownloadSta
   return { ...status, source: kind, error: status.error === null ? null : 'operators see why' }
 }
 
-export const downloads = atStore(routes.downloads, (store, _manager, request) =>
+export const downloads = onStoreHost(routes.downloads, (store, _manager, request) =>
   ({ downloads: store.downloads().map((status) => shownTo(request, status)) }))
 
-export const downloadState = atStore(routes.downloadState, (store, _manager, request) =>
+export const downloadState = onStoreHost(routes.downloadState, (store, _manager, request) =>
   shownTo(request, store.status(modelIn(request))))
 
-export const pause = atStore(routes.pause, async (store, _manager, request) =>
+export const pause = onStoreHost(routes.pause, async (store, _manager, request) =>
   shownTo(request, await store.pause(modelIn(request))))
 
-const cancelAtStore = atStore(routes.cancelDownload, async (store, _manager, request) =>
+const cancelAtStore = onStoreHost(routes.cancelDownload, async (store, _manager, request) =>
   shownTo(request, await store.cancel(modelIn(request))))
 
 /** Says to another node that only its own transfers are meant, not the store's download. */
@@ -166,7 +166,7 @@ async function exportFolder (
 ): Promise<void> {
   const { ctx, exchange, clock } = manager
   try {
-    const taken = takenOf(allow)
+    const taken = importFilter(allow)
     await checkSource(directory, taken)
     const manifest = await hashTree(directory, { modelId, revision: 'local', signal, taken })
     const { revision, files } = manifest

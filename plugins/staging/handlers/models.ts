@@ -1,6 +1,6 @@
 import { statSync } from 'node:fs'
 import {
-  askMember, becauseOff, kernelError, offPlugin, Reply, switchOn, writeOnce
+  askMember, becauseOff, kernelError, offPlugin, Reply, switchOn, cacheJson
 } from '../../../kernel/index.js'
 import type { ModelCard, NodeView, RouteRequest } from '../../../kernel/index.js'
 import { checkCard } from '../../runners/cards/card.js'
@@ -37,7 +37,7 @@ export function models (manager: ModelManager, { headers, query }: ListRequest):
 function listOf (manager: ModelManager): ModelList | Promise<ModelList> {
   const now = manager.ctx.clock.mono()
   if (manager.listed !== undefined && now - manager.listed.atMs < LIST_MS) return manager.listed.list
-  const making = named(manager).then((data) => own.list = writeOnce({ object: 'list' as const, data }))
+  const making = named(manager).then((data) => own.list = cacheJson({ object: 'list' as const, data }))
   const own: { atMs: number, list: ModelList | Promise<ModelList> } = { atMs: now, list: making }
   manager.listed = own
   making.catch(() => { if (manager.listed === own) manager.listed = undefined })

@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto'
 import type { Caller, RouteRequest } from '../../../kernel/index.js'
 import { eachNode, onlyNode } from '../peers/each-node.js'
-import type { Outlook } from '../space/evictor.js'
-import { atStore, either, modelIdOf, modelIn, refuseVirtual } from './request.js'
+import type { EvictionPreview } from '../space/evictor.js'
+import { onStoreHost, eitherSpelling, modelIdOf, modelIn, refuseVirtual } from './request.js'
 import type { ModelManager } from '../manager/manager.js'
 import { routes } from '../routes.js'
 import type { Answers } from '../routes.js'
@@ -19,9 +19,9 @@ const DELETED_HEADER = 'x-svc-store-delete'
 /** POST /store/purge-staging: every node, or this one alone when another node passed it on. */
 export async function purge (manager: ModelManager, request: RouteRequest): Promise<unknown> {
   const body = request.body as Record<string, unknown>
-  const given = either<string>(body, 'modelId', 'model_id')
+  const given = eitherSpelling<string>(body, 'modelId', 'model_id')
   const modelId = given === undefined ? undefined : modelIdOf(given, '/modelId')
-  const dryRun = either<boolean>(body, 'dryRun', 'dry_run') === true
+  const dryRun = eitherSpelling<boolean>(body, 'dryRun', 'dry_run') === true
   const deleted = request.headers[DELETED_HEADER] !== undefined
   const trigger = dryRun ? 'preview' : 'purge'
   const nodes = request.member === null
@@ -43,7 +43,7 @@ async function here (
   const { nodeId } = ctx.node
   if (trigger === 'preview') {
     const { copies, ...told } = await evictor.preview(modelId)
-    const seconds = ({ lastUsedMs, ...copy }: Outlook) =>
+    const seconds = ({ lastUsedMs, ...copy }: EvictionPreview) =>
       ({ ...copy, lastUsedEpochSeconds: Math.floor(lastUsedMs / 1000) })
     return { nodeId, ...told, copies: copies.map(seconds) }
   }
@@ -74,7 +74,7 @@ export async function remove (manager: ModelManager, request: RouteRequest): Pro
   return await removeAtStore(manager, request)
 }
 
-const removeAtStore = atStore(routes.remove, async (store, manager, request) => {
+const removeAtStore = onStoreHost(routes.remove, async (store, manager, request) => {
   const { ctx } = manager
   const modelId = modelIn(request)
   if (store.offer(modelId)?.kind === 'bundled') {

@@ -21,7 +21,7 @@ export const modelIn = ({ params }: RouteRequest): string =>
   modelIdOf((params as { model_id: string }).model_id)
 
 /** The one of two spellings of a body's field that was given. Throws `invalid_request` when both were. */
-export function either<T> (
+export function eitherSpelling<T> (
   body: Readonly<Record<string, unknown>>, camel: string, snake: string
 ): T | undefined {
   if (body[camel] !== undefined && body[snake] !== undefined) {
@@ -57,7 +57,7 @@ export function apiError ({ ctx }: Pick<ModelManager, 'ctx'>, error: unknown): u
 type Route = Pick<RouteDecl, 'method' | 'url'>
 
 /** A handler of the node that has the store; others have that one answer the request as it came. */
-export const atStore = <R extends RouteRequest>(
+export const onStoreHost = <R extends RouteRequest>(
   route: Route, work: (store: Store, manager: ModelManager, request: R) => unknown
 ) => async (manager: ModelManager, request: R): Promise<unknown> => {
   const { store } = manager

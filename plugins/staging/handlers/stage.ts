@@ -4,7 +4,7 @@ import type { NodeView, RouteRequest } from '../../../kernel/index.js'
 import { eachNode, onlyNode } from '../peers/each-node.js'
 import { modelUrl } from '../peers/sources.js'
 import type { StageJob } from '../staged/stager.js'
-import { either, modelIn, nodeOf } from './request.js'
+import { eitherSpelling, modelIn, nodeOf } from './request.js'
 import type { ModelManager } from '../manager/manager.js'
 import type { Answers } from '../routes.js'
 
@@ -19,7 +19,7 @@ const WAIT_SECONDS = 600
 export async function stage (manager: ModelManager, request: RouteRequest): Promise<unknown> {
   const modelId = modelIn(request)
   const body = (request.body ?? {}) as StageBody & Record<string, unknown>
-  const refs = either<string[]>(body, 'nodeIds', 'node_ids') ?? []
+  const refs = eitherSpelling<string[]>(body, 'nodeIds', 'node_ids') ?? []
   const nodes = targets(manager, refs)
   // Who passed it on would not ask again.
   if (request.member !== null) await manager.access.learned(request.signal)

@@ -8,7 +8,7 @@ import { modelUrl, NODE_CALLER } from '../peers/sources.js'
 import type { NodeProblem } from '../service.js'
 import { routes } from '../routes.js'
 import { failureOf } from '../transfer/job.js'
-import { atStore, modelIn } from './request.js'
+import { onStoreHost, modelIn } from './request.js'
 
 /** GET /store/storage: what this node keeps. Where it keeps it is for the operator alone. */
 export async function storage (manager: ModelManager, { caller }: RouteRequest): Promise<unknown> {
@@ -41,14 +41,14 @@ export async function storage (manager: ModelManager, { caller }: RouteRequest):
   }
 }
 
-export const health = atStore(routes.health, async (store, { storePath }, { caller }) => {
+export const health = onStoreHost(routes.health, async (store, { storePath }, { caller }) => {
   const { freeBytes, totalBytes } = await volumeOf(storePath!)
   const usedBytes = store.entries().reduce((sum, { manifest }) => sum + manifest.totalBytes, 0)
   const mayKnow = caller.authorities.has('operator')
   return { storePath: mayKnow ? storePath : null, freeBytes, totalBytes, usedBytes }
 })
 
-export const registry = atStore(routes.registry, (store, manager, { caller }) => {
+export const registry = onStoreHost(routes.registry, (store, manager, { caller }) => {
   const mayKnow = caller.authorities.has('operator')
   const copies = manager.catalogue.copiesByModel()
   return {

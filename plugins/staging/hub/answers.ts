@@ -14,14 +14,14 @@ export function header (headers: Headers, name: string): string | undefined {
   return Array.isArray(value) ? value[0] : value
 }
 
-export interface Asked {
+export interface HubRequest {
   what: string
   host: string
   /** Whether that was the hub itself, not a host it led to. */
   atHub: boolean
 }
 
-export function statusError (status: number, headers: Headers, asked: Asked, nowMs: number): HubError {
+export function statusError (status: number, headers: Headers, asked: HubRequest, nowMs: number): HubError {
   const said = `${asked.host} answered ${status} for ${asked.what}`
   if (status === 429) {
     const retryAfterMs = waitOf(headers, nowMs)

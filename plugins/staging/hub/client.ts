@@ -8,7 +8,7 @@ import { weightsIn } from './select-weights.js'
 import { HUB_LIMITS, HubError } from './types.js'
 import type { HubHttp } from './http.js'
 import type {
-  Found, HubClientOptions, HubFile, HubLimits, HubSelection, Pinned, ResolveOptions, Weights
+  HubSearchResult, HubClientOptions, HubFile, HubLimits, HubSelection, Pinned, ResolveOptions, Weights
 } from './types.js'
 
 const PAUSES = { minMs: 1000, maxMs: 30_000 }
@@ -69,7 +69,7 @@ class Client {
   /** Models whose names have these words: what runs here first, at most `limit` of each format. */
   async search (
     query: string, { limit, signal }: { limit: number, signal?: AbortSignal }
-  ): Promise<Found[]> {
+  ): Promise<HubSearchResult[]> {
     const http = await this.#http()
     const fetch = http.libraryFetch(`a search for ${JSON.stringify(query)}`, signal)
     return await this.#patiently(async () => await searchHub(this.url, fetch, query, limit), signal)

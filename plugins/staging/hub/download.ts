@@ -13,7 +13,7 @@ import { CHUNK_BYTES } from '../types.js'
 import type { ManifestFile, ModelManifest } from '../types.js'
 import { HubError } from './types.js'
 import type { HubClient } from './client.js'
-import type { HubFile, HubSelection, NearFile } from './types.js'
+import type { HubFile, HubSelection, LocalHubFile } from './types.js'
 
 /** How many pauses of more than LONG_WAIT_MS in a row are waited for. */
 const MOST_WAITS = 5
@@ -28,7 +28,7 @@ export interface DownloadOptions extends Pick<FetchOptions,
 'folder' | 'clock' | 'random' | 'signal' | 'space' | 'spaceEveryBytes' | 'onProgress' | 'limits'> {
   client: HubClient | null
   selection: Pick<HubSelection, 'modelId' | 'commit' | 'files' | 'totalBytes'>
-  near?: readonly NearFile[]
+  near?: readonly LocalHubFile[]
 }
 
 /**

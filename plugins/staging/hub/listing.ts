@@ -3,7 +3,7 @@ import type { ListFileEntry } from '@huggingface/hub'
 import { EMPTY_SHA256, MOST_FILES } from '../files/record.js'
 import { filePathProblem, modelIdProblem, shown } from '../files/names.js'
 import { HubError } from './types.js'
-import type { Found, HubFile, HubSelection } from './types.js'
+import type { HubSearchResult, HubFile, HubSelection } from './types.js'
 
 const SHA256 = /^[0-9a-f]{64}$/
 const SHA1 = /^[0-9a-f]{40}$/
@@ -108,16 +108,16 @@ const ONNX_TASKS =
 
 export async function searchHub (
   url: string, fetch: typeof globalThis.fetch, query: string, limit: number
-): Promise<Found[]> {
+): Promise<HubSearchResult[]> {
   const [gguf, onnx, all] = await Promise.all([...ENGINES, null].map(async (engine) =>
     await list(url, fetch, { query, limit, engine })))
-  const [runs, others] = [[...gguf!], [] as Found[]]
+  const [runs, others] = [[...gguf!], [] as HubSearchResult[]]
   for (const one of onnx!) {
     if (ONNX_TASKS.has(one.task)) runs.push(one)
     else others.push({ ...one, engine: null })
   }
   const known = new Set<string>()
-  const once = (found: readonly Found[]): Found[] => found.filter(({ modelId }) => {
+  const once = (found: readonly HubSearchResult[]): HubSearchResult[] => found.filter(({ modelId }) => {
     if (known.has(modelId)) return false
     known.add(modelId)
     return true
@@ -125,17 +125,17 @@ export async function searchHub (
   return [...once(runs).sort(byDownloads), ...once([...others, ...all!]).sort(byDownloads)]
 }
 
-const byDownloads = (a: Found, b: Found): number =>
+const byDownloads = (a: HubSearchResult, b: HubSearchResult): number =>
   (b.downloads ?? 0) - (a.downloads ?? 0) || (a.modelId < b.modelId ? -1 : 1)
 
 async function list (
   hubUrl: string, fetch: typeof globalThis.fetch,
-  asked: { query: string, limit: number, engine: Found['engine'] }
-): Promise<Found[]> {
+  asked: { query: string, limit: number, engine: HubSearchResult['engine'] }
+): Promise<HubSearchResult[]> {
   const { listModels } = await import('@huggingface/hub')
   const { query, limit, engine } = asked
   const search = { query, ...engine === null ? {} : { tags: [engine] } }
-  const found: Found[] = []
+  const found: HubSearchResult[] = []
   try {
     for await (const entry of listModels({ search, limit, sort: 'downloads', hubUrl, fetch })) {
       // A name that svc could not pull by is no use to anybody.

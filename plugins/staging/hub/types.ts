@@ -12,7 +12,7 @@ export interface HubFile {
   gitSha1: string | null
 }
 
-export type NearFile = HubFile & LocalFile
+export type LocalHubFile = HubFile & LocalFile
 
 /** Exactly what is to be fetched of a model: plain data that survives JSON. */
 export interface HubSelection {
@@ -31,7 +31,7 @@ export type Pinned = Pick<HubSelection, 'modelId' | 'commit'>
 
 export interface Weights { name: string, bytes: number, engine: 'gguf' | 'onnx', paths: string[] }
 
-export type Found = Omit<Answers['searchHub']['models'][number], 'here'>
+export type HubSearchResult = Omit<Answers['searchHub']['models'][number], 'here'>
 
 export interface Wanted {
   /** Globs on the path (`*`, `?`, `**`), case-sensitive. */

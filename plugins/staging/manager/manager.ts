@@ -1,5 +1,5 @@
 import { join } from 'node:path'
-import { createLearning, UntrustedJobs } from '../../../kernel/index.js'
+import { createSettlingCheck, UntrustedJobs } from '../../../kernel/index.js'
 import type { Clock, Cluster, ModelCard } from '../../../kernel/index.js'
 import { createBundle } from '../../runners/cards/bundle.js'
 import type { Bundle } from '../../runners/service.js'
@@ -13,9 +13,9 @@ import type { HubClient } from '../hub/client.js'
 import { Exchange } from '../peers/exchange.js'
 import { find } from '../peers/finder.js'
 import { ProgressGossip } from '../peers/progress-gossip.js'
-import { Uplink } from '../peers/send-file.js'
+import { UploadLimiter } from '../peers/send-file.js'
 import { StoreAccess } from '../peers/store-access.js'
-import type { Judge, MemoryPlanner, OtherName } from '../service.js'
+import type { AvailabilityReader, MemoryPlanner, ModelAlias } from '../service.js'
 import { Evictor } from '../space/evictor.js'
 import { inUseClosure } from '../space/plans.js'
 import { FreeSpace } from '../space/free-space.js'
@@ -66,7 +66,7 @@ export class ModelManager {
   readonly cluster: Cluster
   readonly leases = new Leases()
   readonly freeSpace: FreeSpace
-  readonly uplink: Uplink
+  readonly uplink: UploadLimiter
   readonly hub: HubClient | null
   readonly access: StoreAccess
   readonly catalogue: Catalogue
@@ -84,12 +84,12 @@ export class ModelManager {
   /** While this node asks to become the store host. */
   making: Promise<string | null> | null = null
   /** Set by whoever runs models. */
-  judge: Judge | null = null
+  judge: AvailabilityReader | null = null
   /** Set by whoever places models. */
   memory: MemoryPlanner | null = null
   virtual: () => readonly ModelCard[] = () => []
   placed: () => readonly ModelCard[] = () => []
-  readonly names = new Set<() => readonly OtherName[]>()
+  readonly names = new Set<() => readonly ModelAlias[]>()
   /** The answer to GET /v1/models until something changes. */
   listed: { readonly atMs: number, list: ModelList | Promise<ModelList> } | undefined
   /** When this node began to know of models, ms since 1970. */
@@ -123,11 +123,11 @@ export class ModelManager {
       cache: root('cache', cachePath)
     }
     this.freeSpace = new FreeSpace(options.headroomBytes)
-    this.uplink = new Uplink(options.uploadBytesPerSecond, clock)
+    this.uplink = new UploadLimiter(options.uploadBytesPerSecond, clock)
     this.hub = options.hub === null ? null : createHubClient({ ...options.hub, clock, random, log })
     this.#bundle = createBundle(declarations)
     this.local = new LocalCopies(ctx, this.roots, this.#bundle)
-    this.access = new StoreAccess(ctx, createLearning(ctx))
+    this.access = new StoreAccess(ctx, createSettlingCheck(ctx))
     this.gossip = new ProgressGossip(ctx, () => this.stager.jobs())
     this.catalogue = new Catalogue(ctx, this.local, this.gossip)
     this.exchange = new Exchange(ctx, this.access)

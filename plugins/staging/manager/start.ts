@@ -1,7 +1,9 @@
 import { homedir } from 'node:os'
 import { isAbsolute, join, resolve } from 'node:path'
-import { delay, raceAbort, untilCalled } from '../../../kernel/index.js'
-import type { Context, ModelCard, RouteRequest, Session, Started, SvcError } from '../../../kernel/index.js'
+import { delay, raceAbort, waitForCallback } from '../../../kernel/index.js'
+import type {
+  Context, ModelCard, RouteRequest, Session, PluginParts, SvcError
+} from '../../../kernel/index.js'
 import { errors } from '../declarations.js'
 import { cancelDownload, download, downloads, downloadState, pause } from '../handlers/downloads.js'
 import { file, manifest as manifestHandler } from '../handlers/files.js'
@@ -32,7 +34,7 @@ export interface StagingParts {
   headroomBytes: number
 }
 
-export function start (context: Context<typeof manifest>, parts: StagingParts): Started<typeof manifest> {
+export function start (context: Context<typeof manifest>, parts: StagingParts): PluginParts<typeof manifest> {
   const ctx = context as unknown as StagingContext
   const manager = new ModelManager(ctx, optionsOf(ctx, parts))
   ctx.effect('models', async () => { await manager.close() })
@@ -258,7 +260,7 @@ export function startupPass (manager: ModelManager, session: Session): void {
   const over = new AbortController()
   const first = async (): Promise<void> => {
     while (session.masterNodeId === null && !over.signal.aborted) {
-      await untilCalled((fn) => session.onChange(fn), over.signal)
+      await waitForCallback((fn) => session.onChange(fn), over.signal)
     }
     await delay(clock, SETTLE_MS, over.signal)
     await manager.opened

@@ -5,7 +5,7 @@ import { inFolder, readInside } from '../files/open.js'
 import { filePathProblem } from '../files/names.js'
 import { MOST_FILES } from '../files/record.js'
 import { StoreError } from '../types.js'
-import type { HubFile, NearFile } from '../hub/types.js'
+import type { HubFile, LocalHubFile } from '../hub/types.js'
 
 const COMMIT = /^[0-9a-f]{40}$/
 /** Where a snapshot's entry leads: the blob is named by its SHA-256, or by its git id. */
@@ -17,8 +17,8 @@ const folderOf = (modelId: string): string => `models--${modelId.replace('/', '-
 /** Which of these files the caches have, by the hash each blob is named by. Nothing is read. */
 export async function cachedFiles (
   caches: readonly string[], modelId: string, files: readonly HubFile[]
-): Promise<NearFile[]> {
-  const found: NearFile[] = []
+): Promise<LocalHubFile[]> {
+  const found: LocalHubFile[] = []
   for (const cache of caches) {
     const root = await realpath(cache).catch(() => undefined)
     if (root === undefined) continue
@@ -32,7 +32,7 @@ export async function cachedFiles (
   return found
 }
 
-export interface Snapshot { commit: string, files: NearFile[] }
+export interface Snapshot { commit: string, files: LocalHubFile[] }
 
 /** A model as the caches have it, with the hashes that name its blobs. Throws StoreError `not_found`. */
 export async function readSnapshot (
@@ -52,7 +52,7 @@ async function snapshotIn (root: string, modelId: string, revision: string): Pro
   const model = folderOf(modelId)
   const commit = COMMIT.test(revision) ? revision : await refIn(root, `${model}/refs/${revision}`)
   if (commit === undefined) return undefined
-  const files: NearFile[] = []
+  const files: LocalHubFile[] = []
   const folders = ['']
   for (const folder of folders) {
     const steps = [model, 'snapshots', commit, ...folder === '' ? [] : folder.split('/')]

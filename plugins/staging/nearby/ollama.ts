@@ -4,10 +4,10 @@ import { join } from 'node:path'
 import { readInside } from '../files/open.js'
 import { filePathProblem } from '../files/names.js'
 import { StoreError } from '../types.js'
-import type { NearFile } from '../hub/types.js'
+import type { LocalHubFile } from '../hub/types.js'
 
 export interface OllamaModel {
-  files: NearFile[]
+  files: LocalHubFile[]
   /** What belongs to it and does nothing here, in words. */
   unused: string[]
 }

@@ -1,10 +1,10 @@
 import { askMembers, MemberFault } from '../../../kernel/index.js'
-import type { AskMemberParts, Clock, MemberQuestion, NodeView } from '../../../kernel/index.js'
+import type { AskMemberParts, Clock, MemberFetch, NodeView } from '../../../kernel/index.js'
 
 const ANSWER_BYTES = 4 * 1024 * 1024
 
 /** What every node is to do. It goes on where the client that asked for it goes away. */
-export interface EachNode<T> extends Omit<MemberQuestion, 'signal'> {
+export interface EachNode<T> extends Omit<MemberFetch, 'signal'> {
   here: () => Promise<T>
   /** The part of another node's answer that counts; throws where it lacks that. */
   read: (body: unknown) => T
@@ -22,7 +22,7 @@ export async function eachNode<T> (
       read: (text) => ({ said: read(JSON.parse(text)) })
     })
     const { value, error } = await answer!
-    return value === null ? failed(node, asSaid(error).message) : value.said
+    return value === null ? failed(node, peerErrorText(error).message) : value.said
   }
   return await Promise.all(nodes.map(async (node) => node.self
     ? await here().catch((error: unknown) => failed(node, (error as Error).message))
@@ -37,6 +37,6 @@ export function onlyNode<T> (answer: unknown): T {
 }
 
 /** Why a node did not do what it was asked, as a sentence; in its own words where it has any. */
-export function asSaid (error: Error): Error {
+export function peerErrorText (error: Error): Error {
   return error instanceof MemberFault ? new Error(error.refusal?.message || `it ${error.message}`) : error
 }

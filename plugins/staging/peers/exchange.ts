@@ -9,7 +9,7 @@ import type { StoreAccess } from './store-access.js'
 import type { StoreOptions } from '../store/types.js'
 import { ChunkBits, Swarm } from '../transfer/swarm.js'
 import { chunksOf } from '../transfer/chunks.js'
-import { Holdings } from '../transfer/holdings.js'
+import { ChunkAnnouncements } from '../transfer/holdings.js'
 import type { ChunkTable } from '../transfer/chunks.js'
 import type { HoldingsMessage } from '../transfer/holdings.js'
 import type { LocalCopy, ModelContent } from '../types.js'
@@ -28,7 +28,7 @@ export class Exchange {
   readonly #ctx: Pick<StagingContext, 'clock' | 'deps'>
   readonly #access: StoreAccess
   readonly #channel: Channel<HoldingsMessage>
-  readonly #holdings: Holdings
+  readonly #holdings: ChunkAnnouncements
   readonly #stops: (() => void)[] = []
   /** By digest: complete copies that were offered. */
   readonly #offers = new Map<string, () => void>()
@@ -41,7 +41,7 @@ export class Exchange {
     const { clock, deps: { cluster } } = ctx
     this.#channel = cluster.channel('staging.chunks', (from, message) =>
       this.#holdings.receive(from, message))
-    this.#holdings = new Holdings(this.#channel, clock)
+    this.#holdings = new ChunkAnnouncements(this.#channel, clock)
     this.#stops.push(cluster.onPeers(({ installId, up }) => {
       if (up) this.#holdings.peerUp(installId)
       else this.#holdings.peerDown(installId)

@@ -7,7 +7,7 @@ import { checkManifest, manifestDigest } from '../files/record.js'
 import type { Catalogue } from '../manager/catalogue.js'
 import type { Store } from '../store/store.js'
 import type { LocalCopy, ModelContent, StoreEntryFact } from '../types.js'
-import { asSaid } from './each-node.js'
+import { peerErrorText } from './each-node.js'
 import { modelUrl, NODE_CALLER } from './sources.js'
 import type { StoreAccess } from './store-access.js'
 
@@ -115,7 +115,7 @@ export async function askManifest (
   const text = await askMember(parts, node, {
     path: `${modelUrl(modelId)}/manifest?${query}`, caller: NODE_CALLER, signal, refusals: true,
     ms: MANIFEST_MS, bytes: MANIFEST_BYTES
-  }).catch((error: unknown) => { throw asSaid(error as Error) })
+  }).catch((error: unknown) => { throw peerErrorText(error as Error) })
   return readManifest(JSON.parse(text), modelId)
 }
 

@@ -15,7 +15,7 @@ export interface SendableFile {
 }
 
 export interface SendParts {
-  uplink: Uplink
+  uplink: UploadLimiter
   error (reason: 'range_not_satisfiable' | 'chunk_not_here', message: string): SvcError
 }
 
@@ -82,7 +82,7 @@ export function readRange (header: string | undefined, size: number): ByteRange 
 }
 
 /** The rate at which this node sends models, shared by all that ask: each waits for those before it. */
-export class Uplink {
+export class UploadLimiter {
   readonly #bytesPerSecond: number | null
   readonly #clock: Clock
   readonly #turns = new KeyedLock()

@@ -24,7 +24,7 @@ export interface Evicted { modelId: string, freedBytes: number, trigger: Trigger
 export type Purged = Omit<Answers['purge']['nodes'][number], 'nodeId' | 'copies'>
 
 /** `overBudget`: the next pass over idle copies takes it. */
-export type Outlook = Pick<Copy, 'modelId' | 'sizeBytes' | 'freeableBytes' | 'lastUsedMs'> &
+export type EvictionPreview = Pick<Copy, 'modelId' | 'sizeBytes' | 'freeableBytes' | 'lastUsedMs'> &
   { inUse: boolean, overBudget: boolean }
 
 export interface EvictorSettings {
@@ -131,7 +131,7 @@ export class Evictor {
   }
 
   /** What `purge` would do now, and the copies in the order in which evictions take them. Never rejects. */
-  async preview (modelId?: string): Promise<Purged & { copies: Outlook[] }> {
+  async preview (modelId?: string): Promise<Purged & { copies: EvictionPreview[] }> {
     const { purged, copies } = await this.#purgeAll(modelId, 'preview')
     return { ...purged, copies: copies.sort(newestFirst).reverse() }
   }
@@ -185,18 +185,18 @@ export class Evictor {
 
   async #purgeAll (
     wanted: string | undefined, trigger: Trigger
-  ): Promise<{ purged: Purged, copies: Outlook[] }> {
+  ): Promise<{ purged: Purged, copies: EvictionPreview[] }> {
     const { active, log } = this.#options
     const dry = trigger === 'preview'
     const [removed, skipped] = [new Set<string>(), new Set<string>()]
     const errors: string[] = []
-    const copies: Outlook[] = []
+    const copies: EvictionPreview[] = []
     let freedBytes = 0
     const failed = (what: string, err: unknown): void => {
       errors.push(`${what}: ${failureOf(err).message}`)
       log.warn({ err, what }, 'the purge left something')
     }
-    const one = async (root: Root, copy: Outlook): Promise<void> => {
+    const one = async (root: Root, copy: EvictionPreview): Promise<void> => {
       const { modelId, freeableBytes, inUse } = copy
       copies.push(copy)
       const freed = !dry ? await this.#remove(root, modelId, trigger) : inUse ? undefined : freeableBytes
@@ -230,7 +230,7 @@ export class Evictor {
   }
 
   /** The copies of a root, or of one model there; `dry`: with those in mind that the passes would evict. */
-  async #outlook (root: Root, wanted: string | undefined, dry: boolean): Promise<Outlook[]> {
+  async #outlook (root: Root, wanted: string | undefined, dry: boolean): Promise<EvictionPreview[]> {
     const all = await this.#copies(root, dry ? undefined : wanted)
     const safe = this.#safe()
     const going = dry && root.role !== 'cache' ? this.#overBudget(root, all) : []

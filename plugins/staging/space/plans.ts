@@ -50,7 +50,7 @@ export function requireFit (asked: CapacityCase): string[] {
 }
 
 /** Idle copies, and what of them the lifecycle passes leave alone. Times are wall milliseconds. */
-export interface RecencyCase {
+export interface RecencyInput {
   /** A time in the future is taken as it is: clamp it to now before. */
   idle: readonly { modelId: string, sizeBytes: number, lastUsedMs: number }[]
   budgetBytes: number
@@ -63,7 +63,7 @@ export interface RecencyCase {
  * budget: the copy that crosses it stays too, so idle data is never cut below the budget. A budget of 0
  * keeps none. Pure.
  */
-export function planRecency ({ idle, budgetBytes, keepSinceMs = Infinity }: RecencyCase): string[] {
+export function planRecency ({ idle, budgetBytes, keepSinceMs = Infinity }: RecencyInput): string[] {
   const evict: string[] = []
   let kept = 0
   for (const { modelId, sizeBytes, lastUsedMs } of [...idle].sort(newestFirst)) {

@@ -5,12 +5,12 @@ import { keepOnly } from '../files/seal.js'
 import { downloadFromHub, inTurn } from '../hub/download.js'
 import { checkSelected } from '../hub/listing.js'
 import { cachedFiles } from '../nearby/hub-cache.js'
-import { findNearby } from '../nearby/look.js'
+import { findNearby } from '../nearby/find.js'
 import { folderSource } from '../peers/sources.js'
 import { fetchModel } from '../transfer/fetch.js'
 import { failureOf } from '../transfer/job.js'
 import {
-  checkUnchanged, hashTree, checkSource, makeReadOnly, makeWritable, takenOf
+  checkUnchanged, hashTree, checkSource, makeReadOnly, makeWritable, importFilter
 } from './folder.js'
 import { parseSource } from './types.js'
 import { StoreError } from '../types.js'
@@ -20,7 +20,7 @@ import type { LocalFile } from '../files/bring.js'
 import type { DownloadOptions } from '../hub/download.js'
 import type { HubClient } from '../hub/client.js'
 import type { HubSelection } from '../hub/types.js'
-import type { Near } from '../nearby/look.js'
+import type { LocalModelFiles } from '../nearby/find.js'
 import type { Job } from '../transfer/job.js'
 import type { HubChoice, LocalCopy, ModelManifest } from '../types.js'
 import type { Download } from './download.js'
@@ -139,7 +139,7 @@ const SHARED = ['clone', 'link'] as const
 
 /** Takes files of this machine, whatever the hub says. */
 async function fromNear (
-  options: StoreOptions, job: Download, folder: string, { commit, files }: Near
+  options: StoreOptions, job: Download, folder: string, { commit, files }: LocalModelFiles
 ): Promise<Fetched> {
   const { modelId, signal } = job
   const selection = { modelId, commit, files, totalBytes: checkSelected(files) }
@@ -212,7 +212,7 @@ async function fromFolder (
     throw new StoreError('bad_source',
       `${path} overlaps with the store at ${root.root}; give a folder elsewhere`)
   }
-  const taken = takenOf(request.allow)
+  const taken = importFilter(request.allow)
   const seen = await checkSource(path, taken)
   const totalBytes = [...seen.values()].reduce((sum, { size }) => sum + size, 0)
   const about = { modelId, revision: request.revision ?? 'local', signal, taken }

@@ -12,13 +12,13 @@ import { walkModel } from '../files/walk.js'
 const HOME_KEY = 'node.key'
 
 /** A file of a folder, with what changes whenever its bytes do. */
-export interface Seen { size: number, stamp: string }
+export interface FileStamp { size: number, stamp: string }
 
 type Taken = (path: string) => boolean
 
 /** Every file of a model folder by path, in the order of the paths. Throws PathError as walkModel does. */
-async function listFiles (folder: string, taken: Taken = () => true): Promise<Map<string, Seen>> {
-  const seen = new Map<string, Seen>()
+async function listFiles (folder: string, taken: Taken = () => true): Promise<Map<string, FileStamp>> {
+  const seen = new Map<string, FileStamp>()
   for (const { path } of await walkModel(folder)) {
     if (!taken(path)) continue
     const { size, mtimeNs, ctimeNs, ino } = await lstat(join(folder, path), { bigint: true })
@@ -28,7 +28,7 @@ async function listFiles (folder: string, taken: Taken = () => true): Promise<Ma
 }
 
 /** Which files of a folder are imported: those of known formats, and of these what `allow` names. */
-export function takenOf (allow: readonly string[] | null | undefined): Taken {
+export function importFilter (allow: readonly string[] | null | undefined): Taken {
   const allowed = allow == null ? () => true : matcherOf(allow)
   return (path) => {
     if (basename(path) === HOME_KEY) {
@@ -39,7 +39,7 @@ export function takenOf (allow: readonly string[] | null | undefined): Taken {
 }
 
 /** The files of a folder that is to be imported. Throws StoreError `bad_source`, PathError. */
-export async function checkSource (source: string, taken: Taken): Promise<Map<string, Seen>> {
+export async function checkSource (source: string, taken: Taken): Promise<Map<string, FileStamp>> {
   const refused = (why: string): StoreError => new StoreError('bad_source', `${source} ${why}`)
   const real = await realpath(source).catch((error: Error) => {
     throw new StoreError('bad_source', `cannot read ${source}: ${error.message}`, { cause: error })
@@ -57,7 +57,7 @@ export async function checkSource (source: string, taken: Taken): Promise<Map<st
 
 /** Throws StoreError `source_changed` naming the first file that is not as it was seen before. */
 export async function checkUnchanged (
-  folder: string, before: ReadonlyMap<string, Seen>, taken?: Taken
+  folder: string, before: ReadonlyMap<string, FileStamp>, taken?: Taken
 ): Promise<void> {
   const after = await listFiles(folder, taken)
   for (const path of new Set([...before.keys(), ...after.keys()])) {

@@ -8,7 +8,7 @@ import { chunksOf } from '../transfer/chunks.js'
 import { file, manifest as manifestHandler } from '../handlers/files.js'
 import { StoreAccess } from '../peers/store-access.js'
 import { fetchModel } from '../transfer/fetch.js'
-import { Uplink } from '../peers/send-file.js'
+import { UploadLimiter } from '../peers/send-file.js'
 import { CHUNK_BYTES } from '../types.js'
 import {
   contextOf, errorOf, fakeRequest, json, known, memorySection, Network, scratch, until
@@ -87,7 +87,7 @@ function member (t: Test, net: Net, name: string): Member {
   const offered = new Map<string, LocalCopy>()
   const manager = {
     local: { versions }, store: { offer: (id: string) => offered.get(id) },
-    exchange, access, cluster, uplink: new Uplink(null, liveClock),
+    exchange, access, cluster, uplink: new UploadLimiter(null, liveClock),
     ctx: { error: errorOf }
   } as unknown as ModelManager
   cluster.serve = async (request) => await serve(manager, request)

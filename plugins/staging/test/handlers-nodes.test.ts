@@ -6,7 +6,7 @@ import t from 'tap'
 import { systemClock } from '../../../kernel/api/clock.js'
 import { manualClock } from '../../../kernel/testing/index.js'
 import { file, manifest } from '../handlers/files.js'
-import { either, modelIdOf } from '../handlers/request.js'
+import { eitherSpelling, modelIdOf } from '../handlers/request.js'
 import { purge, remove } from '../handlers/purge.js'
 import { withoutRoom } from '../handlers/storage.js'
 import { stage } from '../handlers/stage.js'
@@ -70,10 +70,10 @@ t.test('ids', (t) => {
   t.equal(modelIdOf(ID), ID)
   t.throws(() => modelIdOf('x', '/modelId'),
     { name: 'SvcError', reason: 'invalid_request', param: 'modelId' })
-  t.equal(either({ a: 1 }, 'a', 'b'), 1)
-  t.equal(either({ b: 2 }, 'a', 'b'), 2)
-  t.equal(either({}, 'a', 'b'), undefined)
-  t.throws(() => either({ a: 1, b: 1 }, 'a', 'b'),
+  t.equal(eitherSpelling({ a: 1 }, 'a', 'b'), 1)
+  t.equal(eitherSpelling({ b: 2 }, 'a', 'b'), 2)
+  t.equal(eitherSpelling({}, 'a', 'b'), undefined)
+  t.throws(() => eitherSpelling({ a: 1, b: 1 }, 'a', 'b'),
     { name: 'SvcError', reason: 'invalid_request', message: /not both/ })
   t.end()
 })

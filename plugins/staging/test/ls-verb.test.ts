@@ -1,11 +1,11 @@
 import t from 'tap'
 import { joinModels } from '../cli/ls.js'
-import { sizeOfCopies, whereOf } from '../cli/api.js'
+import { sizeOfCopies, locationsText } from '../cli/api.js'
 import { copy, nodeOf, sendJson } from './verb-kit.js'
 
 t.test('where copies are', async (t) => {
-  t.equal(whereOf([]), '-')
-  t.equal(whereOf([
+  t.equal(locationsText([]), '-')
+  t.equal(locationsText([
     copy({ nodeId: 'n3', nodeName: 'node10' }), copy({ nodeId: 'n2', nodeName: 'node2' }),
     copy({ kind: 'store' }), copy({ nodeId: 'n4', nodeName: 'n4', live: false }), copy({ kind: 'receiving' })
   ]), 'store@node1, staged@n4 (lost),node2,node10, receiving@node1')

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { manualClock } from '../../../kernel/testing/index.js'
-import { readRange, Uplink } from '../peers/send-file.js'
+import { readRange, UploadLimiter } from '../peers/send-file.js'
 import type { ByteRange } from '../transfer/types.js'
 
 const cases: [string | undefined, number, ByteRange | 'whole' | 'unsatisfiable'][] = [
@@ -31,7 +31,7 @@ function noted (promise: Promise<unknown>, name: string, into: string[]): void {
 
 t.test('an uplink grants bytes at its rate, to all in the order they came', async (t) => {
   const clock = manualClock()
-  const uplink = new Uplink(1000, clock)
+  const uplink = new UploadLimiter(1000, clock)
   const { signal } = new AbortController()
   const done: string[] = []
   noted(uplink.take(500, signal), 'a', done)
@@ -51,7 +51,7 @@ t.test('an uplink grants bytes at its rate, to all in the order they came', asyn
 
 t.test('time nobody used is no credit', async (t) => {
   const clock = manualClock()
-  const uplink = new Uplink(1000, clock)
+  const uplink = new UploadLimiter(1000, clock)
   const { signal } = new AbortController()
   await clock.advance(3600_000)
   const done: string[] = []
@@ -66,7 +66,7 @@ t.test('time nobody used is no credit', async (t) => {
 
 t.test('who waits leaves with the reason of the signal', async (t) => {
   const clock = manualClock()
-  const uplink = new Uplink(10, clock)
+  const uplink = new UploadLimiter(10, clock)
   const abort = new AbortController()
   const done: string[] = []
   noted(uplink.take(10, abort.signal), 'a', done)
@@ -78,7 +78,7 @@ t.test('who waits leaves with the reason of the signal', async (t) => {
 })
 
 t.test('without a limit nobody waits', async (t) => {
-  const uplink = new Uplink(null, manualClock())
+  const uplink = new UploadLimiter(null, manualClock())
   const { signal } = new AbortController()
   for (let i = 0; i < 100; i++) await uplink.take(2 ** 40, signal)
   t.pass('all went at once')

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import t from 'tap'
 import { manualClock } from '../../../kernel/testing/index.js'
-import { sendFile, Uplink } from '../peers/send-file.js'
+import { sendFile, UploadLimiter } from '../peers/send-file.js'
 import { gguf, llama } from './cards-kit.js'
 import { errorOf, fakeRequest, pull, scratch, startNode } from './manager-kit.js'
 import { bytesOf } from './transfer-kit.js'
@@ -170,7 +170,7 @@ async function send (folder: string,
   { file = {}, parts = {}, request = fakeRequest() }: Case): Promise<FakeRequest> {
   await sendFile(request, {
     folder, path: 'f', size: BIG.length, sha256: hex(BIG), has: () => true, ...file
-  }, { uplink: new Uplink(null, manualClock()), error: errorOf, ...parts })
+  }, { uplink: new UploadLimiter(null, manualClock()), error: errorOf, ...parts })
   return request
 }
 
@@ -209,7 +209,7 @@ t.test('sendFile waits for the uplink before each piece and leaves with the clie
   const clock = manualClock()
   const abort = new AbortController()
   const request = fakeRequest({ signal: abort.signal })
-  const sent = send(folder, { request, parts: { uplink: new Uplink(256 * 1024, clock) } })
+  const sent = send(folder, { request, parts: { uplink: new UploadLimiter(256 * 1024, clock) } })
   const waiting = async (bytes: number): Promise<void> => {
     while (request.sent.length < bytes) await new Promise((resolve) => { setImmediate(resolve) })
     for (let i = 0; i < 20; i++) await new Promise((resolve) => { setImmediate(resolve) })

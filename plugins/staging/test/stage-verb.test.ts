@@ -2,7 +2,7 @@ import t from 'tap'
 import { advance } from '../cli/stage.js'
 import { nodeOf, quickPace, sendError, sendJson, stateOf } from './verb-kit.js'
 import type { StateView } from '../cli/cluster.js'
-import type { StagedNode, StageLook } from '../cli/stage.js'
+import type { StagedNode, StageSnapshot } from '../cli/stage.js'
 import type { Rig } from './verb-kit.js'
 
 const pending = (attemptId = 'a1'): object => ({ DownloadPending: {
@@ -116,11 +116,11 @@ t.test('svc stage: how long', async (t) => {
 })
 
 t.test('what one look at the state says of a node', async (t) => {
-  const look = (downloads: object[], more: Partial<StageLook> = {}): StageLook => ({
+  const look = (downloads: object[], more: Partial<StageSnapshot> = {}): StageSnapshot => ({
     state: stateOf({ n2: downloads }) as StateView, modelId: 'acme/x', attempts: new Map(), elapsedMs: 1000,
     ...more
   })
-  const after = (one: StageLook, node = waits): string =>
+  const after = (one: StageSnapshot, node = waits): string =>
     advance({ nodes: [node], goneSince: new Map() }, one).nodes[0]!.status
   t.equal(after(look([])), 'pending')
   t.equal(after(look([completed()])), 'complete')
@@ -137,9 +137,9 @@ t.test('what one look at the state says of a node', async (t) => {
 t.test('a node that goes away is given up after a minute', async (t) => {
   const alone = stateOf({}, { nodeIdentities: { n1: { friendlyName: 'node1' } } }) as StateView
   const both = stateOf() as StateView
-  const at = (state: StateView, elapsedMs: number): StageLook =>
+  const at = (state: StateView, elapsedMs: number): StageSnapshot =>
     ({ state, modelId: 'acme/x', attempts: new Map(), elapsedMs })
-  const play = (looks: StageLook[]): string =>
+  const play = (looks: StageSnapshot[]): string =>
     looks.reduce(advance, { nodes: [waits], goneSince: new Map<string, number>() }).nodes[0]!.status
   t.equal(play([at(alone, 1000), at(alone, 60_000)]), 'pending')
   t.equal(play([at(alone, 1000), at(alone, 61_000)]), 'failed')

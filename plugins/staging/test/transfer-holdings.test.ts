@@ -1,7 +1,7 @@
 import t from 'tap'
 import { manualClock } from '../../../kernel/testing/index.js'
 import { ChunkBits, Swarm } from '../transfer/swarm.js'
-import { Holdings } from '../transfer/holdings.js'
+import { ChunkAnnouncements } from '../transfer/holdings.js'
 import type { HoldingsMessage } from '../transfer/holdings.js'
 import type { ManualClock } from '../../../kernel/testing/index.js'
 
@@ -9,7 +9,7 @@ const m = 'a'.repeat(64)
 const other = 'b'.repeat(64)
 
 interface Net {
-  nodes: Map<string, Holdings>
+  nodes: Map<string, ChunkAnnouncements>
   log: Array<{ from: string, message: HoldingsMessage }>
   clock: ManualClock
 }
@@ -17,7 +17,7 @@ interface Net {
 /** Nodes whose messages arrive at once, as JSON. */
 function net (...ids: string[]): Net {
   const clock = manualClock()
-  const nodes = new Map<string, Holdings>()
+  const nodes = new Map<string, ChunkAnnouncements>()
   const log: Net['log'] = []
   const deliver = (from: string, to: string, message: HoldingsMessage): void => {
     nodes.get(to)?.receive(from, JSON.parse(JSON.stringify(message)))
@@ -35,14 +35,15 @@ function net (...ids: string[]): Net {
         return nodes.size - 1
       }
     }
-    nodes.set(id, new Holdings(channel, clock))
+    nodes.set(id, new ChunkAnnouncements(channel, clock))
   }
   return { nodes, log, clock }
 }
 
 t.test('who follows hears what is offered, got, claimed and ended', async (t) => {
   const { nodes, log, clock } = net('a', 'b', 'c')
-  const [a, b, c] = ['a', 'b', 'c'].map((id) => nodes.get(id)!) as [Holdings, Holdings, Holdings]
+  const [a, b, c] = ['a', 'b', 'c'].map((id) => nodes.get(id)!) as [ChunkAnnouncements, ChunkAnnouncements,
+    ChunkAnnouncements]
   const bits = new ChunkBits(20)
   bits.add(3)
   const swarm = new Swarm(20)

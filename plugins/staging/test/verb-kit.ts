@@ -5,13 +5,13 @@ import { createStage } from '../cli/stage.js'
 import { verbs } from '../cli/verbs.js'
 import { engines } from './cards-kit.js'
 import type { Answers, FakeNode } from '../../../kernel/test/cli-helpers.js'
-import type { Pace } from '../../../kernel/cli/index.js'
+import type { WaitClock } from '../../../kernel/cli/index.js'
 import type { DownloadStatus } from '../store/download.js'
 import type { ClusterCopy } from '../types.js'
 export { quickPace, sendError, sendJson } from '../../../kernel/test/cli-helpers.js'
 
 /** The verbs as a plugin; those that wait do it at this pace. */
-export function verbPlugin (pace: Pace = quickPace()): ReturnType<typeof definePlugin> {
+export function verbPlugin (pace: WaitClock = quickPace()): ReturnType<typeof definePlugin> {
   const paced = {
     ...verbs,
     pull: { ...verbs.pull, load: async () => ({ default: createPull(pace) }) },

@@ -1,5 +1,5 @@
 import {
-  fact, isVerbError, judgeDisk, quoted, reading, showBytes, unread
+  fact, isVerbError, judgeDisk, quoted, createToolReads, showBytes, unreadableSentence
 } from '../../../kernel/cli/index.js'
 import type { ClusterState, Evidence, Fact, Tool, VerbError } from '../../../kernel/cli/index.js'
 import { storeRemedy } from '../service.js'
@@ -16,7 +16,7 @@ const COPIES_MOST = 10
 /** Room on the disk of each node and in the store, and what this node keeps of models. */
 export default {
   async run (ctx) {
-    const look = reading(ctx)
+    const look = createToolReads(ctx)
     const [state, store, storage] = await Promise.all([
       look.read<State>('The disks of the nodes', '/state'),
       ctx.look<Answers['health']>('/store/health'),
@@ -59,7 +59,7 @@ function noStore (error: VerbError, unknown: string[]): Fact[] {
     case 'store_not_configured': return [fact('info', 'store_not_configured',
       'No node of this cluster has a store.', { ...more, remedy: storeRemedy('store_not_configured') })]
     default:
-      unknown.push(unread('The room in the store', error))
+      unknown.push(unreadableSentence('The room in the store', error))
       return []
   }
 }

@@ -1,4 +1,6 @@
-import { fact, nameOf, quoted, reading, showBytes, unstopped } from '../../../kernel/cli/index.js'
+import {
+  fact, nameOf, quoted, createToolReads, showBytes, withoutFullStop
+} from '../../../kernel/cli/index.js'
 import { stagingsOf } from '../cli/cluster.js'
 import type { Evidence, Fact, Tool } from '../../../kernel/cli/index.js'
 import type { StateView, Staging } from '../cli/cluster.js'
@@ -10,7 +12,7 @@ const RANKS = { fail: 0, warn: 1, info: 2, ok: 3 } as const
 /** Downloads into the store and copies on their way to nodes, those first that failed or stand still. */
 export default {
   async run (ctx, { model }) {
-    const look = reading(ctx)
+    const look = createToolReads(ctx)
     const [stored, state] = await Promise.all([
       look.read<{ downloads: DownloadStatus[] }>('The downloads of the store', '/store/downloads',
         'store_not_configured'),
@@ -68,7 +70,7 @@ function toNode ({ modelId, nodeId, status, error, reason, ...moved }: Staging, 
 }
 
 const causeOf = (error: string | null, reason: string | null): string =>
-  unstopped(error ?? reason ?? 'nobody said why', 300)
+  withoutFullStop(error ?? reason ?? 'nobody said why', 300)
 
 const farOf = ({ downloadedBytes, totalBytes }: Pick<Staging, 'downloadedBytes' | 'totalBytes'>): string =>
   totalBytes > 0 ? `, with ${showBytes(downloadedBytes)} of ${showBytes(totalBytes)} there` : ''

@@ -9,7 +9,7 @@ const GATHER_MS = 100
 type Held = 'all' | (() => Uint8Array | 'all')
 
 /** What this node tells the others of its chunks, and learns of theirs. `digest`: of the model's manifest. */
-export class Holdings {
+export class ChunkAnnouncements {
   readonly #channel: Pick<Channel<HoldingsMessage>, 'send' | 'broadcast'>
   readonly #clock: Clock
   readonly #offers = new Map<string, { held: Held }>()
@@ -78,7 +78,7 @@ export class Holdings {
       return
     }
     waiting.push(chunk)
-    if (waiting.length >= MOST_GOT) this.#flush(digest)
+    if (waiting.length >= MAX_CHUNKS_PER_MESSAGE) this.#flush(digest)
   }
 
   /** This node fetches a chunk from the store now: others are to take another one. */
@@ -124,7 +124,7 @@ export type HoldingsMessage =
   /** The sender gives none of it any more. */
   | { t: 'end', m: string }
 
-export const MOST_GOT = 1000
+export const MAX_CHUNKS_PER_MESSAGE = 1000
 const MOST_BASE64 = 128 * 1024
 
 const chunk = { type: 'integer', minimum: 0, maximum: Number.MAX_SAFE_INTEGER }
@@ -136,7 +136,7 @@ export const problemOf = schemaChecker({
   type: 'object', required: ['t', 'm'], properties: { m: { type: 'string', pattern: '^[0-9a-f]{64}$' } },
   anyOf: [
     kind('ask'), kind('end'), kind('take', { i: chunk }),
-    kind('got', { i: { type: 'array', maxItems: MOST_GOT, items: chunk } }),
+    kind('got', { i: { type: 'array', maxItems: MAX_CHUNKS_PER_MESSAGE, items: chunk } }),
     kind('have', { all: { const: true } }), kind('have', { bits: { type: 'string', maxLength: MOST_BASE64 } })
   ]
 })

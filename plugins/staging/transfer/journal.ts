@@ -2,7 +2,7 @@ import { unlink } from 'node:fs/promises'
 import type { FileHandle } from 'node:fs/promises'
 import { join } from 'node:path'
 import { keepOnly } from '../files/seal.js'
-import { openInside, openOwn, parentOf, putOwn } from '../files/open.js'
+import { openInside, openSvcFile, parentOf, replaceSvcFile } from '../files/open.js'
 import { eachOf } from '../files/queues.js'
 import { findFiles } from '../files/walk.js'
 import type { FoundFile } from '../files/walk.js'
@@ -12,12 +12,12 @@ import type { Chunk, ChunkTable, Verifier, Work } from './chunks.js'
 import type { FileList } from './types.js'
 
 /** What an incoming folder already holds of a model, as far as its bytes were hashed again. */
-export interface Kept { complete: ChunkBits, begun: Work[] }
+export interface ResumedChunks { complete: ChunkBits, begun: Work[] }
 
 /** What says how much of each chunk may be there: see `findKept`. */
-export type Claims = JournalState | 'whole chunks' | 'first bytes'
+export type ResumeEvidence = JournalState | 'whole chunks' | 'first bytes'
 
-interface Search { folder: string, table: ChunkTable, claims: Claims, kept: Kept }
+interface Search { folder: string, table: ChunkTable, claims: ResumeEvidence, kept: ResumedChunks }
 
 /**
  * Clears an incoming folder of whatever does not belong to the manifest, makes its empty files, and finds
@@ -26,12 +26,12 @@ interface Search { folder: string, table: ChunkTable, claims: Claims, kept: Kept
  * Throws the error of the file system, or the signal's reason.
  */
 export async function findKept (
-  folder: string, files: FileList['files'], table: ChunkTable, claims: Claims,
+  folder: string, files: FileList['files'], table: ChunkTable, claims: ResumeEvidence,
   signal: AbortSignal | undefined
-): Promise<Kept> {
+): Promise<ResumedChunks> {
   await keepOnly(folder, new Set(files.map(({ path }) => path)))
   const found = new Map((await findFiles(folder)).map((file) => [file.path, file]))
-  const kept: Kept = { complete: new ChunkBits(table.count), begun: [] }
+  const kept: ResumedChunks = { complete: new ChunkBits(table.count), begun: [] }
   const search = { folder, table, claims, kept }
   const wanted = files.filter(({ path, size }) => size === 0 || found.has(path))
   // Two at once: one file is read while the other one's bytes are hashed.
@@ -114,7 +114,7 @@ function readLine ({ chunks }: JournalState, line: string): void {
 
 /** Reads a folder's journal; undefined when there is none, or none of ours. */
 export async function readJournal (folder: string): Promise<JournalState | undefined> {
-  const file = await openOwn(folder, JOURNAL, 'read').catch(() => undefined)
+  const file = await openSvcFile(folder, JOURNAL, 'read').catch(() => undefined)
   if (file === undefined) return undefined
   let state: JournalState | undefined
   for await (const line of file.readLines()) {
@@ -141,11 +141,11 @@ export class Journal {
 
   /** Starts a new journal with the kept chunks. `failed` gets the error of a later write. */
   static async begin (
-    folder: string, digest: string, { complete, begun }: Kept, failed: (error: unknown) => void
+    folder: string, digest: string, { complete, begun }: ResumedChunks, failed: (error: unknown) => void
   ): Promise<Journal> {
     const whole = [...complete.values()].map((chunk) => `c ${chunk}\n`)
     const partial = begun.map(({ number, done }) => `p ${number} ${done}\n`)
-    const file = await putOwn(folder, JOURNAL, async (file) => {
+    const file = await replaceSvcFile(folder, JOURNAL, async (file) => {
       await file.writeFile(`${HEADER}${digest}\n${whole.join('')}${partial.join('')}`)
       return file
     })

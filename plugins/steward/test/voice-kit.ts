@@ -1,10 +1,10 @@
 import { definePlugin, OwnApiService } from '../../../kernel/index.js'
-import type { OwnApi, OwnQuestion, Plugin } from '../../../kernel/index.js'
+import type { LocalApi, LocalRequest, Plugin } from '../../../kernel/index.js'
 import { fake, startPlugin } from '../../../kernel/testing/index.js'
 import type { Rig, TestContext } from '../../../kernel/testing/index.js'
 import type { Fact } from '../../../kernel/cli/index.js'
 import { PlacementService } from '../../placement/service.js'
-import type { KeptInstance, Keeping } from '../../placement/service.js'
+import type { RoleStatus, SystemRole } from '../../placement/service.js'
 import { RunnerWorkService } from '../../runners/service.js'
 import type { EndedTask } from '../../runners/service.js'
 import { ModelsService } from '../../staging/service.js'
@@ -32,11 +32,11 @@ export const card = (modelId: string, bytes: number, tools = true): ModelCard =>
   quantization: null, voices: [], defaults: {}, support: { tools: tools ? 'given to it' : 'no effect: none' }
 })
 
-export const KEPT: KeptInstance = { instanceId: 'I1', modelId: 'acme/chat', own: true, state: 'ready' }
+export const KEPT: RoleStatus = { instanceId: 'I1', modelId: 'acme/chat', own: true, state: 'ready' }
 
 export interface VoiceRig extends Rig {
-  kept: KeptInstance | null
-  keeping: Keeping | null
+  kept: RoleStatus | null
+  keeping: SystemRole | null
   replaced: { instanceId: string, because: object }[]
   chats: (ChatBody & { by: string, authorities: string[] })[]
   script: Script
@@ -49,7 +49,7 @@ export interface VoiceOptions {
   settings?: object
   cards?: ModelCard[]
   script?: Script
-  kept?: KeptInstance | null
+  kept?: RoleStatus | null
   /** Plugins beside the steward, such as one with tools. */
   plugins?: Plugin[]
   /** What other routes answer, by path. */
@@ -70,13 +70,13 @@ export function knowing (found: Record<string, readonly Fact[]>): Plugin {
 /** The steward with a scripted model in the place of a real one, and stand-ins for what places it. */
 export async function startVoiceRig (t: TestContext, options: VoiceOptions = {}): Promise<VoiceRig> {
   const made = {
-    kept: options.kept === undefined ? KEPT : options.kept, keeping: null as Keeping | null,
+    kept: options.kept === undefined ? KEPT : options.kept, keeping: null as SystemRole | null,
     replaced: [] as VoiceRig['replaced'],
     chats: [] as VoiceRig['chats'], script: options.script ?? (() => 'pong'), stopped: new Set<string>(),
     ended: (() => {}) as VoiceRig['ended']
   }
   const cards = options.cards ?? [card('acme/chat', 5)]
-  const ask: OwnApi['ask'] = async ({ path, body, caller, signal }: OwnQuestion) => {
+  const ask: LocalApi['ask'] = async ({ path, body, caller, signal }: LocalRequest) => {
     if (path !== '/v1/chat/completions') {
       const found = options.looks?.(path)
       return found === undefined

@@ -1,4 +1,4 @@
-import { fact, quoted, reading, showSpan, showTime } from '../../../kernel/cli/index.js'
+import { fact, quoted, createToolReads, formatDuration, showTime } from '../../../kernel/cli/index.js'
 import { joinNodes, startOrRemove } from '../../cluster/cli/nodes.js'
 import type { ClusterState, Evidence, Fact, Tool } from '../../../kernel/cli/index.js'
 import type { MemberList, NodeRow } from '../../cluster/cli/nodes.js'
@@ -13,7 +13,7 @@ const ELECTIONS = '/events?kinds=MasterElected,SessionChanged&limit=20'
 /** The master and the time of its election, the present nodes, and the quorum. */
 export default {
   async run (ctx) {
-    const look = reading(ctx)
+    const look = createToolReads(ctx)
     const state = await look.read<ClusterState>('The state of the cluster', '/state')
     if (state === null) return { facts: [], unknown: look.unknown }
     const [members, page, gone] = await Promise.all([
@@ -84,7 +84,7 @@ function masterOf (
   const { idx, at, event } = elected
   const ms = Date.parse(at)
   return [fact('ok', 'master', `${name} is master since ${showTime(ms, nowMs)} ` +
-    `(for ${showSpan((nowMs - ms) / 1000)})${term}${here}.`,
+    `(for ${formatDuration((nowMs - ms) / 1000)})${term}${here}.`,
   { about, evidence: [{ kind: 'event', idx, at, name: Object.keys(event)[0]! }, node] })]
 }
 
@@ -123,7 +123,8 @@ function partitionOf ({ cluster }: ClusterState): Fact[] {
 
 function lost (node: NodeRow): Fact {
   const { lostForSeconds: seconds, installId, nodeId } = node
-  const since = seconds === null ? 'has not been seen in this session' : `is lost for ${showSpan(seconds)}`
+  const since =
+    seconds === null ? 'has not been seen in this session' : `is lost for ${formatDuration(seconds)}`
   return fact('fail', 'node_lost', `${nameOf(node)} ${since}.`, {
     about: [nameOf(node)],
     evidence: nodeId === null ? [STATE] : [{ kind: 'node', nodeId, name: nameOf(node) }],

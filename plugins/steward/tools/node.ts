@@ -1,6 +1,8 @@
-import { fact, nearest, quoted, reading, showBytes, showSpan, unstopped } from '../../../kernel/cli/index.js'
+import {
+  fact, nearest, quoted, createToolReads, showBytes, formatDuration, withoutFullStop
+} from '../../../kernel/cli/index.js'
 import { joinNodes, startOrRemove } from '../../cluster/cli/nodes.js'
-import type { ClusterState, Evidence, Fact, Reading, Tool } from '../../../kernel/cli/index.js'
+import type { ClusterState, Evidence, Fact, ToolReads, Tool } from '../../../kernel/cli/index.js'
 import type { MemberList, NodeRow } from '../../cluster/cli/nodes.js'
 import { removals } from './removed.js'
 
@@ -16,7 +18,7 @@ interface State extends ClusterState {
 /** The state of one node: machine, health, instances, links. */
 export default {
   async run (ctx, { node: asked }) {
-    const look = reading(ctx)
+    const look = createToolReads(ctx)
     const state = await look.read<State>('The state of the cluster', '/state')
     if (state === null) return { facts: [], unknown: look.unknown }
     // It only adds nodes that have not been here in this session, and install ids.
@@ -31,7 +33,7 @@ export default {
   }
 } satisfies Tool<{ node: string }>
 
-async function removed (look: Reading, asked: string, nowMs: number): Promise<Fact[]> {
+async function removed (look: ToolReads, asked: string, nowMs: number): Promise<Fact[]> {
   const gone = (await removals(look, nowMs)).filter(({ about }) =>
     about.some((one) => one.toLowerCase() === asked.toLowerCase()))
   return gone.slice(0, 1).map((one) => ({ ...one, level: 'warn' }))
@@ -63,7 +65,7 @@ function presence (row: NodeRow): Fact[] {
   if (!live) {
     const since = lostForSeconds === null
       ? 'has not been seen in this session'
-      : `is lost for ${showSpan(lostForSeconds)}`
+      : `is lost for ${formatDuration(lostForSeconds)}`
     return [fact('fail', 'node_lost', `${name} ${since}.`,
       { ...told, remedy: startOrRemove(installId ?? name) })]
   }
@@ -98,7 +100,7 @@ function unwell ({ health, live, nodeId }: NodeRow, name: string): Fact[] {
   if (!live || nodeId === null) return []
   return health.reasons.map(({ code, severity, message, remediation }) =>
     fact((severity ?? health.level) === 'error' ? 'fail' : 'warn', code,
-      `${name} reports ${quoted(code, 60)}: ${unstopped(message, 300)}.`,
+      `${name} reports ${quoted(code, 60)}: ${withoutFullStop(message, 300)}.`,
       { about: [name], evidence: [nodeEvidence(nodeId, name)], remedy: remediation }))
 }
 

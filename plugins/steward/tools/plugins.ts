@@ -1,4 +1,4 @@
-import { fact, quoted, reading } from '../../../kernel/cli/index.js'
+import { fact, quoted, createToolReads } from '../../../kernel/cli/index.js'
 import type { Evidence, Fact, Tool } from '../../../kernel/cli/index.js'
 
 /** A plugin of GET /v1/plugins. */
@@ -10,7 +10,7 @@ const OFF_MOST = 30
 /** Which plugins of the node that is asked are on, and why the others are off. */
 export default {
   async run (ctx) {
-    const look = reading(ctx)
+    const look = createToolReads(ctx)
     const list = await look.read<{ plugins: Row[] }>('The plugins', '/v1/plugins')
     if (list === null) return { facts: [], unknown: look.unknown }
     const on = list.plugins.filter(({ enabled }) => enabled)

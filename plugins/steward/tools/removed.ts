@@ -1,5 +1,5 @@
 import { fact, quoted, showTime } from '../../../kernel/cli/index.js'
-import type { Fact, Reading } from '../../../kernel/cli/index.js'
+import type { Fact, ToolReads } from '../../../kernel/cli/index.js'
 
 /** Removals that are looked at, and how old one may be, ms. */
 const MOST = 3
@@ -8,7 +8,7 @@ const RECENT_MS = 24 * 3_600_000
 interface Removal { idx: number, at: string, event: { NodeRemoved?: { nodeId: string, name: string } } }
 
 /** The nodes that were removed in the last day, the newest first; `about` has the name and id of each. */
-export async function removals ({ read }: Reading, nowMs: number): Promise<Fact[]> {
+export async function removals ({ read }: ToolReads, nowMs: number): Promise<Fact[]> {
   const page = await read<{ events: Removal[] }>('Whether nodes were removed',
     `/events?kinds=NodeRemoved&limit=${MOST}`, 'plugin_disabled', 'unauthenticated', 'missing_grant')
   const recent = (page?.events ?? []).filter(({ at, event }) =>

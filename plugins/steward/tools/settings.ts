@@ -1,4 +1,4 @@
-import { fact, nearest, quoted, reading } from '../../../kernel/cli/index.js'
+import { fact, nearest, quoted, createToolReads } from '../../../kernel/cli/index.js'
 import type { Evidence, Fact, Tool } from '../../../kernel/cli/index.js'
 
 /** A setting of GET /config; its secrets come masked. */
@@ -12,7 +12,7 @@ const CONFIG: Evidence = { kind: 'path', path: '/config' }
 /** The settings of the node that is asked: one, those under a path, or all that somebody set. */
 export default {
   async run (ctx, { path }) {
-    const look = reading(ctx)
+    const look = createToolReads(ctx)
     const config = await look.read<Config>('The settings', '/config')
     if (config === null) return { facts: [], unknown: look.unknown }
     const { entries, file } = config

@@ -1,4 +1,4 @@
-import type { Wanted } from '../../placement/service.js'
+import type { RoleModels } from '../../placement/service.js'
 import { takesTools } from '../../staging/service.js'
 import type { Models } from '../../staging/service.js'
 
@@ -18,7 +18,7 @@ export interface ChoiceParts {
  * Models for the voice, best first: the configured one; with `auto` every chat model with tools that a live
  * node has and no operator stopped, largest first.
  */
-export function wantedModels (setting: string | null, { models, isStopped }: ChoiceParts): Wanted {
+export function wantedModels (setting: string | null, { models, isStopped }: ChoiceParts): RoleModels {
   if (setting === null) return { models: [], waits: false }
   if (setting !== AUTO) return { models: [setting], waits: true }
   if (models === undefined) return { models: [], waits: false }

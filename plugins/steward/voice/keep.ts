@@ -1,5 +1,5 @@
 import type { Context } from '../../../kernel/index.js'
-import type { KeptInstance } from '../../placement/service.js'
+import type { RoleStatus } from '../../placement/service.js'
 import type { manifest } from '../manifest.js'
 import { statusOf } from '../status.js'
 import type { StatusBody } from '../status.js'
@@ -20,7 +20,7 @@ export function keepModel (ctx: Context<typeof manifest>): WordingModel {
   const { api, session, keeping, models, work } = ctx.deps
   const { enabled } = settings.steward
   const setting = settings.steward.model ?? null
-  const kept = (): KeptInstance | null => enabled && setting !== null ? keeping?.kept(ROLE) ?? null : null
+  const kept = (): RoleStatus | null => enabled && setting !== null ? keeping?.kept(ROLE) ?? null : null
   const failed = (instanceId: string): number => {
     const { masterNodeId } = session
     return masterNodeId === null ? 0 : signsOfLife.get(instanceId, masterNodeId)?.failed ?? 0

@@ -1,5 +1,5 @@
-import type { Caller, Clock, Logger, OwnApi, Section } from '../../../kernel/index.js'
-import type { KeptInstance, PlacementKeeper } from '../../placement/service.js'
+import type { Caller, Clock, Logger, LocalApi, Section } from '../../../kernel/index.js'
+import type { RoleStatus, PlacementKeeper } from '../../placement/service.js'
 
 /** Silence after which a ready model is asked for a sign of life, ms. */
 export const SILENCE_MS = 60_000
@@ -14,14 +14,14 @@ export const FAILURES_MOST = 3
 export const VOICE_CALLER: Caller = { id: 'steward', mode: 'direct', authorities: new Set(['invoke']) }
 
 export interface LivenessParts {
-  readonly api: OwnApi
+  readonly api: LocalApi
   readonly clock: Clock
   readonly log: Logger
   readonly keeping: Pick<PlacementKeeper, 'replace'>
   /** Failed probes in a row by instance id, as the master of the moment counts them. */
   readonly section: Section<{ failed: number }>
   isMaster (): boolean
-  kept (): KeptInstance | null
+  kept (): RoleStatus | null
 }
 
 /**
@@ -76,7 +76,7 @@ export class Liveness {
     }
   }
 
-  async #probe ({ instanceId, modelId, own }: KeptInstance): Promise<void> {
+  async #probe ({ instanceId, modelId, own }: RoleStatus): Promise<void> {
     const { log, keeping } = this.#parts
     const problem = await this.#ask(modelId)
     if (problem === null) {

@@ -1,4 +1,4 @@
-import { showSpan } from '../../../kernel/cli/index.js'
+import { formatDuration } from '../../../kernel/cli/index.js'
 import { stepsOf } from '../stats.js'
 import type { ShownSpan } from '../trace-file.js'
 
@@ -13,7 +13,7 @@ const BAR = 32
 export function showMicros (us: number): string {
   if (us < 1000) return `${Math.round(us)} us`
   if (us < 1e6) return `${(us / 1000).toFixed(us < 1e5 ? 1 : 0)} ms`
-  return us < 6e7 ? `${(us / 1e6).toFixed(2)} s` : showSpan(us / 1e6)
+  return us < 6e7 ? `${(us / 1e6).toFixed(2)} s` : formatDuration(us / 1e6)
 }
 
 const endOf = ({ startUs, durationUs }: ShownSpan): number => startUs + durationUs

@@ -1,5 +1,5 @@
 import { fact, quoted } from '../../../kernel/cli/index.js'
-import { moreOf } from '../../runners/service.js'
+import { capacityRemedy } from '../../runners/service.js'
 import type { ClusterState, Evidence, Fact, Finding } from '../../../kernel/cli/index.js'
 
 /** Slow links: time there and back, ms; bytes per second. */
@@ -54,7 +54,7 @@ function queues (node: Node, model?: string): Fact[] {
     waitingTasks > 0 && (model === undefined || modelId === model)).map(({ modelId, slots, waitingTasks }) =>
     fact('warn', 'model_busy', `${quoted(modelId)} is busy on ${quoted(node.name, 80)}: its runner takes ` +
     `${slots} at once, and ${waitingTasks} more wait.`,
-    { ...told(node, [quoted(modelId)]), remedy: moreOf(quoted(modelId)) }))
+    { ...told(node, [quoted(modelId)]), remedy: capacityRemedy(quoted(modelId)) }))
 }
 
 function loop (node: Node): Fact[] {

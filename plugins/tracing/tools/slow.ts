@@ -1,8 +1,8 @@
-import { fact, quoted, reading } from '../../../kernel/cli/index.js'
-import type { ClusterState, Evidence, Fact, Reading, Tool } from '../../../kernel/cli/index.js'
+import { fact, quoted, createToolReads } from '../../../kernel/cli/index.js'
+import type { ClusterState, Evidence, Fact, ToolReads, Tool } from '../../../kernel/cli/index.js'
 import type { ListedTrace } from '../peers.js'
 import type { CategoryStats, TraceStats } from '../stats.js'
-import { moreOf } from '../../runners/service.js'
+import { capacityRemedy } from '../../runners/service.js'
 import { nodesOf } from './nodes.js'
 import type { Cluster } from './nodes.js'
 
@@ -26,7 +26,7 @@ const PARTS: Readonly<Record<string, string>> = {
 /** Why requests are slow: where their time goes, queues, links, busy nodes. */
 export default {
   async run (ctx, { model }) {
-    const look = reading(ctx)
+    const look = createToolReads(ctx)
     const [tracing, list, state, cluster] = await Promise.all([
       look.read<{ enabled: boolean }>('Whether requests are traced', '/v1/tracing'),
       look.read<{ traces: ListedTrace[] }>('The traces', `/v1/traces/cluster?limit=${LISTED}`),
@@ -57,7 +57,7 @@ function untraced (there: number): Fact {
 }
 
 /** Durations of requests, and the parts of the newest and the slowest. */
-async function times (look: Reading, traces: readonly ListedTrace[], model?: string): Promise<Fact[]> {
+async function times (look: ToolReads, traces: readonly ListedTrace[], model?: string): Promise<Fact[]> {
   const of = model === undefined ? '' : ` of ${quoted(model)}`
   if (traces.length === 0) {
     return [fact('info', 'not_traced', `There is no trace of a request${of} that ended well.`,
@@ -104,7 +104,7 @@ function parts (stats: readonly TraceStats[], traces: readonly ListedTrace[]): F
     ...waited === undefined ? [] : [fact('warn', 'model_busy',
       `Requests wait for a place for ${percent(waited.share)} of their time: there are more than the ` +
       'runners take at once.', {
-        evidence, remedy: moreOf(quoted(traces[0]!.modelId))
+        evidence, remedy: capacityRemedy(quoted(traces[0]!.modelId))
       })]
   ]
 }

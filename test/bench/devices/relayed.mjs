@@ -6,7 +6,7 @@ import { startWorker } from '../lib/worker.mjs'
 import { ask, operatorOf, pairDevices, saveDevice, signerOf, startVerb } from './kit.mjs'
 import { until } from '../observe/paced.mjs'
 
-const { learn } = await source('plugins/relay/device/known.ts')
+const { fetchRelays } = await source('plugins/relay/device/known.ts')
 const MODULE = join(here, 'workers', 'stream-plugin.mjs')
 
 /** Runs `work` with all of them, and ends them in any case. */
@@ -24,7 +24,7 @@ export async function withRelay (work) {
     undo.push(() => { removeHome(home) })
     saveDevice(home, device)
     const signer = signerOf(device)
-    await learn(home, device, async (path) =>
+    await fetchRelays(home, device, async (path) =>
       await ask(node, 'GET', path, undefined, await signer.authorization('GET', path, undefined)),
     { proven: false })
     const serving = ending(await startVerb('device', 'serve', '--home', home, '--port', '0'))

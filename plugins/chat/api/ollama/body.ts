@@ -4,7 +4,7 @@
  */
 import { nullableFields } from '../../../runners/language/sampling.js'
 import {
-  BODY_BYTES, ignored, long, name, optional, optionalText, refusedField, text, whole
+  BODY_BYTES, ignored, longText, name, optional, optionalText, refusedField, text, nullableInteger
 } from '../fields.js'
 import { sampling } from '../schema.js'
 
@@ -18,9 +18,11 @@ export const options = {
   properties: {
     ...nullableFields('ollama'),
     stop: sampling.stop,
-    num_predict: { ...whole(-2), description: 'nothing, or 0 and less: as much as there is room for' },
+    num_predict: { ...nullableInteger(-2),
+      description: 'nothing, or 0 and less: as much as there is room for' },
     num_ctx: {
-      ...whole(1), description: 'loads a model with that context; more than a loaded one has is refused'
+      ...nullableInteger(1),
+      description: 'loads a model with that context; more than a loaded one has is refused'
     },
     mirostat: refusedField('is not served', 0),
     mirostat_tau: ignored('it is for mirostat'),
@@ -58,7 +60,7 @@ const common = {
   think: { type: ['boolean', 'string', 'null'] },
   keep_alive: keepAlive,
   logprobs: optional('boolean'),
-  top_logprobs: whole(0, 20),
+  top_logprobs: nullableInteger(0, 20),
   truncate: ignored('a text that does not fit is a 400: none is shortened'),
   shift: ignored('an answer ends where the context does: no text is shortened'),
   options
@@ -133,7 +135,7 @@ export const embedBody = {
   type: 'object', required: ['model'],
   properties: {
     ...embedding,
-    input: { type: ['string', 'array', 'null'], ...long, description: 'none: the model is loaded' },
+    input: { type: ['string', 'array', 'null'], ...longText, description: 'none: the model is loaded' },
     prompt: refusedField('is read by /ollama/api/embeddings; give the texts as input', ''),
     dimensions: { type: ['integer', 'null'], minimum: 1, maximum: 2 ** 31 }
   }

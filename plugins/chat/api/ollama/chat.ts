@@ -1,17 +1,17 @@
 /** Ollama's API: POST /ollama/api/chat and /generate. */
 import { fieldsOf, isObject, present } from '../../../runners/language/json.js'
 import { answer } from '../answer.js'
-import { inWordsOf, refused } from '../errors.js'
-import { plainImage, wholeOf } from '../images.js'
-import { chatParameters } from '../made.js'
-import { chatTask, completionTask, eyesOf, functionCall, functionTool } from '../request-to-task.js'
+import { withApiFieldNames, invalidField } from '../errors.js'
+import { plainImage, textUnlessImages } from '../images.js'
+import { chatParameters } from '../derived-models.js'
+import { chatTask, completionTask, visionSupportOf, functionCall, functionTool } from '../request-to-task.js'
 import { chatFormat, generateFormat } from './format.js'
 import { loadFor, loadOnly, unloadAfter, TEXT_TASKS } from './load.js'
 import { canonical } from './names.js'
 import type { FromSchema, RouteRequest } from '../../../../kernel/index.js'
 import type { ApiParts } from '../types.js'
-import type { Eyes } from '../images.js'
-import type { Seeing } from '../request-to-task.js'
+import type { VisionSupport } from '../images.js'
+import type { VisionRules } from '../request-to-task.js'
 import type { ChatBody, CompletionBody, InputMessage, Tool } from '../schema.js'
 import type { chatBody, generateBody } from './body.js'
 
@@ -29,7 +29,7 @@ export async function ollamaChat (
   if ((body.messages ?? []).length === 0) {
     return await loadOnly(parts, request, body, TEXT_TASKS, { message: { role: 'assistant', content: '' } })
   }
-  const asked = inWordsOf(NAMES, () => chatTask(fromOllamaChat(body, parts), parts))
+  const asked = withApiFieldNames(NAMES, () => chatTask(fromOllamaChat(body, parts), parts))
   const loadMs = await loadFor(parts, request, body, TEXT_TASKS)
   const shown = { ...asked, shownAs: request.body.model, loadMs }
   await answer(parts, request, shown, body.stream !== false, chatFormat)
@@ -44,7 +44,7 @@ export async function ollamaGenerate (
   if ((body.prompt ?? '') === '' && !any(body.images)) {
     return await loadOnly(parts, request, body, TEXT_TASKS, { response: '' })
   }
-  const asked = inWordsOf(NAMES, () => body.raw === true
+  const asked = withApiFieldNames(NAMES, () => body.raw === true
     ? completionTask(fromOllamaRaw(body), parts)
     : chatTask(fromOllamaGenerate(body, parts), parts))
   const loadMs = await loadFor(parts, request, body, TEXT_TASKS)
@@ -60,18 +60,18 @@ const withName = <B extends { model: string }>(parts: ApiParts, body: B): B =>
 const NAMES = { response_format: 'format', stop: 'options.stop', max_tokens: 'options.num_predict' }
 
 /** Throws `invalid_request` naming the field. */
-export function fromOllamaChat (body: OllamaChat, rules: Seeing): ChatBody {
-  const eyes = eyesOf(rules, body.model)
+export function fromOllamaChat (body: OllamaChat, rules: VisionRules): ChatBody {
+  const eyes = visionSupportOf(rules, body.model)
   const messages = messagesOf(body.messages ?? [], eyes)
   if (messages.at(-1)?.role === 'assistant') {
-    throw refused('messages',
+    throw invalidField('messages',
       'must end with one of the user or of a tool: an answer cannot be begun for the model')
   }
   return { ...present({ tools: body.tools?.map(toolOf) }), ...commonOf(body), messages }
 }
 
 /** Messages of this API in the format of the chat API. Throws `invalid_request`. */
-export function messagesOf (messages: readonly Message[], eyes: Eyes): InputMessage[] {
+export function messagesOf (messages: readonly Message[], eyes: VisionSupport): InputMessage[] {
   // Calls have no ids here: results belong to the calls before them, in order.
   const ids: CallIds = { made: 0, answered: 0 }
   return messages.map((message, i) => messageOf(message, ids, `messages.${i}`, eyes))
@@ -80,16 +80,16 @@ export function messagesOf (messages: readonly Message[], eyes: Eyes): InputMess
 interface CallIds { made: number, answered: number }
 
 /** As `fromOllamaChat`, for a prompt that the model's template is to frame. */
-export function fromOllamaGenerate (body: OllamaGenerate, rules: Seeing): ChatBody {
+export function fromOllamaGenerate (body: OllamaGenerate, rules: VisionRules): ChatBody {
   const system = body.system == null || body.system === '' ? [] : [{ role: 'system', content: body.system }]
-  const content = withImages(body.prompt ?? '', body.images, 'images', eyesOf(rules, body.model))
+  const content = withImages(body.prompt ?? '', body.images, 'images', visionSupportOf(rules, body.model))
   return { ...commonOf(body), messages: [...system, { role: 'user', content }] }
 }
 
 /** A prompt that is taken as it is (`raw`). */
 export function fromOllamaRaw (body: OllamaGenerate): CompletionBody {
-  if (formatOf(body.format) !== null) throw refused('format', 'is not served with raw: true')
-  if (any(body.images)) throw refused('images', 'are not served with raw: true; leave that out')
+  if (formatOf(body.format) !== null) throw invalidField('format', 'is not served with raw: true')
+  if (any(body.images)) throw invalidField('images', 'are not served with raw: true; leave that out')
   const { model, prompt, options, logprobs, top_logprobs: top } = body
   return {
     model, prompt: prompt ?? '', max_tokens: -1,
@@ -103,17 +103,17 @@ type Images = readonly string[] | null | undefined
 const any = (images: Images): images is readonly string[] => images != null && images.length > 0
 
 /** A text with the images that belong to it, which come before it. Throws `invalid_request`. */
-function withImages (text: string, images: Images, path: string, eyes: Eyes): string | unknown[] {
+function withImages (text: string, images: Images, path: string, eyes: VisionSupport): string | unknown[] {
   if (!any(images)) return text
-  return wholeOf([
+  return textUnlessImages([
     ...images.map((data, i) => plainImage(data, `${path}.${i}`, eyes)), { type: 'text', text }
   ])
 }
 
-function messageOf (message: Message, ids: CallIds, path: string, eyes: Eyes): InputMessage {
+function messageOf (message: Message, ids: CallIds, path: string, eyes: VisionSupport): InputMessage {
   const { role, content, thinking, images, tool_name: tool, tool_calls: given } = message
   if (role !== 'user' && any(images)) {
-    throw refused(`${path}.images`, 'are read in messages of the user only')
+    throw invalidField(`${path}.images`, 'are read in messages of the user only')
   }
   const calls = (given ?? []).map(({ function: { name, arguments: input } }) =>
     functionCall(`call_${ids.made++}`, name, JSON.stringify(input ?? {})))
@@ -132,7 +132,7 @@ function messageOf (message: Message, ids: CallIds, path: string, eyes: Eyes): I
 
 function toolOf (tool: Record<string, unknown>, i: number): Tool {
   const { name, description, parameters } = fieldsOf(tool['function'])
-  if (typeof name !== 'string') throw refused(`tools.${i}.function.name`, 'is required')
+  if (typeof name !== 'string') throw invalidField(`tools.${i}.function.name`, 'is required')
   return functionTool(name, {
     description: typeof description === 'string' ? description : null,
     parameters: isObject(parameters) ? parameters : null
@@ -158,6 +158,6 @@ function commonOf (
 function formatOf (format: Common['format']): ChatBody['response_format'] {
   if (format == null || format === '') return null
   if (format === 'json') return { type: 'json_object' }
-  if (typeof format === 'string') throw refused('format', 'must be "json" or a JSON Schema')
+  if (typeof format === 'string') throw invalidField('format', 'must be "json" or a JSON Schema')
   return { type: 'json_schema', json_schema: { schema: format } }
 }

@@ -1,7 +1,7 @@
 /** Vectors of texts for Ollama's clients: POST /ollama/api/embed, and the older /ollama/api/embeddings. */
 import { present } from '../../../runners/language/json.js'
 import { answerJson } from '../answer.js'
-import { EMBEDDINGS, embeddingTask, numbersOf, vectorsOf, written } from '../embeddings.js'
+import { EMBEDDINGS, embeddingTask, numbersOf, vectorsOf, encodeVectors } from '../embeddings.js'
 import { loadFor, loadOnly } from './load.js'
 import { canonical } from './names.js'
 import type { FromSchema, RouteRequest } from '../../../../kernel/index.js'
@@ -56,7 +56,7 @@ export async function ollamaEmbedded (
   { vectors, tokens }: Vectors, model: string, elapsedMs: number
 ): Promise<object> {
   return {
-    model, embeddings: await written(vectors, numbersOf), total_duration: Math.round(elapsedMs * 1e6),
+    model, embeddings: await encodeVectors(vectors, numbersOf), total_duration: Math.round(elapsedMs * 1e6),
     load_duration: 0, prompt_eval_count: tokens
   }
 }

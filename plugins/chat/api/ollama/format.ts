@@ -3,8 +3,8 @@ import { fieldsOf, parsed } from '../../../runners/language/json.js'
 import { ollamaFailure } from '../../../staging/service.js'
 import { Collector } from '../pieces.js'
 import type { TokenReport } from '../../../runners/language/chunks.js'
-import type { AnswerFormat, Facts, Formatter, Framing } from '../types.js'
-import type { Totals, Whole, WholeCall } from '../pieces.js'
+import type { AnswerFormat, AnswerMetadata, Formatter, Framing } from '../types.js'
+import type { Totals, CompleteChoice, WholeCall } from '../pieces.js'
 
 /**
  * One value on a line. Lines have no comments, and clients read every one of them: an open stream without
@@ -20,7 +20,7 @@ const framing: Framing = {
 }
 
 /** What is new of an answer. */
-type News = Pick<Whole, 'content' | 'reasoning' | 'calls' | 'tokens'>
+type News = Pick<CompleteChoice, 'content' | 'reasoning' | 'calls' | 'tokens'>
 /** Where a route puts it. */
 type Field = (news: News) => object
 
@@ -45,13 +45,13 @@ const logprobsOf = (tokens: readonly TokenReport[]): object =>
 const callValue = ({ name, arguments: json }: WholeCall): object =>
   ({ function: { name, arguments: fieldsOf(parsed(json)) } })
 
-const headOf = ({ model, created }: Facts): object =>
+const headOf = ({ model, created }: AnswerMetadata): object =>
   ({ model, created_at: new Date(created * 1000).toISOString() })
 
 const NANOSECONDS = 1e9
 const took = (tokens: number, rate: number): number => rate > 0 ? Math.round(tokens / rate * NANOSECONDS) : 0
 
-function ending (facts: Facts, totals: Totals, { finish }: Whole): object {
+function ending (facts: AnswerMetadata, totals: Totals, { finish }: CompleteChoice): object {
   const { promptTokens, completionTokens, cachedTokens, promptRate, generationRate } = totals
   return {
     done: true,
@@ -66,7 +66,7 @@ function ending (facts: Facts, totals: Totals, { finish }: Whole): object {
 }
 
 /** The lines of a stream. A call comes when it is complete: this API has no pieces of them. */
-function linesFormatter (facts: Facts, field: Field): Formatter {
+function linesFormatter (facts: AnswerMetadata, field: Field): Formatter {
   const answer = new Collector()
   return {
     begin: () => [],

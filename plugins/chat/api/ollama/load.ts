@@ -2,10 +2,10 @@
 import { delay } from '../../../../kernel/index.js'
 import { bodyOf } from '../../../runners/service.js'
 import { parsed } from '../../../runners/language/json.js'
-import { refused } from '../errors.js'
+import { invalidField } from '../errors.js'
 import { modelOf } from '../request-to-task.js'
 import { find } from './names.js'
-import { ask } from './own.js'
+import { requestLocal } from './own.js'
 import type { RouteRequest } from '../../../../kernel/index.js'
 import type { ApiParts } from '../types.js'
 
@@ -37,10 +37,11 @@ export async function loadFor (
   const startedMs = parts.clock.mono()
   const modelId = modelOf(parts, wanted.model)
   const card = parts.runners.card(modelId)
-  const seconds = keptSeconds(wanted.keep_alive)
+  const seconds = keepAliveSeconds(wanted.keep_alive)
   if (card === undefined) return 0
   if (!tasks.some((task) => card.tasks.includes(task))) {
-    throw refused('model', `is ${modelId}, which does ${card.tasks.join(' or ')}, not ${tasks.join(' or ')}`)
+    throw invalidField('model',
+      `is ${modelId}, which does ${card.tasks.join(' or ')}, not ${tasks.join(' or ')}`)
   }
   const context = contextWanted(parts, wanted, card.contextLength)
   checkContext(parts, modelId, context)
@@ -58,7 +59,7 @@ export async function loadOnly (
   parts: ApiParts, request: RouteRequest, wanted: LoadFields, tasks: readonly string[], nothing: object
 ): Promise<object> {
   const { card: { modelId } } = find(parts, wanted.model)
-  const unload = keptSeconds(wanted.keep_alive) === 0
+  const unload = keepAliveSeconds(wanted.keep_alive) === 0
   if (unload) await unloadModel(parts, request, modelId)
   else await loadFor(parts, request, wanted, tasks)
   const created_at = new Date(parts.clock.now()).toISOString()
@@ -70,7 +71,7 @@ export async function loadOnly (
 export async function unloadAfter (
   parts: ApiParts, request: RouteRequest, wanted: LoadFields
 ): Promise<void> {
-  if (wanted.keep_alive == null || keptSeconds(wanted.keep_alive) !== 0) return
+  if (wanted.keep_alive == null || keepAliveSeconds(wanted.keep_alive) !== 0) return
   try {
     // The client may be gone by now: what it asked for stands.
     const { signal } = new AbortController()
@@ -85,7 +86,7 @@ export async function unloadModel (
   parts: ApiParts, request: Pick<RouteRequest, 'caller' | 'signal'>, modelId: string
 ): Promise<void> {
   for (const { instanceId } of instancesOf(parts, modelId)) {
-    await ask(parts, request, { method: 'DELETE', path: `/instance/${instanceId}` })
+    await requestLocal(parts, request, { method: 'DELETE', path: `/instance/${instanceId}` })
   }
 }
 
@@ -105,7 +106,7 @@ async function load (
   { seconds, context }: { seconds: number | null, context: number | null }
 ): Promise<void> {
   if (instancesOf(parts, modelId).length === 0) {
-    await ask(parts, { caller: request.caller, signal: new AbortController().signal }, {
+    await requestLocal(parts, { caller: request.caller, signal: new AbortController().signal }, {
       method: 'POST', path: '/place_instance',
       body: {
         model_id: modelId, wait: true, timeout_seconds: WAIT_SECONDS,
@@ -133,7 +134,7 @@ function contextWanted (parts: ApiParts, { model, options }: LoadFields, most: n
 function checkContext (parts: ApiParts, modelId: string, wanted: number | null): void {
   const limits = instancesOf(parts, modelId).map(({ contextTokenLimit }) => contextTokenLimit)
   if (wanted === null || limits.length === 0 || wanted <= Math.max(...limits)) return
-  throw refused('options.num_ctx', `is ${wanted}, and ${modelId} is loaded with a context of ` +
+  throw invalidField('options.num_ctx', `is ${wanted}, and ${modelId} is loaded with a context of ` +
     `${Math.max(...limits)} tokens; unload it (keep_alive: 0), or \`svc place ${modelId} --ctx ${wanted}\``)
 }
 
@@ -144,7 +145,7 @@ const UNITS: Readonly<Record<string, number>> =
  * Seconds that a model is to stay loaded, null for ever. A number is seconds, a text is one too, or a
  * duration of Go's such as `1h30m`; less than 0 is for ever. Throws `invalid_request`.
  */
-export function keptSeconds (keep: string | number | null | undefined): number | null {
+export function keepAliveSeconds (keep: string | number | null | undefined): number | null {
   if (keep == null || keep === '') return USUAL_SECONDS
   const plain = typeof keep === 'number' ? keep : parsed(keep)
   const seconds = typeof plain === 'number' ? plain : durationOf(String(keep))
@@ -157,7 +158,7 @@ function durationOf (text: string): number {
   // Sticky: each part begins where the one before ended.
   const parts = [...plain.matchAll(/(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)/gy)]
   if (parts.length === 0 || plain !== parts.map(([part]) => part).join('')) {
-    throw refused('keep_alive', 'must be seconds, or a duration such as "5m" or "1h30m"')
+    throw invalidField('keep_alive', 'must be seconds, or a duration such as "5m" or "1h30m"')
   }
   const seconds = parts.reduce((sum, [, count, unit]) => sum + Number(count) * UNITS[unit!]!, 0)
   return text.startsWith('-') ? -seconds : seconds

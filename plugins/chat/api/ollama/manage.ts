@@ -2,18 +2,18 @@
 import { createHash } from 'node:crypto'
 import { delay, errorBody, kernelError, toSvcError } from '../../../../kernel/index.js'
 import { present } from '../../../runners/language/json.js'
-import { refused } from '../errors.js'
+import { invalidField } from '../errors.js'
 import { ollamaFailure } from '../../../staging/service.js'
-import { eyesOf } from '../request-to-task.js'
+import { visionSupportOf } from '../request-to-task.js'
 import { messagesOf } from './chat.js'
 import { unloadModel } from './load.js'
 import { canonical, fetched, find, nameIn } from './names.js'
-import { ask, storePath } from './own.js'
+import { requestLocal, storePath } from './own.js'
 import type { FromSchema, RouteRequest } from '../../../../kernel/index.js'
 import type { ApiParts } from '../types.js'
-import type { Made } from '../made.js'
+import type { DerivedModel } from '../derived-models.js'
 import type { copyBody, createBody, deleteBody, pullBody } from './body.js'
-import type { Fetched, Found } from './names.js'
+import type { PullSource, NamedModelCard } from './names.js'
 
 /** How often a download is looked at, ms. */
 const LOOK_MS = 250
@@ -64,7 +64,7 @@ async function * pulled (parts: ApiParts, request: RouteRequest, given: string):
   }
   const wanted = fetched(given)
   const { modelId, variant } = wanted
-  await ask(parts, request, {
+  await requestLocal(parts, request, {
     method: 'POST', path: storePath(modelId, '/download'), body: present({ variant })
   })
   yield { status: 'pulling manifest' }
@@ -85,10 +85,11 @@ interface Download {
 }
 
 async function * fetching (
-  parts: ApiParts, request: RouteRequest, { modelId, variant }: Fetched
+  parts: ApiParts, request: RouteRequest, { modelId, variant }: PullSource
 ): AsyncGenerator<Progress> {
   for (;;) {
-    const download = await ask<Download>(parts, request, { path: storePath(modelId, '/download/status') })
+    const download =
+      await requestLocal<Download>(parts, request, { path: storePath(modelId, '/download/status') })
     const { status, error, downloadedBytes: completed, totalBytes: total, revision } = download
     if (total > 0) {
       // Names what is fetched: the digest of the content is known when all of it is here.
@@ -103,7 +104,7 @@ async function * fetching (
       await delay(parts.clock, LOOK_MS, request.signal)
     } catch (gone) {
       const { signal } = new AbortController()
-      await ask(parts, { caller: request.caller, signal }, {
+      await requestLocal(parts, { caller: request.caller, signal }, {
         method: 'DELETE', path: storePath(modelId, '/download')
       })
       throw gone
@@ -123,9 +124,9 @@ export async function ollamaDelete (
   }
   const { card: { modelId } } = find(parts, given)
   if (modelId !== name) {
-    throw refused('model', `${name} is a name in the settings, plugins.chat.model_aliases`)
+    throw invalidField('model', `${name} is a name in the settings, plugins.chat.model_aliases`)
   }
-  await ask(parts, request, { method: 'DELETE', path: storePath(modelId) })
+  await requestLocal(parts, request, { method: 'DELETE', path: storePath(modelId) })
   await unloadModel(parts, request, modelId)
   return {}
 }
@@ -152,9 +153,9 @@ async function * created (
   parts: ApiParts, body: FromSchema<typeof createBody>, name: string
 ): AsyncGenerator<Progress> {
   const { from, system, parameters, messages, license } = body
-  if (from == null || from === '') throw refused('from', 'is required: the model that it is made of')
+  if (from == null || from === '') throw invalidField('from', 'is required: the model that it is made of')
   const base = find(parts, from)
-  const eyes = eyesOf(parts, base.card.modelId)
+  const eyes = visionSupportOf(parts, base.card.modelId)
   const before = made(base)
   const made_ = {
     ...before,
@@ -166,14 +167,15 @@ async function * created (
     }),
     ...parameters == null ? {} : { parameters: { ...before.parameters, ...present(parameters) } }
   }
-  await keep(parts, 'model', name, made_ as Made)
+  await keep(parts, 'model', name, made_ as DerivedModel)
   yield { status: `using ${base.name}` }
   yield { status: 'writing manifest' }
   yield { status: 'success' }
 }
 
 /** What a model is made of: itself, where it is none that was made. */
-const made = ({ card: { modelId }, made }: Found): Omit<Made, 'at'> => made ?? { from: modelId }
+const made = ({ card: { modelId }, made }: NamedModelCard): Omit<DerivedModel,
+  'at'> => made ?? { from: modelId }
 
 const now = ({ clock }: ApiParts): string => new Date(clock.now()).toISOString()
 
@@ -182,19 +184,20 @@ const NAME = /^[A-Za-z0-9][A-Za-z0-9._/:-]{0,199}$/
 const MOST = 256
 const MOST_BYTES = 16 * 1024
 
-async function keep (parts: ApiParts, field: string, given: string, value: Made): Promise<void> {
+async function keep (parts: ApiParts, field: string, given: string, value: DerivedModel): Promise<void> {
   const name = given.replace(/:latest$/, '')
   if (!NAME.test(name)) {
-    throw refused(field, 'must be letters, digits and . _ - / : and begin with one of the first')
+    throw invalidField(field, 'must be letters, digits and . _ - / : and begin with one of the first')
   }
   if (parts.runners.card(name) !== undefined || Object.hasOwn(parts.aliases, name)) {
-    throw refused(field, `${name} is a model of its own here; choose another name`)
+    throw invalidField(field, `${name} is a model of its own here; choose another name`)
   }
   const bytes = Buffer.byteLength(JSON.stringify(value))
-  if (bytes > MOST_BYTES) throw refused(field, `has ${bytes} bytes of words; at most ${MOST_BYTES} are kept`)
+  if (bytes > MOST_BYTES) throw invalidField(field,
+    `has ${bytes} bytes of words; at most ${MOST_BYTES} are kept`)
   const others = [...parts.makes.all()].filter(({ key }) => key !== name)
   if (others.length >= MOST) {
-    throw refused(field, `would be one more than the ${MOST} that are kept; delete one`)
+    throw invalidField(field, `would be one more than the ${MOST} that are kept; delete one`)
   }
   await parts.makes.put(name, value)
 }

@@ -2,20 +2,20 @@
 import { createHash } from 'node:crypto'
 import { takesTools } from '../../../staging/service.js'
 import { parametersOf } from '../../../runners/language/sampling.js'
-import { digestOf } from '../made.js'
-import { ask } from './own.js'
+import { digestOf } from '../derived-models.js'
+import { requestLocal } from './own.js'
 import { find, nameIn } from './names.js'
 import { instancesOf, isReady } from './load.js'
 import type { FromSchema, ModelCard, RouteRequest } from '../../../../kernel/index.js'
 import type { ApiParts } from '../types.js'
-import type { Made } from '../made.js'
+import type { DerivedModel } from '../derived-models.js'
 import type { showBody } from './body.js'
 
 /** Placed models stay, unless they were placed for a time. */
 const NEVER = '9999-12-31T23:59:59Z'
 
 /** A model under a name: one that is made of another has that one's card. */
-interface Listed { name: string, card: ModelCard, made: Made | undefined }
+interface Listed { name: string, card: ModelCard, made: DerivedModel | undefined }
 
 const TASKS = ['chat', 'completions', 'embeddings']
 
@@ -41,7 +41,7 @@ async function timesOf (parts: ApiParts, request: RouteRequest): Promise<Times> 
   interface Entry { id: string, created: number }
   const list = parts.models === undefined
     ? []
-    : (await ask<{ data: Entry[] }>(parts, request, { path: '/models' })).data
+    : (await requestLocal<{ data: Entry[] }>(parts, request, { path: '/models' })).data
   const created = new Map(list.map((entry) => [entry.id, entry.created * 1000]))
   return (modelId) => new Date(created.get(modelId) ?? parts.startedMs).toISOString()
 }
@@ -95,7 +95,7 @@ export async function ollamaShow (
   return shown(found, listed(parts, found, await timesOf(parts, request)))
 }
 
-const detailsOf = ({ engine, family, quantization }: ModelCard, made: Made | undefined): object => ({
+const detailsOf = ({ engine, family, quantization }: ModelCard, made: DerivedModel | undefined): object => ({
   parent_model: made?.from ?? '', format: engine === 'llama-server' ? 'gguf' : 'onnx', family,
   families: [family], parameter_size: '', quantization_level: quantization ?? ''
 })

@@ -1,13 +1,13 @@
 /** What Ollama's routes have other plugins of this node do, each in the name of who asks. */
 import { SvcError } from '../../../../kernel/index.js'
 import { parsed } from '../../../runners/language/json.js'
-import type { ErrorBody, OwnQuestion, RouteRequest } from '../../../../kernel/index.js'
+import type { ErrorBody, LocalRequest, RouteRequest } from '../../../../kernel/index.js'
 import type { ApiParts } from '../types.js'
 
 /** The answer of this node's own API. Throws its error as it is. */
-export async function ask<T> (
+export async function requestLocal<T> (
   { own }: Pick<ApiParts, 'own'>, { caller, signal }: Pick<RouteRequest, 'caller' | 'signal'>,
-  question: Omit<OwnQuestion, 'caller' | 'signal'>
+  question: Omit<LocalRequest, 'caller' | 'signal'>
 ): Promise<T> {
   const { status, text } = await own.ask({ ...question, caller, signal })
   const value = parsed(text)

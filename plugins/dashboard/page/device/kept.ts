@@ -4,7 +4,7 @@ import { deviceIdOf } from '../../../devices/signing/protocol.js'
 import { newWebPair, sha256, signedWith } from '../../../devices/signing/web.js'
 import { within } from '../ui/database.js'
 import type { Paired } from '../../../devices/signing/pair.js'
-import type { DeviceSelf } from '../../../devices/signing/signer.js'
+import type { DeviceIdentity } from '../../../devices/signing/signer.js'
 import type { WebPair } from '../../../devices/signing/web.js'
 
 export interface Keys { deviceId: string, key: WebPair, agreement: WebPair }
@@ -16,7 +16,7 @@ export async function newKeys (): Promise<Keys> {
   return { deviceId: deviceIdOf(await sha256(key.publicKey)), key, agreement }
 }
 
-export const selfOf = (keys: Keys): DeviceSelf =>
+export const selfOf = (keys: Keys): DeviceIdentity =>
   ({ ...keys, sign: async (message) => await signedWith(keys.key.privateKey, message) })
 
 const PLACE = { database: 'svc', store: 'device' }

@@ -1,5 +1,5 @@
 import type { Channel, Clock, Cluster } from '../../../../kernel/index.js'
-import type { OpenTask } from '../losses.js'
+import type { OpenTask } from '../lost-tasks.js'
 import { hasEnded, TASK_LINGER_MS } from '../tasks.js'
 import type { Task, TaskTable } from '../tasks.js'
 

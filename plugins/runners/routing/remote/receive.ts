@@ -4,7 +4,7 @@ import type {
 } from '../../../../kernel/index.js'
 import type { routes } from '../../routes.js'
 import type { Route } from '../../service.js'
-import type { Asker } from '../tasks.js'
+import type { TaskRequester } from '../tasks.js'
 import { chunkFrame, endFrame, failFrame, TASK_TYPE } from './frames.js'
 import type { Failure, Recorded } from './frames.js'
 
@@ -30,7 +30,7 @@ interface ReceiveParts {
   tracers: Pick<Tracers, 'begin'>
   routing: {
     /** Enters the task here. Throws `instance_lost`, `invalid_request`. */
-    take (assigned: Assigned, asker: Asker): Route
+    take (assigned: Assigned, asker: TaskRequester): Route
     open (route: Route, task: EngineTask, signal: AbortSignal): AsyncIterable<EngineChunk>
   }
 }
@@ -84,7 +84,7 @@ function traceOf (
  */
 async function answer (
   { routing }: ReceiveParts, stream: StreamWriter,
-  asked: TaskRequest['body'] & { asker: Asker, trace: Trace | undefined }, signal: AbortSignal
+  asked: TaskRequest['body'] & { asker: TaskRequester, trace: Trace | undefined }, signal: AbortSignal
 ): Promise<void> {
   const { task, asker, ...assigned } = asked
   const { trace } = asked

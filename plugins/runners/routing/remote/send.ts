@@ -2,7 +2,7 @@ import { readRefusal, SvcError, traceHeaders, whileLive } from '../../../../kern
 import type {
   Caller, EngineChunk, EngineTask, Hop, MemberParts, MemberResponse
 } from '../../../../kernel/index.js'
-import { NOT_BEGUN, ProtocolError, reasonOf, RunnerError } from '../../process/errors.js'
+import { NOT_STARTED, ProtocolError, reasonOf, RunnerError } from '../../process/errors.js'
 import type { Route } from '../../service.js'
 import type { Task } from '../tasks.js'
 import { readTask, TASK_TYPE, RemoteTaskError } from './frames.js'
@@ -89,7 +89,7 @@ function lost (parts: MemberParts, route: Route, error: unknown, ended: boolean)
   const how = ended ? 'was lost' : `broke off: ${reasonOf(error, 200)}`
   return new RunnerError('instance_lost',
     `The instance of ${route.modelId} was lost: node ${nameOf(parts, route)} (${route.nodeId}) ${how}.`,
-    { nodeId: route.nodeId, instanceId: route.instanceId, ...(undone ? NOT_BEGUN : {}) })
+    { nodeId: route.nodeId, instanceId: route.instanceId, ...(undone ? NOT_STARTED : {}) })
 }
 
 const nameOf = ({ cluster }: MemberParts, { installId }: Route): string =>

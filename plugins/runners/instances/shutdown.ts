@@ -1,12 +1,12 @@
 import type { Clock, Cluster, Logger, Section } from '../../../kernel/index.js'
-import type { LedInstance } from './document.js'
-import type { Fleet } from './fleet.js'
+import type { LocalInstance } from './document.js'
+import type { RunnerSet } from './runner-set.js'
 import { bodyOf } from './shapes.js'
 import type { Assignment } from './shapes.js'
 import type { Instance } from './sections.js'
 import { reasonOf } from '../process/errors.js'
 import { kindOf } from '../process/states.js'
-import type { Releasing, RunnerStatus } from '../service.js'
+import type { EndingInstance, RunnerStatus } from '../service.js'
 
 /** How often draining runners are checked, and the master asked again, ms. */
 const DRAIN_LOOK_MS = 250
@@ -69,7 +69,7 @@ export class Drains {
 }
 
 /** A runner of this node whose instance is unloaded when nobody uses it for `ttlSeconds`. */
-export interface Unloadable extends Assignment {
+export interface IdleUnloadable extends Assignment {
   ttlSeconds: number
   ready: boolean
   outstanding: number
@@ -85,7 +85,7 @@ export class IdleTimes {
   }
 
   /** Returns the runners whose time to live has passed without a task since they were ready. */
-  look (all: readonly Unloadable[], mono: number): { runner: Unloadable, idleSeconds: number }[] {
+  look (all: readonly IdleUnloadable[], mono: number): { runner: IdleUnloadable, idleSeconds: number }[] {
     const ready = new Set(all.filter((one) => one.ready).map(({ runnerId }) => runnerId))
     for (const runnerId of this.#usedAt.keys()) if (!ready.has(runnerId)) this.#usedAt.delete(runnerId)
     return all.flatMap((runner) => {
@@ -119,7 +119,7 @@ export class Removals {
   }
 
   /** The removed instances that still have a runner on some node, as `ends` says. */
-  view (mono: number, ends: (nodeId: string, runnerId: string) => boolean): Releasing[] {
+  view (mono: number, ends: (nodeId: string, runnerId: string) => boolean): EndingInstance[] {
     for (const [id, removed] of this.#removed) {
       if (mono - removed.mono >= RELEASING_MS) this.#removed.delete(id)
     }
@@ -139,8 +139,8 @@ export interface EndingsParts {
   cluster: Pick<Cluster, 'nodes' | 'resolve'>
   sections: { instances: Section<Instance>, runners: Section<RunnerStatus> }
   /** The instances whose first rank is on this node. */
-  led (): LedInstance[]
-  fleet: Pick<Fleet, 'get' | 'ready'>
+  led (): LocalInstance[]
+  fleet: Pick<RunnerSet, 'get' | 'ready'>
   outstanding (runnerId: string): number
   /** Stops the runners that are done; resolves when their processes have ended. */
   reconcile (): Promise<void>
@@ -154,7 +154,7 @@ export interface EndingsParts {
  * How instances end: this node stops those it leads when they are drained, drains those that nobody uses,
  * and knows which removed instances still hold memory.
  */
-export class InstanceEndings {
+export class InstanceShutdown {
   readonly #parts: EndingsParts
   readonly #drains = new Drains()
   readonly #idle = new IdleTimes()
@@ -191,7 +191,7 @@ export class InstanceEndings {
     if (this.#stopDrainTimer !== null) this.#lookAtDrains()
   }
 
-  releasing (): Releasing[] {
+  releasing (): EndingInstance[] {
     const { clock, cluster, sections: { runners } } = this.#parts
     return this.#removals.view(clock.mono(), (nodeId, runnerId) => {
       const status = runners.get(runnerId, nodeId)
@@ -249,7 +249,7 @@ export class InstanceEndings {
 
   #lookAtIdle (): void {
     const { clock, led, fleet, outstanding } = this.#parts
-    const all = led().flatMap(({ ring: { placement, drainUntil }, assignment }): Unloadable[] => {
+    const all = led().flatMap(({ ring: { placement, drainUntil }, assignment }): IdleUnloadable[] => {
       const ttlSeconds = placement?.ttlSeconds ?? null
       if (ttlSeconds === null || drainUntil !== undefined) return []
       const member = fleet.get(assignment.runnerId)

@@ -66,7 +66,7 @@ export interface FleetParts {
 }
 
 /** The runners of this node; none at first. */
-export class Fleet {
+export class RunnerSet {
   readonly #parts: FleetParts
   readonly #members = new Map<string, Member>()
   /** Ends the newest launch of each member; what comes from a launch that has ended is ignored. */

@@ -12,7 +12,7 @@ export interface OpenRequest {
 }
 
 /** The open requests of one owner of routes, which end together when it stops. */
-export class OpenWork {
+export class OpenRequests {
   readonly #open = new Set<OpenRequest>()
   #why: (() => SvcError) | undefined
   #emptied: (() => void) | undefined

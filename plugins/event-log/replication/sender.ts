@@ -1,8 +1,8 @@
-import { place, samePosition } from '../log/entries.js'
+import { positionOf, samePosition } from '../log/entries.js'
 import { PAGE_ENTRIES } from '../log/log.js'
 import type { Entry, Position } from '../log/entries.js'
 import type { EventLog, Page } from '../log/log.js'
-import type { Input, Of, Outgoing, World } from './messages.js'
+import type { Input, Of, Outgoing, ReplicationHost } from './messages.js'
 
 /** Entries that come within so many ms after a message share the next message. */
 const BATCH_MS = 10
@@ -19,7 +19,7 @@ const STALL_MS = 3_000
 /** The node's state for the sender. */
 export interface Host {
   readonly log: EventLog
-  readonly world: World
+  readonly world: ReplicationHost
   readonly peers: ReadonlySet<string>
   readonly sid: string
   readonly settled: boolean
@@ -44,7 +44,7 @@ interface Feed {
  * Sends the log. Answers `want` messages; on the master also sends each follower page after page, while its
  * link has room and up to a window of unacknowledged entries. Reads entries that left memory from the store.
  */
-export class Feeding {
+export class LogSender {
   readonly #host: Host
   readonly #feeds = new Map<string, Feed>()
   /** New entries since the last flush, which sends them in one message. */
@@ -63,7 +63,7 @@ export class Feeding {
   /** Sends these nodes where the log ends: whoever lacks something will ask. */
   announce (peers: Iterable<string>): void {
     const { world, sid, log } = this.#host
-    for (const peer of peers) world.send(peer, { type: 'head', sid, last: place(log.last) })
+    for (const peer of peers) world.send(peer, { type: 'head', sid, last: positionOf(log.last) })
   }
 
   /** True when the follower was sent the whole log, or is unknown. */
@@ -139,7 +139,7 @@ export class Feeding {
   }
 
   #begin (peer: string, { idx }: Position, sent: Position): Feed {
-    const feed: Feed = { sent: place(sent), taken: idx, takenAt: this.#host.now, finding: false,
+    const feed: Feed = { sent: positionOf(sent), taken: idx, takenAt: this.#host.now, finding: false,
       fullUntil: -Infinity }
     this.#feeds.set(peer, feed)
     return feed
@@ -152,7 +152,8 @@ export class Feeding {
 
   #answer (to: string, { sid, n, learn }: Of<'want'>, { base, entries, end }: Page): void {
     const { log, highest, world } = this.#host
-    const message: Outgoing = { type: 'page', sid, n, base, entries, last: place(log.last), above: highest }
+    const message: Outgoing =
+      { type: 'page', sid, n, base, entries, last: positionOf(log.last), above: highest }
     const ok = world.send(to, message)
     if (learn) return
     // From here on the follower is sent what comes next without asking; if the page is lost it asks again.
@@ -174,7 +175,7 @@ export class Feeding {
   /** False when the link is full. */
   #append (to: string, feed: Feed, { entries, end }: Page): boolean {
     const { log, sid, now, world } = this.#host
-    const ok = world.send(to, { type: 'append', sid, entries, last: place(log.last) })
+    const ok = world.send(to, { type: 'append', sid, entries, last: positionOf(log.last) })
     if (ok) feed.sent = end
     else {
       feed.fullUntil = now + FULL_MS
@@ -188,5 +189,5 @@ const isFull = ({ sent, taken }: Feed): boolean => sent.idx - taken >= WINDOW_ID
 
 /** A page out of entries of the store. */
 function pageOf (base: Position, entries: readonly Entry[]): Page {
-  return { base: place(base), entries: JSON.stringify(entries), end: place(entries.at(-1) ?? base) }
+  return { base: positionOf(base), entries: JSON.stringify(entries), end: positionOf(entries.at(-1) ?? base) }
 }

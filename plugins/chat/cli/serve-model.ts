@@ -1,7 +1,7 @@
 import { editDistance } from '../../../kernel/index.js'
 import { isVerbError, modelInPath, verbModule } from '../../../kernel/cli/index.js'
 import { modelFetcher, readNamedModel } from '../../staging/service.js'
-import type { Pace, VerbContext, VerbError } from '../../../kernel/cli/index.js'
+import type { WaitClock, VerbContext, VerbError } from '../../../kernel/cli/index.js'
 import type { PlaceModule } from '../../placement/service.js'
 import type { NamedModel } from '../../staging/service.js'
 
@@ -64,8 +64,8 @@ export async function checkWeights (ctx: VerbContext, named: NamedModel): Promis
  * Has a model served that is not: brings it into the store where it is not known, places it, and waits until
  * it is ready. False where the caller may not even look. Throws VerbError.
  */
-export async function bring (
-  ctx: VerbContext, pace: Pace, named: NamedModel, yes: boolean
+export async function serveModel (
+  ctx: VerbContext, pace: WaitClock, named: NamedModel, yes: boolean
 ): Promise<boolean> {
   const { modelId } = named
   const known = await lookUp(ctx, named).catch(() => null)

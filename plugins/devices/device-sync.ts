@@ -14,7 +14,7 @@ const LIMIT_MS = 5000
  * and after each start of the node, since settings may differ. Returns lines for somebody who pairs; failures
  * never reach the command that met the node.
  */
-export const deviceNews = async (ctx: VerbContext, url: string): Promise<string[]> =>
+export const syncDevice = async (ctx: VerbContext, url: string): Promise<string[]> =>
   await collect(ctx, url).catch(() => [])
 
 async function collect (ctx: VerbContext, url: string): Promise<string[]> {
@@ -43,7 +43,7 @@ const signer: CredentialHelper['signerAt'] = (home, url) => signerAt(home, url, 
 /** Signs requests of the command line where its home is a device of the node. */
 export default {
   signerAt: signer,
-  used: async (ctx) => await deviceNews(ctx, ctx.client.url)
+  used: async (ctx) => await syncDevice(ctx, ctx.client.url)
 } satisfies CredentialHelper
 
 function isDue ({ news, seen }: DeviceFile, url: string): boolean {

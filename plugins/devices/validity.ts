@@ -1,20 +1,20 @@
 import { isDeviceId } from './grants.js'
 import type { Clock, Identity } from '../../kernel/index.js'
 import type { Grant } from './signing/protocol.js'
-import type { DeviceBook } from './book.js'
+import type { DeviceStore } from './store.js'
 import type { DeviceNotes } from './notes.js'
 
 /** Why a device does not count now. */
-export type Ended = 'unknown' | 'revoked' | 'expired' | 'node_removed' | 'unheard'
+export type InvalidReason = 'unknown' | 'revoked' | 'expired' | 'node_removed' | 'unheard'
 
 /** Intervals of checks for contact with the cluster, and of their notes, ms. */
-export const LOOK_MS = 10_000
+export const CHECK_MS = 10_000
 const NOTE_MS = 600_000
 /** A device may have been let in by another one, and so on: so far is followed. */
 const MOST_MAKERS = 8
 
 export interface StandingOptions {
-  book: DeviceBook
+  book: DeviceStore
   notes: DeviceNotes
   clock: Clock
   identity: Pick<Identity, 'vouched'>
@@ -22,7 +22,7 @@ export interface StandingOptions {
   hears: () => boolean
 }
 
-export class DeviceStanding {
+export class DeviceValidity {
   readonly #options: StandingOptions
   /** Monotonic; what was before this start is in the notes, in wall time. */
   #heardMs: number | undefined
@@ -62,7 +62,7 @@ export class DeviceStanding {
   }
 
   /** The grant of a device that counts, or why it does not. */
-  of (deviceId: string, makers = 0): Grant | Ended {
+  of (deviceId: string, makers = 0): Grant | InvalidReason {
     const { book, clock, identity } = this.#options
     if (book.revoked(deviceId) !== undefined) return 'revoked'
     const grant = book.grant(deviceId)

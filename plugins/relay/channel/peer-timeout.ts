@@ -22,7 +22,7 @@ export interface PulseOptions {
 }
 
 /** Detects a vanished peer: a relay answers only for itself, so silence is the one sign of a dead end. */
-export class Pulse {
+export class PeerTimeout {
   readonly #clock: Pick<Clock, 'mono'>
   #sentMs: number
   #heardMs: number

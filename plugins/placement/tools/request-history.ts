@@ -2,9 +2,9 @@ import { plain } from '../../../kernel/cli/index.js'
 import { modelOf, nodesOf, ranksOf } from '../place/instance.js'
 import { serves } from '../progress/progress.js'
 import { nameOf } from '../cli/state.js'
-import { aboutOf, partsOf, rootOf, taskIn } from './request-facts.js'
+import { summarizeRequest, partsOf, rootOf, taskIn } from './request-facts.js'
 import type { ShownSpan } from '../../tracing/service.js'
-import type { About, RequestFacts, StateThen } from './request-facts.js'
+import type { RequestSummary, RequestFacts, StateThen } from './request-facts.js'
 import { eventText, partWords } from './request-words.js'
 
 /** A part of the time a request took; one line for all steps of one kind at one node. */
@@ -25,9 +25,10 @@ export interface Ended {
 }
 
 /** What became of a request. Times are ISO-8601. */
-export interface Story {
+export interface RequestHistory {
   id: string
-  asked: Pick<About, 'taskId' | 'commandId' | 'kind' | 'modelId' | 'instanceId'> & { at: string | null }
+  asked: Pick<RequestSummary,
+  'taskId' | 'commandId' | 'kind' | 'modelId' | 'instanceId'> & { at: string | null }
   /** Names of the nodes where it entered the cluster and where it ran. */
   entered: string | null
   ran: string[]
@@ -53,8 +54,8 @@ const AROUND_MOST = 12
 const LOGS_MOST = 10
 
 /** Joins what was found into one account. `remedyOf` says what to do about the reason of an error. Pure. */
-export function storyOf (facts: RequestFacts, remedyOf: (reason: string) => string | null): Story {
-  const about = aboutOf(facts)
+export function storyOf (facts: RequestFacts, remedyOf: (reason: string) => string | null): RequestHistory {
+  const about = summarizeRequest(facts)
   const { startMs, endMs, ...asked } = about
   const name = (nodeId: string): string => nodeName(facts, nodeId)
   const entered = rootOf(facts)?.nodeId ?? facts.failed?.origin
@@ -90,7 +91,7 @@ function nodeName ({ state, trace }: RequestFacts, nodeId: string): string {
 }
 
 /** The nodes whose runners worked on it; else those its instance is on. */
-function ranOn ({ trace, state, then }: RequestFacts, { instanceId }: About): string[] {
+function ranOn ({ trace, state, then }: RequestFacts, { instanceId }: RequestSummary): string[] {
   const runners = (trace?.head?.places ?? []).filter((place) => place.process === 'runner')
   if (runners.length > 0) return [...new Set(runners.map(({ nodeId }) => nodeId))]
   if (instanceId === null) return []
@@ -117,7 +118,7 @@ function endOf (facts: RequestFacts): Ended {
   return { how, reason: typeof reason === 'string' ? reason : null, message }
 }
 
-function lossOf ({ losses }: RequestFacts): Story['lost'] {
+function lossOf ({ losses }: RequestFacts): RequestHistory['lost'] {
   const last = losses.at(-1)
   if (last === undefined) return null
   const { at, node, message, fields } = last
@@ -147,7 +148,8 @@ function partsOfSpans (spans: readonly ShownSpan[], name: (id: string) => string
   return [...parts.values()].sort((a, b) => a.startMs - b.startMs)
 }
 
-function around (facts: RequestFacts, about: About, name: (id: string) => string): Story['around'] {
+function around (facts: RequestFacts, about: RequestSummary,
+  name: (id: string) => string): RequestHistory['around'] {
   const { startMs, endMs } = about
   if (startMs === null) return []
   const [from, to] = [startMs - BEFORE_MS, (endMs ?? facts.nowMs) + AFTER_MS]
@@ -161,7 +163,7 @@ function around (facts: RequestFacts, about: About, name: (id: string) => string
 }
 
 function thenWords (
-  { state, snapshot }: StateThen, { modelId }: About, name: (id: string) => string
+  { state, snapshot }: StateThen, { modelId }: RequestSummary, name: (id: string) => string
 ): string[] {
   const { masterNodeId, cluster, nodeHealth = {}, instances = {}, runners = {} } = state
   const master = masterNodeId == null ? 'no master' : `master ${name(masterNodeId)}`
@@ -178,7 +180,8 @@ function thenWords (
 }
 
 function nextSteps (
-  { asked, ended, lost, open, id, tookMs }: Omit<Story, 'next'>, { state, trace, tracing }: RequestFacts,
+  { asked, ended, lost, open, id, tookMs }: Omit<RequestHistory, 'next'>,
+  { state, trace, tracing }: RequestFacts,
   remedyOf: (reason: string) => string | null
 ): string[] {
   const { at } = asked

@@ -2,19 +2,19 @@ import { once } from 'node:events'
 import { request } from 'node:http'
 import { text } from 'node:stream/consumers'
 import { WebSocket } from 'ws'
-import { agreed, kernelError, outgoingAgent } from '../../../kernel/index.js'
+import { x25519, kernelError, outgoingAgent } from '../../../kernel/index.js'
 import { RequestSigner } from '../../devices/signing/signer.js'
 import { callNode, socketOptions } from '../channel/secure.js'
-import { routeAt } from '../meeting.js'
+import { routeAt } from '../relay-address.js'
 import { closes, paths, readHello, socketUrl } from '../wire.js'
 import type { IncomingMessage } from 'node:http'
 import type { Clock } from '../../../kernel/index.js'
 import type { DeviceKeys } from '../../devices/signing/device.js'
-import type { PulseTimes } from '../channel/pulse.js'
+import type { PulseTimes } from '../channel/peer-timeout.js'
 import type { Channel } from '../channel/secure.js'
 import type { MuxStream } from '../channel/stream.js'
-import type { Meeting } from '../meeting.js'
-import type { AskAsDevice, Known } from './known.js'
+import type { RelayAddress } from '../relay-address.js'
+import type { AskAsDevice, KnownRelays } from './known.js'
 
 const DIAL_MS = 10_000
 /** A bearer is renewed this long before its end, s. */
@@ -23,7 +23,7 @@ const EARLY_SECONDS = 120
 export interface LineOptions {
   readonly keys: DeviceKeys
   /** The record of the cluster, read before each dial; its first meeting is tried first. */
-  readonly known: () => Known
+  readonly known: () => KnownRelays
   /** A node was reached and has proven its key: it may be asked for news. */
   readonly reached?: (ask: AskAsDevice) => Promise<unknown>
   readonly clock: Clock
@@ -33,23 +33,23 @@ export interface LineOptions {
 }
 
 /** The way to a node, as long as it lasts. */
-export interface Way {
-  readonly meeting: Meeting
+export interface RelayTransport {
+  readonly meeting: RelayAddress
   readonly channel: Channel
   /** The bearer to send with each request: good at this node only, and renewed before it ends. */
   bearer (): Promise<string>
 }
 
 /** The device's line to its cluster: one connection to one node, another node when that ends. */
-export class Line {
+export class RelayConnection {
   readonly #options: LineOptions
-  #way: Promise<Way> | undefined
+  #way: Promise<RelayTransport> | undefined
   #closed = false
 
   constructor (options: LineOptions) { this.#options = options }
 
   /** The connection to a node. Throws `unreachable` with the result of each attempt. */
-  async way (): Promise<Way> {
+  async way (): Promise<RelayTransport> {
     if (this.#closed) throw kernelError('shutting_down')
     return await (this.#way ??= this.#begin())
   }
@@ -60,14 +60,14 @@ export class Line {
   }
 
   /** Dials, and forgets the way as soon as there is none. */
-  #begin (): Promise<Way> {
+  #begin (): Promise<RelayTransport> {
     const way = this.#dialAny()
     const over = (): void => { if (this.#way === way) this.#way = undefined }
     way.then(async ({ channel }) => { await channel.ended }).then(over, over)
     return way
   }
 
-  async #dialAny (): Promise<Way> {
+  async #dialAny (): Promise<RelayTransport> {
     const tried: string[] = []
     for (const meeting of this.#options.known().meetings) {
       try {
@@ -81,7 +81,7 @@ export class Line {
     throw kernelError('unreachable', tried.length === 0 ? unknown : `No node is reached. ${tried.join('; ')}`)
   }
 
-  async #dial (meeting: Meeting): Promise<Way> {
+  async #dial (meeting: RelayAddress): Promise<RelayTransport> {
     const { clock, keys: { agreement }, pulse, random } = this.#options
     const at = socketUrl(meeting.url, paths.device)
     const ws = new WebSocket(at, {
@@ -95,7 +95,7 @@ export class Line {
     ws.send(JSON.stringify({ route }))
     const channel = await callNode(ws, {
       clock, random, route, nodeKey: Buffer.from(meeting.agreementKey, 'base64url'),
-      own: { publicKey: agreement.publicKey, agree: (peer) => agreed(agreement.privateKey, peer) },
+      own: { publicKey: agreement.publicKey, agree: (peer) => x25519(agreement.privateKey, peer) },
       ...pulse === undefined ? {} : { pulse }
     }).catch((error: unknown) => {
       throw closed === closes.nobody ? new Error('the node is not at the relay') : error
@@ -165,7 +165,7 @@ async function session (channel: Channel, signer: RequestSigner): Promise<Sessio
 export const carrier = (stream: MuxStream): () => MuxStream => () => stream
 
 /** Asks the node at the end of a way. */
-async function askOver<T> ({ bearer, channel }: Way, path: string): Promise<T> {
+async function askOver<T> ({ bearer, channel }: RelayTransport, path: string): Promise<T> {
   const authorization = `Bearer ${await bearer()}`
   const call = request({
     path, createConnection: carrier(await channel.mux.open()), headers: { host: 'relay', authorization }

@@ -4,7 +4,7 @@ import type { Manifest, Plugin } from '../api/plugin.js'
 export interface OffPlugin { readonly plugin: Plugin, readonly message: string }
 
 /** Which plugins are on and off now. Each list is replaced whole, so that a reader sees one moment. */
-export class Present {
+export class PluginSet {
   #on: readonly Plugin[] = []
   #off: readonly OffPlugin[] = []
   #manifests: readonly Manifest[] = []

@@ -7,7 +7,7 @@ import { present } from '../../runners/language/json.js'
 import { samplingOf } from '../../runners/language/sampling.js'
 import { message } from './schema.js'
 import type { CommandDecl, FromSchema, SectionDecl } from '../../../kernel/index.js'
-import type { OtherName } from '../../staging/service.js'
+import type { ModelAlias } from '../../staging/service.js'
 import type { ChatBody, CompletionBody } from './schema.js'
 
 const text = { type: 'string' } as const
@@ -24,12 +24,12 @@ const made = {
     messages: { type: 'array', items: message }
   }
 } as const
-export type Made = FromSchema<typeof made>
+export type DerivedModel = FromSchema<typeof made>
 
 /** Models that are made of others. */
-export interface Makes {
-  all (): Iterable<{ key: string, value: Made }>
-  put (name: string, made: Made): Promise<unknown>
+export interface DerivedModels {
+  all (): Iterable<{ key: string, value: DerivedModel }>
+  put (name: string, made: DerivedModel): Promise<unknown>
   remove (name: string): Promise<unknown>
 }
 
@@ -70,7 +70,7 @@ export function chatParameters (parameters: object | null | undefined): Preset {
 }
 
 /** The request as that model takes it: what it says itself counts before what the model was made with. */
-export function asMade (body: ChatBody, made: Made | undefined): ChatBody {
+export function applyDerivedModel (body: ChatBody, made: DerivedModel | undefined): ChatBody {
   if (made === undefined) return body
   const { system, messages = [] } = made
   const has = body.messages.some(({ role }) => role === 'system' || role === 'developer')
@@ -85,13 +85,13 @@ export function asMade (body: ChatBody, made: Made | undefined): ChatBody {
 
 /** The names that clients may use for models: of the settings, and of what was made. */
 export function otherNames ({ aliases, makes }: {
-  aliases: Readonly<Record<string, string>>, makes: Makes
-}): OtherName[] {
-  const made = [...makes.all()].map(({ key: id, value }): OtherName =>
+  aliases: Readonly<Record<string, string>>, makes: DerivedModels
+}): ModelAlias[] {
+  const made = [...makes.all()].map(({ key: id, value }): ModelAlias =>
     ({ id, root: value.from, madeMs: Date.parse(value.at) }))
   const known = new Map(made.map((name) => [name.id, name]))
   // The settings count first, as where a request names a model.
-  const set = Object.entries(aliases).map(([id, name]): OtherName =>
+  const set = Object.entries(aliases).map(([id, name]): ModelAlias =>
     ({ ...known.get(name) ?? { root: name, madeMs: null }, id }))
   return [...set, ...made]
 }
@@ -105,6 +105,6 @@ export function withDefaults<B extends ChatBody | CompletionBody> (body: B, defa
 }
 
 /** SHA-256 of what makes it this model; `base` is the digest of the one it is made of. */
-export function digestOf (made: Made, base: string): string {
+export function digestOf (made: DerivedModel, base: string): string {
   return createHash('sha256').update(JSON.stringify([base, { ...made, at: '' }])).digest('hex')
 }

@@ -3,7 +3,7 @@
 interface Entry<T> { owner: string, value: T, bytes: number }
 
 /** Values by id, each for the caller who had it kept. Those that were not used for longest go first. */
-export class Kept<T extends object> {
+export class ResponseStore<T extends object> {
   readonly #bytes: number
   readonly #entries = new Map<string, Entry<T>>()
   #used = 0

@@ -6,7 +6,7 @@ export const FIELDS = ['act', 'term', 'err', 'free', 'talk'] as const
 export type Field = (typeof FIELDS)[number]
 
 /** One answer and the ways in which people ask for it. */
-export interface Sheet {
+export interface GuideEntry {
   /** Names the sheet for good; `error:no_quorum` for what is declared, one word for what is written. */
   readonly id: string
   readonly title: string
@@ -20,7 +20,7 @@ export interface Sheet {
 }
 
 /** A sheet as it is written; without answer it only adds ways to ask for something declared. */
-export interface WrittenSheet extends Omit<Sheet, 'title' | 'answer'> {
+export interface WrittenEntry extends Omit<GuideEntry, 'title' | 'answer'> {
   readonly title?: string
   readonly answer?: string
 }
@@ -34,7 +34,7 @@ export const patternsIn = (text: string): string[] =>
   text.split(';').map((one) => one.trim()).filter((one) => one !== '')
 
 /** Reads one file of sheets. Throws on anything that is not a list of sheets. */
-export function readSheets (text: string): WrittenSheet[] {
+export function readSheets (text: string): WrittenEntry[] {
   const raw = parse(text) as Raw[]
   return raw.map(({ id, title, answer, words, ...fields }) => ({
     id,
@@ -49,7 +49,7 @@ export function readSheets (text: string): WrittenSheet[] {
 }
 
 /** Every written sheet, from the files beside this one in the order of their names. */
-export function writtenSheets (): WrittenSheet[] {
+export function writtenSheets (): WrittenEntry[] {
   const folder = new URL('sheets/', import.meta.url)
   return readdirSync(folder).filter((name) => name.endsWith('.yaml')).sort()
     .flatMap((name) => readSheets(readFileSync(new URL(name, folder), 'utf8')))
@@ -59,9 +59,9 @@ export function writtenSheets (): WrittenSheet[] {
  * All sheets: the written ones, and the declared ones with the ways to ask that were written for them. What
  * was written for a word that nobody declares (its plugin is not there) is left out.
  */
-export function allSheets (written: readonly WrittenSheet[], declared: readonly Sheet[]): Sheet[] {
+export function allSheets (written: readonly WrittenEntry[], declared: readonly GuideEntry[]): GuideEntry[] {
   const extra = new Map(written.map((sheet) => [sheet.id, sheet]))
-  const own = written.flatMap((sheet): Sheet[] => {
+  const own = written.flatMap((sheet): GuideEntry[] => {
     const { title, answer } = sheet
     return title === undefined || answer === undefined ? [] : [{ ...sheet, title, answer }]
   })

@@ -6,12 +6,12 @@ import { plainEvent } from './tls/port.js'
 import type { Server, Socket } from 'node:net'
 import type { IncomingMessage } from 'node:http'
 import type { Listeners } from '../api/services.js'
-import type { Served } from './origin.js'
+import type { ServedNames } from './origin.js'
 
 type Rewrite = (path: string) => string
 
 /** Further ports of the public API. The one server gets their connections, so its limits apply. */
-export class MorePorts {
+export class ExtraPorts {
   readonly #rewrites = new Map<number, Rewrite>()
 
   /** The URL of a request, as the routes have it. */
@@ -20,7 +20,7 @@ export class MorePorts {
   }
 
   /** The names and addresses of the port that a request came to. */
-  servedAt (port: number | undefined, served: Served): Served {
+  servedAt (port: number | undefined, served: ServedNames): ServedNames {
     return port !== undefined && this.#rewrites.has(port) ? { ...served, port } : served
   }
 

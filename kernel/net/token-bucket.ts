@@ -2,13 +2,13 @@
  * Debts beyond this are forgiven: a burst of many small frames that arrived as one must not silence a peer so
  * long that it is taken for dead.
  */
-export const MAX_DEBT_MS = 500
+export const MAX_DEFICIT_MS = 500
 
 /**
  * A token bucket that fills with `perSecond` up to `burst` and begins full. Time is given, in milliseconds of
  * any monotonic clock.
  */
-export class Budget {
+export class TokenBucket {
   readonly #perSecond: number
   readonly #burst: number
   #level: number
@@ -23,13 +23,13 @@ export class Budget {
 
   /**
    * Takes `amount`, even when that leaves a debt: what has arrived cannot be sent back. Returns how many
-   * milliseconds nothing more may be taken, at most MAX_DEBT_MS; 0 when there is no debt.
+   * milliseconds nothing more may be taken, at most MAX_DEFICIT_MS; 0 when there is no debt.
    */
   take (amount: number, nowMs: number): number {
     const passed = Math.max(0, nowMs - this.#at)
     this.#at = Math.max(this.#at, nowMs)
     const filled = Math.min(this.#burst, this.#level + passed * this.#perSecond / 1000)
-    this.#level = Math.max(filled - amount, -this.#perSecond * MAX_DEBT_MS / 1000)
+    this.#level = Math.max(filled - amount, -this.#perSecond * MAX_DEFICIT_MS / 1000)
     return this.#level >= 0 ? 0 : Math.ceil(-this.#level * 1000 / this.#perSecond)
   }
 }

@@ -1,22 +1,22 @@
-import { untilCalled } from '../../kernel/index.js'
+import { waitForCallback } from '../../kernel/index.js'
 import type { Clock } from '../../kernel/index.js'
-import { HELD_LINES } from './limits.js'
+import { MAX_BUFFERED_LINES } from './limits.js'
 import { inOrder } from './lines.js'
-import type { Gap, NodeWord, ShownLine } from './lines.js'
+import type { Gap, NodeStatus, ShownLine } from './lines.js'
 
 /** The next items to write. */
-export interface Mixed { words: NodeWord[], gaps: Gap[], lines: ShownLine[] }
+export interface MergedItems { words: NodeStatus[], gaps: Gap[], lines: ShownLine[] }
 
 /** Buffers the output of several nodes in order of time, in bounded memory. */
-export class Mixer {
-  #words: NodeWord[] = []
+export class LogMerger {
+  #words: NodeStatus[] = []
   #gaps: Gap[] = []
   #lines: ShownLine[] = []
   readonly #onFill = new Set<() => void>()
   readonly #onTake = new Set<() => void>()
 
   /** A node is silent, or back. */
-  tell (word: NodeWord): void {
+  tell (word: NodeStatus): void {
     this.#words.push(word)
     this.#filled()
   }
@@ -26,18 +26,18 @@ export class Mixer {
     this.#lines.push(...lines)
     if (gap !== null) this.#gaps.push(gap)
     if (lines.length > 0 || gap !== null) this.#filled()
-    while (this.#lines.length >= HELD_LINES && !signal.aborted) {
-      await untilCalled(on(this.#onTake), signal)
+    while (this.#lines.length >= MAX_BUFFERED_LINES && !signal.aborted) {
+      await waitForCallback(on(this.#onTake), signal)
     }
   }
 
   /** Resolves true once there are items, false after `ms` without any. */
   async filled (clock: Pick<Clock, 'after'>, ms: number, signal: AbortSignal): Promise<boolean> {
-    if (this.#empty()) await untilCalled(on(this.#onFill), signal, { clock, ms })
+    if (this.#empty()) await waitForCallback(on(this.#onFill), signal, { clock, ms })
     return !this.#empty()
   }
 
-  take (): Mixed {
+  take (): MergedItems {
     const taken = { words: this.#words, gaps: this.#gaps, lines: inOrder(this.#lines) }
     this.#words = []
     this.#gaps = []

@@ -4,7 +4,7 @@ import type { FromSchema, Identity } from '../../kernel/index.js'
 import type { meetingSchema } from './routes.js'
 
 /** A node's relay, and its keys there. */
-export type Meeting = FromSchema<typeof meetingSchema>
+export type RelayAddress = FromSchema<typeof meetingSchema>
 
 const bytes = (base64url: string): Buffer => Buffer.from(base64url, 'base64url')
 const text = (raw: Uint8Array): string => Buffer.from(raw).toString('base64url')
@@ -13,7 +13,7 @@ const text = (raw: Uint8Array): string => Buffer.from(raw).toString('base64url')
 export function meetingOf (
   { publicKey, agreementKey, sign }: Identity, url: string,
   { installId, name }: { readonly installId: string, readonly name: string }
-): Meeting {
+): RelayAddress {
   return {
     installId, name, url, key: text(publicKey), agreementKey: text(agreementKey),
     signature: text(sign(purposes.route, routeBytes(url, agreementKey)))
@@ -24,7 +24,7 @@ export function meetingOf (
  * Whether a known key has signed this meeting: a device trusts only the node itself about its relay and its
  * key there, whoever forwards it.
  */
-export function isOwn (meeting: Meeting, fingerprints: ReadonlySet<string>): boolean {
+export function isOwn (meeting: RelayAddress, fingerprints: ReadonlySet<string>): boolean {
   const [key, agreementKey] = [bytes(meeting.key), bytes(meeting.agreementKey)]
   if (key.length !== KEY_BYTES || agreementKey.length !== KEY_BYTES) return false
   const said = purposeBytes(purposes.route, routeBytes(meeting.url, agreementKey))
@@ -32,4 +32,4 @@ export function isOwn (meeting: Meeting, fingerprints: ReadonlySet<string>): boo
 }
 
 /** The route of a meeting at its relay. */
-export const routeAt = ({ key }: Meeting): string => routeOf(bytes(key))
+export const routeAt = ({ key }: RelayAddress): string => routeOf(bytes(key))

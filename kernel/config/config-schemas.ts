@@ -7,7 +7,7 @@ import type { Path } from './paths.js'
 import type { ConfigOwner } from './owner.js'
 
 /** A schema and where in svc.yaml it applies; each is compiled on its own. */
-export interface Piece {
+export interface ConfigSchema {
   readonly path: Path
   readonly schema: JsonSchema
   readonly owner: string
@@ -15,9 +15,9 @@ export interface Piece {
   readonly bundled: boolean
 }
 
-export interface Known {
+export interface ConfigSchemas {
   readonly owners: readonly ConfigOwner[]
-  readonly pieces: readonly Piece[]
+  readonly pieces: readonly ConfigSchema[]
   /** Settings without named keys, in the order of the schemas. */
   readonly leaves: readonly { readonly path: Path, readonly schema: JsonSchema }[]
   /** Every key that may be written: sections and leaves. */
@@ -25,8 +25,8 @@ export interface Known {
 }
 
 /** Puts together all keys of the kernel and the plugins, and their schemas. */
-export function gatherKnown (owners: readonly ConfigOwner[]): Known {
-  const pieces: Piece[] = []
+export function gatherKnown (owners: readonly ConfigOwner[]): ConfigSchemas {
+  const pieces: ConfigSchema[] = []
   const add = (path: Path, schema: JsonSchema, { name, bundled }: ConfigOwner): void => {
     pieces.push({ path, schema: bounded(prepare(schema)), owner: name, bundled })
   }
@@ -112,7 +112,7 @@ function prepare (schema: JsonSchema): JsonSchema {
 }
 
 /** The schema that applies at a path, or undefined; goes through named keys, maps and lists. */
-export function schemaAt (known: Known, path: Path): JsonSchema | undefined {
+export function schemaAt (known: ConfigSchemas, path: Path): JsonSchema | undefined {
   const piece = known.pieces.find((one) => isUnder(path, one.path))
   let schema: unknown = piece?.schema
   for (const key of path.slice(piece?.path.length ?? 0)) {
@@ -124,16 +124,16 @@ export function schemaAt (known: Known, path: Path): JsonSchema | undefined {
 }
 
 /** True when the schema at a path, or one above it, says `x-secret`. */
-export const isSecret = (known: Known, path: Path): boolean => isMarked(known, path, 'x-secret')
+export const isSecret = (known: ConfigSchemas, path: Path): boolean => isMarked(known, path, 'x-secret')
 
 /** True when no HTTP route may change the setting at a path, by `x-local` of its schema or one above it. */
-export function isLocal (known: Known, path: Path): boolean {
+export function isLocal (known: ConfigSchemas, path: Path): boolean {
   // The schema of a plugin that could not be loaded is unknown: any key may name a program.
   const foreign = path[0] === 'plugins' && path.length > 2 && path[2] !== 'enabled'
   return isMarked(known, path, 'x-local') || (foreign && schemaAt(known, path.slice(0, 3)) === undefined)
 }
 
-function isMarked (known: Known, path: Path, mark: 'x-secret' | 'x-local'): boolean {
+function isMarked (known: ConfigSchemas, path: Path, mark: 'x-secret' | 'x-local'): boolean {
   return path.some((_, index) => schemaAt(known, path.slice(0, index + 1))?.[mark] === true)
 }
 
@@ -141,7 +141,7 @@ function isMarked (known: Known, path: Path, mark: 'x-secret' | 'x-local'): bool
  * The key that was probably meant by an unknown one: a near one beside it, the same one of a plugin or
  * elsewhere. `path` is always whole, `key` only where the key is of another section.
  */
-export function suggestKey (known: Known, path: Path): { key: string, path: string } | undefined {
+export function suggestKey (known: ConfigSchemas, path: Path): { key: string, path: string } | undefined {
   const key = path.at(-1) ?? ''
   const parent = path.slice(0, -1)
   const beside = known.paths.filter((one) => one.length === path.length && isUnder(one, parent))

@@ -7,14 +7,14 @@ import { kernelError } from '../api/errors.js'
 import type { FastifyRequest } from 'fastify'
 import type { Caller } from '../api/plugin.js'
 import type { HttpListener } from './http-listener.js'
-import type { OwnApi, OwnQuestion, OwnStream } from '../api/services.js'
+import type { LocalApi, LocalRequest, OwnStream } from '../api/services.js'
 
 /** Carries the secret key of this node's requests to itself. */
 const OWN_HEADER = 'x-svc-own'
 
 /** This node's requests to its API without a socket, each for a caller. */
-export class OwnRequests {
-  readonly #asked = new Map<string, Pick<OwnQuestion, 'caller' | 'signal'>>()
+export class LocalRequests {
+  readonly #asked = new Map<string, Pick<LocalRequest, 'caller' | 'signal'>>()
 
   /**
    * In whose name the node itself makes this request, which ends with its signal; undefined for all others.
@@ -31,7 +31,7 @@ export class OwnRequests {
   }
 
   /** The service by which plugins make such requests. */
-  of (app: Pick<HttpListener, 'inject'>): OwnApi {
+  of (app: Pick<HttpListener, 'inject'>): LocalApi {
     return {
       ask: async (question) => {
         const { status, bytes } = await this.#open(app, question)
@@ -43,7 +43,7 @@ export class OwnRequests {
 
   async #open (
     app: Pick<HttpListener, 'inject'>,
-    { path, method = 'GET', body, accept, caller, signal: given }: OwnQuestion
+    { path, method = 'GET', body, accept, caller, signal: given }: LocalRequest
   ): Promise<OwnStream> {
     const { signal, letGo } = following(given)
     const key = randomUUID()

@@ -1,5 +1,5 @@
 import type { Clock, Logger } from '../../../kernel/cluster.js'
-import type { CloseWord } from './frames.js'
+import type { CloseReason } from './frames.js'
 import type { Link } from './link.js'
 
 /** Time in which a process must answer a ping, or another start of its node takes its place, ms. */
@@ -8,7 +8,7 @@ const ANSWER_MS = 1000
 const SHOWN_MS = 60_000
 
 /** Finds processes that run with the key of a linked node: those of a copied home. */
-export class Copies {
+export class CopiedHomes {
   readonly #options: { clock: Clock, log: Logger }
   /** Process starts that called while a link was open, by member. */
   readonly #doubts = new Map<string, { nodeId: string, sinceMs: number }>()
@@ -20,7 +20,7 @@ export class Copies {
    * Why a link is refused beside the open one to the same member. That may be dead without a word, so it is
    * pinged first; if it answers, the other process start is a copy.
    */
-  refused (link: Link, current: Link): CloseWord | undefined {
+  refused (link: Link, current: Link): CloseReason | undefined {
     const { installId } = link
     const { nodeId, name } = link.greeting!.hello
     const known = current.greeting!.hello

@@ -66,7 +66,7 @@ const STATUSES: Readonly<Record<string, string>> = {
 }
 
 /** True where there are words for events of this kind. */
-export const hasWords = (kind: string): boolean => Object.hasOwn(EVENTS, kind)
+export const hasDescription = (kind: string): boolean => Object.hasOwn(EVENTS, kind)
 
 /** The ids of nodes that an event names, also in what it says. */
 export function nodesIn (payload: Payload): string[] {
@@ -85,7 +85,7 @@ export function rankOf (kind: string, { status, reason }: Payload): number {
 }
 
 /** An event in plain words, without its time and a full stop. Those of an unknown plugin have only a name. */
-export function wordsOf (kind: string, payload: Payload, nameOf: NameOf): string {
+export function describeEvent (kind: string, payload: Payload, nameOf: NameOf): string {
   const [, words = `${quoted(kind, 80)} was recorded`] = EVENTS[kind] ?? []
   return words.replace(/\{(\w+)\}/g, (_, field: string) => fieldText(field, payload[field], nameOf))
     .replace(/[.:]\s*$/, '')

@@ -14,13 +14,13 @@ export interface OpenTask { task: Task, asker: string | null }
  * instances are lost, and removes them; where that plugin is off, the node counts as gone after this time,
  * ms.
  */
-export const GONE_MS = 30_000
+export const NODE_GONE_MS = 30_000
 /** How often missing nodes are checked, ms. */
-export const LOOK_MS = 500
+export const CHECK_MS = 500
 /** How long failures are collected before they are sent to the master together, ms. */
 export const GATHER_MS = 20
 /** Most failures in one command, most that wait for a master, and most ids that the master remembers. */
-export const AT_ONCE = 64
+export const MAX_PER_COMMAND = 64
 const UNSENT_MAX = 4096
 const EMITTED_MAX = 8192
 /** Pause after a command that failed, ms. */
@@ -45,7 +45,7 @@ interface Missing { installId: string, nodeId: string, since: number, open: read
  * master. Tasks on a node that died, and that no other node waits for, the master knows from gossip: they are
  * lost with their instance.
  */
-export class Losses {
+export class LostTasks {
   readonly #parts: LossesParts
   /** By task id: reports that the master has not acknowledged yet. */
   readonly #unsent = new Map<string, TaskFailure>()
@@ -93,7 +93,7 @@ export class Losses {
     if (open.length === 0) return
     const nodeId = cluster.resolve(installId)?.nodeId ?? ''
     this.#missing.push({ installId, nodeId, since: clock.mono(), open })
-    this.#stopLooking ??= clock.every(LOOK_MS, () => { this.#look() })
+    this.#stopLooking ??= clock.every(CHECK_MS, () => { this.#look() })
   }
 
   close (): void {
@@ -114,7 +114,7 @@ export class Losses {
       if (same && node.live) return []
       // There is no master to emit the events yet.
       if (!isMaster && (masterNodeId === null || masterNodeId === nodeId)) return [missing]
-      const gone = !same || clock.mono() - since >= GONE_MS
+      const gone = !same || clock.mono() - since >= NODE_GONE_MS
       const left = gone ? [] : open.filter(({ task }) => placed(task.instanceId))
       // A live node that waits for a task reports it itself, and knows better how it ended.
       const orphans = open.filter((one) => !left.includes(one) &&
@@ -136,7 +136,7 @@ export class Losses {
     try {
       await delay(clock, GATHER_MS, signal)
       while (this.#unsent.size > 0 && session.masterNodeId !== null) {
-        const some = [...this.#unsent.values()].slice(0, AT_ONCE)
+        const some = [...this.#unsent.values()].slice(0, MAX_PER_COMMAND)
         try {
           await send(some)
           for (const { taskId } of some) this.#unsent.delete(taskId)

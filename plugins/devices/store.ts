@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import { HomeError, readVersioned, writeVersioned } from '../../kernel/index.js'
-import { idOf, isGenuine, isOver, joined } from './grants.js'
+import { idOf, isSignedByNode, hasExpired, mergeEntries } from './grants.js'
 import type { Clock, Logger } from '../../kernel/index.js'
 import type { Grant } from './signing/protocol.js'
 import type { Entry, Revocation } from './grants.js'
@@ -23,7 +23,7 @@ export interface BookOptions {
  * This node's knowledge of devices, in its home, for restarts and a node that is cut off; a revocation
  * outlives its session. Grows until grants have ended; merges in any order give the same book.
  */
-export class DeviceBook {
+export class DeviceStore {
   readonly #options: BookOptions
   readonly #path: string
   readonly #entries = new Map<string, Entry>()
@@ -63,7 +63,7 @@ export class DeviceBook {
 
   collect (): string[] {
     const now = this.#options.clock.now()
-    const over = [...this.#entries].filter(([, entry]) => isOver(entry, now)).map(([id]) => id)
+    const over = [...this.#entries].filter(([, entry]) => hasExpired(entry, now)).map(([id]) => id)
     for (const id of over) this.#entries.delete(id)
     if (over.length > 0) this.#trySave()
     return over
@@ -72,12 +72,12 @@ export class DeviceBook {
   #take (entry: Entry): boolean {
     if (this.#seen.has(entry)) return false
     const id = this.#readable(entry) ? idOf(entry) : ''
-    if (id === '' || isOver(entry, this.#options.clock.now())) return false
+    if (id === '' || hasExpired(entry, this.#options.clock.now())) return false
     this.#seen.add(entry)
     const known = this.#entries.get(id)
-    const next = joined(known, entry)
+    const next = mergeEntries(known, entry)
     if (next === known || JSON.stringify(next) === JSON.stringify(known)) return false
-    if (next.grant !== null && !isGenuine(next.grant)) {
+    if (next.grant !== null && !isSignedByNode(next.grant)) {
       this.#tell(id, 'its signature does not fit')
       return false
     }

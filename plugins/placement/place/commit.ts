@@ -3,8 +3,8 @@ import { delay, SvcError } from '../../../kernel/index.js'
 import type { Caller } from '../../../kernel/index.js'
 import { errors } from '../errors.js'
 import { idOf, instanceOf, modelOf, nodesOf } from './instance.js'
-import { LOOK_MS } from './planning.js'
-import type { Ask, Outcome, Planning } from './planning.js'
+import { POLL_MS } from './planning.js'
+import type { PlanningInput, Outcome, Planning } from './planning.js'
 import { runnerErrors } from '../../runners/service.js'
 import type { Instance, PlacementIntent } from '../../runners/service.js'
 
@@ -14,9 +14,9 @@ const TRIES = 3
 export interface Requester { caller: Caller, signal: AbortSignal }
 
 /** What the master answered; `isNew` is false where the model is on these nodes already. */
-export interface Entered { commandId: string, instanceId: string, isNew: boolean }
+export interface CommittedInstance { commandId: string, instanceId: string, isNew: boolean }
 
-export interface PlacementRequest extends Ask, Pick<PlacementIntent, 'origin' | 'ttlSeconds'> {}
+export interface PlacementRequest extends PlanningInput, Pick<PlacementIntent, 'origin' | 'ttlSeconds'> {}
 
 /**
  * Plans a placement and has the master enter it. When the master refuses, it plans again, three times at
@@ -24,7 +24,7 @@ export interface PlacementRequest extends Ask, Pick<PlacementIntent, 'origin' | 
  */
 export async function planAndEnter (
   planning: Planning, request: PlacementRequest, { caller, signal }: Requester
-): Promise<{ outcome: Outcome, entered: Entered }> {
+): Promise<{ outcome: Outcome, entered: CommittedInstance }> {
   const { clock, deps: { cluster } } = planning.ctx
   const {
     origin, sharding, minNodes, excluded, ttlSeconds, contextLength, slots, chatTemplate, force
@@ -42,10 +42,10 @@ export async function planAndEnter (
     }
     const instance = instanceOf(plan, card, nodes, randomUUID, intent)
     try {
-      return { outcome, entered: await enter(planning, instance, caller, force) }
+      return { outcome, entered: await commitInstance(planning, instance, caller, force) }
     } catch (error) {
       if (!refused(error) || tries === TRIES) throw error
-      await delay(clock, LOOK_MS, signal)
+      await delay(clock, POLL_MS, signal)
     }
   }
 }
@@ -55,9 +55,9 @@ function refused (error: unknown): boolean {
 }
 
 /** Has the master enter the instance. The model no longer counts as stopped, since somebody wants it. */
-export async function enter (
+export async function commitInstance (
   planning: Planning, instance: Instance, caller: Caller, force: boolean
-): Promise<Entered> {
+): Promise<CommittedInstance> {
   const { ctx } = planning
   const commandId = randomUUID()
   const modelId = modelOf(instance)

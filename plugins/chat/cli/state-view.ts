@@ -3,7 +3,7 @@ import { bodyOf } from '../../runners/service.js'
 import type { Instance } from '../../runners/service.js'
 
 /** GET /state, as far as the verbs about one model read it. */
-export interface SeenState {
+export interface StateView {
   instances: Record<string, Instance>
   /** Runner id to its status, a one-key object. */
   runners: Record<string, Record<string, unknown>>
@@ -32,7 +32,7 @@ export interface SeenInstance {
 }
 
 /** The instances of a model and what waits to be one. Pure. */
-export function instancesOf (state: SeenState, modelId: string): SeenInstance[] {
+export function instancesOf (state: StateView, modelId: string): SeenInstance[] {
   const placed = Object.entries(state.instances)
     .filter(([, instance]) => bodyOf(instance).shardAssignments.modelId === modelId)
     .map(([instanceId, instance]) => instanceOf(state, instanceId, instance))
@@ -43,7 +43,7 @@ export function instancesOf (state: SeenState, modelId: string): SeenInstance[] 
   return [...placed, ...waiting]
 }
 
-function instanceOf (state: SeenState, instanceId: string, instance: Instance): SeenInstance {
+function instanceOf (state: StateView, instanceId: string, instance: Instance): SeenInstance {
   const { contextTokenLimit, slots = null, drainUntil, shardAssignments: { nodeToRunner } } = bodyOf(instance)
   const nodes = Object.entries(nodeToRunner).map(([nodeId, runnerId]) =>
     ({ nodeId, name: nameOf(state, nodeId), state: wordsOf(state.runners[runnerId]) }))
@@ -56,7 +56,7 @@ function instanceOf (state: SeenState, instanceId: string, instance: Instance): 
 }
 
 function failureOf (
-  { instanceFailures }: SeenState, instanceId: string, nodes: readonly SeenNode[]
+  { instanceFailures }: StateView, instanceId: string, nodes: readonly SeenNode[]
 ): string | null {
   const recorded = instanceFailures.find((failure) => failure.instanceId === instanceId)
   const failed = nodes.find(({ state }) => state.startsWith(FAILED))

@@ -8,7 +8,7 @@ const said = (written: unknown): unknown => JSON.parse(JSON.stringify({ written 
   isTree(value) && Object.keys(value).length === 0 ? undefined : value)
 
 /** The applied part of svc.yaml: its contents at the start, and later changes that were applied. */
-export class InForce {
+export class AppliedConfig {
   readonly #first: ResolvedConfig
   readonly #tree: Tree
   /** Settings of plugins that were started later, the newest last. */
