@@ -1,10 +1,12 @@
 // Writes the generated pages: `npm run docs`. With --check it only says which are stale (exit 1).
+import { execFileSync } from 'node:child_process'
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import '../test/tools/typescript.mjs'
 
 const { referencePages, withTables } = await import('./pages.js')
+const { messagesPage } = await import('./messages.js')
 const { replyTypes } = await import('./replies.js')
 const { version } = await import('../kernel/boot/package.js')
 const { bundled } = await import('../plugins/index.js')
@@ -13,6 +15,9 @@ const root = fileURLToPath(new URL('..', import.meta.url))
 const read = (path) => readFileSync(join(root, path), 'utf8')
 const pages = referencePages(bundled, version())
 pages.set('docs/reference/replies.d.ts', await replyTypes(pages.get('docs/reference/openapi.json')))
+const listed = execFileSync('git', ['ls-files', 'kernel', 'plugins'], { cwd: root, encoding: 'utf8' })
+pages.set('docs/reference/messages.md', messagesPage(root,
+  listed.split('\n').filter((path) => path.endsWith('.ts') && !/\/(test|page)\//.test(path))))
 for (const { manifest } of bundled) {
   const path = `plugins/${manifest.name}/README.md`
   if (existsSync(join(root, path))) pages.set(path, withTables(read(path), manifest))

@@ -51,7 +51,8 @@ export function referencePages (plugins: readonly Plugin[], version: string): Ma
   ])
 }
 
-const page = (title: string, intro: string, body: string): string =>
+/** A generated page. */
+export const page = (title: string, intro: string, body: string): string =>
   `# ${title}\n\n${NOTICE}\n\n${intro}\n\n${body}\n`
 
 /** The pages of words with a fixed meaning. */
