@@ -155,8 +155,9 @@ export interface PluginAtNode {
 }
 
 /** The plugins of another node, or of this home's node if it runs; else undefined. Throws CliError. */
-export async function pluginsAtNode (ctx: VerbContext,
-  configFlag: unknown): Promise<PluginAtNode[] | undefined> {
+export async function pluginsAtNode (
+  ctx: VerbContext, configFlag: unknown
+): Promise<PluginAtNode[] | undefined> {
   if (ctx.elsewhere === undefined && !nodeRuns(ctx, configFlag)) return undefined
   return (await ctx.client.json<{ plugins: PluginAtNode[] }>('/v1/plugins')).plugins
 }

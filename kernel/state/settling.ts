@@ -15,8 +15,9 @@ export interface LearningParts {
  * Whether this node may not know the cluster's decisions yet: it has no master, or its session is so young
  * that others may still be linking. A lone node always knows.
  */
-export function createSettlingCheck ({ clock, effect, deps: { cluster, session } }: LearningParts): () =>
-boolean {
+export function createSettlingCheck (
+  { clock, effect, deps: { cluster, session } }: LearningParts
+): () => boolean {
   let { sessionId } = session
   let since = clock.mono()
   effect('age of the session', session.onChange(() => {

@@ -125,8 +125,9 @@ export interface HiddenFields {
  * Returns the value without hidden fields; the same value if it has none. `known` caches the results of
  * frozen values, so that each keeps its identity.
  */
-export function redact (value: unknown, hidden: HiddenFields, known = new WeakMap<object,
-  unknown>()): unknown {
+export function redact (
+  value: unknown, hidden: HiddenFields, known = new WeakMap<object, unknown>()
+): unknown {
   if (typeof value !== 'object' || value === null) return value
   const before = known.get(value)
   if (before !== undefined) return before

@@ -47,8 +47,9 @@ export class Budgets {
   #day: string
 
   /** `keep` writes to disk and throws when it cannot. */
-  constructor (options: { today: () => string, keep: (kept: StoredBudgets) => void,
-    kept: StoredBudgets | null }) {
+  constructor (
+    options: { today: () => string, keep: (kept: StoredBudgets) => void, kept: StoredBudgets | null }
+  ) {
     const { today, keep, kept } = options
     this.#today = today
     this.#keep = keep

@@ -74,8 +74,9 @@ export class Invoker {
    * Runs a call that has one result (unary, client streaming). `accept` throws when the transport cannot
    * serve the capability. Throws an SvcError.
    */
-  async unary (request: CallRequest, origin: CallOrigin,
-    accept: (c: Capability) => void): Promise<UnaryAnswer> {
+  async unary (
+    request: CallRequest, origin: CallOrigin, accept: (c: Capability) => void
+  ): Promise<UnaryAnswer> {
     return await this.#during(request, origin, accept, async (call) => {
       const { payload, release } = await this.#admit(call, request)
       const result = await runUnary(call, payload, release, this.#drive)

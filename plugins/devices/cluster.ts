@@ -73,8 +73,9 @@ export function deviceCommands (
 const AT_ONCE = 50
 
 /** The entries that the document lacks or knows less of. Pure. */
-export function entriesToPublish (own: readonly Entry[],
-  inDocument: (id: string) => Entry | undefined): Entry[][] {
+export function entriesToPublish (
+  own: readonly Entry[], inDocument: (id: string) => Entry | undefined
+): Entry[][] {
   const missing = own.filter((entry) => {
     const known = inDocument(idOf(entry))
     return known === undefined || mergeEntries(known, entry) !== known

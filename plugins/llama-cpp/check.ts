@@ -19,8 +19,9 @@ interface Written { text: string, calls: { name: string, text: string }[] }
  * parameters of the functions. An answer that ends for its length is not checked.
  * @throws EngineError invalid_result, or tool_call_unreadable for a required call that is missing
  */
-export function withSchemaCheck (chunks: AsyncIterable<AnswerChunk>,
-  payload: Fields): AsyncIterable<AnswerChunk> {
+export function withSchemaCheck (
+  chunks: AsyncIterable<AnswerChunk>, payload: Fields
+): AsyncIterable<AnswerChunk> {
   const answer = answerSchema(payload)
   const functions = new Map(listOf(payload['tools']).map((tool, i) => {
     const { name, parameters } = fieldsOf(tool['function'])

@@ -11,8 +11,9 @@ const STAND_INS: Readonly<Record<string, readonly string[]>> = {
 }
 
 /** Substitutes for English symbols that a voice with these lacks, and those without one. */
-export function symbolSubstitutes (has: ReadonlySet<string>): { found: Map<string, string>,
-  missing: string[] } {
+export function symbolSubstitutes (
+  has: ReadonlySet<string>
+): { found: Map<string, string>, missing: string[] } {
   const found = new Map<string, string>()
   const missing: string[] = []
   for (const symbol of new Set([...ALL_IPA, ...ACCENTS])) {

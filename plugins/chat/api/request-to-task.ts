@@ -25,8 +25,9 @@ export const functionCall = (id: string, name: string, input: string): object =>
 export type NameRules = Pick<Rules, 'aliases' | 'made'>
 
 /** The model a name stands for, and what was made of it under that name. */
-export function resolveName ({ aliases, made }: NameRules, name: string): { modelId: string,
-  made: DerivedModel | undefined } {
+export function resolveName (
+  { aliases, made }: NameRules, name: string
+): { modelId: string, made: DerivedModel | undefined } {
   const known = Object.hasOwn(aliases, name) ? aliases[name]! : name
   const found = made?.(known)
   return { modelId: found?.from ?? known, made: found }

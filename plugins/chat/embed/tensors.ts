@@ -43,8 +43,9 @@ export const floatTensor = (type: FloatType, part: Part, dims: readonly number[]
   part instanceof Float32Array ? new Tensor('float32', part, dims) : new Tensor(type, part, dims)
 
 /** Whole numbers as the port takes them. */
-export function integerTensor (port: IntegerInput, values: ArrayLike<number>,
-  dims: readonly number[]): Tensor {
+export function integerTensor (
+  port: IntegerInput, values: ArrayLike<number>, dims: readonly number[]
+): Tensor {
   if (port.type === 'int32') return new Tensor('int32', Int32Array.from(values), dims)
   const data = new BigInt64Array(values.length)
   for (let i = 0; i < values.length; i++) data[i] = BigInt(values[i] as number)

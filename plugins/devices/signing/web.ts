@@ -58,8 +58,9 @@ export interface PairingResult {
 }
 
 /** Compares by X25519 (RFC 7748) and HKDF over the transcript's hash. Throws for a key of low order. */
-export async function compared (privateKey: WebKey, peer: Bytes,
-  transcriptHash: Bytes): Promise<PairingResult> {
+export async function compared (
+  privateKey: WebKey, peer: Bytes, transcriptHash: Bytes
+): Promise<PairingResult> {
   const { subtle } = crypto
   const peerKey = await subtle.importKey('raw', peer, 'X25519', true, [])
   const shared = await subtle.deriveBits({ name: 'X25519', public: peerKey }, privateKey, SHARED_BITS)

@@ -48,8 +48,9 @@ function useTerms ({ freeBytes, limitBytes, reservedBytes = 0 }: NodeSums): stri
 /** A change after which a model fits, and the command that makes it where there is one. */
 export interface FitSuggestion { text: string, command: string | null }
 
-export function waysOf (modelId: string, details: Record<string,
-  unknown> | null | undefined): FitSuggestion[] {
+export function waysOf (
+  modelId: string, details: Record<string, unknown> | null | undefined
+): FitSuggestion[] {
   const suggestions = (details?.['suggestions'] ?? []) as Suggestion[]
   return suggestions.map((one) => ({ text: plain(one.text), command: commandOf(modelId, one) }))
 }

@@ -148,8 +148,9 @@ function partsOfSpans (spans: readonly ShownSpan[], name: (id: string) => string
   return [...parts.values()].sort((a, b) => a.startMs - b.startMs)
 }
 
-function around (facts: RequestFacts, about: RequestSummary,
-  name: (id: string) => string): RequestHistory['around'] {
+function around (
+  facts: RequestFacts, about: RequestSummary, name: (id: string) => string
+): RequestHistory['around'] {
   const { startMs, endMs } = about
   if (startMs === null) return []
   const [from, to] = [startMs - BEFORE_MS, (endMs ?? facts.nowMs) + AFTER_MS]

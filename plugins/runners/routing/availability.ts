@@ -195,8 +195,9 @@ export class Availability {
   }
 
   /** Gathers what is known of one model. */
-  #facts (source: Source, look: ModelSnapshot, asked: Pick<ChainFacts,
-    'modelId' | 'capability'>): ChainFacts {
+  #facts (
+    source: Source, look: ModelSnapshot, asked: Pick<ChainFacts, 'modelId' | 'capability'>
+  ): ChainFacts {
     const { absence, learning, backend, models, off } = this.#parts
     const { modelId } = asked
     const { nodes } = source

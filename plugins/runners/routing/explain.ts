@@ -104,8 +104,9 @@ export function explain (facts: ChainFacts): ModelChain {
 }
 
 /** Checks the links up to the first broken one; `comes`: whether that link may recover by itself soon. */
-export function follow (find: (link: ChainLinkName) => Found,
-  comes: (link: ChainLinkName) => boolean): ModelChain {
+export function follow (
+  find: (link: ChainLinkName) => Found, comes: (link: ChainLinkName) => boolean
+): ModelChain {
   let broken: BrokenLink | null = null
   const links = LINKS.map((link): ChainLink => {
     if (broken !== null) return { link, ok: null, message: 'not looked at', remedy: null, code: null }
