@@ -1,6 +1,6 @@
 /**
- * For `plugins/cluster` alone. It includes what that takes from `index.ts`, so that the election and its
- * simulator load little.
+ * For `plugins/cluster` alone. It repeats the parts of `index.ts` that the plugin uses, so that the election
+ * and its simulator load little.
  */
 export type { Audit, Change } from './api/audit.js'
 export { backoffMs } from './api/backoff.js'

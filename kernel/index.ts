@@ -1,4 +1,4 @@
-/** What the plugins of this repository may import of the kernel; those of others have `public.ts`. */
+/** The part of the kernel that the plugins of this repository may import; other plugins use `public.ts`. */
 export * from './public.js'
 export type {
   CapabilityDecl, ChunkMedia, CommandDecl, ConflictDecl, ErrorDecl, EventDecl, IoMode, ReadyCheck, RouteDecl,

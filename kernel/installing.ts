@@ -1,4 +1,4 @@
-/** For `plugins/packages` alone, whose verbs change the plugins of a home; no node runs any of it. */
+/** For `plugins/packages` alone, whose verbs change the plugins of a home; no node runs this code. */
 export { failuresOf } from './cli/contributed.js'
 export { prepareHome, takeLock } from './boot/home.js'
 export {

@@ -14,7 +14,6 @@ export interface Change {
   readonly bestEffort?: boolean
 }
 
-/** The HTTP status of the answer, and the reason of a failure. */
 export interface ChangeEnd {
   readonly status: number
   readonly reason: string | null
@@ -22,14 +21,14 @@ export interface ChangeEnd {
   readonly detail: Readonly<Record<string, unknown>>
 }
 
-/** Keeps who changed what, and cuts and hides the values. The kernel asks whichever plugin provides it. */
+/** Records who changed what; it shortens long values and hides secrets. */
 export interface Audit {
   /**
    * Records a requested change on disk before it happens; the returned function records how it ended. Throws
    * `audit_unavailable`: the change must then not happen.
    */
   begin (change: Change): Promise<(end: ChangeEnd) => Promise<void>>
-  /** A change that was asked for and not allowed. Written soon, and as often as its bounds allow. */
+  /** Records a refused change, soon and rate-limited. */
   refused (change: Change, end: ChangeEnd): void
 }
 export const AuditService = defineService<Audit>('kernel.audit')

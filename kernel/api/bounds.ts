@@ -6,7 +6,6 @@ const BOUNDS = {
   string: ['maxLength', 4096], array: ['maxItems', 10_000], object: ['maxProperties', 10_000]
 } as const
 
-/** Whether a keyword of a schema is such a bound. */
 export const isOpenBound = (keyword: string, value: unknown): boolean =>
   Object.values(BOUNDS).some(([name, most]) => name === keyword && most === value)
 
@@ -17,9 +16,9 @@ const NAMED = new Set(['properties', 'patternProperties', '$defs'])
 const made = new WeakMap<object, JsonSchema>()
 
 /**
- * Adds a bound to each text, list and object that has none, so that the work on one value is limited. A field
- * that needs more room declares its own bound. Returns the same object for the same schema, so that it is
- * compiled once.
+ * Adds a bound to each text, list and object that has none, to limit the work on one value. A field that
+ * needs more declares its own bound. Returns the same object for the same schema, so that it is compiled
+ * once.
  */
 export function bounded<S extends JsonSchema> (schema: S): S {
   let found = made.get(schema)

@@ -1,4 +1,6 @@
-/** Bytes that arrive in pieces of any size and leave in others. Without imports of Node: the page uses it. */
+/**
+ * Bytes that arrive in pieces of any size and leave in others. No Node imports: the dashboard page uses it.
+ */
 export class ByteQueue {
   #pieces: Uint8Array[] = []
   #length = 0

@@ -22,14 +22,13 @@ export interface Arrival {
   readonly device: string | null
 }
 
-/** The identity that a credential proves. */
 export interface Proof {
   readonly caller: Caller
   /** SHA-256 of the body that was signed along: another body is refused before the handler runs. */
   readonly bodySha256?: Uint8Array
 }
 
-/** A way of showing who asks, beside the tokens of the kernel. */
+/** An authentication scheme besides the kernel's tokens. */
 export interface CallerScheme {
   /** The word in front of the credential in Authorization, e.g. `SVC1`. */
   readonly word: string
@@ -41,9 +40,9 @@ export interface CallerScheme {
    * resolve to that device, mode `relay`.
    */
   check (arrival: Arrival, credential: string): Proof | undefined
-  /** Whether what a caller made or opened still counts; undefined for callers of others. */
+  /** Whether the credential of a caller is still valid; undefined for callers of other schemes. */
   stands (callerId: string): boolean | undefined
-  /** The caller that let a caller in; undefined for callers of others. */
+  /** The caller that admitted this one; undefined for callers of other schemes. */
   makerOf (callerId: string): string | undefined
 }
 

@@ -4,7 +4,6 @@ export type CacheType = 'f16' | 'q8_0' | 'q4_0'
 /** One file of a model, relative to the model's folder. */
 export interface CardFile { path: string, role: string, bytes: number, sha256?: string }
 
-/** A voice a text-to-speech model offers. */
 export interface CardVoice { id: string, name: string, language: string }
 
 /**
@@ -24,11 +23,9 @@ export interface ModelCard {
   totalBytes: number
   nLayers: number
   hiddenSize: number
-  /** Attention heads; 0 where there are none. */
+  /** 0 if there are none. */
   heads: number
-  /** Heads of keys and values. */
   kvHeads: number
-  /** Values per head. */
   headSize: number
   /** Memory facts from the file headers; if absent, `totalBytes` and the sizes above are used. */
   memory?: MemoryFacts
@@ -49,17 +46,16 @@ export interface ModelCard {
 /** Memory facts from the headers of a model's files, drafter and vision weights included. Bytes or tokens. */
 export interface MemoryFacts {
   weightBytes: number
-  /** A token in all layers that see the whole context, with values of 16 bits. */
+  /** One token in all layers with full attention, at 16 bits per value. */
   tokenBytes: number
-  /** A token in all layers that see a window of it, and the tokens of the window. */
+  /** One token in all layers with windowed attention, and the tokens of the window. */
   windowTokenBytes?: number
   windowTokens?: number
-  /** The state of recurrent layers, whatever the length. */
+  /** The state of recurrent layers; independent of the context length. */
   stateBytes?: number
   /** Compute buffer per token of a batch. */
   batchTokenBytes?: number
-  /** Tokens of the vocabulary. */
   vocabulary?: number
-  /** Buffers that do not depend on the context: arenas of a runtime, image encoding. */
+  /** Buffers whose size does not depend on the context: arenas of a runtime, image encoding. */
   workBytes?: number
 }

@@ -1,13 +1,14 @@
 export interface Clock {
-  /** Wall time, milliseconds since 1970. Only for showing and storing, never for intervals. */
+  /** Wall time, milliseconds since 1970: for display and storage, never for intervals. */
   now (): number
   /** Monotonic milliseconds; only differences mean anything. */
   mono (): number
-  /** Calls `fn` once after `ms`; returns what cancels it. Never keeps the process alive. */
+  /** Calls `fn` once after `ms`; returns a function that cancels it. Never keeps the process alive. */
   after (ms: number, fn: () => void): () => void
   /**
-   * Calls `fn` every `ms`, first after half to one and a half of that; returns what stops it. Never keeps the
-   * process alive. All calls lie on a common grid, so that what is due together wakes an idle process once.
+   * Calls `fn` every `ms`, first after half to one and a half of that; returns a function that stops it.
+   * Never keeps the process alive. All calls lie on a common grid, so that timers due together wake an idle
+   * process once.
    */
   every (ms: number, fn: () => void): () => void
 }
@@ -38,8 +39,8 @@ export const systemClock: Clock = {
 }
 
 /**
- * Resolves when what `listen` takes is called, when the signal aborts, or after `late.ms` by that clock,
- * whichever comes first. `listen` returns what ends the listening.
+ * Resolves when `listen` calls back, when the signal aborts, or after `late.ms` by that clock, whichever
+ * comes first. `listen` returns a function that unregisters the callback.
  */
 export function waitForCallback (
   listen: (fn: () => void) => () => void, signal: AbortSignal,
@@ -75,7 +76,7 @@ export function delay (clock: Clock, ms: number, signal?: AbortSignal): Promise<
   })
 }
 
-/** Rejects with the signal's reason as soon as it aborts; what the promise does later is of no interest. */
+/** Rejects with the signal's reason as soon as it aborts; the promise's later outcome is ignored. */
 export function raceAbort<T> (promise: Promise<T>, signal: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {
     const onAbort = (): void => { reject(signal.reason as Error) }
@@ -85,7 +86,7 @@ export function raceAbort<T> (promise: Promise<T>, signal: AbortSignal): Promise
   })
 }
 
-/** As `raceAbort`, for waits one after the other: they share one listener, until `end`. */
+/** Like `raceAbort`, for consecutive waits: they share one listener, until `end`. */
 export class AbortableWaits {
   readonly #signal: AbortSignal
   #reject = (_reason: Error): void => {}

@@ -13,12 +13,10 @@ import type { KernelConfig } from '../config/kernel-settings.js'
 /** Largest reading, bytes of its JSON. */
 export const MAX_READING_BYTES = 64 * 1024
 
-/** The remedy of a copied home. */
 export const COPIED_HOME_REMEDY =
   'Stop the process that runs from a copied home, remove node.json, node.key, ' +
   'node.crt and state from that home, and start it with a token of `svc join-token`: it joins as a new node.'
 
-/** The answer to the end of a credential or member: the members that it admitted, which stay. */
 export const admittedMembers = {
   type: 'array', description: 'the members that it admitted; they stay until they are removed',
   items: {
@@ -27,7 +25,7 @@ export const admittedMembers = {
   }
 } as const
 
-/** The machine of the member whose web page an origin is: this one or another. */
+/** The machine of the member behind a web page's origin: this one or another. */
 export type PageOf = 'here' | 'elsewhere'
 
 /** An open join token without its secret. `by`: the id of the caller that made it. */
@@ -41,7 +39,7 @@ export interface ClusterPeer extends Pick<NodeView, 'installId' | 'nodeId' | 'ap
 
 /** Readings that members exchange all the time; lost ones are not sent again. */
 export interface GossipChannel {
-  /** Queues plain JSON of at most MAX_READING_BYTES; replaces a waiting reading of its key. */
+  /** Queues plain JSON of at most MAX_READING_BYTES; replaces a queued reading of the same key. */
   offer (key: string, value: unknown): void
   /** The newest reading of a peer and the monotonic time it came, ms. */
   latest (installId: string, key: string): { readonly value: unknown, readonly atMs: number } | undefined
@@ -55,19 +53,19 @@ export interface ClusterCommands {
    */
   run (name: string, args: unknown, id?: string): Promise<{ readonly result: unknown }>
   /**
-   * Registers what the master runs in one go, writing through sections; returns a function that unregisters
-   * it. `from`: the asking install id.
+   * Registers a handler that the master runs in one step, writing through sections; returns a function that
+   * unregisters it. `from`: the asking install id.
    */
   handle (name: string, handler: (args: unknown, from?: string) => unknown): () => void
 }
 
-/** Kernel health codes about this node and the others: what was seen, or null. */
+/** The observed problem for each of these health codes; null for none. */
 export type ClusterProblems =
   Readonly<Record<'version_mismatch' | 'quorum_mismatch' | 'node_removed' | 'node_copied', string | null>>
 
 /**
- * The cluster as the kernel uses it: of the plugin that `defineCluster` made, or of a node that is alone
- * (kernel/boot/lone-cluster.ts) where that is off.
+ * The cluster as the kernel uses it: from the plugin that `defineCluster` made, or a cluster of one
+ * (kernel/boot/lone-cluster.ts) if that is off.
  */
 export interface ClusterHost {
   readonly service: Cluster
@@ -78,11 +76,9 @@ export interface ClusterHost {
   readonly identity: Identity
   readonly network: {
     peers (): readonly ClusterPeer[]
-    /** Of the link to a member; null until it was measured. */
+    /** Measured on the link to a member; null before the first measurement. */
     bytesPerSecond (installId: string): number | null
-    /** Every address that was dialled. */
     dials (): readonly DialReport[]
-    /** Traffic of each open link. */
     links (): readonly LinkReport[]
   }
   readonly directory: {
@@ -92,13 +88,13 @@ export interface ClusterHost {
   }
   /** Whether this start joined a cluster. */
   readonly joined: boolean
-  /** Whether the disk takes what must last. */
+  /** False while durable writes fail. */
   readonly storing: boolean
   status (): { readonly quorum: 'ok' | 'lost', readonly stale: boolean }
   problems (): ClusterProblems
-  /** The authorities that count when a member vouches for these. */
+  /** Those of the authorities that a member may vouch for. */
   vouched (installId: string, authorities: Iterable<string>): string[]
-  /** Whose web page an origin is; null when it is no member's. */
+  /** The machine of the member behind an origin; null if it is no member's. */
   pageOf (origin: string): PageOf | null
   /** Calls `end` once if the session ends; returns a function that unregisters it. */
   openStream (id: string, end: () => void): () => void
@@ -108,7 +104,7 @@ export interface ClusterHost {
   /** Called when the API listens. Requests of members go to `handler`; `audit` records who joined. */
   start (handler: (request: IncomingMessage, response: ServerResponse) => void,
     audit: () => Audit | undefined): void
-  /** Tells the others that this node takes no new work and is going to stop. */
+  /** Announces that this node takes no new work and is about to stop. */
   leave (): void
   stop (): Promise<void>
 }
@@ -122,7 +118,7 @@ export interface ClusterOpening {
   readonly apiUrl: () => string | null
   /** `--join`: a join token, or host:port of a member. */
   readonly join: string | undefined
-  /** Whether what a caller made still counts. */
+  /** Whether a caller's credential is still valid. */
   readonly stands: (callerId: string) => boolean
   /** A caller's credential, the one that made it, and so on. */
   readonly makers: (callerId: string) => readonly string[]
@@ -131,9 +127,8 @@ export interface ClusterOpening {
   readonly vitals: () => Promise<object>
   readonly clock: Clock
   readonly log: Logger
-  /** Publishes an event of the kernel. */
   readonly emit: (kind: string, payload: Record<string, unknown>) => void
-  /** The members refuse this process: it has to end. */
+  /** Called when the members refuse this process, which then has to end. */
   readonly refused: (why: SvcError) => void
 }
 
@@ -142,7 +137,7 @@ export interface ClusterPlugin extends Plugin {
   readonly open: (opening: ClusterOpening) => Promise<ClusterHost>
 }
 
-/** Declares it; `start` gets what `open` resolved with. */
+/** Declares such a plugin; `start` gets the result of `open`. */
 export function defineCluster<const M extends Manifest, H extends ClusterHost> (
   manifest: M, start: (ctx: Context<M>, host: H) => PluginParts<M>,
   open: (opening: ClusterOpening) => Promise<H>

@@ -8,15 +8,15 @@ export type { CacheType, CardFile, CardVoice, MemoryFacts, ModelCard } from './c
 export interface ModelSpec {
   card: ModelCard
   directory: string
-  /** Execution backend to use: `cpu`, `cuda`, `rocm`, `vulkan`, `metal`, `webgpu`. */
+  /** Execution backend: `cpu`, `cuda`, `rocm`, `vulkan`, `metal`, `webgpu`. */
   backend: string
   /** Threads one native call may use. */
   threads: number
-  /** Tokens of context of the instance; the usual number when absent. */
+  /** Context length of the instance, tokens; the default when absent. */
   contextLength?: number
-  /** Contexts for answers at once; as many as make a small cache when absent. */
+  /** Parallel contexts; when absent, as many as make a small cache. */
   slots?: number
-  /** `plugins.<owner>.…` options handed through by the plugin that owns the engine. */
+  /** `plugins.<owner>.…` options, passed through by the plugin that owns the engine. */
   options: Record<string, unknown>
 }
 
@@ -35,27 +35,28 @@ export interface EngineEnv {
 /** Facts of a span: short words and numbers; never a prompt, an answer or a secret. */
 export type SpanAttrs = Readonly<Record<string, string | number | boolean>>
 
-/** One kind of step that happens over and over. Times are milliseconds by the clock of its sink. */
+/** A repeated step. Times are milliseconds by the clock of its sink. */
 export interface SpanSeries { add (startMs: number, endMs: number): void }
 
-/** A traced request, or a part of it: takes the spans of what is done for it. */
+/** A traced request or a part of it; collects its spans. */
 export interface SpanSink {
-  /** Monotonic milliseconds, by the clock in which spans are given. */
+  /** Monotonic milliseconds, by the clock of the spans. */
   now (): number
   span (name: string, category: string, startMs: number, endMs: number, attrs?: SpanAttrs): void
-  /** For what happens very often, such as tokens. Ask for it once and keep it: `add` only stores numbers. */
+  /** For very frequent steps, such as tokens. Get it once and keep it: `add` only stores numbers. */
   series (name: string, category: string): SpanSeries
   /** Opens a child span; it begins now unless `startMs` is given. */
   open (name: string, category: string, startMs?: number): OpenSpan
 }
 
-/** A child span that has not ended. */
 export interface OpenSpan extends SpanSink {
-  /** It ends now unless `endMs` says when. */
+  /** Ends now unless `endMs` is given. */
   end (attrs?: SpanAttrs, endMs?: number): void
 }
 
-/** One request for the engine. `kind` is a task of the card, e.g. `tts`; `trace` is there to be filled. */
+/**
+ * One request for the engine. `kind` is a task of the card, e.g. `tts`; the engine adds its spans to `trace`.
+ */
 export interface EngineTask {
   kind: string
   payload: Record<string, unknown>
@@ -63,8 +64,8 @@ export interface EngineTask {
 }
 
 /**
- * One piece of an answer: JSON and, beside it, raw bytes that are never put into JSON. `timing` says where
- * the sound or picture in `media` lies in the whole answer.
+ * One piece of an answer: JSON, and raw bytes that never become JSON. `timing` is the position of the sound
+ * or picture in `media` within the whole answer.
  */
 export interface EngineChunk {
   payload: Record<string, unknown>
@@ -85,7 +86,6 @@ export interface EngineSession {
   close? (): Promise<void>
 }
 
-/** Default export of an engine module. */
 export interface EngineModule { load (spec: ModelSpec, env: EngineEnv): Promise<EngineSession> }
 
 /**
@@ -103,28 +103,27 @@ export class EngineError extends Error {
   }
 }
 
-/** Memory of an engine beside the weights of a model. */
+/** Memory that an engine needs besides the weights of a model. */
 export interface MemoryTraits {
-  /** Memory per byte of weights, cache apart, of cards without `memory`; 1.30 when absent. */
+  /** Memory per byte of weights, without cache, for cards without `memory`; 1.30 when absent. */
   readonly overhead?: number | undefined
   /** Bytes of its process, with libraries; 256 MiB when absent. */
   readonly fixedBytes?: number | undefined
-  /** Bytes that it takes on a GPU before anything is loaded; as many as its process when absent. */
+  /** Bytes on a GPU before a model is loaded; `fixedBytes` when absent. */
   readonly gpuBytes?: number | undefined
-  /** Tokens that it computes in one go; 512 when absent. */
+  /** Default: 512. */
   readonly batchTokens?: number | undefined
-  /** True when it keeps prompts beside the contexts, and checkpoints of these. */
+  /** True if it caches prompts, and checkpoints of contexts, besides the contexts. */
   readonly keepsPrompts?: boolean | undefined
 }
 
-/** An engine as its plugin declares it. */
 export interface EngineDecl extends MemoryTraits {
   readonly summary: string
   /** file: URL of the engine module (default export: EngineModule). */
   readonly module: string
   /** Backends it can run on, best first. */
   readonly backends: readonly string[]
-  /** Why it offers no other, for a card that asks for a backend it lacks. */
+  /** The explanation for a card that asks for a backend it lacks. */
   readonly backendsWhy?: string
   /** file: URL of the module that makes cards of its models (default export: a `CardReader`). */
   readonly cards?: string
@@ -136,44 +135,44 @@ export interface EngineDecl extends MemoryTraits {
   readonly external?: boolean
   readonly program?: ProgramDecl
   readonly batch?: number
-  /** Most contexts for answers at once: placement plans their number, and a runner admits no more. */
+  /** Most parallel contexts: placement plans their number, and a runner admits no more. */
   readonly slots?: { readonly cpu: number, readonly gpu: number }
-  /** True when several nodes can run one model together, each a part. */
+  /** True if several nodes can run one model together, each a part. */
   readonly multiNode?: boolean
-  /** How those parts talk: a word of the plugin that places models; its usual way when absent. */
+  /** `instance_meta` of such placements, defined by the placement plugin; its default when absent. */
   readonly meta?: string
-  /** The binary of nodes lending memory; its override is `SVC_<NAME>_SERVER_BIN`, NAME without `-server`. */
+  /** The binary for nodes that lend memory; overridden by `SVC_<NAME>_SERVER_BIN`, NAME without `-server`. */
   readonly donor?: string
-  /** True when those parts may be shares of every layer. */
+  /** True if those parts may be shares of every layer (tensor parallelism). */
   readonly tensor?: boolean
-  /** True when such shares need not be even: any number of nodes may have them. */
+  /** True if the shares may be uneven, so that any number of nodes can take part. */
   readonly unevenTensor?: boolean
-  /** True when it uses all GPUs of a node, and its CPU for what they cannot hold; else the first GPU only. */
+  /** True if it uses all GPUs of a node, and the CPU for what they cannot hold; else the first GPU only. */
   readonly manyDevices?: boolean
 }
 
 /**
- * The binary that an engine drives. Where no variable names one, PATH has none and no build is there, a node
+ * The binary that an engine drives. If no variable names one, PATH has none and no build is installed, a node
  * runs models on the library `otherwise`; without that, the node does not offer the engine.
  */
 export interface ProgramDecl {
-  /** Its name in PATH and in a build. */
+  /** File name in PATH and in a build. */
   readonly name: string
   readonly builds: string
   readonly otherwise?: LibraryDecl
 }
 
-/** A library in a package of npm that can do a part of the program's work, in the runner process. */
+/** A library in an npm package that does part of the program's work, inside the runner process. */
 export interface LibraryDecl extends MemoryTraits {
   readonly name: string
   /** file: URL of the engine module that loads it. */
   readonly module: string
   readonly backends: readonly string[]
-  /** By platform and architecture, the GPU backend that its package has besides. */
+  /** The GPU backend of its package, by platform and architecture. */
   readonly gpus?: Readonly<Record<string, string>>
   /** Its packages by platform and architecture, as in `linux-x64`. */
   readonly packages: Readonly<Record<string, string>>
-  /** By role of a file that it cannot use, the reason. */
+  /** The file roles that it cannot use, each with the reason. */
   readonly without: Readonly<Record<string, string>>
 }
 

@@ -10,9 +10,9 @@ export interface GossipCounters extends Readonly<Record<
   /** False with SVC_TELEMETRY_DISABLE=1: every count stays 0. */
   readonly enabled: boolean
   readonly transport: 'websocket'
-  /** Most keys that may wait. */
+  /** Most keys that may be queued. */
   readonly admissionCapacity: number
-  /** Keys that wait; there is one queue, so both are the same. */
+  /** Queued keys; there is one queue, so both are the same. */
   readonly pendingReadings: number
   readonly queueDepth: number
   /** Since a publish reached a peer; null before the first. */

@@ -19,9 +19,8 @@ export function offPlugin (
   }
 }
 
-/** The end of a sentence about something that is not there; empty if no plugin is off for it. */
+/** The end of a sentence about a missing thing; empty if no plugin is off for it. */
 export const becauseOff = (off: OffPlugin | undefined): string =>
-  off === undefined ? '' : `: the plugin ${off.plugin}, which brings it, is off`
+  off === undefined ? '' : `: the plugin ${off.plugin}, which provides it, is disabled`
 
-/** How to get what it brings. */
-export const switchOn = ({ enable }: OffPlugin): string => `Switch it on: \`svc plugin enable ${enable}\`.`
+export const switchOn = ({ enable }: OffPlugin): string => `Enable it: \`svc plugin enable ${enable}\`.`

@@ -16,12 +16,11 @@ export type { RouteDecl, RouteSocket } from './route.js'
 export { defineService } from './service.js'
 export type { ServiceRef } from './service.js'
 
-/** Services by their names in a manifest. */
 export type Refs = Readonly<Record<string, ServiceRef<unknown>>>
 type Instance<R> = R extends ServiceRef<infer T> ? T : never
 
 export interface Caller {
-  /** Who, for logs and fairness: `local`, `operator`, a token id, a device id. */
+  /** The identity in logs and for fair scheduling: `local`, `operator`, a token id, a device id. */
   readonly id: string
   readonly mode: 'direct' | 'paired' | 'relay'
   readonly authorities: ReadonlySet<string>
@@ -91,21 +90,21 @@ export interface CapabilityDecl {
   readonly calls_at_once?: number
 }
 
-/** The headings of `svc help`, in their order. */
+/** The headings of `svc help`, in order. */
 export const verbHeadings =
   ['Use models', 'Keep models', 'Run a cluster', 'Watch it', 'Set it up', 'Of your plugins'] as const
 
 /** A command-line verb; `load` is called only when the verb is used. */
 export interface VerbDecl {
   readonly summary: string
-  /** Where `svc help` lists it; under the last one when absent. A group stands where its first verb does. */
+  /** Heading in `svc help`; the last one when absent. A group is listed at its first verb. */
   readonly heading?: typeof verbHeadings[number]
   /** Arguments in commander's notation, e.g. `<text> [model]`. */
   readonly args?: string
   readonly options?: readonly (readonly [flags: string, description: string])[]
   readonly examples?: readonly string[]
   readonly explainsCommands?: boolean
-  /** Leaves options it does not know to the verb, after its arguments. */
+  /** Passes undeclared options to the verb, after its arguments. */
   readonly open?: boolean
   /** True if it works on local files; the command line then refuses the address of another node. */
   readonly local?: boolean
@@ -116,8 +115,8 @@ export interface VerbDecl {
 export interface CheckDecl { readonly summary: string, readonly load: () => Promise<{ default: unknown }> }
 
 /**
- * Something the steward can look up; it never changes anything. `load` is called on first use; the module's
- * default export is a `Tool` (kernel/cli/tool.ts).
+ * A lookup for the steward; it never changes anything. `load` is called on first use; the module's default
+ * export is a `Tool` (kernel/cli/tool.ts).
  */
 export interface ToolDecl {
   /** One sentence by which a language model chooses the tool. */
@@ -141,9 +140,9 @@ export interface Manifest {
   /** Semver range of the kernel interface it was written for. */
   readonly kernel: string
   readonly summary: string
-  /** Plugin names that must be there, optionally `name@range`. */
+  /** Required plugins, optionally as `name@range`. */
   readonly requires?: readonly string[]
-  /** Order only; nothing happens when absent. */
+  /** Plugins to start after, if they are present. */
   readonly after?: readonly string[]
   /** Schema of `plugins.<name>` in svc.yaml (type object, additionalProperties false). */
   readonly config?: JsonSchema
@@ -151,8 +150,8 @@ export interface Manifest {
   readonly settings?: Readonly<Record<string, JsonSchema>>
   readonly consumes?: Refs
   /**
-   * Services that come and go with their plugins while the node runs. Read one from `ctx.deps` each time it
-   * is used; a plugin that reads it in `start` sees a change only after a restart of the node.
+   * Services that come and go with their plugins while the node runs. Read one from `ctx.deps` at each use; a
+   * plugin that reads it in `start` sees a change only after a restart of the node.
    */
   readonly consumesOptional?: Refs
   readonly provides?: Refs
@@ -165,11 +164,11 @@ export interface Manifest {
   readonly sections?: Readonly<Record<string, SectionDecl>>
   /** Commands that write to `master` sections. */
   readonly commands?: Readonly<Record<string, CommandDecl>>
-  /** Top-level keys this plugin adds to GET /state, with one line each. */
+  /** Top-level keys this plugin adds to GET /state, each with a one-line description. */
   readonly state?: Readonly<Record<string, string>>
   /** Fields anywhere in GET /state that hold addresses or paths: null for callers without `operator`. */
   readonly stateWhereabouts?: readonly string[]
-  /** Keys of GET /state that change all the time: replicas get them every 2 s, `svc state --follow` never. */
+  /** Keys of GET /state that change constantly: replicas get them every 2 s, `svc state --follow` never. */
   readonly stateReadings?: readonly string[]
   readonly engines?: Readonly<Record<string, EngineDecl>>
   readonly models?: Readonly<Record<string, BundledModelDecl>>
@@ -180,15 +179,15 @@ export interface Manifest {
   readonly panels?: Readonly<Record<string, PanelDecl>>
   /** Parts of `svc status`; the default export of such a module is a `StatusPart`. */
   readonly status?: Readonly<Record<string, CheckDecl>>
-  /** What signs the requests of the command line where it has no token: a `CredentialHelper`. */
+  /** Signers of command-line requests without a token; the default export is a `CredentialHelper`. */
   readonly credentials?: Readonly<Record<string, CheckDecl>>
   /** Data kept on a machine that is a paired device; the module's default export is a `DeviceNews`. */
   readonly deviceNews?: Readonly<Record<string, CheckDecl>>
   /** Environment variables without a setting, each with its meaning. */
   readonly variables?: Readonly<Record<string, string>>
   /**
-   * Settings that each node of `svc dev` has for itself, by dotted path: their values at the first node,
-   * where `{home}` is its home; null, and at the others, the default.
+   * Settings that `svc dev` gives each node, by dotted path: the value at the first node, in which `{home}`
+   * is its home; null, and at the other nodes, the default.
    */
   readonly devSettings?: Readonly<Record<string, string | null>>
   /**
@@ -204,7 +203,7 @@ type Keys<M, K extends string> = Extract<keyof Field<M, K>, string>
 type SchemaAt<D, K extends string, Filled = false> =
   D extends { readonly [P in K]: infer S } ? FromSchema<S, Filled> : unknown
 
-/** Input of a route handler: validated by the schemas, and not otherwise checked. */
+/** Input of a route handler, validated by the route's schemas and not otherwise checked. */
 export interface RouteRequest<D = unknown> {
   readonly params: SchemaAt<D, 'params'>
   readonly query: SchemaAt<D, 'query', true>
@@ -214,9 +213,9 @@ export interface RouteRequest<D = unknown> {
   readonly requestId: string
   /** The client's address; behind a proxy of `api.trust_proxy` the one that the proxy names. */
   readonly remoteAddress: string
-  /** Install id of the node that passed the request on; null when the client asked this node itself. */
+  /** Install id of the node that forwarded the request; null for a direct request. */
   readonly member: string | null
-  /** Monotonic milliseconds of its arrival; noted only while requests are traced. */
+  /** Monotonic milliseconds of its arrival; recorded only while requests are traced. */
   readonly arrivedMs?: number | undefined
   /** Aborts when the client goes away, the deadline passes or the node stops. */
   readonly signal: AbortSignal
@@ -229,7 +228,7 @@ export interface RouteRequest<D = unknown> {
 /** The request for a WebSocket; its signal aborts when the plugin or the node stops. */
 export type SocketRequest = Pick<RouteRequest, 'caller' | 'signal'>
 
-/** Bytes beside a chunk of a capability. */
+/** Raw bytes that accompany a chunk of a capability. */
 export interface ChunkMedia {
   bytes: Uint8Array
   mediaType: string
@@ -240,7 +239,7 @@ export interface ChunkMedia {
   durationSeconds: number
 }
 
-/** A chunk of a streaming capability: a value of `output_chunk_schema`, and media if it has any. */
+/** `payload` is a value of `output_chunk_schema`. */
 export interface CapabilityChunk<T = Record<string, unknown>> { payload: T, media?: ChunkMedia }
 
 export interface CapabilityCall<C = unknown> {
@@ -251,7 +250,7 @@ export interface CapabilityCall<C = unknown> {
   readonly signal: AbortSignal
   /** The client allows one retry elsewhere after a lost instance, and no byte of a stream was sent yet. */
   readonly retry: boolean
-  /** The caller named this node: another one must not do the work. */
+  /** The caller named this node, so no other node may do the work. */
   readonly pinned?: boolean
   /** Chunks from the client (client_streaming and bidirectional only; otherwise empty). */
   readonly input: AsyncIterable<C>
@@ -274,7 +273,7 @@ export interface Section<T> {
   get (key: string, nodeId?: string): T | undefined
   /** Every entry; for node sections of every known node. */
   entries (): Iterable<{ nodeId: string, key: string, value: T }>
-  /** Calls `fn` after each change, local or remote; returns what stops it. */
+  /** Calls `fn` after each change, local or remote; returns a function that unregisters it. */
   observe (fn: () => void): () => void
 }
 
@@ -295,16 +294,16 @@ export interface Context<M extends Manifest = Manifest> {
   readonly node: NodeInfo
   readonly sections: Sections<M>
   /**
-   * Has the master carry out a command of this plugin; resolves once the cluster holds it. A repeated `id` is
-   * the same command. Throws what its handler threw, `no_master`, `no_quorum`, `session_changed`.
+   * Runs a command of this plugin on the master; resolves once the cluster has stored the result. A repeated
+   * `id` is the same command. Throws its handler's error, `no_master`, `no_quorum`, `session_changed`.
    */
   command<K extends Keys<M, 'commands'>> (
     name: K, args: SchemaAt<Field<M, 'commands'>[K], 'args'>, id?: string
   ): Promise<SchemaAt<Field<M, 'commands'>[K], 'result'>>
   emit<K extends Keys<M, 'events'>> (kind: K, payload: SchemaAt<Field<M, 'events'>[K], 'payload'>): void
-  /** Listens to any plugin's event. */
+  /** Listens to an event of any plugin. */
   on (kind: string, fn: (payload: Record<string, unknown>) => void): void
-  /** Raises a declared conflict; `observed` says what was seen against what was declared. */
+  /** Raises a declared conflict; `observed` describes the difference to the declaration. */
   raise (code: Keys<M, 'conflicts'>, observed: string): void
   clear (code: Keys<M, 'conflicts'>): void
   error (reason: Keys<M, 'errors'>, message?: string, details?: Record<string, unknown>): SvcError
@@ -312,8 +311,8 @@ export interface Context<M extends Manifest = Manifest> {
   effect (label: string, dispose: () => void | Promise<void>): void
   every (label: string, ms: number, fn: () => void): void
   /**
-   * A check of values by a JSON Schema, for what comes from elsewhere: null, or a sentence naming the field.
-   * The schema is compiled with the first value.
+   * Returns a validator for external values: it returns null, or a sentence that names the field. The schema
+   * is compiled with the first value.
    */
   checker (schema: JsonSchema): (value: unknown) => string | null
   /** Shows (or hides) a tag under `nodeCapabilities` in /state. */
@@ -322,7 +321,7 @@ export interface Context<M extends Manifest = Manifest> {
   readiness (name: string, check: (model?: string) => ReadyCheck | Promise<ReadyCheck>): void
 }
 
-/** `ok: null` means: this check has nothing to say about the question. */
+/** `ok: null`: the check does not apply to the question. */
 export interface ReadyCheck { ok: boolean | null, detail: string }
 
 type RouteHandler<D> = D extends { readonly socket: true }
@@ -346,16 +345,15 @@ export type PluginParts<M> =
   When<M, 'provides', 'services', Provided<M>> &
   When<M, 'state', 'state', { [K in Keys<M, 'state'>]: (caller: Caller, base?: unknown) => unknown }>
 
-/** A plugin as the kernel holds it. */
 export interface Plugin {
   readonly manifest: Manifest
   /** `host`: the cluster, for the plugin that opened it. */
   readonly start: (ctx: Context<never>, host?: unknown) => unknown
-  /** For a bundled plugin that serves declarations of others: what is wrong with one, a line each. */
+  /** For a bundled plugin that serves other plugins' declarations: the faults of a manifest, a line each. */
   readonly refusals?: (manifest: Manifest) => Promise<string[]>
 }
 
-/** Declares a plugin. `start` wires it up and returns at once; slow work continues as a state. */
+/** Declares a plugin. `start` wires it up and returns at once; slow work continues in the background. */
 export function definePlugin<const M extends Manifest> (
   manifest: M, start: (ctx: Context<M>) => PluginParts<M> | Promise<PluginParts<M>>
 ): Plugin {

@@ -18,7 +18,7 @@ export interface StreamWriter {
   readonly closed: boolean
 }
 
-/** An answer with a status or headers; JSON without a `content-type`. A bare value is a 200. */
+/** A response with a status or headers; JSON without a `content-type`. A bare value is a 200. */
 export class Reply {
   readonly status: number
   readonly body: unknown

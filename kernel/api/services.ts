@@ -11,7 +11,7 @@ export interface Command {
   readonly commandId: string
   readonly caller: Caller
   readonly summary: string
-  /** Ends the command; its stream gets one terminal with this reason. */
+  /** Ends the command; its stream ends with this reason. */
   abort (reason: 'cancelled' | 'session_changed' | 'shutting_down'): void
 }
 
@@ -19,15 +19,14 @@ export interface Command {
 export interface Commands {
   /** Registers a command until the returned function is called. Throws `shutting_down`. */
   track (command: Command): () => void
-  /** Cancels by command id. False when unknown. Throws `missing_grant` for somebody else's command. */
+  /** Cancels by command id. False when unknown. Throws `missing_grant` for another caller's command. */
   cancel (commandId: string, caller: Caller): boolean
   readonly open: number
 }
 export const CommandService = defineService<Commands>('kernel.commands')
 
-/** The node's cluster session as plugins may know it. */
 export interface Session {
-  /** The session this node is in, or was in last while no master is known. */
+  /** The current session, or the last one while no master is known. */
   readonly sessionId: string
   readonly isMaster: boolean
   /** Null while no master is known. */
@@ -38,13 +37,13 @@ export interface Session {
 export const SessionService = defineService<Session>('kernel.session')
 
 export interface NodeView {
-  /** Id of its present or last start; its install id before the first one. */
+  /** Id of its current or last start; its install id before the first one. */
   readonly nodeId: string
   readonly installId: string
   readonly name: string
   readonly self: boolean
   readonly live: boolean
-  /** It has said that it stops: it takes no new work. */
+  /** The node has announced its stop: it takes no new work. */
   readonly leaving?: boolean
   readonly master: boolean
   readonly apiUrl: string | null
@@ -85,13 +84,15 @@ export interface Cluster {
   nodes (): readonly NodeView[]
   /** By node id, install id, name or `local`. */
   resolve (ref: string): NodeView | undefined
-  /** The members that a credential, those that it made, or a node has admitted. */
+  /** The members that a credential, those made with it, or a node has admitted. */
   admittedBy (id: string): { installId: string, name: string }[]
   /** Lossy while a link is down; in order on each link. `from` is an install id. */
   channel<T> (name: string, receive: (from: string, message: T) => unknown): Channel<T>
   /** Calls `fn` after a link to a node opened or closed. */
   onPeers (fn: (change: { installId: string, up: boolean }) => void): () => void
-  /** Marks a node live whose sign another node has forwarded: it counts as live while its link is open. */
+  /**
+   * Marks a node live because another node forwarded its sign of life; it stays live while its link is open.
+   */
   lives (nodeId: string): void
   /** Asks another node's API. Throws `unreachable`. */
   request (installId: string, request: MemberRequest): Promise<MemberResponse>
@@ -100,7 +101,7 @@ export const ClusterService = defineService<Cluster>('kernel.cluster')
 
 /** Every durable event of this node, for the plugin that keeps them. */
 export interface EventTap {
-  /** Every kind there is, once all plugins have started. */
+  /** Every declared kind, once all plugins have started. */
   kinds (): Iterable<string>
   onDurable (fn: (event: { kind: string, payload: Record<string, unknown> }) => void): () => void
 }
@@ -115,15 +116,15 @@ export interface TokenRecord {
   expires: string | null
   lastUsedDay: string | null
   revoked: boolean
-  /** Id of the caller that made it; it ends with that one's own token. */
+  /** Id of the caller that made it; the token ends with that caller's own. */
   by: string
 }
 
 export interface Tokens {
   /**
-   * Makes a token that may do no more than its maker and ends no later; null: when the maker's ends. Only the
-   * answer has the secret. Throws `invalid_request` for an unknown authority or a later end, `missing_grant`
-   * for an authority that the maker lacks.
+   * Creates a token with at most its maker's authorities and lifetime; `expiresAt` null: the maker's. Only
+   * the result has the secret. Throws `invalid_request` for an unknown authority or a later end,
+   * `missing_grant` for an authority that the maker lacks.
    */
   create (
     options: { label: string, authorities: string[], expiresAt: string | null, by: Caller }
@@ -131,7 +132,7 @@ export interface Tokens {
   list (): TokenRecord[]
   /** False when there is no such token. */
   revoke (id: string): Promise<boolean>
-  /** Those that were revoked themselves, and not with their makers. */
+  /** Tokens that were revoked themselves, not along with their makers. */
   revoked (): Pick<TokenRecord, 'id' | 'expires'>[]
 }
 export const TokenService = defineService<Tokens>('kernel.tokens')
@@ -139,9 +140,10 @@ export const TokenService = defineService<Tokens>('kernel.tokens')
 /** A handler of a capability; the types of its arguments come from the declaration. */
 export type CapabilityHandler = (input: never, call: CapabilityCall<never>) => unknown
 
-/** The server of the capabilities of all plugins. */
 export interface CapabilityServer {
-  /** Adds a capability; returns what removes it. Throws an Error with every problem, a line each. */
+  /**
+   * Adds a capability; returns a function that removes it. Throws an Error with every problem, a line each.
+   */
   register (owner: string, decl: CapabilityDecl, handler: CapabilityHandler): () => void
   /** Ends the open calls of a plugin, each with a new error; resolves when all have ended. */
   end (owner: string, why: () => SvcError): Promise<void>
@@ -160,20 +162,22 @@ export interface CallLimits {
 /** The capabilities of all plugins, for the one that serves them. */
 export interface CapabilityHost {
   readonly limits: Partial<CallLimits>
-  /** Registers all capabilities with the server, and later ones as they come; returns what ends that. */
+  /**
+   * Registers all capabilities with the server, and later ones as they come; returns a function that stops
+   * it.
+   */
   serve (server: CapabilityServer): () => void
-  /** Install id of another node that says it serves a capability; null if none does. */
+  /** Install id of another node that offers a capability; null if none does. */
   elsewhere (capabilityId: string): string | null
 }
 export const CapabilityHostService = defineService<CapabilityHost>('kernel.capabilities')
 
-/** A started plugin as diagnostics show it. */
 export interface PluginReport { name: string, version: string, summary: string, effects: string[] }
 
-/** A tried address of another node. */
+/** A dialled address of another node. */
 export interface DialReport {
   readonly address: string
-  /** Whose address it is; null for a hint at which nobody answered yet. */
+  /** The node at that address; null for a hint that has not answered yet. */
   readonly installId: string | null
   readonly state: 'connected' | 'waiting' | 'dialling'
   /** Why the newest attempt failed: `refused`, `timeout`, `wrong_key`... */
@@ -191,11 +195,10 @@ export interface LinkReport {
   readonly bytesIn: number
   readonly bytesOut: number
   readonly buffered: number
-  /** Messages of no shape that this node knows, since it started. */
+  /** Messages of unknown shape, since it started. */
   readonly dropped: number
 }
 
-/** The kernel's diagnostics. */
 export interface Inspection {
   plugins (): PluginReport[]
   warnings (): string[]
@@ -203,19 +206,16 @@ export interface Inspection {
   url (): string | null
   openCommands (): number
   openStreams (): number
-  /** Every address that was dialled for a member, with the state of the attempts. */
   dials (): readonly DialReport[]
-  /** The links to other nodes: bytes and frames both ways, and what waits to be sent. */
   links (): readonly LinkReport[]
-  /** The settings in force as GET /config shows them: each with its origin, secrets masked. */
+  /** The settings in effect as GET /config shows them: each with its origin, secrets masked. */
   config (): { file: string, entries: unknown[] }
 }
 export const InspectionService = defineService<Inspection>('kernel.inspection')
 
-/** The pressure of gossip, for diagnostics. */
 export const GossipService = defineService<{ counters (): GossipCounters }>('kernel.gossip')
 
-/** A live connection of a node, as it says itself. */
+/** A live connection as a node reports it. */
 export interface LinkFact {
   readonly nodeId: string
   readonly ipAddress: string
@@ -246,7 +246,7 @@ export interface NodeResources {
   readonly backends: readonly string[]
   /** Only `full` nodes run models. */
   readonly participation: 'full' | 'management'
-  /** False where the node publishes no readings, memory among them. */
+  /** False if the node publishes no readings, such as memory. */
   readonly readings?: false
   readonly [key: string]: unknown
 }
@@ -257,8 +257,8 @@ export interface StateReader {
   /** The newest report of every node, this one first. Its own readings are at most 2 s old. */
   nodes (): readonly NodeReport[]
   /**
-   * Calls `fn` after a change, once for a burst of them. Readings, such as memory and the progress of
-   * transfers, change without a sign. Returns what ends that.
+   * Calls `fn` after changes, once for a burst of them. Changes of readings, such as memory and transfer
+   * progress, do not count. Returns a function that unregisters it.
    */
   onChange (fn: () => void): () => void
 }
@@ -271,7 +271,7 @@ export interface StateHistory {
    */
   at (moment: string): Promise<PastState>
 }
-/** `events` is for operators only; all else is cut for other callers as GET /state is. */
+/** `events` is for operators only; everything else is filtered for other callers as GET /state is. */
 export interface PastState { readonly events: unknown, readonly [key: string]: unknown }
 export const StateHistoryService = defineService<StateHistory>('kernel.state-history')
 
@@ -281,22 +281,22 @@ export interface LocalRequest {
   readonly body?: object
   /** Accept header, for routes with several media types. */
   readonly accept?: string
-  /** In whose name: it is refused whatever its caller is refused. */
+  /** The caller whose authorities apply. */
   readonly caller: Caller
   readonly signal: AbortSignal
 }
 
-/** The answer: whole, as it would be sent. */
+/** The complete answer, as it would be sent. */
 export interface LocalResponse { readonly status: number, readonly text: string }
 
-/** An answer in progress; aborting the signal of its question ends its work. */
+/** An answer in progress; aborting the signal of its request ends its work. */
 export interface OwnStream {
   readonly status: number
   readonly headers: IncomingHttpHeaders
   readonly bytes: Readable
 }
 
-/** This node's own API without a socket: every check of a request from outside, but for the credential. */
+/** This node's own API without a socket: with every check of an outside request except its credential. */
 export interface LocalApi {
   /** Throws the signal's reason when that ends the wait. */
   ask (question: LocalRequest): Promise<LocalResponse>
@@ -329,8 +329,8 @@ export const ListenerService = defineService<Listeners>('kernel.listeners')
 
 export interface ConfigKeeper {
   /**
-   * Writes to svc.yaml what is in force already, by dotted path: no restart is needed for it. Throws
-   * `invalid_request`, `missing_grant`, and what the disk says.
+   * Writes a value to svc.yaml that is already in effect, by dotted path: it needs no restart. Throws
+   * `invalid_request`, `missing_grant`, and the disk's error.
    */
   keep (path: string, value: unknown, caller: Caller): void
 }
@@ -339,12 +339,11 @@ export const ConfigService = defineService<ConfigKeeper>('kernel.config')
 export interface Declarations {
   /** The kernel's manifest first, then those of the plugins that are on. */
   readonly manifests: readonly Manifest[]
-  /** Those of the plugins that are off. */
+  /** Those of the disabled plugins. */
   readonly off: readonly Manifest[]
-  /** The same with the kernel's verbs, routes and settings, as the command line has it. */
+  /** The same with the kernel's verbs, routes and settings, as on the command line. */
   whole (): Promise<DeclarationSet>
 }
 export const DeclarationService = defineService<Declarations>('kernel.declarations')
 
-/** The newest lines of this node's log and of its runners' output, in memory. */
 export const LogRingService = defineService<LogRing>('kernel.log-ring')

@@ -2,7 +2,7 @@ import { Ajv2020 } from 'ajv/dist/2020.js'
 import type { ErrorObject, ValidateFunction } from 'ajv'
 import type { JsonSchema } from './schema.js'
 
-/** One thing wrong with a value: JSON pointer and a sentence. */
+/** A problem with a value: JSON pointer and a sentence. */
 export interface Issue { path: string, message: string }
 
 const base = {
@@ -14,7 +14,9 @@ const base = {
 
 /** For bodies, payloads and events: without coercion, removal or defaults. */
 const strictAjv = withFormats(new Ajv2020({ ...base, coerceTypes: false, allErrors: false }))
-/** Query strings and path parameters arrive as text: numbers, booleans and one-element lists are read. */
+/**
+ * Query strings and path parameters arrive as text: numbers, booleans and one-element lists are converted.
+ */
 const textAjv = withFormats(new Ajv2020({
   ...base, coerceTypes: 'array', useDefaults: true, allErrors: false
 }))
@@ -25,7 +27,7 @@ const DATE_TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$/i
 function withFormats (ajv: Ajv2020): Ajv2020 {
   ajv.addFormat('uri', (s: string) => URL.canParse(s))
   ajv.addFormat('uuid', /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i)
-  // Date.parse alone takes much more, such as "7".
+  // Date.parse alone accepts much more, such as "7".
   ajv.addFormat('date-time', (s: string) => DATE_TIME.test(s) && !Number.isNaN(Date.parse(s)))
   ajv.addKeyword('x-local').addKeyword('x-remote')
   ajv.addKeyword('x-secret').addKeyword('x-unit').addKeyword('x-ignored')
@@ -33,7 +35,7 @@ function withFormats (ajv: Ajv2020): Ajv2020 {
   return ajv
 }
 
-/** The reason for refusing a field, and the values that are allowed, besides null. */
+/** Why a field is refused, and the values that are allowed besides null. */
 export interface RefusedField { why: string, unless?: readonly unknown[] }
 
 function refuse ({ why, unless = [] }: RefusedField, value: unknown): boolean {
@@ -53,7 +55,7 @@ export function compileStrict (schema: JsonSchema): ValidateFunction {
   return once(compiled, strictAjv, schema)
 }
 
-/** As compileStrict, for values that arrive as text. */
+/** Like compileStrict, for values that arrive as text. */
 export function compileText (schema: JsonSchema): ValidateFunction {
   return once(compiledText, textAjv, schema)
 }
@@ -82,7 +84,7 @@ function once (
   return validate
 }
 
-/** Null when the value is as the schema says, else a sentence naming the field. */
+/** Null for a valid value, else a sentence that names the field. */
 export function schemaChecker (schema: JsonSchema): (value: unknown) => string | null {
   return (value) => {
     const validate = compileStrict(schema)
@@ -92,7 +94,7 @@ export function schemaChecker (schema: JsonSchema): (value: unknown) => string |
   }
 }
 
-/** Null when the value fits, else what is wrong with it. */
+/** Null for a valid value. */
 export type Check = (value: unknown) => Issue[] | null
 
 const checks = new WeakMap<JsonSchema, Check>()

@@ -8,7 +8,7 @@ export interface Gpu {
   name: string
   /** 0 to 1. */
   utilizationRatio: number | null
-  /** Of its own; null also where it shares the memory of the machine. */
+  /** Dedicated memory; null also if it shares the memory of the machine. */
   vramTotalBytes: number | null
   vramUsedBytes: number | null
   powerWatts: number | null
@@ -25,11 +25,11 @@ export interface LoadReading {
   sysPower: number | null
   /** The first GPU. */
   accelerator: Gpu | null
-  /** All GPUs that programs of this process can use, in the order in which they number them. */
+  /** All GPUs that programs of this process can use, in their numbering. */
   accelerators: readonly Gpu[]
 }
 
-/** Bytes per second; null before there are two readings, or when a counter began anew. */
+/** Bytes per second; null before there are two readings, or when a counter restarted. */
 export interface Rates { rxBytesPerSecond: number | null, txBytesPerSecond: number | null }
 
 /** An address of the machine; the rates are those of its whole interface. */
@@ -37,28 +37,25 @@ export interface InterfaceReading extends Rates { name: string, address: string,
 
 interface Bytes { inBytes: number }
 
-/**
- * What a node reports about its machine, in the shapes of `/state`. A part that could not be read is null.
- */
+/** A node's report on its machine, in the shapes of `/state`. An unreadable part is null. */
 export interface MachineStats {
   memory: { ramTotal: Bytes, ramAvailable: Bytes, swapTotal: Bytes, swapAvailable: Bytes } | null
   system: LoadReading & {
-    /** Busy share of all cores since the reading before (the first: since the machine started), 0 to 1. */
+    /** Busy share of all cores since the previous reading (the first: since the machine started), 0 to 1. */
     pcpuUsage: number | null
   } | null
   disk: { total: Bytes, available: Bytes } | null
   network: { interfaces: InterfaceReading[] } | null
 }
 
-/** The plugin that reads the machine. */
 export interface VitalsSource {
-  /** The same reading again within a second. It never throws and never waits longer than a second. */
+  /** Returns the same reading again within a second. Never throws and never takes longer than a second. */
   vitals (): Promise<MachineStats>
   /** The last reading of GPUs and sensors; starts a new one in the background when it is due. */
   load (): LoadReading
 }
 
-/** The readings of this node in /state, which other nodes place models by. */
+/** The readings of this node in /state, on which other nodes base placement. */
 export interface VitalsRegister {
   /** Publishes the readings of `source` until the returned function is called. */
   offer (source: VitalsSource): () => void

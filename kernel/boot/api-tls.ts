@@ -21,7 +21,7 @@ export interface ApiTlsOptions {
   now: () => number
 }
 
-/** The identity of the API by `api.tls`; undefined where it is off. Throws BootError naming the file. */
+/** The identity of the API by `api.tls`; undefined if it is off. Throws BootError naming the file. */
 export function openApiTls (options: ApiTlsOptions): ApiTls | undefined {
   const { settings: { tls }, now } = options
   if (tls === 'off') return undefined
@@ -39,12 +39,12 @@ export function openApiTls (options: ApiTlsOptions): ApiTls | undefined {
 
 function inFiles ({ settings, home, file, now }: ApiTlsOptions): IdentitySource {
   const folder = file === null ? home : dirname(file)
-  // The rules of the settings let no start get here without the two.
+  // Validation of the settings guarantees both.
   const [cert, key] = [settings.tls_cert!, settings.tls_key!].map((path) => resolve(folder, path))
   return identityInFiles({ cert: cert!, key: key! }, now)
 }
 
-/** The names and addresses that a certificate of our own is for. */
+/** Names and addresses for a self-made certificate. */
 export function namesOf ({ addresses, allowedHosts }: ServedNames): string[] {
   const names = allowedHosts.flatMap((host) => parseHost(host)?.name ?? [])
   // A link-local address is useless without its interface.
@@ -54,7 +54,7 @@ export function namesOf ({ addresses, allowedHosts }: ServedNames): string[] {
 
 /**
  * The host of `api.allowed_hosts` that the certificate names, since certificates of public authorities name
- * no addresses. Undefined: the address will do.
+ * no addresses. Undefined: use the address.
  */
 export function advertisedName ({ current }: ApiTls, { allowedHosts }: ServedNames): string | undefined {
   return allowedHosts.find((host) => {

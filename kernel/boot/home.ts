@@ -21,7 +21,7 @@ export const homeFile = {
 
 const FOLDERS = ['state', 'run', 'logs', 'cards', 'traces', 'events']
 
-/** A home that cannot be used, with what to do about it. */
+/** A home that cannot be used, with the remedy. */
 export class HomeError extends Error {
   override readonly name = 'HomeError'
 }
@@ -39,12 +39,13 @@ export function makeFolder (path: string): void {
   }
 }
 
-/** Makes the home and these folders in it (0700) where they are missing. Throws HomeError when it cannot. */
+/** Creates the home and these folders in it (0700) if they are missing. Throws HomeError when it cannot. */
 export function prepareHome (home: string, folders: readonly string[] = FOLDERS): void {
   try {
     for (const folder of ['', ...folders]) makeFolder(join(home, folder))
   } catch (error) {
-    throw new HomeError(`cannot make the home ${home}: ${(error as Error).message}; name another with --home`)
+    const why = (error as Error).message
+    throw new HomeError(`cannot create the home ${home}: ${why}; choose another with --home`)
   }
   if ((statSync(home).mode & 0o022) !== 0) chmodSync(home, 0o700)
 }
@@ -69,24 +70,24 @@ export function readVersioned<T extends object> (path: string, format: number): 
   } catch {
     throw broken('is not valid JSON')
   }
-  if (typeof value?.format !== 'number') throw broken('does not say its format')
+  if (typeof value?.format !== 'number') throw broken('has no format number')
   if (value.format > format) {
     throw new HomeError(
-      `${path} has format ${value.format}, this svc reads up to ${format}; use the newer svc`)
+      `${path} has format ${value.format}, this svc supports up to ${format}; use the newer svc`)
   }
   return value
 }
 
 /**
- * Writes a file whole: temporary name, fsync, rename, fsync of the folder. A failure leaves nothing behind.
- * Throws `insufficient_storage` for a full disk.
+ * Writes a file atomically: temporary name, fsync, rename, fsync of the folder. A failure leaves nothing
+ * behind. Throws `insufficient_storage` for a full disk.
  */
 export function writeWhole (path: string, text: string, mode = 0o600): void {
   const temporary = `${path}.${process.pid}.tmp`
   try {
     const file = openSync(temporary, 'w', mode)
     try {
-      // Not writeSync, which may write less than it was given.
+      // Not writeSync, which may write only a part.
       writeFileSync(file, text)
       fsyncSync(file)
     } finally {
@@ -100,10 +101,10 @@ export function writeWhole (path: string, text: string, mode = 0o600): void {
   }
 }
 
-/** Most that a start writes, bytes. */
+/** Most bytes that a start writes. */
 export const START_BYTES = 64 * 1024
 
-/** Gives up the reserve where a start has no room else. Throws HomeError when the disk takes too little. */
+/** Frees the reserve if the disk is too full for a start. Throws HomeError if that is not enough. */
 export async function releaseReserve (home: string): Promise<void> {
   const [run, reserve] = [join(home, 'run'), join(home, homeFile.reserve)]
   try {
@@ -117,22 +118,20 @@ export async function releaseReserve (home: string): Promise<void> {
   }
 }
 
-/** Whether a write failed for want of space. */
 function isFull (error: unknown): boolean {
   const { code } = ((error as Error).cause ?? error) as NodeJS.ErrnoException
   return code === 'ENOSPC' || code === 'EDQUOT'
 }
 
-/** The refusal of a home that took no write, with what helps. */
 export function noRoom (home: string, error: unknown): HomeError {
   const why = (error as Error).message.replace(/\.$/, '')
-  const room = `A node needs ${START_BYTES / 1024} KiB to start: free them on the disk of ${home} ` +
+  const room = `A node needs ${START_BYTES / 1024} KiB to start: free disk space for ${home} ` +
     `(\`du -a ${home} | sort -n\` lists its files)`
   const remedy = isFull(error) ? room : `Make ${home} writable`
-  return new HomeError(`${why}. ${remedy}, or name another by --home`)
+  return new HomeError(`${why}. ${remedy}, or choose another with --home`)
 }
 
-/** Writes so many bytes to the disk of a folder, and takes them away again. Throws as `writeWhole` does. */
+/** Writes that many bytes to the disk of a folder and removes them. Throws as `writeWhole` does. */
 export async function tryWrite (folder: string, bytes: number): Promise<void> {
   const path = join(folder, `write-test.${process.pid}.tmp`)
   try {
@@ -149,7 +148,6 @@ function syncFolder (path: string): void {
   try { fsyncSync(folder) } finally { closeSync(folder) }
 }
 
-/** Writes JSON with its format number first. */
 export function writeVersioned (path: string, format: number, value: object): void {
   writeWhole(path, `${JSON.stringify({ format, ...value }, null, 2)}\n`)
 }
@@ -167,12 +165,12 @@ function procStat (pid: number): { state: string, startTicks: string } | null {
   }
 }
 
-/** Start time of a process in clock ticks since boot; null where unknown. */
+/** Start time of a process in clock ticks since boot; null if unknown. */
 export function startTicks (pid: number): string | null {
   return procStat(pid)?.startTicks ?? null
 }
 
-/** A zombie is dead, too: containers without an init leave them. */
+/** A zombie counts as dead: containers without an init leave them. */
 function alive (holder: Holder): boolean {
   try { process.kill(holder.pid, 0) } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ESRCH') return false
@@ -218,10 +216,10 @@ export function takeLock (path: string): (() => void) | { pid: number, since: st
   } finally {
     rmSync(aside, { force: true })
   }
-  throw new HomeError(`cannot take the lock; remove ${path}* if no process of svc runs there`)
+  throw new HomeError(`cannot take the lock; remove ${path}* if no svc process is running there`)
 }
 
-/** Links the lock into place: it appears whole, and never replaces another. */
+/** Links the lock into place: it appears complete, and never replaces another. */
 function linked (aside: string, path: string): boolean {
   try {
     linkSync(aside, path)
@@ -252,7 +250,7 @@ function readLock (path: string): string | undefined {
   try { return readFileSync(path, 'utf8') } catch { return undefined }
 }
 
-/** Undefined for text that no node writes: the lock then has no holder. */
+/** Undefined for text that no node writes: such a lock has no holder. */
 function holderIn (text: string | undefined): Holder | undefined {
   try {
     const holder = JSON.parse(text ?? '') as Holder | null
@@ -262,7 +260,7 @@ function holderIn (text: string | undefined): Holder | undefined {
   }
 }
 
-/** The install id: a UUID made once per home and kept. */
+/** The install id: a UUID created once per home. */
 export function installId (home: string): string {
   const path = join(home, homeFile.node)
   const known = readVersioned<{ installId: string }>(path, 1)

@@ -3,7 +3,6 @@ import { x25519, KEY_BYTES, keyPairOf, rawPrivate, rawPublic, signed } from '../
 import { purposeBytes } from '../net/encoding.js'
 import type { Identity } from '../api/identity.js'
 
-/** HKDF's info for the agreement key. */
 const AGREEMENT = 'svc node agreement key'
 
 /**

@@ -3,7 +3,7 @@
  * user may send it, also a confined one.
  */
 
-/** Options of Node for a child that must not open its inspector, from its first moment on. */
+/** Node options for a child that must not open its inspector at any time. */
 export const noInspector = (): string[] => process.allowedNodeEnvironmentFlags.has('--disable-sigusr1')
   ? ['--disable-sigusr1']
   // An older Node cannot listen on a link-local address without an interface.

@@ -15,7 +15,7 @@ import type { ChildProcess } from 'node:child_process'
 /** Exit status by which a node asks its launcher to start it again (EX_TEMPFAIL of sysexits.h). */
 export const RESTART_STATUS = 75
 
-/** The descriptors on which a launched node finds its sockets; between them lies the channel. */
+/** The descriptors on which a launched node finds its sockets; the channel is between them. */
 export const LISTEN_FD = 3
 const LISTEN_FD6 = 5
 
@@ -35,15 +35,15 @@ export interface LaunchOptions {
   /** Arguments for Node: the script and its arguments. */
   args: readonly string[]
   env: NodeJS.ProcessEnv
-  /** Asked before every start; null leaves listening to the node. */
+  /** Called before every start; null: the node opens the port itself. */
   address (): Promise<Address | null>
-  /** Given: reads the node's stdout and stderr, at every start; else they are those of this process. */
+  /** Reads the node's stdout and stderr at every start; when absent, they are those of this process. */
   output?: (child: ChildProcess) => void
-  /** Aborted: the node is asked to stop, as by SIGTERM. */
+  /** Aborting it asks the node to stop, like SIGTERM. */
   stop?: AbortSignal
 }
 
-/** The end of a node; one of the two is null. */
+/** How a node ended; one of the two is null. */
 export interface ExitStatus { status: number | null, signal: NodeJS.Signals | null }
 
 /** The address cannot be listened on; `code` is the system's, such as EADDRINUSE. */
@@ -58,7 +58,7 @@ export class ListenError extends Error {
   }
 }
 
-/** A bound socket that nobody listens on yet. */
+/** A bound socket that does not listen yet. */
 interface Held { wanted: Address, fd: number, port: number, fd6?: number, close (): void }
 
 /** The parts of Node's TCP handle that are used here; `net._createServerHandle` makes a bound one. */
@@ -67,10 +67,7 @@ interface NetInternals {
   _createServerHandle (host: string, port: number, family: number): TcpHandle | number
 }
 
-/**
- * Runs a node through its restarts until its end. Passes on signals that stop this process. Throws
- * ListenError.
- */
+/** Runs a node through its restarts until it ends. Forwards stop signals. Throws ListenError. */
 export async function launch (options: LaunchOptions): Promise<ExitStatus> {
   let child: ChildProcess | undefined
   let stopping: NodeJS.Signals | undefined
@@ -79,7 +76,7 @@ export async function launch (options: LaunchOptions): Promise<ExitStatus> {
     stopping = signal
     child?.kill(signal)
   }
-  // A Ctrl-C reaches the whole process group; a node takes the copy passed on here for the same one.
+  // Ctrl-C reaches the whole process group; a node treats the forwarded copy as the same signal.
   for (const signal of STOP_SIGNALS) process.on(signal, pass)
   const quit = (): void => { pass('SIGTERM') }
   options.stop?.addEventListener('abort', quit)
@@ -107,7 +104,7 @@ function stopped (ending: ExitStatus, signal: NodeJS.Signals | undefined): ExitS
   return ending.status === RESTART_STATUS && signal !== undefined ? { status: null, signal } : ending
 }
 
-/** Ends this process as the node ended: with its status, or of the same signal. */
+/** Ends this process as the node ended: with its status, or by the same signal. */
 export function exitLike ({ status, signal }: ExitStatus): void {
   if (signal === null) {
     process.exitCode = status ?? 1
@@ -118,16 +115,16 @@ export function exitLike ({ status, signal }: ExitStatus): void {
   process.kill(process.pid, signal)
 }
 
-/** A disk that hangs holds the threads that wait for it; of libuv's four there would soon be none left. */
+/** A disk that hangs blocks the threads that wait for it; libuv's four would soon all be blocked. */
 const THREADS = '16'
 
 /**
- * Threads with which V8 collects garbage beside the event loop. Its four would leave a small machine's loop
- * without a processor for tens of milliseconds.
+ * V8 threads that collect garbage beside the event loop. V8's four would leave a small machine's loop without
+ * a processor for tens of milliseconds.
  */
 const collectors = (): number => Math.min(4, Math.max(1, availableParallelism() - 1))
 
-/** Room for new objects, MiB: V8's 16 keep 20 MiB more resident and save no time. */
+/** Space for new objects, MiB: V8's 16 keep 20 MiB more resident and save no time. */
 const NEW_SPACE_MIB = 4
 
 function start (options: LaunchOptions, held: Held | undefined, starts: number): ChildProcess {
@@ -141,7 +138,7 @@ function start (options: LaunchOptions, held: Held | undefined, starts: number):
     [launcherEnv.starts]: String(starts)
   }
   const own = options.output === undefined ? 'inherit' : 'pipe'
-  // The flags of this process come later, and win.
+  // The flags of this process come later and win.
   const flags = [
     `--v8-pool-size=${collectors()}`, `--max-semi-space-size=${NEW_SPACE_MIB}`, ...noInspector(),
     ...process.execArgv
@@ -156,7 +153,7 @@ function start (options: LaunchOptions, held: Held | undefined, starts: number):
 
 let parentCommand: string[] | undefined
 
-/** The command that makes a child die with this process even at kill -9; empty where there is none. */
+/** The command that makes a child die with this process even at kill -9; empty on a system without it. */
 function withParent (): string[] {
   const command = ['setpriv', '--pdeathsig', 'KILL']
   parentCommand ??= process.platform === 'linux' &&
@@ -173,14 +170,14 @@ function ended (child: ChildProcess): Promise<ExitStatus> {
   })
 }
 
-/** Keeps the socket while the address stays the same, else gives it up and binds the new one. */
+/** Keeps the socket while the address stays the same, else closes it and binds the new one. */
 async function hold (held: Held | undefined, wanted: Address | null): Promise<Held | undefined> {
   if (held !== undefined && held.wanted.host === wanted?.host && held.wanted.port === wanted.port) return held
   held?.close()
   if (wanted === null) return undefined
   const first = await bind({ ...wanted, host: wanted.host === 'localhost' ? '127.0.0.1' : wanted.host })
   const other = secondLoopback(wanted.host)
-  // A machine without IPv6 has no second one; the node says when another program has it.
+  // A machine without IPv6 has no second one; the node reports if another program has it.
   const second = other === undefined ? null : await bind({ host: other, port: first.port }).catch(() => null)
   if (second === null) return { ...first, wanted }
   return { ...first, wanted, fd6: second.fd, close: () => { first.close(); second.close() } }
@@ -193,7 +190,7 @@ async function bind (wanted: Address): Promise<Held> {
   await probe(wanted, address)
   const made = (net as unknown as NetInternals)._createServerHandle(address, wanted.port, family)
   if (typeof made === 'number') throw new ListenError(errorName(made), wanted)
-  // libuv keeps an address in use to itself until listen(): the socket then has no name.
+  // libuv reports an address in use only at listen(): until then the socket has no name.
   const name: { port?: number } = {}
   const problem = made.getsockname(name)
   if (problem !== 0 || (name.port ?? 0) === 0) {

@@ -17,7 +17,7 @@ export interface LoneOptions extends Pick<ClusterOpening, 'node' | 'apiUrl' | 'c
   readonly key: Pick<NodeKey, 'privateKeyPem' | 'fingerprint'>
   /** The file for what must survive a restart; null: in memory. */
   readonly path: string | null
-  /** False: the state says that this node publishes no readings. */
+  /** False: the state shows that this node publishes no readings. */
   readonly gossip: boolean
 }
 
@@ -25,7 +25,7 @@ const FORMAT = 1
 /** Limit of remembered results: a repeated command id gets the first one. */
 const MAX_RESULTS = 1000
 
-/** The node alone on its home. Throws HomeError for a broken key or file. */
+/** Opens the cluster of one. Throws HomeError for a broken key or file. */
 export async function openLoneCluster (opening: ClusterOpening): Promise<ClusterHost> {
   const { home, installId } = opening.node
   const key = await openNodeKey(home, installId)
@@ -62,7 +62,7 @@ export function loneCluster (options: LoneOptions): ClusterHost {
     network: { peers: () => [], bytesPerSecond: () => null, dials: () => [], links: () => [] },
     directory: { seenAt: (id) => id === installId ? clock.now() : undefined, silentMs: () => 0 },
     joined: false,
-    // A decision that the disk does not take is refused.
+    // A decision that cannot be written is refused.
     storing: true,
     status: () => ({ quorum: 'ok', stale: false }),
     problems: () => noProblems,
@@ -91,7 +91,7 @@ function serviceOf (
     onPeers: () => none,
     lives: none,
     request: async (to) => {
-      if (to === installId) throw kernelError('internal', 'A node does not ask itself.')
+      if (to === installId) throw kernelError('internal', 'A node sends no requests to itself.')
       throw kernelError('unreachable')
     }
   }
@@ -132,14 +132,14 @@ function enter (map: Map<string, unknown>, key: string, value: unknown): void {
   if (value !== undefined) map.set(key, value)
 }
 
-/** Entries of sections under `section/key`: those of commands, which the file has, and those of the node. */
+/** Section entries by `section/key`: those of commands, which are in the file, and those of the node. */
 class Entries {
   readonly changed: Listeners<ReadonlySet<string>>
   readonly term: number
   readonly #options: LoneOptions
   readonly #own = new Map<string, unknown>()
   #control: Map<string, unknown>
-  /** Keys as the file had them: another version may have written them. */
+  /** Keys from the file, which another version may have written. */
   readonly #old: Set<string>
   /** Writes of the running command. */
   #writes: Map<string, unknown> | null = null
@@ -152,11 +152,11 @@ class Entries {
     this.#control = new Map(Object.entries(stored?.entries ?? {}))
     this.#old = new Set(this.#control.keys())
     try { this.#store(this.#control) } catch (err) {
-      options.log.error({ err }, 'the home takes no decisions of this node')
+      options.log.error({ err }, 'the home cannot store the decisions of this node')
     }
   }
 
-  /** Runs a command in one go; its writes are on disk when it returns. Throws without a change. */
+  /** Runs a command in one step; its writes are on disk when it returns. If it throws, nothing changes. */
   change (run: () => unknown): unknown {
     const writes = this.#writes = new Map<string, unknown>()
     let result: unknown

@@ -9,9 +9,9 @@ const FILES = [
 ] as const
 
 /**
- * A file that a home has lost and no start may recreate, or that is damaged, with the remedy; null if all are
- * there. `joining`: the node joins a cluster now, so it needs no list of members. `alone`: it runs without
- * the cluster plugin; when absent, a home that never had members does.
+ * A lost file that no start may recreate, or a damaged one, with the remedy; null if all are there.
+ * `joining`: the node joins a cluster now, so it needs no list of members. `alone`: it runs without the
+ * cluster plugin; when absent, that holds for a home that never had members.
  */
 export function missingHomeFile (
   home: string, { joining = false, alone }: { joining?: boolean, alone?: boolean } = {}
@@ -19,7 +19,7 @@ export function missingHomeFile (
   const paths = FILES.map((file) => join(home, file))
   const [node = '', , certificate = '', members = '', vote = ''] = paths
   const lost = (path: string, trace: string, why: string, remedy: string, how = 'missing') => ({
-    message: `${path} is ${how}, ${trace} is there: this node ${why}.`,
+    message: `${path} is ${how}, but ${trace} exists: this node ${why}.`,
     remedy: `${remedy} Or join as a new node: \`rm -f ${paths.join(' ')}\`, then \`svc up --join TOKEN\` ` +
       'with a token of `svc join-token` on a member.'
   })
@@ -27,7 +27,7 @@ export function missingHomeFile (
   if (!existsSync(certificate)) return null
   const id = orElse('ID', () => new X509Certificate(readFileSync(certificate)).subject.replace(/^CN=/, ''))
   if (!existsSync(node)) {
-    return lost(node, certificate, `would be another one than the member ${id}`,
+    return lost(node, certificate, `would not be the member ${id}`,
       `${backup}, or run \`echo '{"format":1,"installId":"${id}"}' > ${node}\`.`)
   }
   const decisions = join(home, homeFile.alone)
@@ -35,19 +35,19 @@ export function missingHomeFile (
   const wasAlone = existsSync(decisions) && !existsSync(vote) && !existsSync(members)
   if ((alone ?? wasAlone) && existsSync(decisions) && damaged(decisions, isAlone)) {
     return {
-      message: `${decisions} is damaged: this node would forget what it decided.`,
-      remedy: `${backup}, or move it away to begin without the models that were placed.`
+      message: `${decisions} is damaged: this node would lose its decisions.`,
+      remedy: `${backup}, or move it away to start without the placed models.`
     }
   }
   if (alone === true) return null
   if (!existsSync(members) && !joining && !wasAlone) {
-    return lost(members, certificate, 'would be a second cluster', `${backup}.`)
+    return lost(members, certificate, 'would start a second cluster', `${backup}.`)
   }
   const count = orElse(0, () => (JSON.parse(readFileSync(members, 'utf8')) as { members: [] }).members.length)
   const problem = voteProblem(vote)
   if (problem === null || count < 2) return null
   return lost(vote, members, 'could vote a second time in one term',
-    `A backup has only old votes. On another node run \`svc members remove ${id}\`.`, problem)
+    `A backup would contain only old votes. On another node run \`svc members remove ${id}\`.`, problem)
 }
 
 function voteProblem (path: string): 'missing' | 'damaged' | null {
@@ -78,7 +78,7 @@ export function isHardState (
 
 const isCount = (value: unknown): boolean => Number.isSafeInteger(value) && (value as number) >= 0
 
-/** Whether a value is what a node alone stores of its decisions. */
+/** Whether a value is the stored decisions of a lone node. */
 function isAlone (value: unknown): boolean {
   const { format, term, entries } = (value ?? {}) as Record<string, unknown>
   return format === 1 && isCount(term) && isObject(entries)

@@ -7,7 +7,6 @@ import { HomeError, writeWhole } from './home.js'
 import { makeCertificate } from '../http/tls/x509.js'
 import type { KeyObject } from 'node:crypto'
 
-/** Identity files in the home. */
 export const identityFile = {
   key: 'node.key',
   certificate: 'node.crt',
@@ -40,18 +39,17 @@ export function readText (path: string, kind: 'secret' | 'public'): string | und
   }
 }
 
-/** The key a node is known by on links, and the certificate that carries it. */
+/** The key by which other nodes know this one, and the certificate that carries it. */
 export interface NodeKey {
   readonly installId: string
   /** PKCS8, Ed25519. Never logged, never sent. */
   readonly privateKeyPem: string
-  /** Self-signed, CN = installId; only its key means anything. */
+  /** Self-signed, CN = installId; only its key matters. */
   readonly certificatePem: string
   /** base64url SHA-256 of the public key's SPKI DER, 43 characters. */
   readonly fingerprint: string
 }
 
-/** base64url SHA-256 of a public key's SPKI DER. */
 function fingerprintOfKey (key: KeyObject): string {
   return createHash('sha256').update(key.export({ type: 'spki', format: 'der' })).digest('base64url')
 }
@@ -70,17 +68,17 @@ function readKey (path: string): KeyObject | undefined {
   try {
     key = createPrivateKey(text)
   } catch {
-    throw new HomeError(`${path} holds no private key in PEM; restore it from a backup`)
+    throw new HomeError(`${path} contains no private key in PEM; restore it from a backup`)
   }
   if (key.asymmetricKeyType !== 'ed25519') {
-    throw new HomeError(`${path} holds a key of kind ${String(key.asymmetricKeyType)}, not ed25519; ` +
+    throw new HomeError(`${path} contains a key of type ${String(key.asymmetricKeyType)}, not ed25519; ` +
       'restore it from a backup')
   }
   return key
 }
 
 function makeKey (home: string, path: string): KeyObject {
-  // A certificate without its key: the key was lost, and a new one would be a stranger to the cluster.
+  // A certificate without its key: a new key would be unknown to the cluster.
   const certificate = join(home, identityFile.certificate)
   if (readText(certificate, 'public') !== undefined) {
     const members = join(home, identityFile.members)
@@ -128,7 +126,7 @@ export async function openNodeKey (home: string, installId: string): Promise<Nod
   return { installId, privateKeyPem: pemOf(key), certificatePem, fingerprint }
 }
 
-/** Clocks of nodes differ and nothing judges these: as early as makes sense, and never (RFC 5280 4.1.2.5). */
+/** The clocks of nodes differ and no node checks these dates, so they span all time (RFC 5280 4.1.2.5). */
 const FROM = Date.UTC(2020, 0, 1)
 const NEVER = Date.UTC(9999, 11, 31, 23, 59, 59)
 

@@ -42,7 +42,6 @@ import type { NodeVitals } from '../state/vitals.js'
 export interface NodeOptions {
   /** Absolute path of the home directory. */
   home: string
-  /** Value of `--config`, if given. */
   configFlag?: string
   /** Settings given as flags, by dotted path. */
   flags: Record<string, unknown>
@@ -51,13 +50,13 @@ export interface NodeOptions {
   bundled: readonly Plugin[]
   /** Pid of the launcher, which holds the socket while the node restarts. */
   launcher?: number
-  /** Sockets inherited from the launcher: that of the address, and that of the second loopback. */
+  /** Sockets inherited from the launcher: for the address, and for the second loopback. */
   listenFds?: readonly number[]
   /** `--join`: a join token, or host:port of a member. */
   join?: string
 }
 
-/** A node that has booted; it answers once `listen` resolves. */
+/** A booted node; it answers once `listen` resolves. */
 export interface SvcNode {
   readonly nodeId: string
   readonly home: string
@@ -71,13 +70,13 @@ export interface SvcNode {
   readonly joined: boolean
   /** Throws with code EADDRINUSE when another program has the port. */
   listen (): Promise<{ url: string }>
-  /** Drains, ends what is open, stops plugins and gives the home back. */
+  /** Drains, ends open work, stops the plugins and unlocks the home. */
   stop (reason: string): Promise<void>
-  /** Called when a restart was asked for over the API; the caller then stops and starts a new process. */
+  /** Called when the API asked for a restart; the caller then stops and starts a new process. */
   onRestart (fn: () => void): void
   /** Resolves when the other members refuse this process; it then has to stop. */
   readonly refused: Promise<SvcError>
-  /** The last resort: something threw where nobody catches. Logged; the node restarts in order. */
+  /** Last resort for an uncaught error: logs it, then restarts the node in order. */
   failed (error: unknown): void
 }
 
@@ -97,7 +96,6 @@ export async function createNode (options: NodeOptions): Promise<SvcNode> {
   }
 }
 
-/** Throws HomeError for a file that the home has lost. */
 function requireFiles ({ home, join }: NodeOptions, { order }: Setup): void {
   const lost = missingHomeFile(home, { joining: join !== undefined, alone: !order.some(isClusterPlugin) })
   if (lost !== null) throw new HomeError(`${lost.message} ${lost.remedy}`)
@@ -230,7 +228,7 @@ function kernelOptions (options: NodeOptions, setup: Setup, made: Made): KernelO
 /** Life of the cached list of the machine's addresses, ms. */
 const ADDRESSES_MS = 1000
 
-/** The served names and addresses: asked for with every request, so cached. */
+/** The served names and addresses; every request needs them, so they are cached. */
 function servedBy (address: Address, api: KernelConfig['api']): () => ServedNames {
   let last: { host: string, port: number, at: number, served: ServedNames } | undefined
   return () => {
@@ -253,7 +251,6 @@ function servedAt (address: Address, api: KernelConfig['api']): ServedNames {
   }
 }
 
-/** Every address of a bind host. */
 function addressesOf (host: string): ReadonlySet<string> {
   const other = secondLoopback(host)
   if (other !== undefined) return new Set(['127.0.0.1', other])
@@ -281,7 +278,7 @@ function running (parts: Running): SvcNode {
     onRestart: parts.restart.onAsk,
     refused: parts.refused,
     failed (err) {
-      parts.log.root.fatal({ err }, 'a defect: something threw where nobody catches; the node restarts')
+      parts.log.root.fatal({ err }, 'a defect: an uncaught error; the node restarts')
       parts.restart.ask()
     },
     async listen () {
@@ -364,7 +361,7 @@ function outsideUrl (scheme: string, { port, url }: Address): string | null {
   return first === undefined ? url : `${scheme}://${first.address}:${port}`
 }
 
-/** One pending restart at most. */
+/** At most one pending restart. */
 function createRestart (): { ask: () => boolean, onAsk: (fn: () => void) => void } {
   let asked = false
   let listener: (() => void) | undefined

@@ -5,14 +5,14 @@ import type { ClusterHost, ClusterOpening } from '../api/cluster.js'
 import type { NodeLog } from '../observe/log.js'
 import type { Setup } from '../plugins/load.js'
 
-/** Opens the plugin that is the cluster; without one the node is alone. Throws BootError if it is to join. */
+/** Opens the cluster plugin; without one the node is alone. Throws BootError if it is to join. */
 export async function openCluster (
   { order, off }: Setup, log: NodeLog, opening: Omit<ClusterOpening, 'log'>
 ): Promise<ClusterHost> {
   const plugin = order.find(isClusterPlugin)
   if (plugin !== undefined) return await plugin.open({ ...opening, log: log.child(plugin.manifest.name) })
   if (opening.join === undefined) return await openLoneCluster({ ...opening, log: log.child('kernel') })
-  const why = off.find((one) => isClusterPlugin(one.plugin))?.message ?? 'There is no plugin for it.'
+  const why = off.find((one) => isClusterPlugin(one.plugin))?.message ?? 'The cluster plugin is missing.'
   throw new BootError([`this node cannot join a cluster. ${why}`])
 }
 

@@ -18,7 +18,6 @@ export function packageRoot (): string {
 const read = (): Package =>
   known ??= JSON.parse(readFileSync(join(packageRoot(), 'package.json'), 'utf8')) as Package
 
-/** The version of svc. */
 export const version = (): string => read().version
 
 /** The range of Node versions that svc runs on, such as `>=20.19`. */

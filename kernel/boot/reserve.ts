@@ -1,10 +1,10 @@
 import { randomBytes } from 'node:crypto'
 import { open, truncate } from 'node:fs/promises'
 
-/** Given to a full disk at a time, bytes. */
+/** Bytes to free on a full disk at a time. */
 const PIECE = 16 * 1024
 
-/** A file that holds space, to be given back when the disk is full. */
+/** A file that reserves space, freed when the disk is full. */
 export class DiskReserve {
   readonly #path: string
   readonly #most: number
@@ -15,7 +15,7 @@ export class DiskReserve {
     this.#most = most
   }
 
-  /** Takes what it lacks, as far as the disk has it. */
+  /** Grows the file to its size, as far as the disk allows. */
   async fill (): Promise<void> {
     if (this.#bytes >= this.#most) return
     try {
@@ -32,7 +32,7 @@ export class DiskReserve {
     } catch { /* The disk is full. */ }
   }
 
-  /** Gives a piece to the disk. False once it is used up. */
+  /** Frees a piece of the file. False once it is used up. */
   async spend (): Promise<boolean> {
     if (this.#bytes === 0) return false
     this.#bytes = Math.max(0, this.#bytes - PIECE)

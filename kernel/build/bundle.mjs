@@ -7,7 +7,7 @@ import { dirname, join, relative } from 'node:path'
 import { build } from 'esbuild'
 import { root } from './paths.mjs'
 
-/** What is run or imported by its path. */
+/** Modules that are run or imported by path. */
 export const ENTRIES = [
   'kernel/cli/main', 'kernel/cli/index', 'kernel/index', 'kernel/testing/index', 'kernel/boot/package',
   'plugins/index', 'plugins/public', 'plugins/runners/service', 'plugins/event-log/service',

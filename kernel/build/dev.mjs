@@ -41,7 +41,7 @@ const restart = {
 }
 
 process.on('SIGINT', () => {
-  // The terminal tells the node as well; it drains first.
+  // The terminal signals the node as well; it drains first.
   if (node === undefined) process.exit(130)
   again = false
   node.once('exit', () => process.exit(130))

@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 
-/** The licence, and the notice, of each package that one of these files is part of, with their texts. */
+/** The licence and notice texts of each package that these files belong to. */
 export function licences (from, files) {
   const found = files.map((path) => /^(?:\w+:)?(.*node_modules\/(?:@[^/]+\/)?[^/]+)/.exec(path)?.[1])
   const packages = new Map(found.filter((path) => path !== undefined).map((path) => {

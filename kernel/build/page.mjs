@@ -1,5 +1,5 @@
-// Bundles a plugin's web page for browsers: modules in chunks that load when a page wants them, every name
-// with a hash of its contents, each file also compressed, so that a node only has to send bytes.
+// Bundles a plugin's web page for browsers: chunks load on demand, file names carry a hash of the contents,
+// and each file is also stored compressed, so that a node only has to send bytes.
 import { readFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { brotliCompressSync, constants, gzipSync } from 'node:zlib'

@@ -1,4 +1,3 @@
-// Paths of the build.
 import { existsSync, readdirSync, readlinkSync, rmSync, symlinkSync } from 'node:fs'
 import { join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'

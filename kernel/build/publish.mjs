@@ -16,7 +16,7 @@ const BUILD = /^([0-9a-f]{16}|dev-\d+-\d+|\.making-\d+)$/
 /** Number of earlier builds to keep besides those in use. */
 const KEPT = process.platform === 'linux' ? 2 : 8
 
-/** Writes a file whole: no reader finds a part of it. */
+/** Writes a file atomically. */
 function put (path, contents, mode = 0o644) {
   const aside = `${path}.${process.pid}`
   mkdirSync(dirname(path), { recursive: true })

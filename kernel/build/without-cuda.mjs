@@ -1,7 +1,7 @@
 // Runs before the install scripts of the packages when svc is installed as a dependency. On Linux x64 that of
-// onnxruntime-node would fetch 400 MB of CUDA libraries from another server than the npm registry, and
-// the install fails where that server is out of reach. It leaves alone what is there already, so notes take
-// the place of these files until somebody wants the real ones.
+// onnxruntime-node would fetch 400 MB of CUDA libraries from another server than the npm registry, and the
+// install fails if that server is unreachable. The script skips files that exist, so notes take their place
+// until a user wants the real ones.
 import { existsSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { join } from 'node:path'

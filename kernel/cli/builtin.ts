@@ -1,7 +1,7 @@
 import type { Manifest, VerbDecl } from '../api/plugin.js'
 
 const waitOption =
-  ['--wait [seconds]', 'keep trying while the node is starting or busy (60 s when no time is given)'] as const
+  ['--wait [seconds]', 'keep trying while the node is starting or busy (60 s by default)'] as const
 
 const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner' | 'load'>>> = {
   up: {
@@ -11,28 +11,28 @@ const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner' | 'load'>>
       ['--port <n>', 'port to listen on, 0 for any free one (api.port)'],
       ['--host <host>', 'address to listen on (api.host)'],
       ['--config <file>', 'svc.yaml to use (SVC_CONFIG; else svc.yaml in the home)'],
-      ['--name <name>', 'name of the node for people (name)'],
-      ['--join <token>', 'join the cluster of this token, or host:port of a member (better SVC_JOIN)'],
-      ['--no-discovery', 'do not look for members on the local network (cluster.discovery)']
+      ['--name <name>', 'display name of the node (name)'],
+      ['--join <token>', 'join a cluster: its join token, or host:port of a member (better SVC_JOIN)'],
+      ['--no-discovery', 'do not search the local network for members (cluster.discovery)']
     ],
     examples: ['svc up', 'svc up --port 0 --json', 'svc up --home /var/lib/svc --host 0.0.0.0']
   },
   restart: {
     heading: 'Run a cluster',
-    summary: 'restart the node that is asked, or another one, and wait until it is back',
+    summary: 'restart this node or another one, and wait until it is back',
     args: '[node]',
     options: [
-      ['--wait [seconds]', 'wait at most so long, else exit 4 (60 s)'],
-      ['--no-wait', 'ask for it and return']
+      ['--wait [seconds]', 'longest wait, then exit 4 (60 s)'],
+      ['--no-wait', 'request the restart and return']
     ],
     examples: ['svc restart', 'svc restart attic']
   },
   state: {
     heading: 'Watch it',
-    summary: 'print the whole state of the cluster, now or as it was',
+    summary: 'print the complete state of the cluster, now or at an earlier time',
     options: [
-      ['--at <when>', 'what is recorded of a span ago (10m), of a time, or of an index of `svc events`'],
-      ['--follow', 'print the state, then every change of it: one JSON object of the changed keys per line'],
+      ['--at <when>', 'the recorded state: some time ago (10m), at a time, or at an index of `svc events`'],
+      ['--follow', 'print the state, then every change: one JSON object of the changed keys per line'],
       waitOption
     ],
     examples: [
@@ -42,47 +42,47 @@ const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner' | 'load'>>
   },
   'plugin ls': {
     heading: 'Set it up',
-    summary: 'list plugins and whether they are on',
+    summary: 'list plugins and whether they are enabled',
     options: [['--config <file>', 'svc.yaml to read']]
   },
   'plugin enable': {
     heading: 'Set it up',
-    summary: 'switch a plugin on, at once where a node runs',
+    summary: 'enable a plugin, at once if a node is running',
     args: '<name>',
     options: [['--config <file>', 'svc.yaml to change']]
   },
   'plugin disable': {
     heading: 'Set it up',
-    summary: 'switch a plugin off, at once where a node runs',
+    summary: 'disable a plugin, at once if a node is running',
     args: '<name>',
     options: [['--config <file>', 'svc.yaml to change']]
   },
   'config check': {
     heading: 'Set it up', local: true,
-    summary: 'check svc.yaml and the SVC_* variables, naming every problem at once',
+    summary: 'check svc.yaml and the SVC_* variables, and report every problem',
     options: [['--config <file>', 'svc.yaml to check']]
   },
   'config get': {
     heading: 'Set it up', local: true,
     summary: 'print the settings in use, or those under a key',
     args: '[key]',
-    options: [['--origin', 'say where each value comes from'], ['--config <file>', 'svc.yaml to read']],
+    options: [['--origin', 'show where each value comes from'], ['--config <file>', 'svc.yaml to read']],
     examples: ['svc config get api.port', 'svc config get --origin']
   },
   'config set': {
     heading: 'Set it up', local: true,
-    summary: 'change one setting in svc.yaml: from the next restart, a plugin\'s switch at once',
+    summary: 'change a setting in svc.yaml, from the next restart; enable or disable a plugin at once',
     args: '<key> <value>',
     options: [['--config <file>', 'svc.yaml to change']],
     examples: ['svc config set api.port 8080', 'svc config set access.local \'[read, invoke]\'']
   },
   'known ls': {
     heading: 'Set it up',
-    summary: 'list the nodes whose keys this home knows, for https addresses'
+    summary: 'list the known keys of nodes at https addresses'
   },
   'known rm': {
     heading: 'Set it up',
-    summary: 'forget the key of a node, so that the next connection asks anew',
+    summary: 'remove the known key of a node, so that the next connection asks again',
     args: '<place>',
     examples: ['svc known rm attic.lan:52415', 'svc known rm attic.lan']
   },
@@ -95,25 +95,23 @@ const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner' | 'load'>>
     ]
   },
   'complete-words': {
-    summary: 'print what can follow the given words; used by completion scripts',
+    summary: 'print completions of the given words; used by completion scripts',
     args: '[words...]',
     hidden: true,
     open: true
   }
 }
 
-/** The kernel's own verbs; `loaders` has their modules. */
 export const builtIn: readonly KnownVerb[] =
   Object.entries(verbs).map(([name, verb]) => ({ name, owner: 'kernel', ...verb }))
 
-/** The subject of each group of verbs. */
 export const groups: Groups = {
-  plugin: 'write, install, list and switch plugins',
+  plugin: 'create, install, list, enable and disable plugins',
   config: 'check, read and change svc.yaml',
-  engine: 'list, bring and remove builds of external engines',
-  known: 'list and forget the keys of nodes at https addresses',
-  docs: 'print what the code knows about itself',
-  token: 'make, list and revoke tokens of this node'
+  engine: 'list, install and remove builds of external engines',
+  known: 'list and remove the known keys of nodes at https addresses',
+  docs: 'print reference lists of error reasons, events and authorities',
+  token: 'create, list and revoke tokens of this node'
 }
 
 export interface KnownVerb extends Omit<VerbDecl, 'load'> {
@@ -126,10 +124,12 @@ export interface KnownVerb extends Omit<VerbDecl, 'load'> {
   readonly hidden?: boolean
 }
 
-/** The subject of each group; the verbs of a group share their first word. */
+/** The verbs of a group share their first word; the value describes the group. */
 export type Groups = Readonly<Record<string, string>>
 
-/** All verbs, built-in ones first. Throws when two have one name, or one is also a group. */
+/**
+ * All verbs, built-in ones first. Throws for two verbs of one name, and for a verb with the name of a group.
+ */
 export function collectVerbs (builtIn: readonly KnownVerb[], plugins: readonly Manifest[]): KnownVerb[] {
   const added = plugins.flatMap((manifest) => Object.entries(manifest.verbs ?? {}).map(
     ([name, decl]) => ({ ...decl, name, owner: manifest.name })))
@@ -145,7 +145,6 @@ export function collectVerbs (builtIn: readonly KnownVerb[], plugins: readonly M
   return all
 }
 
-/** The first words: verbs, and groups of verbs. */
 export function topNames (verbs: readonly KnownVerb[]): string[] {
   return [...new Set(verbs.map((verb) => verb.name.split(' ')[0]!))]
 }

@@ -3,21 +3,19 @@ import { showBytes } from './text.js'
 import type { ClusterState } from './cluster-state.js'
 import type { Fact, ToolContext } from './tool.js'
 
-/** One thing looked at: what was found, in numbers, and what to do about it. */
+/** One check: the finding with its numbers, and the remedy. */
 export interface Check {
   name: string
   result: 'ok' | 'warn' | 'fail'
   message: string
   /** The next command or step; null when there is nothing to do. */
   remedy: string | null
-  /** What kind of finding it is, as that of a fact; the name of the check in snake_case where absent. */
+  /** The kind of finding, as in a fact; the check's name in snake_case when absent. */
   code?: string
-  /** Names of the nodes and ids of the models it is about. */
   about?: readonly string[]
   evidence?: Fact['evidence']
 }
 
-/** The parts of a check for programs. */
 export type CheckData = Pick<Check, 'code' | 'about' | 'evidence'>
 
 export const ok = (name: string, message: string, told: CheckData = {}): Check =>
@@ -32,9 +30,7 @@ export function factOf ({ name, result, message, remedy, code, about = [], evide
   return { level: result, code: code ?? name.replace(/\W+/g, '_'), text, about, evidence, remedy }
 }
 
-/** Context of a plugin's part of `svc doctor` or `svc status`. */
 export interface CheckContext extends Pick<ToolContext, 'look'> {
-  /** The answer of GET /state. */
   readonly state: ClusterState
 }
 
@@ -50,10 +46,10 @@ export interface StatusLines {
 }
 
 const HOME_DISK = {
-  name: 'disk', remedy: 'Free some space, or put the home on another disk with --home.'
+  name: 'disk', remedy: 'Free disk space, or move the home to another disk (--home).'
 } as const
 
-/** Free bytes of a disk; `about` says whose it is and what makes room there. Pure. */
+/** Free bytes of a disk; `about` has the name of the disk and how to free space there. Pure. */
 export function judgeDisk (
   free: number, total: number, { name, remedy }: { name: string, remedy: string } = HOME_DISK
 ): Check {

@@ -6,7 +6,7 @@ import type { TrustingAgent, TrustOptions } from './trust.js'
 import { startTicks } from '../boot/home.js'
 import { apiFailure, CliError, exitCodes, interrupted, readApiError } from './errors.js'
 
-/** An answer whose body is still to be read. Reading throws CliError when the connection breaks. */
+/** An answer whose body is not read yet. Reading throws CliError when the connection breaks. */
 export interface ClientResponse {
   readonly status: number
   readonly headers: IncomingHttpHeaders
@@ -26,7 +26,7 @@ export interface Client {
   readonly url: string
   /** Sent as a bearer token with every request. */
   readonly token: string | undefined
-  /** The agent for sockets that are no requests; undefined: any. Throws CliError. */
+  /** The agent for WebSockets; undefined: any. Throws CliError. */
   agent (): Promise<TrustingAgent | undefined>
   json<T = unknown> (path: string, ask?: ClientRequest): Promise<T>
   open (path: string, ask?: ClientRequest): Promise<ClientResponse>
@@ -46,12 +46,11 @@ export interface ClientOptions {
   token: string | undefined
   /** Path of the token if it is the operator token of a local home. */
   tokenFile?: string | undefined
-  /** Used where there is no token. */
+  /** Used when there is no token. */
   signing?: (() => Promise<Signing | undefined>) | undefined
-  /** Told of each good answer. */
+  /** Called after each good answer. */
   answered?: () => void
   signal: AbortSignal
-  /** Whom to believe at an https address. */
   trust: TrustOptions
   /** Idle time after which the client checks that the node still answers, ms; default 30 s. */
   quietMs?: number
@@ -61,10 +60,9 @@ const QUIET_MS = 30_000
 /** Deadline of that check, ms. */
 const SIGN_MS = 10_000
 
-/** Largest JSON answer that is read, bytes. */
 const BODY_LIMIT = 256 * 1024 * 1024
 
-/** A client for the node at `url`. Throws CliError (2) for an address that is none. */
+/** Throws CliError (2) for an invalid URL. */
 export function createClient (options: ClientOptions): Client {
   const { answered, url, token, signal: outer, trust, quietMs: quiet = QUIET_MS } = options
   const base = parseBase(url)
@@ -110,7 +108,7 @@ export function createClient (options: ClientOptions): Client {
     try {
       return await attempt(path, ask)
     } catch (error) {
-      // The node has started anew, or the clocks differ: it says so, and how.
+      // After a restart, or if the clocks differ, the refusal has the node's id and time.
       const { api } = error as Partial<CliError>
       if (token !== undefined || await (await signing())?.correct(api?.details) !== true) throw error
       return await attempt(path, ask)
@@ -129,7 +127,7 @@ export function createClient (options: ClientOptions): Client {
         return JSON.parse(text) as T
       } catch {
         throw new CliError(exitCodes.failed,
-          `${base.origin}${path} did not answer with JSON; is that a svc node?`)
+          `${base.origin}${path} did not answer with JSON; is it an svc node?`)
       }
     }
   }
@@ -144,7 +142,7 @@ function parseBase (url: string): URL {
   return base
 }
 
-/** The node bounds the time of every answer, so the client waits as long as the node is alive. */
+/** The node limits the time of every answer, so the client waits as long as the node is alive. */
 async function send (
   url: URL, options: RequestOptions, body: Buffer | undefined, isThere: () => Promise<boolean>
 ): Promise<IncomingMessage> {
@@ -158,7 +156,7 @@ async function send (
         const waiting = response ?? outgoing
         if (there) outgoing.socket?.setTimeout(options.timeout!)
         else waiting.destroy(new CliError(exitCodes.unreachable,
-          `the node at ${url.origin} gives no sign of life; \`svc doctor\` looks what is wrong`))
+          `the node at ${url.origin} gives no sign of life; \`svc doctor\` checks for problems`))
       })
     }
     // A request emits `timeout` once; the socket emits it each time.
@@ -176,8 +174,8 @@ const isThere = (url: URL, agent: RequestOptions['agent'], ms: number): Promise<
     .then((found) => { found.resume(); return true }, () => false)
 
 const notTaken = (base: URL, file: string): CliError => new CliError(exitCodes.auth,
-  `the node at ${base.origin} does not take what ${file} holds: it is damaged, was replaced, or this user ` +
-  'cannot read it. End the node and remove the file; the next start makes a new one', { status: 401 })
+  `the node at ${base.origin} does not accept the token in ${file}: it is damaged, was replaced, or this ` +
+  'user cannot read it. Stop the node and remove the file; the next start creates a new one', { status: 401 })
 
 async function * guarded (
   response: IncomingMessage, base: URL, signal: AbortSignal
@@ -188,7 +186,7 @@ async function * guarded (
     if (signal.aborted) throw interrupted()
     if (error instanceof CliError) throw error
     throw new CliError(exitCodes.failed,
-      `the node at ${base.origin} ended the answer early; its log says why`)
+      `the node at ${base.origin} ended the answer early; its log has the reason`)
   }
 }
 
@@ -197,7 +195,7 @@ async function readText (bytes: AsyncIterable<Uint8Array>): Promise<string> {
   let size = 0
   for await (const part of bytes) {
     size += part.length
-    if (size > BODY_LIMIT) throw new CliError(exitCodes.failed, `the answer is over ${BODY_LIMIT} bytes`)
+    if (size > BODY_LIMIT) throw new CliError(exitCodes.failed, `the answer exceeds ${BODY_LIMIT} bytes`)
     parts.push(part)
   }
   return Buffer.concat(parts).toString('utf8')
@@ -208,13 +206,12 @@ function noAnswer (error: unknown, base: URL, signal: AbortSignal): CliError {
   if (error instanceof CliError) return error
   const { code, message } = error as NodeJS.ErrnoException
   const cause = code === 'ECONNREFUSED' ? 'nothing listens there'
-    : code === 'EPROTO' || code?.startsWith('ERR_SSL_') === true ? `it does not speak TLS there (${code})`
+    : code === 'EPROTO' || code?.startsWith('ERR_SSL_') === true ? `the server does not speak TLS (${code})`
       : message === '' ? String(code) : message
   return new CliError(exitCodes.unreachable,
-    `no node answers at ${base.origin}: ${cause}; start one with \`svc up\`, or name another with --url`)
+    `no node answers at ${base.origin}: ${cause}; start one with \`svc up\`, or choose another with --url`)
 }
 
-/** True when the address is this host itself. */
 export function isLoopbackUrl (url: string): boolean {
   if (!URL.canParse(url)) return false
   const { hostname } = new URL(url)
@@ -225,12 +222,12 @@ const DEFAULT_URL = 'http://127.0.0.1:52415'
 
 interface Running {
   url: string
-  /** Of the key that it shows with TLS. */
+  /** Of its TLS key. */
   fingerprint: string | undefined
   processes: { pid: number, startTicks: string | null }[]
 }
 
-/** What run/node.json says of the node that runs on a home; undefined when there is none. */
+/** The contents of run/node.json, which a running node writes; undefined without it. */
 function runningAt (home: string): Running | undefined {
   try {
     const text = readFileSync(join(home, 'run', 'node.json'), 'utf8')
@@ -242,14 +239,13 @@ function runningAt (home: string): Running | undefined {
   }
 }
 
-/** Whether the node, or its launcher while it restarts, is the process that it was. */
+/** Whether the node, or its launcher during a restart, is still the same process. */
 function isAlive ({ processes }: Running): boolean {
   return processes.some(({ pid, startTicks: since }) => {
     try { return process.kill(pid, 0) && startTicks(pid) === since } catch { return false }
   })
 }
 
-/** Homes of the nodes of `svc dev` in a home, the first one first. */
 function devHomes (home: string): string[] {
   try {
     return readdirSync(join(home, 'dev')).filter((name) => /^node\d+$/.test(name))
@@ -259,7 +255,7 @@ function devHomes (home: string): string[] {
   }
 }
 
-/** The address of the node that runs on this home, else of the first of its `svc dev`, else the default. */
+/** The address of this home's running node, else of the first node of its `svc dev`, else the default. */
 export function runningUrl (home: string): string {
   const own = runningAt(home)
   if (own !== undefined) return own.url
@@ -267,7 +263,7 @@ export function runningUrl (home: string): string {
   return dev?.url ?? DEFAULT_URL
 }
 
-/** The home, or that of a node of its `svc dev`, whose node runs now and has this address. */
+/** The home, or that of a node of its `svc dev`, whose running node has this address. */
 export function ownHome (home: string, url: string): string | undefined {
   const at = url.replace(/\/$/, '')
   return [home, ...devHomes(home)].find((one) => {
@@ -277,8 +273,8 @@ export function ownHome (home: string, url: string): string | undefined {
 }
 
 /**
- * The operator token of a home, or of the node of its `svc dev` with this address. Only for an address of
- * such a running node: no other listener gets the token. Undefined if it cannot be read.
+ * The operator token of a home, or of the node of its `svc dev` with this address. Only for the address of
+ * such a running node, so that no other listener gets the token. Undefined if it cannot be read.
  */
 export function ownToken (home: string, url: string): string | undefined {
   const holder = ownHome(home, url)

@@ -22,10 +22,10 @@ export interface ClusterState {
     pcpuUsage?: number | null, gpuUsage?: number | null, accelerators?: Gpu[]
   } | null>
   lastSeen?: Record<string, string>
-  /** Nodes that an operator has drained, by install id. */
+  /** By install id. */
   drainedNodes?: Record<string, { since: string }>
   topology?: {
-    /** Those that are live. */
+    /** The live ones. */
     nodes?: readonly string[]
     connections?: Record<string, Record<string, { rttMs: number | null, bytesPerSecond: number | null }[]>>
   }
@@ -40,6 +40,5 @@ export interface NamedNodes {
   nodeIdentities: Record<string, { friendlyName?: string | null, nodeInstallId?: string | null }>
 }
 
-/** The name of the node; its id if the state has no name for it. */
 export const nameOf = ({ nodeIdentities }: Pick<NamedNodes, 'nodeIdentities'>, nodeId: string): string =>
   plain(nodeIdentities[nodeId]?.friendlyName ?? nodeId)

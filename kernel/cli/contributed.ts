@@ -7,7 +7,7 @@ import type { CheckContext } from './check.js'
 import type { Client, Signing } from './client.js'
 import type { CredentialHelper, VerbContext } from './verb.js'
 
-/** How checks and tools ask the node of a command line. Throws CliError where none answers. */
+/** GETs of checks and tools at the node of a command line. Throws CliError if it does not answer. */
 export function createGet (client: Pick<Client, 'json'>): CheckContext['look'] {
   return async <A>(path: string) => {
     try {
@@ -19,14 +19,14 @@ export function createGet (client: Pick<Client, 'json'>): CheckContext['look'] {
   }
 }
 
-/** The module of a verb that ships with svc, for another verb. Throws CliError if there is none. */
+/** The module of a bundled verb, for another verb. Throws CliError if there is none. */
 export async function verbModule ({ plugins }: Pick<VerbContext, 'plugins'>, name: string): Promise<unknown> {
   const verb = (await plugins()).flatMap(({ manifest }) => manifest.verbs?.[name] ?? [])[0]
   if (verb === undefined) throw new CliError(1, `it needs \`svc ${name}\`, which no plugin here has`)
   return await verb.load()
 }
 
-/** What signs requests of a home to the node at an address, by the plugins that ship with svc. */
+/** The signer for requests of a home to a node, from the bundled plugins. */
 export async function credentialFor (
   plugins: VerbContext['plugins'], home: string, url: string
 ): Promise<{ helper: CredentialHelper, signing: Signing } | undefined> {
@@ -39,12 +39,14 @@ export async function credentialFor (
   return undefined
 }
 
-/** The manifests of `homePlugins`. */
 export async function homeManifests (ctx: Parameters<typeof homePlugins>[0]): Promise<Manifest[]> {
   return (await homePlugins(ctx)).plugins.map(({ manifest }) => manifest)
 }
 
-/** The plugins of a home, and load failures. Without svc.yaml: the bundled ones, without its parser. */
+/**
+ * The plugins of a home, and load failures. Without svc.yaml: the bundled ones, without loading the YAML
+ * parser.
+ */
 export async function homePlugins (
   { home, io, plugins }: Pick<VerbContext, 'home' | 'io' | 'plugins'>, configFlag?: string
 ): Promise<Pick<Installation, 'plugins' | 'failures'>> {
@@ -56,7 +58,6 @@ export async function homePlugins (
   return await readInstallation({ home, env: io.env, bundled, configFlag })
 }
 
-/** Load failures of a home, one sentence each. */
 export function failuresOf ({ failures }: Pick<Installation, 'failures'>): string[] {
   return failures.map(({ name, module, message }) => `plugins.${name}: cannot load ${module}: ${message}`)
 }

@@ -9,12 +9,10 @@ import type { Manifest } from '../api/plugin.js'
 import type { OwnedRoute } from '../plugins/catalogue.js'
 import type { VerbContext } from './verb.js'
 
-/** Every route of the kernel and of the given plugins. */
 export function allRoutes (manifests: readonly Manifest[]): OwnedRoute[] {
   return routesOf([kernelManifest, ...manifests])
 }
 
-/** Declarations of the kernel and these plugins. */
 export function declaredBy (plugins: readonly Manifest[]): DeclarationSet {
   const verbs = builtIn.filter((verb) => verb.hidden !== true)
   return {

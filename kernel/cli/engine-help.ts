@@ -5,15 +5,15 @@ type Seen = Pick<ModelCard, 'family' | 'languages' | 'backends' | 'files'>
 
 /** Answers of an engine for verbs about its models. */
 export interface EngineHelp {
-  /** The software that a model needs besides; undefined: none. */
+  /** The additional software that a model needs; undefined: none. */
   hint? (card: Seen): string | undefined
-  /** Whether every node says, in GET /state, that it has not got the program that the model needs. */
+  /** Whether every node reports, in GET /state, that it lacks the program that the model needs. */
   lacksProgram? (card: Seen, state: object): boolean
-  /** Offers to bring that program. True when it is there now. */
+  /** Offers to install that program. True if it is installed now. */
   offer? (ctx: VerbContext, yes: boolean): Promise<boolean>
 }
 
-/** The help of an engine, by its name or by that of the builds of its program; empty where it has none. */
+/** The help of an engine, by its name or by that of the builds of its program; empty if it has none. */
 export async function engineHelp (
   { plugins }: Pick<VerbContext, 'plugins'>, name: string
 ): Promise<EngineHelp> {

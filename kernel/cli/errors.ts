@@ -19,12 +19,12 @@ export type ExitCode = (typeof exitCodes)[keyof typeof exitCodes]
 
 export const exitCodeMeanings: readonly (readonly [code: ExitCode, meaning: string])[] = [
   [0, 'ok'],
-  [1, 'failed: the command was understood and could not be done'],
-  [2, 'usage: a verb, an option or a value is wrong'],
+  [1, 'failed: the command was valid but did not succeed'],
+  [2, 'usage: unknown verb or option, or invalid value'],
   [3, 'not found: no such model, capability, plugin, node or token'],
   [4, 'not ready: busy or still starting, try again (HTTP 503 and 429)'],
   [5, 'not allowed: no token, or one without the authority (HTTP 401 and 403)'],
-  [6, 'does not fit: not enough memory or disk'],
+  [6, 'does not fit: not enough memory or disk space'],
   [7, 'unreachable: no node answers at that address'],
   [130, 'interrupted (Ctrl-C)']
 ]
@@ -50,14 +50,13 @@ const byStatus: Readonly<Record<number, ExitCode>> = {
   503: exitCodes.notReady
 }
 
-/** Exit status for an answer's HTTP status and error reason. */
 export function exitCodeFor (status: number, reason?: string): ExitCode {
   return byReason[reason ?? ''] ?? byStatus[status] ?? exitCodes.failed
 }
 
 export interface ApiError {
   message: string
-  /** The HTTP status, or a word of the API that was asked: OpenAI's have their own. */
+  /** The HTTP status, or a code of the API in question: OpenAI has its own. */
   code: number | string | null
   reason: string
   requestId?: string
@@ -67,11 +66,9 @@ export interface ApiError {
 /** A failure that is shown as a sentence and ends the command with `exitCode`. */
 export class CliError extends Error {
   readonly exitCode: ExitCode
-  /** The node's error object, when the node answered with one. */
   readonly api: ApiError | undefined
-  /** HTTP status of the answer; undefined when there was none. */
   readonly status: number | undefined
-  /** The command that failed for a reason which the answer does not say. */
+  /** The failed command, if the answer does not give the reason. */
   readonly commandId: string | undefined
   constructor (
     exitCode: ExitCode, message: string,
@@ -93,7 +90,7 @@ export function interrupted (): CliError { return new CliError(exitCodes.interru
 const COMMAND_HEADER = 'x-svc-command-id'
 const COMMAND_ID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
-/** Turns the API's error object (body or `failed` frame) into a CliError; a header may name the command. */
+/** Converts the API's error object (body or `failed` frame) to a CliError; a header may name the command. */
 export function apiFailure (
   status: number, api: ApiError | undefined, text = '', headers: IncomingHttpHeaders = {}
 ): CliError {
@@ -134,12 +131,11 @@ export function failureWithin (error: Record<string, unknown>): CliError {
     words === '' ? {} : { api: error as unknown as ApiError })
 }
 
-/** Reads the error object out of a body that is the node's error body; undefined for anything else. */
+/** The error object in a body that is the node's error body; undefined for any other. */
 export function readApiError (text: string): ApiError | undefined {
   return asApiError((parseJson(text) as { error?: unknown } | null | undefined)?.error)
 }
 
-/** The value as an error object, when it has the parts of one. */
 export function asApiError (value: unknown): ApiError | undefined {
   const error = value as Partial<ApiError> | null | undefined
   const { message, reason } = error ?? {}

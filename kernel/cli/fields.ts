@@ -5,11 +5,10 @@ import type { JsonSchema } from '../api/schema.js'
 
 type Props = Readonly<Record<string, JsonSchema>>
 
-/** The declared fields of an object schema. */
 export function fieldsOf (schema: JsonSchema): Props { return (schema['properties'] ?? {}) as Props }
 
 /**
- * Reads `--name value`, `--name=value` and bare `--name` (a boolean) into a payload, typed by the schema.
+ * Converts `--name value`, `--name=value` and bare `--name` (a boolean) to a payload, typed by the schema.
  * Dashes may replace underscores; list fields may repeat. Throws CliError (2) for an unknown field, a missing
  * value and a value of the wrong type.
  */
@@ -59,7 +58,6 @@ function put (
   payload[name] = parseValue(flag, text, schema)
 }
 
-/** A value written as text, read by the types its schema allows. */
 function parseValue (flag: string, text: string, schema: JsonSchema): unknown {
   const value = parseTyped(text, schema)
   if (value !== undefined && hasType(value, schema)) return value

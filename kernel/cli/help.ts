@@ -5,7 +5,7 @@ export const globalOptions: readonly (readonly [flags: string, description: stri
   ['--json', 'answer with JSON on stdout'],
   ['--url <url>', 'address of the node (SVC_URL; else the node of the home, else http://127.0.0.1:52415)'],
   ['--token <token>', 'token to send (SVC_TOKEN; else the operator token of the home, to this host only)'],
-  ['--fingerprint <pin>', 'what the key of an https node must be (SVC_FINGERPRINT); then kept as known'],
+  ['--fingerprint <pin>', 'expected key fingerprint of an https node (SVC_FINGERPRINT); stored as known'],
   ['--home <dir>', 'home directory (SVC_HOME; else ~/.svc)']
 ]
 
@@ -17,8 +17,8 @@ const variables: readonly (readonly [name: string, meaning: string])[] = [
   ['SVC_CONFIG', 'svc.yaml to use, as --config'],
   ['SVC_<SETTING>', 'overrides a setting of svc.yaml: SVC_API_PORT is api.port'],
   ['SVC_NO_LAUNCHER', '1: `svc up` runs without its launcher; /admin/restart then ends the node'],
-  ['SVC_TELEMETRY_DISABLE', '1: this node tells the others nothing of its memory, load and disk'],
-  ['SVC_DEBUG', '1: unexpected errors of the command line come with their stack'],
+  ['SVC_TELEMETRY_DISABLE', '1: this node does not report its memory, load and disk to other nodes'],
+  ['SVC_DEBUG', '1: show the stack of unexpected errors of the command line'],
   ['NO_COLOR', 'no colours']
 ]
 
@@ -27,7 +27,6 @@ const columns = (rows: readonly (readonly [left: string | number, right: string]
   return rows.map(([left, right]) => `  ${String(left).padEnd(width)}  ${right}`).join('\n')
 }
 
-/** Topics of `svc help` beside the verbs. */
 export const helpTopics: Readonly<Record<string, () => string>> = {
   'exit-codes': () => `Exit codes of svc:\n${columns(exitCodeMeanings)}`,
   environment: () => `Environment variables:\n${columns(variables)}`

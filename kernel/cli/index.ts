@@ -1,4 +1,4 @@
-/** The library for plugin verbs; `svc/cli` outside of this repository. */
+/** The library for plugin verbs; `svc/cli` outside this repository. */
 export type { DeclarationSet } from '../api/declared.js'
 export { isVerbError } from './verb.js'
 export type { CredentialHelper, Verb, VerbContext, VerbError } from './verb.js'

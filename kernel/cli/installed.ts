@@ -20,7 +20,6 @@ import type { StartOrder } from '../plugins/graph.js'
 import type { Installation } from '../plugins/installation.js'
 import type { VerbContext } from './verb.js'
 
-/** The plugins of a home as its svc.yaml has them. */
 export async function installationOf (
   { home, io, plugins }: Pick<VerbContext, 'home' | 'io' | 'plugins'>, configFlag?: unknown
 ): Promise<Installation> {
@@ -29,17 +28,15 @@ export async function installationOf (
   })
 }
 
-/** The sections of plugins in svc.yaml, by name. */
 export const sectionsIn = ({ raw }: Pick<Installation, 'raw'>) =>
   (raw.value['plugins'] ?? {}) as Record<string, { enabled?: unknown, module?: unknown } | null>
 
-/** The plugins that svc.yaml switches off. */
 export function disabledIn (installation: Pick<Installation, 'raw'>): Set<string> {
   const sections = Object.entries(sectionsIn(installation))
   return new Set(sections.filter(([, section]) => section?.enabled === false).map(([name]) => name))
 }
 
-/** Why a plugin is off by svc.yaml and the variables; undefined for one that is on. */
+/** Why a plugin is off in svc.yaml and the variables; undefined if it is on. */
 export async function whyOff (ctx: VerbContext, name: string): Promise<string | undefined> {
   const installation = await installationOf(ctx)
   const { config } = resolveConfig(installation.raw, { ...installation, env: ctx.io.env })
@@ -50,12 +47,12 @@ export async function whyOff (ctx: VerbContext, name: string): Promise<string | 
   return down.find(({ plugin }) => plugin === name)?.message
 }
 
-/** What runs, and what is off only because of something else, with that set of disabled plugins. */
+/** The plugins that run, and those that are off only because of another one, with these plugins disabled. */
 export function sortInstalled (installation: Installation, disabled: ReadonlySet<string>): StartOrder {
   return sortByDependency({ manifests: installation.plugins.map((p) => p.manifest), disabled })
 }
 
-/** The schema of a setting. Throws CliError (3) with what was probably meant. */
+/** Throws CliError (3) with a suggestion. */
 export function settingSchema (owners: readonly ConfigOwner[], key: string): JsonSchema {
   const found = findSetting(owners, key)
   if (found.schema !== null) return found.schema
@@ -64,7 +61,7 @@ export function settingSchema (owners: readonly ConfigOwner[], key: string): Jso
     `there is no setting "${key}"${near}\n  \`svc config get\` lists them all`)
 }
 
-/** The plugin of that name. Throws CliError (3) with what was probably meant. */
+/** Throws CliError (3) with a suggestion. */
 export function findPlugin (installation: Installation, name: string): Installation['plugins'][number] {
   const found = installation.plugins.find(({ manifest }) => manifest.name === name)
   if (found !== undefined) return found
@@ -110,11 +107,10 @@ export function restartHint (ctx: VerbContext): string[] {
 type Switched = FromSchema<typeof systemRoutes.switchPlugin.reply>
 
 export interface SwitchEffect {
-  /** The node of this home does what was asked. */
   inEffect: boolean
-  /** Why it does not yet; null where no node runs on this home. */
+  /** Why it is not in effect yet; null if no node runs on this home. */
   why: string | null
-  /** Whether a restart brings it. */
+  /** Whether a restart puts it into effect. */
   restart: boolean
 }
 
@@ -123,8 +119,8 @@ export function nodeRuns ({ home, client }: VerbContext, configFlag: unknown): b
 }
 
 /**
- * Changes one setting, or gives it its default (undefined): the switch of a plugin by this home's running
- * node, all else in the file. Throws CliError without any change.
+ * Changes a setting, or resets it to its default (undefined): a plugin's switch through this home's running
+ * node, all others in the file. Throws CliError without any change.
  */
 export async function apply (
   ctx: VerbContext, installation: Installation, key: string, value: unknown, configFlag: unknown
@@ -143,7 +139,7 @@ function switchOf (path: string): string | undefined {
   return top === 'plugins' && key === 'enabled' && more.length === 0 ? plugin : undefined
 }
 
-/** Asks the node to switch a plugin that its svc.yaml names. Throws CliError by its answer. */
+/** Asks the node to switch a plugin in its svc.yaml. Throws CliError by its answer. */
 export async function turn ({ client }: VerbContext, name: string, enabled: boolean): Promise<SwitchEffect> {
   const { in_effect: inEffect, why, restart_needed: restart } =
     await client.json<Switched>(`/v1/plugins/${encodeURIComponent(name)}`, { body: { enabled } })

@@ -9,12 +9,12 @@ export interface KnownNode { readonly at: string, readonly fingerprint: string }
 /** One node a line: `attic.lan:52415 sha256//…`. */
 export const knownNodesFile = (home: string): string => join(home, 'known-nodes')
 
-/** HOST:PORT of an https URL, as the file has it. */
+/** HOST:PORT of an https URL, as in the file. */
 export function placeOf ({ hostname, port }: URL): string {
   return `${hostname.toLowerCase()}:${port === '' ? '443' : port}`
 }
 
-/** The known nodes of a home. Throws CliError (1) for an unreadable line, which may be any node's. */
+/** Throws CliError (1) for an unreadable line, which may be that of any node. */
 export function readKnownNodes (home: string): KnownNode[] {
   return linesOf(home).map((line, i) => {
     const node = parse(line)
@@ -28,7 +28,7 @@ export function readKnownNodes (home: string): KnownNode[] {
 export function addKnownNode (home: string, { at, fingerprint }: KnownNode): void {
   const path = knownNodesFile(home)
   mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
-  // Appending is one write: two commands at once both keep their line.
+  // Appending is one write, so two concurrent commands both keep their lines.
   const file = openSync(path, 'a', 0o600)
   try {
     writeFileSync(file, `${at} ${fingerprint}\n`)
@@ -37,7 +37,7 @@ export function addKnownNode (home: string, { at, fingerprint }: KnownNode): voi
   }
 }
 
-/** Forgets the nodes at a place: HOST:PORT, or HOST for each port. Returns what was forgotten. */
+/** Removes the nodes at a place: HOST:PORT, or HOST for each port. Returns the removed ones. */
 export function forgetKnownNodes (home: string, place: string): KnownNode[] {
   const wanted = place.toLowerCase()
   const isMeant = ({ at }: KnownNode): boolean => at === wanted || at.replace(/:\d+$/, '') === wanted

@@ -5,17 +5,17 @@ import type { Plugin } from '../api/plugin.js'
 // Before any other module.
 refuseInspector(process.env)
 const [{ exitCodes }, { runCli }] = await Promise.all([import('./errors.js'), import('./program.js')])
-// Node handles a signal from before the first line a moment later.
+// Node handles a signal that arrived before the first line a moment later.
 refuseInspector(process.env)
 
-/** The plugins that ship with svc: the one place where the kernel reaches for them. */
+/** The bundled plugins: the only place where the kernel imports them. */
 async function plugins (): Promise<readonly Plugin[]> {
   return (await import('../../plugins/index.js')).bundled
 }
 
 const interrupt = new AbortController()
 process.once('SIGINT', () => { interrupt.abort() })
-// The reader of stdout has gone (`svc state | head`), so there is no one to report to.
+// The reader of stdout is gone (`svc state | head`).
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   process.exit(error.code === 'EPIPE' ? exitCodes.ok : exitCodes.failed)
 })

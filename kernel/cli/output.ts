@@ -4,7 +4,7 @@ import { styleText } from 'node:util'
 import { unsafe } from '../config/paths.js'
 import type { Readable, Writable } from 'node:stream'
 
-/** The outside of one run of the command line; tests pass their own. */
+/** Streams, environment and terminal of one run of the command line; tests pass their own. */
 export interface Io {
   stdout: Writable & { isTTY?: boolean }
   stderr: Writable & { isTTY?: boolean }
@@ -13,7 +13,7 @@ export interface Io {
   cwd: string
 }
 
-/** Data for the caller, on stdout only. */
+/** Output for the caller, on stdout only. */
 export interface Out {
   readonly json: boolean
   readonly terminal: boolean
@@ -21,28 +21,28 @@ export interface Out {
   /** One JSON value: on one line with `--json`, else indented. */
   value (value: unknown): void
   table (headers: readonly string[], rows: readonly (readonly string[])[]): void
-  /** Raw bytes; resolves when the reader took them. */
+  /** Raw bytes; resolves when the reader has accepted them. */
   bytes (bytes: Uint8Array): Promise<void>
 }
 
 /** Progress for people, on stderr. */
 export interface Progress {
   line (text: string): void
-  /** Replaces the current line on a terminal; elsewhere nothing. */
+  /** Replaces the current line on a terminal; no effect elsewhere. */
   update (text: string): void
   /** Ends a replaced line. */
   end (): void
-  /** Colours the text where that is wanted (terminal, no NO_COLOR). */
+  /** Colours the text if colours are wanted (terminal, no NO_COLOR). */
   paint (style: 'red' | 'green' | 'yellow' | 'bold' | 'dim', text: string): string
 }
 
-/** Removes what steers a terminal, or turns the direction of writing: for a name from the network. */
+/** Removes characters that control a terminal or change the writing direction: for names from the network. */
 export const clean = (text: string): string => text.replace(unsafe, '')
 
-/** With a space for each run of such characters: for text of another machine inside a sentence. */
+/** Replaces each run of such characters with a space: for text of another machine inside a sentence. */
 export const plain = (text: string): string => text.replace(new RegExp(`${unsafe.source}+`, 'gu'), ' ')
 
-/** The text without such characters other than new lines and tabs. */
+/** Removes such characters except new lines and tabs. */
 export const visible = (text: string): string =>
   text.replace(unsafe, (character) => /[\n\t]/.test(character) ? character : '')
 
@@ -54,7 +54,6 @@ export function formatTable (headers: readonly string[], rows: readonly (readonl
   return all.map((row) => headers.map((_, i) => pad(row[i] ?? '', i)).join('  ').trimEnd()).join('\n')
 }
 
-/** Data goes to stdout: one JSON value per line with `--json`, else text for people. */
 export function createOut (io: Pick<Io, 'stdout'>, json: boolean): Out {
   const line = (text: string): void => { io.stdout.write(`${text}\n`) }
   return {
@@ -74,7 +73,7 @@ export function createOut (io: Pick<Io, 'stdout'>, json: boolean): Out {
   }
 }
 
-/** Progress, warnings and colours go to stderr; a line that replaces itself only on a terminal. */
+/** Progress, warnings and colours go to stderr; a line is replaced only on a terminal. */
 export function createProgress (io: Pick<Io, 'stderr' | 'env'>): Progress {
   const terminal = io.stderr.isTTY === true
   const coloured = terminal && (io.env['NO_COLOR'] ?? '') === '' && io.env['TERM'] !== 'dumb'
@@ -98,15 +97,17 @@ export function createProgress (io: Pick<Io, 'stderr' | 'env'>): Progress {
   }
 }
 
-/** What a question needs of the context of a verb. */
+/** The part of a verb's context that a question uses. */
 interface Asker { readonly io: Io, readonly signal: AbortSignal, fail (code: 130, message: string): Error }
 
-/** True when somebody can be asked. */
+/** True if there is a user at a terminal to ask. */
 export function canAsk ({ io }: Pick<Asker, 'io'>): boolean {
   return io.stdin.isTTY === true && io.stderr.isTTY === true
 }
 
-/** Asks for a yes; end of input or an empty line (unless `yes`) is a no. VerbError (130) at Ctrl-C. */
+/**
+ * Asks for a yes; end of input, or an empty line without `yes`, is a no. Throws VerbError (130) at Ctrl-C.
+ */
 export async function confirm (
   ctx: Asker, question: string, { yes = false } = {}
 ): Promise<boolean> {
@@ -121,7 +122,7 @@ export async function confirm (
 /** The next line of the input, trimmed; undefined at its end. Throws VerbError (130) at Ctrl-C. */
 export async function readLine (ctx: Asker): Promise<string | undefined> {
   const { io: { stdin }, signal } = ctx
-  // Not as a terminal: readline would take Ctrl-C for itself.
+  // Not as a terminal: readline would handle Ctrl-C itself.
   const lines = createInterface({ input: stdin, terminal: false, signal })
   try {
     for await (const line of lines) return line.trim()
@@ -149,7 +150,7 @@ export async function readPipe (
 
 export interface AdmittedMember { readonly installId: string, readonly name: string }
 
-/** Names the members that were admitted by what has ended, with the command that removes each. */
+/** Names the members that an ended credential admitted, with the command that removes each. */
 export function offerRemoval (err: Progress, admitted: readonly AdmittedMember[] = []): void {
   for (const { installId, name } of admitted) {
     err.line(`it admitted ${plain(name)}, which stays a member; remove it: svc members remove ${installId}`)

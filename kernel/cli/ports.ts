@@ -14,7 +14,9 @@ export function listeningInodes (table: string, port: number): string[] {
     .map((columns) => columns[9]!)
 }
 
-/** Who listens on a TCP port of this machine; undefined when that cannot be seen (another user's process). */
+/**
+ * The process that listens on a TCP port of this machine; undefined if it is not visible (of another user).
+ */
 export function portHolder (port: number): Holder | undefined {
   return process.platform === 'linux' ? fromProc(port) : fromLsof(port)
 }
@@ -22,7 +24,7 @@ export function portHolder (port: number): Holder | undefined {
 export function holderOf (port: number): string {
   const holder = portHolder(port)
   return holder === undefined
-    ? 'a process that this user cannot see'
+    ? 'a process of another user'
     : `process ${holder.pid} (${holder.command.slice(0, 160)})`
 }
 

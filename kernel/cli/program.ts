@@ -20,7 +20,7 @@ import type { CredentialHelper, Verb, VerbContext } from './verb.js'
 
 /** Seconds of a bare `--wait`. */
 const DEFAULT_WAIT_SECONDS = 60
-/** The verb a plugin may declare to answer what `svc help` has no page for. */
+/** The verb with which a plugin can answer questions that no page of `svc help` covers. */
 const HELP = 'help'
 
 export interface CliOptions {
@@ -69,7 +69,7 @@ async function execute (argv: string[], options: CliOptions): Promise<number> {
 }
 
 /**
- * The verbs that a command line can mean. Loads as few plugins as possible: bundled ones if no built-in verb
+ * The verbs that a command line may mean. Loads as few plugins as possible: bundled ones if no built-in verb
  * fits, those of svc.yaml if no bundled one does.
  */
 async function verbsFor (argv: readonly string[], options: CliOptions): Promise<KnownVerb[]> {
@@ -95,21 +95,20 @@ async function verbsFor (argv: readonly string[], options: CliOptions): Promise<
   }, verbs)
 }
 
-/** Throws if a verb that works on local files is given the address of another node. */
 function refuseElsewhere (verb: string, { elsewhere, home }: VerbContext): void {
   if (elsewhere === undefined) return
-  throw usageError(`svc ${verb} works on the home ${home}, and no node of it has the address ` +
-    `${elsewhere}; run it on that machine, or leave out --url (SVC_URL)`)
+  throw usageError(`svc ${verb} works on the home ${home}, but none of its nodes has the address ` +
+    `${elsewhere}; run it on that machine, or omit --url (SVC_URL)`)
 }
 
-/** Throws CliError (3) for a local verb of a plugin that is off; a node answers for all others itself. */
+/** Throws CliError (3) for a local verb of a disabled plugin; for all other verbs the node answers. */
 async function refuseOff ({ name, owner }: KnownVerb, context: VerbContext): Promise<void> {
   const { whyOff } = await import('./installed.js')
   const why = await whyOff(context, owner)
   if (why !== undefined) throw new CliError(exitCodes.notFound, `svc ${name} is a verb of a plugin. ${why}`)
 }
 
-/** The value of an option before commander has read the words. */
+/** The value of an option before commander parses the command line. */
 function valueOf (argv: readonly string[], flag: string): string | undefined {
   const at = argv.findIndex((word) => word === flag || word.startsWith(`${flag}=`))
   return argv[at] === flag ? argv[at + 1] : argv[at]?.slice(flag.length + 1)
@@ -122,7 +121,6 @@ function operands (argv: readonly string[]): string[] {
 
 type Run = (verb: KnownVerb, args: string[], options: Record<string, unknown>) => Promise<void>
 
-/** The whole commander program. `run` is called with the verb that was asked for. */
 export function buildProgram (verbs: readonly KnownVerb[], io: Outputs, run: Run): Command {
   const program = configured(new Command('svc'), io)
     .description('Turns a few machines into one inference cluster.')
@@ -131,7 +129,7 @@ export function buildProgram (verbs: readonly KnownVerb[], io: Outputs, run: Run
     .addHelpText('after', '\nMore: svc help VERB, svc help exit-codes, svc help how do I pull a model')
   for (const [flags, description] of globalOptions) program.option(flags, description)
   const parents = new Map<string, Command>()
-  // The headings are shown in the order in which they are met.
+  // commander shows headings in the order of their first verbs.
   for (const verb of [...verbs].sort((a, b) => rankOf(a) - rankOf(b))) {
     const [first, second] = verb.name.split(' ') as [string, string?]
     if (verb.name === HELP) continue
@@ -177,7 +175,7 @@ function addExamples (command: Command, examples: readonly string[]): void {
   if (lines !== '') command.addHelpText('after', `\nExamples:${lines}`)
 }
 
-/** `help`: a page for a verb or topic; any other words are a question for the verb that answers those. */
+/** `help`: a page for a verb or topic; other words are a question for the verb that answers questions. */
 function addHelpVerb (program: Command, io: Outputs, verbs: readonly KnownVerb[], run: Run): void {
   const topics = Object.keys(helpTopics)
   const answering = verbs.find(({ name }) => name === HELP)
@@ -193,24 +191,24 @@ function addHelpVerb (program: Command, io: Outputs, verbs: readonly KnownVerb[]
     else if (answering !== undefined) await run(answering, words, command.optsWithGlobals())
     else {
       const known = [...topNames(verbs), ...topics].join(', ')
-      throw usageError(`no help about "${words.join(' ')}"; there is: ${known}`)
+      throw usageError(`no help about "${words.join(' ')}"; topics: ${known}`)
     }
   })
 }
 
-/** The command that the words name, group first; the whole program where there are none. */
+/** The command with these names, group first; the program itself without any. */
 function commandOf (program: Command, words: readonly string[]): Command | undefined {
   return words.reduce<Command | undefined>((command, word) =>
     command?.commands.find((c) => c.name() === word), program)
 }
 
-/** Asking for help or the version is fine; everything commander complains about is wrong usage. */
+/** Asking for help or the version succeeds; every other complaint of commander is wrong usage. */
 function commanderStatus (error: CommanderError): number {
   const fine = error.code === 'commander.helpDisplayed' || error.code === 'commander.version'
   return fine ? exitCodes.ok : exitCodes.usage
 }
 
-/** A plugin's verb that explains the failed command. */
+/** Names the plugin's verb that explains the failed command. */
 async function explanation (error: unknown, { plugins }: CliOptions): Promise<string> {
   if (!(error instanceof CliError) || error.commandId === undefined) return ''
   const verbs = (await plugins()).flatMap(({ manifest }) => Object.entries(manifest.verbs ?? {}))
@@ -232,10 +230,9 @@ function report (
   return known?.exitCode ?? exitCodes.failed
 }
 
-/** Context of a verb; `signedBy`: what signed the requests that its client had answered. */
+/** `signedBy`: the signer of the requests that were answered. */
 interface RunContext extends VerbContext { readonly signedBy: CredentialHelper | undefined }
 
-/** Builds the context of a verb from its options and the environment. */
 export function createContext (
   given: Record<string, unknown>, { io, plugins, signal }: CliOptions
 ): RunContext {
@@ -293,10 +290,10 @@ export function createContext (
   return context
 }
 
-/** Throws CliError (2) for what no Authorization header can carry. */
+/** Throws CliError (2) for a token that no Authorization header can carry. */
 function checkToken (token: string, name: string): void {
   if (!/[^\x21-\x7e]/.test(token)) return
-  throw usageError(`${name}: a token is one word of ASCII, without white space or line breaks inside it`)
+  throw usageError(`${name}: a token is ASCII text without white space or line breaks`)
 }
 
 function waitSeconds (given: unknown): number | undefined {

@@ -1,10 +1,8 @@
-/** Parts of commands that users paste into a shell. */
 import { existsSync } from 'node:fs'
 import { homedir } from 'node:os'
 import { join } from 'node:path'
 import { packageRoot } from '../boot/package.js'
 
-/** Quotes the text for a shell if it needs quotes. */
 export const shellWord = (text: string): string =>
   /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll('\'', '\'\\\'\'')}'`
 

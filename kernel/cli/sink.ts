@@ -5,15 +5,15 @@ import type { Out } from './output.js'
 
 export interface Sink {
   write (bytes: Uint8Array): Promise<void>
-  /** All is written: the file gets its name. */
+  /** The data is complete: gives the file its name. */
   keep (): Promise<void>
-  /** It failed: nothing half-written stays. */
+  /** The write failed: removes the partial file. */
   drop (): Promise<void>
 }
 
 /**
- * A sink for `-o`: a file that appears under its name only when whole, or stdout for `-`. Throws CliError (2)
- * for `-` on a terminal, (1) when the file cannot be written.
+ * A sink for `-o`: a file that appears under its name only when complete, or stdout for `-`. Throws CliError
+ * (2) for `-` on a terminal, (1) if the file cannot be written.
  */
 export function openSink (path: string, out: Out): Sink {
   if (path === '-') {
@@ -24,7 +24,7 @@ export function openSink (path: string, out: Out): Sink {
 }
 
 function fileSink (path: string): Sink {
-  // A pipe or a device is written in place: it cannot be renamed onto.
+  // A pipe or a device is written in place, since a rename would replace it.
   const plain = statSync(path, { throwIfNoEntry: false })?.isFile() ?? true
   const temporary = plain ? `${path}.${process.pid}.part` : path
   const file = createWriteStream(temporary)

@@ -1,4 +1,3 @@
-/** Values as people write and read them: counts, bytes, spans, moments, model ids. */
 import type { VerbContext } from './verb.js'
 
 /** `1 node`, `2 nodes`. */
@@ -6,7 +5,6 @@ export const count = (n: number, what: string): string => `${n} ${what}${n === 1
 
 const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'] as const
 
-/** A number of bytes for people: `512 B`, `3.5 GiB`. */
 export function showBytes (bytes: number): string {
   let value = bytes
   let unit = 0
@@ -30,7 +28,7 @@ export function formatDuration (seconds: number): string {
   return `${Math.floor(whole / size)}${unit}${more > 0 ? `${more}${rest![0]}` : ''}`
 }
 
-/** A time for people, with its day where that is not today: `14:05:09 UTC`, `2026-01-31 14:05:09 UTC`. */
+/** A time for people, with the date unless it is today: `14:05:09 UTC`, `2026-01-31 14:05:09 UTC`. */
 export function showTime (ms: number, nowMs: number): string {
   const [day, time] = new Date(ms).toISOString().slice(0, 19).split('T')
   return `${new Date(nowMs).toISOString().startsWith(day!) ? '' : `${day!} `}${time!} UTC`
@@ -57,22 +55,20 @@ export function parseTimeOrIndex (text: string, now: number): string | null {
   return Number.isNaN(new Date(ms).getTime()) ? null : new Date(ms).toISOString()
 }
 
-/** What to say of a text that names no moment. */
 export const MOMENTS = 'expected a span such as 10m, a time such as 2026-01-31T08:00Z, or an index'
 
-/** The rule for model ids; the node checks further. */
+/** The syntax of model ids; the node checks further. */
 const MODEL_ID = /^[A-Za-z0-9][A-Za-z0-9._-]{0,95}\/[A-Za-z0-9][A-Za-z0-9._-]{0,95}$/
 
 /** True for text such as `acme/voice`. Keeps `..` out of addresses. */
 export const isModelId = (text: string): boolean => MODEL_ID.test(text) && !text.includes('..')
 
-/** The text as a model id. Throws VerbError (2) for anything else. */
+/** Throws VerbError (2) for text that is no model id. */
 export function readModelId (ctx: Pick<VerbContext, 'fail'>, text: string): string {
   if (isModelId(text)) return text
-  throw ctx.fail(2, `"${text.slice(0, 200)}" is no model: expected org/name, such as acme/voice`)
+  throw ctx.fail(2, `"${text.slice(0, 200)}" is not a model id: expected org/name, such as acme/voice`)
 }
 
-/** A model id as part of an address. */
 export const modelInPath = (modelId: string): string => modelId.split('/').map(encodeURIComponent).join('/')
 
 const SPAN_MS: Readonly<Record<string, number>> = { h: 3_600_000, d: 86_400_000, w: 604_800_000 }

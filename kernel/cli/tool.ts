@@ -4,7 +4,7 @@ import { plain } from './output.js'
 import type { DeclarationSet } from '../api/declared.js'
 import type { CliError } from './errors.js'
 
-/** Where a fact can be looked up again. `nodeId`s are those of the present start; times are ISO-8601. */
+/** The source of a fact. `nodeId`s are those of the present start; times are ISO-8601. */
 export type Evidence =
   | { readonly kind: 'event', readonly idx: number, readonly at: string, readonly name: string }
   | { readonly kind: 'trace', readonly taskId: string }
@@ -12,68 +12,65 @@ export type Evidence =
   | { readonly kind: 'error', readonly reason: string }
   | { readonly kind: 'log', readonly node: string, readonly at: string }
   | { readonly kind: 'time', readonly at: string }
-  /** A GET that shows it. */
   | { readonly kind: 'path', readonly path: string }
 
-/** One thing that a tool found: a sentence that is true without the others. */
+/** One finding of a tool: a sentence that is true without the others. */
 export interface Fact {
-  /** fail: broken now. warn: it hurts, or will. ok: checked and fine. info: a plain fact. */
+  /** fail: broken now. warn: a present or future problem. ok: checked and fine. info: a plain fact. */
   readonly level: 'fail' | 'warn' | 'ok' | 'info'
   /** The kind of finding, in snake_case: `node_lost`, `disk_full`, `runner_failed`. */
   readonly code: string
   /** One sentence for people, with names and numbers, that ends in a full stop. */
   readonly text: string
-  /** Names of the nodes and ids of the models, instances and requests it is about. */
+  /** Names of the nodes, and ids of the models, instances and requests in question. */
   readonly about: readonly string[]
   readonly evidence: readonly Evidence[]
   /** A sentence with the command that repairs it, in backticks; null if there is no repair. */
   readonly remedy: string | null
 }
 
-/** The facts of a tool, the most important first. */
+/** Sorted by importance. */
 export interface Finding {
   readonly facts: readonly Fact[]
   /** Failed reads, each a sentence with its reason. */
   readonly unknown: readonly string[]
 }
 
-/** Context of a tool: GETs with the rights of its caller. */
+/** Context of a tool: GETs with the authorities of its caller. */
 export interface ToolContext {
-  /** The answer to a GET, or the refusal that this caller gets. */
   look<T> (path: string): Promise<T | CliError>
   /** Wall time, ms since 1970. */
   readonly nowMs: number
   declared (): Promise<DeclarationSet>
 }
 
-/** The default export of the module of a declared tool. `args` have been checked by its schema. */
+/** The default export of a declared tool's module. `args` match its schema. */
 export interface Tool<A = Record<string, unknown>> {
-  /** Failed reads become sentences of `unknown`; it does not throw for them. */
+  /** Failed reads become sentences in `unknown`; they do not throw. */
   run (ctx: ToolContext, args: A): Promise<Finding>
 }
 
-/** The value of a GET's answer, or the failure that its error body describes. */
+/** The value of a GET's answer, or the failure from its error body. */
 export function lookedAt<T> (status: number, text: string): T | ReturnType<typeof apiFailure> {
   const value = parseJson(text) ?? null
   if (status >= 200 && status < 300) return value as T
   return apiFailure(status, asApiError((value as { error?: unknown } | null)?.error), text)
 }
 
-/** A fact that is about nothing by name, has no evidence and no remedy unless `more` says so. */
 export function fact (level: Fact['level'], code: string, text: string, more: Partial<Fact> = {}): Fact {
   return { about: [], evidence: [], remedy: null, ...more, level, code, text }
 }
 
-/** Text of others inside a sentence: on one line, at most so many characters. */
+/** Foreign text for use inside a sentence: on one line, at most `most` characters. */
 export function quoted (text: string, most = 200): string {
   const line = plain(text).trim()
   return line.length <= most ? line : `${line.slice(0, most - 1)}…`
 }
 
-/** The same without a full stop at its end, to go on after. */
+/** Like `quoted`, without a final full stop, so that the sentence can continue. */
 export const withoutFullStop = (text: string, most = 200): string => quoted(text, most).replace(/\.$/, '')
 
-/** Reads for a tool, and adds failed reads to `unknown`. */
+/** GETs for a tool; failures go to `unknown`. */
 export interface ToolReads {
   readonly unknown: string[]
   /**
@@ -102,7 +99,7 @@ export function createToolReads ({ look }: Pick<ToolContext, 'look'>): ToolReads
 
 const isRefusal = (answer: unknown): answer is CliError => answer instanceof Error && 'exitCode' in answer
 
-/** Why something could not be read, as a sentence: "The events could not be read: that needs …". */
+/** The failure of a read as a sentence: "The events could not be read: that needs …". */
 export function unreadableSentence (what: string, { message, status, api }: CliError): string {
   return `${what} could not be read: ${causeOf({ message, status, api })}.`
 }

@@ -8,11 +8,9 @@ import { addKnownNode, knownNodesFile, placeOf, readKnownNodes } from './known-n
 import type { Duplex } from 'node:stream'
 import type { TLSSocket } from 'node:tls'
 
-/** The TLS identity of the other end. */
 export interface PresentedIdentity {
-  /** Fingerprint of its key. */
   readonly fingerprint: string
-  /** Why its certificate is not good by the authorities of this system; null when it is. */
+  /** Why the authorities of this system do not accept its certificate; null if they do. */
   readonly problem: string | null
 }
 
@@ -21,7 +19,7 @@ export interface TrustOptions {
   readonly home: string
   readonly own?: string | undefined
   readonly given?: string | undefined
-  /** Asks whether a fingerprint that nobody knows is the right one; absent: nobody can be asked. */
+  /** Asks whether an unknown fingerprint is the right one; absent: there is no user to ask. */
   readonly ask?: ((question: string) => Promise<boolean>) | undefined
 }
 
@@ -31,7 +29,7 @@ const CONNECT_MS = 15_000
 export class TrustingAgent extends Agent {
   readonly #at: URL
   readonly #options: TrustOptions
-  /** The question about a key that nobody knows is asked once. */
+  /** Each unknown key is asked about once. */
   readonly #judged = new Map<string, Promise<void>>()
   #fingerprint: string | undefined
 
@@ -41,7 +39,7 @@ export class TrustingAgent extends Agent {
     this.#options = options
   }
 
-  /** Fingerprint of the node that was connected to last. */
+  /** Fingerprint of the last connected node. */
   get fingerprint (): string | undefined { return this.#fingerprint }
 
   override createConnection (
@@ -81,7 +79,7 @@ function handshake (socket: TLSSocket): Promise<PresentedIdentity> {
       socket.setTimeout(0, late).off('error', reject)
       const { raw } = socket.getPeerCertificate()
       const { authorized, authorizationError } = socket
-      // In truth it is a code, or an error where the name is wrong.
+      // Despite its type it is a code, or an error for a wrong name.
       const why = authorizationError as Error | string | undefined
       resolve({
         fingerprint: pinOf(new X509Certificate(raw)),
@@ -92,15 +90,15 @@ function handshake (socket: TLSSocket): Promise<PresentedIdentity> {
 }
 
 /**
- * Throws CliError (1) unless the node has the known or given key, a certificate that is good here, or the
- * user's approval. Records an approved key.
+ * Throws CliError (1) unless the node has the known or given key, a certificate that this system accepts, or
+ * the user's approval. Records an approved key.
  */
 export async function verifyPeer (at: URL, shown: PresentedIdentity, options: TrustOptions): Promise<void> {
   const { home, own, given, ask } = options
   if (own !== undefined) {
     if (own === shown.fingerprint) return
-    throw refused(`${at.origin} is the address of the node on this home (${home}), but what answers there ` +
-      `has another key:\n  expected ${own}\n  found    ${shown.fingerprint}\n  is another node in its place?`)
+    throw refused(`${at.origin} is the address of the node of this home (${home}), but the server there ` +
+      `has another key:\n  expected ${own}\n  found    ${shown.fingerprint}\n  Is it another node?`)
   }
   const place = placeOf(at)
   const known = readKnownNodes(home).filter((node) => node.at === place)
@@ -124,10 +122,10 @@ export async function verifyPeer (at: URL, shown: PresentedIdentity, options: Tr
 async function askAbout (
   place: string, { fingerprint, problem }: PresentedIdentity, ask: TrustOptions['ask']
 ): Promise<void> {
-  const unknown = `the key of ${place} is not known here, and nobody vouches for its certificate (${problem})`
-  const compare = 'compare it with what `svc up` printed there, or `svc doctor` on that machine'
+  const unknown = `the key of ${place} is unknown here, and its certificate is not trusted (${problem})`
+  const compare = 'compare it with the output of `svc up` there, or of `svc doctor` on that machine'
   if (ask === undefined) {
-    throw refused(`${unknown}\n  ${compare}; if it is the same, repeat with:\n  --fingerprint ${fingerprint}`)
+    throw refused(`${unknown}\n  ${compare}; if it is the same, retry with:\n  --fingerprint ${fingerprint}`)
   }
   if (await ask(`${unknown}.\nIts fingerprint is ${fingerprint}\n${compare}. Is it the same?`)) return
   throw refused(`${place} is not trusted; nothing was sent to it`)
@@ -142,6 +140,7 @@ function fingerprintGiven (given: string): string {
 const refused = (message: string): CliError => new CliError(exitCodes.failed, message)
 
 const changed = (place: string, before: string, now: string, home: string): string =>
-  `THE KEY OF ${place} HAS CHANGED: somebody may be in between, or the node has a new home or key.\n` +
-  `  known ${before} (${knownNodesFile(home)})\n  found ${now}\nNothing was sent to it. If you know why it ` +
-  `changed, forget the old one and connect again:\n  svc known rm ${place}`
+  `THE KEY OF ${place} HAS CHANGED: someone may be intercepting the connection, or the node has a new ` +
+  `home or key.\n  known ${before} (${knownNodesFile(home)})\n  found ${now}\n` +
+  `Nothing was sent to it. If the change is expected, remove the old key and connect again:\n` +
+  `  svc known rm ${place}`

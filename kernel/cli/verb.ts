@@ -10,20 +10,20 @@ export interface WaitOptions {
   seconds: number
   signal: AbortSignal
   again (error: CliError): boolean | Promise<boolean>
-  /** Called before each new attempt with what the last one said. */
+  /** Called before each new attempt with the last failure. */
   onWait? (error: CliError): void
 }
 
 export interface VerbContext {
   readonly client: Client
-  /** Another client, which trusts as `client` does, with no other credential than these options have. */
+  /** Another client with the same trust and with no credential but that of these options. */
   clientFor (
     options: Pick<ClientOptions, 'url' | 'token'> & Partial<Pick<ClientOptions, 'signal' | 'signing'>>
   ): Client
   readonly out: Out
   readonly err: Progress
   readonly home: string
-  /** The given address, unless it is that of this home's node. */
+  /** The given address, unless it belongs to this home's node. */
   readonly elsewhere: string | undefined
   /** Seconds of `--wait[=s]`; undefined when it was not given. */
   readonly wait: number | undefined
@@ -33,9 +33,9 @@ export interface VerbContext {
   plugins (): Promise<readonly Plugin[]>
   /** Declarations of the kernel and this home's plugins; needs no running node. */
   declared (): Promise<DeclarationSet>
-  /** A sink for media: a file that appears under its name only when it is whole, or stdout for `-`. */
+  /** A sink for media: a file that appears under its name only when complete, or stdout for `-`. */
   sink (path: string): Sink
-  /** Tries until it works, the time is up or the error is final; `notYet` covers the usual reasons. */
+  /** Retries until success, a timeout or a final error; `notYet` covers the usual reasons. */
   retry<T> (options: Omit<WaitOptions, 'signal'>, attempt: () => Promise<T>): Promise<T>
   /** True for a starting or busy node, and for no answer. */
   notYet (error: CliError): boolean
@@ -43,10 +43,10 @@ export interface VerbContext {
   fail (code: ExitCode, message: string): CliError
 }
 
-/** The error of a verb: it has the exit status and, when a node answered, its error object. */
+/** The error of a verb: the exit status and, if a node answered, its error object. */
 export type VerbError = CliError
 
-/** True for what the client and `ctx.fail` throw. */
+/** True for the errors of the client and of `ctx.fail`. */
 export function isVerbError (error: unknown): error is VerbError {
   return error instanceof Error && 'exitCode' in error
 }

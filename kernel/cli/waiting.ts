@@ -8,7 +8,7 @@ import type { VerbContext, WaitOptions } from './verb.js'
 /** Pause between two attempts, ms. */
 const PAUSE_MS = 250
 
-/** Tries until it works, the time is up or the error is final; then throws the last error. */
+/** Retries until success, a timeout or a final error, which is then thrown. */
 export async function retryFor<T> (options: WaitOptions, attempt: () => Promise<T>): Promise<T> {
   const until = performance.now() + options.seconds * 1000
   for (;;) {
@@ -29,12 +29,12 @@ export function isRetryable (error: CliError): boolean {
   return silent || error.exitCode === exitCodes.notReady
 }
 
-/** Seconds to wait for a node that is still starting when `--wait` is not given. */
+/** Seconds to wait for a starting node without `--wait`. */
 const STARTING_SECONDS = 30
 
 /**
- * Retries while the node starts, and with `--wait` until the model is ready, unless `begun`: then an answer
- * has begun or its reader left. Throws the last error.
+ * Retries while the node starts, and with `--wait` until the model is ready, unless `begun`: an answer has
+ * begun or its reader has left. Throws the last error.
  */
 export async function retryUntil<T> (
   ctx: VerbContext, begun: () => boolean, attempt: () => Promise<T>
@@ -46,7 +46,6 @@ export async function retryUntil<T> (
   }, attempt)
 }
 
-/** Reasons that mean "not there yet". */
 const ABSENT: readonly unknown[] = ['no_instance', 'capability_not_found']
 
 /**
@@ -60,7 +59,6 @@ async function worthWaiting (ctx: VerbContext, error: CliError): Promise<boolean
   return ctx.wait !== undefined || !await ctx.client.json('/readyz').then(() => true, () => false)
 }
 
-/** Clock of a verb that waits; tests pass another. */
 export interface WaitClock {
   /** Resolves after `ms`, earlier on abort. Keeps the process alive. */
   pause (ms: number, signal: AbortSignal): Promise<void>
@@ -68,7 +66,7 @@ export interface WaitClock {
 }
 
 export const realPace: WaitClock = {
-  // The clock's own timers would let the process end in the middle of a wait.
+  // The clock's own timers would let the process end during a wait.
   pause: (ms, signal) => sleep(ms, undefined, { signal }).catch(() => {}),
   mono: systemClock.mono
 }
@@ -87,14 +85,14 @@ export function stallDetector (pace: Pick<WaitClock, 'mono'>): (shown: string) =
   }
 }
 
-/** A broken stream is retried for this long, ms. */
+/** Retries after a broken stream last this long, ms. */
 const RETRY_MS = 60_000
-/** It broke off, the node does not answer (yet), or is not ready. */
+/** Broken off, no answer (yet), or not ready. */
 const PASSING = [1, 4, 7]
 
 /**
- * Follows server-sent events until Ctrl-C, and reopens them after a failure at the path that `path` then
- * gives. Throws CliError if the node is away for longer than RETRY_MS, or --wait at first.
+ * Follows server-sent events until Ctrl-C, and reopens them after a failure at the path from `path`. Throws
+ * CliError if the node is away for longer than RETRY_MS, or at first than --wait.
  */
 export async function followEvents (
   ctx: VerbContext, path: () => string, take: (event: Extract<ServerEvent, { kind: 'event' }>) => void

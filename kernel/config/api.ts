@@ -29,27 +29,27 @@ export interface Saved { revision: string, undo (): void }
 export interface ConfigApi {
   /**
    * Applied settings with origins and schemas, settings without a value, the file's revision, and whether the
-   * file differs from the one at the start.
+   * file differs from the applied settings.
    */
   read (): {
     revision: string, file: string, entries: unknown[], unset: unknown[], restart_needed: boolean
   }
   /**
-   * Changes svc.yaml only. Throws and writes nothing: `config_changed` when the file has another revision,
-   * `invalid_request` for a wrong result, `missing_grant` when the caller may not change that or would grant
-   * more than it has.
+   * Changes svc.yaml only. Throws and writes nothing: `config_changed` if the file has another revision,
+   * `invalid_request` for an invalid result, `missing_grant` if the caller may not make the change or would
+   * grant more than it has.
    */
   write (change: ConfigChange, caller: Caller): Saved
   value (path: Path): unknown
-  /** Marks the values at and below these paths as applied, as the file and `config` have them. */
+  /** Marks the values at and below these paths as applied, as in the file and `config`. */
   took (paths: readonly string[], config: ResolvedConfig): void
   /** Adds declarations of plugins that came after the start. */
   know (owners: readonly ConfigOwner[], authorities: readonly string[]): void
-  /** Whether the file says anything that is not in force. */
+  /** Whether the file has changes that are not applied. */
   pending (): boolean
-  /** The values of a change as they may be shown, without secrets. */
+  /** The values of a change without secrets, to show. */
   masked (change: ConfigChange): Record<string, unknown>
-  /** Writes a setting that is in force already: no restart is needed for it. Throws as `write`. */
+  /** Writes a setting that is already in effect, so it needs no restart. Throws as `write`. */
   keep (path: string, value: unknown, caller: Caller): void
 }
 
@@ -125,7 +125,7 @@ function refused (issues: { path: string, message: string }[]): Error {
 
 /**
  * Throws `invalid_request` for a change over HTTP of an `x-local` setting, and for a new reference to the
- * environment, which would show its value. Compares parsed contents, so the spelling of a path does not
+ * environment, which would reveal its value. Compares parsed contents, so the spelling of a path does not
  * matter.
  */
 function refuseOutOfReach (before: unknown, after: unknown, known: ConfigSchemas): void {
@@ -133,10 +133,10 @@ function refuseOutOfReach (before: unknown, after: unknown, known: ConfigSchemas
     const value = getIn(after, path)
     const refuse = (message: string): Error => refused([{ path: formatPath(path), message }])
     if (typeof value === 'string' && value.includes('${env.')) {
-      throw refuse('a reference like ${env.NAME} is read in svc.yaml only; send the value itself')
+      throw refuse('a reference like ${env.NAME} works in svc.yaml only; send the value itself')
     }
     if (isLocal(known, path)) {
-      throw refuse('is set in svc.yaml on the machine of the node only: `svc config set` there, or an editor')
+      throw refuse('can only be set in svc.yaml on the node\'s machine: `svc config set` there, or an editor')
     }
   }
 }
@@ -156,7 +156,7 @@ function * changedPaths (before: unknown, after: unknown, path: Path = []): Gene
 function authorizeChange (before: unknown, after: unknown, caller: Caller): void {
   const changed = (path: Path): boolean => !isDeepStrictEqual(getIn(before, path), getIn(after, path))
   if (changed(['plugins'])) requireAuthority(caller, 'plugin:manage')
-  // Names, pages and proxies decide what counts as this machine, which needs no token.
+  // Names, pages and proxies decide which requests count as local, and those need no token.
   const opens = ['allowed_hosts', 'allowed_origins', 'trust_proxy'].some((key) => changed(['api', key]))
   const granted = opens ? [] : localIn(before)
   for (const authority of localIn(after)) {

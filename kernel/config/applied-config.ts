@@ -27,14 +27,14 @@ export class AppliedConfig {
     return this.#taken.findLast(({ under }) => isUnder(parts, under))?.config ?? this.#first
   }
 
-  /** Takes over what the file says at and below these paths, as `config` has it. */
+  /** Applies the values of the file at and below these paths, as resolved in `config`. */
   take (paths: readonly string[], config: ResolvedConfig, written: unknown): void {
     for (const path of paths) {
       const under = parsePath(path)!
       const value = getIn(written, under)
       if (value === undefined) deleteIn(this.#tree, under)
       else setIn(this.#tree, under, cleanCopy(value))
-      // Replaces what was applied below it: a plugin may be switched any number of times.
+      // Replaces entries below it, since a plugin may be switched any number of times.
       this.#taken = [...this.#taken.filter((one) => !isUnder(one.under, under)), { under, config }]
     }
   }
@@ -44,10 +44,9 @@ export class AppliedConfig {
     this.#kept.set(path, value)
   }
 
-  /** Whether a file says the same. */
   says (written: unknown): boolean { return isDeepStrictEqual(said(written), said(this.#tree)) }
 
-  /** Every setting with its schema, and those without a value; `restart` where the file says otherwise. */
+  /** Every setting with its schema, and those without a value; `restart` if the file differs. */
   list (written: unknown): { entries: unknown[], unset: unknown[] } {
     const configs = [...new Set([this.#first, ...this.#taken.map(({ config }) => config)])]
     const schemas = new Map(configs.flatMap((config) => [...config.schemas()]

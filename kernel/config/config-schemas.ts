@@ -6,7 +6,7 @@ import { nearest } from './nearest.js'
 import type { Path } from './paths.js'
 import type { ConfigOwner } from './owner.js'
 
-/** A schema and where in svc.yaml it applies; each is compiled on its own. */
+/** A schema and the place in svc.yaml where it applies; each is compiled separately. */
 export interface ConfigSchema {
   readonly path: Path
   readonly schema: JsonSchema
@@ -24,7 +24,6 @@ export interface ConfigSchemas {
   readonly paths: readonly Path[]
 }
 
-/** Puts together all keys of the kernel and the plugins, and their schemas. */
 export function gatherKnown (owners: readonly ConfigOwner[]): ConfigSchemas {
   const pieces: ConfigSchema[] = []
   const add = (path: Path, schema: JsonSchema, { name, bundled }: ConfigOwner): void => {
@@ -46,7 +45,7 @@ export function gatherKnown (owners: readonly ConfigOwner[]): ConfigSchemas {
   return { owners, pieces, leaves, paths }
 }
 
-/** The schema of the whole of `plugins.<name>`: what the plugin declares and what the kernel adds. */
+/** The schema of `plugins.<name>`: the plugin's declaration and the kernel's additions. */
 export function pluginSchema (owner: ConfigOwner): JsonSchema {
   const { config = {} } = owner
   const properties = isTree(config['properties']) ? config['properties'] : {}
@@ -57,7 +56,7 @@ export function pluginSchema (owner: ConfigOwner): JsonSchema {
       enabled: {
         type: 'boolean',
         default: true,
-        description: 'Whether the plugin is started.'
+        description: 'Whether the plugin starts.'
       },
       ...(owner.bundled ? {} : { module: moduleSchema }),
       ...properties
@@ -69,7 +68,7 @@ const moduleSchema: JsonSchema = {
   'type': 'string',
   'format': 'module',
   'x-local': true,
-  'description': 'Where the plugin is: a path relative to svc.yaml, or the name of a package.'
+  'description': 'Location of the plugin: a path relative to svc.yaml, or the name of a package.'
 }
 
 function walk (
@@ -111,7 +110,7 @@ function prepare (schema: JsonSchema): JsonSchema {
   return made
 }
 
-/** The schema that applies at a path, or undefined; goes through named keys, maps and lists. */
+/** The schema at a path, or undefined; goes through named keys, maps and lists. */
 export function schemaAt (known: ConfigSchemas, path: Path): JsonSchema | undefined {
   const piece = known.pieces.find((one) => isUnder(path, one.path))
   let schema: unknown = piece?.schema
@@ -123,7 +122,7 @@ export function schemaAt (known: ConfigSchemas, path: Path): JsonSchema | undefi
   return isTree(schema) ? schema : undefined
 }
 
-/** True when the schema at a path, or one above it, says `x-secret`. */
+/** True if the schema at a path, or one above it, has `x-secret`. */
 export const isSecret = (known: ConfigSchemas, path: Path): boolean => isMarked(known, path, 'x-secret')
 
 /** True when no HTTP route may change the setting at a path, by `x-local` of its schema or one above it. */
@@ -138,8 +137,8 @@ function isMarked (known: ConfigSchemas, path: Path, mark: 'x-secret' | 'x-local
 }
 
 /**
- * The key that was probably meant by an unknown one: a near one beside it, the same one of a plugin or
- * elsewhere. `path` is always whole, `key` only where the key is of another section.
+ * The key that was probably meant by an unknown one: a similar one beside it, the same one of a plugin or
+ * elsewhere. `path` is always complete, `key` only if it belongs to another section.
  */
 export function suggestKey (known: ConfigSchemas, path: Path): { key: string, path: string } | undefined {
   const key = path.at(-1) ?? ''

@@ -14,7 +14,7 @@ export interface Draft {
   readonly raw: RawConfig
   readonly known: ConfigSchemas
   readonly tree: Tree
-  /** Values of flags, then of variables: the first that covers a path is where it came from. */
+  /** Values of flags, then of variables: the first that covers a path is its origin. */
   readonly overlays: Overlay[]
   /** Paths of values that came through `${env.NAME}`. */
   readonly secrets: Set<string>
@@ -22,7 +22,7 @@ export interface Draft {
   readonly warnings: Problem[]
 }
 
-/** Lays the environment and the flags over the file, without a check against schemas. */
+/** Lays the environment and the flags over the file, without validation. */
 export function makeDraft (
   raw: RawConfig, known: ConfigSchemas, env: Env, flags: Readonly<Record<string, unknown>>
 ): Draft {
@@ -55,7 +55,7 @@ function expandText (draft: Draft, map: Tree, key: string, text: string, path: P
   const result = expandEnv(text, env)
   if (result.kind === 'plain') {
     if (looksLikeReference(text)) {
-      draft.warnings.push(problemAt(draft, path, 'is kept as written; a variable is written ${env.NAME}'))
+      draft.warnings.push(problemAt(draft, path, 'is used literally; write a variable as ${env.NAME}'))
     }
   } else if (result.kind === 'problem') {
     draft.problems.push(problemAt(draft, path, result.message))
@@ -75,7 +75,7 @@ function readFlags (draft: Draft, flags: Readonly<Record<string, unknown>>): Ove
   })
 }
 
-/** Puts an overlay over the tree, later ones over earlier ones. */
+/** Lays an overlay over the tree; later ones win. */
 function lay (draft: Draft, overlay: Overlay): void {
   if (overlay.path.some(isForbiddenKey)) {
     draft.problems.push(problemAt(draft, overlay.path, 'the key is not accepted', { source: overlay.source }))
@@ -85,7 +85,6 @@ function lay (draft: Draft, overlay: Overlay): void {
   if (setIn(draft.tree, overlay.path, overlay.value)) draft.overlays.unshift(overlay)
 }
 
-/** The overlay a value came from, if any. */
 export function overlayOf (draft: Draft, path: Path): Overlay | undefined {
   return draft.overlays.find((one) => isUnder(path, one.path))
 }
@@ -98,7 +97,6 @@ function nearestPosition (raw: RawConfig, path: Path): Position | undefined {
   }
 }
 
-/** A problem at a path, located at the origin of the value. */
 export function problemAt (draft: Draft, path: Path, message: string, more: Partial<Problem> = {}): Problem {
   const overlay = overlayOf(draft, path)
   const position = overlay === undefined ? nearestPosition(draft.raw, path) : undefined

@@ -41,7 +41,7 @@ export function changeFile (
   return issues.length > 0 ? { wrong: 'value', issues } : { text }
 }
 
-/** Without the variables that override settings: they would hide what the file says. */
+/** Without the variables that override settings: they would hide the values of the file. */
 const withoutSettings = (env: Env): Env =>
   Object.fromEntries(Object.entries(env).filter(([name]) => !name.startsWith('SVC_')))
 
@@ -49,7 +49,7 @@ const reportOf = (problem: Problem): string => formatProblems([{ ...problem, lin
 
 /**
  * The text of svc.yaml with the setting at a dotted path changed; `undefined` removes it. Comments and other
- * text stay if possible. Throws ConfigError for invalid YAML, a bad path, and a path through something else
+ * text stay if possible. Throws ConfigError for invalid YAML, a bad path, and a path through something other
  * than a map.
  */
 export function setInFile (text: string, path: string, value: unknown): string {
@@ -59,8 +59,8 @@ export function setInFile (text: string, path: string, value: unknown): string {
   if (raw.problems.length > 0) throw new ConfigError(formatProblems(raw.problems), raw.problems)
   const wanted = cleanCopy(raw.value) as Tree
   if (value === undefined) deleteIn(wanted, keys)
-  else if (!setIn(wanted, keys, cleanCopy(value))) throw new ConfigError(`${path} has no place in the file`)
-  // An empty file, too, has nothing to remove.
+  else if (!setIn(wanted, keys, cleanCopy(value))) throw new ConfigError(`${path} does not fit into the file`)
+  // Covers an empty file, which has nothing to remove.
   if (isDeepStrictEqual(wanted, raw.value)) return text
 
   const document = parseDocument(text, yamlOptions)
@@ -68,7 +68,7 @@ export function setInFile (text: string, path: string, value: unknown): string {
     const edited = edit(text, document, keys, value)
     if (edited !== undefined && saysExactly(edited, wanted)) return edited
   }
-  throw new ConfigError(`${path} cannot be changed by program; edit the file by hand`)
+  throw new ConfigError(`${path} cannot be changed automatically; edit the file by hand`)
 }
 
 function saysExactly (text: string, wanted: Tree): boolean {
@@ -76,7 +76,7 @@ function saysExactly (text: string, wanted: Tree): boolean {
   return problems.length === 0 && isDeepStrictEqual(withoutGaps(value), withoutGaps(wanted))
 }
 
-/** An empty section and an absent one say the same. */
+/** An empty section means the same as an absent one. */
 function withoutGaps (value: unknown): unknown {
   if (!isTree(value)) return value
   const kept = Object.entries(value).map(([key, inner]) => [key, withoutGaps(inner)] as const)
@@ -84,7 +84,7 @@ function withoutGaps (value: unknown): unknown {
   return Object.fromEntries(kept)
 }
 
-/** Replaces one value of the text and not a character more. */
+/** Replaces the characters of one value only. */
 function inPlace (text: string, document: Document, keys: Path, value: unknown): string | undefined {
   if (value === undefined) return undefined
   const node = document.getIn(keys, true)
@@ -95,7 +95,7 @@ function inPlace (text: string, document: Document, keys: Path, value: unknown):
   return text.slice(0, start) + inline + text.slice(end)
 }
 
-/** Has the library write the whole document anew: comments and blank lines stay, spacing may change. */
+/** The library writes the whole document: comments and blank lines stay, spacing may change. */
 function rewritten (text: string, document: Document, keys: Path, value: unknown): string {
   if (value === undefined) {
     document.deleteIn(keys)

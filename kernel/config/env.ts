@@ -9,7 +9,7 @@ import type { Problem } from './problems.js'
 
 export type Env = Readonly<Record<string, string | undefined>>
 
-/** Variables that mean something else than a setting, besides those that plugins declare. */
+/** Variables that are no settings, besides those that plugins declare. */
 const specials = [
   'SVC_HOME', 'SVC_CONFIG', 'SVC_URL', 'SVC_TOKEN', 'SVC_TELEMETRY_DISABLE', 'SVC_DEBUG', 'SVC_NO_LAUNCHER',
   'SVC_JOIN'
@@ -59,7 +59,7 @@ export function readEnv (
   return { overlays, problems, warnings }
 }
 
-/** Every variable and the settings it could mean; more than one is refused when it is used. */
+/** Every variable and the settings it could mean; using an ambiguous one is an error. */
 function targetsByName (known: ConfigSchemas): Map<string, Target[]> {
   const targets = new Map<string, Target[]>()
   const add = (name: string, target: Target): void => {
@@ -83,23 +83,22 @@ function badValue (known: ConfigSchemas, name: string, text: string, { path, sch
 
 function unknownVariable (name: string, names: readonly string[]): Problem {
   const suggestion = nearest(name, names)
-  const problem = at(name, '', 'no setting has this variable')
+  const problem = at(name, '', 'unknown variable')
   return suggestion === undefined ? problem : { ...problem, suggestion }
 }
 
 const reference = /\$\{env\.([A-Za-z_][A-Za-z0-9_]*)\}/g
 
-/** The result of expanding a text. */
 export type Expanded =
   | { readonly kind: 'plain' }
   | { readonly kind: 'value', readonly text: string, readonly whole: boolean }
   | { readonly kind: 'problem', readonly message: string }
 
-/** Replaces `${env.NAME}` in a text, once; `whole`: the text was one reference and nothing more. */
+/** Replaces `${env.NAME}` in a text, without recursion; `whole`: the text was a single reference. */
 export function expandEnv (text: string, env: Env): Expanded {
   const names = [...text.matchAll(reference)].map((match) => match[1] ?? '')
   const malformed = text.replace(reference, '').includes('${env.')
-  if (malformed) return { kind: 'problem', message: 'a reference to the environment is written ${env.NAME}' }
+  if (malformed) return { kind: 'problem', message: 'write a reference to the environment as ${env.NAME}' }
   if (names.length === 0) return { kind: 'plain' }
   const missing = [...new Set(names.filter((name) => env[name] === undefined))]
   if (missing.length > 0) {

@@ -15,7 +15,7 @@ export const maxFileBytes = 1024 * 1024
 
 /**
  * Finds the file to read: `--config`, then SVC_CONFIG, then `<home>/svc.yaml`. The first two may name a
- * missing file, so that reading it fails; null if all are absent.
+ * missing file, so that reading it fails; null if there is none.
  */
 export function findConfig (options: { flag?: string | undefined, env: Env, home: string }): string | null {
   const named = options.flag ?? options.env['SVC_CONFIG']
@@ -30,7 +30,7 @@ export function findConfig (options: { flag?: string | undefined, env: Env, home
   }
 }
 
-/** Reads and parses svc.yaml. Never throws: faults are in `problems`. `null` gives an empty configuration. */
+/** Never throws: faults are in `problems`. `null` gives an empty configuration. */
 export function readConfigFile (path: string | null): RawConfig {
   if (path === null) return readConfigText('', null)
   const file = resolve(path)
@@ -42,13 +42,13 @@ export function readConfigFile (path: string | null): RawConfig {
 
 const ownId = (): number | undefined => process.getuid?.()
 
-/** Why a file with code, or that names some, is not trusted by its owner; null when it is. */
+/** Why the owner of a file that contains or names code is not trusted; null if it is. */
 export function untrustedOwner (owner: number, own = ownId()): string | null {
   if (own === undefined || owner === own || owner === 0) return null
-  return `belongs to user ${owner}, not to user ${own} who runs this, nor to root`
+  return `belongs to user ${owner}, neither to user ${own} who runs svc nor to root`
 }
 
-/** Reads the text of the file, or says in a sentence why not. */
+/** The text of the file, or a sentence with the reason why it cannot be read. */
 function readSafely (file: string): string | { text: string } {
   let handle: number
   try {
@@ -59,7 +59,7 @@ function readSafely (file: string): string | { text: string } {
   }
   try {
     const { mode, size, uid } = fstatSync(handle)
-    if ((mode & constants.S_IFMT) !== constants.S_IFREG) return 'is not a plain file'
+    if ((mode & constants.S_IFMT) !== constants.S_IFREG) return 'is not a regular file'
     if ((mode & 0o022) !== 0) {
       const shown = (mode & 0o777).toString(8)
       return `may be written by group or others (mode ${shown}) though it can name code to load; ` +
@@ -78,7 +78,7 @@ function readSafely (file: string): string | { text: string } {
 }
 
 function tooLarge (bytes: number): string {
-  return `is too large: ${bytes} bytes, at most ${maxFileBytes} are read`
+  return `is too large: ${bytes} bytes, at most ${maxFileBytes} are allowed`
 }
 
 function readUpTo (handle: number, most: number): Buffer {
@@ -100,7 +100,7 @@ function decode (bytes: Buffer): string | { text: string } {
   }
 }
 
-/** Writes svc.yaml atomically. Links and permissions stay; a new file is for its owner only. */
+/** Writes svc.yaml atomically. Links and permissions stay; only the owner can read a new file. */
 export function saveConfigFile (path: string, text: string): void {
   if (!existsSync(path)) return writeWhole(path, text)
   const target = realpathSync(path)

@@ -32,34 +32,34 @@ const api = {
       'type': 'string',
       'format': 'host',
       'default': '127.0.0.1',
-      'x-remote': 'is asked of this machine only, and a request from elsewhere needs a credential',
+      'x-remote': 'is used on this machine only, and a request from elsewhere needs a credential',
       'description': 'Address to listen on; 0.0.0.0 or :: for every address of the machine.'
     },
     port: whole('Port to listen on; 0 takes any free one.', 52415, 0, 65535),
-    allowed_hosts: list('Further names under which clients may address this node (Host header).', 'host',
-      'names this node itself, which asks nothing there'),
-    allowed_origins: list('Web pages that may call this node beside the members\', as ' +
+    allowed_hosts: list('Additional names by which clients may address this node (Host header).', 'host',
+      'is a name of this node itself, which sends no request there'),
+    allowed_origins: list('Web pages that may call this node besides the members\', as ' +
       'scheme://host[:port]; also extensions and apps, such as chrome-extension://id.', 'origin',
-    'is compared with what a page says of itself, and is not asked'),
-    trust_proxy: list('Addresses of proxies whose X-Forwarded-For is believed.', 'cidr',
-      'is compared with where a request comes from, and is not asked'),
+    'is compared with the Origin header of a page, and receives no request'),
+    trust_proxy: list('Addresses of proxies whose X-Forwarded-For header is trusted.', 'cidr',
+      'is compared with the source address of requests, and receives no request'),
     tls: {
       type: 'string',
       enum: ['off', 'self', 'files'],
       default: 'off',
-      description: 'How clients are spoken to. off: plain HTTP. self: TLS with a key and an authority of ' +
-        'this node\'s own. files: TLS with the files that tls_cert and tls_key name.'
+      description: 'TLS of the API. off: plain HTTP. self: TLS with a key and a certificate authority ' +
+        'that this node creates. files: TLS with the files in tls_cert and tls_key.'
     },
     tls_cert: {
       ...pemFile,
       examples: ['/etc/letsencrypt/live/attic.example.net/fullchain.pem'],
-      description: 'File of the certificates in PEM, the server\'s own first; relative to svc.yaml. It is ' +
-        'read again when it changes.'
+      description: 'Certificate file in PEM, the server\'s own certificate first; relative to svc.yaml. ' +
+        'The node reloads it when it changes.'
     },
     tls_key: {
       ...pemFile,
       examples: ['/etc/letsencrypt/live/attic.example.net/privkey.pem'],
-      description: 'File of the private key of the first certificate, in PEM and without a passphrase.'
+      description: 'Private key file of the first certificate, in PEM and without a passphrase.'
     }
   }
 } as const
@@ -75,7 +75,7 @@ const access = {
       items: { type: 'string' },
       uniqueItems: true,
       default: ['read', 'invoke'],
-      description: 'Authorities of a request that comes from this machine without a token.'
+      description: 'Authorities of a request from this machine without a token.'
     },
     remote: {
       type: 'array',
@@ -92,35 +92,35 @@ const limits = {
   additionalProperties: false,
   default: {},
   properties: {
-    connections: whole('Open connections in all.', 1024, 1, 65536),
+    connections: whole('Open connections in total.', 1024, 1, 65536),
     connections_per_address: whole('Open connections of one remote address without a token.', 64, 1, 65536),
     streams_per_token: whole('Open streams of one token.', 256, 1, 65536),
-    headers_timeout_seconds: whole('Time in which the headers of a request must arrive.', 10, 1, 600),
-    request_timeout_seconds: whole('Time in which a whole request must arrive.', 30, 1, 3600),
-    keep_alive_seconds: whole('Time an idle connection stays open.', 15, 1, 600),
-    handler_timeout_seconds: whole('Time an answer that is no stream may take.', 60, 1, 3600),
-    body_kib: whole('Largest request body in KiB, where a route does not say otherwise.', 256, 1, 65536),
-    calls_at_once: whole('Calls of one capability that run at the same time.', 8, 1, 1024),
-    calls_queued: whole('Calls of one capability that may wait for their turn.', 32, 0, 65536),
-    stream_buffer_kib: whole('KiB kept for a stream whose reader is slow.', 1024, 16, 1048576),
-    stream_stall_seconds: whole('Time a stream waits for a reader that takes nothing.', 30, 1, 3600),
-    media_buffer_kib: whole('KiB of encoded sound kept for one player.', 8192, 16, 1048576),
-    media_stall_seconds: whole('Time a sound stream waits for a player that takes nothing.', 900, 1, 86400)
+    headers_timeout_seconds: whole('Time limit for the headers of a request.', 10, 1, 600),
+    request_timeout_seconds: whole('Time limit for a complete request to arrive.', 30, 1, 3600),
+    keep_alive_seconds: whole('How long an idle connection stays open.', 15, 1, 600),
+    handler_timeout_seconds: whole('Time limit for an answer that is not a stream.', 60, 1, 3600),
+    body_kib: whole('Largest request body in KiB, unless a route has its own limit.', 256, 1, 65536),
+    calls_at_once: whole('Concurrent calls of one capability.', 8, 1, 1024),
+    calls_queued: whole('Queued calls of one capability.', 32, 0, 65536),
+    stream_buffer_kib: whole('KiB buffered for a stream with a slow client.', 1024, 16, 1048576),
+    stream_stall_seconds: whole('How long a stream waits for a client that does not read.', 30, 1, 3600),
+    media_buffer_kib: whole('KiB of encoded audio buffered for one player.', 8192, 16, 1048576),
+    media_stall_seconds: whole('How long audio waits for a player that does not read.', 900, 1, 86400)
   }
 } as const
 
 const logging = {
   type: 'object',
-  description: 'Logs. People read them on stderr.',
+  description: 'Logs. The readable log is on stderr.',
   additionalProperties: false,
   default: {},
   properties: {
-    enabled: { type: 'boolean', default: false, description: 'Writes the log to stdout as JSON lines too.' },
+    enabled: { type: 'boolean', default: false, description: 'Also writes the log to stdout as JSON lines.' },
     level: {
       type: 'string',
       enum: ['trace', 'debug', 'info', 'warn', 'error', 'fatal'],
       default: 'info',
-      description: 'Lowest level that is logged.'
+      description: 'Lowest level in the log.'
     },
     ingest_url: {
       'type': 'string',
@@ -128,14 +128,14 @@ const logging = {
       'x-secret': true,
       'x-local': true,
       'examples': ['https://logs.example.net/ingest'],
-      'description': 'Where log lines are sent as well.'
+      'description': 'URL to which log lines are also sent.'
     }
   }
 } as const
 
 const cluster = {
   type: 'object',
-  description: 'The other nodes: how they are found, and how many must agree.',
+  description: 'The other nodes: how to find them, and how many must agree.',
   additionalProperties: false,
   default: {},
   properties: {
@@ -143,26 +143,27 @@ const cluster = {
       'type': 'string',
       'format': 'host',
       'examples': ['192.168.1.20'],
-      'x-remote': 'is asked of this machine only, and members show their keys there',
-      'description': 'Address on which members are listened for. When absent, that of the API; is that ' +
-        'loopback, every address (0.0.0.0) once another machine is to join or has joined.'
+      'x-remote': 'is used on this machine only, and members authenticate with their keys there',
+      'description': 'Address to listen on for members. When absent, that of the API; if that is ' +
+        'loopback, every address (0.0.0.0) as soon as another machine is to join or has joined.'
     },
     port: {
       type: 'integer',
       minimum: 0,
       maximum: 65535,
       examples: [52416],
-      description: 'Port on which members are listened for; the API\'s port + 1 when absent.'
+      description: 'Port to listen on for members; the API\'s port + 1 when absent.'
     },
     advertise: {
       'type': 'string',
       'format': 'host-port',
       'examples': ['attic.lan:52416'],
-      'x-remote': 'is dialled by members, which check the key of who answers',
-      'description': 'Where other nodes reach the members\' listener, when that is not where it is bound.'
+      'x-remote': 'is dialled by members, which check the key of the server',
+      'description': 'Address at which other nodes reach this node\'s listener for members, if it differs ' +
+        'from the bound one.'
     },
-    peers: list('Further addresses (host:port) at which to look for members.', 'host-port',
-      'is sent nothing before the key of who answers is that of a member'),
+    peers: list('Additional addresses (host:port) of members.', 'host-port',
+      'receives no data before the server has proved the key of a member'),
     quorum: {
       type: ['integer', 'string'],
       minimum: 1,
@@ -170,16 +171,16 @@ const cluster = {
       pattern: '^majority$',
       default: 1,
       'x-expected': '1, majority, or a number above half of the members',
-      description: '1: every part of the cluster goes on by itself. majority: only the larger part ' +
-        'decides, and nothing it acknowledged is lost.'
+      description: '1: after a split, every part of the cluster continues by itself. majority: only the ' +
+        'larger part decides, and no acknowledged decision is lost.'
     },
     discovery: {
       type: 'boolean',
       default: true,
-      description: 'Looks for members on the local network (mDNS).'
+      description: 'Searches the local network for members (mDNS).'
     },
-    heartbeat_ms: whole('Time between two signs of life; a node is missed after three.', 2000, 100, 60000),
-    election_timeout_ms: whole('Longest time in which votes for a master are collected.', 3000, 150, 60000)
+    heartbeat_ms: whole('Time between heartbeats; a node is lost after three missed ones.', 2000, 100, 60000),
+    election_timeout_ms: whole('Longest time to collect votes for a master.', 3000, 150, 60000)
   }
 } as const
 
@@ -191,7 +192,7 @@ export const kernelKeys = {
     pattern: '^[^\\p{Cc}]+$',
     'x-expected': 'text of 1 to 64 characters on one line',
     examples: ['attic'],
-    description: 'Name of this node for people. The host name when absent.'
+    description: 'Display name of this node. The host name when absent.'
   },
   api,
   cluster,
@@ -202,10 +203,10 @@ export const kernelKeys = {
 
 export type KernelConfig = FromSchema<{ type: 'object', properties: typeof kernelKeys }, true>
 
-/** A check that looks at more than one value, or needs more words than a schema has. */
+/** A check across several values, or one that a schema cannot express. */
 export interface Rule {
   readonly path: Path
-  /** Returns what is wrong, or null. `config` may have failed its schema: then it says null. */
+  /** The problem, or null; null also for a `config` that fails its schema. */
   readonly check: (config: unknown) => string | null
 }
 
@@ -216,17 +217,17 @@ export const kernelRules: readonly Rule[] = [
     check: (config) => {
       const granted = getIn(config, ['access', 'remote'])
       return Array.isArray(granted) && granted.length > 0
-        ? 'nothing is granted to a remote request without a credential; see `svc token create`'
+        ? 'a remote request without a credential gets no authority; see `svc token create`'
         : null
     }
   },
   ...(['tls_cert', 'tls_key'] as const).map((key): Rule => ({
     path: ['api', key],
     check: (config) => {
-      // The other way round it may be there: so TLS can be switched off for a while.
+      // The files may be set in another mode, so that TLS can be switched off for a while.
       const used = getIn(config, ['api', 'tls']) === 'files'
       const missing = getIn(config, ['api', key]) === undefined
-      return used && missing ? 'is missing; api.tls: files needs it' : null
+      return used && missing ? 'is missing, but api.tls: files needs it' : null
     }
   })),
   {

@@ -36,7 +36,7 @@ export function deepFreeze<T> (value: T): T {
   return value
 }
 
-/** The value at a path, or undefined. Only own keys count. */
+/** Only own keys count. */
 export function getIn (root: unknown, path: Path): unknown {
   let value = root
   for (const key of path) {
@@ -46,7 +46,7 @@ export function getIn (root: unknown, path: Path): unknown {
   return value
 }
 
-/** Puts a value at a path, creating or filling maps. False, without a change, if a non-map is in between. */
+/** Sets a value at a path, creating maps. False, without a change, if a non-map is in between. */
 export function setIn (root: Tree, path: Path, value: unknown): boolean {
   let map = root
   for (const key of path.slice(0, -1)) {
@@ -61,19 +61,16 @@ export function setIn (root: Tree, path: Path, value: unknown): boolean {
   return true
 }
 
-/** Removes the key at a path, if it is there. */
 export function deleteIn (root: Tree, path: Path): void {
   const parent = getIn(root, path.slice(0, -1))
   const last = path.at(-1)
   if (isTree(parent) && last !== undefined) delete parent[last]
 }
 
-/** True when `path` is `prefix` or lies under it. */
 export function isUnder (path: Path, prefix: Path): boolean {
   return path.length >= prefix.length && prefix.every((key, index) => path[index] === key)
 }
 
-/** A path as one string that can key a Map. */
 export function pathKey (path: Path): string { return JSON.stringify(path) }
 
 /** A path as people write it: `plugins.runners.threads`, `api.allowed_hosts[0]`, `node_overrides."a.b"`. */

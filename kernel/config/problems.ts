@@ -1,7 +1,6 @@
 import { relative } from 'node:path'
 import { printable } from './paths.js'
 
-/** One thing that is wrong, and where. */
 export interface Problem {
   readonly file: string | null
   readonly line: number | null

@@ -23,7 +23,7 @@ export type Origin = 'flag' | 'env' | 'file' | 'default'
 
 export interface Entry {
   readonly path: string
-  /** The value; secrets are `********`. */
+  /** Secrets are `********`. */
   readonly value: unknown
   readonly origin: Origin
   readonly line?: number
@@ -36,12 +36,12 @@ export interface Entry {
 export interface ResolvedConfig {
   readonly kernel: KernelConfig
   enabled (plugin: string): boolean
-  /** What `plugins.<name>` holds for the plugin itself, without the kernel's `enabled` and `module`. */
+  /** The settings of `plugins.<name>` without the kernel's `enabled` and `module`. */
   plugin (name: string): Readonly<Record<string, unknown>>
   settings (key: string): unknown
   /** Every setting with its origin, or only those at and under a dotted path. */
   entries (under?: string): Entry[]
-  /** A value for a setting as it may be shown: its secrets are `********`. */
+  /** A value for a setting with its secrets masked (`********`). */
   masked (path: string, value: unknown): unknown
   /** The schema of every setting that may be written, by dotted path. */
   schemas (): ReadonlyMap<string, JsonSchema>
@@ -51,13 +51,13 @@ export interface ResolveInput {
   readonly owners: readonly ConfigOwner[]
   readonly env: Env
   readonly flags?: Readonly<Record<string, unknown>>
-  /** Every authority that plugins declare; with it `access.local` is checked for unknown ones. */
+  /** Every declared authority; enables the check of `access.local` for unknown ones. */
   readonly authorities?: readonly string[]
 }
 
 /**
  * Lays flags over environment over file over defaults, and checks the result. Returns every problem at once;
- * use `config` only without any. Warnings do not keep a node from starting.
+ * `config` is usable only without any. Warnings do not keep a node from starting.
  */
 export function resolveConfig (
   raw: RawConfig, input: ResolveInput
@@ -107,10 +107,11 @@ function checkStranger (draft: Draft, name: string): void {
   const path: Path = ['plugins', name]
   if (getIn(draft.tree, [...path, 'module']) === undefined) {
     const suggestion = suggestKey(draft.known, path)?.key
-    const message = 'there is no such plugin, and no `module` says where it is'
+    const message = 'there is no such plugin, and no `module` gives its location'
     draft.problems.push(problemAt(draft, path, message, suggestion === undefined ? {} : { suggestion }))
   } else if (!pluginName.test(name)) {
-    draft.problems.push(problemAt(draft, path, 'a plugin name is small letters, digits and single dashes'))
+    const rule = 'a plugin name consists of lower-case letters, digits and single dashes'
+    draft.problems.push(problemAt(draft, path, rule))
   } else {
     draft.warnings.push(problemAt(draft, path, 'its keys are not checked, because its module is not loaded'))
   }
@@ -127,7 +128,7 @@ function checkAuthorities (draft: Draft, authorities: readonly string[] | undefi
   })
 }
 
-/** By place in the file; what is not in the file comes last. */
+/** Sorted by position in the file; problems elsewhere come last. */
 function inOrder (problems: readonly Problem[]): Problem[] {
   const last = Number.MAX_SAFE_INTEGER
   return [...problems].sort((a, b) => {
@@ -154,7 +155,7 @@ function makeResolved (draft: Draft): ResolvedConfig {
     schemas: () => new Map(known.leaves.map(({ path, schema }) => [formatPath(path), schema])),
     masked: (path, value) => {
       const at = parsePath(path) ?? [path]
-      // Keys of an unloaded module are unknown here, so they may be secrets.
+      // The keys of a module that is not loaded are unknown, so they may be secrets.
       return value !== null && schemaAt(known, at) === undefined ? HIDDEN : mask(draft, value, at)
     }
   }
@@ -194,7 +195,7 @@ function originOf (draft: Draft, path: Path): { origin: Origin, line?: number, s
   return position === undefined ? { origin: 'default' } : { origin: 'file', line: position.line }
 }
 
-/** The schema of a setting, by dotted path; or what was probably meant. For `config get` and `config set`. */
+/** The schema of a setting, by dotted path, or a suggestion. For `config get` and `config set`. */
 export function findSetting (
   owners: readonly ConfigOwner[], path: string
 ): { schema: JsonSchema } | { schema: null, suggestion?: string } {

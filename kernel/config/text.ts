@@ -9,7 +9,6 @@ import type { Problem } from './problems.js'
 export interface Position { readonly line: number, readonly column: number }
 
 export interface RawConfig {
-  /** Absolute path of the file, or null when there is none. */
   readonly file: string | null
   /** The settings as written; maps have no prototype. */
   readonly value: Readonly<Record<string, unknown>>
@@ -78,12 +77,16 @@ function parse (text: string, reader: Reader): Document | null {
   return document.errors.length === 0 ? document : null
 }
 
-/** The library's message about its calls means nothing to users; its others do. */
+/** Replaces the library's message about its own API, which means nothing to users. */
 function sentence (message: string): string {
-  return message.startsWith('Source contains multiple documents') ? 'only one YAML document is read' : message
+  const many = message.startsWith('Source contains multiple documents')
+  return many ? 'only one YAML document is supported' : message
 }
 
-/** Where the text nests too deep, or null. Counts on the library's lexer and parser, which do not recurse. */
+/**
+ * The line at which the text nests too deep, or null. Uses the library's lexer and parser, which do not
+ * recurse.
+ */
 function tooDeep (text: string): number | null {
   const parser = new Parser()
   let offset = 0
@@ -102,7 +105,7 @@ function report (reader: Reader, path: Path, offset: number | undefined, message
   })
 }
 
-/** Turns a node into plain data, notes where each key stands and reports what is not accepted. */
+/** Converts a node to plain data, records the position of each key and reports what is not accepted. */
 function readNode (reader: Reader, node: Node | null, path: Path): unknown {
   if (node === null) return null
   if (isAlias(node)) return refuse(reader, path, node, 'aliases (*name) are not accepted')
@@ -141,7 +144,7 @@ function readMap (reader: Reader, items: readonly Pair<Node | null, Node | null>
     const at = [...path, key]
     const earlier = reader.positions.get(pathKey(at))
     if (earlier !== undefined) {
-      refuse(reader, at, keyNode, `the key stands twice; the first is on line ${earlier.line}`)
+      refuse(reader, at, keyNode, `the key is repeated; the first is on line ${earlier.line}`)
       continue
     }
     notePosition(reader, at, keyNode as Node)
@@ -156,7 +159,7 @@ function notePosition (reader: Reader, path: Path, node: Node): void {
   reader.positions.set(pathKey(path), { line: place.line, column: place.col })
 }
 
-/** A key as text; numbers and words like `true` count as they are written. */
+/** A key as text; numbers and words like `true` count as written. */
 function keyText (node: Node | null): string | null {
   if (!isScalar(node) || node.anchor !== undefined || node.tag !== undefined) return null
   if (typeof node.value === 'string') return node.value

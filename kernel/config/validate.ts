@@ -57,7 +57,7 @@ function defaultsOf ({ path, schema }: ConfigSchema): unknown {
   return fillIn(schema, made) ? made : undefined
 }
 
-/** Fills in what Ajv's `useDefaults` would; false where a schema asks for more than keys with defaults. */
+/** Fills in what Ajv's `useDefaults` would; false if a schema needs more than keys with defaults. */
 function fillIn (schema: JsonSchema, value: unknown): boolean {
   if (!isTree(value)) return true
   const properties = isTree(schema['properties']) ? schema['properties'] : {}
@@ -71,12 +71,12 @@ function fillIn (schema: JsonSchema, value: unknown): boolean {
     !conditional.some((keyword) => keyword in schema)
 }
 
-/** Keywords by which a default may depend on other values. */
+/** Keywords with which a default may depend on other values. */
 const conditional = ['allOf', 'anyOf', 'oneOf', 'if', 'dependentSchemas', '$ref']
 
 function compile (ajv: Ajv2020, piece: ConfigSchema): ValidateFunction | string {
   try {
-    // A default at the root of a piece is filled in by `checkPiece`; the library has no place for it.
+    // `checkPiece` fills in a default at the root of a piece, which the library cannot.
     const { default: _, ...schema } = piece.schema
     return ajv.compile(schema)
   } catch (error) {
@@ -90,7 +90,7 @@ function ownersFault (piece: ConfigSchema, message: string): Problem {
     line: null,
     column: null,
     path: formatPath(piece.path),
-    message: `the schema that ${piece.owner} declares is faulty: ${message}`
+    message: `the schema that ${piece.owner} declares is invalid: ${message}`
   }
 }
 
@@ -117,7 +117,7 @@ function checkPiece (draft: Draft, piece: ConfigSchema, validate: ValidateFuncti
 
 const wholes = new Set(['anyOf', 'oneOf', 'not', 'propertyNames'])
 
-/** Leaves out what only repeats another error: the branches of a choice, the frame of an `if`. */
+/** Omits errors that only repeat another one: the branches of a choice, the frame of an `if`. */
 function leading (errors: readonly ErrorObject[]): ErrorObject[] {
   const frames = errors.filter(({ keyword }) => wholes.has(keyword) && keyword !== 'propertyNames')
   return errors.filter((error) => {
@@ -144,7 +144,7 @@ function toProblem (draft: Draft, error: ErrorObject, path: Path): Problem {
     case 'required':
       return missingKey(draft, error, path)
     case 'uniqueItems':
-      return problemAt(draft, path, 'a value stands twice in the list')
+      return problemAt(draft, path, 'the list repeats a value')
     default:
       return wrongValue(draft, error, path)
   }
@@ -179,7 +179,6 @@ export function isHidden (draft: Draft, path: Path): boolean {
   return overlayOf(draft, path) === undefined && draft.secrets.has(pathKey(path))
 }
 
-/** A key no schema knows. */
 export function unknownKey (draft: Draft, path: Path): Problem {
   const [top, plugin, key] = path
   if (top === 'plugins' && key === 'module' && path.length === 3) {

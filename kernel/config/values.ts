@@ -1,11 +1,10 @@
-/** The values that schemas of settings and of payloads allow: in words, by format, and read from text. */
 import { isIP } from 'node:net'
 import { isOpenBound } from '../api/bounds.js'
 import { hostProblem } from '../net/addresses.js'
 import type { JsonSchema } from '../api/schema.js'
 import { cleanCopy, isTree, printable } from './paths.js'
 
-/** The expectation of a schema in words: `a whole number from 0 to 65535`. */
+/** The expectation of a schema as text: `a whole number from 0 to 65535`. */
 export function describe (schema: JsonSchema): string {
   const own = schema['x-expected']
   if (typeof own === 'string') return own
@@ -56,7 +55,7 @@ function range (schema: JsonSchema): string {
   return parts.length === 0 ? '' : ' ' + parts.join(', ')
 }
 
-/** Without the bounds that every text and list has: nobody meets them. */
+/** Without the default bounds of texts and lists, which no user reaches. */
 const ownBounds = (schema: JsonSchema): JsonSchema =>
   Object.fromEntries(Object.entries(schema).filter(([key, value]) => !isOpenBound(key, value)))
 
@@ -80,7 +79,7 @@ function describeList (schema: JsonSchema): string {
   return parts.join(' ') + (isTree(items) ? `, each ${describe(items)}` : '')
 }
 
-/** A found value for a message: short, on one line, lists and maps only named. */
+/** A found value for a message: short, on one line; lists and maps are only named. */
 export function show (value: unknown): string {
   if (value === undefined || value === null) return 'nothing'
   if (Array.isArray(value)) return value.length === 0 ? 'an empty list' : `a list of ${value.length}`
@@ -129,7 +128,7 @@ function isCidr (text: string): boolean {
   return bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= (family === 4 ? 32 : 128))
 }
 
-/** True for a path that says it is one: `./x`, `../x` or `/x`. */
+/** True for an explicit path: `./x`, `../x` or `/x`. */
 export function isModulePath (text: string): boolean { return /^(\.{1,2})?\//.test(text) }
 
 const packageName = /^(@[a-z0-9][\w.-]*\/)?[a-z0-9][\w.-]*(\/[\w-][\w.-]*)*$/i
@@ -138,19 +137,19 @@ function isModule (text: string): boolean {
   return isModulePath(text) ? !text.includes('\0') : packageName.test(text)
 }
 
-/** The values of `format` a configuration schema may use, each with what it asks for in words. */
+/** The values of `format` that a configuration schema may use, each with its description. */
 export const formats: Readonly<Record<string, Format>> = {
   host: { test: isHost, expected: 'a host name or an IP address' },
   'host-port': {
     test: isHostPort,
-    expected: 'an address with a port, like attic.lan:52416, and neither link-local nor a metadata service ' +
-      'of a cloud'
+    expected: 'an address with a port, like attic.lan:52416, neither link-local nor a cloud metadata ' +
+      'service'
   },
   origin: { test: isOrigin, expected: 'an origin like https://host:port or app://name, without a path' },
   cidr: { test: isCidr, expected: 'an IP address or a range like 10.0.0.0/8' },
   'http-url': {
     test: isSendUrl,
-    expected: 'an http or https address without a password in it, and no metadata service of a cloud'
+    expected: 'an http or https address without a password, and not a cloud metadata service'
   },
   module: { test: isModule, expected: 'a path starting with ./, ../ or /, or a package name; never a URL' },
   uri: { test: (text) => URL.canParse(text), expected: 'a URI' }
@@ -160,9 +159,9 @@ const numeric = /^[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?$/i
 const booleans: Readonly<Record<string, boolean>> = { true: true, 1: true, false: false, 0: false }
 
 /**
- * Reads a text (a variable, an argument) by its schema: numbers, `true`, `false`, `1` and `0` for booleans,
- * comma lists for lists of text, JSON for everything else. Undefined for no such value; other limits are not
- * checked.
+ * Converts a text (a variable, an argument) by its schema: numbers, `true`, `false`, `1` and `0` for
+ * booleans, comma lists for lists of text, JSON for everything else. Undefined for no such value; other
+ * limits are not checked.
  */
 export function parseTyped (text: string, schema: JsonSchema): unknown {
   const types = typesOf(schema)
@@ -179,7 +178,6 @@ export function parseTyped (text: string, schema: JsonSchema): unknown {
   return allows('string') || types.length === 0 ? text : undefined
 }
 
-/** True when a value read from text has one of the types that the schema allows. */
 export function hasType (value: unknown, schema: JsonSchema): boolean {
   const types = typesOf(schema)
   if (types.length === 0) return true

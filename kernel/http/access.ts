@@ -21,9 +21,9 @@ const FAILURE_WINDOW_MS = 60_000
 
 /**
  * Finds the caller of a request: a token's holder, a plugin's scheme (paired devices), or loopback with the
- * authorities of `access.local`. Clients of foreign APIs always send a key: over loopback one without the
- * form of a token here counts as none. Relayed requests are never loopback or anonymous, and tokens do not
- * count there. Throws `unauthenticated`, what a scheme throws, and `overloaded` after too many bad
+ * authorities of `access.local`. Clients of foreign APIs always send a key: over loopback, one that does not
+ * have the form of a token is ignored. Relayed requests are never loopback or anonymous, and tokens are not
+ * accepted there. Throws `unauthenticated`, the errors of a scheme, and `overloaded` after too many bad
  * credentials.
  */
 export function createAccess (options: AccessOptions): (arrival: Arrival) => Proof {
@@ -47,8 +47,8 @@ export function createAccess (options: AccessOptions): (arrival: Arrival) => Pro
     if (token !== undefined && !token.startsWith('svc_') && isHere()) return here
     failures.add(remoteAddress)
     throw kernelError('unauthenticated', token === undefined
-      ? 'The credential is not valid here; `svc device pair URL` pairs a device anew.'
-      : 'The token is not valid here; `svc token create` on the node\'s host makes one.')
+      ? 'The credential is invalid here; `svc device pair URL` pairs a device again.'
+      : 'The token is invalid here; `svc token create` on the node\'s host creates one.')
   }
 }
 
@@ -69,29 +69,29 @@ function failureCounter (clock: Clock): { add (address: string): void } {
 }
 
 /**
- * Throws unless a request may use a route. A member has authorised what it passes on, but a member's key
- * opens only the routes between nodes.
+ * Throws unless a request may use a route. A member has authorised the requests that it forwards, but a
+ * member's key opens only the routes between nodes.
  */
 export function authorize (
   caller: Caller, { authority, members }: Pick<RouteDecl, 'authority' | 'members'>, member: string | undefined
 ): void {
   if (member !== undefined && members !== true) {
-    throw kernelError('missing_grant', 'Nodes do not call this of each other: ask this node itself.')
+    throw kernelError('missing_grant', 'Nodes do not forward this route: request it at this node directly.')
   }
   requireAuthority(caller, authority)
 }
 
-/** Throws unless the caller has the authority a route declares (`null`: none needed). */
+/** Throws unless the caller has the authority of a route (`null`: none needed). */
 export function requireAuthority (
   caller: Caller, authority: string | null, needed = `This needs the authority "${authority}"`
 ): void {
   if (authority === null || caller.authorities.has(authority)) return
-  // New tokens have read and invoke; a token for more needs read as well for most programs.
+  // New tokens have read and invoke; a token with more authority needs read as well for most programs.
   const words = authority === 'read' || authority === 'invoke' ? '' : ` --authority read ${authority}`
-  const make = `\`svc token create NAME${words}\` on the node's host makes one`
+  const make = `\`svc token create NAME${words}\` on the node's host creates one`
   if (caller.id === 'local' || caller.id === 'anonymous') {
     throw kernelError('unauthenticated', `${needed}: send a token that has it (${make}; \`svc\` there uses ` +
-      'operator.token by itself).', { authority })
+      'operator.token automatically).', { authority })
   }
   const lacking = caller.mode === 'relay' ? 'which the device does not have through a relay'
     : caller.mode === 'paired' ? 'which the device does not have' : 'which the token does not have'

@@ -11,13 +11,13 @@ import { offeredToken } from './sockets.js'
 export function credentialOf ({ raw, headers }: Pick<FastifyRequest, 'raw' | 'headers'>): string | undefined {
   sentOnce(raw, 'Authorization')
   const { authorization, 'x-api-key': key } = headers
-  // Clients without a key send the word alone.
+  // Clients without a key send only `Bearer`.
   if (authorization !== undefined && !/^Bearer *$/i.test(authorization)) return authorization
   if (typeof key === 'string' && key !== '') return `Bearer ${key}`
   return offeredToken(headers['sec-websocket-protocol'])
 }
 
-/** Says of an address whether it is one of `api.trust_proxy`. */
+/** A function that tests whether an address is in `api.trust_proxy`. */
 export function proxyList (entries: readonly string[]): (address: string) => boolean {
   const list = new BlockList()
   for (const entry of entries) {
@@ -29,7 +29,7 @@ export function proxyList (entries: readonly string[]): (address: string) => boo
   return (address) => entries.length > 0 && list.check(address, isIPv4(address) ? 'ipv4' : 'ipv6')
 }
 
-/** The address of the socket itself, or of the client behind a proxy listed in `api.trust_proxy`. */
+/** The address of the socket, or of the client behind a proxy listed in `api.trust_proxy`. */
 export function remoteOf (request: FastifyRequest): string {
   // A socket that was reset has no address.
   return request.raw.socket.remoteAddress === undefined ? '' : request.ip
@@ -42,7 +42,7 @@ export function hostOf ({ raw, originalUrl, headers }: FastifyRequest): string |
   return absolute === null ? headers.host : absolute[1]
 }
 
-/** Throws for a header that is there twice: Node keeps the first, a proxy may have judged the other. */
+/** Throws for a repeated header: Node uses the first, a proxy may have checked the other. */
 function sentOnce ({ rawHeaders }: IncomingMessage, name: 'Host' | 'Authorization'): void {
   let count = 0
   for (let i = 0; i < rawHeaders.length; i += 2) {

@@ -3,19 +3,18 @@ import { Reply } from '../api/plugin.js'
 import type { Audit } from '../api/audit.js'
 import type { RouteDecl, RouteRequest } from '../api/plugin.js'
 
-/** Authorities by which the cluster is used and not changed. */
+/** Authorities to use the cluster without changing it. */
 const USES: ReadonlySet<string | null> = new Set([null, 'read', 'invoke'])
 
 export function isAudited ({ method, authority, audit }: RouteDecl): boolean {
   return audit === undefined ? method !== 'GET' && !USES.has(authority) : audit !== false
 }
 
-/** A request with the audit details that its handler added. */
 interface NotedRequest extends RouteRequest { readonly noted: Readonly<Record<string, unknown>> }
 
 /**
  * Wraps the handler of a route that changes something: the audit records the request before it runs and the
- * result before the answer. A passed-on request is in the audit of the node that it entered.
+ * result before the answer. A forwarded request is in the audit of the node that it entered.
  */
 export function audited (
   { decl, handler }: { decl: RouteDecl, handler: (request: RouteRequest) => unknown },
@@ -41,7 +40,7 @@ async function recorded (
     await end({ status, reason, detail: request.noted })
   }
   try {
-    // A client that left or got the deadline's answer must not find it done later.
+    // A client that left, or that got a deadline error, must not find the change made later.
     signal.throwIfAborted()
     const result = await handler(request)
     await ended(result instanceof Reply ? result.status : 200, null)
@@ -53,5 +52,4 @@ async function recorded (
   }
 }
 
-/** The audit's name of a route. */
 export const nameOf = ({ method, url }: RouteDecl): string => `${method} ${url}`

@@ -10,25 +10,25 @@ import type { RouteDecl } from '../api/route.js'
 
 /** Initial size of a body's buffer, bytes. */
 const FIRST_BYTES = 16 * 1024
-/** Deeper values are refused: what walks them, or writes them as JSON again, has a stack that ends. */
+/** Deeper values are refused: code that walks or serialises them has a limited stack. */
 const MOST_LEVELS = 500
 
-/** A surrogate without its other half: whole pairs are one character to this flag. */
+/** Half of a surrogate pair: with this flag, a whole pair is one character. */
 const HALF = /\p{Surrogate}/u
 
-/** Bodies are JSON in UTF-8, read whole and without what readers could understand in two ways. */
+/** Bodies are JSON in UTF-8, read completely, and refused if parsers could read them in two ways. */
 export function readJsonOnly (app: FastifyInstance): void {
   app.removeAllContentTypeParsers()
   const read: ContentTypeParser = (request, payload, done) => {
     const { 'content-encoding': encoding = 'identity' } = request.headers
     if (encoding.toLowerCase() !== 'identity') {
-      const packed = `Bodies are not read with content-encoding ${printable(encoding)}; send plain JSON.`
+      const packed = `The content-encoding ${printable(encoding)} is not supported; send plain JSON.`
       done(withHeaders(kernelError('unsupported_media_type', packed), { 'accept-encoding': 'identity' }))
       return
     }
     const charset = /;\s*charset\s*=\s*"?([^";\s]+)/i.exec(request.headers['content-type'] ?? '')?.[1]
     if (charset !== undefined && !/^utf-?8$/i.test(charset)) {
-      done(kernelError('unsupported_media_type', `Bodies are read in UTF-8 only, not ${printable(charset)}.`))
+      done(kernelError('unsupported_media_type', `Bodies must be UTF-8, not ${printable(charset)}.`))
       return
     }
     const limit = request.routeOptions.bodyLimit ?? app.initialConfig.bodyLimit!
@@ -61,9 +61,9 @@ export function readJsonOnly (app: FastifyInstance): void {
 type ContentTypeParser =
   (request: FastifyRequest, payload: Readable, done: (error: Error | null, body?: unknown) => void) => void
 
-/** Reads a JSON text with so many keys; `fault` says why it is not taken. */
+/** Parses a JSON text with that many keys; `fault` is the reason for refusing it. */
 function readJson (text: string, keys: number): { value?: unknown, fault: Fault | null } {
-  // Some programs write a byte order mark, which RFC 8259 lets a reader ignore.
+  // Some programs write a byte order mark, which RFC 8259 allows a reader to ignore.
   const json = text.startsWith('\ufeff') ? text.slice(1) : text
   try {
     const value: unknown = JSON.parse(json)
@@ -73,16 +73,15 @@ function readJson (text: string, keys: number): { value?: unknown, fault: Fault 
   }
 }
 
-/** The SHA-256 that was signed along with a request, until its body has come. */
+/** The signed SHA-256 of a request's body, until the body has arrived. */
 const expected = new WeakMap<FastifyRequest, Uint8Array>()
 
 const sha256 = (bytes: Uint8Array): Buffer => createHash('sha256').update(bytes).digest()
 const NOTHING_SHA256 = sha256(Buffer.alloc(0))
 
 const otherBody = (): SvcError =>
-  kernelError('unauthenticated', 'The body is not the one that was signed; nothing was done.')
+  kernelError('unauthenticated', 'The body does not match the signature; the request was not run.')
 
-/** Whether a request brings a body that will be read. */
 function bringsBody ({ method, headers }: FastifyRequest): boolean {
   if (method === 'GET' || method === 'HEAD') return false
   return headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0
@@ -108,7 +107,7 @@ const emptyBody = (): SvcError => kernelError('invalid_request', 'The body is em
   { issues: [{ path: '', message: 'the body is empty' }] })
 
 /**
- * Reads a body into one growing buffer: kept pieces of a few bytes would cost a hundred times their size.
+ * Reads a body into one growing buffer: stored pieces of a few bytes would cost a hundred times their size.
  * `done` gets `payload_too_large` after `limit` bytes (the rest is discarded), `invalid_request` when the
  * client breaks off.
  */
@@ -119,7 +118,7 @@ export function collectBody (
   let length = 0
   const finish = (error: Error | null): void => {
     source.off('data', onData).off('end', onEnd).off('error', onError)
-    // A late error of a request that is over must not be unhandled.
+    // A late error of a finished request must not be unhandled.
     source.on('error', () => {})
     if (error === null) done(null, body.subarray(0, length))
     else done(error)
@@ -152,7 +151,7 @@ function grown (body: Buffer, length: number, size: number): Buffer<ArrayBuffer>
   return larger
 }
 
-/** Why a valid JSON text is not taken: where, and what. */
+/** Why a valid JSON text is refused, and where. */
 interface Fault { path: string, message: string }
 
 /**
@@ -167,11 +166,11 @@ function faultOf (text: string, written: number, value: unknown): Fault | null {
     const [path, inner, level] = next
     if (level > MOST_LEVELS) return { path: '', message: `is nested deeper than ${MOST_LEVELS} levels` }
     if (typeof inner === 'string') {
-      if (halves && HALF.test(inner)) return { path, message: 'has half of a surrogate pair' }
+      if (halves && HALF.test(inner)) return { path, message: 'has a lone surrogate' }
     } else if (typeof inner === 'object' && inner !== null) {
       const forbidden = prototypeKey(inner)
       if (forbidden !== null) {
-        return { path: below(path, forbidden), message: 'is a key that no body may have' }
+        return { path: below(path, forbidden), message: 'is a forbidden key' }
       }
       const visit = (child: unknown, key: string | number): void => {
         const look = typeof child === 'string' ? halves && HALF.test(child) : typeof child === 'object'
@@ -187,15 +186,15 @@ function faultOf (text: string, written: number, value: unknown): Fault | null {
         }
       }
       const bad = halves && Object.keys(inner).some((key) => HALF.test(key))
-      if (bad) return { path, message: 'has a key with half of a surrogate pair' }
+      if (bad) return { path, message: 'has a key with a lone surrogate' }
     }
   }
-  return keys === written ? null : { path: repeatedKey(text), message: 'stands twice in one object' }
+  return keys === written ? null : { path: repeatedKey(text), message: 'is repeated in one object' }
 }
 
 const below = (path: string, key: string): string => path === '' ? key : `${path}.${key}`
 
-/** The key by which a careless copy of an object would change the prototype of all. */
+/** A key with which a naive copy of the object would change the prototype. */
 function prototypeKey (object: object): string | null {
   if (Object.hasOwn(object, '__proto__')) return '__proto__'
   const { constructor: own } = object as { constructor: unknown }
@@ -203,7 +202,6 @@ function prototypeKey (object: object): string | null {
   return reaches ? 'constructor.prototype' : null
 }
 
-/** The first key that stands twice in one object of a valid JSON text. */
 function repeatedKey (text: string): string {
   const objects: Set<string>[] = []
   let last = ''

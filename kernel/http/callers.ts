@@ -1,10 +1,10 @@
 import { kernelError } from '../api/errors.js'
 import type { Arrival, CallerScheme, CallerRegistry, Proof } from '../api/callers.js'
 
-/** The form of Authorization: the word, and the credential after it. */
+/** The scheme name of Authorization, and the credential after it. */
 const FORM = /^([A-Za-z][A-Za-z0-9-]*) +(\S.*)$/
 
-/** Credential schemes of plugins, beside the kernel's tokens. */
+/** Credential schemes of plugins, besides the kernel's tokens. */
 export class CallerSchemes implements CallerRegistry {
   readonly #schemes = new Set<CallerScheme>()
   readonly #distrusted = new Set<(arrival: Arrival) => boolean>()
@@ -23,10 +23,9 @@ export class CallerSchemes implements CallerRegistry {
     return () => { this.#distrusted.delete(test) }
   }
 
-  /** Whether the address of a request grants authority. */
   trusts (arrival: Arrival): boolean { return ![...this.#distrusted].some((test) => test(arrival)) }
 
-  /** Undefined for a credential of no scheme; throws when its scheme refuses it. */
+  /** Undefined for a credential of no scheme; throws if its scheme refuses it. */
   check (arrival: Arrival): Proof | undefined {
     const [, word = '', rest = ''] = FORM.exec(arrival.authorization ?? '') ?? []
     const scheme = [...this.#schemes].find((one) => word.toLowerCase() === 'bearer'
@@ -35,7 +34,7 @@ export class CallerSchemes implements CallerRegistry {
     return scheme?.check(arrival, rest)
   }
 
-  /** Whether a caller still counts; undefined for one that no scheme knows. */
+  /** Whether a caller's credential is still valid; undefined if no scheme has it. */
   stands (callerId: string): boolean | undefined {
     for (const scheme of this.#schemes) {
       const stands = scheme.stands(callerId)
@@ -49,14 +48,13 @@ export class CallerSchemes implements CallerRegistry {
   }
 }
 
-/** The refusal of what came through a relay without a device's own credential. */
+/** The refusal of a relayed request without a device's own credential. */
 export const relayedOnly = (): Error => kernelError('unauthenticated',
-  'Through a relay only the credentials of the paired device at its other end count: `svc device pair URL`.')
+  'A relay accepts only the credentials of the paired device at its other end: `svc device pair URL`.')
 
-/** The device at the other end of a connection that came through a relay. */
 const devices = new WeakMap<object, string>()
 
-/** Remembers which device the encrypted handshake of a relayed connection authenticated. */
+/** Stores the device that the encrypted handshake of a relayed connection authenticated. */
 export function setRelayed (connection: object, device: string): void { devices.set(connection, device) }
 
 /** The device at the other end of a relayed connection; undefined for every other connection. */

@@ -5,13 +5,13 @@ interface Unproven { socket: Socket, network: string, leave: () => void }
 
 export interface ConnectionLimits {
   inAll: number
-  /** Connections of one network that have shown nothing. */
+  /** Unauthenticated connections of one network. */
   perNetwork: number
-  /** Addresses that are not held to `perNetwork`. */
+  /** Addresses without the limit `perNetwork`. */
   free?: (address: string) => boolean
 }
 
-/** How many files this process may open; Infinity where the system has no such file to read it from. */
+/** How many files this process may open; Infinity on a system without such a file. */
 function filesAllowed (): number {
   try {
     const [, soft] = /^Max open files\s+(\d+)/m.exec(readFileSync('/proc/self/limits', 'utf8')) ?? []
@@ -21,7 +21,7 @@ function filesAllowed (): number {
   }
 }
 
-/** Connections of one listener: the API and the members' listener leave half of the files to all else. */
+/** Connections of one listener: the API and the members' listener leave half of the files to other uses. */
 const MOST_OPEN = Math.floor(filesAllowed() / 4)
 
 /**
@@ -59,12 +59,11 @@ export class ConnectionLimiter {
     else if (this.#open > Math.min(inAll, MOST_OPEN)) this.#close()
   }
 
-  /** The connection has shown who it is; with TLS its address and port name it. */
+  /** The connection has authenticated; with TLS its address and port identify it. */
   authenticated (socket: Socket): void {
     if (this.#unproven.size > 0) this.#forget(keyOf(socket))
   }
 
-  /** Unproven connections from the network of this one. */
   held (socket: Socket): number { return this.#held.get(networkOf(socket.remoteAddress ?? '')) ?? 0 }
 
   closeUnauthenticated (): void {
@@ -92,7 +91,7 @@ export class ConnectionLimiter {
 
 const keyOf = (socket: Socket): string => `${socket.remoteAddress ?? ''} ${socket.remotePort ?? 0}`
 
-/** The address, of IPv6 the /64 network: a host there has as many addresses as it likes. */
+/** The address, or for IPv6 the /64 network: a host there has as many addresses as it likes. */
 export function networkOf (address: string): string {
   if (!address.includes(':') || address.includes('.')) return address
   const [head = '', tail] = address.split('%')[0]!.split('::')

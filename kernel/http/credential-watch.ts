@@ -10,8 +10,8 @@ export const LAST_WORDS_MS = 1000
 type End = (why: SvcError) => void
 
 /**
- * Ends streams and sockets whose credential was revoked, has expired or is no longer trusted. For requests
- * that entered here: a node that passed one on watches it.
+ * Ends streams and sockets whose credential was revoked, has expired or is no longer trusted. Only for
+ * requests that entered here: a node that forwards a request watches it.
  */
 export class CredentialWatch {
   /** The caller of each watched request, by what ends it. */
@@ -25,7 +25,10 @@ export class CredentialWatch {
     this.#isValid = isValid
   }
 
-  /** Calls `end`, a function of that request alone, once the credential has ended. Returns what stops it. */
+  /**
+   * Calls `end`, a function of that request only, once the credential is invalid. Returns a function that
+   * stops the watch.
+   */
   watch (callerId: string, end: End): () => void {
     this.#watched.set(end, callerId)
     this.#stop ??= this.#clock.every(CHECK_MS, () => { this.#check() })
@@ -37,7 +40,7 @@ export class CredentialWatch {
     for (const [end, callerId] of [...this.#watched]) {
       if (valid.get(callerId) === true) continue
       this.#forget(end)
-      end(kernelError('unauthenticated', 'The credential of this request has ended.'))
+      end(kernelError('unauthenticated', 'The credential of this request has expired or was revoked.'))
     }
   }
 

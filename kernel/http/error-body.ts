@@ -33,7 +33,7 @@ export function errorBody (error: SvcError, requestId: string): ErrorBody {
   }
 }
 
-/** Headers that go with an error: its own, and Retry-After on 429, 503 and wherever it names a time. */
+/** Headers of an error: its own, and Retry-After on 429, 503 and for every error with a time. */
 export function errorHeaders (error: SvcError): Record<string, string> {
   const seconds = error.retryAfterSeconds ?? (error.status === 429 || error.status === 503 ? 1 : undefined)
   const headers = encodedHeaders(error.headers)
@@ -41,7 +41,9 @@ export function errorHeaders (error: SvcError): Record<string, string> {
   return { ...headers, 'retry-after': String(Math.max(1, Math.ceil(seconds))) }
 }
 
-/** Headers as they are sent: names of models and the like may hold what a header cannot, see RFC 8187 3.2. */
+/**
+ * Headers as sent: model names and the like may contain characters that a header cannot, see RFC 8187 3.2.
+ */
 export function encodedHeaders (headers: Readonly<Record<string, string>>): Record<string, string> {
   return Object.fromEntries(Object.entries(headers).map(([name, value]) =>
     [name, /^[\t\x20-\x7e]*$/.test(value) ? value : `UTF-8''${percentEncoded(value)}`]))
@@ -50,7 +52,7 @@ export function encodedHeaders (headers: Readonly<Record<string, string>>): Reco
 const percentEncoded = (text: string): string => encodeURIComponent(text.replace(/\p{Surrogate}/gu, '\ufffd'))
   .replace(/['()*]/g, (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`)
 
-/** A body or query that does not match, as the one validation error. */
+/** A body or query that fails its schema, as `invalid_request`. */
 export function invalid (issues: { path: string, message: string }[], part: string): SvcError {
   const [first] = issues
   const field = first?.path === '' || first === undefined ? part : first.path
@@ -58,7 +60,6 @@ export function invalid (issues: { path: string, message: string }[], part: stri
   return kernelError('invalid_request', message, { param: field, issues })
 }
 
-/** Text from outside, safe and short enough for a message. */
 export function printable (text: string): string {
   return text.replace(/[^\x20-\x7e]/g, '?').slice(0, 120)
 }

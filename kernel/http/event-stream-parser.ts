@@ -4,7 +4,7 @@ export type ServerEvent =
   | { readonly kind: 'event', readonly type: string, readonly data: string, readonly id: string | null }
 
 /**
- * Reads server-sent events and comments across chunk borders, without an unfinished last one. Throws an Error
+ * Parses server-sent events and comments across chunk borders; drops an unfinished last one. Throws an Error
  * for one of more than `longest` characters. An event without data counts if it has the field `also`, which
  * is then its type.
  */
@@ -15,13 +15,13 @@ export async function * serverEvents (
   for await (const part of bytes) for (const event of parser.push(part)) yield event
 }
 
-/** The parser of `serverEvents`, for a stream that comes by other ways. */
+/** The parser of `serverEvents`, for streams from other sources. */
 export class EventParser {
   readonly #longest: number
   readonly #also: string | undefined
   readonly #decoder = new TextDecoder()
   #fields = new Map<string, string>()
-  /** Characters of the event so far; of its unfinished line. */
+  /** Characters of the event so far, and its unfinished line. */
   #held = 0
   #rest = ''
 
@@ -43,7 +43,7 @@ export class EventParser {
       if (event !== undefined) yield event
     }
     if (this.#held + this.#rest.length > this.#longest) {
-      throw new Error(`an event of over ${this.#longest} characters`)
+      throw new Error(`an event of more than ${this.#longest} characters`)
     }
   }
 

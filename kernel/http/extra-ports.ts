@@ -10,26 +10,25 @@ import type { ServedNames } from './origin.js'
 
 type Rewrite = (path: string) => string
 
-/** Further ports of the public API. The one server gets their connections, so its limits apply. */
+/** Further ports of the public API. They pass their connections to the one server, so its limits apply. */
 export class ExtraPorts {
   readonly #rewrites = new Map<number, Rewrite>()
 
-  /** The URL of a request, as the routes have it. */
+  /** The URL of a request, rewritten for the routes. */
   rewritten ({ url = '/', socket }: Pick<IncomingMessage, 'url' | 'socket'>): string {
     return this.#rewrites.get(socket.localPort ?? 0)?.(url) ?? url
   }
 
-  /** The names and addresses of the port that a request came to. */
   servedAt (port: number | undefined, served: ServedNames): ServedNames {
     return port !== undefined && this.#rewrites.has(port) ? { ...served, port } : served
   }
 
-  /** The service by which plugins open them; `host` is asked once the server itself listens. */
+  /** The service with which plugins open them; `host` is called once the server itself listens. */
   of (app: { readonly server: Server }, host: () => string): Listeners {
     return {
       accept: (connection, { device }) => {
         setRelayed(connection, device)
-        // The bytes inside are plain HTTP, whatever the port speaks.
+        // The inner bytes are plain HTTP, even if the port speaks TLS.
         app.server.emit(plainEvent(app.server), connection)
       },
       open: ({ port, rewrite, failed }) => {
@@ -50,7 +49,7 @@ export class ExtraPorts {
           close: () => {
             app.server.off('listening', listen)
             this.#rewrites.delete(server.listening ? portOf(server) : 0)
-            // Connections end with those of the server that they were given to.
+            // Connections end with those of the server that received them.
             server.close()
             also.close()
           }

@@ -26,12 +26,12 @@ const MAX_REQUESTS_PER_SOCKET = 1000
 /** An address, or a socket that another process has bound. */
 export type Where = ListenOptions | { fd: number }
 
-/** With an identity it speaks TLS, and sends browsers there by the names that are served. */
+/** With an identity the listener speaks TLS, and redirects browsers there for the served names. */
 export interface ListenerTls { identity?: ServerIdentity | undefined, served?: () => ServedNames }
 
 /**
- * The one HTTP server of a node. Fastify takes no routes once it is ready, so a whole table is replaced: new
- * requests and upgrades go to the current one, and an earlier one ends what it began.
+ * The one HTTP server of a node. Fastify accepts no routes once it is ready, so a whole table is replaced:
+ * new requests and upgrades go to the current one, and an earlier one finishes its own.
  */
 export class HttpListener {
   readonly server: Server
@@ -42,7 +42,6 @@ export class HttpListener {
   #opened: () => void = () => {}
   #table: FastifyInstance | undefined
   #also: TcpServer | undefined
-  /** Requests by connection. */
   readonly #answered = new WeakMap<Socket, number>()
 
   constructor (limits: HttpLimits, tls: ListenerTls = {}) {
@@ -55,27 +54,27 @@ export class HttpListener {
       refuse(response, kernelError('expectation_failed'))
     })
     this.server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
-      // The table's own server never listens: it only carries the event to its WebSocket routes.
+      // The table's own server never listens: it only passes the event to its WebSocket routes.
       this.#table?.server.emit('upgrade', request, socket, head)
     })
   }
 
-  /** Answers a request from wherever it came, by the current table. */
+  /** Answers a request of any origin from the current table. */
   readonly routing = (request: IncomingMessage, response: ServerResponse): void => {
     this.#table?.routing(request, response)
   }
 
-  /** As `routing`, for requests that came over one of the server's own connections. */
+  /** Like `routing`, for requests over one of the server's own connections. */
   readonly #answer = (request: IncomingMessage, response: ServerResponse): void => {
     const count = (this.#answered.get(request.socket) ?? 0) + 1
     this.#answered.set(request.socket, count)
-    // Not in Node's types. It announces `Connection: close`, and lets what was pipelined be answered.
+    // Not in Node's types. It announces `Connection: close`, and lets pipelined requests be answered.
     if (count >= MAX_REQUESTS_PER_SOCKET) Object.assign(response, { maxRequestsOnConnectionReached: true })
     if (count > MAX_REQUESTS_PER_SOCKET) refuse(response, kernelError('connection_spent'))
     else this.routing(request, response)
   }
 
-  /** New requests go to this table from now on; it has to be ready. */
+  /** Routes new requests to this table, which has to be ready. */
   swap (table: FastifyInstance): void {
     this.#table = table
     this.#opened()
@@ -95,7 +94,7 @@ export class HttpListener {
     return `${scheme}://${address.includes(':') ? `[${address}]` : address}:${port}`
   }
 
-  /** Takes connections at a second address. Rejects with the system's code. */
+  /** Accepts connections at a second address. Rejects with the system's code. */
   async listenAlso (where: Where): Promise<void> {
     const give = (socket: Socket): void => { this.server.emit('connection', socket) }
     const also = isOwnServer(createTcpServer({ noDelay: true }, give))
@@ -103,7 +102,7 @@ export class HttpListener {
     this.#also = also
   }
 
-  /** Stops listening, lets answers go out and closes every connection. Safe when it never listened. */
+  /** Stops listening, lets answers go out and closes every connection. Safe if it never listened. */
   async close (): Promise<void> {
     // Stop accepting first; queued connections go to the next process.
     this.#also?.close()
@@ -111,7 +110,7 @@ export class HttpListener {
     await this.#table?.close()
     const cancel = systemClock.after(LAST_BYTES_MS, () => {
       this.server.closeAllConnections()
-      // To the server, a connection within its TLS handshake is none yet.
+      // The server does not count connections within their TLS handshake.
       this.limiter.closeUnauthenticated()
     })
     await closed
@@ -135,7 +134,7 @@ function makeServer (limits: HttpLimits, { identity, served }: ListenerTls): Ser
     requestTimeout: limits.requestTimeoutMs,
     keepAliveTimeout: limits.keepAliveMs,
     connectionsCheckingInterval: CONNECTION_CHECK_MS,
-    // One without Host gets the error body of all routes.
+    // A request without Host gets the error body of all routes.
     requireHostHeader: false,
     IncomingMessage: ArrivingMessage
   }
@@ -151,8 +150,8 @@ function makeServer (limits: HttpLimits, { identity, served }: ListenerTls): Ser
 }
 
 /**
- * One foreign network without credentials gets twice the answered connections, so that the excess ones learn
- * why they are refused, and at most half of the places.
+ * One foreign network without credentials gets twice the answered connections, so that the excess ones get
+ * the reason for their refusal, and at most half of all connections.
  */
 function openLimiter (server: Server, { connections, connectionsPerAddress }: HttpLimits): ConnectionLimiter {
   const perNetwork = Math.min(Math.ceil(connections / 2), 2 * connectionsPerAddress)

@@ -9,16 +9,16 @@ import type { Caller } from '../api/plugin.js'
 import type { HttpListener } from './http-listener.js'
 import type { LocalApi, LocalRequest, OwnStream } from '../api/services.js'
 
-/** Carries the secret key of this node's requests to itself. */
+/** The secret key of this node's requests to itself. */
 const OWN_HEADER = 'x-svc-own'
 
-/** This node's requests to its API without a socket, each for a caller. */
+/** This node's requests to its own API without a socket, each for a caller. */
 export class LocalRequests {
   readonly #asked = new Map<string, Pick<LocalRequest, 'caller' | 'signal'>>()
 
   /**
-   * In whose name the node itself makes this request, which ends with its signal; undefined for all others.
-   * Throws `cancelled` for one that has ended before it began.
+   * The caller of a request that this node made to itself, and that its signal ends; undefined for all
+   * others. Throws `cancelled` for one that ended before it began.
    */
   callerOf ({ headers }: FastifyRequest, response: ServerResponse): Caller | undefined {
     const key = headers[OWN_HEADER]
@@ -30,7 +30,6 @@ export class LocalRequests {
     return caller
   }
 
-  /** The service by which plugins make such requests. */
   of (app: Pick<HttpListener, 'inject'>): LocalApi {
     return {
       ask: async (question) => {
@@ -66,7 +65,7 @@ function following (signal: AbortSignal): { signal: AbortSignal, letGo: () => vo
   signal.throwIfAborted()
   const own = new AbortController()
   const follow = (): void => { own.abort(signal.reason) }
-  // One question to each of many nodes at once is no leak.
+  // One request to each of many nodes at once is no leak.
   setMaxListeners(0, signal)
   signal.addEventListener('abort', follow, { once: true })
   return { signal: own.signal, letGo: () => { signal.removeEventListener('abort', follow) } }

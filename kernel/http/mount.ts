@@ -19,7 +19,7 @@ import type { MountedRoute, MountOptions } from './request-context.js'
 /** Without a declared query no parameter is accepted: a misspelt one is an error, not ignored. */
 const NO_QUERY: JsonSchema = { type: 'object', additionalProperties: false }
 
-/** Puts one route on the server: authority first, then schemas, then the handler under its deadline. */
+/** Adds a route to the server: authority first, then schemas, then the handler under its deadline. */
 export function mount (app: FastifyInstance, route: MountedRoute, options: MountOptions): void {
   const [{ decl }, { audit }] = [route, options]
   const kept = audit !== undefined && isAudited(decl)
@@ -53,7 +53,7 @@ export function mount (app: FastifyInstance, route: MountedRoute, options: Mount
 /** Close code of a WebSocket whose credential has ended. */
 const CREDENTIAL_ENDED = 4401
 
-/** Puts a WebSocket into a scope of `socketScope`, behind the guards of all routes. */
+/** Behind the guards of all routes; `scope` is one of `socketScope`. */
 export function mountSocket (
   scope: FastifyInstance, { decl, handler }: MountedRoute,
   { clock, credentials, draining, streams, work }: MountOptions
@@ -65,11 +65,11 @@ export function mountSocket (
     onRequest: async (request) => {
       if (draining()) throw kernelError('shutting_down')
       authorize(callerOf(request), decl, memberOf(request.raw.socket))
-      // An open session is an open stream; refused here, the answer is still an ordinary one.
+      // An open session is an open stream; a refusal here is still an ordinary answer.
       if (request.ws) request.raw.socket.once('close', streams.open(callerOf(request)))
     },
     handler: () => {
-      throw kernelError('not_found', 'This path is a WebSocket; a plain request finds nothing here.')
+      throw kernelError('not_found', 'This path accepts WebSockets only.')
     },
     wsHandler: (socket, request) => {
       const caller = callerOf(request)

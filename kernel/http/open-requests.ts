@@ -3,11 +3,9 @@ import type { SvcError } from '../api/errors.js'
 import type { Caller } from '../api/plugin.js'
 import type { Clock } from '../api/clock.js'
 
-/** A request that is not answered yet. */
 export interface OpenRequest {
-  /** Aborts what its handler does. */
   abort (error: SvcError): void
-  /** Ends it now, whatever its handler still does. */
+  /** Ends it now, even if its handler still runs. */
   abandon (error: SvcError): void
 }
 
@@ -17,7 +15,7 @@ export class OpenRequests {
   #why: (() => SvcError) | undefined
   #emptied: (() => void) | undefined
 
-  /** Why it stops, a new error for each reader; undefined while it runs. */
+  /** The reason of the stop, a new error for each reader; undefined while the owner runs. */
   get ending (): SvcError | undefined { return this.#why?.() }
 
   /** Aborts every open request, and every later one at once. */
@@ -37,7 +35,7 @@ export class OpenRequests {
     if (this.#open.size === 0) this.#emptied?.()
   }
 
-  /** After `stop`: resolves when all have ended; those that have not after `graceMs` are ended. */
+  /** After `stop`: resolves when all have ended; abandons those left after `graceMs`. */
   async ended (clock: Clock, graceMs: number): Promise<void> {
     if (this.#open.size === 0) return
     await new Promise<void>((resolve) => {
@@ -50,7 +48,6 @@ export class OpenRequests {
   }
 }
 
-/** Counts open streams by caller. */
 export interface StreamCount { open (caller: Caller): () => void, readonly total: number }
 
 /** At most `limit` open streams per caller; one more is `overloaded`. */
@@ -61,7 +58,7 @@ export function createStreamCount (limit: number): StreamCount {
       const now = held.get(caller.id) ?? 0
       if (now >= limit) {
         throw kernelError('overloaded',
-          `${now} streams are open for this credential; at most ${limit} may be.`,
+          `${now} streams are open for this credential; the limit is ${limit}.`,
           { retryAfterSeconds: 5 })
       }
       held.set(caller.id, now + 1)

@@ -1,6 +1,5 @@
 import { isIP } from 'node:net'
 
-/** Which names and addresses this node answers to. */
 export interface ServedNames {
   /** Addresses the listener is bound to; for a wildcard bind every local address. */
   addresses: ReadonlySet<string>
@@ -12,7 +11,7 @@ export interface ServedNames {
   allowedOrigins: readonly string[]
 }
 
-/** Splits a Host header; null when it is malformed. IPv6 literals come without brackets. */
+/** Splits a Host header; null if it is malformed. IPv6 literals are returned without brackets. */
 export function parseHost (header: string): { name: string, port: number | null } | null {
   const match = /^(?:\[([0-9A-Fa-f:.]+)\]|([^:[\]/?#@\s]+))(?::(\d{1,5}))?$/.exec(header)
   if (match === null) return null
@@ -43,8 +42,8 @@ export interface BrowserHints {
 }
 
 /**
- * True when a web page sent the request that is neither ours nor listed. Browsers send Origin with WebSockets
- * and cross-site requests, else Sec-Fetch-Site. Following a link is fine.
+ * True for requests from a web page that is neither ours nor listed. Browsers send Origin with WebSockets and
+ * cross-site requests, else Sec-Fetch-Site. Following a link is fine.
  */
 export function foreignPage (hints: BrowserHints, method: string, served: ServedNames): boolean {
   if (hints.origin !== undefined) {

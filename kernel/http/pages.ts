@@ -5,11 +5,11 @@ import type { ServedNames } from './origin.js'
 
 export interface PageSources {
   served: () => ServedNames
-  /** Whose web page an origin is; null when it is not one of another member. */
+  /** The machine of the member behind an origin; null if it is not that of another member. */
   pageOf?: (origin: string) => PageOf | null
 }
 
-/** Headers that a page may read, beside those that any page may. */
+/** Headers that a page may read, besides those that any page may. */
 const READ = [
   'x-svc-request-id', 'x-request-id', 'request-id', 'x-svc-command-id', 'x-svc-task-id', 'x-svc-model',
   'x-svc-voice', 'x-svc-retried', 'x-svc-media-types', 'x-svc-transfers', 'x-svc-store-delete',
@@ -23,7 +23,7 @@ export function allowCors (app: FastifyInstance, { served, pageOf = () => null }
   void app.register(cors, {
     origin: (origin, answer) => { answer(null, origin !== undefined && mayRead(origin)) },
     methods: ['GET', 'HEAD', 'POST', 'PUT', 'DELETE'],
-    // The headers it asks for are allowed: SDKs have their own, and none grants anything without a token.
+    // Any request header is allowed: SDKs have their own, and none grants anything without a token.
     credentials: false,
     maxAge: 600,
     exposedHeaders: READ

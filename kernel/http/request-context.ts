@@ -29,20 +29,18 @@ export interface MountOptions {
   clock: Clock
   log: Logger
   limits: HttpLimits
-  /** True while the node lets open work end and takes no more. */
+  /** True while the node drains and refuses new work. */
   draining: () => boolean
   work: OpenRequests
-  /** Ends what is open together with its credential. */
+  /** Ends open requests along with their credential. */
   credentials: CredentialWatch
-  /** Limits open streams. */
   streams: StreamCount
-  /** Says whether the arrival of requests is to be noted. */
+  /** Whether arrival times of requests are recorded. */
   tracers?: Pick<Tracers, 'on'>
-  /** Called for every streamed answer that either side cut off, with the plugin that owns the route. */
+  /** Called with the route's plugin for every streamed answer that either side cut off. */
   cut?: (owner: string) => void
-  /** The audit, if a plugin provides it. */
   audit?: () => Audit | undefined
-  /** Tests only: an answer that is not as its route declares is a defect. */
+  /** Tests only: an answer that differs from its route's declaration is a defect. */
   strict?: boolean
 }
 
@@ -63,7 +61,6 @@ export class RequestContext implements RouteRequest, OpenRequest {
   readonly remoteAddress: string
   readonly member: string | null
   readonly arrivedMs: number | undefined
-  /** Audit details from the handler. */
   noted: Readonly<Record<string, unknown>> = {}
   readonly #route: MountedRoute
   readonly #options: MountOptions
@@ -110,11 +107,11 @@ export class RequestContext implements RouteRequest, OpenRequest {
   open (head: StreamHead): StreamWriter {
     const { clock, limits, streams, cut } = this.#options
     const { raw } = this.#reply
-    // The socket's close event has passed, so the stream's place would never be given back.
-    if (raw.destroyed || clientHalfClosed(raw)) throw kernelError('cancelled', 'The client went away.')
+    // The socket's close event has passed, so the stream would be counted forever.
+    if (raw.destroyed || clientHalfClosed(raw)) throw kernelError('cancelled', 'The client disconnected.')
     const release = streams.open(this.caller)
     this.#reply.hijack()
-    // A stream has another limit for stalled readers.
+    // A stream has a different limit for stalled readers.
     raw.removeAllListeners('timeout').on('timeout', () => {})
     this.#watchCredential()
     raw.once('close', () => {
@@ -133,7 +130,7 @@ export class RequestContext implements RouteRequest, OpenRequest {
     return this.#stream
   }
 
-  /** Runs the handler and answers; resolves when a handler that works on has been answered. */
+  /** Runs the handler and answers; resolves when an asynchronous handler has been answered. */
   serve (): Promise<void> | undefined {
     try {
       // Its body arrived after the plugin stopped.
@@ -162,17 +159,17 @@ export class RequestContext implements RouteRequest, OpenRequest {
   #watchClient (): void {
     const { raw } = this.#reply
     const onClose = (): void => {
-      if (!raw.writableFinished) this.abort(kernelError('cancelled', 'The client went away.'))
+      if (!raw.writableFinished) this.abort(kernelError('cancelled', 'The client disconnected.'))
     }
     const onHalfClosed = (): void => {
-      this.abort(kernelError('cancelled', 'The client ended its side of the connection before the answer.'))
+      this.abort(kernelError('cancelled', 'The client closed its side of the connection before the answer.'))
     }
     if (clientHalfClosed(raw)) onHalfClosed()
     else if (raw.destroyed) onClose()
     else raw.once(HALF_CLOSED, onHalfClosed).once('close', onClose)
   }
 
-  /** Aborts the request once its credential has ended, and cuts what has become a stream soon after. */
+  /** Aborts the request once its credential is invalid, and cuts its stream soon after. */
   #watchCredential (): void {
     const { clock, credentials } = this.#options
     if (!factsOf(this.#reply.request).svcEntered) return
@@ -212,7 +209,7 @@ export class RequestContext implements RouteRequest, OpenRequest {
     })
   }
 
-  /** Ends a stream. Followers return after a clean end, so a final end sends a last event first. */
+  /** Ends a stream. Followers reconnect after a clean end, so a final end sends a last event first. */
   async #endStream (stream: StreamWriter, ending: SvcError | undefined): Promise<void> {
     if (ending === undefined || ending.retryable || !this.#events) { await stream.end(); return }
     const body = errorBody(ending, this.requestId)
@@ -251,7 +248,7 @@ function sendResult (route: MountedRoute, reply: FastifyReply, result: unknown, 
   // Cacheable answers set one of the two.
   const keeps = reply.hasHeader('cache-control') || reply.hasHeader('etag')
   if (!keeps) void reply.header('cache-control', 'no-store')
-  // Fastify would send the length of the missing body, which is that of another answer.
+  // Fastify would send the length of the missing body, that is, of another answer.
   if (answer.status === 304) {
     reply.hijack()
     reply.raw.writeHead(304, reply.getHeaders() as Record<string, string>).end()

@@ -32,7 +32,7 @@ import type { PageSources } from './pages.js'
 export type ErrorFormat = Pick<RouteDecl, 'failure' | 'idHeader'>
 
 export interface TableOptions extends PageSources {
-  /** The server whose requests come here. */
+  /** The listener that passes its requests on. */
   front: Pick<HttpListener, 'limiter' | 'begins'>
   log: Logger
   limits: HttpLimits
@@ -40,29 +40,28 @@ export interface TableOptions extends PageSources {
   authenticate: (arrival: Arrival) => Proof
   /** Called for each request whose token was readable in transit. */
   tokenInClear?: (caller: Caller, socket: Socket) => void
-  /** A caller as far as the member that passes its request on may vouch for it. */
+  /** The caller with those authorities that the forwarding member may vouch for. */
   vouchedBy: (member: string, caller: Caller) => Caller
-  /** This node's requests to itself. */
   own?: LocalRequests
   methodsAt: (path: string) => readonly string[]
   /** The error format for unmatched paths. */
   errorFormatAt?: (path: string) => ErrorFormat
   rewrite: Rewrite
   ports?: ExtraPorts
-  /** Called after every complete answer, with the plugin that owns the route. */
+  /** Called with the route's plugin after every complete answer. */
   answered?: (owner: string | undefined, status: number) => void
 }
 
 /** Longest path parameter; ids and model names fit. */
 const MAX_PARAM_LENGTH = 512
 
-/** What hooks found out about a request: fields of every request, made once for all of them. */
+/** Results of the hooks: fields of every request, made once for all of them. */
 interface RequestFacts {
   /** Null before the access hook. */
   svcCaller: Caller | null
-  /** Whether this node saw the credential, which may end before the answer. */
+  /** Whether this node checked the credential, which may end before the answer. */
   svcEntered: boolean
-  /** A web page that comes from a member on another machine sent it. */
+  /** Sent by a web page of a member on another machine. */
   svcPageElsewhere: boolean
   /** Arrival of a traced request, monotonic milliseconds. */
   svcArrivedMs: number | undefined
@@ -70,14 +69,13 @@ interface RequestFacts {
 
 export const factsOf = (request: FastifyRequest): RequestFacts => request as FastifyRequest & RequestFacts
 
-/** The caller that the access hook found for a request. */
 export function callerOf (request: FastifyRequest): Caller {
   const { svcCaller: caller } = factsOf(request)
   if (caller === null) throw kernelError('unauthenticated')
   return caller
 }
 
-/** A table of routes with every limit, check and the one error body; routes are mounted later. */
+/** A route table with every limit, check and the one error body; routes are mounted later. */
 export function createTable (options: TableOptions): FastifyInstance {
   const { limits } = options
   const app = fastify({
@@ -87,7 +85,7 @@ export function createTable (options: TableOptions): FastifyInstance {
     bodyLimit: limits.bodyBytes,
     return503OnClosing: false,
     exposeHeadRoutes: false,
-    // The front has the connections: this server never listens.
+    // The listener has the connections: this server never listens.
     serverFactory: () => new Server(),
     rewriteUrl: (request) =>
       options.rewrite(request.method ?? '', options.ports?.rewritten(request) ?? request.url ?? '/'),
@@ -96,7 +94,7 @@ export function createTable (options: TableOptions): FastifyInstance {
       sendError(reply, fromFastify(error), request.id, options.errorFormatAt?.(pathOf(request)))
     }
   })
-  // No route takes it: Fastify would ask for the type of its body before it says so.
+  // No route uses it, and Fastify would otherwise complain about the type of its body first.
   app.addHttpMethod('QUERY', { overrideExisting: true })
   readJsonOnly(app)
   app.setValidatorCompiler(({ schema, httpPart }) => {
@@ -122,8 +120,8 @@ export function createTable (options: TableOptions): FastifyInstance {
 }
 
 /**
- * Checks host and origin, then sets what other origins may read, then finds the caller, on every method and
- * WebSocket upgrade. A page that may call can so read a refusal of its token.
+ * Checks host and origin, then sets what other origins may read, then finds the caller, for every method and
+ * WebSocket upgrade. So a page that may call can read a refusal of its token.
  */
 function addHooks (app: FastifyInstance, options: TableOptions): void {
   const { answered } = options
@@ -139,11 +137,10 @@ function addHooks (app: FastifyInstance, options: TableOptions): void {
   }
   guardSource(app, options)
   allowCors(app, options)
-  // A plugin only for its place in the order: it comes after the one above.
+  // A plugin only for the order: it runs after the one above.
   void app.register(fp(async (scope) => { identify(scope, options) }))
 }
 
-/** Checks the host and the origin. */
 function guardSource (app: FastifyInstance, options: TableOptions): void {
   const hostKnown = rememberHost()
   const { begins } = options.front
@@ -167,13 +164,13 @@ function guardSource (app: FastifyInstance, options: TableOptions): void {
     closeUnupgraded(request, reply)
     begins(request.raw, reply.raw)
     reply.raw.on('timeout', endStalled)
-    // Names and origins say nothing there: only the device that was authenticated can have sent it.
+    // Names and origins do not matter here: only the authenticated device can have sent it.
     if (relayedDevice(socket) !== undefined) { done(); return }
     const host = hostOf(request)
     if (host === undefined) throw invalid([{ path: '', message: 'has no Host header' }], 'request')
     if (!hostKnown(host, served)) {
       throw kernelError('misdirected', `The Host "${printable(host)}" is not served here; ` +
-        'use the address the node prints, or list the name under api.allowed_hosts.')
+        'use the address that the node prints, or list the name under api.allowed_hosts.')
     }
     const hints = {
       origin: headers.origin,
@@ -189,7 +186,6 @@ function guardSource (app: FastifyInstance, options: TableOptions): void {
   })
 }
 
-/** Finds the caller. */
 function identify (app: FastifyInstance, options: TableOptions): void {
   const { limiter } = options.front
   const isProxy = proxyList(options.trustProxy)
@@ -204,7 +200,7 @@ function identify (app: FastifyInstance, options: TableOptions): void {
     const indirect = facts.svcPageElsewhere || proxied
     const authorization = credentialOf(request)
     const device = relayedDevice(socket) ?? null
-    // A trusted proxy may end TLS; one that says it did not is believed.
+    // A trusted proxy may terminate TLS; if it reports plain HTTP, that counts.
     const clear = device === null &&
       (proxied ? header(request.headers['x-forwarded-proto']) === 'http' : isUnencrypted(socket))
     const { caller, bodySha256 } = options.authenticate({
@@ -222,7 +218,7 @@ function identify (app: FastifyInstance, options: TableOptions): void {
   })
 }
 
-/** hostAllowed with the last accepted name kept: clients keep sending the same one. */
+/** hostAllowed with a cache of the last accepted name: clients keep sending the same one. */
 function rememberHost (): typeof hostAllowed {
   let last: { header: string | undefined, served: ServedNames } | undefined
   return (header, served) => {
@@ -241,10 +237,10 @@ function refuseCrowd (
   if (held <= connectionsPerAddress) return
   throw kernelError('overloaded',
     `${held} connections are open from this address without a credential; ` +
-    `at most ${connectionsPerAddress} may be.`, { retryAfterSeconds: 5 })
+    `the limit is ${connectionsPerAddress}.`, { retryAfterSeconds: 5 })
 }
 
-/** Runs when a connection was idle for `streamStallMs`: one with unread bytes is closed, others may go on. */
+/** Runs after a connection was idle for `streamStallMs`: closes it if it has unread bytes. */
 function endStalled (this: ServerResponse): void {
   if ((this.socket?.writableLength ?? 0) > 0) this.socket!.destroy()
 }
@@ -297,7 +293,7 @@ function notFound (options: TableOptions, request: FastifyRequest): SvcError {
   const others = options.methodsAt(path)
   if (others.length > 0) {
     const error = kernelError('method_not_allowed',
-      `${request.method} is not offered here; ${others.join(', ')} is.`)
+      `${request.method} is not supported here; ${others.join(', ')} is.`)
     error.headers['allow'] = others.join(', ')
     return error
   }

@@ -5,31 +5,33 @@ import type { Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 
-/** A little over a call's limit, so that a call too large gets its typed error instead of a closed socket. */
+/**
+ * A little above the limit of a call, so that a larger call gets its typed error instead of a closed socket.
+ */
 const SOCKET_PAYLOAD_BYTES = 1088 * 1024
 
 /** Our answer to offered subprotocols: browsers end a connection without one. */
 const PROTOCOL = 'svc'
-/** Before the token among the subprotocols that a client offers: a web page cannot send it in another way. */
+/** Precedes the token among the offered subprotocols: a web page has no other way to send it. */
 const BEARER = 'svc.bearer.'
 
-/** The token in an offer of subprotocols, as Authorization would have it. */
+/** The token in an offer of subprotocols, in the form of Authorization. */
 export function offeredToken (protocols: string | undefined): string | undefined {
   const offer = protocols?.split(',').find((one) => one.trim().startsWith(BEARER))
   return offer === undefined ? undefined : `Bearer ${offer.trim().slice(BEARER.length)}`
 }
 
 /**
- * A scope for WebSocket routes, which `declare` adds: the WebSocket plugin's hooks run for these only, since
- * they would cost plain requests a quarter of their time.
+ * A scope for WebSocket routes, which `declare` adds: the WebSocket plugin's hooks run only for these, since
+ * they would add a quarter to the time of plain requests.
  */
 export function socketScope (app: FastifyInstance, declare: (scope: FastifyInstance) => void): void {
   void app.register(async (scope) => {
     await scope.register(websocket, { options: {
       maxPayload: SOCKET_PAYLOAD_BYTES, perMessageDeflate: false, clientTracking: true,
-      // Without this ws sends back what was offered first, be it the token.
+      // Without this, ws returns the first offer, even if that is the token.
       handleProtocols: (offered: ReadonlySet<string>) => offered.has(PROTOCOL) && PROTOCOL,
-      // Known to ws, not yet to its types: many tiny fragments cost memory out of proportion.
+      // Missing in ws's types: many tiny fragments cost memory out of proportion.
       ...{ maxFragments: 64, maxBufferedChunks: 1024 }
     } })
     declare(scope)
@@ -37,8 +39,8 @@ export function socketScope (app: FastifyInstance, declare: (scope: FastifyInsta
 }
 
 /**
- * Node takes a request with any Upgrade header off its parser and drops the body. Ignores offers of other
- * protocols than WebSocket, such as h2c (RFC 9110 7.8).
+ * Node removes a request with any Upgrade header from its parser and drops the body. Ignores offers of
+ * protocols other than WebSocket, such as h2c (RFC 9110 7.8).
  */
 export class ArrivingMessage extends IncomingMessage {
   declare upgradeOffered: boolean | null | undefined
@@ -52,7 +54,7 @@ export class ArrivingMessage extends IncomingMessage {
 }
 
 /**
- * Closes the socket after the answer to a refused or misdirected upgrade: Node has taken it off its HTTP
+ * Closes the socket after the answer to a refused or misdirected upgrade: Node has removed it from its HTTP
  * parser, so further requests would be lost.
  */
 export function closeUnupgraded (request: FastifyRequest, reply: FastifyReply): void {
@@ -63,34 +65,33 @@ export function closeUnupgraded (request: FastifyRequest, reply: FastifyReply): 
 /** Longest pause of an anonymous reader before its connection is closed, ms. */
 const STRANGER_STALL_MS = 5_000
 
-/** Sets how long an answer may wait to be read before its connection is closed: shorter for strangers. */
+/** Sets how long an answer may stay unread before its connection is closed: shorter for anonymous clients. */
 export function limitStall (socket: Socket, stallMs: number, stranger: boolean): void {
   const ms = stranger ? Math.min(stallMs, STRANGER_STALL_MS) : stallMs
-  // Requests that are injected come without one.
+  // Injected requests have none.
   if (socket.timeout !== undefined && socket.timeout !== ms) socket.setTimeout(ms)
 }
 
 const halfClosed = new WeakSet<ServerResponse>()
 
-/** Whether the client ended its side of the connection before its answer began. */
 export const clientHalfClosed = (response: ServerResponse): boolean => halfClosed.has(response)
 
-/** The event of a response when that happens. */
+/** Emitted by the response when the client ends its side before the answer begins. */
 export const HALF_CLOSED = 'clientHalfClosed'
 
 /**
  * A client may end its side after the request and still read, or be gone. The response emits `HALF_CLOSED`,
- * which aborts what it started; an answer or error is still sent. An open stream is cut: half-closing is how
- * clients stop following.
+ * which aborts the work; an answer or error is still sent. An open stream is cut: half-closing is how clients
+ * stop following.
  */
 export function answerHalfClosed (
   server: Server
 ): (request: IncomingMessage, response: ServerResponse) => void {
   const pending = new WeakMap<Socket, ServerResponse>()
-  // Not in Node's types. Without it Node ends its side at once, before the answer.
+  // Not in Node's types. Without it Node ends its own side at once, before the answer.
   Object.assign(server, { httpAllowHalfOpen: true })
   server.on(plainEvent(server), (socket: Socket) => {
-    // Not sooner: whoever leaves within a TLS handshake would stay until the time for it is over.
+    // Not sooner: a client that leaves during a TLS handshake would stay until the handshake timeout.
     socket.allowHalfOpen = true
     socket.once('end', () => {
       const response = pending.get(socket)

@@ -4,7 +4,7 @@ import { encodedHeaders } from './error-body.js'
 import type { Clock } from '../api/clock.js'
 import type { StreamHead, StreamWriter } from '../api/plugin.js'
 
-/** Pieces are small so that a slow reader shows progress before the limit on taking nothing strikes. */
+/** Pieces are small so that a slow reader shows progress within the stall limit. */
 const PIECE_BYTES = 16 * 1024
 
 async function inPieces (
@@ -15,8 +15,8 @@ async function inPieces (
 }
 
 /**
- * Writes a stream with backpressure: a write resolves once the socket has room. Rejects with `slow_consumer`
- * after a stall of `stallMs`, `cancelled` when the reader left.
+ * Writes a stream with backpressure: a write resolves once the socket can take more. Rejects with
+ * `slow_consumer` after a stall of `stallMs`, `cancelled` when the reader left.
  */
 export function openStream (
   raw: ServerResponse, head: StreamHead, options: { clock: Clock, stallMs: number, onClose: () => void }
@@ -30,7 +30,7 @@ export function openStream (
   const gone = (): boolean => raw.destroyed || raw.writableEnded
   return {
     write (bytes) {
-      if (ended || gone()) return Promise.reject(kernelError('cancelled', 'The reader is gone.'))
+      if (ended || gone()) return Promise.reject(kernelError('cancelled', 'The client disconnected.'))
       if (bytes.length > PIECE_BYTES) return inPieces(bytes, (piece) => this.write(piece))
       return bytes.length === 0 || raw.write(bytes) ? undefined : drained(raw, options)
     },
@@ -58,10 +58,12 @@ function drained (raw: ServerResponse, options: { clock: Clock, stallMs: number 
       settle()
     }
     const onDrain = (): void => { finish(resolve) }
-    const onClose = (): void => { finish(() => { reject(kernelError('cancelled', 'The reader is gone.')) }) }
+    const onClose = (): void => {
+      finish(() => { reject(kernelError('cancelled', 'The client disconnected.')) })
+    }
     const stop = options.clock.after(options.stallMs, () => {
       finish(() => {
-        reject(kernelError('slow_consumer', `The reader took nothing for ${options.stallMs / 1000} seconds.`))
+        reject(kernelError('slow_consumer', `The client read no data for ${options.stallMs / 1000} seconds.`))
       })
     })
     raw.on('drain', onDrain)

@@ -10,15 +10,14 @@ import type { StateSync } from '../state/sync.js'
 import type { ConfigChange } from '../config/api.js'
 import type { systemRoutes } from './system-routes.js'
 
-/** The parts of the kernel that the system routes use. */
 export type SystemParts =
   Pick<Assembly, 'options' | 'config' | 'present' | 'bus' | 'readiness' | 'changes'> &
   { readonly state: StateSource, readonly switches: PluginSwitch, readonly sync: StateSync }
 
-/** Most that is read of another node's answer to a restart, and how long that may take, ms. */
+/** Limits of another node's answer to a restart, bytes and ms. */
 const ANSWER_BYTES = 64 * 1024
 const ANSWER_MS = 60_000
-/** A follower hears of changes at most this often, in ms. */
+/** Shortest time between two events for a follower, ms. */
 const FOLLOW_PAUSE_MS = 100
 
 type Handlers =
@@ -45,7 +44,6 @@ export function systemHandlers (kernel: SystemParts): Handlers {
   }
 }
 
-/** svc.yaml and the switches of plugins in it. */
 function pluginHandlers (
   kernel: SystemParts
 ): Pick<Handlers, 'config' | 'setConfig' | 'plugins' | 'switchPlugin'> {
@@ -80,7 +78,7 @@ async function readyz ({ readiness, options }: SystemParts, request: RouteReques
   const of = await readiness.run(model)
   const { masterNodeId } = options.cluster.session
   const all = [{ name: 'master', ok: masterNodeId !== null, detail: masterNodeId ?? 'none known' }, ...of]
-  // Details name nodes and models, which only readers may see.
+  // Details name nodes and models, so they need `read`.
   const checks = request.caller.authorities.has('read') ? all : all.map((c) => ({ ...c, detail: '' }))
   const ready = checks.every((c) => c.ok) && (model === undefined || of.length > 0)
   if (ready) return { ready, checks }
@@ -92,8 +90,8 @@ async function readyz ({ readiness, options }: SystemParts, request: RouteReques
 async function state (kernel: SystemParts, request: RouteRequest): Promise<unknown> {
   const { follow, at } = request.query as { follow?: string, at?: string }
   if (at !== undefined && follow === '1') {
-    throw kernelError('invalid_request', 'The past does not change: `at` goes without `follow`.',
-      { param: 'at', issues: [{ path: 'at', message: 'goes without follow' }] })
+    throw kernelError('invalid_request', '`at` and `follow` cannot be combined.',
+      { param: 'at', issues: [{ path: 'at', message: 'cannot be combined with follow' }] })
   }
   if (at !== undefined) return await kernel.state.at(at, request.caller)
   if (follow !== '1') return await kernel.state.now(request.caller)
@@ -138,6 +136,6 @@ async function restartOther (
   } catch (error) {
     if (error instanceof SvcError) throw error
     throw errorFrom(error instanceof MemberFault ? error.refusal : null, other) ??
-      kernelError('unreachable', `The node "${id}" gave no answer that can be read.`)
+      kernelError('unreachable', `The node "${id}" sent an unreadable answer.`)
   }
 }

@@ -11,24 +11,24 @@ const settings = {
     properties: {
       path: text, value: {}, origin: { enum: ['flag', 'env', 'file', 'default'] }, source: text,
       line: { type: 'integer' }, schema: { type: ['object', 'null'] },
-      restart: { const: true, description: 'svc.yaml says something else, which counts after a restart' },
-      local: { const: true, description: 'only svc.yaml itself changes it' }
+      restart: { const: true, description: 'svc.yaml has another value, which takes effect after a restart' },
+      local: { const: true, description: 'can be changed in svc.yaml only, not over HTTP' }
     }
   }
 } as const
 const effect = {
   in_effect: flag,
-  why: { type: ['string', 'null'], description: 'what keeps it from taking effect at once' }
+  why: { type: ['string', 'null'], description: 'why it does not take effect at once' }
 } as const
 const written = object({
   revision: text, restart_needed: flag,
   plugins: {
-    type: 'array', description: 'the plugins that it has switched',
+    type: 'array', description: 'the plugins that it enabled or disabled',
     items: object({ name: text, enabled: flag, ...effect })
   }
 })
 
-/** A query or body with these fields and no others. */
+/** An object schema with only these fields. */
 const closed = <const P extends Record<string, unknown>>(properties: P) =>
   ({ type: 'object', additionalProperties: false, properties }) as const
 
@@ -40,14 +40,14 @@ const stateQuery = closed({
   follow: { enum: ['0', '1'], description: '1: server-sent events, one at once and one after each change' },
   at: {
     type: 'string', minLength: 1, maxLength: 40,
-    description: 'As it was at this index of GET /events, or at this time (ISO-8601).'
+    description: 'The state at this index of GET /events, or at this time (ISO-8601).'
   }
 })
 
 const plugins = {
   type: 'array', items: object({
     name: text, version: text, summary: text, enabled: flag,
-    why: { type: ['string', 'null'], description: 'why it is off' }
+    why: { type: ['string', 'null'], description: 'why it is disabled' }
   })
 } as const
 
@@ -59,7 +59,6 @@ const configChange = {
   required: ['revision', 'set']
 } as const
 
-/** The kernel's own routes. */
 export const systemRoutes = {
   healthz: {
     method: 'GET', url: '/healthz', authority: null,
@@ -68,22 +67,22 @@ export const systemRoutes = {
   },
   readyz: {
     method: 'GET', url: '/readyz', authority: null,
-    summary: 'Everything set to start is ready; with `model` (needs `read`), that it answers real requests.',
+    summary: 'Whether all configured parts are ready; with `model` (needs `read`), if it answers requests.',
     query: closed({ model: { type: 'string', minLength: 1, maxLength: 200 } }),
     reply: ready,
     errors: ['not_ready']
   },
   state: {
     method: 'GET', url: '/state', authority: 'read', stream: true,
-    summary: 'The state of the cluster: now, or with `at` what is recorded of an earlier moment.',
+    summary: 'The state of the cluster: now, or with `at` the recorded state of an earlier time.',
     query: stateQuery,
     errors: ['not_recorded', 'not_ready', 'plugin_disabled']
   },
   stateSync: {
     method: 'GET', url: '/state/sync', authority: 'read', stream: true, socket: true,
     summary: 'The state as a read-only Yjs document (WebSocket, y-websocket protocol): a list `entries` of ' +
-      '{ key, val }, one for each key of /state; where that is an object, val is {} and each member has an ' +
-      'entry of its own, KEY/MEMBER.'
+      '{ key, val }, one for each key of /state; for an object, val is {} and each member has ' +
+      'its own entry KEY/MEMBER.'
   },
   nodeId: {
     method: 'GET', url: '/node_id', authority: 'read',
@@ -92,41 +91,41 @@ export const systemRoutes = {
   },
   identity: {
     method: 'GET', url: '/node/identity', authority: 'read',
-    summary: 'Who this node is; where it is, for `operator` only.',
+    summary: 'Identity of this node; host name and address for `operator` only.',
     reply: object({
       nodeId: text, nodeInstallId: text, hostname: operatorsText, ipAddress: operatorsText
     })
   },
   restart: {
     method: 'POST', url: '/admin/restart', members: true, authority: 'operator', audit: 'best-effort',
-    summary: 'Replaces the node\'s process; it rejoins by itself.',
+    summary: 'Restarts the node\'s process; it rejoins the cluster automatically.',
     query: closed({ node_id: { type: 'string', minLength: 1 } }),
     reply: object({ status: { const: 'restarting' }, node_id: text }),
     errors: ['restart_pending', 'node_not_found', 'unreachable']
   },
   config: {
     method: 'GET', url: '/config', authority: 'operator',
-    summary: 'The settings in force with their origins, secrets masked; whether svc.yaml has changed since.',
+    summary: 'The settings in effect with their origins, secrets masked; whether svc.yaml has changed since.',
     reply: object({
       revision: text, file: text, entries: settings, unset: settings, restart_needed: flag
     })
   },
   setConfig: {
     method: 'PUT', url: '/config', authority: 'operator',
-    summary: 'Changes svc.yaml at the given revision. A plugin is switched at once where that can be done; ' +
-      'the rest takes effect at the next restart.',
+    summary: 'Changes svc.yaml at the given revision. Plugins are enabled or disabled at once if possible; ' +
+      'other changes take effect at the next restart.',
     body: configChange,
     reply: written,
     errors: ['config_changed', 'missing_grant', 'plugin_failed']
   },
   plugins: {
     method: 'GET', url: '/v1/plugins', authority: 'plugin:read',
-    summary: 'The plugins of this node, and why those that are off are.',
+    summary: 'The plugins of this node, with the reason for each disabled one.',
     reply: object({ plugins })
   },
   switchPlugin: {
     method: 'POST', url: '/v1/plugins/:name', authority: 'plugin:manage',
-    summary: 'Switches a plugin on or off in svc.yaml, and at once where `why` does not say why not.',
+    summary: 'Enables or disables a plugin in svc.yaml, and at once unless `why` has a reason against it.',
     params: object({ name: { type: 'string', maxLength: 128 } }),
     body: { ...closed({ enabled: flag }), required: ['enabled'] },
     reply: object({ revision: text, restart_needed: flag, ...effect }),

@@ -22,7 +22,7 @@ function base62 (bytes: Uint8Array, width: number): string {
   return out.padStart(width, '0')
 }
 
-/** The last part of a token, for all that comes before. */
+/** The last part of a token, computed from the rest. */
 export function checksum (body: string): string {
   const sum = Buffer.alloc(4)
   sum.writeUInt32BE(crc(body))
@@ -32,7 +32,7 @@ export function checksum (body: string): string {
 /** CRC-32 (IEEE 802.3); node:zlib has it from 20.15. */
 function crc (body: string): number { return crc32(body) >>> 0 }
 
-/** A new token: kind prefix for scanners, 256 random bits, checksum to find typos without a query. */
+/** Creates a token: kind prefix for scanners, 256 random bits, checksum to find typos without a query. */
 export function newToken (kind: 'op' | 'app' | 'dev'): string {
   const body = `svc_${kind}_${base62(randomBytes(32), 43)}`
   return `${body}_${checksum(body)}`
@@ -53,17 +53,17 @@ interface StoredToken extends TokenRecord { hash: string }
 
 export interface TokenHolder { id: string, authorities: ReadonlySet<string> }
 
-/** Tokens of a node: the operator's, kept in a file only its owner reads, and those made by the operator. */
+/** Tokens of a node: the operator's, in a file that only its owner can read, and application tokens. */
 export interface TokenStore extends Tokens {
   /** The holder, or undefined for an unknown, expired or revoked token. */
   check (token: string): TokenHolder | undefined
-  /** Whether this caller's creations still count: a token that ends takes along what it created. */
+  /** Whether this caller's credential is still valid: a token that ends invalidates those that it created. */
   stands (callerId: string): boolean
   /** The caller's id, that of the credential that made its own, and so on. */
   makers (callerId: string): string[]
 }
 
-/** The operator's token; made at first start. Throws HomeError when others could read it. */
+/** The operator's token, created at the first start. Throws HomeError if others can read it. */
 export function operatorToken (home: string): string {
   const path = join(home, homeFile.operatorToken)
   if (!existsSync(path)) {
@@ -75,7 +75,7 @@ export function operatorToken (home: string): string {
   }
   const token = readFileSync(path, 'utf8').trim()
   if (wellFormed(token)) return token
-  throw new HomeError(`${path} is damaged: it holds no token; remove it, and the next start makes a new one`)
+  throw new HomeError(`${path} is damaged: it has no token; remove it, and the next start creates a new one`)
 }
 
 export interface TokenStoreOptions {
@@ -83,7 +83,7 @@ export interface TokenStoreOptions {
   clock: Clock
   known: () => ReadonlySet<string>
   operator: string
-  /** Judges callers that hold no token. */
+  /** Answers for callers without a token. */
   others?: Pick<CallerScheme, 'stands' | 'makerOf'>
 }
 
@@ -95,18 +95,18 @@ function noAuthority (name: string, known: ReadonlySet<string>): SvcError {
 }
 
 function tooLong (asked: string, last: string): SvcError {
-  const message = `ends at ${asked}, after the token that makes it (${last})`
+  const message = `expires at ${asked}, after the token that creates it (${last})`
   return kernelError('invalid_request', `expires: the token ${message}`, {
     param: 'expires', issues: [{ path: 'expires', message }]
   })
 }
 
-/** Compares in constant time; a stored hash of another length (a file edited by hand) is nobody's. */
+/** Compares in constant time; a stored hash of another length (a file edited by hand) never matches. */
 function sameHash (stored: Buffer, given: Buffer): boolean {
   return stored.byteLength === given.byteLength && timingSafeEqual(stored, given)
 }
 
-/** Throws `invalid_request` and `missing_grant`: nobody gives what there is not, or what they have not. */
+/** Throws `invalid_request` for an unknown authority, `missing_grant` for one that the caller lacks. */
 function checkAuthorities (asked: readonly string[], by: Caller, known: ReadonlySet<string>): void {
   const unknown = asked.find((a) => !known.has(a))
   if (unknown !== undefined) throw noAuthority(unknown, known)
@@ -115,7 +115,6 @@ function checkAuthorities (asked: readonly string[], by: Caller, known: Readonly
 
 type StoredTokens = ReadonlyMap<string, StoredToken>
 
-/** The caller's id, that of the credential that made its own, and so on. */
 function makersOf (tokens: StoredTokens, others: TokenStoreOptions['others'], id: string): string[] {
   const line = [id]
   for (const one of line) {
@@ -125,13 +124,13 @@ function makersOf (tokens: StoredTokens, others: TokenStoreOptions['others'], id
   return line
 }
 
-/** Tokens of older versions do not say who made them: only the operator could. */
+/** Tokens of older versions do not name their maker: only the operator could make them. */
 function readTokens (path: string): Map<string, StoredToken> {
   const file = readVersioned<{ tokens: StoredToken[] }>(path, 1)
   return new Map(file?.tokens.map((t) => [t.id, { ...t, by: (t as Partial<StoredToken>).by ?? 'operator' }]))
 }
 
-/** Opens the token file of a home, which has hashes only. */
+/** Opens the token file of a home, which stores only hashes. */
 export function openTokens (options: TokenStoreOptions): TokenStore {
   const path = join(options.home, homeFile.tokens)
   const tokens = readTokens(path)
@@ -139,7 +138,7 @@ export function openTokens (options: TokenStoreOptions): TokenStore {
   const save = (): void => { writeVersioned(path, 1, { tokens: [...tokens.values()] }) }
   const today = (): string => new Date(options.clock.now()).toISOString().slice(0, 10)
   const makers = (id: string): string[] => makersOf(tokens, options.others, id)
-  // An unknown token after a device is one of the node that let the device in.
+  // An unknown token after a device belongs to the node that admitted the device.
   const revoked = (id: string): boolean => makers(id).some((one, i, line) => one.startsWith(APP)
     ? tokens.get(one)?.revoked ?? line[i - 1]?.startsWith(APP) ?? true
     : options.others?.stands(one) === false)
@@ -156,7 +155,7 @@ export function openTokens (options: TokenStoreOptions): TokenStore {
       if (found === undefined || !stands(found.id)) return undefined
       if (found.lastUsedDay !== today()) {
         found.lastUsedDay = today()
-        // A full disk must not lock anybody out; the day is written with the next change.
+        // A full disk must not lock users out; the day is written with the next change.
         try { save() } catch { /* nodeHealth tells of the disk */ }
       }
       return { id: found.id, authorities: new Set(found.authorities) }

@@ -1,17 +1,15 @@
 import { defineService } from '../api/plugin.js'
 
-/** Tells subscribers about finished requests. They are called synchronously and must be quick. */
+/** Notifies subscribers of finished requests. They are called synchronously and must be quick. */
 export interface Traffic {
   /**
-   * Calls `fn` after each HTTP request whose answer was sent to its end, and with 499 for a streamed one that
-   * was cut off. `owner` is the plugin of the route, `kernel` for the node's own; undefined where no route
-   * fits.
+   * Calls `fn` after each completely answered HTTP request, and with 499 for a streamed one that was cut off.
+   * `owner` is the plugin of the route, `kernel` for the node's own; undefined if no route matches.
    */
   onAnswer (fn: (owner: string | undefined, status: number) => void): () => void
 }
 export const TrafficService = defineService<Traffic>('kernel.traffic')
 
-/** The kernel's side: reports finished requests to the subscribers. */
 export interface TrafficSource extends Traffic {
   answered (owner: string | undefined, status: number): void
 }

@@ -3,13 +3,13 @@ import { invalid, printable } from './error-body.js'
 import type { RouteShorthandOptions } from 'fastify'
 import type { JsonSchema } from '../api/schema.js'
 
-/** Names fields of a body that had no effect, separated by commas. */
+/** Names the fields of a body that had no effect, separated by commas. */
 const IGNORED_HEADER = 'x-svc-ignored'
-/** So many are named. */
+/** Most names in the header. */
 const NAMED_MOST = 16
 
 /**
- * Removes unknown fields of a foreign API's body and names them in a header: its clients also send fields of
+ * Removes unknown fields of a foreign API's body and names them in a header: its clients also send fields for
  * other servers, and would fail if one were refused.
  */
 export const ignoreUnknown = (schema: JsonSchema): Pick<RouteShorthandOptions, 'preHandler'> => ({
@@ -17,7 +17,7 @@ export const ignoreUnknown = (schema: JsonSchema): Pick<RouteShorthandOptions, '
     const names = unknownIn(schema, request.body)
     // It names the node that answers, so ignoring it would change the answer.
     if (names.includes('target_node')) {
-      done(invalid([{ path: 'target_node', message: 'is read by /v1/capabilities/call and stream only' }],
+      done(invalid([{ path: 'target_node', message: 'only works with /v1/capabilities/call and stream' }],
         'body'))
       return
     }
@@ -27,7 +27,7 @@ export const ignoreUnknown = (schema: JsonSchema): Pick<RouteShorthandOptions, '
   }
 })
 
-/** Takes out what a schema does not name. Items of lists stay: clients send answers back as they got them. */
+/** Removes fields that a schema does not name. Items of lists stay: clients send answers back unchanged. */
 function unknownIn ({ properties }: JsonSchema, value: unknown, path = ''): string[] {
   if (!isObject(properties) || !isObject(value)) return []
   return Object.keys(value).flatMap((key) => {

@@ -1,7 +1,7 @@
 import type { RouteDecl } from '../api/plugin.js'
 import type { ErrorFormat } from './server.js'
 
-/** Finds the methods of the routes that a path names or else matches, for 405 answers. */
+/** Finds the methods of the routes for a path, exact or by pattern, for 405 answers. */
 export function methodFinder (routes: readonly RouteDecl[]): (path: string) => string[] {
   const table = routes.map(({ method, url }) => ({ method, url, pattern: pathPattern(url) }))
   return (path) => {
@@ -12,8 +12,8 @@ export function methodFinder (routes: readonly RouteDecl[]): (path: string) => s
 }
 
 /**
- * Picks the error format for unmatched paths: that of the routes with the longest common beginning, in whole
- * parts, if they agree.
+ * Picks the error format for unmatched paths: that of the routes with the longest common prefix of whole
+ * segments, if they agree.
  */
 export function errorFormatFinder (routes: readonly RouteDecl[]): (path: string) => ErrorFormat {
   const byBeginning = new Map<string, Set<RouteDecl['failure']>>()
@@ -34,7 +34,7 @@ export function errorFormatFinder (routes: readonly RouteDecl[]): (path: string)
   }
 }
 
-/** A path and what it begins with in whole parts, longest first; without the empty one. */
+/** A path and its prefixes of whole segments, longest first; without the empty one. */
 function beginnings (path: string): string[] {
   const parts = path.split('/').slice(1)
   return parts.map((_, i) => parts.slice(0, parts.length - i).join('/'))

@@ -3,14 +3,14 @@ import { networkInterfaces } from 'node:os'
 import type { Server } from 'node:net'
 
 /**
- * Who chose a host. `named`: svc.yaml or a person at this machine, so it may be in the local network.
+ * The source of a host. `named`: svc.yaml or a user of this machine, so it may be in the local network.
  * `public`: a server or a caller, so it must be on the internet.
  */
 export type Trust = 'named' | 'public'
 
 const familyOf = (address: string): 'ipv4' | 'ipv6' => isIP(address) === 4 ? 'ipv4' : 'ipv6'
 
-/** Link-local, multicast, tunnels, and metadata services of clouds, which give credentials to who asks. */
+/** Link-local, multicast, tunnels, and metadata services of clouds, which return credentials. */
 const NEVER = listOf('169.254.0.0/16', '224.0.0.0/4', '255.255.255.255/32', 'fe80::/10', 'ff00::/8',
   '2001::/32', '2002::/16', '100.100.100.200/32', '168.63.129.16/32', '192.0.0.192/32', 'fd00:ec2::/32',
   'fd20:ce::254/128', 'fd00:42::42/128')
@@ -18,7 +18,7 @@ const NEVER = listOf('169.254.0.0/16', '224.0.0.0/4', '255.255.255.255/32', 'fe8
 const LOCAL = listOf('0.0.0.0/8', '10.0.0.0/8', '100.64.0.0/10', '127.0.0.0/8', '172.16.0.0/12',
   '192.0.0.0/24', '192.0.2.0/24', '192.88.99.0/24', '192.168.0.0/16', '198.18.0.0/15', '198.51.100.0/24',
   '203.0.113.0/24', '240.0.0.0/4', '2001::/23', '2001:db8::/32', '3fff::/20')
-/** All of IPv6 that is assigned. */
+/** All assigned IPv6 addresses. */
 const ASSIGNED = listOf('2000::/3')
 const NAT64 = listOf('64:ff9b::/96', '64:ff9b:1::/48')
 /** IPv4-compatible, IPv4-mapped and IPv4-translated addresses. */
@@ -43,18 +43,18 @@ function lastIpv4 (address: string): string {
   return [high >> 8, high & 255, low >> 8, low & 255].join('.')
 }
 
-/** Why an address may not be connected to; null when it may. A text that is no address may not. */
+/** Why an address may not be connected to; null if it may. A text that is no address may not. */
 export function addressProblem (text: string, trust: Trust): string | null {
   const [address = ''] = text.split('%')
   const family = familyOf(address)
-  if (isIP(address) === 0) return `${JSON.stringify(text)} is no address`
-  if (NEVER.check(address, family)) return `${text} is link-local, or the metadata service of a cloud`
+  if (isIP(address) === 0) return `${JSON.stringify(text)} is not an address`
+  if (NEVER.check(address, family)) return `${text} is link-local, or a cloud metadata service`
   if (family === 'ipv6') {
-    // A public IPv4 address as an IPv6-only network writes it is public.
+    // A public IPv4 address in the notation of an IPv6-only network is public.
     if (NAT64.check(address, family)) {
       const inner = lastIpv4(address)
       // RFC 6052 has further forms, with the address in the middle.
-      return inner.startsWith('0.') ? `${text} is no address` : addressProblem(inner, trust)
+      return inner.startsWith('0.') ? `${text} is not an address` : addressProblem(inner, trust)
     }
     if (EMBEDDED.check(address, family)) {
       return addressProblem(lastIpv4(address), 'named') ?? local(text, trust)
@@ -67,18 +67,18 @@ export function addressProblem (text: string, trust: Trust): string | null {
 const local = (address: string, trust: Trust): string | null =>
   trust === 'named' ? null : `${address} is not a public address`
 
-/** The same for a host as a URL has it, before its name is resolved. */
+/** Like `addressProblem`, for the host of a URL before its name is resolved. */
 export function hostProblem (hostname: string, trust: Trust): string | null {
   const host = hostname.replace(/^\[|\]$/g, '').replace(/\.$/, '').toLowerCase()
   if (isIP(host) !== 0) return addressProblem(host, trust)
   if (host.endsWith('.')) return `${host} has an empty part`
-  if (METADATA_NAME.test(host)) return `${host} is the metadata service of a cloud`
+  if (METADATA_NAME.test(host)) return `${host} is a cloud metadata service`
   return trust === 'public' && LOCAL_NAME.test(host) ? `${host} is a name of a local network` : null
 }
 
 const ownServers = new Set<Server>()
 
-/** Has the guard refuse connections of this process to this server. */
+/** Makes the guard refuse connections from this process to this server. */
 export function isOwnServer<S extends Server> (server: S): S {
   server.on('listening', () => { ownServers.add(server) })
   // `close` of an earlier port may come after the server listens at another one.
@@ -96,7 +96,7 @@ export function isOwnPort (address: string, port: number): boolean {
   return forms.some((form) => /^(127\.|0\.0\.0\.0$|::1?$)/.test(form) || own.includes(form))
 }
 
-/** True for loopback addresses, IPv4-mapped ones too. The socket's own address counts, never a header. */
+/** True for loopback addresses, IPv4-mapped ones too. For the socket's own address, never for a header. */
 export function isLoopback (address: string): boolean {
   const plain = address.startsWith('::ffff:') ? address.slice(7) : address
   return plain === '::1' || (isIPv4(plain) && plain.startsWith('127.'))

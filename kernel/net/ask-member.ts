@@ -4,11 +4,13 @@ import { isObject, parseJson } from '../api/schema.js'
 import type { Clock } from '../api/clock.js'
 import type { Cluster, MemberRequest, NodeView } from '../api/services.js'
 
-/** Why a node gave no answer. The message continues a sentence about the node: "answered with status 500". */
+/**
+ * A failed request to a node. The message continues a sentence about the node: "answered with status 500".
+ */
 export class MemberFault extends Error {
   override readonly name = 'MemberFault'
   readonly reason: 'timeout' | 'too_large' | 'garbage' | 'refused' | 'unreachable'
-  /** Of an answer that was refused, with what its body says where that was asked for. */
+  /** Of a refusal; with its error body if `refusals` is set. */
   readonly status: number | null
   readonly refusal: Refusal | null
   constructor (
@@ -22,24 +24,24 @@ export class MemberFault extends Error {
   }
 }
 
-/** The fields of an error body; `message` is empty where it has none. */
+/** The fields of an error body; `message` is empty if it has none. */
 export interface Refusal {
   reason: string
   message: string
   details: Record<string, unknown>
-  /** As the body says, unchecked. */
+  /** Unchecked. */
   code?: unknown
   retryable?: unknown
 }
 
-/** A request to a node's API, in a caller's name. */
+/** A request to a node's API, on behalf of a caller. */
 export type MemberFetch = Omit<MemberRequest, 'method' | 'signal' | 'timeoutMs'> & {
-  /** GET where it is left out. */
+  /** Default: GET. */
   readonly method?: 'GET' | 'POST' | 'DELETE'
   /** Also reads the error body of a refusal. */
   readonly refusals?: boolean
   readonly signal: AbortSignal
-  /** How long it may take, ms: to the head of its answer, or to the end where the whole is asked for. */
+  /** Deadline, ms: for the head of the answer, or for its end if the whole answer is read. */
   readonly ms: number
 }
 
@@ -49,15 +51,15 @@ export interface AskMemberParts {
 }
 
 /**
- * The whole text of another node's answer. Throws MemberFault when it refuses, is late or sends more than
- * `bytes`, what `Cluster.request` throws, and the reason of the signal.
+ * The complete text of another node's answer. Throws MemberFault if it refuses, is late or sends more than
+ * `bytes`, the errors of `Cluster.request`, and the reason of the signal.
  */
 export async function askMember (
   { cluster, clock }: AskMemberParts, node: NodeView,
   { bytes, ...question }: MemberFetch & { readonly bytes: number }
 ): Promise<string> {
   const over = new AbortController()
-  const late = new MemberFault('timeout', `gave no whole answer within ${question.ms / 1000} s`)
+  const late = new MemberFault('timeout', `did not answer completely within ${question.ms / 1000} s`)
   const cancel = clock.after(question.ms, () => { over.abort(late) })
   const signal = AbortSignal.any([question.signal, over.signal])
   try {
@@ -66,27 +68,27 @@ export async function askMember (
     return await raceAbort(read(), signal)
   } finally {
     cancel()
-    // Whatever still goes on is given up.
+    // Abandons the rest of the work.
     over.abort(late)
   }
 }
 
-/** What came of asking one node, the wall time at which it was asked, and how long it took, ms. */
+/** The result of asking one node, the wall time of the request, and its duration, ms. */
 export type MemberAnswer<T> =
   { readonly node: NodeView, readonly sentAt: number, readonly tookMs: number } &
   ({ readonly value: T, readonly error: null } |
     { readonly value: null, readonly error: MemberFault | SvcError })
 
-/** The same question to several nodes; `read` answers null, or throws, for what it cannot read. */
+/** The same request to several nodes; `read` returns null, or throws, for an unreadable answer. */
 export interface MembersFetch<T> extends MemberFetch {
-  /** Longest answer of one node. */
+  /** Longest answer of one node, bytes. */
   readonly bytes: number
   read (text: string, node: NodeView): T | null
 }
 
 /**
- * Asks several nodes at once; returns a promise for each. A node that is away, refuses, is late or answers
- * nonsense has its error in its answer, within its deadline; none of the promises rejects.
+ * Asks several nodes at once; returns a promise for each. If a node is away, refuses, is late or sends an
+ * invalid answer, its result has the error, within the deadline; the promises never reject.
  */
 export function askMembers<T> (
   parts: AskMemberParts & { readonly clock: Pick<Clock, 'after' | 'now' | 'mono'> },
@@ -104,7 +106,7 @@ export function askMembers<T> (
       return { ...about, value: readAs(text, node, read), error: null }
     } catch (error) {
       const known = error instanceof MemberFault || error instanceof SvcError
-      const fault = known ? error : new MemberFault('unreachable', 'broke off the connection')
+      const fault = known ? error : new MemberFault('unreachable', 'closed the connection')
       return { ...answered(), value: null, error: fault }
     }
   })
@@ -115,33 +117,32 @@ function readAs<T> (text: string, node: NodeView, read: (text: string, node: Nod
   try {
     value = read(text, node)
   } catch { /* Told below. */ }
-  if (value === null) throw new MemberFault('garbage', 'answered with something else than was asked for')
+  if (value === null) throw new MemberFault('garbage', 'sent an unexpected answer')
   return value
 }
 
-/** The whole text of an answer. Throws MemberFault `too_large`. */
+/** Throws MemberFault `too_large`. */
 export async function textOf (body: AsyncIterable<Uint8Array>, most: number): Promise<string> {
   const parts: Uint8Array[] = []
   let size = 0
   for await (const part of body) {
     size += part.byteLength
-    if (size > most) throw new MemberFault('too_large', `answered with over ${most} bytes`)
+    if (size > most) throw new MemberFault('too_large', `answered with more than ${most} bytes`)
     parts.push(part)
   }
   return Buffer.concat(parts).toString()
 }
 
-/** Longest error body that is read. */
+/** Longest error body that is read, bytes. */
 const REFUSAL_BYTES = 1024 * 1024
 
-/** Reads another node's error body; null if it is none, breaks off, or is longer than 1 MiB. */
+/** Reads another node's error body; null if it is none, is cut off, or is longer than 1 MiB. */
 export async function readRefusal (body: AsyncIterable<Uint8Array>): Promise<Refusal | null> {
   const text = await textOf(body, REFUSAL_BYTES).catch(() => '')
   const answer = parseJson(text)
   return isObject(answer) ? refusalIn(answer['error']) : null
 }
 
-/** The `error` of an error body; null when it is none. */
 export function refusalIn (error: unknown): Refusal | null {
   const { reason, message = '', details, code, retryable } = (error ?? {}) as Partial<Refusal>
   if (typeof reason !== 'string' || !/^[a-z][a-z0-9_]{0,63}$/.test(reason)) return null
@@ -150,8 +151,8 @@ export function refusalIn (error: unknown): Refusal | null {
 }
 
 /**
- * The error of another node as it was thrown there, with the name of that node in its details; null when it
- * is none. A node that the error names already stays: it passed the request on.
+ * The error of another node as thrown there, with the name of that node in its details; null if it is none.
+ * A node that the error already names stays: it forwarded the request.
  */
 export function errorFrom (
   refusal: Refusal | null, { name: node }: Pick<NodeView, 'name'>, retryAfter?: string
@@ -167,8 +168,8 @@ export function errorFrom (
 }
 
 /**
- * The bytes of another node's answer as they come, until the signal aborts. Throws MemberFault when its
- * status is another than 200, and what `Cluster.request` throws.
+ * The bytes of another node's answer as they arrive, until the signal aborts. Throws MemberFault for a status
+ * other than 200, and the errors of `Cluster.request`.
  */
 export async function openMember (
   cluster: Pick<Cluster, 'request'>, { installId }: NodeView,
@@ -197,7 +198,7 @@ const LOOK_MS = 1_000
 
 /**
  * A signal for a stream with another node. It aborts with `signal`, by `end`, which the caller has to call,
- * and once the cluster counts that node as lost, after which `gone` is called: TCP reports a cut path later.
+ * and once the cluster considers that node lost; then it calls `gone`. TCP would report a cut path later.
  */
 export function whileLive (
   { cluster, clock }: { cluster: Pick<Cluster, 'resolve'>, clock: Pick<Clock, 'every'> }, installId: string,

@@ -6,14 +6,14 @@ export function base64url (bytes: Uint8Array): string {
   return btoa(String.fromCharCode(...bytes)).replaceAll('+', '-').replaceAll('/', '_').replaceAll('=', '')
 }
 
-/** The bytes of a base64url; none for what is none, and so no key and no signature. */
+/** The bytes of a base64url text; empty for invalid text, so that it is no key and no signature. */
 export function fromBase64url (text: string): Uint8Array<ArrayBuffer> {
   if (!/^[\w-]*$/.test(text) || text.length % 4 === 1) return new Uint8Array(0)
   const bytes = atob(text.replaceAll('-', '+').replaceAll('_', '/'))
   return Uint8Array.from(bytes, (one) => one.charCodeAt(0))
 }
 
-/** Bytes in which no part runs into the next: each is preceded by its length (32 bits, big endian). */
+/** Unambiguous concatenation: each part is preceded by its length (32 bits, big endian). */
 export function framed (...parts: readonly (string | Uint8Array)[]): Uint8Array<ArrayBuffer> {
   const bytes = parts.map((part) => typeof part === 'string' ? utf8.encode(part) : part)
   const whole = new Uint8Array(bytes.reduce((sum, part) => sum + 4 + part.byteLength, 0))
@@ -27,7 +27,7 @@ export function framed (...parts: readonly (string | Uint8Array)[]): Uint8Array<
   return whole
 }
 
-/** The bytes of a node's signature for a purpose. */
+/** The bytes that a node signs for a purpose. */
 export const purposeBytes = (purpose: string, message: Uint8Array): Uint8Array<ArrayBuffer> =>
   framed('svc node', purpose, message)
 
@@ -46,9 +46,9 @@ export function base32 (bytes: Uint8Array): string {
 }
 
 /**
- * JSON with one spelling per value: keys sorted by UTF-16 code unit at every depth, no spaces,
- * everything outside ASCII as \uXXXX (a character beyond the BMP as two escapes).
- * Throws a TypeError for what JSON cannot say.
+ * JSON with one spelling per value: keys sorted by UTF-16 code unit at every depth, no spaces, everything
+ * outside ASCII as \uXXXX (a character beyond the BMP as two escapes). Throws a TypeError for values that
+ * JSON cannot represent.
  */
 export function canonicalJson (value: unknown): string {
   if (Array.isArray(value)) return `[${value.map(canonicalJson).join(',')}]`
@@ -61,7 +61,7 @@ export function canonicalJson (value: unknown): string {
   }
   if (typeof value === 'string') return ascii(value)
   if (value === null || typeof value === 'boolean' || Number.isFinite(value)) return JSON.stringify(value)
-  throw new TypeError(`JSON cannot say ${String(value)}`)
+  throw new TypeError(`JSON cannot represent ${String(value)}`)
 }
 
 function ascii (text: string): string {

@@ -18,7 +18,6 @@ const wrapped = (head: string, raw: Uint8Array): Buffer => {
   return Buffer.concat([Buffer.from(head, 'hex'), raw])
 }
 
-/** A public key from its 32 raw bytes. */
 export function publicKeyOf (curve: Curve, raw: Uint8Array): KeyObject {
   return createPublicKey({ key: wrapped(SPKI[curve], raw), format: 'der', type: 'spki' })
 }
@@ -33,26 +32,25 @@ export function rawPrivate (key: KeyObject): Buffer {
   return key.export({ type: 'pkcs8', format: 'der' }).subarray(-KEY_BYTES)
 }
 
-/** A key pair from the 32 raw bytes of its private key. */
 export function keyPairOf (curve: Curve, raw: Uint8Array): KeyPair {
   const privateKey = createPrivateKey({ key: wrapped(PKCS8[curve], raw), format: 'der', type: 'pkcs8' })
   return { privateKey, publicKey: rawPublic(privateKey) }
 }
 
 export function newKeyPair (curve: Curve): KeyPair {
-  // Node's types know the two names one at a time.
+  // Node's types accept the two names only one at a time.
   const { privateKey } = curve === 'Ed25519' ? generateKeyPairSync('ed25519') : generateKeyPairSync('x25519')
   return { privateKey, publicKey: rawPublic(privateKey) }
 }
 
-/** X25519 (RFC 7748) of a private and a raw public key. Throws for a public key of low order. */
+/** Throws for a public key of low order (RFC 7748). */
 export function x25519 (privateKey: KeyObject, peer: Uint8Array): Buffer {
   return diffieHellman({ privateKey, publicKey: publicKeyOf('X25519', peer) })
 }
 
 export const signed = (privateKey: KeyObject, message: Uint8Array): Buffer => sign(null, message, privateKey)
 
-/** Whether the holder of a raw Ed25519 key signed a message; false for what is no key and no signature. */
+/** False also for an invalid key or signature. */
 export function isSignedBy (key: Uint8Array, message: Uint8Array, signature: Uint8Array): boolean {
   try {
     return verify(null, message, publicKeyOf('Ed25519', key), signature)

@@ -1,4 +1,4 @@
-/** The one guard of every connection that svc opens to what is neither a member nor its own child. */
+/** The one guard of every connection from svc to a server that is neither a member nor a child process. */
 import { lookup as systemLookup } from 'node:dns/promises'
 import { Agent as PlainAgent } from 'node:http'
 import { Agent as TlsAgent } from 'node:https'
@@ -8,20 +8,19 @@ import type { LookupFunction } from 'node:net'
 import type { Agent, Dispatcher } from 'undici'
 import type { Trust } from './addresses.js'
 
-/** Resolves a host name to all its addresses. */
 export type Lookup = (hostname: string) => Promise<LookupAddress[]>
 
-/** Trust of all hosts, or by host (an IPv6 address without brackets) where redirects may lead elsewhere. */
+/** Trust of all hosts, or per host (an IPv6 address without brackets) if redirects may lead elsewhere. */
 export type TrustOf = Trust | ((host: string) => Trust)
 
-/** A host may not be connected to; `host` as it was asked for. */
+/** A host that may not be connected to; `host` as requested. */
 export class AddressRefused extends Error {
   override readonly name = 'AddressRefused'
   readonly host: string
   readonly why: string
 
   constructor (host: string, why: string) {
-    super(`${host} is not connected to: ${why}`)
+    super(`svc does not connect to ${host}: ${why}`)
     this.host = host
     this.why = why
   }
@@ -34,8 +33,9 @@ const trustIn = (trust: TrustOf, host: string): Trust =>
   typeof trust === 'string' ? trust : trust(bare(host))
 
 /**
- * The lookup of a connection, which checks each address: so a name cannot resolve to one for the check and to
- * another for the connection. Throws AddressRefused for a host that is refused before its name is resolved.
+ * The lookup of a connection, which checks each address, so that a name cannot resolve to one address for the
+ * check and to another for the connection. Throws AddressRefused for a host that is refused before its name
+ * is resolved.
  */
 function checkedLookup (host: string, port: number, trustOf: TrustOf, resolve: Lookup): LookupFunction {
   const trust = trustIn(trustOf, host)
@@ -71,7 +71,7 @@ interface DispatcherOptions
 
 /**
  * Connections for requests of undici, redirects included. Behind HTTPS_PROXY the proxy resolves the names, so
- * there only the name is checked.
+ * only the name is checked there.
  */
 export async function outgoingDispatcher (
   trust: TrustOf, { lookup = lookupAll, connectMs, secure, ...options }: DispatcherOptions = {}

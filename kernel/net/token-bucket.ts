@@ -1,12 +1,12 @@
 /**
- * Debts beyond this are forgiven: a burst of many small frames that arrived as one must not silence a peer so
- * long that it is taken for dead.
+ * Larger debts are forgiven: a burst of many small frames that arrived together must not silence a peer until
+ * it counts as dead.
  */
 export const MAX_DEFICIT_MS = 500
 
 /**
- * A token bucket that fills with `perSecond` up to `burst` and begins full. Time is given, in milliseconds of
- * any monotonic clock.
+ * A token bucket that fills with `perSecond` up to `burst` and begins full. Times are milliseconds of any
+ * monotonic clock.
  */
 export class TokenBucket {
   readonly #perSecond: number
@@ -22,8 +22,8 @@ export class TokenBucket {
   }
 
   /**
-   * Takes `amount`, even when that leaves a debt: what has arrived cannot be sent back. Returns how many
-   * milliseconds nothing more may be taken, at most MAX_DEFICIT_MS; 0 when there is no debt.
+   * Takes `amount`, even if that leaves a debt, since received bytes cannot be sent back. Returns for how
+   * many milliseconds no more may be taken, at most MAX_DEFICIT_MS; 0 without a debt.
    */
   take (amount: number, nowMs: number): number {
     const passed = Math.max(0, nowMs - this.#at)

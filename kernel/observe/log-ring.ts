@@ -9,28 +9,27 @@ export type LogLevel = keyof typeof LEVELS
 /** Lowest first. */
 export const logLevels = Object.keys(LEVELS) as readonly LogLevel[]
 
-/** A line of this node's log, or one that a runner wrote. Secrets are cut out of it. */
+/** A line of this node's log, or of a runner's output, without secrets. */
 export interface LogLine {
   /** Rises by one with each line since this node started. */
   readonly seq: number
   /** ISO-8601. */
   readonly at: string
-  /** A runner's lines have none of their own: they are `info`. */
+  /** `info` for every line of a runner. */
   readonly level: LogLevel
-  /** `runner`: the output of a runner process, whatever the engine printed. */
+  /** `runner`: the output of a runner process, as the engine printed it. */
   readonly source: 'node' | 'runner'
-  /** Who wrote it; null for a runner and for the node as a whole. */
+  /** The plugin that wrote it; null for a runner and for the node as a whole. */
   readonly plugin: string | null
   readonly modelId: string | null
   readonly runnerId: string | null
   readonly message: string
-  /** Everything else that was said. */
+  /** All other fields of the line. */
   readonly fields: Readonly<Record<string, unknown>>
 }
 
-/** Which lines are wanted; all of them when nothing is said. */
+/** Selects lines; without conditions, all of them. */
 export interface LogFilter {
-  /** Only behind this seq. */
   readonly afterSeq?: number
   /** Only from this time on, ms since 1970. */
   readonly sinceMs?: number
@@ -38,52 +37,48 @@ export interface LogFilter {
   readonly level?: LogLevel
   readonly modelId?: string
   readonly plugin?: string
-  /** At most so many: the newest, or the oldest where `afterSeq` is given. */
+  /** Most lines: the newest, or with `afterSeq` the oldest. */
   readonly limit?: number
 }
 
-/** Whose output it is. */
 export interface RunnerRef {
   readonly runnerId: string
   readonly instanceId: string
   readonly modelId: string
 }
 
-/** The last lines of this node's log and of its runners' output. */
 export interface LogRing {
   /** Oldest first. */
   lines (want?: LogFilter): LogLine[]
-  /** Seq of the oldest line that is kept, and of the next one to come. */
+  /** Seq of the oldest stored line, and of the next one. */
   readonly firstSeq: number
   readonly nextSeq: number
-  /** Takes a line that a runner wrote to stdout or stderr. */
   output (runner: RunnerRef, stream: 'stdout' | 'stderr', text: string): void
-  /** Calls `fn` after each line; it must not log. Returns what stops that. */
+  /** Calls `fn` after each line; it must not log. Returns a function that unregisters it. */
   onLine (fn: () => void): () => void
-  /** `logging.ingest_url`, for the plugin that sends lines there; undefined where it is not set. */
+  /** `logging.ingest_url`, for the plugin that sends lines there; undefined if it is not set. */
   readonly ingestUrl: string | undefined
-  /** Has `sink` take the JSON lines of the node's log, the early ones too, until the node has stopped. */
+  /** Sends the JSON lines of the node's log to `sink`, the early ones too, until the node has stopped. */
   sendTo (sink: LogSink): void
 }
 
-/** Takes the lines of the node's log as pino writes them. */
+/** Receives the lines of the node's log in pino's format. */
 export interface LogSink {
   /** Must neither wait nor log. */
   push (line: string): void
-  /** No more lines will come: sends what waits. */
+  /** No more lines will follow: sends the queued ones. */
   close (): Promise<void>
 }
 
-/** The ring with the end into which the node's log writes. */
 export interface LogRingEnd extends LogRing {
-  /** Takes a JSON line of the node's log, as pino writes it. */
+  /** Adds a JSON line of the node's log in pino's format. */
   push (line: string): void
   close (): Promise<void>
 }
 
 export interface LogRingOptions {
   clock: Clock
-  /** Most lines that are kept, and most bytes of them (UTF-8). */
+  /** Most stored lines, and most bytes of them (UTF-8). */
   lines?: number
   bytes?: number
   ingestUrl?: string | undefined
@@ -93,17 +88,17 @@ const MAX_LINES = 5000
 const MAX_BYTES = 4 * 1024 ** 2
 /** Longest line of a runner, characters; the rest is cut. */
 const MAX_OUTPUT = 8192
-/** Lines of the node's start that wait for a sink. */
+/** Most lines of the node's start that are queued for a sink. */
 const MAX_EARLY = 200
 
 type Kept = Omit<LogLine, 'at' | 'fields'> & {
   readonly atMs: number
-  /** The fields as JSON: they are read far less often than they are written. */
+  /** The fields as JSON: they are read far less often than written. */
   readonly rest: string
   readonly bytes: number
 }
 
-/** Keeps the newest lines in bounded memory. Nothing in it ever waits or throws for what a line holds. */
+/** Stores the newest lines in bounded memory. Never waits, and never throws because of a line's contents. */
 export function createLogRing (options: LogRingOptions): LogRingEnd {
   const { clock, lines: maxLines = MAX_LINES, bytes: maxBytes = MAX_BYTES } = options
   const kept: Kept[] = []
@@ -162,7 +157,7 @@ function shown ({ seq, atMs, level, source, plugin, modelId, runnerId, message, 
   }
 }
 
-/** A line of pino; one that is none is kept as it is. */
+/** Parses a line of pino; other text is stored unchanged. */
 function parsed (line: string, now: number): Omit<Kept, 'seq' | 'bytes'> {
   const value = parseJson(line)
   const { level, time, msg, plugin, node: _node, ...fields }: Record<string, unknown> =
@@ -197,7 +192,7 @@ const SECRETS = [
   /\b((?:api[_-]?key|authorization|cookie|password|secret|token)"?\s*[=:]\s*)"?[^\s"',;]{4,}/gi
 ] as const
 
-/** Text of another program without what looks like a credential. */
+/** Text of another program without anything that resembles a credential. */
 export function withoutSecrets (text: string): string {
   return SECRETS.reduce((left, pattern) => left.replace(pattern, '$1 [redacted]'), withoutUrlSecrets(text))
 }

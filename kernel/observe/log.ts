@@ -14,7 +14,7 @@ export interface LogOptions {
   level: string
   /** `logging.enabled`: JSON lines on stdout besides the readable ones on stderr. */
   json: boolean
-  /** `logging.ingest_url`: where a plugin sends JSON lines. */
+  /** `logging.ingest_url`, to which a plugin sends JSON lines. */
   ingestUrl: string | undefined
   clock: Clock
   base: Record<string, string>
@@ -23,21 +23,20 @@ export interface LogOptions {
 export interface NodeLog {
   child (plugin: string): Logger
   root: Logger
-  /** The newest lines. */
   readonly ring: LogRing
-  /** Gives the sink time to send what waits. */
+  /** Gives the sink time to send queued lines. */
   close (): Promise<void>
 }
 
-/** Longest text of one field; longer ones are cut, never the line. */
+/** Longest text of one field; longer ones are cut. */
 const MAX_FIELD = 2048
 /** Fields that never reach a log, at any depth up to two. */
 const SECRET = ['authorization', 'cookie', 'token', 'secret', 'password', 'key', 'sig']
 const REDACT = SECRET.flatMap((name) => [name, `*.${name}`, `*.*.${name}`])
 
 /**
- * The node's log: people read stderr (coloured on a terminal), machines JSON on stdout and what a
- * plugin sends on. Callers pass fields, never prompts, payloads or headers; secrets are cut out all the same.
+ * The node's log: readable text on stderr (coloured on a terminal), JSON on stdout, and lines that a plugin
+ * sends. Callers pass fields, never prompts, payloads or headers; the log removes secrets nevertheless.
  */
 export function createLog (options: LogOptions): NodeLog {
   const level = options.level as 'info'
@@ -92,7 +91,7 @@ function shortError (error: unknown): unknown {
   return { type, message: message.slice(0, MAX_FIELD), stack: stack.slice(0, MAX_FIELD) }
 }
 
-/** Cuts long texts and takes out of them what could break a line of output or hide in it. */
+/** Cuts long texts and removes characters that could break a line of output or hide in it. */
 function cutFields (fields: Record<string, unknown>): Record<string, unknown> {
   return Object.fromEntries(Object.entries(fields).map(([key, value]) =>
     [key, typeof value === 'string' ? clean(value) : value]))

@@ -14,11 +14,10 @@ export const DISK_FULL_BYTES = 2 * GiB
 /** Less than this free: `disk_low`. */
 export const DISK_LOW_BYTES = 10 * GiB
 const PERIOD_MS = 10_000
-/** Held on the disk so that the node starts again when it is full: enough for several starts. */
+/** Reserved on the disk so that the node can start when it is full: enough for several starts. */
 const RESERVE_BYTES = 256 * 1024
 const LAG_LIMIT_MS = 250
 
-/** Which disk fault a free space means. Pure. */
 export function diskFault (freeBytes: number): 'disk_full' | 'disk_low' | null {
   return freeBytes <= DISK_FULL_BYTES ? 'disk_full' : freeBytes < DISK_LOW_BYTES ? 'disk_low' : null
 }
@@ -27,13 +26,13 @@ export interface SelfWatchOptions {
   health: Health
   home: string
   clock: Clock
-  /** Whether the election's promises reach the disk. */
+  /** Whether votes can be written to disk. */
   storing?: () => boolean
-  /** Calls `fn` when that changes. Returns what ends that. */
+  /** Calls `fn` after a change of that. Returns a function that unregisters it. */
   onStoring?: (fn: () => void) => () => void
 }
 
-/** Watches the node itself: disk, home, event loop. Returns what stops it. */
+/** Watches disk, home and event loop of the node. Returns a function that stops it. */
 export function watchSelf (options: SelfWatchOptions): () => void {
   const { health, home } = options
   const loop = monitorLoop()
@@ -45,7 +44,7 @@ export function watchSelf (options: SelfWatchOptions): () => void {
       await reserve.fill()
       accessSync(home, constants.W_OK)
       accessSync(join(home, 'state'), constants.W_OK)
-      if (options.storing?.() === false) throw new Error('promises cannot be written; it cannot be master')
+      if (options.storing?.() === false) throw new Error('votes cannot be written; it cannot be master')
       health.clear('state_not_durable')
     } catch (error) {
       health.raise('state_not_durable', (error as Error).message.slice(0, 200))
@@ -78,12 +77,12 @@ function disk (health: Health, freeBytes: number): void {
   }
 }
 
-/** How often the loop is looked at, ms: as often as the election is, so that both wake the process once. */
+/** Sample interval of the loop, ms: equal to that of the election, so that both wake the process once. */
 const SAMPLE_MS = 200
 
 const FIGURES = ['min', 'p50', 'p90', 'p99', 'max', 'mean', 'stddev'] as const
 
-/** How late the event loop was, in ms beyond what a timer asks for. */
+/** Delay of the event loop, ms, beyond the time of a timer. */
 export type LoopDelay = Record<(typeof FIGURES)[number], number>
 
 export interface LoopMonitor {
@@ -93,7 +92,6 @@ export interface LoopMonitor {
   stop (): void
 }
 
-/** Watches the event loop. */
 export function monitorLoop (): LoopMonitor {
   const histogram = createHistogram()
   let last: number | undefined

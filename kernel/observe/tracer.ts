@@ -1,70 +1,66 @@
 import { defineService } from '../api/service.js'
 import type { SpanAttrs, SpanSink } from '../api/engine.js'
 
-/** Header by which a node asks another one to record a request too and to send what it recorded. */
+/** Asks another node to record a request too and to return its part of the trace. */
 export const TRACE_HEADER = 'x-svc-trace'
 
-/** What a request became. */
 export interface TracedTask { taskId: string, modelId: string, capability: string }
 
-/** The way of a traced request to another process and back. */
+/** A traced request's trip to another process and back. */
 export interface Hop {
-  /** Value of the W3C header that makes this hop the parent of what the other process does. */
+  /** W3C header value that makes this hop the parent of the other process's spans. */
   readonly traceparent: string
-  /** The hop is over; `part` is what the other process recorded, unchecked. Only the first call counts. */
+  /** Ends the hop; `part` is the other process's part of the trace, unchecked. Only the first call counts. */
   done (part?: unknown): void
 }
 
-/** Where a hop goes: the ids of a node, or the runner of this one. */
+/** A node, or a runner of this one. */
 export interface HopTarget { nodeId: string | null, installId: string | null }
 
-/** How a traced request ended; `reason` is null for a clean end, `taskId` when it became no task. */
+/** How a traced request ended; `reason` is null for a clean end, `taskId` if it became no task. */
 export interface TraceEnd {
   kind: 'completed' | 'failed' | 'cancelled'
   reason: string | null
   taskId: string | null
 }
 
-/** One traced request at one node. Times are the node's monotonic milliseconds. */
+/** A traced request at one node. Times are the node's monotonic milliseconds. */
 export interface Trace extends SpanSink {
-  /** Names the task that the request became; the last name counts. Without one nothing is kept. */
+  /** Names the task that the request became; the last name counts. A trace without a name is not stored. */
   task (about: TracedTask): void
   /** Facts of the whole request. */
   note (attrs: SpanAttrs): void
   hop (name: string, to: HopTarget, attrs?: SpanAttrs): Hop
-  /** What was recorded here, for the node that asked for it: it keeps the trace, and this one does not. */
+  /** This node's part of the trace, for the node that asked for it and that stores the trace. */
   part (): unknown
-  /** The request is over. */
   end (how: TraceEnd): void
 }
 
-/** How a traced request begins. */
 export interface TraceStart {
   commandId: string
   /** The capability or route that was called. */
   name: string
-  /** Monotonic milliseconds of its first byte, where that was noted. */
+  /** Monotonic milliseconds of its first byte, if recorded. */
   arrivedMs: number | undefined
-  /** The W3C header it came with. */
+  /** The W3C header of the request. */
   traceparent: string | undefined
-  /** Another node records the request and wants this node's part of it. */
+  /** Another node records the request and needs this node's part. */
   member: boolean
 }
 
-/** Records requests; given to `Tracers`. */
 export interface Tracer {
-  /** Whether new requests are recorded. Read for every request: a plain field. */
+  /** Whether new requests are recorded. Read for every request, hence a plain field. */
   readonly enabled: boolean
   begin (start: TraceStart): Trace
 }
 
-/** The tracer of this node, if a plugin has set one. Without it nothing is recorded. */
+/** The tracer of this node, if a plugin has set one. Without one, requests are not recorded. */
 export interface Tracers {
   /** True while new requests are recorded. */
   readonly on: boolean
-  /** Undefined when there is nothing to record, or nobody who does. */
+  /** Undefined if there is no tracer, or nothing to record. */
   begin (start: TraceStart): Trace | undefined
-  /** Has `tracer` record requests from now on; returns what ends that. */
+  /** Sets the tracer; returns a function that removes it. */
   use (tracer: Tracer): () => void
 }
 export const TracerService = defineService<Tracers>('kernel.tracer')
@@ -82,7 +78,7 @@ export function createTracers (): Tracers {
   }
 }
 
-/** Does the work, as a span of the trace when there is one. */
+/** Does the work, as a span of the trace if there is one. */
 export async function timed<T> (
   trace: Trace | undefined, name: string, category: string, work: () => Promise<T>
 ): Promise<T> {
@@ -95,7 +91,7 @@ export async function timed<T> (
   }
 }
 
-/** Headers by which another node records its part of the request too; none without a trace. */
+/** Headers that make another node record its part of the request; empty without a trace. */
 export function traceHeaders (hop: Hop | undefined): Record<string, string> {
   return hop === undefined ? {} : { [TRACE_HEADER]: '1', traceparent: hop.traceparent }
 }

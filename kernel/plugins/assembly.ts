@@ -44,14 +44,13 @@ export interface KernelOptions {
   limits: HttpLimits
   callLimits: Partial<CallLimits>
   trustProxy: readonly string[]
-  /** With it the API speaks TLS. */
+  /** The API speaks TLS if set. */
   tls?: ServerIdentity | undefined
   served: () => ServedNames
   url: () => string | null
-  /** The host of the node's address. */
   host?: () => string
   tokens: TokenStore
-  /** The credentials that plugins add; the tokens of a real node know them too. */
+  /** The credential schemes of plugins; the token store of a real node includes them. */
   schemes?: CallerSchemes
   /** Authorities of loopback requests without a token. */
   local: ReadonlySet<string>
@@ -61,31 +60,28 @@ export interface KernelOptions {
   /** Rereads svc.yaml and its plugins. Throws BootError with all problems. */
   reload: () => Promise<Loaded>
   changed: Loaded['changed']
-  /** Warnings of this boot. */
   warnings: readonly string[]
   onEvent?: (event: BusEvent) => void
-  /** Tests: throw on events and replies that are not as declared. */
+  /** Tests: throws for events and replies that differ from their declarations. */
   strict: boolean
   startLimitMs?: number | undefined
 }
 
-/** A plugin that has started, with everything it gave in its place. */
+/** A started plugin and its contributions. */
 export interface RunningPlugin {
   readonly plugin: Plugin
   readonly routes: readonly MountedRoute[]
-  /** Its requests that are still open. */
   readonly work: OpenRequests
-  /** Labels of what its start has done. */
   effects (): string[]
-  /** The optional services that it read in its start, and may have kept. */
+  /** The optional services that it read in its start, and may have stored. */
   readonly kept: Refs
-  /** Takes out all it gave and undoes its effects. Safe to call twice. */
+  /** Removes its contributions and undoes its effects. Safe to call twice. */
   dispose (): Promise<void>
 }
 
 export type Assembly = ReturnType<typeof assemble>
 
-/** Makes the parts and ties them together. */
+/** Creates the parts and connects them. */
 export function assemble (options: KernelOptions) {
   const { cluster, clock } = options
   const log = options.log('kernel')
@@ -111,18 +107,17 @@ export function assemble (options: KernelOptions) {
     services: new Map<string, unknown>(),
     /** Every route of the current table. */
     routes: [] as MountedRoute[],
-    /** The plugins that run, in the order in which they were started. */
     started: [] as RunningPlugin[],
-    /** The settings of plugins that were started later than the node. */
+    /** The settings of plugins that started later than the node. */
     adopted: new Map<string, ResolvedConfig>(),
     work: new OpenRequests(),
     streams: createStreamCount(options.limits.streamsPerToken),
-    /** On while open work may end and new work is refused. */
+    /** On while the node drains and refuses new work. */
     drain: { on: false }
   }
 }
 
-/** The listener's and the calls' limits out of svc.yaml, in ms and bytes. */
+/** The listener's and the calls' limits from svc.yaml, in ms and bytes. */
 export function limitsOf (keys: KernelConfig): Pick<KernelOptions, 'limits' | 'callLimits'> {
   const { limits: l } = keys
   return {
@@ -152,7 +147,7 @@ function openBus (options: KernelOptions, log: Logger): Bus {
   const onError = (err: unknown, kind: string): void => { log.error({ err, kind }, 'a listener failed') }
   const onInvalid = (plugin: string, kind: string, problem: string): void => {
     log.error({ plugin, kind, problem },
-      'an event is not as its plugin declares it; it is told all the same, and later ones without a word')
+      'an event differs from its declaration; it is delivered, and later ones without this message')
   }
   const bus = createBus({ strict: options.strict, onError, onInvalid })
   bus.declare('kernel', kernelManifest.events)

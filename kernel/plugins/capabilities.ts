@@ -13,14 +13,14 @@ interface Contributed {
   undo: (() => void) | undefined
 }
 
-/** The capabilities that plugins contribute, and their server: a plugin. */
+/** The capabilities of all plugins, and their server, which is a plugin. */
 export function createCapabilities (
   { node, cluster, callLimits }: CapabilityParts
 ): CapabilityServer & CapabilityHost {
   const all = new Set<Contributed>()
   let server: CapabilityServer | undefined
   const said = cluster.sections.section<unknown>('node',
-    { writer: 'node', summary: 'What nodes say of themselves.', value: {} })
+    { writer: 'node', summary: 'Abilities that nodes report.', value: {} })
   return {
     limits: callLimits,
     register (...args) {

@@ -2,7 +2,7 @@ import type { Bus } from './events.js'
 import type { Health } from './health.js'
 import type { Installation } from './installation.js'
 
-/** Installed plugins whose files are not as they were accepted: one conflict names all, an event each. */
+/** Installed plugins whose files differ from the accepted ones: one conflict for all, an event for each. */
 export class ChangedPlugins {
   readonly #health: Health
   readonly #bus: Bus

@@ -2,27 +2,27 @@ import { AuditService } from '../api/audit.js'
 import { neededBy } from './graph.js'
 import type { Manifest, ServiceRef } from '../api/plugin.js'
 
-/** A plugin that is to start, to stop, or to be replaced while the node runs. */
+/** A plugin to start, stop or replace while the node runs. */
 export interface Move {
   readonly name: string
-  /** Its manifest as it runs, and as it is to run. */
+  /** Its running manifest, and the new one. */
   readonly from: Manifest | undefined
   readonly to: Manifest | undefined
-  /** The other plugins that run, each with only those optional services that it read in its start. */
+  /** The other running plugins, each with only those optional services that it read in its start. */
   readonly others: readonly Manifest[]
-  /** Names of the plugins that svc.yaml lets run, before the change and after it. */
+  /** Names of the plugins that svc.yaml enables, before and after the change. */
   readonly before: readonly string[]
   readonly after: readonly string[]
   /** Names in /state that this node has known since its start. */
   readonly named: ReadonlySet<string>
 }
 
-/** Why a change can only be made by a restart, as the end of a sentence; null when it needs none. Pure. */
+/** Why a change needs a restart, as the end of a sentence; null if it needs none. Pure. */
 export function restartReason (move: Move): string | null {
   const { name, from, to, before, after } = move
   const along = [...new Set([...before, ...after])]
     .filter((one) => one !== name && before.includes(one) !== after.includes(one))
-  if (along.length > 0) return `it switches ${along.map(quoted).join(', ')} with it`
+  if (along.length > 0) return `it also switches ${along.map(quoted).join(', ')}`
   const stop = from === undefined ? null : stopReason(from, move)
   return stop ?? (to === undefined ? null : startReason(to, move))
 }
@@ -36,30 +36,30 @@ function stopReason (from: Manifest, move: Move): string | null {
     if (used !== undefined) return `"${other.name}" uses its service "${used}"`
   }
   // The audit must record how a change it recorded ends, so it cannot be stopped until then.
-  if (shared(from, { audit: AuditService }) !== undefined) return 'open changes are recorded by it'
+  if (shared(from, { audit: AuditService }) !== undefined) return 'it records the changes in progress'
   return engineReason(from)
 }
 
 function startReason (to: Manifest, move: Move): string | null {
   const { others, named } = move
   const missing = neededBy(to).find((need) => !others.some((other) => other.name === need))
-  if (missing !== undefined) return `it requires "${missing}", which does not run yet`
+  if (missing !== undefined) return `it requires "${missing}", which is not running yet`
   for (const other of others) {
     const wanted = shared(to, other.consumesOptional ?? {})
     if (wanted !== undefined) return `"${other.name}" would use its service "${wanted}"`
   }
   const key = [...to.stateWhereabouts ?? [], ...to.stateReadings ?? []].find((one) => !named.has(one))
-  if (key !== undefined) return `it says how "${key}" of /state is shown, which is read at the start`
+  if (key !== undefined) return `it changes how "${key}" of /state is shown, which is set at the start`
   return engineReason(to)
 }
 
-/** Those who run models read the engines in their start. */
+/** The plugin that runs models reads the engines in its start. */
 function engineReason ({ engines = {} }: Manifest): string | null {
   const [engine] = Object.keys(engines)
-  return engine === undefined ? null : `engines such as its "${engine}" are looked for at the start`
+  return engine === undefined ? null : `engines such as its "${engine}" are registered at the start`
 }
 
-/** The id of a service that a plugin provides and that is wanted. */
+/** The id of a provided service that is in `wanted`. */
 function shared (
   manifest: Manifest, wanted: Readonly<Record<string, ServiceRef<unknown>>>
 ): string | undefined {

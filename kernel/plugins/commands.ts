@@ -5,11 +5,10 @@ import type { Command, Commands } from '../api/services.js'
 export type BindToSession = (commandId: string, end: () => void) => () => void
 
 export interface OpenCommands extends Commands {
-  /** Ends every open command; after `shutting_down`, `track` throws that. */
+  /** Ends every open command; after `shutting_down`, `track` throws that reason. */
   abortAll (reason: 'session_changed' | 'shutting_down'): void
 }
 
-/** The open commands of this node. */
 export function createCommands (bind: BindToSession): OpenCommands {
   const open = new Map<string, Command>()
   let stopping = false

@@ -12,18 +12,16 @@ import type { StateView } from '../state/state.js'
 interface Effect { label: string, dispose: () => void | Promise<void> }
 type AddEffect = (label: string, dispose: Effect['dispose']) => void
 
-/** A plugin's context together with what undoes everything made through it. */
+/** A plugin's context with the means to undo its effects. */
 export interface LiveContext {
   ctx: Context<never>
   /** Undoes every effect in reverse order; each runs even when others fail. Safe to call twice. */
   dispose (): Promise<void>
   /** Labels of the effects, newest last; for diagnostics. */
   effects (): string[]
-  /** The optional services that the plugin has read. */
   read: Refs
 }
 
-/** The contributions of a started plugin, by their manifest keys. */
 export interface Contributed {
   commands: [string, (args: unknown) => unknown][]
   routes: [string, MountedRoute['handler']][]
@@ -51,7 +49,7 @@ export async function startOne (
   }
 }
 
-/** Pairs what is declared with what was returned; both directions must match. */
+/** Pairs declared parts with returned ones; neither may be missing. */
 function declared<T> (
   decls: object | undefined, given: Record<string, T> | undefined, what: string
 ): [string, T][] {
@@ -67,7 +65,6 @@ function declared<T> (
   })
 }
 
-/** Builds the context of one plugin and declares its events and conflicts. */
 export function createContext ({ manifest }: Plugin, kernel: Assembly): LiveContext {
   const { options, bus, health, changes, tags } = kernel
   bus.declare(manifest.name, manifest.events ?? {})
@@ -139,10 +136,9 @@ export function createContext ({ manifest }: Plugin, kernel: Assembly): LiveCont
   }
 }
 
-/** The name of a plugin's command among those of all plugins. */
 export function commandName (plugin: string, name: string): string { return `${plugin}.${name}` }
 
-/** The check of the command's arguments. */
+/** Validates the command's arguments. */
 function ownCommand (manifest: Manifest, name: string): (args: unknown) => string | null {
   const decl = manifest.commands?.[name]
   if (decl === undefined) throw new Error(`plugin "${manifest.name}" has not declared the command "${name}"`)
@@ -157,7 +153,7 @@ function dependencies (
   for (const [key, ref] of Object.entries(manifest.consumes ?? {})) {
     const service = services.get(ref.id)
     if (service === undefined) {
-      throw new Error(`the service "${ref.id}" (${key}) is not provided by anything enabled`)
+      throw new Error(`the service "${ref.id}" (${key}) is not provided by any enabled plugin`)
     }
     deps[key] = service
   }
@@ -174,7 +170,6 @@ function ownSettings (
   return Object.fromEntries(Object.keys(manifest.settings ?? {}).map((key) => [key, settings(key)]))
 }
 
-/** A section, whose changes are changes of the state. */
 function sectionFor (
   { options: { cluster }, changes }: Assembly, name: string, decl: SectionDecl, effect: AddEffect
 ): Section<unknown> {

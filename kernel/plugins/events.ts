@@ -1,7 +1,6 @@
 import type { EventDecl } from '../api/plugin.js'
 import { schemaChecker } from '../api/validate.js'
 
-/** An event as listeners and the event log see it. */
 export interface BusEvent {
   kind: string
   owner: string
@@ -16,9 +15,9 @@ export interface Bus {
    * event has happened, counted, and reported once per kind.
    */
   emit (owner: string, kind: string, payload: Record<string, unknown>): void
-  /** Listens to one kind, or to `*`; returns what stops it. */
+  /** Listens to one kind, or to `*`; returns a function that unregisters it. */
   on (kind: string, fn: (event: BusEvent) => void): () => void
-  /** Delivers what was emitted while the plugins were still starting; from then on at once. */
+  /** Delivers the events that were emitted while the plugins started; later ones are delivered at once. */
   open (): void
   /** Every declared kind of the durable plane. */
   durableKinds (): string[]
@@ -27,15 +26,16 @@ export interface Bus {
 }
 
 export interface BusOptions {
-  /** Tests: a payload that is not as declared throws. */
+  /** Tests: an invalid payload throws. */
   strict: boolean
-  /** A listener threw. */
   onError: (error: unknown, kind: string) => void
-  /** The first event of a kind that is not as declared. */
+  /** Called for the first invalid event of a kind. */
   onInvalid: (owner: string, kind: string, problem: string) => void
 }
 
-/** The typed in-process event bus. Queues events until it opens, so that later plugins miss none. */
+/**
+ * The typed in-process event bus. Queues events until it opens, so that plugins that start later miss none.
+ */
 export function createBus (options: BusOptions): Bus {
   const kinds = new Map<string, { owner: string, decl: EventDecl, check: (v: unknown) => string | null }>()
   const listeners = new Map<string, Set<(event: BusEvent) => void>>()

@@ -6,16 +6,16 @@ export const KERNEL_INTERFACE = '1.0.0'
 export interface GraphInput {
   manifests: readonly Manifest[]
   disabled: ReadonlySet<string>
-  /** Plugins switched on by name in svc.yaml: these may not be taken down silently. */
+  /** Plugins enabled by name in svc.yaml: disabling a requirement of these is an error. */
   demanded?: ReadonlySet<string>
 }
 
 export interface StartOrder {
   /** Names in start order; stop order is the reverse. */
   order: string[]
-  /** Plugins that are off only because something they need is off. */
+  /** Plugins that are off only because a requirement is off. */
   down: { plugin: string, message: string }[]
-  /** Every problem found, one sentence each; a boot with any of them is refused. */
+  /** All problems, one sentence each; a boot with any of them is refused. */
   problems: string[]
 }
 
@@ -29,17 +29,16 @@ function parseNeed (text: string): Need {
 /** The plugin that serves the capabilities of all others. */
 const CAPABILITIES = 'capabilities'
 
-/** The plugins that one requires; whoever declares capabilities requires the one that serves them. */
+/** The requirements of a plugin; a plugin with capabilities also requires their server. */
 export function needsOf ({ requires = [], capabilities }: Manifest): Need[] {
   const needs = requires.map(parseNeed)
   const implied = capabilities !== undefined && needs.every(({ name }) => name !== CAPABILITIES)
   return implied ? [...needs, { name: CAPABILITIES, range: null }] : needs
 }
 
-/** The names of what a plugin requires. */
 export const neededBy = (manifest: Manifest): string[] => needsOf(manifest).map(({ name }) => name)
 
-/** Orders plugins by what they require and come after, and reports every problem at once. Pure. */
+/** Orders plugins by `requires` and `after`, and reports every problem at once. Pure. */
 export function sortByDependency (input: GraphInput): StartOrder {
   const problems = [...duplicates(input.manifests), ...wrongKernel(input.manifests)]
   const byName = new Map(input.manifests.map((m) => [m.name, m]))
@@ -48,7 +47,7 @@ export function sortByDependency (input: GraphInput): StartOrder {
   for (const { plugin, message } of down) if (input.demanded?.has(plugin) === true) problems.push(message)
   const off = new Set([...input.disabled, ...down.map((d) => d.plugin)])
   const { order, cycles } = topological([...byName.values()].filter((m) => !off.has(m.name)))
-  for (const path of cycles) problems.push(`plugins require each other in a circle: ${path.join(' -> ')}`)
+  for (const path of cycles) problems.push(`plugins require each other in a cycle: ${path.join(' -> ')}`)
   return { order, down, problems }
 }
 
@@ -56,7 +55,7 @@ function duplicates (manifests: readonly Manifest[]): string[] {
   const counts = new Map<string, number>()
   for (const { name } of manifests) counts.set(name, (counts.get(name) ?? 0) + 1)
   return [...counts].filter(([, n]) => n > 1)
-    .map(([name, n]) => `${n} plugins are named "${name}"; names are unique`)
+    .map(([name, n]) => `${n} plugins are named "${name}"; names must be unique`)
 }
 
 function wrongKernel (manifests: readonly Manifest[]): string[] {
@@ -70,7 +69,7 @@ function unmetNeeds (byName: ReadonlyMap<string, Manifest>): string[] {
     for (const { name, range } of needsOf(manifest)) {
       const found = byName.get(name)
       if (found === undefined) {
-        problems.push(`plugin "${manifest.name}" requires "${name}", which is not there`)
+        problems.push(`plugin "${manifest.name}" requires "${name}", which is not installed`)
       } else if (range !== null && !semver.satisfies(found.version, range)) {
         problems.push(`plugin "${manifest.name}" requires ${name}@${range}, found ${found.version}`)
       }
@@ -79,7 +78,7 @@ function unmetNeeds (byName: ReadonlyMap<string, Manifest>): string[] {
   return problems
 }
 
-/** Plugins whose needs, direct or not, are disabled. */
+/** Plugins with a disabled requirement, direct or not. */
 function takenDown (
   byName: ReadonlyMap<string, Manifest>, disabled: ReadonlySet<string>
 ): StartOrder['down'] {
@@ -93,7 +92,7 @@ function takenDown (
       const missing = neededBy(manifest).find(isOff)
       if (missing === undefined) continue
       down.set(name, `plugin "${name}" is off because it requires "${missing}", which is ` +
-      `${disabled.has(missing) ? 'disabled' : 'off'}; \`svc plugin enable ${missing}\` brings it back`)
+      `${disabled.has(missing) ? 'disabled' : 'off'}; \`svc plugin enable ${missing}\` enables it`)
       changed = true
     }
   }
@@ -121,7 +120,7 @@ function topological (manifests: readonly Manifest[]): { order: string[], cycles
   return { order, cycles: rest.length === 0 ? [] : [closedPath(rest, before)] }
 }
 
-/** One circle among the plugins that could not be placed, first name repeated at the end. */
+/** One cycle among the plugins that could not be placed, first name repeated at the end. */
 function closedPath (rest: readonly string[], before: ReadonlyMap<string, ReadonlySet<string>>): string[] {
   const stuck = new Set(rest)
   const path: string[] = []
@@ -133,7 +132,7 @@ function closedPath (rest: readonly string[], before: ReadonlyMap<string, Readon
   return [...path.slice(path.indexOf(at)), at]
 }
 
-/** Every plugin a plugin requires, directly or not. */
+/** All requirements of a plugin, direct or not. */
 export function transitive (name: string, byName: ReadonlyMap<string, Manifest>): Set<string> {
   const seen = new Set<string>()
   const visit = (at: string): void => {

@@ -42,9 +42,9 @@ type Check = (model?: string) => ReadyCheck | Promise<ReadyCheck>
 
 /** The named checks behind GET /readyz. */
 export interface Readiness {
-  /** Adds a check; returns what removes it. */
+  /** Adds a check; returns a function that removes it. */
   add (name: string, check: Check): () => void
-  /** Runs every check, without those of `ok: null`. A check that throws fails. */
+  /** Runs every check and omits those with `ok: null`. A check that throws fails. */
   run (model?: string): Promise<{ name: string, ok: boolean, detail: string }[]>
 }
 

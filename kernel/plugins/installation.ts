@@ -10,22 +10,22 @@ import type { PluginModule } from '../config/file.js'
 import type { ConfigOwner } from '../config/owner.js'
 import type { RawConfig } from '../config/text.js'
 
-/** The plugins of a home as its svc.yaml has them; no node has to run. */
+/** The plugins of a home by its svc.yaml; needs no running node. */
 export interface Installation {
   /** Absolute path of the svc.yaml in use, or null. */
   file: string | null
   raw: RawConfig
-  /** Bundled ones first; `source` is `bundled`, or the module as svc.yaml names it. */
+  /** Bundled ones first; `source` is `bundled`, or the module in svc.yaml. */
   plugins: (Plugin & { source: string })[]
-  /** Settings by plugin, for the reader of svc.yaml. */
+  /** Settings by plugin, to parse svc.yaml. */
   owners: ConfigOwner[]
-  /** Every authority there is: the kernel's and those of the plugins. */
+  /** All authorities: the kernel's and those of the plugins. */
   authorities: string[]
-  /** Installed plugins that are not as they were accepted: they are not loaded. */
+  /** Installed plugins that differ from their accepted state: they are not loaded. */
   changed: { name: string, file: string, message: string }[]
-  /** Plugins whose files are not those that this process has loaded: it keeps what it has. */
+  /** Plugins whose files have changed since this process loaded them: it keeps the loaded code. */
   stale: string[]
-  /** Modules that could not be imported, and why. */
+  /** Modules that could not be imported, with the reason. */
   failures: { name: string, module: string, message: string }[]
 }
 
@@ -36,7 +36,7 @@ export interface InstallationOptions {
   bundled: readonly Plugin[]
 }
 
-/** Reads svc.yaml and imports what it names. Never throws for what is wrong there. */
+/** Reads svc.yaml and imports its modules. Never throws for faults in either. */
 export async function readInstallation (options: InstallationOptions): Promise<Installation> {
   const { home, env, configFlag } = options
   const file = findConfig({ flag: configFlag, env, home })
@@ -80,17 +80,17 @@ async function loadThirdParty (
   else stamps.set(found, stamp)
   const { default: plugin } = await import(pathToFileURL(found).href) as { default?: Partial<Plugin> }
   if (typeof plugin?.manifest !== 'object' || typeof plugin.start !== 'function') {
-    throw new Error('its default export is not what definePlugin returns')
+    throw new Error('its default export is not the result of definePlugin')
   }
   if (plugin.manifest.name !== name) {
-    throw new Error(`it calls itself "${plugin.manifest.name}"; use that name as the key`)
+    throw new Error(`its name is "${plugin.manifest.name}"; use that name as the key`)
   }
-  // Without `open`: only a plugin of svc itself may be the cluster.
+  // Without `open`: only a bundled plugin may be the cluster.
   const { manifest, start } = plugin
   return { manifest, start }
 }
 
-/** Throws for code that others than its owner, this user or root may write. */
+/** Throws for code that users other than its owner, this user or root may write. */
 function refuseUntrusted (path: string): void {
   const { uid, mode } = statSync(path)
   const untrusted = untrustedOwner(uid)
@@ -100,14 +100,14 @@ function refuseUntrusted (path: string): void {
 }
 
 /**
- * The accepted declarations of a changed plugin, without its code; undefined when it is unchanged. Throws for
+ * The accepted declarations of a changed plugin, without its code; undefined if it is unchanged. Throws for
  * one that was never accepted.
  */
 function standInFor (
   home: string, folder: string, { name }: PluginModule, changed: Installation['changed']
 ): Plugin | undefined {
   const record = readRecord(home, folder)
-  if (record === undefined) throw new Error('it was not put there by `svc plugin install`')
+  if (record === undefined) throw new Error('it was not installed by `svc plugin install`')
   if (record.name !== name) throw new Error(`it is the plugin "${record.name}"; use that name as the key`)
   const fault = faultOf(home, folder, record)
   if (fault === null) {
@@ -115,12 +115,11 @@ function standInFor (
     return undefined
   }
   const message = `The plugin "${name}" is not started: ${fault.message} in ${folder} since it was ` +
-    `installed; \`svc plugin install\` of a good copy, or \`svc plugin verify ${name} --accept\`, mends it.`
+    `installed; fix it with \`svc plugin install\` of a good copy, or \`svc plugin verify ${name} --accept\`.`
   changed.push({ name, file: fault.file, message })
   return { manifest: record.manifest, start: () => { throw new Error(message) } }
 }
 
-/** The part of a manifest about settings. */
 export function ownerOf ({ name, config, settings, variables }: Manifest, bundled: boolean): ConfigOwner {
   const given = Object.entries({ config, settings, variables }).filter(([, value]) => value !== undefined)
   return { name, bundled, ...Object.fromEntries(given) }

@@ -17,7 +17,7 @@ import type { JsonSchema } from '../api/schema.js'
 export const authorities = {
   read: 'See models, capabilities, instances and the state of the cluster.',
   invoke: 'Use capabilities, speech and chat.',
-  'cluster:write': 'Place and delete instances, purge, download, switch tracing, cancel others\' commands.',
+  'cluster:write': 'Place and delete instances, purge, download, control tracing, cancel others\' commands.',
   operator: 'Restart, configuration, events, node diagnostics, tokens, members.',
   'plugin:read': 'See which plugins are installed and what they declare.',
   'plugin:manage': 'Enable, disable and configure plugins.',
@@ -27,74 +27,74 @@ export const authorities = {
 const conflicts = {
   disk_low: {
     severity: 'warn',
-    meaning: 'Less than 10 GiB are free on the models volume.',
-    remediation: 'Free space, or move the home to a larger volume (`--home`).'
+    meaning: 'Less than 10 GiB of disk space is free on the models volume.',
+    remediation: 'Free disk space, or move the home to a larger volume (`--home`).'
   },
   disk_full: {
     severity: 'error',
-    meaning: 'At most 2 GiB are free on the models volume.',
-    remediation: 'Free space now; nothing is written to the event log below 2 GiB.'
+    meaning: 'At most 2 GiB of disk space is free on the models volume.',
+    remediation: 'Free disk space now; the event log is not written below 2 GiB.'
   },
   event_loop_lag: {
     severity: 'warn',
-    meaning: 'The node answers slowly: its event loop is late by over 250 ms.',
-    remediation: 'Look for a busy machine (`svc status`) or too many streams on one node.'
+    meaning: 'The node answers slowly: its event loop is delayed by more than 250 ms.',
+    remediation: 'Check for a busy machine (`svc status`) or too many streams on one node.'
   },
   state_not_durable: {
     severity: 'warn',
-    meaning: 'The home cannot be written; what is decided is lost at a restart.',
-    remediation: 'Check free space and permissions of the home directory.'
+    meaning: 'The home cannot be written; decisions are lost at a restart.',
+    remediation: 'Check disk space and permissions of the home directory.'
   },
   readings_disabled: {
     severity: 'warn',
     meaning: 'This node publishes no readings, so other nodes place no models on it.',
-    remediation: 'Start it without SVC_TELEMETRY_DISABLE=1 if it is to run models that other nodes place.'
+    remediation: 'To let it run models that other nodes place, start it without SVC_TELEMETRY_DISABLE=1.'
   },
   unreachable: {
     severity: 'warn',
     meaning: 'The node gives no sign of life.',
-    remediation: 'Look whether it runs and can be reached: `svc doctor` on both nodes shows why a dial fails.'
+    remediation: 'Check that it runs and is reachable: `svc doctor` on both nodes shows why a dial fails.'
   },
   version_mismatch: {
     severity: 'warn',
     meaning: 'The nodes run different versions of svc.',
-    remediation: 'Bring all nodes to the same version, one after the other.'
+    remediation: 'Update all nodes to the same version, one after the other.'
   },
   quorum_mismatch: {
     severity: 'error',
-    meaning: 'The nodes have different `cluster.quorum`, so that what a majority decided may be lost.',
-    remediation: 'Set one `cluster.quorum` in svc.yaml of all nodes, and restart those that differ.'
+    meaning: 'The nodes have different values of `cluster.quorum`, so decisions of a majority may be lost.',
+    remediation: 'Set the same `cluster.quorum` in svc.yaml of all nodes, and restart those that differ.'
   },
   node_removed: {
     severity: 'error',
     meaning: 'This node was removed from the cluster, and the members refuse it.',
-    remediation: 'Move its home aside (`mv HOME HOME.removed`), make a token with `svc join-token` on a ' +
-      'member, and start it with that: it joins as a new node.'
+    remediation: 'Move its home aside (`mv HOME HOME.removed`), create a token with `svc join-token` on a ' +
+      'member, and start the node with it: it joins as a new node.'
   },
   node_copied: {
     severity: 'error',
-    meaning: 'Two processes run with the key of one node, which is that of a copied home.',
+    meaning: 'Two processes run with the same node key, because a home was copied.',
     remediation: COPIED_HOME_REMEDY
   },
   certificate_ending: {
     severity: 'warn',
-    meaning: 'The certificate that the API shows ends soon, or has ended.',
-    remediation: 'Renew the files of api.tls_cert and api.tls_key; the node reads them again by itself.'
+    meaning: 'The certificate of the API expires soon, or has expired.',
+    remediation: 'Renew the files in api.tls_cert and api.tls_key; the node reloads them automatically.'
   },
   certificate_unusable: {
     severity: 'warn',
-    meaning: 'The certificate of the API is to be another one that cannot be used.',
-    remediation: 'Mend the file; the node looks again by itself, and shows the one of before until then.'
+    meaning: 'The new certificate of the API cannot be used.',
+    remediation: 'Fix the file; the node retries automatically, and uses the previous one until then.'
   },
   token_in_clear: {
     severity: 'warn',
-    meaning: 'A token came over the network in plain HTTP, where others can read it.',
-    remediation: 'Run `svc config set api.tls self` on that node and restart it, or put a proxy with TLS ' +
-      'before it; then make another token: `svc token revoke ID`, `svc token create`.'
+    meaning: 'A token was sent over the network in plain HTTP, where others can read it.',
+    remediation: 'Run `svc config set api.tls self` on that node and restart it, or put a TLS proxy in ' +
+      'front of it; then replace the token: `svc token revoke ID`, `svc token create`.'
   },
   plugin_changed: {
     severity: 'error',
-    meaning: 'Files of an installed plugin are not as they were accepted; it was not loaded.',
+    meaning: 'Files of an installed plugin differ from the accepted ones, so it was not loaded.',
     remediation: '`svc plugin verify` names the file; install a good copy, or accept it with --accept.'
   },
   restart_needed: {
@@ -106,7 +106,6 @@ const conflicts = {
 
 const text = { type: 'string' } as const
 
-/** Schema of an event payload with exactly these texts. */
 function textsOf (...names: string[]): JsonSchema {
   return {
     type: 'object',
@@ -131,29 +130,29 @@ const sessionEvent = {
 } as const
 
 const events = {
-  NodeJoined: { plane: 'durable', summary: 'A node became part of the cluster.', payload: nodeEvent },
+  NodeJoined: { plane: 'durable', summary: 'A node joined the cluster.', payload: nodeEvent },
   NodeTimedOut: {
     plane: 'durable',
-    summary: 'The master misses a node; `evidence` says what was seen of it.',
+    summary: 'The master lost a node; `evidence` describes its last signs of life.',
     payload: textsOf('nodeId', 'evidence')
   },
   ProtocolViolation: {
     plane: 'durable',
-    summary: 'A node closed its link to one that broke the protocol; `reason` is the name of the close code.',
+    summary: 'A node closed its link to one that violated the protocol; `reason` names the close code.',
     payload: textsOf('nodeId', 'reason')
   },
   NodeRemoved: {
     plane: 'durable',
-    summary: 'A node was removed from the cluster for good; `name` is what it was called.',
+    summary: 'A node was permanently removed from the cluster; `name` is its name.',
     payload: textsOf('nodeId', 'name')
   },
   MasterElected: { plane: 'durable', summary: 'A node became master.', payload: sessionEvent },
   SessionChanged: {
-    plane: 'durable', summary: 'The cluster began another session.', payload: sessionEvent
+    plane: 'durable', summary: 'The cluster started a new session.', payload: sessionEvent
   },
   StaleDirectiveRefused: {
     plane: 'durable',
-    summary: 'A node refused what a master said, since it has promised itself to another.',
+    summary: 'A node refused a directive of an outdated master, since it has voted in a later term.',
     payload: {
       type: 'object',
       required: ['nodeId', 'masterNodeId', 'sessionId', 'term', 'promisedTerm'],
@@ -166,19 +165,19 @@ const events = {
   },
   StateDiverged: {
     plane: 'durable',
-    summary: 'Two nodes held different data under the same number; it was loaded anew.',
+    summary: 'Two nodes had different data under the same number; it was reloaded.',
     payload: textsOf('nodeId', 'document')
   },
-  NodeRestarted: { plane: 'durable', summary: 'A node was told to restart.', payload: nodeEvent },
+  NodeRestarted: { plane: 'durable', summary: 'A restart of a node was requested.', payload: nodeEvent },
   PluginEnabled: {
-    plane: 'durable', summary: 'A plugin was switched on in svc.yaml.', payload: pluginEvent
+    plane: 'durable', summary: 'A plugin was enabled in svc.yaml.', payload: pluginEvent
   },
   PluginDisabled: {
-    plane: 'durable', summary: 'A plugin was switched off in svc.yaml.', payload: pluginEvent
+    plane: 'durable', summary: 'A plugin was disabled in svc.yaml.', payload: pluginEvent
   },
   PluginChanged: {
     plane: 'durable',
-    summary: 'An installed plugin was not loaded, since a file of it is not as it was accepted.',
+    summary: 'An installed plugin was not loaded, since one of its files differs from the accepted one.',
     payload: textsOf('nodeId', 'plugin', 'file')
   }
 } as const satisfies Record<string, EventDecl>
@@ -197,28 +196,28 @@ export const kernelManifest = {
   stateWhereabouts: ['apiUrl', 'sinkMultiaddr', 'configPath', 'interfaces'],
   stateReadings: ['lastSeen', 'nodeMemory', 'nodeSystem', 'nodeDisk', 'nodeNetwork', 'lastEventAppliedIdx'],
   state: {
-    sessionId: 'The cluster session; changes when a new master begins one.',
+    sessionId: 'The cluster session; changes when a new master starts one.',
     masterNodeId: 'The elected master, or null while none is known.',
     localNodeId: 'The node that answered.',
     instances: 'Placed model instances by id.',
     runners: 'Runner states by runner id.',
     downloads: 'Transfers by node.',
-    tasks: 'Tasks under way by id, without prompts, text or media.',
+    tasks: 'Tasks in progress by id, without prompts, text or media.',
     lastSeen: 'Time of the last sign of life by node.',
     topology: 'Transport peers and their connections.',
     tracingEnabled: 'Whether new requests are traced.',
     lastEventAppliedIdx: 'Index of the newest control event this node knows.',
-    nodeIdentities: 'Who each node is.',
-    node_identities: 'The same map again.',
+    nodeIdentities: 'Identity of each node.',
+    node_identities: 'Same as `nodeIdentities`.',
     nodeMemory: 'Memory by node, bytes.',
     nodeSystem: 'Load, first accelerator and all accelerators by node.',
-    nodeDisk: 'Space on the models volume by node, bytes.',
+    nodeDisk: 'Disk space of the models volume by node, bytes.',
     nodeNetwork: 'Network interfaces by node.',
     nodeHealth: 'Health level and its reasons by node.',
     nodeResources: 'Backends, participation and capability conflicts by node.',
-    nodeCapabilities: 'What each node can serve right now.',
-    instanceFailures: 'Instances given up, newest first, at most 64.',
-    cluster: 'Term, quorum and how many nodes are known and alive.'
+    nodeCapabilities: 'Current abilities of each node.',
+    instanceFailures: 'Failed instances, newest first, at most 64.',
+    cluster: 'Term, quorum, and the numbers of known and live nodes.'
   }
 } as const satisfies Manifest
 

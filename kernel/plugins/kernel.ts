@@ -43,7 +43,9 @@ export interface Kernel {
   readonly commands: Assembly['commands']
   readonly routes: readonly MountedRoute[]
   service (id: string): unknown
-  /** Refuses new requests, gives open ones up to `graceMs`, ends them with one terminal, stops plugins. */
+  /**
+   * Refuses new requests, waits up to `graceMs` for open ones, ends the rest with one error, stops plugins.
+   */
   close (graceMs: number): Promise<void>
 }
 
@@ -73,7 +75,7 @@ export async function createKernel (options: KernelOptions): Promise<Kernel> {
     await plugins?.close()
   }
   let plugins: Started | undefined
-  /** Plugins that have started with the node; further ones came later. */
+  /** Number of plugins that started with the node; others came later. */
   let booted = 0
   try {
     plugins = await startPlugins(options.plugins, kernel)
@@ -149,7 +151,6 @@ function declarationsOf (present: PluginSet): Declarations {
   }
 }
 
-/** The kernel's diagnostics. */
 function inspectionOf ({ options, config, started, commands, streams }: Booting): Inspection {
   return {
     plugins: () => started.map(({ plugin: { manifest: { name, version, summary } }, effects }) =>
@@ -175,7 +176,6 @@ function syncOf (kernel: Booting): StateSync {
   })
 }
 
-/** The kernel's own routes. */
 function ownRoutes (kernel: SystemParts): MountedRoute[] {
   const handlers: Record<string, unknown> = systemHandlers(kernel)
   return routesOf([kernelManifest])
@@ -194,13 +194,12 @@ async function close (kernel: Booting, graceMs: number, stop: () => Promise<void
   // Answers that wait for the audit, and the one to the restart, still go out. Sockets end in real time,
   // whatever clock the plugins have.
   await Promise.all(owners.map(async ({ work }) => { await work.ended(systemClock, LAST_ANSWERS_MS) }))
-  // Terminals go out first; a reader that does not take its own is cut off.
+  // Terminals go out first; a reader that does not read its own is cut off.
   await drained(commands, systemClock, LAST_TERMINALS_MS)
   await new Promise((resolve) => setImmediate(resolve))
   await stop()
 }
 
-/** Resolves when no command is open, or after `ms`. */
 async function drained (commands: Assembly['commands'], clock: Clock, ms: number): Promise<void> {
   const deadline = clock.mono() + ms
   while (commands.open > 0 && clock.mono() < deadline) {

@@ -9,11 +9,10 @@ import type { LiveContext } from './context.js'
 /** Longest `start` of a plugin, ms; a dozen nodes may start at once. Slow work belongs in the background. */
 const START_LIMIT_MS = 30_000
 
-/** The result of starting plugins. */
 export interface Started {
-  /** One sentence for each that failed. */
+  /** One sentence for each failed plugin. */
   readonly problems: readonly string[]
-  /** Undoes their effects, the last one first. Safe to call twice. */
+  /** Undoes their effects in reverse order. Safe to call twice. */
   close (): Promise<void>
 }
 
@@ -36,7 +35,7 @@ export async function startPlugins (plugins: readonly Plugin[], kernel: Assembly
       }
       live = createContext(plugin, kernel)
       const running = await run(plugin, live, kernel)
-      // Its time was over before it came to an end.
+      // The time limit passed before the start returned.
       if (failed.has(name)) return await running.dispose()
       kernel.started.push(running)
       line.onClose((_, done) => { void running.dispose().then(() => { done() }) })

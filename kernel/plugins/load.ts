@@ -14,7 +14,7 @@ import type { ResolvedConfig } from '../config/resolve.js'
 import type { RawConfig } from '../config/text.js'
 import type { Installation, InstallationOptions } from './installation.js'
 
-/** The result of reading svc.yaml and arranging the plugins, before any starts. */
+/** svc.yaml and the ordered plugins, before any of them starts. */
 export interface Setup {
   config: ResolvedConfig
   file: string | null
@@ -24,18 +24,18 @@ export interface Setup {
   off: readonly { plugin: Plugin, message: string }[]
   authorities: Set<string>
   warnings: readonly string[]
-  /** Installed plugins that were changed: they are off. */
+  /** Installed plugins whose files were changed: they are off. */
   changed: Installation['changed']
-  /** Plugins whose files are not those that run. */
+  /** Plugins whose files differ from the running code. */
   stale: readonly string[]
 }
 
 export interface LoadOptions extends InstallationOptions { flags: Record<string, unknown> }
 
-/** svc.yaml as it is now, with the plugins that it names. */
+/** The current svc.yaml with its plugins. */
 export type Loaded = Pick<Setup, 'order' | 'off' | 'config' | 'owners' | 'authorities' | 'changed' | 'stale'>
 
-/** Reads the settings, loads third-party plugins and arranges all. Throws BootError with every problem. */
+/** Reads the settings, loads third-party plugins and orders all. Throws BootError with every problem. */
 export async function loadPlugins (options: LoadOptions): Promise<Setup> {
   const { home, env, flags } = options
   const installation = await readInstallation(options)
@@ -65,7 +65,7 @@ export async function loadPlugins (options: LoadOptions): Promise<Setup> {
   }
 }
 
-/** What runs without the disabled plugins, and all that keeps a node from starting beside its settings. */
+/** The plugins that run without the disabled ones, and all problems besides those of the settings. */
 export async function arrangeAll (
   { raw, plugins, failures }: Installation, disabled: ReadonlySet<string>
 ): Promise<{ graph: StartOrder, problems: string[] }> {
@@ -86,8 +86,8 @@ export async function arrangeAll (
 }
 
 /**
- * Faults of schemas that fail to compile. They compile on first use; tests prove bundled ones, and this check
- * reports those of other plugins at the start.
+ * Faults of schemas that fail to compile. Schemas compile on first use; tests cover the bundled ones, and
+ * this check reports those of other plugins at the start.
  */
 export function schemaFaults ({ name, routes = {}, capabilities = {} }: Manifest): string[] {
   const fault = (at: string, compile: (one: JsonSchema) => unknown, schema?: JsonSchema | null): string[] => {
@@ -110,14 +110,13 @@ const CAPABILITY_SCHEMAS =
 
 export const disabledMessage = (plugin: Plugin): string => {
   const { name } = plugin.manifest
-  const back = isClusterPlugin(plugin) ? ' and a restart bring it back.' : ' brings it back.'
+  const back = isClusterPlugin(plugin) ? ' and a restart enable it.' : ' enables it.'
   return `The plugin "${name}" is disabled; \`svc plugin enable ${name}\`${back}`
 }
 
 const lines = (problems: Parameters<typeof formatProblems>[0], folder: string): string[] =>
   formatProblems(problems, folder).split('\n').filter((line) => line !== '')
 
-/** Plugins that svc.yaml switches on in so many words. */
 function demandedIn (raw: RawConfig): ReadonlySet<string> {
   const plugins = (raw.value['plugins'] ?? {}) as Record<string, { enabled?: unknown } | null>
   return new Set(Object.entries(plugins).filter(([, slice]) => slice?.enabled === true).map(([name]) => name))

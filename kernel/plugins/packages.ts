@@ -17,7 +17,6 @@ export interface PackageRecord {
   /** SHA-256 over the names and hashes of all files, and each file's own, by path with `/`. */
   readonly sha256: string
   readonly files: Readonly<Record<string, string>>
-  /** The serialisable part of the manifest. */
   readonly module: string
   /** The serialisable part of the manifest. */
   readonly manifest: Manifest
@@ -28,7 +27,7 @@ export const packagesFolder = (home: string): string => join(home, 'plugins')
 export const recordPath = (home: string, folder: string): string =>
   join(packagesFolder(home), `${folder}.json`)
 
-/** The folder in `<home>/plugins` that a module lies in; undefined for one that was not installed. */
+/** The folder in `<home>/plugins` that contains a module; undefined for a module that was not installed. */
 export function folderOf (home: string, module: string): string | undefined {
   const path = relative(packagesFolder(home), module)
   const [folder = ''] = path.split(sep)
@@ -40,7 +39,7 @@ export function readRecord (home: string, folder: string): PackageRecord | undef
   return readVersioned<PackageRecord & { format: number }>(recordPath(home, folder), 1)
 }
 
-/** A file of a package that is not to be trusted, and why. */
+/** A file of a package that svc does not trust, and why. */
 export class PackageFault extends Error {
   override readonly name = 'PackageFault'
   readonly file: string
@@ -63,13 +62,13 @@ export function hashFolder (root: string): Record<string, string> {
     if ((stat.mode & 0o022) !== 0) throw new PackageFault(shown, 'may be written by group or others')
     if (stat.isDirectory()) for (const name of readdirSync(full).sort()) visit(join(path, name))
     else if (stat.isFile()) files[shown] = createHash('sha256').update(readFileSync(full)).digest('hex')
-    else throw new PackageFault(shown, 'is no plain file')
+    else throw new PackageFault(shown, 'is not a regular file')
   }
   visit('')
   return files
 }
 
-/** The first file that is not as it was accepted, and how it differs; null when all are. */
+/** The first file that differs from its accepted state, and how; null if none does. */
 export function faultOf (home: string, folder: string, record: PackageRecord): PackageFault | null {
   let files: Record<string, string>
   try {
@@ -90,7 +89,7 @@ export function faultOf (home: string, folder: string, record: PackageRecord): P
   return added === undefined ? null : new PackageFault(added, 'was added')
 }
 
-/** Lets installed plugins find `svc/plugin`: that of the svc that runs, wherever it lies. */
+/** Makes `svc/plugin` of the running svc available to installed plugins. */
 export function linkSvc (home: string): void {
   const link = join(packagesFolder(home), 'node_modules', 'svc')
   const root = packageRoot()

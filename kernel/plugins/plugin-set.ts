@@ -1,9 +1,10 @@
 import type { Manifest, Plugin } from '../api/plugin.js'
 
-/** A plugin that is off, and why. */
 export interface OffPlugin { readonly plugin: Plugin, readonly message: string }
 
-/** Which plugins are on and off now. Each list is replaced whole, so that a reader sees one moment. */
+/**
+ * The plugins that are on and off. Each list is replaced as a whole, so that readers see a consistent one.
+ */
 export class PluginSet {
   #on: readonly Plugin[] = []
   #off: readonly OffPlugin[] = []
@@ -14,7 +15,7 @@ export class PluginSet {
   get on (): readonly Plugin[] { return this.#on }
   get off (): readonly OffPlugin[] { return this.#off }
 
-  /** Of the plugins that are on; another list after every change. */
+  /** Of the plugins that are on; a new list after every change. */
   get manifests (): readonly Manifest[] { return this.#manifests }
 
   change (on: readonly Plugin[], off: readonly OffPlugin[]): void {

@@ -15,7 +15,7 @@ const FIELDS = ('name version kernel summary requires after config settings cons
   'stateWhereabouts stateReadings engines models verbs checks tools panels status credentials deviceNews ' +
   'variables devSettings firstSteps').split(' ')
 
-/** Everything a manifest contributes that must be unique over all plugins. */
+/** The contributions of a manifest that must be unique over all plugins. */
 export function contributions (m: Manifest): RegistryEntry[] {
   const own = (kind: string, keys: readonly string[]): RegistryEntry[] =>
     keys.map((key) => ({ owner: m.name, kind, key }))
@@ -39,7 +39,7 @@ export function contributions (m: Manifest): RegistryEntry[] {
   ]
 }
 
-/** Every problem with what the plugins declare, one sentence each; empty when all is well. Pure. */
+/** All problems of the declarations, one sentence each; empty for none. Pure. */
 export function checkManifests (plugins: readonly Manifest[]): string[] {
   const problems: string[] = []
   const byName = new Map(plugins.map((m) => [m.name, m]))
@@ -78,7 +78,7 @@ function badShape (m: Manifest): string[] {
     if (!NAME.test(name)) bad(`panel "${name}" must be lower-case words joined by "-"`)
     if (typeof title !== 'string' || title === '') bad(`panel "${name}" needs a title`)
     if (!(module instanceof URL) || module.protocol !== 'file:') {
-      bad(`panel "${name}" needs a module: a file's URL, made from import.meta.url`)
+      bad(`panel "${name}" needs a module: a file URL, relative to import.meta.url`)
     }
   }
   for (const [id, c] of Object.entries(m.conflicts ?? {})) {
@@ -93,7 +93,7 @@ function twoOwners (all: readonly Manifest[]): string[] {
   for (const { owner, kind, key } of all.flatMap(contributions)) {
     const id = `${kind} ${routeShape(kind, key)}`
     const first = owners.get(id)
-    // One plugin may fill a key of /state that the kernel shows empty.
+    // A plugin may fill a key of /state that is empty in the kernel.
     const filled = kind === 'state key' && first === 'kernel'
     if (first === undefined || filled) owners.set(id, owner)
     else problems.push(`${kind} "${key}" is declared by both "${first}" and "${owner}"`)
@@ -124,7 +124,7 @@ function badRoutes (m: Manifest, byName: ReadonlyMap<string, Manifest>, all: rea
     if (!route.url.startsWith('/')) problems.push(`${at}: the url must begin with "/"`)
     for (const reason of route.errors ?? []) {
       if (reasons.has(reason)) continue
-      problems.push(`${at}: error "${reason}" is declared neither here nor by what it requires`)
+      problems.push(`${at}: error "${reason}" is declared neither here nor by a required plugin`)
     }
   }
   return problems
@@ -136,7 +136,7 @@ function badServices (m: Manifest, byName: ReadonlyMap<string, Manifest>): strin
   return Object.entries(m.consumes ?? {})
     .filter(([, ref]) => !providers.has(ref.id) && !kernelServices.has(ref.id))
     .map(([key, ref]) => `plugin "${m.name}" consumes the service "${ref.id}" (${key}), ` +
-      `but nothing it requires (${needs(m)}) provides it`)
+      `but no required plugin (${needs(m)}) provides it`)
 }
 
 const needs = (m: Manifest): string => neededBy(m).join(', ') || 'nothing'

@@ -4,10 +4,10 @@ import type { Plugin } from '../api/plugin.js'
 import type { ConfigChange } from '../config/api.js'
 import type { OffPlugin } from './plugin-set.js'
 
-/** Which plugins svc.yaml lets run, in their order, and which it does not. */
+/** The plugins that svc.yaml enables, in start order, and the others. */
 interface Arranged { readonly order: readonly Plugin[], readonly off: readonly OffPlugin[] }
 
-/** A change of a plugin from the running state to that of svc.yaml; undefined is off. */
+/** A plugin's change from its running state to the state in svc.yaml; undefined is off. */
 export interface PluginChange {
   readonly name: string
   readonly from: Plugin | undefined
@@ -23,7 +23,7 @@ export function switchesPlugins ({ set }: ConfigChange): boolean {
   })
 }
 
-/** First what stops, then what starts; what others require starts before them and stops after them. */
+/** Stops come first, then starts; requirements start before their dependants and stop after them. */
 export function inOrder (names: readonly string[], on: readonly Plugin[], now: Arranged): PluginChange[] {
   const steps = names.map((name) => ({
     name, from: runningOf(on, name), to: runningOf(now.order, name), off: findDisabled(now, name)
@@ -34,7 +34,7 @@ export function inOrder (names: readonly string[], on: readonly Plugin[], now: A
   return [...stops, ...starts, ...steps.filter(({ from, to }) => from === undefined && to === undefined)]
 }
 
-/** The plugins that require one, or require one that does. */
+/** The plugins that require one, directly or not. */
 export function dependantsOf (name: string, { order, off }: Arranged): Set<string> {
   const found = new Set([name])
   const all = [...order, ...off.map(({ plugin }) => plugin)].map(({ manifest }) => manifest)
@@ -55,6 +55,6 @@ export const findDisabled =
   ({ off }: { readonly off: readonly OffPlugin[] }, name: string): OffPlugin | undefined =>
     off.find(({ plugin }) => plugin.manifest.name === name)
 
-/** Copies of a plugin, made by each read, share its start. */
+/** Copies of a plugin from repeated reads share its start. */
 export const samePlugin = (one: Plugin | undefined, other: Plugin | undefined): boolean =>
   one?.start === other?.start

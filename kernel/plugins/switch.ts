@@ -15,7 +15,6 @@ import type { OffPlugin } from './plugin-set.js'
 import type { Loaded } from './load.js'
 import type { PluginChange } from './steps.js'
 
-/** Whether a switch of a plugin has taken effect. */
 interface Effect {
   in_effect: boolean
   why: string | null
@@ -23,24 +22,22 @@ interface Effect {
 
 interface Changed {
   revision: string
-  /** Whether svc.yaml says something that only a restart brings. */
+  /** Whether svc.yaml has a change that needs a restart. */
   restart_needed: boolean
 }
 
-/** The answer to a switch of a plugin. */
 export type Switched = Changed & Effect
 
-/** The answer to a change of settings, with the plugins that it has switched. */
 export type Written = Changed & { plugins: (Effect & { name: string, enabled: boolean })[] }
 
-/** The progress of a step: why it has no effect, or how to undo it. */
+/** The result of a step: why it has no effect, or how to undo it. */
 type Stepped = { why: string } | { why: null, taken: readonly string[], back?: () => Promise<void> }
 
-/** Changes svc.yaml and switches plugins, at once where that can be done; one change after the other. */
+/** Changes svc.yaml and switches plugins, at once if possible; one change after the other. */
 export class PluginSwitch {
   readonly changed: ChangedPlugins
   readonly #kernel: Assembly
-  /** Puts the routes of what runs now on the server. */
+  /** Updates the server's routes to those of the running plugins. */
   readonly #show: () => Promise<void>
   readonly #named: ReadonlySet<string>
   #last: Promise<unknown> = Promise.resolve()
@@ -93,13 +90,14 @@ export class PluginSwitch {
       throw kernelError('not_found', `There is no plugin "${name}"; GET /v1/plugins lists them.`)
     }
     config.know(before.owners, [...before.authorities])
-    // Enabled is the default; written out it would demand, for the boot, that nothing it needs is off.
+    // Enabled is the default; if written out, the next boot would fail when one of its requirements is
+    // disabled.
     const set = { [formatPath(['plugins', name, 'enabled'])]: enabled ? null : false }
     const { revision, effects } = await this.#apply({ set }, caller, before, [name])
     return { revision, restart_needed: config.pending(), ...effects.get(name)! }
   }
 
-  /** Drops a plugin that is off and that svc.yaml names no more; false where there is none. */
+  /** Drops a disabled plugin that is no longer in svc.yaml; false if there is none. */
   async #forget (name: string, now: Loaded): Promise<boolean> {
     const { present, config } = this.#kernel
     if (findDisabled(present, name) === undefined) return false
@@ -109,7 +107,7 @@ export class PluginSwitch {
     return true
   }
 
-  /** Writes a change and follows it: with the plugins that it switches, and with those that are named. */
+  /** Writes a change and applies it: to the plugins that it switches, and to the named ones. */
   async #apply (
     change: ConfigChange, caller: Caller, before: Loaded | undefined, named: readonly string[]
   ): Promise<Pick<Saved, 'revision'> & { effects: Map<string, Effect> }> {
@@ -140,7 +138,7 @@ export class PluginSwitch {
     bus.emit('kernel', this.#enabled(plugin) ? 'PluginEnabled' : 'PluginDisabled', { nodeId, plugin })
   }
 
-  /** The switches in svc.yaml, by plugin; others are on. */
+  /** The switches in svc.yaml, by plugin; absent ones are on. */
   #switches (): Map<string, boolean> {
     const plugins = this.#kernel.config.value(['plugins'])
     return new Map(Object.entries(isTree(plugins) ? plugins : {}).map(([name, section]) =>
@@ -149,7 +147,7 @@ export class PluginSwitch {
 
   #enabled (name: string): boolean { return this.#switches().get(name) ?? true }
 
-  /** Does what the file says now of some plugins. Throws `plugin_failed`; they then run as before. */
+  /** Applies the current file to some plugins. Throws `plugin_failed`; they then run as before. */
   async #follow (names: readonly string[], before: Loaded | undefined): Promise<Map<string, Effect>> {
     const effects = new Map<string, Effect>()
     if (names.length === 0) return effects
@@ -176,7 +174,7 @@ export class PluginSwitch {
     for (const one of done.toReversed()) {
       if (one.why !== null) continue
       await one.back?.().catch((err: unknown) => {
-        this.#kernel.log.error({ err }, 'a plugin could not be put back after a change that failed')
+        this.#kernel.log.error({ err }, 'a plugin could not be restored after a failed change')
       })
     }
   }
@@ -191,11 +189,11 @@ export class PluginSwitch {
     const others = ({ order }: Loaded): string[] => order.map(({ manifest }) => manifest.name)
       .filter((one) => needing.has(one) && !names.includes(one))
     const cold = before === undefined
-      ? 'svc.yaml could not be followed before this change'
+      ? 'svc.yaml could not be applied before this change'
       : to !== undefined && now.stale.includes(name)
         ? STALE
         : isClusterPlugin(from ?? to)
-          ? 'it opens before the other plugins start'
+          ? 'it starts before the other plugins'
           : restartReason({
               name, from: from?.manifest, to: to?.manifest, named: this.#named,
               others: started.filter(({ plugin: { manifest } }) => manifest.name !== name)
@@ -214,7 +212,7 @@ export class PluginSwitch {
     }
   }
 
-  /** A plugin that runs as svc.yaml says, or is off whatever it says: for what it requires, for instance. */
+  /** A plugin that runs as svc.yaml says, or that stays off despite it, e.g. because of a requirement. */
   async #stay ({ name, from, off }: PluginChange, now: Loaded): Promise<Stepped> {
     const { present } = this.#kernel
     if (from !== undefined && now.stale.includes(name)) return { why: restartSince(STALE) }
@@ -227,7 +225,7 @@ export class PluginSwitch {
     return this.#enabled(name) ? { why: off.message } : { why: null, taken }
   }
 
-  /** Stops one, starts the other; what fails to start leaves the first one running, with its settings. */
+  /** Stops one and starts the other; if that fails, the first one keeps running with its settings. */
   async #replace (
     from: Plugin | undefined, to: Plugin | undefined, off: OffPlugin | undefined,
     config: ResolvedConfig | undefined
@@ -254,7 +252,7 @@ export class PluginSwitch {
     await stopOne(running, this.#kernel, () => kernelError('plugin_disabled', message, { plugin: name }))
   }
 
-  /** Starts a plugin with its settings in `config`; those of the boot where that is undefined. */
+  /** Starts a plugin with its settings in `config`; if undefined, with those of the boot. */
   async #start (plugin: Plugin, config: ResolvedConfig | undefined): Promise<void> {
     const { present, started, adopted } = this.#kernel
     const { name } = plugin.manifest
@@ -276,7 +274,7 @@ export class PluginSwitch {
     }
   }
 
-  /** Reads svc.yaml and what it names anew. Throws `plugin_failed` with all that is wrong. */
+  /** Rereads svc.yaml and its modules. Throws `plugin_failed` with all problems. */
   async #load (names: readonly string[]): Promise<Loaded> {
     try {
       return await this.#kernel.options.reload()
@@ -286,8 +284,8 @@ export class PluginSwitch {
   }
 }
 
-const STALE = 'its files are not those that this node has loaded'
-const restartSince = (cold: string): string => `A restart is needed, since ${cold}.`
+const STALE = 'its files have changed since this node loaded them'
+const restartSince = (cold: string): string => `A restart is needed: ${cold}.`
 
 function adopt (adopted: Assembly['adopted'], name: string, config: ResolvedConfig | undefined): void {
   if (config === undefined) adopted.delete(name)
@@ -297,6 +295,6 @@ function adopt (adopted: Assembly['adopted'], name: string, config: ResolvedConf
 function failed (plugins: readonly string[], error: unknown): Error {
   const problems = error instanceof BootError ? error.problems : [(error as Error).message]
   const named = plugins[0] === undefined ? 'The node and ' : `The plugin "${plugins[0]}" and `
-  return kernelError('plugin_failed', `${problems.join('; ')}. ${named}svc.yaml are as they were.`,
+  return kernelError('plugin_failed', `${problems.join('; ')}. ${named}svc.yaml are unchanged.`,
     { plugin: plugins[0] ?? null, problems })
 }

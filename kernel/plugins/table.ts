@@ -27,8 +27,8 @@ export interface TableParts {
 }
 
 /**
- * Builds a new table from the routes of the kernel and all plugins, which gets all requests from now on; the
- * one before ends what it began. Throws for duplicate routes.
+ * Builds a new table from the routes of the kernel and all plugins and sends all new requests to it; the
+ * previous one finishes its requests. Throws for duplicate routes.
  */
 export async function showRoutes (parts: TableParts): Promise<void> {
   const { kernel, front } = parts
@@ -69,7 +69,7 @@ function makeTable (
   })
 }
 
-/** The status that counts for a cut stream: its real one went out earlier. */
+/** The status that is counted for a cut stream: its real one was sent earlier. */
 const CUT_STATUS = 499
 
 function mountOptions (kernel: Assembly, work: OpenRequests): MountOptions {
@@ -83,7 +83,7 @@ function mountOptions (kernel: Assembly, work: OpenRequests): MountOptions {
   }
 }
 
-/** Routes of plugins that are off answer with the line that brings them back. */
+/** Routes of disabled plugins answer with the command that enables them. */
 function disabledRoutes ({ kernel: { present, started }, routes }: TableParts): MountedRoute[] {
   const at = ({ decl: { method, url } }: MountedRoute): string => `${method} ${url}`
   const taken = new Set([...routes, ...started.flatMap((running) => running.routes)].map(at))
@@ -100,7 +100,7 @@ function disabledRoutes ({ kernel: { present, started }, routes }: TableParts): 
 const ANY_QUERY = { type: 'object' } as const
 const ANY_BODY = {}
 
-/** A declaration that takes any query and body: the answer is the same for all. */
+/** Accepts any query and body: the answer is the same for all. */
 function withoutSchemas (
   { method, url, summary, authority, members = false, params }: RouteDecl
 ): RouteDecl {

@@ -1,16 +1,14 @@
-/** A quiet cluster still proves a follower's stream alive after this long, ms. */
+/** Without changes, a follower's stream still gets a sign of life after this long, ms. */
 const QUIET_MS = 10_000
 
-/** Wakes whoever follows the state. */
 export interface Changes {
   notify (): void
-  /** Calls `fn` after each change, once for a burst of them; returns what stops it. */
+  /** Calls `fn` after each change, once for a burst of them; returns a function that unregisters it. */
   listen (fn: () => void): () => void
-  /** Resolves after the next change, after a quiet while, or when the signal aborts. */
+  /** Resolves after the next change, after QUIET_MS, or when the signal aborts. */
   next (signal: AbortSignal): Promise<void>
 }
 
-/** No follower waits yet. */
 export function createChanges (): Changes {
   const waiting = new Set<() => void>()
   const listeners = new Set<() => void>()

@@ -3,14 +3,15 @@ import { isObject } from '../api/schema.js'
 
 export interface Entry { readonly key: string, readonly val: unknown }
 
-/** The owner of an entry: a whole key of the state (`member` null), or a member of an object. */
+/** The owner of an entry: a complete key of the state (`member` null), or a member of an object. */
 export interface EntryOwner { readonly of: string, readonly member: string | null, readonly val: unknown }
 
 const EMPTY = Object.freeze({})
 
 /**
  * One part for each entry. A key that is an object has `{ key: 'instances', val: {} }` and for each member `{
- * key: 'instances/ID', val }`, so that a change of one sends one; others `{ key, val }`.
+ * key: 'instances/ID', val }`, so that a change of one member sends only that; other keys have `{ key, val
+ * }`.
  */
 export function * partsOf (state: Readonly<Record<string, unknown>>): Iterable<EntryOwner> {
   for (const [of, val] of Object.entries(state)) {
@@ -24,17 +25,15 @@ export function * partsOf (state: Readonly<Record<string, unknown>>): Iterable<E
   }
 }
 
-/** The key of a part's entry. */
 export const entryKey = (of: string, member: string | null): string =>
   member === null ? of : `${of}/${member}`
 
-/** The key of the state that an entry belongs to. */
 export function keyOf (entry: string): string {
   const slash = entry.indexOf('/')
   return slash < 0 ? entry : entry.slice(0, slash)
 }
 
-/** The state from the entries of a replica; the later of two with one key counts. Values are not copied. */
+/** The state from the entries of a replica; of two with one key the later counts. Values are not copied. */
 export function stateOf (entries: Iterable<Entry>): Record<string, unknown> {
   const whole = new Map<string, unknown>()
   const members = new Map<string, Map<string, unknown>>()
@@ -55,7 +54,7 @@ export function stateOf (entries: Iterable<Entry>): Record<string, unknown> {
   return Object.fromEntries(whole)
 }
 
-/** The topology without what is measured anew all the time. */
+/** Omits the constantly measured times. */
 export function withoutTimes (topology: unknown): unknown {
   return JSON.parse(JSON.stringify(topology ?? null, (key, value: unknown) =>
     key === 'rttMs' || key === 'bytesPerSecond' ? undefined : value))

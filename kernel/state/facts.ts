@@ -12,17 +12,17 @@ import type { LinkFact, NodeResources, NodeView } from '../api/services.js'
 import type { NodeFacts } from './state.js'
 import type { MachineStats } from '../api/vitals.js'
 
-/** A node that is silent for this long is shown as unreachable, ms. */
+/** A node that is silent for longer is shown as unreachable, ms. */
 const UNREACHABLE_MS = 15_000
-/** Readings older than this say nothing about now, ms. */
+/** Older readings do not describe the present, ms. */
 const READING_MS = 15_000
 
-/** Most bytes of a node's tasks in a reading: a larger reading would not be sent. */
+/** Most bytes of a node's tasks in a reading: a larger reading could not be sent. */
 const TASKS_BYTES = MAX_READING_BYTES - 4096
 
 const text = { type: 'string' } as const
 
-/** Byte counts under these names; null when the machine does not report them. */
+/** Byte counts under these names; null if the machine does not report them. */
 function objectOf (names: readonly string[]): JsonSchema {
   const inBytes = { type: 'number' } as const
   const bytes = { type: 'object', required: ['inBytes'], properties: { inBytes } } as const
@@ -32,7 +32,7 @@ function objectOf (names: readonly string[]): JsonSchema {
   }
 }
 
-/** A node's report about itself, each an entry of its document. */
+/** A node's report about itself, one document entry for each part. */
 const portrait = {
   identity: { type: 'object' },
   health: {
@@ -51,7 +51,6 @@ const portrait = {
   capabilities: { type: 'array', items: text }
 } as const satisfies Record<string, JsonSchema>
 
-/** The same for its readings. */
 const readings = {
   memory: objectOf(['ramTotal', 'ramAvailable', 'swapTotal', 'swapAvailable']),
   system: { type: ['object', 'null'] },
@@ -71,12 +70,12 @@ const readings = {
   tasks: { type: 'object', additionalProperties: { type: 'object' } }
 } as const satisfies Record<string, JsonSchema>
 
-/** Facts about every node: this one's as they are, the others' as they say. */
+/** Facts about every node: this one's directly, the others' as reported. */
 export interface NodeFactsReader {
   all (): Promise<NodeFacts[]>
-  /** The same at once, with this machine's readings as they were last taken. */
+  /** Like `all`, at once and with the last readings of this machine. */
   known (): NodeFacts[]
-  /** Tells the others what changed here. */
+  /** Publishes this node's changes. */
   publish (): Promise<void>
 }
 
@@ -85,7 +84,7 @@ type SelfPortrait = Record<keyof typeof portrait, Section<unknown>>
 const problemOf = Object.fromEntries(Object.entries(readings).map(([key, schema]) =>
   [key, schemaChecker(schema)])) as Record<keyof typeof readings, ReturnType<typeof schemaChecker>>
 
-/** Checked readings; each is a new object that never changes. */
+/** Cache of validation results; each reading is a new object that never changes. */
 const judged = new WeakMap<object, boolean>()
 
 function fits (key: keyof typeof readings, value: unknown): boolean {
@@ -132,7 +131,7 @@ export function createFacts (kernel: Assembly): NodeFactsReader {
   }
 }
 
-/** As many tasks as fit: first those that go on, then the newest of the finished ones. Pure. */
+/** As many tasks as fit: running ones first, then the newest of the finished ones. Pure. */
 export function fittingTasks (tasks: unknown, bytes: number): unknown {
   if (Buffer.byteLength(JSON.stringify(tasks)) <= bytes) return tasks
   const sorted = Object.entries(tasks as Record<string, Record<string, TaskFacts>>)
@@ -151,19 +150,19 @@ const startOf = ({ createdAt }: TaskFacts): string => createdAt ?? ''
 
 const isOver = ({ status }: TaskFacts): boolean => status !== 'Pending' && status !== 'Running'
 
-/** This node's facts, with what its plugins add to them; no `vitals` before the first reading. */
+/** This node's facts with the additions of its plugins; no `vitals` before the first reading. */
 function ownFacts (kernel: Assembly, view: NodeView, vitals: MachineStats | undefined): NodeFacts {
   const { nodeId } = view
   const { options } = kernel
   const health = kernel.health.snapshot()
   const resources: NodeResources = {
-    // A plugin that runs models says more.
+    // A plugin that runs models adds more.
     backends: [], participation: 'management', capabilityConflicts: health.reasons,
     ...options.cluster.readings.counters().enabled ? {} : { readings: false }
   }
   const base = {
     tasks: {},
-    // The GPUs may have been read since.
+    // The GPU readings may be newer.
     nodeSystem: { [nodeId]: vitals?.system == null ? null : { ...vitals.system, ...options.vitals.load() } },
     nodeResources: { [nodeId]: resources }
   }
@@ -185,7 +184,7 @@ function ownFacts (kernel: Assembly, view: NodeView, vitals: MachineStats | unde
   }
 }
 
-/** Asked for once: the system reads each processor for it, and every listing of models asks. */
+/** Cached: the system reads each processor for it, and every listing of models needs it. */
 let chipId: string | undefined
 
 function identityOf (node: NodeInfo, url: string | null): object {
@@ -214,7 +213,6 @@ function linksOf (network: ClusterHost['network']): LinkFact[] {
 const portOf = ({ port, protocol }: URL): number =>
   Number(port === '' ? protocol === 'https:' ? 443 : 80 : port)
 
-/** Another node's facts out of its document and its readings. */
 function factsOf ({ options }: Assembly, sections: SelfPortrait, view: NodeView): NodeFacts {
   const { nodeId, installId } = view
   const said = <T>(key: keyof SelfPortrait): T | null =>
@@ -242,13 +240,13 @@ function factsOf ({ options }: Assembly, sections: SelfPortrait, view: NodeView)
   }
 }
 
-/** `silentMs`: null for a node that was never heard. */
+/** `silentMs`: null for a node without any sign of life. */
 function healthOf (view: NodeView, said: NodeHealth | null, silentMs: number | null): NodeHealth {
   const health = said ?? { level: 'ok', reasons: [] }
   if (view.live || (silentMs !== null && silentMs <= UNREACHABLE_MS)) return health
   const { severity, meaning, remediation } = kernelManifest.conflicts.unreachable
-  const since = silentMs === null ? 'It was not heard since this node started.'
-    : `It was last heard ${Math.round(silentMs / 1000)} s ago.`
+  const since = silentMs === null ? 'No sign of life since this node started.'
+    : `Last sign of life: ${Math.round(silentMs / 1000)} s ago.`
   const reason = { code: 'unreachable', severity, message: `${meaning} ${since}`, remediation }
   return {
     level: health.level === 'error' ? 'error' : severity,

@@ -7,7 +7,7 @@ export class Listeners<T> {
 
   constructor (log: Logger) { this.#log = log }
 
-  /** Returns what takes it out again. */
+  /** Returns a function that removes it. */
   add (fn: (value: T) => void): () => void {
     this.#listeners.add(fn)
     return () => { this.#listeners.delete(fn) }
@@ -25,7 +25,7 @@ export class Listeners<T> {
 }
 
 /**
- * Calls `fn` once after a burst of changes below a prefix, outside of the change, as it may change documents.
+ * Calls `fn` once after a burst of changes below a prefix, outside the change, since it may change documents.
  * An exception is logged.
  */
 export function onPrefix (

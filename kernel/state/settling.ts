@@ -1,10 +1,9 @@
 import type { Clock } from '../api/clock.js'
 import type { Cluster, Session } from '../api/services.js'
 
-/** In a session younger than this, what its master and the other nodes say may not be here yet, ms. */
+/** In a younger session, reports of its master and of other nodes may not have arrived yet, ms. */
 export const SESSION_GRACE_MS = 3000
 
-/** The parts of a plugin's context that this needs. */
 export interface LearningParts {
   clock: Pick<Clock, 'mono'>
   effect (name: string, stop: () => void): void
@@ -12,8 +11,8 @@ export interface LearningParts {
 }
 
 /**
- * Whether this node may not know the cluster's decisions yet: it has no master, or its session is so young
- * that others may still be linking. A lone node always knows.
+ * Whether this node may not have the cluster's decisions yet: it has no master, or its session is so young
+ * that other nodes may still be connecting. Never for a lone node.
  */
 export function createSettlingCheck (
   { clock, effect, deps: { cluster, session } }: LearningParts

@@ -9,7 +9,7 @@ import type { StateHistory, StateReader } from '../api/services.js'
 import type { PluginSet } from '../plugins/plugin-set.js'
 import type { HiddenFields, NodeFacts } from './state.js'
 
-/** Interval of checks for news to publish, ms. */
+/** Interval of checks for changes to publish, ms. */
 const PUBLISH_MS = 2000
 /** A burst of changes, such as those of busy runners, is published once, this long after the first, ms. */
 const PUBLISH_SOON_MS = 20
@@ -18,13 +18,13 @@ const PUBLISH_SOON_MS = 20
 const PLUGINS: Caller = { id: 'node', mode: 'direct', authorities: new Set(['read', 'operator']) }
 
 export interface StateSource {
-  /** The state as this caller may see it. */
+  /** The state as visible to this caller. */
   now (caller: Caller): Promise<Record<string, unknown>>
-  /** The same at once, with this machine's readings as they were last taken. */
+  /** Like `now`, at once and with the last readings of this machine. */
   known (caller: Caller): Record<string, unknown>
   /**
-   * An earlier state as this caller may see it; only operators see its events, as with GET /events. Throws
-   * `plugin_disabled` without a history, and what the history throws.
+   * An earlier state as visible to this caller; only operators see its events, as with GET /events. Throws
+   * `plugin_disabled` without a history, and the errors of the history.
    */
   at (moment: string, caller: Caller): Promise<unknown>
   /** The state for plugins. */
@@ -33,7 +33,7 @@ export interface StateSource {
   publish (): () => void
 }
 
-/** Puts the state together from the kernel's parts; plugins' views may still be added. */
+/** Builds the state from the kernel's parts; plugins can still add views. */
 export function createStateSource (kernel: Assembly): StateSource {
   const { options, changes, bus, log, views } = kernel
   const { cluster } = options
@@ -66,7 +66,7 @@ export function createStateSource (kernel: Assembly): StateSource {
   }
 }
 
-/** The names that manifests have in such a list; those of plugins that are off may be in earlier states. */
+/** The names in such a list of all manifests; earlier states may include those of disabled plugins. */
 export function namedBy (
   { present: { on, off } }: Pick<Assembly, 'present'>, list: 'stateWhereabouts' | 'stateReadings'
 ): ReadonlySet<string> {
@@ -92,8 +92,8 @@ async function earlier (kernel: Assembly, moment: string, caller: Caller): Promi
   if (history === undefined) {
     const keeper = present.off.find(({ plugin }) =>
       Object.values(plugin.manifest.provides ?? {}).some(({ id }) => id === StateHistoryService.id))
-    const why = keeper?.message ?? 'No plugin that does it is there.'
-    throw kernelError('plugin_disabled', `No earlier state is kept on this node. ${why}`,
+    const why = keeper?.message ?? 'No installed plugin records it.'
+    throw kernelError('plugin_disabled', `This node does not record earlier states. ${why}`,
       keeper === undefined ? {} : { plugin: keeper.plugin.manifest.name })
   }
   const then = await history.at(moment)
@@ -105,7 +105,7 @@ function keepPublishing (kernel: Assembly, send: () => Promise<void>): () => voi
   const { options: { clock, cluster }, changes, log } = kernel
   const publish = (): void => {
     showProblems(kernel)
-    send().catch((err: unknown) => { log.error({ err }, 'this node could not tell the others about itself') })
+    send().catch((err: unknown) => { log.error({ err }, 'this node could not publish its state') })
   }
   let waiting: (() => void) | undefined
   const soon = (): void => {

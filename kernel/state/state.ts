@@ -9,7 +9,7 @@ import type { MachineStats } from '../api/vitals.js'
  */
 export type StateView = (caller: Caller, base: unknown) => unknown
 
-/** Facts about one node; null for unknown ones. */
+/** Facts about one node; null if unknown. */
 export interface NodeFacts extends NodeReport {
   /** Wall time of its last sign of life, ms. */
   readonly seenAt: number | null
@@ -83,7 +83,7 @@ function each<T> (nodes: readonly NodeFacts[], of: (node: NodeFacts) => T | null
   }))
 }
 
-/** The edges built from each list of links: a large cluster has many, and the state is built often. */
+/** Cache of the edges by list of links: a large cluster has many, and the state is built often. */
 const made = new WeakMap<readonly LinkFact[], Record<string, object[]>>()
 
 function edges (links: readonly LinkFact[]): Record<string, object[]> {
@@ -101,7 +101,7 @@ function edgesOf (links: readonly LinkFact[]): Record<string, object[]> {
   return deepFreeze(Object.fromEntries(all) as Record<string, object[]>)
 }
 
-/** Adds the plugins' views. A view that throws leaves the kernel's value and is reported. */
+/** Adds the plugins' views. If a view throws, the kernel's value stays and the error is reported. */
 export function withViews (
   base: Record<string, unknown>, views: ReadonlyMap<string, StateView>, caller: Caller,
   onError: (key: string, error: unknown) => void
@@ -113,16 +113,15 @@ export function withViews (
   return state
 }
 
-/** The parts of the state that only operators see. */
 export interface HiddenFields {
   /** Names of fields, at any depth. */
   readonly names: ReadonlySet<string>
-  /** What each health code means: shown in place of a reason's message, which names paths and addresses. */
+  /** Meanings of health codes: shown instead of a reason's message, which names paths and addresses. */
   readonly meanings: ReadonlyMap<string, string>
 }
 
 /**
- * Returns the value without hidden fields; the same value if it has none. `known` caches the results of
+ * Returns the value without hidden fields; the same value if it has none. `known` caches the results for
  * frozen values, so that each keeps its identity.
  */
 export function redact (

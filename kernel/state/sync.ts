@@ -14,48 +14,48 @@ import type { Caller, Logger, SocketRequest } from '../api/plugin.js'
 
 /** The outer message kind of the y-websocket protocol that carries a sync message. */
 const MESSAGE_SYNC = 0
-/** The outer message kind for awareness; an empty one shows the reader that the connection lives. */
+/** The outer message kind for awareness; an empty one proves to the reader that the connection is alive. */
 const MESSAGE_AWARENESS = 1
 const ALIVE = Uint8Array.of(MESSAGE_AWARENESS, 1, 0)
-/** A y-websocket client gives up a connection that says nothing for 30 s. */
+/** y-websocket clients close a connection without messages after 30 s. */
 const ALIVE_MS = 10_000
 /** A reader with this many unanswered pings is cut off. */
 const MOST_PINGS = 3
-/** Readings are written this often, the times of links more rarely where there are many. */
+/** Interval of readings, ms; times of links are written less often if there are many. */
 const READINGS_MS = 2000
-/** The times of links are so much of what a reader gets in a second, bytes. */
+/** Most bytes per second of link times for a reader. */
 const TIMES_PER_SECOND = 64 * 1024
 /** Longest pause after a write, ms: changes during it are written together. */
 const MOST_PAUSE_MS = 40
-/** The pause is so many times what the writing took, so that it never takes a node's whole time. */
+/** The pause as a multiple of the write's duration, so that writes never use all of a node's time. */
 const PAUSE = 4
-/** Messages of one reader: one question, then a sign of life every 15 s. */
+/** Messages of one reader: one query, then a sign of life every 15 s. */
 const MESSAGES = { perSecond: 20, burst: 100 }
 /** Grace period for a reader to answer the close, ms. */
 const CLOSE_MS = 1000
 
-/** A reader may leave so much unread, bytes. */
+/** Most unread bytes of a reader. */
 const MOST_BUFFERED = 4 * 1024 * 1024
 /** Upper bound of a client message (its state vector), bytes. */
 const MOST_INCOMING = 64 * 1024
 
-/** Close codes: the reader reads too slowly or asks too often; it speaks nonsense. */
+/** Close codes: the reader is too slow or asks too often; it violates the protocol. */
 export const SYNC_CLOSED = { slow: 4429, protocol: 4400 } as const
 
 /**
- * Each document is written under a new client id above 32 bits, which no other client has. Entries that a
- * reader still has from an earlier document, even from before a restart, are known by such an id and deleted.
+ * Each document gets a new client id above 32 bits, which no other client has. Such an id identifies entries
+ * that a reader still has from an earlier document, even from before a restart, to delete them.
  */
 const FIRST_WRITER = 2 ** 40
 
 export interface StateSyncOptions {
-  /** The cluster as this caller may see it. */
+  /** The cluster as visible to this caller. */
   state: (caller: Caller) => Record<string, unknown>
-  /** Resolves when this machine has been read, so that `state` has its readings. */
+  /** Resolves when this machine's readings are available to `state`. */
   read: () => Promise<unknown>
   /** Resolves after the next change of state, or when the signal aborts. */
   changed: (signal: AbortSignal) => Promise<void>
-  /** Keys that change all the time: they are written now and then. */
+  /** Keys that change constantly: they are written periodically. */
   readings: ReadonlySet<string>
   clock: Clock
   log: Logger
@@ -67,7 +67,7 @@ export interface StateSync {
   close (): void
 }
 
-/** One document for each set of authorities that may see something else; made when first read. */
+/** One document for each set of authorities with a different view; created at the first read. */
 export function createStateSync (options: StateSyncOptions): StateSync {
   const replicas = new Map<string, Replica>()
   return {
@@ -81,17 +81,16 @@ export function createStateSync (options: StateSyncOptions): StateSync {
   }
 }
 
-/** `asked`: it has been sent what there was, and gets what changes. */
+/** `asked`: it has received the state, and gets changes. */
 interface Reader { budget: TokenBucket, pings: number, asked: boolean }
 
 /** The last write under a key. */
 interface Written {
-  /** The value that was encoded. */
   source: unknown
   text: string
-  /** Of a part of the topology: the text without what is measured anew all the time. */
+  /** Of a part of the topology: the text without constantly measured times. */
   links: string | null
-  /** The writing in which it was met last. */
+  /** The last writing that included it. */
   round: number
 }
 
@@ -103,7 +102,7 @@ class Replica {
   /** By key of the state, then by member. */
   readonly #written = new Map<string, Map<string | null, Written>>()
   #round = 0
-  /** Resolves when the state has been written that a new reader gets. */
+  /** Resolves when the state for a new reader has been written. */
   #begun = Promise.resolve()
   #following: AbortController | undefined
   #quiet: (() => void)[] = []
@@ -130,7 +129,7 @@ class Replica {
     socket.on('pong', () => { reader.pings = 0 })
     socket.on('message', (data: Buffer, binary: boolean) => {
       if (socket.readyState !== socket.OPEN) return
-      if (reader.budget.take(1, this.#options.clock.mono()) > 0) this.#end(socket, 'ask less often')
+      if (reader.budget.take(1, this.#options.clock.mono()) > 0) this.#end(socket, 'too many requests')
       else void this.#answer(socket, reader, data, binary)
     })
     if (this.#following === undefined || this.#following.signal.aborted) this.#follow()
@@ -142,7 +141,7 @@ class Replica {
     this.#kv.destroy()
   }
 
-  /** The reader's question is answered; whatever it would write is not looked at. */
+  /** Answers the reader's query; ignores its own writes. */
   async #answer (
     socket: WebSocket, reader: Reader, data: Buffer, binary: boolean
   ): Promise<void> {
@@ -158,7 +157,7 @@ class Replica {
       const old = [...had].filter(([id]) => id >= FIRST_WRITER && id !== this.#kv.writer)
       this.#send(socket, framed(messageYjsSyncStep2, withoutOld(old, this.#kv.state(vector))))
     } catch {
-      socket.close(SYNC_CLOSED.protocol, 'a y-websocket message is expected')
+      socket.close(SYNC_CLOSED.protocol, 'expected a y-websocket message')
     }
   }
 
@@ -265,7 +264,7 @@ class Replica {
     else socket.send(message)
   }
 
-  /** A reader that does not answer the closing is cut off. */
+  /** Closes the socket, and cuts off a reader that does not answer the close. */
   #end (socket: WebSocket, why: string): void {
     socket.close(SYNC_CLOSED.slow, why)
     this.#options.clock.after(CLOSE_MS, () => { socket.terminate() })
@@ -280,7 +279,7 @@ function framed (kind: number, update: Uint8Array): Uint8Array {
   return encoding.toUint8Array(encoder)
 }
 
-/** The update, which also deletes all that these writers wrote up to their clocks. */
+/** The update, extended to delete all entries that these writers wrote up to their clocks. */
 function withoutOld (old: readonly (readonly [id: number, clock: number])[], update: Uint8Array): Uint8Array {
   if (old.length === 0) return update
   const encoder = encoding.createEncoder()
@@ -291,10 +290,10 @@ function withoutOld (old: readonly (readonly [id: number, clock: number])[], upd
   return mergeUpdates([encoding.toUint8Array(encoder), update])
 }
 
-/** The links of a node that never change, as text. */
+/** Cache for links that never change, as text. */
 const texts = new WeakMap<object, string>()
 
-/** A part of the topology as text, without what is measured anew all the time. */
+/** A part of the topology as text, without constantly measured times. */
 function textOfLinks (part: unknown): string {
   if (!isObject(part)) return JSON.stringify(part)
   return Object.entries(part).map(([node, links]) => {

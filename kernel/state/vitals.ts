@@ -2,7 +2,7 @@ import { statfs } from 'node:fs/promises'
 import os from 'node:os'
 import type { LoadReading, MachineStats, VitalsRegister, VitalsSource } from '../api/vitals.js'
 
-/** The newest readings of this node's machine, and where a plugin offers them. */
+/** The newest readings of this node's machine, and the registration for a plugin that offers them. */
 export interface NodeVitals extends VitalsRegister {
   vitals (): Promise<MachineStats>
   /** Null without a source. */
@@ -11,7 +11,7 @@ export interface NodeVitals extends VitalsRegister {
 
 const UNKNOWN: MachineStats = { memory: null, system: null, disk: null, network: null }
 
-/** What Node itself says of a machine, in its container, and of the volume of `home`: nothing about swap. */
+/** Node's own figures for the machine, in its container, and for the volume of `home`; none for swap. */
 async function plainVitals (home: string): Promise<MachineStats> {
   const none = { inBytes: 0 }
   const volume = await statfs(home).catch(() => null)
@@ -20,7 +20,7 @@ async function plainVitals (home: string): Promise<MachineStats> {
       ({ name, address, family, rxBytesPerSecond: null, txBytesPerSecond: null })))
   return {
     memory: {
-      // Without a limit the second one is 0, or larger than any machine.
+      // Without a limit the second value is 0, or larger than any machine.
       ramTotal: { inBytes: Math.min(os.totalmem(), process.constrainedMemory() || Infinity) },
       ramAvailable: { inBytes: process.availableMemory() }, swapTotal: none, swapAvailable: none
     },
@@ -35,8 +35,8 @@ async function plainVitals (home: string): Promise<MachineStats> {
 }
 
 /**
- * While no plugin offers readings, what Node says of the machine; nothing without a home. Of two sources the
- * later one counts.
+ * Readings from Node itself while no plugin offers any; empty without a home. Of two sources the later one
+ * counts.
  */
 export function createVitals (home?: string): NodeVitals {
   let source: VitalsSource | undefined

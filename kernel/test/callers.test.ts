@@ -14,7 +14,7 @@ import type { Rig, TestContext } from '../testing/index.js'
 const body = { type: 'object', additionalProperties: false, properties: { n: { type: 'integer' } } } as const
 const sha256 = (text: string): Buffer => createHash('sha256').update(text).digest()
 
-/** A scheme whose credentials say themselves what they prove: `who;sha256 of the body`. */
+/** A scheme whose credentials contain what they prove: `who;sha256 of the body`. */
 const scheme = (ended: Set<string>, seen: Arrival[]): CallerScheme => ({
   word: 'TEST1', bearer: 'svc_test_',
   check (arrival, credential) {
@@ -60,7 +60,7 @@ const probe = (ended: Set<string>, seen: Arrival[], reached: unknown[] = []) => 
       follow: async (request) => {
         const writer = request.open({ contentType: 'text/event-stream' })
         await writer.write(': hello\n\n')
-        // A handler that does not care for its signal ends all the same.
+        // A handler that ignores its signal still ends.
         await new Promise(() => {})
       }
     }

@@ -8,7 +8,7 @@ import type { Plugin } from '../api/plugin.js'
 import type { Io } from '../cli/output.js'
 import type { WaitClock } from '../cli/waiting.js'
 
-/** A stream that keeps what is written to it; `terminal` makes it look like one. */
+/** A stream that stores its input; `terminal` makes it look like a terminal. */
 export class Kept extends Writable {
   readonly parts: Buffer[] = []
   readonly isTTY: boolean
@@ -26,13 +26,13 @@ export class Kept extends Writable {
   get text (): string { return this.bytes.toString() }
   get bytes (): Buffer { return Buffer.concat(this.parts) }
 
-  /** Resolves when the text matches; the test times out when it never does. */
+  /** Resolves when the text matches; otherwise the test times out. */
   async shows (pattern: RegExp): Promise<void> {
     while (!pattern.test(this.text)) await new Promise((resolve) => { this.once('written', resolve) })
   }
 }
 
-/** A pace without waiting: each pause moves its time on at once. */
+/** A clock without waiting: each pause advances its time at once. */
 export function quickPace (onPause: (count: number) => void = () => {}): WaitClock {
   let now = 0
   let count = 0
@@ -51,7 +51,7 @@ export interface Given {
   stdin?: string | Uint8Array[] | Readable
   /** Stdout and stderr are a terminal. */
   terminal?: boolean
-  /** All streams are a terminal, on which this is typed. */
+  /** All streams are a terminal with this input. */
   typed?: string | Readable
   stdout?: Kept
   stderr?: Kept
@@ -61,10 +61,9 @@ export interface Given {
 
 export interface Ran { status: number, out: string, bytes: Buffer, err: string, pluginsAsked: number }
 
-/** Exit status and output of a command line. */
 export type Outcome = Pick<Ran, 'status' | 'out' | 'err'>
 
-/** Runs a command line in this process, with streams of its own. */
+/** Runs a command line in this process, with separate streams. */
 export async function cli (argv: readonly string[], given: Given = {}): Promise<Ran> {
   const { typed, stdin = typed ?? '' } = given
   const terminal = given.terminal ?? typed !== undefined
@@ -86,7 +85,7 @@ export interface Asked { method: string, url: string, headers: IncomingMessage['
 
 export type Answers = Record<string, (response: ServerResponse, asked: Asked) => void>
 
-/** Something that answers like a node; keys are `METHOD /path`. */
+/** An HTTP server with a node's answers; keys are `METHOD /path`. */
 export async function standIn (
   t: { teardown (fn: () => unknown): void }, answers: Answers
 ): Promise<{ url: string, asked: Asked[] }> {
@@ -109,20 +108,20 @@ export async function standIn (
   return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, asked }
 }
 
-/** Options of a command line at a stand-in, with the pace of verbs that wait. */
+/** Options of a command line at a stand-in, with the clock of verbs that wait. */
 export interface NodeGiven extends Given { pace?: WaitClock }
 
-/** A person at a terminal. */
+/** A user at a terminal. */
 export interface Session {
   stdout: Kept
   stderr: Kept
   type (text: string): void
-  /** The end of the input, without a key. */
+  /** Ends the input without a key. */
   hangUp (): void
   done: Promise<Outcome>
 }
 
-/** A stand-in for a node, and the command line at it. */
+/** A stand-in for a node, and a command line for it. */
 export interface FakeNode {
   url: string
   asked: Asked[]
@@ -132,7 +131,7 @@ export interface FakeNode {
   sit (words: readonly string[], given?: NodeGiven): Session
 }
 
-/** Starts a stand-in for a node; `plugins` gives the verbs, at a pace if the test sets one. */
+/** Starts a stand-in for a node; `plugins` gives the verbs, with a clock if the test sets one. */
 export async function fakeNode (
   t: { teardown (fn: () => unknown): void }, answers: Answers,
   plugins: (pace?: WaitClock) => readonly Plugin[] = () => []
@@ -172,7 +171,7 @@ export function sendError (
   sendJson(response, { error, detail: message }, status)
 }
 
-/** A capability for a listing; only what the command line reads matters. */
+/** A listed capability with the fields that the command line reads. */
 export function listed (more: object = {}): object {
   return { id: 'echo', version: '1.0.0', title: 'Echo', description: 'Says it again.',
     io_mode: 'server_streaming',
@@ -188,7 +187,6 @@ export function listing (...capabilities: object[]): object {
 
 interface FrameLike { kind: string, payload?: unknown, bytes?: string, error?: unknown }
 
-/** The bytes of a stream of frames. */
 export function frames (...list: FrameLike[]): Buffer {
   return Buffer.concat(list.map(({ kind, payload = null, bytes, error = null }, sequence) => encodeFrame({
     header: { call_id: 'c1', sequence, kind, payload, error, media: bytes === undefined ? null : {

@@ -12,7 +12,7 @@ import type { Verb, VerbContext } from '../cli/verb.js'
 
 interface Seen { args: string[], options: Record<string, unknown>, ctx: VerbContext }
 
-/** A plugin whose verbs only tell how they were called. */
+/** A plugin whose verbs only record their arguments. */
 function probe (seen: Seen[]): Plugin {
   const verb: Verb = {
     async run (ctx, args, options) {
@@ -73,7 +73,7 @@ t.test('wrong usage is exit 2 and says what is wrong', async (t) => {
   await check('probe --wait=soon', /--wait=soon: expected a number of seconds/)
   await check('help nothing', /no help about "nothing"/)
   await check('up --port 70000', /--port 70000: expected a whole number from 0 to 65535/)
-  await check('completion tcsh', /no completion for "tcsh"; there is: bash, zsh, fish/)
+  await check('completion tcsh', /no completion for "tcsh"; supported: bash, zsh, fish/)
 })
 
 t.test('help goes to stdout and is exit 0', async (t) => {
@@ -120,7 +120,7 @@ t.test('a token file that the own node does not take is named, with what to do',
   const home = t.testdir({
     run: { 'node.json': JSON.stringify({ format: 1, url: node.url, processes }) }, 'operator.token': 'x\n'
   })
-  const words = new RegExp(`take what ${home}/operator\\.token holds: .* remove the file; the next start`)
+  const words = new RegExp(`accept the token in ${home}/operator\\.token: .* remove the file; the next start`)
   t.match(await cli(['state', '--home', home]), { status: 5, err: words })
   writeFileSync(join(home, 'operator.token'), '')
   t.match(await cli(['state', '--home', home]), { status: 5, err: words })
@@ -149,7 +149,7 @@ t.test('which node is asked, and with which token', async (t) => {
   const odd = [[[], { SVC_TOKEN: 'a\nb' }, 'SVC_TOKEN'], [['--token', 'ä'], {}, '--token']] as const
   for (const [words, env, name] of odd) {
     const ran = await cli(['state', '--home', home, ...words], { env })
-    t.match(ran, { status: 2, err: new RegExp(`svc: ${name}: a token is one word`) })
+    t.match(ran, { status: 2, err: new RegExp(`svc: ${name}: a token is ASCII text`) })
   }
   await check(['--url', node.url], { SVC_HOME: '/nowhere' }, undefined)
   await check([], { SVC_URL: `${node.url}/`, SVC_HOME: '/nowhere' }, undefined)

@@ -27,7 +27,7 @@ t.test('disable and enable edit svc.yaml and say what goes with it', async (t) =
   const file = (): string => readFileSync(join(home, 'svc.yaml'), 'utf8')
   const off = await run('plugin', 'disable', 'store')
   t.equal(off.status, 0, off.err)
-  t.match(off.out, /store is disabled in .*svc\.yaml\.\nWith it goes down: shop /)
+  t.match(off.out, /store is disabled in .*svc\.yaml\.\nAlso disabled: shop /)
   t.match(off.out, /next restart of the node: \.\/svc restart --home /)
   t.match(file(), /# mine\nname: attic\n[\s\S]*store:\n +enabled: false/)
   const ls = await run('plugin', 'ls', '--json')
@@ -36,10 +36,10 @@ t.test('disable and enable edit svc.yaml and say what goes with it', async (t) =
   t.match(ls.err, /"shop" is off because it requires "store"/)
   const on = await run('plugin', 'enable', 'store')
   t.match(on.out, /store adds:\n {2}authority store:write: Change the store\.\nstore is enabled in /)
-  t.match(on.out, /With it comes back: shop\./)
+  t.match(on.out, /Also enabled: shop\./)
   t.equal(file(), '# mine\nname: attic\n', 'nothing is left behind')
   await run('plugin', 'disable', 'store')
-  t.match((await run('plugin', 'enable', 'shop')).out, /It stays off for now: .*requires "store"/)
+  t.match((await run('plugin', 'enable', 'shop')).out, /It stays disabled for now: .*requires "store"/)
   t.same(JSON.parse((await run('plugin', 'enable', 'store', '--json')).out).plugins[0].comesBack, ['shop'])
   const wrong = await run('plugin', 'disable', 'stor')
   t.equal(wrong.status, 3)
@@ -70,7 +70,7 @@ t.test('with the address of another node that one is changed, or nothing', async
     for (const verb of refused) {
       const { status, err } = await run([...verb.split(' '), ...words], env)
       t.equal(status, 2)
-      t.match(err, new RegExp(` works on the home ${home}, and no node of it has the address ${url}`), verb)
+      t.match(err, new RegExp(`the home ${home}, but none of its nodes has the address ${url}`), verb)
     }
   }
   t.equal((await run(['plugin', 'enable', 'bell', '--url', url, '--config', 'x'])).status, 2)
@@ -90,8 +90,8 @@ t.test('ls shows what runs, not only what svc.yaml says', async (t) => {
   })
   const ls = await cli(['plugin', 'ls', '--json', '--home', home], { plugins })
   t.match(JSON.parse(ls.out).plugins, [
-    { name: 'store', state: 'running', why: /has store disabled, from the next restart of the node/ },
-    { name: 'shop', state: 'running', why: /has shop off, from the next restart/ },
+    { name: 'store', state: 'running', why: /has store disabled; the node applies that at its next restart/ },
+    { name: 'shop', state: 'running', why: /has shop off; the node applies/ },
     { name: 'bell', state: 'waiting' }
   ])
 })
@@ -120,7 +120,7 @@ t.test('a local verb of a plugin that is off names the plugin and how to enable 
   const run = async (name: string, env = {}): Promise<Ran> =>
     await cli([`say-${name}`, '--home', home], { plugins: [store!, shop!, bell!], env })
   t.match(await run('store'), { status: 3, err:
-    'svc say-store is a verb of a plugin. The plugin "store" is disabled; `svc plugin enable store` brings' })
+    'svc say-store is a verb of a plugin. The plugin "store" is disabled; `svc plugin enable store`' })
   t.match(await run('shop'),
     { status: 3, err: /requires "store", which is disabled; `svc plugin enable store`/ })
   t.equal((await run('bell')).status, 0)
@@ -165,7 +165,7 @@ t.test('config check, get and set', async (t) => {
   t.match(await list('access.local', '[*a]'), { status: 2 })
   t.match(readFileSync(join(home, 'svc.yaml'), 'utf8'), /port: 8080/)
   t.match(await run('config set api.port 81', { SVC_API_PORT: '1' }),
-    { status: 0, err: /SVC_API_PORT is set and counts more/ })
+    { status: 0, err: /SVC_API_PORT is set and overrides the file/ })
 })
 
 t.test('config get shows the variables of the node that runs', async (t) => {

@@ -25,9 +25,9 @@ interface Row {
   shown?: Partial<PresentedIdentity>
   options?: Omit<TrustOptions, 'home'>
   known?: string
-  /** Undefined: it is believed. */
+  /** Undefined: the node is trusted. */
   says?: RegExp
-  /** What is known afterwards. */
+  /** The known nodes afterwards. */
   kept?: string[]
 }
 
@@ -36,7 +36,7 @@ const rows: Row[] = [
   { title: 'the node of this home, with another key', options: { own: OTHER },
     says: /expected sha256\/\/B.*\n.*A/ },
   { title: 'a good certificate', shown: { problem: null } },
-  { title: 'nobody to ask', says: /nobody vouches.*SELF_SIGNED[^]*--fingerprint sha256\/\/A/ },
+  { title: 'nobody to ask', says: /certificate is not trusted.*SELF_SIGNED[^]*--fingerprint sha256\/\/A/ },
   { title: 'asked, yes', options: { ask: async () => true }, kept: [PIN] },
   { title: 'asked, no', options: { ask: async () => false }, says: /nothing was sent/ },
   { title: 'the fingerprint was given', options: { given: 'A'.repeat(43) }, kept: [PIN] },
@@ -46,7 +46,7 @@ const rows: Row[] = [
     says: /expected sha256\/\/B/ },
   { title: 'no fingerprint was given', options: { given: 'x' }, says: /expected sha256\/\/ and 44 / },
   { title: 'known', known: `attic.lan:52415 ${PIN}\n`, kept: [PIN] },
-  { title: 'known at another port', known: `attic.lan:1 ${PIN}\n`, says: /nobody vouches/, kept: [PIN] },
+  { title: 'known at another port', known: `attic.lan:1 ${PIN}\n`, says: /is not trusted/, kept: [PIN] },
   { title: 'changed', known: `attic.lan:52415 ${OTHER}\n`, kept: [OTHER], options: { ask: async () => true },
     says: /HAS CHANGED[^]*known sha256\/\/B[^]*found sha256\/\/A[^]*svc known rm attic\.lan:52415/ },
   { title: 'changed, and given', known: `attic.lan:52415 ${OTHER}\n`, kept: [OTHER], options: { given: PIN },
@@ -91,7 +91,7 @@ t.test('known nodes are kept, listed and forgotten', async (t) => {
   t.equal(placeOf(new URL('https://[::1]:8/')), '[::1]:8')
 })
 
-/** A node's API over TLS, which notes what it was asked and with which token. */
+/** A node's API over TLS that records requests with their tokens. */
 async function start (t: Test): Promise<{ url: string, pin: string, heard: string[] }> {
   const identity = ownIdentity({
     home: tempHome(t), installId: 'i', names: () => ['127.0.0.1'], now: Date.now
@@ -146,5 +146,5 @@ t.test('a port without TLS is named as one', async (t) => {
   const url = `https://127.0.0.1:${(server.address() as AddressInfo).port}`
   const { signal } = new AbortController()
   const client = createClient({ url, token: 'tok', signal, trust: { home: tempHome(t) } })
-  await t.rejects(client.json('/state'), { exitCode: 7, message: /does not speak TLS there/ })
+  await t.rejects(client.json('/state'), { exitCode: 7, message: /the server does not speak TLS/ })
 })

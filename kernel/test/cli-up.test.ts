@@ -9,7 +9,7 @@ import { packageRoot } from '../boot/package.js'
 import type { ChildProcess } from 'node:child_process'
 import type { Test } from 'tap'
 
-/** The compiled command line: these tests start what a user starts. */
+/** The compiled command line, as users start it. */
 const main = join(packageRoot(), 'dist/kernel/cli/main.js')
 const { NODE_OPTIONS: _, ...env } = process.env
 

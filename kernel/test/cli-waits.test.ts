@@ -1,4 +1,4 @@
-// Every wait of the command line ends: with what it waits for, or with words about how things stand.
+// Every wait of the command line ends: with a result, or with a message about the state.
 import { createServer } from 'node:http'
 import t from 'tap'
 import { createClient } from '../cli/client.js'
@@ -8,7 +8,6 @@ import type { AddressInfo } from 'node:net'
 import type { RequestListener } from 'node:http'
 import type { Test } from 'tap'
 
-/** A client of something that answers as `handler` does. */
 async function clientOf (t: Test, handler: RequestListener): Promise<ReturnType<typeof createClient>> {
   const server = createServer(handler).listen(0, '127.0.0.1')
   await new Promise((resolve) => { server.once('listening', resolve) })
@@ -37,7 +36,7 @@ t.test('a slow answer of a node that is there is waited for', async (t) => {
   const slow = await clientOf(t, (request, response) => {
     if (request.url === '/healthz') {
       response.end('{}')
-      // The answer comes once the node was asked for a sign of life a few times.
+      // The answer follows after the client has checked a few times that the node is alive.
       if (++asked === 3) late()
     } else late = () => { response.end('{"late":true}') }
   })

@@ -200,7 +200,7 @@ t.test('who may change what, however the path is written', (t) => {
   check({ 'access.local': [] }, [], 'written')
   check({ 'access.local': null }, [], 'written')
   check({ 'access.local': ['${env.WHO}'] }, all, 'invalid_request')
-  // Whoever decides which pages, names and proxies count as this machine gives what this machine has.
+  // Deciding which pages, names and proxies count as local grants the authorities of local requests.
   for (const set of [{ 'api.allowed_origins': ['https://evil.example'] },
     { api: { allowed_hosts: ['evil'] } }, { '"api".trust_proxy': ['192.0.2.1'] }]) {
     check(set, ['read'], 'missing_grant')
@@ -221,7 +221,7 @@ t.test('what is marked as local changes in the file only, however the change is 
       t.equal(local, undefined, what)
     } catch (error) {
       t.match(error, { reason: 'invalid_request', details: { param: local ?? '?' } }, what)
-      t.match((error as Error).message, /is set in svc\.yaml on the machine of the node only/, what)
+      t.match((error as Error).message, /can only be set in svc\.yaml on the node's machine/, what)
       t.equal(readFileSync(path, 'utf8'), text)
     }
   }
@@ -267,7 +267,7 @@ t.test('no change brings a reference to the environment', (t) => {
   ]
   for (const set of refused) {
     t.throws(() => { api.write({ set }, manager) }, {
-      reason: 'invalid_request', message: /\$\{env\.NAME\} is read in svc\.yaml only/
+      reason: 'invalid_request', message: /\$\{env\.NAME\} works in svc\.yaml only/
     }, JSON.stringify(set))
   }
   t.equal(readFileSync(path, 'utf8'), text)

@@ -77,10 +77,10 @@ t.test('an edit that cannot be made is an error', async (t) => {
     try { setInFile(text, path, 1) } catch (error) { t.ok(error instanceof ConfigError) }
   }
   check('a: [', 'b', /flow|Flow/)
-  check('a: 1\na: 2', 'b', /stands twice/)
-  check('a: 1', 'a.b', /a\.b has no place in the file/)
+  check('a: 1\na: 2', 'b', /is repeated/)
+  check('a: 1', 'a.b', /a\.b does not fit into the file/)
   check('', 'a..b', /"a\.\.b" is not a path/)
-  check('', '__proto__.x', /has no place in the file/)
+  check('', '__proto__.x', /does not fit into the file/)
 })
 
 t.test('the example is complete, and valid when it is uncommented', async (t) => {

@@ -49,9 +49,9 @@ t.test('variables that do not fit are problems, unknown ones warnings', async (t
   check({ SVC_PLUGINS_RUNNERS_BACKENDS: '{"x":"gpu"}' },
     ['SVC_PLUGINS_RUNNERS_BACKENDS plugins.runners.backends.x: ' +
       'expected one of "cpu", "cuda", "webgpu", found "gpu" [cpu]'])
-  check({ SVC_API_PROT: '1' }, [], ['SVC_API_PROT : no setting has this variable [SVC_API_PORT]'])
-  check({ SVC_HOEM: '/x' }, [], ['SVC_HOEM : no setting has this variable [SVC_HOME]'])
-  check({ SVC_COMPLETELY_DIFFERENT: '1' }, [], ['SVC_COMPLETELY_DIFFERENT : no setting has this variable'])
+  check({ SVC_API_PROT: '1' }, [], ['SVC_API_PROT : unknown variable [SVC_API_PORT]'])
+  check({ SVC_HOEM: '/x' }, [], ['SVC_HOEM : unknown variable [SVC_HOME]'])
+  check({ SVC_COMPLETELY_DIFFERENT: '1' }, [], ['SVC_COMPLETELY_DIFFERENT : unknown variable'])
   check({
     SVC_HOME: 'x',
     SVC_CONFIG: 'x',

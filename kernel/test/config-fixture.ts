@@ -8,7 +8,7 @@ import type { JsonSchema } from '../api/schema.js'
 const section = (properties: Record<string, JsonSchema>, more: JsonSchema = {}): JsonSchema =>
   ({ type: 'object', additionalProperties: false, properties, ...more })
 
-/** Plugins with every kind of setting; no real plugin is meant. */
+/** Fictitious plugins with every kind of setting. */
 export const owners: readonly ConfigOwner[] = [
   {
     name: 'runners',
@@ -69,7 +69,7 @@ export const owners: readonly ConfigOwner[] = [
   { name: 'empty', bundled: true }
 ]
 
-/** A plugin as svc.yaml brings it in: with a key it cannot do without. */
+/** A plugin named by svc.yaml, with a required key. */
 export const guest: ConfigOwner = {
   name: 'guest', bundled: false, config: section({ city: { type: 'string' } }, { required: ['city'] })
 }

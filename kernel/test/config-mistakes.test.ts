@@ -36,15 +36,15 @@ api: {}
     'svc.yaml:9:5  plugins.runners.threds: unknown key; did you mean "threads"?',
     'svc.yaml:11:7  plugins.runners.backends.onnx: expected one of "cpu", "cuda", "webgpu", found "gpu"; ' +
     'did you mean "cpu"?',
-    'svc.yaml:12:3  plugins.runers: there is no such plugin, and no `module` says where it is; ' +
+    'svc.yaml:12:3  plugins.runers: there is no such plugin, and no `module` gives its location; ' +
     'did you mean "runners"?',
     'svc.yaml:15:3  model_store.node_cache_path: unknown key; ' +
     '"node_cache_path" stands at the top of the file',
     'svc.yaml:17:5  model_store.staging.node_cache_path: unknown key; ' +
     '"node_cache_path" stands at the top of the file',
-    'svc.yaml:19:3  access.remote: nothing is granted to a remote request without a credential; ' +
+    'svc.yaml:19:3  access.remote: a remote request without a credential gets no authority; ' +
     'see `svc token create`',
-    'svc.yaml:20:1  api: the key stands twice; the first is on line 3'
+    'svc.yaml:20:1  api: the key is repeated; the first is on line 3'
   ])
 })
 
@@ -85,19 +85,19 @@ t.test('each kind of mistake', async (t) => {
     [`1:19 access.local[0]: expected text, at most 4096 long, found "${'x'.repeat(60)}…"`])
   check('api: { trust_proxy: [10.0.0.0/33] }',
     ['1:22 api.trust_proxy[0]: expected an IP address or a range like 10.0.0.0/8, found "10.0.0.0/33"'])
-  check('api: { allowed_hosts: [a, a] }', ['1:8 api.allowed_hosts: a value stands twice in the list'])
+  check('api: { allowed_hosts: [a, a] }', ['1:8 api.allowed_hosts: the list repeats a value'])
   check('logging: { ingest_url: "ftp://x" }', ['1:12 logging.ingest_url: expected an http or https address ' +
-    'without a password in it, and no metadata service of a cloud, found a hidden value'])
+    'without a password, and not a cloud metadata service, found a hidden value'])
   for (const host of ['169.254.169.254', '0xa9fea9fe', '2852039166', '[fd00:ec2::254]',
     '[::ffff:169.254.169.254]', '100.100.100.200', 'metadata.google.internal', 'METADATA.google.internal.']) {
     check(`logging: { ingest_url: "http://${host}/x" }`, ['1:12 logging.ingest_url: expected an http or ' +
-      'https address without a password in it, and no metadata service of a cloud, found a hidden value'])
+      'https address without a password, and not a cloud metadata service, found a hidden value'])
     for (const key of ['peers', 'advertise']) {
       const given = JSON.stringify(`${host}:80`)
       const at = key === 'peers' ? '1:20 cluster.peers[0]' : '1:12 cluster.advertise'
       const value = key === 'peers' ? `[${given}]` : given
       check(`cluster: { ${key}: ${value} }`, [`${at}: expected an address with a port, ` +
-        'like attic.lan:52416, and neither link-local nor a metadata service of a cloud, found ' + given])
+        'like attic.lan:52416, neither link-local nor a cloud metadata service, found ' + given])
     }
   }
   // Keys
@@ -127,7 +127,7 @@ t.test('each kind of mistake', async (t) => {
     check(`plugins: { mine: { module: "${bad}" } }`, [`1:20 plugins.mine.module: ${module}, found "${bad}"`])
   }
   check('plugins: { Mine: { module: mine } }',
-    ['1:12 plugins.Mine: a plugin name is small letters, digits and single dashes'])
+    ['1:12 plugins.Mine: a plugin name consists of lower-case letters, digits and single dashes'])
   // Rules over several values
   check('limits: { headers_timeout_seconds: 40 }',
     ['1:11 limits.headers_timeout_seconds: is above limits.request_timeout_seconds: 40 > 30'])
@@ -143,11 +143,11 @@ t.test('a schema that is itself faulty is reported with its plugin', async (t) =
     t.match(brief(problems), [expected], JSON.stringify(schema))
     t.equal(problems.length, 1)
   }
-  check({ type: 'integer', minimun: 3 }, /^- plugins\.bad: the schema that bad declares is faulty: .*minimun/)
+  check({ type: 'integer', minimun: 3 }, /^- plugins\.bad: .* that bad declares is invalid: .*minimun/)
   check({ type: 'integer', minimum: 'x' },
-    /^- plugins\.bad: the schema that bad declares is faulty: .*minimum/)
-  check({ type: 'strin' }, /^- plugins\.bad: the schema that bad declares is faulty: .*strin/)
-  check({ type: 'string', format: 'nope' }, /^- plugins\.bad: the schema that bad declares is faulty: .*nope/)
+    /^- plugins\.bad: .* that bad declares is invalid: .*minimum/)
+  check({ type: 'strin' }, /^- plugins\.bad: .* that bad declares is invalid: .*strin/)
+  check({ type: 'string', format: 'nope' }, /^- plugins\.bad: .* that bad declares is invalid: .*nope/)
 })
 
 t.test('problems from the environment and the command line name their source', async (t) => {

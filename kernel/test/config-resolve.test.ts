@@ -142,8 +142,8 @@ t.test('secrets that are wrong or missing', async (t) => {
   }
   check('name: "${env.NOPE}"', {}, ['1:1 name: the environment has no variable NOPE'])
   check('name: "${env.A}-${env.B}"', {}, ['1:1 name: the environment has no variables A, B'])
-  check('name: "${env.my-name}"', {}, ['1:1 name: a reference to the environment is written ${env.NAME}'])
-  check('name: "${HOME}"', {}, [], ['1:1 name: is kept as written; a variable is written ${env.NAME}'])
+  check('name: "${env.my-name}"', {}, ['1:1 name: write a reference to the environment as ${env.NAME}'])
+  check('name: "${HOME}"', {}, [], ['1:1 name: is used literally; write a variable as ${env.NAME}'])
   check('name: "${env.A}"', { A: '${env.B}', B: 'x' }, [])
   check('plugins: { hub: { token: abc } }', {},
     ['1:19 plugins.hub.token: expected text of at least 4 characters, found a hidden value'])

@@ -14,7 +14,7 @@ function nested (levels: number): unknown {
   return value
 }
 
-/** The update of a document that somebody wrote without our code. */
+/** The update of a document that was written without our code. */
 function foreign (write: (doc: Y.Doc) => void): { update: Uint8Array, client: number } {
   const doc = new Y.Doc()
   write(doc)
@@ -35,7 +35,7 @@ t.test('T-Y08: what the one writer would not have sent is refused', (t) => {
   check('an entry', entry('a', { b: [1, 'x', null, true] }), null)
   check('16 levels', entry('a', nested(16)), null)
   check('17 levels', entry('a', nested(17)), /more than 16 levels/)
-  // How deep the decoder itself comes depends on the stack.
+  // The depth that the decoder itself reaches depends on the stack.
   check('5,000 levels', entry('a', nested(5000)), /more than 16 levels|call stack/)
   check('a key __proto__', entry('__proto__', 1), /the name __proto__/)
   check('a part constructor', entry('a/constructor/b', 1), /the name constructor/)
@@ -46,13 +46,13 @@ t.test('T-Y08: what the one writer would not have sent is refused', (t) => {
   check('another field', (doc) => {
     doc.getArray(ROOT).push([{ key: 'a', val: 1, more: 1 }])
   }, /other fields/)
-  check('no object', (doc) => { doc.getArray(ROOT).push([7]) }, /no object/)
-  check('null', (doc) => { doc.getArray(ROOT).push([null]) }, /no object/)
+  check('no object', (doc) => { doc.getArray(ROOT).push([7]) }, /not an object/)
+  check('null', (doc) => { doc.getArray(ROOT).push([null]) }, /not an object/)
   check('another root', (doc) => { doc.getArray('other').push([{ key: 'a', val: 1 }]) }, /outside the list/)
   check('a map', (doc) => { doc.getMap(ROOT).set('a', 1) }, /outside the list/)
-  check('text', (doc) => { doc.getText(ROOT).insert(0, 'x') }, /holds no entries/)
-  check('a nested type', (doc) => { doc.getArray(ROOT).push([new Y.Map()]) }, /holds no entries/)
-  check('a subdocument', (doc) => { doc.getArray(ROOT).push([new Y.Doc()]) }, /holds no entries/)
+  check('text', (doc) => { doc.getText(ROOT).insert(0, 'x') }, /without entries/)
+  check('a nested type', (doc) => { doc.getArray(ROOT).push([new Y.Map()]) }, /without entries/)
+  check('a subdocument', (doc) => { doc.getArray(ROOT).push([new Y.Doc()]) }, /without entries/)
   check('an insertion at the front', (doc) => {
     entry('a', 1)(doc)
     doc.getArray(ROOT).insert(0, [{ key: 'b', val: 1 }])
@@ -82,8 +82,8 @@ t.test('T-Y08: clocks, clients and ranges out of proportion', (t) => {
     t.match(checkUpdate(update, { client: 7, known: 3 }), { refused: why, gap }, what)
   }
   const [GC, SKIP, DELETED] = [0, 10, 1]
-  check('a struct without content, 2^50 long', bytes(1, 1, 7, 3, GC, 2 ** 50, 0), /no item/)
-  check('a hole in the update', bytes(1, 1, 7, 3, SKIP, 5, 0), /no item/)
+  check('a struct without content, 2^50 long', bytes(1, 1, 7, 3, GC, 2 ** 50, 0), /not an item/)
+  check('a hole in the update', bytes(1, 1, 7, 3, SKIP, 5, 0), /not an item/)
   const many = bytes(1, 1, 7, 0, DELETED, 1, 7, ...ROOTED, 2 ** 40, 0)
   check('2^40 deleted entries', many, /deleted entries in one/)
   check('a foreign client', bytes(1, 1, 8, 3, GC, 1, 0), /of client 8, not 7/)
@@ -125,7 +125,7 @@ t.test('T-Y08: 20,000 mutated updates change nothing or the contents of entries 
       refused++
       continue
     }
-    // Passed: on a copy, as a document that took it is not the one of the next round.
+    // On a copy, since the next round needs the unchanged document.
     const copy = new KvDoc(owner.writer)
     copy.apply(before)
     if (copy.apply(mutated) === null) rebuilt++
@@ -185,7 +185,7 @@ t.test('a document of keys and values', (t) => {
   t.ok(Object.isFrozen(replica.live.get('d')) && Object.isFrozen(owner.live.get('d')))
   t.equal(owner.own, true)
   t.equal(replica.own, false)
-  // A second entry of one key is nothing that a writer makes.
+  // No writer produces a second entry of one key.
   const twice = foreign((doc) => { for (const val of [1, 2]) entry('a', val)(doc) })
   const other = new KvDoc(twice.client)
   t.match(other.check(twice.update), { end: 2 })

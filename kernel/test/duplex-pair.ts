@@ -1,8 +1,8 @@
 import { Duplex } from 'node:stream'
 
-/** Two ends of one connection in memory; Node has it of its own from 22. */
+/** Two ends of one connection in memory; Node 22 has a built-in one. */
 export function duplexPair (): [Duplex, Duplex] {
-  /** By end: what its other end calls when there is room again. */
+  /** By end: called when its other end can write again. */
   const blocked: ((() => void) | undefined)[] = []
   const make = (self: 0 | 1): Duplex => new Duplex({
     read () {

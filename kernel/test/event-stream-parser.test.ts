@@ -54,8 +54,8 @@ t.test('a field that stands for data', async (t) => {
 
 t.test('one that is too long to be held is refused, in one line or in many', async (t) => {
   async function * endless (line: string): AsyncGenerator<Uint8Array> { for (;;) yield Buffer.from(line) }
-  await t.rejects(serverEvents(endless('x'.repeat(64 * 1024)), 1024 ** 2).next(), /an event of over 1048576/)
-  await t.rejects(serverEvents(endless('data: x\n'), 100).next(), /an event of over 100/)
+  await t.rejects(serverEvents(endless('x'.repeat(64 * 1024)), 1024 ** 2).next(), /more than 1048576/)
+  await t.rejects(serverEvents(endless('data: x\n'), 100).next(), /an event of more than 100/)
   t.strictSame(await read([Buffer.from('data: 0123456789\n\n'.repeat(20))], 20),
     Array.from({ length: 20 }, () => event('0123456789')), 'short ones after each other are not')
 })

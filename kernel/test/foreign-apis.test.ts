@@ -1,6 +1,4 @@
-/**
- * What routes of foreign APIs get of the kernel: their words for errors, their headers, ports of their own.
- */
+/** The kernel's support for routes of foreign APIs: their error format, headers and additional ports. */
 import { createServer } from 'node:net'
 import { networkInterfaces } from 'node:os'
 import t from 'tap'
@@ -62,7 +60,7 @@ const probe = (
   return { routes: { fine: () => ({ fine: true }), named: () => ({}), bad } }
 })
 
-/** Resolves once `look` gives something. */
+/** Resolves once `look` returns a value. */
 async function until<T> (look: () => T | null | undefined): Promise<T> {
   for (;;) {
     const found = look()
@@ -93,7 +91,7 @@ t.test('a port of its own, ids of requests and words of errors', async (t) => {
   const bad = await fetch(`${own}/bad`, { headers: { 'x-as': 'me' } })
   t.same([bad.status, await bad.json()], [500, { as: 'me' }])
   const long = await fetch(`${own}/fine/${'x'.repeat(600)}`)
-  t.same([long.status, await long.json()], [414, { oops: 'The address is too long.' }])
+  t.same([long.status, await long.json()], [414, { oops: 'The URL is too long.' }])
   const query = await fetch(`${own}/fine?x=1`)
   t.same(await query.json(), { oops: 'x is not a known field' })
   t.ok(query.headers.get('request-id'))

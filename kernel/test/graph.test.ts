@@ -39,7 +39,7 @@ check({ title: 'after orders, and means nothing when absent', order: ['b', 'a'],
 check({ title: 'two of one name', plugins: [plugin('a'), plugin('a')],
   problems: [/2 plugins are named "a"/] })
 check({ title: 'a missing need', plugins: [plugin('a', { requires: ['b'] })],
-  problems: [/"a" requires "b", which is not there/] })
+  problems: [/"a" requires "b", which is not installed/] })
 check({ title: 'a wrong version', plugins: [plugin('a', { requires: ['b@^2.0.0'] }), plugin('b')],
   problems: [/requires b@\^2\.0\.0, found 1\.0\.0/] })
 check({ title: 'a wrong kernel', plugins: [plugin('a', { kernel: '^9.0.0' })],
@@ -62,7 +62,7 @@ check({ title: 'and is off without it', plugins: [speaks, plugin('capabilities')
   disabled: ['capabilities'], demanded: ['a'], order: [], down: ['a'],
   problems: [/"a" is off because it requires "capabilities", .*`svc plugin enable capabilities`/] })
 check({ title: 'and needs it to be there', plugins: [speaks],
-  problems: [/"a" requires "capabilities", which is not there/] })
+  problems: [/"a" requires "capabilities", which is not installed/] })
 check({ title: 'every problem at once', problems: [/2 plugins/, /kernel/, /nowhere/],
   plugins: [plugin('a'), plugin('a'), plugin('b', { kernel: '^9.0.0', requires: ['nowhere'] })] })
 

@@ -52,7 +52,7 @@ t.test('of two that take over a dead one\'s lock, none removes the other\'s', (t
 })
 
 t.test('a home that cannot be made is refused at once', (t) => {
-  t.throws(() => { prepareHome('/proc/nowhere/svc') }, { name: 'HomeError', message: /cannot make the home/ })
+  t.throws(() => { prepareHome('/proc/nowhere/svc') }, { name: 'HomeError', message: /cannot create the home/ })
   const deep = join(home(t), 'a', 'b', 'c')
   prepareHome(deep)
   t.ok(statSync(join(deep, 'run')).isDirectory())
@@ -76,7 +76,7 @@ t.test('a file of a newer format is refused, a broken one too', (t) => {
   t.equal(readVersioned(path, 1), undefined)
   writeVersioned(path, 2, { a: 1 })
   t.throws(() => readVersioned(path, 1), {
-    name: 'HomeError', message: /has format 2, this svc reads up to 1/
+    name: 'HomeError', message: /has format 2, this svc supports up to 1/
   })
   writeFileSync(path, '{')
   t.throws(() => readVersioned(path, 1), { message: /not valid JSON/ })

@@ -1,4 +1,4 @@
-/** The guards of a request, one by one: who asks, from where, and what a member may ask. */
+/** The guards of a request, one by one: its caller, its origin, and the limits of members. */
 import t from 'tap'
 import { authorize, createAccess } from '../http/access.js'
 import { CallerSchemes } from '../http/callers.js'

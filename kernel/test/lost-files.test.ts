@@ -14,7 +14,7 @@ interface Row {
   title: string
   files: Record<string, string>
   alone?: boolean
-  /** Null where the home may start. */
+  /** Null if the home may start. */
   says: RegExp | null
 }
 

@@ -74,7 +74,7 @@ t.test('a plugin that is as it was accepted runs', async (t) => {
 })
 
 const refused: [string, (home: string, root: string) => void, RegExp][] = [
-  ['has no record', (home) => { rmSync(join(home, 'plugins/demo-1.json')) }, /not put there by/],
+  ['has no record', (home) => { rmSync(join(home, 'plugins/demo-1.json')) }, /not installed by/],
   ['is another one', (home) => {
     const path = join(home, 'plugins/demo-1.json')
     writeFileSync(path, readFileSync(path, 'utf8').replace('"name": "demo"', '"name": "other"'))

@@ -13,7 +13,7 @@ const stays = { manifest: { ...base, name: 'stays' }, start: () => ({}) } satisf
 const anything = { type: 'object' } as const
 const ClockService = defineService<{ now (): number }>('guest.clock')
 
-/** Declares one of everything that can be seen from outside. */
+/** Declares one of everything that is visible from outside. */
 const guest = definePlugin({
   ...base, name: 'guest',
   authorities: { 'guest:look': 'Look.' },
@@ -67,7 +67,7 @@ const guest = definePlugin({
   }
 })
 
-/** Sends what it is told to over a stream of its own, for as long as the test wants. */
+/** Sends the given texts over a stream until the test ends it. */
 function host (): { plugin: Plugin, send: (text: string) => Promise<void> } {
   let send = async (_text: string): Promise<void> => {}
   const plugin = definePlugin({
@@ -255,7 +255,7 @@ const p = named('p', { provides: service('p.it')! })
 const cold: [string, Partial<Parameters<typeof restartReason>[0]>, RegExp | null][] = [
   ['nothing is in the way', { to: p }, null],
   ['nobody minds', { from: p, others: [named('a')] }, null],
-  ['one goes down with it', { from: p, before: ['p', 'a'], after: [] }, /it switches "a" with it/],
+  ['one goes down with it', { from: p, before: ['p', 'a'], after: [] }, /it also switches "a"/],
   ['one comes back with it', { to: p, before: [], after: ['p', 'a', 'b'] }, /"a", "b"/],
   ['its service is used', { from: p, others: [named('a', { consumes: service('p.it')! })] },
     /"a" uses its service "p\.it"/],
@@ -268,7 +268,7 @@ const cold: [string, Partial<Parameters<typeof restartReason>[0]>, RegExp | null
     /"a" requires it/],
   ['what it requires waits for a restart', { to: named('p', { requires: ['a'] }) }, /requires "a"/],
   ['what it requires runs', { to: named('p', { requires: ['a'] }), others: [named('a')] }, null],
-  ['it keeps the audit', { from: named('p', { provides: service('kernel.audit')! }) }, /open changes/],
+  ['it keeps the audit', { from: named('p', { provides: service('kernel.audit')! }) }, /changes in progress/],
   ['it is to keep the audit', { to: named('p', { provides: service('kernel.audit')! }) }, null],
   ['an engine comes', { to: named('p', { engines: { e: {} as never } }) }, /engines such as its "e"/],
   ['an engine goes', { from: named('p', { engines: { e: {} as never } }) }, /engines such as its "e"/],

@@ -12,7 +12,7 @@ import type { Health } from '../plugins/health.js'
 const pause = (ms: number): Promise<void> => new Promise((resolve) => { setTimeout(resolve, ms) })
 const codes = (health: Health): string[] => health.snapshot().reasons.map((r) => r.code)
 
-/** A watched home, with what makes the watch look again. */
+/** A watched home, with a function that starts the next check. */
 function watched (t: Test): { health: Health, home: string, look: () => Promise<void> } {
   const home = mkdtempSync(join(tmpdir(), 'svc-watch-'))
   mkdirSync(join(home, 'state'))
@@ -24,7 +24,7 @@ function watched (t: Test): { health: Health, home: string, look: () => Promise<
   return { health, home, look: async () => { await clock.advance(10_000) } }
 }
 
-/** Looks until `seen` holds: what is asked of the disk is answered in its own time. */
+/** Checks until `seen` holds: the disk answers asynchronously. */
 async function until (look: () => Promise<void>, seen: () => boolean): Promise<void> {
   while (!seen()) {
     await look()
@@ -55,7 +55,7 @@ t.test('a home that is gone is state_not_durable, and mended when it is back', a
   t.match(health.snapshot(), { level: /warn|error/ })
 })
 
-/** Blocks this thread between two pauses in which the loop's own timers run. */
+/** Blocks this thread between two pauses in which the loop's timers run. */
 async function block (ms: number): Promise<void> {
   await pause(50)
   const end = performance.now() + ms

@@ -74,7 +74,7 @@ function bench (t: { teardown (fn: () => void): void }, first: State): Bench {
         close: () => { socket.emit('close') }
       }
     },
-    /** Resolves when the writing that follows has begun to wait for the next change. */
+    /** Resolves when the next write waits for a change. */
     async change (next) {
       now = next
       const before = wake
@@ -87,7 +87,7 @@ function bench (t: { teardown (fn: () => void): void }, first: State): Bench {
 const NODES = 200
 const INSTANCES = 2000
 
-/** A large cluster, about as it is in /state. */
+/** A large cluster, roughly as in /state. */
 function large (): State & { instances: Record<string, object>, runners: Record<string, object> } {
   const nodes = Array.from({ length: NODES }, (_, n) => `node-${n}`)
   const each = (of: (id: string) => unknown): State => Object.fromEntries(nodes.map((id) => [id, of(id)]))

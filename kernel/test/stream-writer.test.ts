@@ -4,7 +4,7 @@ import { openStream } from '../http/stream-writer.js'
 import { manualClock } from '../testing/index.js'
 import type { ServerResponse } from 'node:http'
 
-/** A response whose socket is full after so many writes, until `drain`. */
+/** A response whose socket is full after that many writes, until `drain`. */
 function response (accepts: number): { raw: EventEmitter & { destroyed: boolean }, written: number[] } {
   const written: number[] = []
   const raw = Object.assign(new EventEmitter(), {
@@ -46,7 +46,7 @@ t.test('a reader that takes nothing is given up, one that takes a piece now and 
   t.same(written, [16_384, 16_384, 7_232], 'the limit counts for a piece, not for all')
   const given = failure(large)
   await clock.advance(1000)
-  t.match(await given, { reason: 'slow_consumer', message: /took nothing for 1 seconds/ })
+  t.match(await given, { reason: 'slow_consumer', message: /read no data for 1 seconds/ })
 })
 
 t.test('a reader who leaves ends the wait, and later writes', async (t) => {

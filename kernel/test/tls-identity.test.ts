@@ -22,7 +22,7 @@ import type { IdentitySource, ServerIdentity } from '../http/tls/identity.js'
 const DAY_MS = 24 * 60 * 60 * 1000
 const NOW = Date.UTC(2030, 0, 1)
 
-/** A pair in files as another authority would make it: self-signed here, which nobody looks at. */
+/** Files of a pair from another authority; self-signed here, which makes no difference. */
 function pair (
   home: string, { from = NOW - DAY_MS, until = NOW + 90 * DAY_MS, names = ['svc.example.net'] } = {}
 ): { cert: string, key: string } {
@@ -36,7 +36,7 @@ function pair (
   return files
 }
 
-/** What a client that trusts `ca` gets at a name, where a server shows the identity: `ok` or the fault. */
+/** The result for a client that trusts `ca`, at a name with the identity: `ok` or the error. */
 async function asked (identity: ServerIdentity, ca: string, servername: string): Promise<string> {
   const server = createServer(tlsOf(identity), (_request, response) => { response.end('ok') })
   await new Promise<void>((resolve) => { server.listen(0, '127.0.0.1', resolve) })
@@ -131,7 +131,7 @@ t.test('the authority signs for no other name, whoever has its key', async (t) =
   t.equal(await forged('198.51.100.7', wider), 'ok')
   t.equal(await forged('198.51.100.8', wider), 'permitted subtree violation')
   t.equal(opened(), wider)
-  // An authority without bounds for addresses, from an earlier release, is replaced.
+  // Replaces an authority without address constraints, from an earlier release.
   const loose = makeCertificate({
     subject: 'svc node i-1', issuer: 'svc node i-1', publicKey, signer, serial: Uint8Array.of(8),
     from: Date.now() - DAY_MS, until: Date.now() + DAY_MS,
@@ -152,24 +152,24 @@ interface Row {
 const rows: Row[] = [
   { title: 'no such file', says: /cannot read .*fullchain\.pem: ENOENT/,
     spoil: ({ cert }) => { rmSync(cert) } },
-  { title: 'no certificate', says: /fullchain\.pem holds no certificate/,
+  { title: 'no certificate', says: /fullchain\.pem contains no certificate/,
     spoil: ({ cert }) => { writeFileSync(cert, 'hello') } },
-  { title: 'a broken certificate', says: /fullchain\.pem holds no certificate/, spoil: ({ cert }) => {
+  { title: 'a broken certificate', says: /fullchain\.pem contains no certificate/, spoil: ({ cert }) => {
     writeFileSync(cert, readFileSync(cert, 'utf8').replace(/\n.{8}/, '\nAAAAAAAA'))
   } },
-  { title: 'no key', says: /privkey\.pem holds no private key/,
+  { title: 'no key', says: /privkey\.pem contains no private key/,
     spoil: ({ key }) => { writeFileSync(key, 'x') } },
   { title: 'a key with a passphrase', says: /privkey\.pem is encrypted.*openssl pkey/, spoil: ({ key }) => {
     const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'prime256v1' })
     const locked = { type: 'pkcs8', format: 'pem', cipher: 'aes-256-cbc', passphrase: 'p' } as const
     writeFileSync(key, privateKey.export(locked))
   } },
-  { title: 'a key of another certificate', says: /not that of the key in .*privkey\.pem/,
+  { title: 'a key of another certificate', says: /does not match the key in .*privkey\.pem/,
     spoil: ({ key }) => {
       const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'prime256v1' })
       writeFileSync(key, privateKey.export({ type: 'pkcs8', format: 'pem' }))
     } },
-  { title: 'a key for everybody', says: /can be read by everybody.*chmod o= /,
+  { title: 'a key for everybody', says: /can be read by every user.*chmod o= /,
     spoil: ({ key }) => { chmodSync(key, 0o644) } },
   { title: 'expired', says: /fullchain\.pem: CN=x has expired, on Dec 30/,
     spoil: (_files, home) => { pair(home, { until: NOW - 2 * DAY_MS, from: NOW - 9 * DAY_MS }) } },
@@ -207,7 +207,7 @@ t.test('files: what cannot be used ends the boot with its name and the next step
   t.equal(made.source.authority, null)
   t.equal(boot(home, 'off'), undefined)
   writeFileSync(join(home, ownFile.key), 'x', { mode: 0o600 })
-  t.throws(() => boot(home, 'self'), { message: /api-tls\.key holds no P-256 key.*rm / })
+  t.throws(() => boot(home, 'self'), { message: /api-tls\.key contains no P-256 key.*rm / })
   t.same(namesOf(served),
     ['localhost', '127.0.0.1', '::1', '192.0.2.1', 'attic.lan', 'svc.example.net'])
 })
@@ -216,7 +216,7 @@ t.test('the settings go together', async (t) => {
   const problems = (text: string): string[] =>
     apiOf(text).problems.map(({ path, message }) => `${path}: ${message}`)
   t.same(problems('api: { tls: files, tls_cert: a.pem }'),
-    ['api.tls_key: is missing; api.tls: files needs it'])
+    ['api.tls_key: is missing, but api.tls: files needs it'])
   t.same(problems('api: { tls: off, tls_cert: a.pem, tls_key: b.pem }'), [], 'switched off for a while')
   t.match(problems('api: { tls: on }').join(), /api\.tls: .*"off", "self", "files"/)
   t.same(problems('api: { tls: off }'), [])
@@ -244,7 +244,7 @@ t.test('a renewal is shown without a restart, and a bad one is not', async (t) =
   t.same([shown, [...raised]], [[], []])
   writeFileSync(join(home, 'fullchain.pem'), 'half of a fi')
   pass(10_000)
-  t.match(raised.get('certificate_unusable'), /fullchain\.pem holds no certificate/)
+  t.match(raised.get('certificate_unusable'), /fullchain\.pem contains no certificate/)
   t.same(shown, [])
   pair(home, { until: NOW + 21 * DAY_MS })
   pass(10_000)
@@ -252,9 +252,9 @@ t.test('a renewal is shown without a restart, and a bad one is not', async (t) =
   t.not(shown[0], first.fingerprint)
   t.same([...raised], [], 'mended')
   pass(8 * DAY_MS)
-  t.match(raised.get('certificate_ending'), /^It ends at 2030-01-22 00:00 UTC, in 13 days\.$/)
+  t.match(raised.get('certificate_ending'), /^It expires at 2030-01-22 00:00 UTC, in 13 days\.$/)
   pass(14 * DAY_MS)
-  t.match(raised.get('certificate_ending'), /^It ended at/)
+  t.match(raised.get('certificate_ending'), /^It expired at/)
   pair(home, { until: NOW + 99 * DAY_MS })
   pass(10_000)
   t.same([...raised], [])

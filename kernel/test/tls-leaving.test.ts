@@ -1,4 +1,4 @@
-/** Clients of an API over TLS that leave, each in its own way, and a node that closes while they stay. */
+/** Clients that leave a TLS API in different ways, and a node that closes while they stay. */
 import { once } from 'node:events'
 import { connect } from 'node:net'
 import { text } from 'node:stream/consumers'
@@ -43,7 +43,7 @@ const openOn = ({ server }: HttpListener): Promise<number> => new Promise((resol
 
 interface Client { raw: Socket, tls: TLSSocket }
 
-/** A client whose handshake is over on its side. */
+/** A client that has finished its side of the handshake. */
 async function arrive (t: Test, port: number): Promise<Client> {
   const raw = connect({ port, host: '127.0.0.1', allowHalfOpen: true }).on('error', () => {})
   const tls = connectTls({ socket: raw, rejectUnauthorized: false }).on('error', () => {})

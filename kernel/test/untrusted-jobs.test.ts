@@ -50,7 +50,7 @@ const bad: [string, unknown[], JobProblem, RegExp][] = [
   ['circle', [], 'failed', /circular/],
   ['recurses', [0], 'failed', /call stack/],
   ['none', [], 'failed', /not a function/],
-  ['writes', [9_999], 'too_large', /^the test gave 10001 bytes, more than 10000$/],
+  ['writes', [9_999], 'too_large', /^the test returned 10001 bytes, more than 10000$/],
   ['ends', [], 'ended', /^the test ended its process \(code 3\)$/],
   ['spins', [], 'deadline', /^the test took longer than 0.3 s$/],
   ['waits', [60_000], 'deadline', /^the test took longer than 0.3 s$/],

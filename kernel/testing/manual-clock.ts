@@ -1,8 +1,8 @@
 import type { Clock } from '../api/clock.js'
 
-/** A clock that moves only when told to. */
+/** A clock that moves only by `advance`. */
 export interface ManualClock extends Clock {
-  /** Moves time forward and runs what falls due, in order; lets pending promises settle in between. */
+  /** Moves time forward and runs due timers in order; lets pending promises settle in between. */
   advance (ms: number): Promise<void>
 }
 

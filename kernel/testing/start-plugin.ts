@@ -33,10 +33,9 @@ import type { ResolvedConfig } from '../config/resolve.js'
 import type { TokenStore } from '../http/tokens.js'
 import type { ManualClock } from './manual-clock.js'
 
-/** A stand-in for a service, made by `fake`. */
 export interface Fake { id: string, instance: unknown }
 
-/** A typed stand-in for a service: only the parts the test needs. Calling anything else throws its name. */
+/** A typed stand-in for a service with only the parts that the test needs. Any other call throws its name. */
 export function fake<T> (ref: ServiceRef<T>, parts: Partial<T>): Fake {
   const instance = new Proxy(parts, {
     get (target, key) {
@@ -49,37 +48,36 @@ export function fake<T> (ref: ServiceRef<T>, parts: Partial<T>): Fake {
   return { id: ref.id, instance }
 }
 
-/** What `startPlugin` needs of a test: tap's `t`, node:test's context, or anything with a teardown. */
+/**
+ * The part of a test context that `startPlugin` uses: tap's `t`, node:test's context, or anything with a
+ * teardown.
+ */
 export interface TestContext { teardown? (fn: () => unknown): unknown, after? (fn: () => unknown): unknown }
 
 export interface StartOptions {
   /** Services the plugin consumes, or kernel services to replace. */
   fakes?: readonly Fake[]
-  /** Authorities of the requests the test makes; everything there is when absent. */
+  /** Authorities of the test's requests; all when absent. */
   allow?: readonly string[]
-  /** The plugin's slice of svc.yaml; defaults are filled in and it is checked as in a real boot. */
+  /** The plugin's slice of svc.yaml; validated and filled with defaults as in a real boot. */
   config?: Record<string, unknown>
   /** Values of the top-level keys the plugin owns. */
   settings?: Record<string, unknown>
-  /** Further plugins to start before it (real ones). */
+  /** Further (real) plugins to start before it. */
   plugins?: readonly Plugin[]
   clock?: Clock
   /** Bundled plugins that are switched off. */
   off?: readonly Plugin[]
-  /** Overrides of the kernel's limits. */
   limits?: Partial<KernelOptions['limits']>
   callLimits?: KernelOptions['callLimits']
-  /** `api.allowed_origins`. */
   allowedOrigins?: readonly string[]
   /** Longest time a plugin's `start` may take, ms; 30 s when absent. */
   startLimitMs?: number
-  /** False: bad events and replies are counted instead of thrown, as in production. */
+  /** False: invalid events and replies are counted instead of thrown, as in production. */
   strict?: boolean
 }
 
-/** A plugin running alone on a real kernel. */
 export interface Rig {
-  /** The node's HTTP server. */
   app: HttpListener
   kernel: Kernel
   /** Makes a request without a socket. */
@@ -101,8 +99,8 @@ export interface Rig {
 }
 
 /**
- * Starts one plugin on the real kernel. Its `requires` are dropped: fakes stand in for the services it
- * consumes. Stops by itself at the end of the test. Throws BootError as a real boot does.
+ * Starts one plugin on the real kernel, without its `requires`: fakes replace the services that it consumes.
+ * Stops at the end of the test. Throws BootError as a real boot does.
  */
 export async function startPlugin (t: TestContext, plugin: Plugin, given: StartOptions = {}): Promise<Rig> {
   const options = { ...given, plugins: await startedBefore(plugin, given) }
@@ -143,7 +141,7 @@ export async function startPlugin (t: TestContext, plugin: Plugin, given: StartO
   }
 }
 
-/** The further plugins, and first the bundled one that serves capabilities if there are any. */
+/** The further plugins, preceded by the bundled server of capabilities if there are any. */
 async function startedBefore (plugin: Plugin, { plugins = [], off = [] }: StartOptions): Promise<Plugin[]> {
   const all = [plugin, ...plugins, ...off]
   if (all.every(({ manifest }) => manifest.capabilities === undefined)) return [...plugins]
@@ -152,7 +150,7 @@ async function startedBefore (plugin: Plugin, { plugins = [], off = [] }: StartO
   return named ? [...plugins] : [server, ...plugins]
 }
 
-/** The manifest without needs: what it consumes may be absent, so that fakes can take the places. */
+/** The manifest without requirements: consumed services are optional, so that fakes can replace them. */
 function standalone (manifest: Manifest): Manifest {
   const consumesOptional = { ...manifest.consumesOptional, ...manifest.consumes }
   return { ...manifest, requires: [], consumesOptional, consumes: {} }
@@ -211,7 +209,7 @@ function kernelParts (plugin: Plugin, options: StartOptions, made: Made): Omit<K
   }
 }
 
-/** A cluster of one without a file. Tests also speak as a member, which may vouch for anything. */
+/** A cluster of one without a file. Tests can also act as a member, which may vouch for anything. */
 function memoryCluster (node: NodeInfo, clock: Clock, log: Logger): ClusterHost {
   const { privateKey, publicKey } = newKeyPair('Ed25519')
   const privateKeyPem = privateKey.export({ type: 'pkcs8', format: 'pem' }).toString()
@@ -222,7 +220,7 @@ function memoryCluster (node: NodeInfo, clock: Clock, log: Logger): ClusterHost 
   return { ...alone, vouched: (_, authorities) => [...authorities] }
 }
 
-/** A svc.yaml of which only the switches of plugins can be changed. */
+/** A svc.yaml in which only the plugins' switches can be changed. */
 function switchable (
   plugin: Plugin, options: StartOptions, config: ResolvedConfig
 ): Pick<KernelOptions, 'configApi' | 'reload'> {
@@ -269,7 +267,7 @@ function testNode (nodeId: string, home: string): NodeInfo {
   }
 }
 
-/** The settings as a svc.yaml with the test's values has them. Throws BootError naming the key. */
+/** The settings of a svc.yaml with the test's values. Throws BootError naming the key. */
 function settingsOf (
   { manifest: { name } }: Plugin, all: readonly Plugin[], { config = {}, settings }: StartOptions
 ): ResolvedConfig {
@@ -280,7 +278,7 @@ function settingsOf (
   return resolved
 }
 
-/** The test's fakes; a consumed service without one throws its name when it is used. */
+/** The test's fakes; a consumed service without one throws its name on use. */
 function standIns (plugin: Plugin, { plugins = [], ...options }: StartOptions): Map<string, unknown> {
   const provided = plugins.flatMap(({ manifest: { provides = {} } }) =>
     Object.values(provides).map(({ id }) => id))

@@ -1,28 +1,26 @@
 /**
- * Runs jobs on untrusted input (files of models, schemas of requests) in a child process. A worker thread is
- * not enough: V8 aborts the whole process if a thread at its heap limit needs one more large allocation.
+ * Runs jobs on untrusted input (model files, schemas of requests) in a child process. A worker thread is not
+ * enough: V8 aborts the whole process if a thread at its heap limit needs one more large allocation.
  */
 import { spawn } from 'node:child_process'
 import { systemClock } from '../api/clock.js'
 import { noInspector } from '../boot/inspector.js'
 import type { ChildProcess } from 'node:child_process'
 
-/** Limits of jobs. */
 export interface JobBounds {
-  /** Wall time of one job. */
+  /** Wall time of one job, ms. */
   deadlineMs: number
-  /** JavaScript heap of the process, which may use as much again outside of it. */
+  /** JavaScript heap of the process, which may use as much again outside it. */
   heapMib: number
   /** Size of the result as JSON. */
   resultBytes: number
-  /** Queued jobs, in all and of one caller. */
+  /** Queued jobs, in total and per caller. */
   waiting: number
   waitingOfOne: number
 }
 
 /** A call of a function that a module exports. Arguments and result are JSON. */
 export interface Job {
-  /** URL of the module. */
   module: string
   name: string
   args: readonly unknown[]
@@ -30,7 +28,6 @@ export interface Job {
   what: string
 }
 
-/** Messages to the process and from it. */
 export type JobMessage = Omit<Job, 'what'> & Pick<JobBounds, 'resultBytes'>
 export type JobReply =
   { kind: 'begins' } | { kind: 'result', json: string } | { kind: 'failed', message: string } |
@@ -49,13 +46,13 @@ export class JobError extends Error {
   }
 }
 
-/** Limit for loading the module of a job. */
+/** Limit for loading the module of a job, ms. */
 const LOAD_MS = 20_000
-/** An idle process is ended after this time, which frees its memory. */
+/** An idle process is stopped after this time to free its memory, ms. */
 const IDLE_MS = 30_000
 const ENTRY = new URL('./process.js', import.meta.url).href
 
-const closed = ({ what }: Job): JobError => new JobError('closed', `${what} was ended: the node stops`)
+const closed = ({ what }: Job): JobError => new JobError('closed', `${what} was stopped: the node stops`)
 
 interface Waiting { job: Job, resolve: (json: string) => void, reject: (error: JobError) => void }
 
@@ -73,14 +70,14 @@ export class UntrustedJobs {
   /** Undefined until the first job, and after an idle time. */
   get pid (): number | undefined { return this.#child?.pid }
 
-  /** The result of a job. @throws JobError */
+  /** Throws JobError. */
   async run<T> (job: Job, caller: string): Promise<T> {
     const { waiting, waitingOfOne } = this.#bounds
     const own = this.#waiting.get(caller) ?? []
     const all = [...this.#waiting.values()].reduce((sum, { length }) => sum + length, 0)
     if (this.#closed) throw closed(job)
     if (all >= waiting || own.length >= waitingOfOne) {
-      throw new JobError('overloaded', `${job.what} has to wait for ${all} others, ${own.length} of this ` +
+      throw new JobError('overloaded', `${job.what} would wait for ${all} others, ${own.length} of this ` +
         `caller; at most ${waiting} and ${waitingOfOne} may wait: try again in a moment`)
     }
     const json = await new Promise<string>((resolve, reject) => {
@@ -118,7 +115,7 @@ export class UntrustedJobs {
   #start (): ChildProcess {
     const { heapMib } = this.#bounds
     const loaders = process.execArgv.filter((flag) => flag.startsWith('--import='))
-    // An abort must leave no core file. The shell replaces itself by node.
+    // An abort must leave no core file. The shell is replaced by node.
     const child = spawn('/bin/sh', ['-c', 'ulimit -c 0; exec "$0" "$@"', process.execPath, ...loaders,
       ...noInspector(), '--no-warnings', `--max-old-space-size=${heapMib}`, '--max-semi-space-size=8',
       '-e', 'import(process.argv[1])', ENTRY, String(2 * heapMib)],
@@ -139,7 +136,8 @@ export class UntrustedJobs {
       case 'result': this.#end(reply.json); break
       case 'failed': this.#end(new JobError('failed', reply.message)); break
       case 'too_large':
-        this.#end(new JobError('too_large', `${what} gave ${reply.bytes} bytes, more than ${resultBytes}`))
+        this.#end(new JobError('too_large',
+          `${what} returned ${reply.bytes} bytes, more than ${resultBytes}`))
     }
   }
 

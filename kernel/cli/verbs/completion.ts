@@ -9,16 +9,15 @@ import type { Verb } from '../verb.js'
 export const completion: Verb = {
   async run (ctx, [shell]) {
     if (!SHELLS.includes(shell!)) {
-      throw ctx.fail(2, `no completion for "${shell!}"; there is: ${SHELLS.join(', ')}`)
+      throw ctx.fail(2, `no completion for "${shell!}"; supported: ${SHELLS.join(', ')}`)
     }
     ctx.io.stdout.write(readFileSync(new URL(`../data/completion/svc.${shell!}`, import.meta.url)))
   }
 }
 
-/** A node that answers later than this offers no names: the user waits at the prompt. ms */
+/** Deadline of the node's names, ms: the user waits at the prompt. */
 const ANSWER_MS = 1000
 
-/** The parts of answers that give names. */
 interface Live {
   capabilities: { id: string, version: string }[]
   nodeIdentities: Record<string, { friendlyName: string | null }>
@@ -71,7 +70,7 @@ export interface Names {
 
 type Options = readonly (readonly [flags: string, description: string])[]
 
-/** Completions of the last word, which may be empty, without unreadable names. */
+/** Completions of the last word, which may be empty. Names that cannot be read are missing. */
 export async function candidates (
   words: readonly string[], verbs: readonly KnownVerb[], globals: Options, names: Names
 ): Promise<string[]> {
@@ -97,7 +96,7 @@ async function possible (
   return verbs.filter(({ name }) => name.startsWith(`${plain[0]!} `)).map(({ name }) => name.split(' ')[1]!)
 }
 
-/** The verb the words begin with, two words before one. */
+/** The verb at the start of the words; two words take precedence over one. */
 function findVerb (plain: readonly string[], verbs: readonly KnownVerb[]): KnownVerb | undefined {
   const two = plain.slice(0, 2).join(' ')
   return verbs.find(({ name }) => name === two) ?? verbs.find(({ name }) => name === plain[0])
@@ -113,25 +112,23 @@ function needsValue (word: string | undefined, options: Options): boolean {
   return options.some(([flags]) => takesValue(flags) && flags.split(/[ ,]+/).includes(word))
 }
 
-/** The kinds of names, as arguments and values are called where they may be one. */
+/** The kinds of names, by the names of arguments and option values. */
 const KINDS = [
   [/\bmodel\b/, 'models'], [/\binstance\b/, 'instances'], [/\bnode\b/, 'nodes'],
   [/id@version/, 'capabilities']
 ] as const
 
-/** The names that a word may represent, without unreadable ones. */
 async function namesFor (what: string, names: Names): Promise<string[]> {
   const kinds = KINDS.filter(([pattern]) => pattern.test(what))
   return (await Promise.all(kinds.map(([, kind]) => names[kind]().catch(() => [])))).flat()
 }
 
-/** Values of an option, by its name and what its value is called: `--node <id>`, `--exclude <node...>`. */
+/** Values of an option, by its name and that of its value: `--node <id>`, `--exclude <node...>`. */
 async function valuesOf (flag: string, options: Options, names: Names): Promise<string[]> {
   const [flags = ''] = options.find(([flags]) => flags.split(/[ ,]+/).includes(flag)) ?? []
   return await namesFor(flags, names)
 }
 
-/** Names for an argument of a verb, by what the verb calls it. */
 async function argumentsOf (verb: KnownVerb, at: number, names: Names): Promise<string[]> {
   const args = verb.args?.split(' ') ?? []
   const last = args.at(-1)
@@ -147,5 +144,5 @@ async function argumentsOf (verb: KnownVerb, at: number, names: Names): Promise<
   return verb.name === 'completion' ? SHELLS : []
 }
 
-/** Scripts for the shells; each asks `svc complete-words` with the words up to the cursor. */
+/** Each script calls `svc complete-words` with the words up to the cursor. */
 const SHELLS = ['bash', 'zsh', 'fish']

@@ -54,7 +54,7 @@ export const get: Verb = {
   }
 }
 
-/** The entries of the file, with the variables and options of the node that runs instead of our own. */
+/** The entries of the file, with the variables and options of the running node instead of our own. */
 async function withThoseOfNode (ctx: VerbContext, own: Entry[], key?: string): Promise<Entry[]> {
   const under = key === undefined ? [] : parsePath(key) ?? [key]
   const overrides = (entry?: Entry): boolean => entry?.origin === 'env' || entry?.origin === 'flag'
@@ -77,7 +77,7 @@ function originOf (entry: Entry, file: string | null): string {
   return entry.origin === 'default' ? 'default' : `${entry.origin} ${entry.source ?? ''}`.trim()
 }
 
-/** A list or keys with values as svc.yaml has them, `[read, invoke]`; undefined for anything else. */
+/** A list or map in YAML, `[read, invoke]`; undefined for anything else. */
 function parseYaml (text: string, schema: JsonSchema): unknown {
   const { value: { value, ...more }, problems } = readConfigText(`value: ${text}`, null)
   const whole = problems.length === 0 && Object.keys(more).length === 0
@@ -102,7 +102,7 @@ export const set: Verb = {
     ctx.out.line(`${key!} is set in ${file}${effect.inEffect ? ', and in effect' : ''}.`)
     const wins = config.entries(key).find((entry) => entry.origin === 'env')
     if (wins !== undefined) {
-      ctx.err.line(`${wins.source ?? 'a variable'} is set and counts more than the file`)
+      ctx.err.line(`${wins.source ?? 'a variable'} is set and overrides the file`)
     }
     printEffect(ctx, effect)
   }

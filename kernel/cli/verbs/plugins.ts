@@ -27,7 +27,7 @@ export const ls: Verb = {
       return runs === (said === 'enabled')
         ? { name, version, state: said, why: off, source, summary }
         : { name, version, state: runs ? 'running' : 'waiting', source, summary,
-            why: `svc.yaml has ${name} ${said}, from the next restart of the node: svc restart` }
+            why: `svc.yaml has ${name} ${said}; the node applies that at its next restart: svc restart` }
     })
     list(ctx, plugins)
     for (const failure of failuresOf(installation)) ctx.err.line(failure)
@@ -46,7 +46,7 @@ function list ({ out, err }: VerbContext, plugins: readonly Listed[]): void {
   for (const { why } of plugins) if (why !== null) err.line(plain(why))
 }
 
-/** Returns the plugins that start or stop with one that svc.yaml switches. Throws CliError. */
+/** The plugins that start or stop along with one that svc.yaml switches. Throws CliError. */
 function follows (installation: Installation, name: string, enabled: boolean): {
   manifest: Manifest, along: string[], stillOff: string | null
 } {
@@ -66,7 +66,7 @@ function turning (enabled: boolean): Verb {
     async run (ctx, [name = ''], options) {
       const { elsewhere, out } = ctx
       if (elsewhere !== undefined && options['config'] !== undefined) {
-        throw ctx.fail(2, '--config names a file of this machine, --url another node')
+        throw ctx.fail(2, '--config is a file of this machine, --url is another node')
       }
       const installation = elsewhere === undefined ? await installationOf(ctx, options['config']) : undefined
       const { manifest, along, stillOff } = installation === undefined
@@ -74,7 +74,7 @@ function turning (enabled: boolean): Verb {
         : follows(installation, name, enabled)
       const { file, ...effect } = installation === undefined
         ? { file: null, ...await turn(ctx, name, enabled) }
-        // Enabled is the default; written out it would demand that nothing it needs is off.
+        // Enabled is the default; if written out, it would forbid disabling its requirements.
         : await apply(ctx, installation, `plugins.${name}.enabled`, enabled ? undefined : false,
             options['config'])
       if (out.json) {
@@ -86,10 +86,10 @@ function turning (enabled: boolean): Verb {
       const [word, now] = enabled ? ['enabled', 'running'] : ['disabled', 'stopped']
       const where = file === null ? `at ${ctx.client.url}` : `in ${file}`
       out.line(`${name} is ${word} ${where}${effect.inEffect ? `, and ${now}` : ''}.`)
-      if (stillOff !== null) out.line(`It stays off for now: ${stillOff}`)
+      if (stillOff !== null) out.line(`It stays disabled for now: ${stillOff}`)
       const others = along.join(', ')
-      const much = enabled ? `comes back: ${others}` : `goes down: ${others} (they require it)`
-      if (others !== '') out.line(`With it ${much}.`)
+      const much = enabled ? `Also enabled: ${others}` : `Also disabled: ${others} (they require it)`
+      if (others !== '') out.line(`${much}.`)
       printEffect(ctx, effect)
     }
   }
@@ -99,7 +99,7 @@ export const enable = turning(true)
 
 export const disable = turning(false)
 
-/** Additions of a plugin that its operator should see before it runs. */
+/** Additions of a plugin that the operator should see before it runs. */
 export function asksFor (manifest: Manifest): string[] {
   const routes = Object.values(manifest.routes ?? {})
     .map((r) => `${r.method} ${r.url} (authority ${r.authority ?? 'none'})`)

@@ -15,7 +15,6 @@ export default {
   }
 } satisfies Verb
 
-/** The parts of GET /state?at= for the line about the answer. */
 interface Then {
   snapshot: { idx: number, at: string, cause: string, stale: boolean }
   derived: { idx: number }
@@ -24,7 +23,7 @@ interface Then {
 }
 
 async function stateThen (ctx: VerbContext, text: string, follow: boolean): Promise<void> {
-  if (follow) throw ctx.fail(2, '--at and --follow do not go together: the past does not change')
+  if (follow) throw ctx.fail(2, '--at and --follow cannot be combined')
   const at = parseTimeOrIndex(text, systemClock.now())
   if (at === null) throw ctx.fail(2, `--at ${text}: ${MOMENTS}`)
   const then = await ctx.client.json<Then>(`/state?at=${encodeURIComponent(at)}`)
@@ -36,7 +35,6 @@ async function stateThen (ctx: VerbContext, text: string, follow: boolean): Prom
     `at index ${derived.idx}${count}`)
 }
 
-/** Prints the whole state, then every change, until interrupted. */
 async function followState (ctx: VerbContext): Promise<void> {
   const { manifests } = await ctx.declared()
   const readings = new Set(manifests.flatMap(({ stateReadings = [] }) => stateReadings))
@@ -58,7 +56,6 @@ function print (
   for (const [key, value] of Object.entries(changes)) out.line(describeChange(key, before.get(key), value))
 }
 
-/** Changed keys with their new values; null for removed ones. */
 export type Changes = Readonly<Record<string, unknown>>
 
 /** The keys whose values differ, with their new values; null for removed ones. Pure. */
@@ -77,7 +74,7 @@ function short (value: unknown): string {
   return text.length > MAX_WIDTH ? `${text.slice(0, MAX_WIDTH - 1)}…` : text
 }
 
-/** Lines for people about a changed key: what was added (+), changed (~) and removed (-) in a map. Pure. */
+/** Lines for people about a changed key: added (+), changed (~) and removed (-) entries of a map. Pure. */
 export function describeChange (key: string, before: unknown, after: unknown): string {
   if (!isObject(after) || !isObject(before)) return `${key}: ${short(after)}`
   const marks = [...new Set([...Object.keys(before), ...Object.keys(after)])].flatMap((id) => {

@@ -11,7 +11,7 @@ import type { Address, LaunchOptions } from '../../boot/launcher.js'
 import type { SvcNode } from '../../boot/node.js'
 import type { Verb, VerbContext } from '../verb.js'
 
-/** A node that has not stopped by then is ended, ms. */
+/** A node that has not stopped by then is killed, ms. */
 const STOP_LIMIT_MS = 14_500
 /** One Ctrl-C may arrive twice: from the terminal and from the launcher. */
 const SAME_SIGNAL_MS = 500
@@ -57,7 +57,7 @@ function readFlags (ctx: VerbContext, options: Record<string, unknown>): Flags {
   }
 }
 
-/** The address to listen on, without plugins; null for an unusual svc.yaml: the node then binds. */
+/** The address to listen on, without loading plugins; null for an unusual svc.yaml: the node then binds. */
 async function wantedAddress ({ io: { env }, home }: VerbContext, flags: Flags): Promise<Address | null> {
   const named = flags.config ?? env['SVC_CONFIG'] ?? ''
   const file = named !== '' || await access(join(home, 'svc.yaml')).then(() => true, () => false)
@@ -77,7 +77,7 @@ async function apiSection (env: NodeJS.ProcessEnv, home: string, flag?: string):
   return raw.problems.length === 0 && typeof api === 'object' && api !== null ? api : {}
 }
 
-/** `setting`: where the address comes from, if not from --host and --port. */
+/** `setting`: the source of the address, if not --host and --port. */
 function inUse (ctx: VerbContext, code: string, { host, port }: Address, setting?: string): Error {
   const members = setting === undefined ? '' : 'for members '
   if (code !== 'EADDRINUSE') {
@@ -97,7 +97,7 @@ async function keepName (ctx: VerbContext, name: string, config: string | undefi
   try {
     changeSetting(ctx, installation, 'name', name)
   } catch (error) {
-    ctx.err.line(`${ctx.err.paint('yellow', 'warning:')} the name is for this start only: ` +
+    ctx.err.line(`${ctx.err.paint('yellow', 'warning:')} the name applies to this start only: ` +
       (error as Error).message)
   }
 }
@@ -108,7 +108,7 @@ async function serve (ctx: VerbContext, flags: Flags): Promise<number> {
   const fds = [env[launcherEnv.fd], env[launcherEnv.fd6]].filter((fd) => (fd ?? '') !== '').map(Number)
   const launcher = env[launcherEnv.pid]
   const starts = Number(env[launcherEnv.starts] ?? 1)
-  // The launcher stays when the node restarts.
+  // The launcher outlives restarts of the node.
   const pid = Number(env[launcherEnv.pid] ?? process.pid)
   // Runners and plugins must not inherit the variables of this process.
   for (const name of [...Object.values(launcherEnv), 'SVC_JOIN']) Reflect.deleteProperty(process.env, name)
@@ -154,14 +154,14 @@ async function boot (
   })
 }
 
-/** Where the system cannot tie the two together (setpriv), the end of the channel ends the node. */
+/** Without setpriv, the end of the channel to the launcher ends the node. */
 function endWithLauncher (): void {
   if (process.channel == null) return
   process.once('disconnect', () => { process.exit(1) })
   process.channel.unref()
 }
 
-/** Resolves with the first signal to stop; a later Ctrl-C ends the process at once. */
+/** Resolves with the first stop signal; a later Ctrl-C ends the process at once. */
 function untilTold (): Promise<NodeJS.Signals> {
   return new Promise((resolve) => {
     let first: number | undefined
@@ -175,7 +175,7 @@ function untilTold (): Promise<NodeJS.Signals> {
   })
 }
 
-/** Says where the node listens: on stdout at the first start, on stderr after a restart. */
+/** Prints where the node listens: on stdout at the first start, on stderr after a restart. */
 async function announce (
   ctx: VerbContext, node: SvcNode, { url, pid, starts }: { url: string, pid: number, starts: number }
 ): Promise<void> {
@@ -194,17 +194,16 @@ async function announce (
   }
 }
 
-/** Lines by which clients can verify this node. */
 function aboutTls ({ tls }: SvcNode): string[] {
   if (tls === undefined) return []
   const { fingerprint, authority } = tls
   return [
     `Fingerprint of its key: ${fingerprint}`,
-    ...authority === null ? [] : [`Programs and browsers trust it once they trust ${authority}`]
+    ...authority === null ? [] : [`Programs and browsers trust it if they trust the authority ${authority}`]
   ]
 }
 
-/** Lines to paste, for what the plugins that ship offer. */
+/** Lines to paste, from the bundled plugins. */
 function firstSteps (
   { home, io }: VerbContext, plugins: readonly Plugin[], { url, tls }: SvcNode
 ): string[] {

@@ -2,7 +2,7 @@ import { readFileSync, statSync } from 'node:fs'
 import { identityFrom, IdentityError } from './identity.js'
 import type { IdentityFiles, IdentitySource } from './identity.js'
 
-/** The operator's key and certificates, reread after a change of a file or of the link to it. */
+/** The operator's key and certificates, reread after a change of a file or of a link to it. */
 export function identityInFiles (files: IdentityFiles, now: () => number): IdentitySource {
   let seen: string | undefined
   return {
@@ -16,7 +16,7 @@ export function identityInFiles (files: IdentityFiles, now: () => number): Ident
   }
 }
 
-/** Differs when the file has changed. */
+/** Changes with the file. */
 function stateOf (path: string): string {
   try {
     const { ino, size, mtimeMs, mode } = statSync(path)
@@ -26,12 +26,12 @@ function stateOf (path: string): string {
   }
 }
 
-/** A secret may be read by a group, as some systems share certificates so, but not by everybody. */
+/** A group may read the secret, since some systems share certificates so; other users may not. */
 function read (path: string, secret: boolean): string {
   try {
     if (!secret || (statSync(path).mode & 0o007) === 0) return readFileSync(path, 'utf8')
   } catch (error) {
     throw new IdentityError(`cannot read ${path}: ${(error as Error).message}`)
   }
-  throw new IdentityError(`${path} can be read by everybody on this machine; run: chmod o= ${path}`)
+  throw new IdentityError(`${path} can be read by every user of this machine; run: chmod o= ${path}`)
 }

@@ -4,13 +4,12 @@ import { createSecureContext } from 'node:tls'
 import { pinOf } from './pin.js'
 import type { KeyObject } from 'node:crypto'
 
-/** The TLS identity of the API. */
 export interface ServerIdentity {
   /** The private key as PEM. Never logged, never sent. */
   readonly key: string
   /** The certificates as PEM, the server's own first. */
   readonly cert: string
-  /** Fingerprint of the key, as `pinOf` has it. */
+  /** Fingerprint of the key, in the form of `pinOf`. */
   readonly fingerprint: string
   /** End of the first certificate, ms since 1970. */
   readonly until: number
@@ -18,7 +17,6 @@ export interface ServerIdentity {
   covers (name: string): boolean
 }
 
-/** The source of a TLS identity. */
 export interface IdentitySource {
   /** Path of the certificate authority for clients to trust; null without one. */
   readonly authority: string | null
@@ -30,26 +28,25 @@ export class IdentityError extends Error {
   override readonly name = 'IdentityError'
 }
 
-/** Every certificate in a PEM text, in its order. Throws what X509Certificate throws. */
+/** Throws the errors of X509Certificate. */
 function certificatesIn (pem: string): X509Certificate[] {
   const blocks = pem.match(/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g) ?? []
   return blocks.map((block) => new X509Certificate(block))
 }
 
-/** File names for the errors. */
 export interface IdentityFiles { cert: string, key: string }
 
-/** Puts key and certificates together. Throws IdentityError naming the file that is wrong. */
+/** Combines key and certificates. Throws IdentityError naming the faulty file. */
 export function identityFrom (
   pem: { cert: string, key: string }, files: IdentityFiles, now: number
 ): ServerIdentity {
-  const chain = attempt(`${files.cert} holds no certificate in PEM`, () => certificatesIn(pem.cert))
+  const chain = attempt(`${files.cert} contains no certificate in PEM`, () => certificatesIn(pem.cert))
   const first = chain[0]
-  if (first === undefined) throw new IdentityError(`${files.cert} holds no certificate in PEM`)
+  if (first === undefined) throw new IdentityError(`${files.cert} contains no certificate in PEM`)
   const key = readKey(pem.key, files.key)
   if (!first.checkPrivateKey(key)) {
-    throw new IdentityError(`the first certificate in ${files.cert} is not that of the key in ` +
-      `${files.key}; name two that belong together, the server's own certificate before those that signed it`)
+    throw new IdentityError(`the first certificate in ${files.cert} does not match the key in ` +
+      `${files.key}; set a matching pair, with the server's own certificate before those that signed it`)
   }
   for (const one of chain) {
     const [from, until] = [Date.parse(one.validFrom), Date.parse(one.validTo)]
@@ -71,8 +68,8 @@ function readKey (text: string, path: string): KeyObject {
     return createPrivateKey(text)
   } catch {
     throw new IdentityError(/^-----BEGIN ENCRYPTED|^Proc-Type: 4,ENCRYPTED/m.test(text)
-      ? `${path} is encrypted; write it without a passphrase, for this user alone: openssl pkey -in ${path}`
-      : `${path} holds no private key in PEM`)
+      ? `${path} is encrypted; store it without a passphrase, for this user only: openssl pkey -in ${path}`
+      : `${path} contains no private key in PEM`)
   }
 }
 

@@ -17,11 +17,11 @@ import type { IdentitySource, ServerIdentity } from './identity.js'
 export const ownFile = { key: 'api-tls.key', authority: 'api-ca.crt' } as const
 
 const DAY_MS = 24 * 60 * 60 * 1000
-/** Clients of Apple take no longer ones, 825 days; those of public authorities have 398. */
+/** Apple's clients accept at most 825 days; public authorities use 398. */
 const DAYS = 397
 /** A certificate is renewed this long before its end. */
 const RENEW_MS = 30 * DAY_MS
-/** Private names and networks, for which the authority may sign beside the names of this node. */
+/** Private names and networks that the authority may sign for, besides the names of this node. */
 const PRIVATE_NAMES = ['localhost', 'local', 'lan', 'home.arpa', 'internal']
 const PRIVATE_NETWORKS = [
   '127.0.0.0/8', '10.0.0.0/8', '172.16.0.0/12', '192.168.0.0/16', '169.254.0.0/16', '100.64.0.0/10',
@@ -31,7 +31,7 @@ const PRIVATE_NETWORKS = [
 export interface OwnOptions {
   home: string
   installId: string
-  /** Names and addresses under which the node is served. */
+  /** Names and addresses at which the node is served. */
   names: () => readonly string[]
   now: () => number
 }
@@ -48,7 +48,7 @@ export function ownIdentity (options: OwnOptions): IdentitySource {
         isIP(name) === 0 ? name.toLowerCase() : ipaddr.parse(name).toString()))].sort()
       const now = options.now()
       const left = (shown?.identity.until ?? 0) - now
-      // More than a whole life remains: the clock was ahead then, so the certificate is not valid yet.
+      // More than a full life remains: the clock was ahead, so the certificate is not valid yet.
       const fits = shown !== undefined && left > RENEW_MS && left <= DAYS * DAY_MS &&
         names.every((name) => shown!.names.includes(name))
       if (fits) return null
@@ -61,7 +61,6 @@ export function ownIdentity (options: OwnOptions): IdentitySource {
   }
 }
 
-/** A certificate for all the names, by the authority. */
 function certify (
   { key, keyPem }: Authority, installId: string, names: readonly string[], now: number
 ): string {
@@ -74,7 +73,7 @@ function certify (
   })
 }
 
-/** The key and its authority, made where they are missing or the authority may not sign for a name. */
+/** The key and its authority; creates them if they are missing or the authority may not sign for a name. */
 function openAuthority (
   { home, installId }: OwnOptions, path: string, names: readonly string[]
 ): Authority {
@@ -98,7 +97,7 @@ function openAuthority (
 
 const authorityName = (installId: string): string => `svc node ${installId}`
 
-/** Whether an authority for these names may sign for one: that or what is above it is permitted. */
+/** Whether an authority for these names may sign for one: the name itself or a parent domain is permitted. */
 function isWithin (name: string, permitted: readonly string[]): boolean {
   if (isIP(name) === 0) return permitted.some((one) => name === one || name.endsWith(`.${one}`))
   const address = ipaddr.parse(name)
@@ -117,13 +116,13 @@ function makeKey (path: string): string {
 
 function keyFrom (pem: string, path: string): KeyObject {
   let key: KeyObject | undefined
-  try { key = createPrivateKey(pem) } catch { /* told below */ }
+  try { key = createPrivateKey(pem) } catch { /* refused below */ }
   if (key?.asymmetricKeyDetails?.namedCurve === 'prime256v1') return key
-  throw new IdentityError(`${path} holds no P-256 key in PEM; restore it from a backup, or run: rm ${path} ` +
-    '(a new one is made, which clients have to trust anew)')
+  throw new IdentityError(`${path} contains no P-256 key in PEM; restore it from a backup, or run: ` +
+    `rm ${path} (svc then creates a new one, which clients have to trust again)`)
 }
 
-/** The kept authority; undefined when there is none, it is broken, another key's, or has other bounds. */
+/** The stored authority; undefined if it is missing, broken, of another key, or has other constraints. */
 function readAuthority (path: string, key: KeyObject): { pem: string, names: string[] } | undefined {
   const pem = readText(path, 'public')
   if (pem === undefined) return undefined
@@ -138,7 +137,7 @@ function readAuthority (path: string, key: KeyObject): { pem: string, names: str
   }
 }
 
-/** Positive, and without a zero at its beginning. */
+/** Positive, and without a leading zero byte. */
 function newSerial (): Uint8Array {
   const bytes = randomBytes(16)
   bytes[0] = (bytes[0]! & 0x3f) | 0x40

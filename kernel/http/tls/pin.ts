@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { X509Certificate } from 'node:crypto'
 
-/** Before the base64 of the SHA-256 of a key, as curl's `--pinnedpubkey` has it. */
+/** Precedes the base64 SHA-256 of a key, as in curl's `--pinnedpubkey`. */
 const PREFIX = 'sha256//'
 
 /**
@@ -13,7 +13,7 @@ export function pinOf (certificate: X509Certificate): string {
   return PREFIX + createHash('sha256').update(spki).digest('base64')
 }
 
-/** A fingerprint that somebody typed, perhaps bare or in base64url, as `pinOf` has it; null for no such. */
+/** Normalises a typed fingerprint, which may be bare or in base64url; null if it is none. */
 export function readPin (text: string): string | null {
   const digest = text.trim().replace(/^sha256(\/\/|:)/i, '').replace(/-/g, '+').replace(/_/g, '/')
   return /^[A-Za-z0-9+/]{43}=?$/.test(digest) ? `${PREFIX}${digest.slice(0, 43)}=` : null

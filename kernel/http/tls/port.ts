@@ -9,7 +9,7 @@ import type { ServerIdentity } from './identity.js'
 
 /** Content type of the first record of a TLS handshake (RFC 8446 5.1). */
 const HANDSHAKE = 0x16
-/** How long a client may take to send its first byte, and for a whole request in clear, ms. */
+/** Deadline for a client's first byte, and for a whole request without TLS, ms. */
 const FIRST_MS = 10_000
 
 /** Longest time for the handshake of a client, ms. */
@@ -21,7 +21,7 @@ const HANDSHAKE_MS = 10_000
  */
 export const KEY_GROUPS = 'X25519:P-256:P-384'
 
-/** TLS 1.2 or later; of 1.2 what RFC 9325 4.2 recommends, without CBC and CCM. */
+/** TLS 1.2 or later; for 1.2 the ciphers that RFC 9325 4.2 recommends, without CBC and CCM. */
 const secureContext = {
   minVersion: 'TLSv1.2', ecdhCurve: KEY_GROUPS,
   ciphers: 'TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256:' +
@@ -33,21 +33,21 @@ export const tlsOf = ({ key, cert }: ServerIdentity): HttpsOptions =>
 
 export const isTls = (server: object): server is HttpsServer => server instanceof TlsServer
 
-/** Has a server show another identity from the next connection on. */
+/** Sets the identity that a server presents from the next connection on. */
 export function showIdentity (server: object, { key, cert }: ServerIdentity): void {
   if (isTls(server)) server.setSecureContext({ key, cert, ...secureContext })
 }
 
-/** The event of a server by which a connection comes whose bytes are HTTP. */
+/** The server event for a connection with plain HTTP bytes. */
 export const plainEvent = (server: object): 'connection' | 'secureConnection' =>
   isTls(server) ? 'secureConnection' : 'connection'
 
 /**
- * Lets a new server answer clients without TLS: redirects browsers if their host is served, explains to
- * others. Reads the request for that alone.
+ * Lets a new server answer clients without TLS: it redirects browsers if their host is served, and explains
+ * the error to others. Reads the request only for that.
  */
 export function answerInClear (server: HttpsServer, isServed: (host: string) => boolean): void {
-  // Node's own, by which each connection becomes a TLS one.
+  // Node's listener, which turns each connection into a TLS connection.
   const secure = server.listeners('connection') as ((this: HttpsServer, socket: Socket) => void)[]
   server.removeAllListeners('connection')
   const clear = createHttp({ maxHeaderSize: 16 * 1024 },
@@ -61,7 +61,7 @@ export function answerInClear (server: HttpsServer, isServed: (host: string) => 
   server.on('tlsClientError', (_error, socket) => { socket.destroy() })
 }
 
-/** Waits for the first byte, and leaves it to be read again. */
+/** Waits for the first byte and pushes it back. */
 function firstByte (socket: Socket, then: (byte: number) => void): void {
   const giveUp = (): void => { socket.destroy() }
   socket.setTimeout(FIRST_MS, giveUp).on('error', giveUp).on('end', giveUp)

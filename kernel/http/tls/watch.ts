@@ -7,7 +7,7 @@ import type { IdentitySource, ServerIdentity } from './identity.js'
 /** Interval of checks for a new identity, ms. */
 const PERIOD_MS = 10_000
 const DAY_MS = 24 * 60 * 60 * 1000
-/** So long before its end a certificate is worth a word: those of public authorities are renewed earlier. */
+/** Warns this long before the end of a certificate, after public authorities would have renewed it. */
 const ENDING_MS = 14 * DAY_MS
 
 export interface WatchOptions {
@@ -16,7 +16,7 @@ export interface WatchOptions {
   clock: Clock
   log: Logger
   health: Pick<Health, 'raise' | 'clear'>
-  /** Shows another one from the next connection on. */
+  /** Presents another identity from the next connection on. */
   show: (identity: ServerIdentity) => void
 }
 
@@ -30,13 +30,13 @@ export function watchIdentity ({ source, first, clock, log, health, show }: Watc
         show(next)
         until = next.until
         log.info({ fingerprint: next.fingerprint, until: new Date(until).toISOString() },
-          'another certificate is shown from now on')
+          'the certificate was replaced')
         health.clear('certificate_unusable')
       }
     } catch (error) {
       if (!(error instanceof IdentityError)) throw error
       health.raise('certificate_unusable', `${error.message}.`)
-      log.warn({}, `the certificate stays the one of before: ${error.message}`)
+      log.warn({}, `the certificate was not replaced: ${error.message}`)
     }
     const left = until - clock.now()
     if (left > ENDING_MS) health.clear('certificate_ending')
@@ -48,5 +48,6 @@ export function watchIdentity ({ source, first, clock, log, health, show }: Watc
 
 function ending (until: number, left: number): string {
   const at = new Date(until).toISOString().slice(0, 16).replace('T', ' ')
-  return left <= 0 ? `It ended at ${at} UTC.` : `It ends at ${at} UTC, in ${Math.ceil(left / DAY_MS)} days.`
+  const days = Math.ceil(left / DAY_MS)
+  return left <= 0 ? `It expired at ${at} UTC.` : `It expires at ${at} UTC, in ${days} days.`
 }

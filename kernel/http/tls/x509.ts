@@ -20,7 +20,7 @@ const EXTENSIONS = 0xa3
 /** 2.5.4.3, commonName. */
 const COMMON_NAME = Uint8Array.of(0x55, 0x04, 0x03)
 
-/** Signature algorithms of keys: the identifier, and the digest for `sign`. */
+/** Signature algorithms by key type: the identifier, and the digest for `sign`. */
 const algorithms = {
   /** 1.3.101.112, id-Ed25519 (RFC 8410). */
   ed25519: { oid: Uint8Array.of(0x2b, 0x65, 0x70), digest: null },
@@ -41,7 +41,7 @@ function nameOf (commonName: string): Buffer {
   return der(SEQUENCE, der(SET, attribute))
 }
 
-/** A time as RFC 5280 4.1.2.5 wants it: two digits of the year until 2049, four from then on. */
+/** A time by RFC 5280 4.1.2.5: two digits of the year until 2049, four from then on. */
 function timeOf (ms: number): Buffer {
   const digits = new Date(ms).toISOString().replace(/\.\d+|\D/g, '')
   return digits < '2050'
@@ -67,7 +67,7 @@ export interface CertificateParts {
   extensions?: readonly Buffer[]
 }
 
-/** An X.509 v3 certificate (RFC 5280 4.1) as PEM. */
+/** Creates an X.509 v3 certificate (RFC 5280 4.1) as PEM. */
 export function makeCertificate (parts: CertificateParts): string {
   const { signer, extensions = [] } = parts
   const { oid, digest } = algorithms[signer.asymmetricKeyType as keyof typeof algorithms]
@@ -85,13 +85,13 @@ export function makeCertificate (parts: CertificateParts): string {
   return pem(der(SEQUENCE, body, algorithm, der(BIT_STRING, Uint8Array.of(0), signature)))
 }
 
-/** 2.5.29.n, and whether who does not know the extension has to refuse the certificate. */
+/** Extension 2.5.29.n; `critical`: clients that do not support it have to refuse the certificate. */
 function extension (n: number, critical: boolean, value: Buffer): Buffer {
   return der(SEQUENCE, der(OID, Uint8Array.of(0x55, 0x1d, n)),
     ...critical ? [der(BOOLEAN, Uint8Array.of(0xff))] : [], der(OCTET_STRING, value))
 }
 
-/** A name or an address, as RFC 5280 4.2.1.6 has it. */
+/** A name or an address by RFC 5280 4.2.1.6. */
 function generalName (name: string): Buffer {
   return isIP(name) === 0
     ? der(0x82, Buffer.from(name, 'ascii'))
@@ -118,7 +118,7 @@ function subtree (permitted: string): Buffer {
   return der(0x87, Uint8Array.from([...address.toByteArray(), ...mask.toByteArray()]))
 }
 
-/** The extension by which an authority may sign for these DNS names, addresses and networks only. */
+/** The extension that limits an authority to these DNS names, addresses and networks. */
 export function nameConstraints (names: readonly string[], networks: readonly string[]): Buffer {
   const ranges = names.map((name) => isIP(name) === 0 ? name : `${name}/${isIP(name) === 4 ? 32 : 128}`)
   const permitted = [...ranges, ...networks].map((one) => der(SEQUENCE, subtree(one)))

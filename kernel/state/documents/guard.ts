@@ -7,16 +7,16 @@ export interface Pair { readonly key: string, readonly val: unknown }
 
 export interface GuardOptions {
   readonly client: number
-  /** Clock up to which this node holds the document. */
+  /** Clock up to which this node has the document. */
   readonly known: number
-  /** Largest update, bytes; 384 KiB when left out. */
+  /** Largest update, bytes; 384 KiB when absent. */
   readonly maxBytes?: number
 }
 
-/** `end`: clock of the document after the update. `gap`: it continues something this node does not hold. */
+/** `end`: clock of the document after the update. `gap`: it continues a part that this node lacks. */
 export type UpdateCheck = { readonly end: number } | { readonly refused: string, readonly gap: boolean }
 
-/** The bound of writers, with room for the ids of deletions. */
+/** The limit of writers, plus space for the ids of deletions. */
 export const MAX_UPDATE_BYTES = 384 * 1024
 const MAX_STRUCTS = 20_000
 /** Most deleted entries in one struct. */
@@ -25,8 +25,8 @@ const MAX_DELETED = 2 ** 31
 const refuse = (refused: string, gap = false): UpdateCheck => ({ refused, gap })
 
 /**
- * Checks an update before it touches a document: its writer only appends to and deletes from one list, so
- * clocks give the place of every struct; refuses all else. Never throws.
+ * Checks an update before it is applied: its writer only appends to and deletes from one list, so clocks give
+ * the position of every struct; refuses everything else. Never throws.
  */
 export function checkUpdate (update: Uint8Array, options: GuardOptions): UpdateCheck {
   const { maxBytes = MAX_UPDATE_BYTES } = options
@@ -66,7 +66,7 @@ function checkDecoded (
 }
 
 function checkStruct (struct: Y.Item | Y.GC | Y.Skip, client: number): string | null {
-  if (!(struct instanceof Y.Item)) return 'a struct that is no item'
+  if (!(struct instanceof Y.Item)) return 'a struct that is not an item'
   const { id, origin, rightOrigin, parent, parentSub, content } = struct
   const first = id.clock === 0
   const placed = first ? origin === null : origin?.client === client && origin.clock === id.clock - 1
@@ -76,7 +76,7 @@ function checkStruct (struct: Y.Item | Y.GC | Y.Skip, client: number): string | 
     const { len } = content
     return len > 0 && len <= MAX_DELETED ? null : `${len} deleted entries in one struct`
   }
-  if (!(content instanceof Y.ContentAny) || content.arr.length === 0) return 'an item that holds no entries'
+  if (!(content instanceof Y.ContentAny) || content.arr.length === 0) return 'an item without entries'
   for (const pair of content.arr as unknown[]) {
     const wrong = checkPair(pair)
     if (wrong !== null) return wrong
@@ -86,7 +86,7 @@ function checkStruct (struct: Y.Item | Y.GC | Y.Skip, client: number): string | 
 
 function checkPair (pair: unknown): string | null {
   if (typeof pair !== 'object' || pair === null || Object.getPrototypeOf(pair) !== Object.prototype) {
-    return 'an entry that is no object'
+    return 'an entry that is not an object'
   }
   const { key, val } = pair as Pair
   if (Object.keys(pair).length !== 2) return 'an entry with other fields than key and val'

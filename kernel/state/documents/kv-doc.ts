@@ -9,22 +9,22 @@ export interface Write { readonly key: string, readonly value: unknown }
 /** A document beyond one of these is replaced by a new one with the same entries. */
 const MAX_STRUCTS = 5000
 const MAX_ENCODED = 512 * 1024
-/** Above this size, less than a tenth of it must not be dead. */
+/** Above this size, at least a tenth must be live. */
 const SMALL = 64 * 1024
 const LEAST_LIVE = 0.1
 
-/** New values by key; undefined where the key went. */
+/** New values by key; undefined for a removed key. */
 export type Changes = ReadonlyMap<string, unknown>
 
 /**
- * Keys and JSON values in a Y.Doc with one writer, laid out as y-utility's YKeyValue: a list of `{ key, val
- * }`, in which a write appends an entry and deletes the old one. Deleted neighbours merge into one struct, so
- * the size follows the live keys; a Y.Map keeps every write.
+ * Keys and JSON values in a Y.Doc with one writer, in the layout of y-utility's YKeyValue: a list of `{ key,
+ * val }`, in which a write appends an entry and deletes the old one. Deleted neighbours merge into one
+ * struct, so the size follows the live keys; a Y.Map would keep every write.
  */
 export class KvDoc {
   /** Client id of the one writer. */
   readonly writer: number
-  /** Whether that is this node. */
+  /** Whether this node is the writer. */
   readonly own: boolean
   readonly #doc = new Y.Doc()
   readonly #list: Y.Array<Pair>
@@ -34,7 +34,7 @@ export class KvDoc {
   #liveBytes = 0
   #changes = new Map<string, unknown>()
   #sent: Uint8Array | null = null
-  /** Bytes of updates since the encoded size was looked at. */
+  /** Bytes of updates since the encoded size was last measured. */
   #unmeasured = 0
 
   /** Without `writer` this node writes, under a new id; with `own` it writes under the given id. */
@@ -54,7 +54,7 @@ export class KvDoc {
   }
 
   get live (): ReadonlyMap<string, unknown> { return this.#live }
-  /** Bytes of the live entries as updates carry them. */
+  /** Bytes of the live entries as encoded in updates. */
   get liveBytes (): number { return this.#liveBytes }
   /** Clock of the writer: the number of entries ever written. */
   get clock (): number { return Y.getState(this.#doc.store, this.writer) }
@@ -73,7 +73,6 @@ export class KvDoc {
     return sent
   }
 
-  /** Bytes of the live entries after these changes. */
   bytesAfter (changes: Changes): number {
     let bytes = this.#liveBytes
     for (const [key, value] of changes) {
@@ -83,8 +82,8 @@ export class KvDoc {
     return bytes
   }
 
-  /** Whether this document should be replaced by a new one. Encodes it once per 64 KiB of updates. */
-  worn (): boolean {
+  /** Whether a new document should replace this one. Encodes it once per 64 KiB of updates. */
+  needsCompaction (): boolean {
     if (this.structs > MAX_STRUCTS) return true
     if (this.#unmeasured < SMALL) return false
     this.#unmeasured = 0
@@ -97,7 +96,7 @@ export class KvDoc {
     return checkUpdate(update, { client: this.writer, known, ...limit })
   }
 
-  /** Applies an update that `check` let pass. Null: the document is not what its writer has; drop it. */
+  /** Applies an update that passed `check`. Null: the document differs from its writer's; drop it. */
   apply (update: Uint8Array): Changes | null {
     this.#changes = new Map()
     try {
@@ -123,7 +122,7 @@ export class KvDoc {
     })
   }
 
-  /** Where the live ones of these keys are, neighbours together; the last first, so that none moves. */
+  /** Positions of those keys that are live, neighbours together; the last first, so that none moves. */
   #placesOf (keys: Changes): { index: number, length: number }[] {
     const places: { index: number, length: number }[] = []
     let index = 0
@@ -144,7 +143,7 @@ export class KvDoc {
     this.#sizes.delete(key)
   }
 
-  /** Applies a transaction by its changes only: Yjs' `event.changes` walks through the whole list. */
+  /** Applies only the changes of a transaction: Yjs' `event.changes` walks through the whole list. */
   #observed ({ transaction }: Y.YArrayEvent<Pair>): void {
     const before = transaction.beforeState.get(this.writer) ?? 0
     Y.iterateDeletedStructs(transaction, transaction.deleteSet, (struct) => {
@@ -157,7 +156,7 @@ export class KvDoc {
     const structs = this.#doc.store.clients.get(this.writer) ?? []
     let first = structs.length
     while (first > 0 && (structs[first - 1]?.id.clock ?? 0) >= before) first--
-    // In the order of clocks, which is the order of the list.
+    // In clock order, which is the order of the list.
     for (const struct of structs.slice(first)) {
       if (struct.deleted) continue
       for (const { key, val } of pairsOf(struct)) this.#take(key, deepFreeze(val))
@@ -195,7 +194,6 @@ export function changesOf (
   return changes
 }
 
-/** The changes from one contents to another. */
 export function difference (
   from: ReadonlyMap<string, unknown>, to: ReadonlyMap<string, unknown>
 ): Map<string, unknown> {
