@@ -4,23 +4,23 @@ import {
 import { createRevocations } from './revocations.js'
 import { routes } from './routes.js'
 
-/** Tokens of this node. Pairing of devices and the relay will live here too. */
+/** Manages the tokens of this node. */
 export default definePlugin({
   name: 'access',
   version: '1.0.0',
   kernel: '^1.0.0',
-  summary: 'Makes, lists and revokes the tokens of a node.',
+  summary: 'Creates, lists and revokes the tokens of a node.',
   consumes: { cluster: ClusterService, session: SessionService, tokens: TokenService },
   sections: {
     revocations: {
       writer: 'master',
-      summary: 'Ids of the tokens that were revoked, each with the time at which it would have ended.',
+      summary: 'Revoked token ids, each with the expiry of the token.',
       value: { type: 'string', maxLength: 30 }
     }
   },
   commands: {
     keepRevoked: {
-      summary: 'Keeps the revocation of a token.',
+      summary: 'Records the revocation of a token.',
       args: {
         type: 'object', additionalProperties: false, required: ['id', 'expires'],
         properties: { id: { type: 'string', maxLength: 64 }, expires: { type: 'string', maxLength: 30 } }
@@ -33,14 +33,14 @@ export default definePlugin({
     token_not_found: {
       status: 404,
       retryable: false,
-      message: 'There is no such token.',
-      remedy: '`svc token ls` lists them by id.'
+      message: 'The token does not exist.',
+      remedy: '`svc token ls` lists the tokens with their ids.'
     }
   },
   events: {
     TokenCreated: {
       plane: 'durable',
-      summary: 'A token was made; the event names what it may do, never its secret.',
+      summary: 'A token was created; the event lists its authorities, never its secret.',
       payload: {
         type: 'object', additionalProperties: false, required: ['id', 'label', 'authorities', 'by'],
         properties: {
@@ -62,13 +62,13 @@ export default definePlugin({
   },
   tools: {
     tokens: {
-      summary: 'The tokens of the node that is asked: which have ended, and what each may do.',
+      summary: 'The tokens of this node: which are expired or revoked, and what each may do.',
       args: {
         type: 'object', additionalProperties: false,
         properties: {
           about: {
             type: 'string', maxLength: 4000,
-            description: 'Words among which the label or id of a token stands: only that one is told.'
+            description: 'Text that contains the label or id of a token, to select that token.'
           }
         }
       },
@@ -78,11 +78,11 @@ export default definePlugin({
   verbs: {
     'token create': {
       heading: 'Set it up',
-      summary: 'make a token; it is shown once',
+      summary: 'create a token; it is shown once',
       args: '<label>',
       options: [
-        ['--authority <name...>', 'what it may do (read and invoke when none is given)'],
-        ['--expires <when>', 'when it ends: 90d, 12h, or a date such as 2027-01-31']
+        ['--authority <name...>', 'what it may do (default: read and invoke)'],
+        ['--expires <when>', 'when it expires: 90d, 12h, or a date such as 2027-01-31']
       ],
       examples: ['svc token create phone', 'svc token create dashboard --authority read --expires 90d'],
       load: () => import('./cli/create.js')
@@ -94,7 +94,7 @@ export default definePlugin({
     },
     'token revoke': {
       heading: 'Set it up',
-      summary: 'revoke a token at once and for good',
+      summary: 'revoke a token immediately and permanently',
       args: '<id>',
       load: () => import('./cli/revoke.js')
     }
@@ -117,9 +117,9 @@ export default definePlugin({
       create: async (request) => {
         const { body: { label, authorities, expires = null }, caller } = request
         if (expires !== null && Date.parse(expires) <= clock.now()) {
-          const message = `A token that expires at ${expires} is of no use: that is past.`
+          const message = `The expiry ${expires} is in the past.`
           throw kernelError('invalid_request', message,
-            { param: 'expires', issues: [{ path: 'expires', message: 'must lie in the future' }] })
+            { param: 'expires', issues: [{ path: 'expires', message: 'must be in the future' }] })
         }
         const expiresAt = expires === null ? null : new Date(expires).toISOString()
         const made = await tokens.create({ label, authorities, expiresAt, by: caller })
@@ -128,9 +128,9 @@ export default definePlugin({
         return made
       },
       revoke: async ({ params: { id }, caller }) => {
-        // Also a disk that refuses it does not keep it from the cluster.
+        // Even if the disk fails, the cluster must learn of the revocation.
         const known = await tokens.revoke(id).finally(revocations.tell)
-        if (!known) throw error('token_not_found', `There is no token ${id}.`)
+        if (!known) throw error('token_not_found', `The token ${id} does not exist.`)
         emit('TokenRevoked', { id, by: caller.id })
         return { id, revoked: true as const, admitted: cluster.admittedBy(id) }
       }

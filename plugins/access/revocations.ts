@@ -1,10 +1,10 @@
 import type { Clock, Logger, Section, Tokens } from '../../kernel/index.js'
 
-/** Revocations that the cluster keeps: its document has 256 KiB for all plugins. */
+/** Most revocations in the replicated document, whose 256 KiB all plugins share. */
 const MOST = 500
 
 export interface RevocationOptions {
-  /** By token id: when the token would have ended, or an empty text. */
+  /** Token id to the token's expiry; empty if it had none. */
   section: Section<string>
   tokens: Pick<Tokens, 'list' | 'revoke' | 'revoked'>
   clock: Clock
@@ -13,27 +13,27 @@ export interface RevocationOptions {
 }
 
 /**
- * Brings the token file of this node and the cluster's document together: a home out of an old backup learns
- * which of its tokens were revoked since.
+ * Synchronizes revocations between this node's token file and the cluster document, so that tokens revoked
+ * since a backup stay revoked after its restore.
  */
 export function createRevocations ({ section, tokens, clock, log, keep }: RevocationOptions) {
   const isOver = (expires: string): boolean => expires !== '' && Date.parse(expires) <= clock.now()
   const later = (act: () => Promise<void>) => (): void => {
-    act().catch((err: unknown) => { log.warn({ err }, 'revoked tokens wait for the disk or the master') })
+    act().catch((err: unknown) => { log.warn({ err }, 'token revocations could not be synchronized') })
   }
   return {
-    /** Revokes here what the document says. */
+    /** Revokes local tokens that the document lists. */
     hear: later(async () => {
       const good = new Set(tokens.list().filter(({ revoked }) => !revoked).map(({ id }) => id))
       for (const { key } of section.entries()) if (good.has(key)) await tokens.revoke(key)
     }),
-    /** Enters what the document lacks. */
+    /** Adds local revocations to the document. */
     tell: later(async () => {
       for (const { id, expires } of tokens.revoked()) {
         if (section.get(id) === undefined && !isOver(expires ?? '')) await keep(id, expires ?? '')
       }
     }),
-    /** Run by the master. */
+    /** Handler on the master. */
     command: ({ id, expires }: { id: string, expires: string }): Record<string, unknown> => {
       const known = [...section.entries()]
       for (const { key, value } of known) if (isOver(value)) section.remove(key)

@@ -4,7 +4,7 @@ import type { RouteDecl } from '../../kernel/index.js'
 const text = { type: 'string' } as const
 const textOrNull = { type: ['string', 'null'] } as const
 
-/** A token as it is shown: never the secret. */
+/** Never includes the secret. */
 const record = {
   type: 'object',
   additionalProperties: false,
@@ -15,7 +15,6 @@ const record = {
   }
 } as const
 
-/** HTTP routes of this plugin; the handlers are in `index.ts`. */
 export const routes = {
   list: {
     method: 'GET',
@@ -30,7 +29,8 @@ export const routes = {
   create: {
     method: 'POST',
     url: '/v1/tokens',
-    summary: 'Makes a token that may do no more than its maker. Its secret is in this answer only.',
+    summary: 'Creates a token with at most the authorities of its creator. Only this response contains ' +
+      'the secret.',
     authority: 'operator',
     body: {
       type: 'object',
@@ -42,7 +42,7 @@ export const routes = {
           minLength: 1,
           maxLength: 100,
           pattern: '^[^\\p{Cc}]+$',
-          description: 'What it is for.'
+          description: 'What the token is for.'
         },
         authorities: {
           type: 'array',
@@ -55,7 +55,8 @@ export const routes = {
           type: ['string', 'null'],
           format: 'date-time',
           maxLength: 40,
-          description: 'When it ends, not after the token that makes it; null for as long as that.'
+          description: 'When it expires, at the latest with the token that creates it; null for the ' +
+            'same expiry.'
         }
       }
     },
@@ -68,7 +69,7 @@ export const routes = {
   revoke: {
     method: 'DELETE',
     url: '/v1/tokens/:id',
-    summary: 'Revokes a token at once and for good.',
+    summary: 'Revokes a token immediately and permanently.',
     authority: 'operator',
     params: {
       type: 'object', additionalProperties: false, required: ['id'],

@@ -1,6 +1,6 @@
 import type { Amount } from '../capabilities/service.js'
 
-/** What a caller may spend in a day (UTC) unasked, and has spent today; billionths of the unit. */
+/** Daily allowance (UTC) of a caller without approval, and the amount spent today; billionths of the unit. */
 export interface Budget {
   readonly caller: string
   readonly unit: string
@@ -8,15 +8,16 @@ export interface Budget {
   readonly spent: number
 }
 
-/** What is kept on disk. */
 export interface StoredBudgets { readonly day: string, readonly budgets: readonly Budget[] }
 
-/** Budgets of a node. */
 export const BUDGETS_MOST = 1000
-/** The disk is ahead of what was spent by up to this part of the budget: it is written so often a day. */
+/**
+ * The file may be ahead of the spending by 1/STEPS of a budget, so a budget is written at most this often a
+ * day.
+ */
 const STEPS = 20
 
-/** A file of another shape could allow anything. */
+/** Validates the file: an invalid one could allow any amount. */
 export const keptSchema = {
   type: 'object', required: ['day', 'budgets'],
   properties: {
@@ -37,8 +38,8 @@ export const keptSchema = {
 interface Row extends Budget { spent: number, onDisk: number }
 
 /**
- * What may be spent without asking. What is spent is on disk before it counts as allowed: after a crash up to
- * a twentieth of a budget more counts as spent than was, and never less.
+ * Budgets that callers may spend without approval. Spending is on disk before it is allowed: after a crash,
+ * up to 1/20 of a budget counts as spent although it was not, but never the reverse.
  */
 export class Budgets {
   readonly #today: () => string
@@ -46,7 +47,7 @@ export class Budgets {
   readonly #rows = new Map<string, Row>()
   #day: string
 
-  /** `keep` writes to disk and throws when it cannot. */
+  /** `keep` writes to disk and throws on failure. */
   constructor (
     options: { today: () => string, keep: (kept: StoredBudgets) => void, kept: StoredBudgets | null }
   ) {
@@ -59,7 +60,7 @@ export class Budgets {
     }
   }
 
-  /** Takes the amount from the caller's budget of today; false when that is not enough, or cannot be kept. */
+  /** Deducts the amount from today's budget; false if the budget is too small or the disk write fails. */
   take (caller: string, { unit, nano }: Amount): boolean {
     if (nano === 0) return true
     this.#turnDay()
@@ -71,14 +72,14 @@ export class Budgets {
     return true
   }
 
-  /** Sets what a caller may spend in a day; 0 for nothing. Throws what `keep` does, with nothing changed. */
+  /** Sets the daily allowance; 0 ends it. Throws the error of `keep` without a change. */
   set (caller: string, { unit, nano }: Amount): void {
     this.#turnDay()
     const key = keyOf(caller, unit)
     const before = this.#rows.get(key)
     const { spent = 0, onDisk = 0 } = before ?? {}
     this.#rows.set(key, { caller, unit, perDay: nano, spent, onDisk })
-    // What was spent is known until tomorrow, so that a budget which is ended and set anew is no second one.
+    // Keep today's spending, so that ending and setting a budget again does not reset it.
     if (nano === 0 && spent === 0) this.#rows.delete(key)
     try {
       this.#write((row) => row.onDisk)
@@ -89,7 +90,6 @@ export class Budgets {
     }
   }
 
-  /** Whether another caller may get one. */
   hasRoomFor (caller: string, { unit }: Amount): boolean {
     return this.#rows.size < BUDGETS_MOST || this.#rows.has(keyOf(caller, unit))
   }
@@ -99,7 +99,7 @@ export class Budgets {
     return [...this.#rows.values()].map(({ onDisk: _, ...budget }) => budget)
   }
 
-  /** At an orderly end: what was spent to the point. */
+  /** Writes the exact spending on a regular shutdown. */
   close (): void {
     const exact = [...this.#rows.values()].every(({ spent, onDisk }) => spent === onDisk)
     if (!exact) this.#write((row) => row.spent)
@@ -107,7 +107,7 @@ export class Budgets {
 
   #turnDay (): void {
     const today = this.#today()
-    // A clock that was put back gives nobody a new day.
+    // Setting the clock back must not start a new day.
     if (today <= this.#day) return
     this.#day = today
     for (const [key, row] of this.#rows) {

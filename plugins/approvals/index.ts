@@ -9,7 +9,6 @@ import type { Clock, SvcError } from '../../kernel/index.js'
 import type { Budget, StoredBudgets } from './budgets.js'
 import type { Listed, ShownBudget } from './peers.js'
 
-/** Calls that cost something, and who lets them be made. */
 export default definePlugin(manifest, (ctx) => {
   const { deps: { cluster }, clock, node } = ctx
   const path = join(node.home, 'state', 'spending.json')
@@ -21,7 +20,7 @@ export default definePlugin(manifest, (ctx) => {
     asked: ({ id, capability, by, cost }) => { ctx.emit('ApprovalAsked', { id, capability, by, cost }) },
     expired: ({ id }) => { ctx.emit('ApprovalExpired', { id }) }
   })
-  ctx.effect('calls that wait', () => { waiting.close() })
+  ctx.effect('pending approvals', () => { waiting.close() })
   const own = (): Listed => ({
     approvals: waiting.list().map((one) => ({ ...one, node: node.name })),
     budgets: budgets.all().map((budget) => shownBudget(budget, node.name))
@@ -66,7 +65,7 @@ export default definePlugin(manifest, (ctx) => {
         const amount = readAmount(perDay)
         if (amount === null) throw badAmount(perDay)
         if (!budgets.hasRoomFor(caller, amount)) {
-          throw kernelError('overloaded', `${BUDGETS_MOST} budgets are set; end some of them first.`)
+          throw kernelError('overloaded', `${BUDGETS_MOST} budgets are set; remove some of them first.`)
         }
         budgets.set(caller, amount)
         const set = budgets.all().find((one) => one.caller === caller && one.unit === amount.unit)
@@ -76,7 +75,7 @@ export default definePlugin(manifest, (ctx) => {
   }
 })
 
-/** The budgets in a file. Throws HomeError, and Error for a file of another shape. */
+/** Throws HomeError, or Error for an invalid file. */
 function openBudgets (
   path: string, clock: Clock, problemOf: (value: unknown) => string | null
 ): Budgets {
@@ -97,7 +96,7 @@ function shownBudget ({ caller, unit, perDay, spent }: Budget, node: string): Sh
 }
 
 function badAmount (text: string): SvcError {
-  const message = `"${text}" is no amount such as "5 EUR"`
+  const message = `"${text}" is not an amount such as "5 EUR"`
   return kernelError('invalid_request', `per_day: ${message}`,
     { param: 'per_day', issues: [{ path: 'per_day', message }] })
 }

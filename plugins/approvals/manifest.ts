@@ -5,12 +5,11 @@ import type { Manifest } from '../../kernel/index.js'
 
 const text = { type: 'string' } as const
 
-/** Everything the plugin declares. */
 export const manifest = {
   name: 'approvals',
   version: '1.0.0',
   kernel: '^1.0.0',
-  summary: 'Has calls that cost more than their caller may spend wait for somebody to approve that.',
+  summary: 'Holds calls that cost more than their caller may spend until they are approved.',
   requires: ['capabilities'],
   consumes: { cluster: ClusterService },
   provides: { spending: SpendingService },
@@ -19,7 +18,7 @@ export const manifest = {
     properties: {
       wait_seconds: {
         type: 'integer', minimum: 1, maximum: MAX_APPROVAL_SECONDS, default: 120,
-        description: 'How long a call waits for an approval.'
+        description: 'Longest wait of a call for approval, seconds.'
       }
     }
   },
@@ -29,24 +28,25 @@ export const manifest = {
       status: 404,
       retryable: false,
       message: 'No call waits for that approval.',
-      remedy: '`svc approve` lists those that wait; it may have been decided, given up or timed out.'
+      remedy: '`svc approve` lists the pending approvals; this one may have been decided, cancelled ' +
+        'or timed out.'
     }
   },
   events: {
-    ApprovalAsked: durableEvent('A call waits for somebody to approve what it costs; `by` is its caller.',
+    ApprovalAsked: durableEvent('A call waits for approval of its cost; `by` is its caller.',
       { id: text, capability: text, by: text, cost: text }),
-    ApprovalDecided: durableEvent('Somebody (`by`) approved what a call costs, or denied it.',
+    ApprovalDecided: durableEvent('The cost of a call was approved or denied by `by`.',
       { id: text, decision: { enum: ['approve', 'deny'] }, by: text }),
-    ApprovalExpired: durableEvent('Nobody approved in time what a call costs.', { id: text })
+    ApprovalExpired: durableEvent('The cost of a call was not approved in time.', { id: text })
   },
   verbs: {
     approve: {
       heading: 'Run a cluster',
-      summary: 'list the calls that wait because of what they cost; approve or deny one; set a budget',
+      summary: 'list the calls that wait for approval of their cost; approve or deny one; set a budget',
       args: '[id|ls|budget] [caller] [amount]',
       options: [
         ['--deny', 'deny it'],
-        ['--reason <text>', 'why; told to the caller of a call that is denied']
+        ['--reason <text>', 'reason of a denial, sent to the caller']
       ],
       examples: [
         'svc approve', 'svc approve apr_0123456789ab',

@@ -4,7 +4,7 @@ const NANO = 1_000_000_000
 /** `5 EUR`, `0.5EUR`; `0` with a unit ends a budget. */
 const AMOUNT = /^(\d{1,6})(?:\.(\d{1,9}))? ?([A-Za-z]{3,5})$/
 
-/** An amount as people write it; null for anything else. */
+/** Parses an amount; null if the text is not valid. */
 export function readAmount (text: string): Amount | null {
   const match = AMOUNT.exec(text.trim())
   if (match === null) return null
@@ -12,7 +12,7 @@ export function readAmount (text: string): Amount | null {
   return { unit: unit!.toUpperCase(), nano: Number(whole) * NANO + Number(part.padEnd(9, '0')) }
 }
 
-/** An amount for people: `0.02 EUR`, without zeros at its end. */
+/** `0.02 EUR`, without trailing zeros. */
 export function showAmount ({ unit, nano }: Amount): string {
   const part = String(nano % NANO).padStart(9, '0').replace(/(?<!0)0+$/, '')
   return `${Math.floor(nano / NANO)}${part === '' ? '' : `.${part}`} ${unit}`

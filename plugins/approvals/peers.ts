@@ -5,10 +5,9 @@ import type { Decision } from './waiting.js'
 
 type Reply = FromSchema<typeof routes.list.reply>
 export type ShownBudget = FromSchema<typeof routes.budget.reply>
-/** What waits at a node, and its budgets. */
+/** Pending approvals and budgets of one node. */
 export type Listed = Pick<Reply, 'approvals' | 'budgets'>
 export type Decided = FromSchema<typeof routes.decide.reply>
-/** A node that did not answer. */
 export type UnreachableNode = Reply['failed'][number]
 
 interface PeerParts extends AskMemberParts { readonly cluster: Cluster, readonly clock: Clock }
@@ -19,7 +18,7 @@ const PEER_BYTES = 1024 * 1024
 
 const others = (cluster: Cluster): NodeView[] => cluster.nodes().filter(({ self, live }) => !self && live)
 
-/** What waits at the other nodes, and those that did not say. */
+/** Pending approvals of the other nodes, and the nodes that did not answer. */
 export async function listOthers (
   parts: PeerParts, { caller, signal }: Asking
 ): Promise<{ listed: Listed[], failed: UnreachableNode[] }> {
@@ -34,7 +33,10 @@ export async function listOthers (
   }
 }
 
-/** Has the node where a call waits decide on it; none but that one knows it. Null where none did. */
+/**
+ * Sends the decision to all other nodes, because only the node of the call has the approval. `decided` is
+ * null if none has it.
+ */
 export async function decideElsewhere (
   parts: PeerParts, id: string, body: Omit<Decision, 'by'>, { caller, signal }: Asking
 ): Promise<{ decided: Decided | null, silent: UnreachableNode[] }> {

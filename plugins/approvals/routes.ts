@@ -16,11 +16,10 @@ const budget = {
   properties: { caller: text, per_day: text, spent: text, node: text }
 } as const
 
-/** HTTP routes of this plugin; the handlers are in `index.ts`. */
 export const routes = {
   list: {
     method: 'GET', url: '/v1/approvals', authority: 'approve', members: true,
-    summary: 'The calls that wait for somebody to approve what they cost, and the budgets, of all nodes.',
+    summary: 'Lists the calls that wait for approval of their cost, and the budgets, of all nodes.',
     reply: {
       type: 'object', additionalProperties: false, required: ['approvals', 'budgets', 'failed'],
       properties: {
@@ -38,7 +37,7 @@ export const routes = {
   },
   decide: {
     method: 'POST', url: '/v1/approvals/:id', authority: 'approve', members: true,
-    summary: 'Approves what a waiting call costs, so that it is made, or denies it.',
+    summary: 'Approves or denies the cost of a waiting call.',
     params: {
       type: 'object', additionalProperties: false, required: ['id'],
       properties: { id: { type: 'string', pattern: '^apr_[0-9a-f]{12}$' } }
@@ -49,7 +48,7 @@ export const routes = {
         decision: { enum: ['approve', 'deny'] },
         reason: {
           type: ['string', 'null'], minLength: 1, maxLength: 200, pattern: '^[^\\p{Cc}]+$',
-          description: 'Told to the caller of a call that is denied.'
+          description: 'Sent to the caller of a denied call.'
         }
       }
     },
@@ -61,7 +60,8 @@ export const routes = {
   },
   budget: {
     method: 'PUT', url: '/v1/approvals/budgets/:caller', authority: 'approve',
-    summary: 'Sets what a caller may spend at this node in a day (UTC) without being asked; 0 ends it.',
+    summary: 'Sets how much a caller may spend on this node per day (UTC) without approval; 0 removes ' +
+      'the budget.',
     params: {
       type: 'object', additionalProperties: false, required: ['caller'],
       properties: { caller: { type: 'string', minLength: 1, maxLength: 128, pattern: '^[^\\p{Cc}]+$' } }

@@ -4,24 +4,21 @@ import { showAmount } from './money.js'
 import type { Clock } from '../../kernel/index.js'
 import type { Expense } from '../capabilities/service.js'
 
-/** A call that waits for somebody to approve what it costs. */
 export interface Approval {
   readonly id: string
   readonly capability: string
   readonly command_id: string
-  /** Id of the caller. */
   readonly by: string
-  /** What it costs: `0.02 EUR`. */
+  /** For example `0.02 EUR`. */
   readonly cost: string
   readonly asked: string
-  /** When it is given up. */
+  /** When the request expires. */
   readonly until: string
 }
 
 export interface Decision {
   readonly decision: 'approve' | 'deny'
   readonly reason: string | null
-  /** Id of who decides. */
   readonly by: string
 }
 
@@ -32,7 +29,7 @@ export interface WaitingOptions {
   readonly expired: (approval: Approval) => void
 }
 
-/** Calls that wait at once, and of one caller; and how many of a caller may ask in a minute. */
+/** Limits: pending calls in total and per caller, and requests per caller in a minute. */
 export const WAITING_MOST = 64
 export const MAX_PENDING_PER_CALLER = 8
 export const ASKED_A_MINUTE = 30
@@ -40,11 +37,10 @@ const MINUTE_MS = 60_000
 
 interface Waiter { readonly approval: Approval, readonly settle: (error: Error | null) => void }
 
-/** The calls of this node that wait for an approval. */
 export class PendingCalls {
   readonly #options: WaitingOptions
   readonly #waiting = new Map<string, Waiter>()
-  /** When each caller asked in the last minute, monotonic ms. */
+  /** Times of each caller's requests in the last minute, monotonic ms. */
   readonly #recent = new Map<string, number[]>()
 
   constructor (options: WaitingOptions) { this.#options = options }
@@ -52,8 +48,8 @@ export class PendingCalls {
   list (): Approval[] { return [...this.#waiting.values()].map(({ approval }) => approval) }
 
   /**
-   * Resolves when it is approved. Throws `approval_denied`, `approval_timeout`, `overloaded`,
-   * `plugin_disabled`, and the reason of the call's signal.
+   * Resolves on approval. Throws `approval_denied`, `approval_timeout`, `overloaded`, `plugin_disabled`, and
+   * the reason of the call's signal.
    */
   async ask (expense: Expense): Promise<void> {
     const { signal, caller } = expense
@@ -73,7 +69,7 @@ export class PendingCalls {
       const cancel = clock.after(waitMs, () => {
         expired(approval)
         settle(kernelError('approval_timeout',
-          `Nobody approved ${approval.cost} for ${approval.capability} within ${waitMs / 1000} s.`,
+          `${approval.cost} for ${approval.capability} was not approved within ${waitMs / 1000} s.`,
           { approval_id: approval.id, cost: approval.cost }))
       })
       this.#waiting.set(approval.id, { approval, settle })
@@ -82,7 +78,7 @@ export class PendingCalls {
     })
   }
 
-  /** What was decided on; null when nothing of that id waits here. */
+  /** The decided approval; null if the id is unknown here. */
   decide (id: string, { decision, reason }: Decision): Approval | null {
     const waiter = this.#waiting.get(id)
     if (waiter === undefined) return null
@@ -93,11 +89,11 @@ export class PendingCalls {
     return waiter.approval
   }
 
-  /** The plugin stops: nobody can decide any more, and nothing is spent unasked. */
+  /** Rejects all pending calls: without the plugin they can no longer be approved. */
   close (): void {
     for (const { approval: { id, cost, capability }, settle } of [...this.#waiting.values()]) {
       settle(kernelError('plugin_disabled',
-        `${cost} for ${capability} waited for an approval when the plugin \`approvals\` was stopped.`,
+        `${cost} for ${capability} was waiting for approval when the plugin \`approvals\` stopped.`,
         { plugin: 'approvals', approval_id: id, cost }))
     }
   }
@@ -106,9 +102,10 @@ export class PendingCalls {
   #bound (caller: string): void {
     const of = this.list().filter(({ by }) => by === caller).length
     if (this.#waiting.size >= WAITING_MOST || of >= MAX_PENDING_PER_CALLER) {
-      const held = `${of} calls of this credential and ${this.#waiting.size} in all wait for an approval`
-      throw kernelError('overloaded', `${held}; at most ${MAX_PENDING_PER_CALLER} and ${WAITING_MOST} may.`,
-        { retryAfterSeconds: 10 })
+      const held = `${of} calls of this credential and ${this.#waiting.size} in total wait for approval`
+      throw kernelError('overloaded', `${held}; the limits are ${MAX_PENDING_PER_CALLER} ` +
+        `and ${WAITING_MOST}.`,
+      { retryAfterSeconds: 10 })
     }
     const now = this.#options.clock.mono()
     for (const [id, times] of this.#recent) {
@@ -119,7 +116,7 @@ export class PendingCalls {
     const recent = this.#recent.get(caller) ?? []
     if (recent.length >= ASKED_A_MINUTE) {
       throw kernelError('overloaded',
-        `${recent.length} calls of this credential asked for an approval in the last minute.`,
+        `${recent.length} calls of this credential requested approval in the last minute.`,
         { retryAfterSeconds: 60 })
     }
     this.#recent.set(caller, [...recent, now])

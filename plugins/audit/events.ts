@@ -8,21 +8,20 @@ export interface RetellParts {
   readonly own: LocalApi
   readonly clock: Clock
   readonly log: Logger
-  /** Install id of this node. */
   readonly node: string
   readonly emit: (kind: 'AuditRecorded', record: AuditRecord) => void
 }
 
 const AFTER_MS = 10_000
-/** Most records to emit again. */
+/** Most events emitted again. */
 const MOST = 100
 const CALLER: Caller = { id: 'audit', mode: 'direct', authorities: new Set(['operator']) }
 
 interface Page { events?: { event: { AuditRecorded?: AuditRecord } }[] }
 
 /**
- * After a crash the newest records may lack events: once after the start, emits those after the newest one in
- * the event log. Duplicates have the same `seq` and `hash`. Returns a function that cancels it.
+ * A crash may lose the events of the newest records. Once after the start, emits the events after the newest
+ * one in the event log. Duplicates have the same `seq` and `hash`. Returns a function that cancels it.
  */
 export function emitMissedEvents (parts: RetellParts): () => void {
   const over = new AbortController()
@@ -30,7 +29,7 @@ export function emitMissedEvents (parts: RetellParts): () => void {
   const until = parts.chain.head?.seq ?? 0
   const cancel = until === 0 ? () => {} : parts.clock.after(AFTER_MS, () => {
     tellAgain(parts, until, over.signal).catch((error: unknown) => {
-      parts.log.debug({ err: error }, 'the newest records of the audit may be in no event')
+      parts.log.debug({ err: error }, 'the newest audit records may lack events')
     })
   })
   return () => { cancel(); over.abort() }

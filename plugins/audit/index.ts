@@ -12,10 +12,9 @@ import { Refusals } from './refusals.js'
 import type { Audit, Change, Clock, Cluster, NodeView } from '../../kernel/index.js'
 import type { Verified } from './peers/gather.js'
 
-/** Interval of announcing a chain that grew, ms. */
+/** Interval in which a changed head is announced, ms. */
 const TELL_MS = 2000
 
-/** Records every change in a hash chain on each node. */
 export default definePlugin(manifest, async (ctx) => {
   const { deps: { cluster, own }, clock, node, log } = ctx
   const folder = join(node.home, 'audit')
@@ -36,9 +35,9 @@ export default definePlugin(manifest, async (ctx) => {
       ctx.raise('audit_contradiction', `the chain of ${cluster.resolve(of)?.name ?? of}`)
     }
   })
-  ctx.effect('heads of audit chains', () => { witness.close() })
+  ctx.effect('audit head announcements', () => { witness.close() })
   ctx.effect('links', cluster.onPeers(({ installId, up }) => { if (up) witness.greet(installId) }))
-  ctx.every('heads of audit chains', TELL_MS, () => { witness.beat() })
+  ctx.every('audit head announcements', TELL_MS, () => { witness.beat() })
   ctx.effect('audit events',
     emitMissedEvents({ chain, own, clock, log, node: node.installId, emit: ctx.emit }))
   const parts = { cluster, clock, chain, witness }
@@ -75,11 +74,9 @@ export default definePlugin(manifest, async (ctx) => {
   }
 })
 
-/** The detail of the record of a change. */
 const detailOf = ({ detail, parts }: Change): Record<string, unknown> =>
   ({ ...redactedDetails(detail), ...redactedParts(parts) })
 
-/** Records the kernel's changes. */
 function auditOf (chain: Chain, clock: Clock): Audit {
   const refusals = new Refusals()
   return {
@@ -92,8 +89,8 @@ function auditOf (chain: Chain, clock: Clock): Audit {
           chain.miss()
           return null
         }
-        throw kernelError('audit_unavailable', 'The change cannot be recorded in audit/ of the home of ' +
-          `this node, and so it is not made: ${error.message}.`)
+        throw kernelError('audit_unavailable', 'The change cannot be recorded in the folder audit of ' +
+          `this node's home, so it is refused: ${error.message}.`)
       })
       return async ({ status, reason, detail: noted }) => {
         const more = Object.keys(noted).length === 0 ? {} : { noted: redactedDetails(noted) }
@@ -107,14 +104,14 @@ function auditOf (chain: Chain, clock: Clock): Audit {
       const unrecorded = refusals.admit(who, clock.mono())
       if (unrecorded === null) return
       const more = unrecorded === 0 ? {} : { unrecorded }
-      // A refusal changes no state, so it is not awaited, and may be lost on a full disk.
+      // A refusal changes no state, so it is not awaited and may be lost on a full disk.
       chain.append({ who, how, what, detail: { ...detailOf(change), refused: { status, reason }, ...more } })
         .catch(() => {})
     }
   }
 }
 
-/** The node of that name, or all. Throws `node_not_found`. */
+/** The named node, or all. Throws `node_not_found`. */
 function nodesOf (cluster: Cluster, ref: string | undefined): readonly NodeView[] {
   if (ref === undefined) return cluster.nodes()
   const node = cluster.resolve(ref)
@@ -124,7 +121,7 @@ function nodesOf (cluster: Cluster, ref: string | undefined): readonly NodeView[
 
 function shown ({ node, name, verdict, contradicts, error }: Verified) {
   const { records = 0, first = null, last = null, fault = null } = verdict ?? {}
-  const message = 'The node told this one another end of its chain than it had told before.'
+  const message = 'The node announced a different end of its chain than before.'
   const contradiction = contradicts && fault === null
     ? { seq: last?.seq ?? 0, kind: 'altered' as const, message }
     : fault

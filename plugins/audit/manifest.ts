@@ -8,13 +8,13 @@ export const manifest = {
   name: 'audit',
   version: '1.0.0',
   kernel: '^1.0.0',
-  summary: 'Keeps who changed what, in a chain of records on every node that shows what was tampered with.',
+  summary: 'Records who changed what, in a hash chain on every node that reveals tampering.',
   consumes: { cluster: ClusterService, own: OwnApiService },
   provides: { audit: AuditService },
   routes,
   events: {
     AuditRecorded: durableEvent(
-      'A record of the audit of the node with the install id `node`, as it stands in that node\'s chain.',
+      'An audit record, as in the chain of the node with the install id `node`.',
       {
         seq: { type: 'integer', minimum: 1 }, at: text, node: text, who: text, how: text, what: text,
         detail: { type: 'object' }, prev: text, hash: text
@@ -23,26 +23,27 @@ export const manifest = {
   conflicts: {
     audit_unavailable: {
       severity: 'error',
-      meaning: 'Changes cannot be recorded on this node, and so none is made through it.',
-      remediation: 'Free space on the volume of the home, or see what is wrong with the folder audit in ' +
-        'it. The next change tries again.'
+      meaning: 'Changes cannot be recorded on this node, so it refuses them.',
+      remediation: 'Free disk space on the volume of the home, or check the folder audit in it. The ' +
+        'next change retries.'
     },
     audit_contradiction: {
       severity: 'error',
-      meaning: 'A node tells something else of its audit than before: records were removed or replaced.',
-      remediation: '`svc audit verify` names the record. A home that was restored from a backup does so, too.'
+      meaning: 'A node contradicts an earlier announcement of its audit chain: records were removed ' +
+        'or replaced.',
+      remediation: '`svc audit verify` names the record. A home restored from a backup also causes this.'
     }
   },
   verbs: {
     audit: {
       heading: 'Run a cluster',
-      summary: 'show who changed what; verify that nothing of it was tampered with; export it',
+      summary: 'show who changed what; verify the records; export them',
       args: '[verify|export] [file]',
       options: [
-        ['--since <when>', 'changes from this time on: a span such as 2d, or a time'],
-        ['--who <id>', 'only by this caller: local, operator, or the id of a token or device'],
-        ['--node <ref>', 'only what entered at this node: id, name or local'],
-        ['--limit <n>', 'at most so many of the newest (100)']
+        ['--since <when>', 'changes since then: a duration such as 2d, or a time'],
+        ['--who <id>', 'only changes by this caller: local, operator, or the id of a token or device'],
+        ['--node <ref>', 'only changes through this node: id, name or local'],
+        ['--limit <n>', 'how many of the newest changes (default 100)']
       ],
       examples: [
         'svc audit --since 2d', 'svc audit --who app_0123456789ab --json', 'svc audit verify',

@@ -3,13 +3,13 @@ import type { Change, JsonSchema } from '../../kernel/index.js'
 
 const TEXT_MOST = 256
 const ITEMS_MOST = 16
-/** Of a request, and of what its handler notes, bytes of JSON: a record fits into an event. */
+/** Most bytes of JSON for a request and for handler details: a record must fit into an event. */
 const REQUEST_MOST = 3000
 const NOTE_MOST = 1500
 
 /**
- * The described part of a value, for the audit. Hides `writeOnly` fields, values that the schema leaves open,
- * and secrets in URLs; cuts long texts and lists. Without a schema everything is described.
+ * Prepares a value for the audit. Hides `writeOnly` and secret fields, values that the schema leaves open,
+ * and secrets in URLs; cuts long strings and lists. Without a schema, hides no field.
  */
 export function redacted (schema: JsonSchema | null, value: unknown): unknown {
   if (schema !== null && (schema['writeOnly'] === true || schema['x-secret'] === true)) return HIDDEN
@@ -32,25 +32,27 @@ function redactedFields (schema: JsonSchema | null, value: Record<string, unknow
   }))
 }
 
-/** The schema under a keyword; one that describes nothing where there is none. */
+/** The schema under a keyword, or an empty one. */
 function inside (schema: JsonSchema | null, keyword: string): JsonSchema | null {
   if (schema === null) return null
   return isObject(schema[keyword]) ? schema[keyword] as JsonSchema : {}
 }
 
-/** Whether a schema does not itself say what a value is; one of several might call it a secret. */
+/**
+ * True if the schema itself does not define the value: one of several alternatives might declare it a secret.
+ */
 function isOpen (schema: JsonSchema): boolean {
   return !['type', 'enum', 'const'].some((word) => word in schema)
 }
 
-/** At most 256 characters, without lone surrogates, for which RFC 8785 has no text. */
+/** At most 256 characters, without lone surrogates, which RFC 8785 does not allow. */
 function shortened (text: string): string {
   const plain = withoutUrlSecrets(text).replace(/\p{Surrogate}/gu, '\ufffd')
   if (plain.length <= TEXT_MOST) return plain
   return `${plain.slice(0, TEXT_MOST - 1).replace(/\p{Surrogate}$/u, '')}…`
 }
 
-/** The parts of a request by name, each by its schema, cut to the limit in all. */
+/** The parts of a request by name, each redacted by its schema, up to REQUEST_MOST in total. */
 export function redactedParts (parts: Change['parts'] = []): Record<string, unknown> {
   const kept: Record<string, unknown> = {}
   let left = REQUEST_MOST
@@ -65,7 +67,7 @@ export function redactedParts (parts: Change['parts'] = []): Record<string, unkn
   return kept
 }
 
-/** Details that no schema describes, such as those of a handler, cut in the same way. */
+/** Details without a schema, such as those of a handler. */
 export function redactedDetails (note: Readonly<Record<string, unknown>>): Record<string, unknown> {
   const kept = redacted(null, note) as Record<string, unknown>
   const size = jsonBytes(kept)

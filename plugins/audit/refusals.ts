@@ -1,13 +1,16 @@
-/** Refused requests of one caller that are recorded in an hour; all without a credential are one caller. */
+/** Refusals recorded per caller and hour; all requests without a credential share one caller. */
 export const REFUSALS_AN_HOUR = 10
 const HOUR_MS = 3_600_000
-/** Callers that are counted at once; each holds a token or a grant of this cluster. */
+/** Callers counted at the same time; each has a token or a grant of this cluster. */
 const CALLERS = 1000
 
 export class Refusals {
   readonly #seen = new Map<string, { recorded: number[], left: number }>()
 
-  /** Unrecorded refusals before this one at `nowMs` (monotonic); null: this one is not recorded either. */
+  /**
+   * The number of unrecorded refusals before this one; null if this one is not recorded either. `nowMs` is
+   * monotonic.
+   */
   admit (who: string, nowMs: number): number | null {
     const known = this.#seen.get(who) ?? { recorded: [], left: 0 }
     if (!this.#seen.has(who) && this.#seen.size >= CALLERS) this.#seen.delete(this.#seen.keys().next().value!)

@@ -36,7 +36,7 @@ const verified = {
   required: ['node', 'name', 'ok', 'records', 'first', 'last', 'fault', 'error'],
   properties: {
     node: text, name: text,
-    ok: { type: ['boolean', 'null'], description: 'Null where the chain could not be read.' },
+    ok: { type: ['boolean', 'null'], description: 'Null if the chain could not be read.' },
     records: seq, first: { type: ['integer', 'null'] }, last: head, fault, error: textOrNull
   }
 } as const
@@ -44,12 +44,12 @@ const verified = {
 export const routes = {
   list: {
     method: 'GET', url: '/v1/audit', authority: 'operator', members: true,
-    summary: 'Who changed what: the newest changes that entered the cluster at any node, in order of time.',
+    summary: 'Lists who changed what: the newest changes through any node, in order of time.',
     query: {
       type: 'object', additionalProperties: false,
       properties: {
-        since: { type: 'string', format: 'date-time', maxLength: 40, description: 'From this time on.' },
-        who: { type: 'string', minLength: 1, maxLength: 200, description: 'Only by this caller.' },
+        since: { type: 'string', format: 'date-time', maxLength: 40, description: 'Earliest time.' },
+        who: { type: 'string', minLength: 1, maxLength: 200, description: 'Only changes by this caller.' },
         limit: { type: 'integer', minimum: 1, maximum: 1000, default: 100 },
         node
       }
@@ -58,19 +58,19 @@ export const routes = {
       type: 'object', additionalProperties: false, required: ['entries', 'failed'],
       properties: {
         entries: { type: 'array', items: entry },
-        failed: { type: 'array', items: missing, description: 'Nodes whose changes are not here.' }
+        failed: { type: 'array', items: missing, description: 'Nodes whose changes are missing.' }
       }
     },
     errors: ['invalid_request', 'node_not_found']
   },
   verify: {
     method: 'GET', url: '/v1/audit/verify', authority: 'operator',
-    summary: 'Looks in the chain of every node for the first record that was altered, removed or reordered.',
+    summary: 'Checks the chain of every node for altered, removed or reordered records.',
     query: { type: 'object', additionalProperties: false, properties: { node } },
     reply: {
       type: 'object', additionalProperties: false, required: ['ok', 'nodes'],
       properties: {
-        ok: { type: 'boolean', description: 'No chain that could be read has a fault.' },
+        ok: { type: 'boolean', description: 'True if no readable chain has a fault.' },
         nodes: { type: 'array', items: verified }
       }
     },
@@ -79,7 +79,7 @@ export const routes = {
   },
   export: {
     method: 'GET', url: '/v1/audit/export', authority: 'operator', members: true, stream: true,
-    summary: 'The chain of one node as it is, a record a line.',
+    summary: 'Streams the raw chain of one node, one record per line.',
     query: { type: 'object', additionalProperties: false, properties: { node } },
     produces: 'application/x-ndjson',
     errors: ['node_not_found', 'unreachable']

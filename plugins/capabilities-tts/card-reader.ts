@@ -1,4 +1,4 @@
-/** Text-to-speech models: Piper voices and Kokoro. */
+/** Reads model cards of speech models: Piper voices and Kokoro. */
 import type { CardVoice } from '../../kernel/index.js'
 import { CardError } from '../runners/cards/reader.js'
 import { chooseGraph, readGraph, suffixOf, weightsOf } from '../runners/onnx/facts.js'
@@ -12,10 +12,10 @@ import { symbolSubstitutes } from './text/symbols.js'
 import { SYMBOLS, vocabularyOf } from './vocabulary.js'
 
 const VOICES = 4096
-/** Symbols a voice is given at once, and tokens of Kokoro's context. */
+/** Symbols per run of a Piper voice, and tokens of Kokoro's context. */
 const PIPER_SYMBOLS = 200
 const KOKORO_TOKENS = 510
-/** Bytes per byte of weights: copies while a file is loaded, and the runtime's arena for long sentences. */
+/** Work memory per byte of weights: copies while loading, and the runtime's arena for long sentences. */
 const ARENA = { piper: 3.6, kokoro: 2.9 } as const
 
 function memoryOf (
@@ -25,7 +25,6 @@ function memoryOf (
   return { memory: { weightBytes, tokenBytes: 0, workBytes: Math.ceil(weightBytes * ARENA[family]) } }
 }
 
-/** What all speech models have in common. */
 const speech = { tasks: ['tts'], engine: 'onnx-tts', backends: ['cpu'], nLayers: 1 }
 
 /** Element types of TensorProto. */
@@ -40,7 +39,7 @@ function needs (path: string, header: OnnxHeader, names: readonly string[]): voi
   throw new CardError(`${path} has no input ${missing.join(', ')}: it has ${has.slice(0, 20).join(', ')}`)
 }
 
-/** A Piper voice: a graph with its settings beside it. Undefined: the folder holds none. @throws CardError */
+/** A Piper voice: a graph and its .onnx.json; undefined if the folder has none. @throws CardError */
 async function findPiper (folder: Folder): Promise<ModelFacts | undefined> {
   const voices: [string, Fields][] = []
   for (const path of folder.matching(/\.onnx$/)) {
@@ -53,8 +52,8 @@ async function findPiper (folder: Folder): Promise<ModelFacts | undefined> {
   if (first === undefined) return undefined
   if (others.length > 0) {
     const names = voices.slice(0, 5).map(([path]) => path).join(', ')
-    throw new CardError(`it holds ${voices.length} voices (${names}): a model is one of them. ` +
-      'Choose one by a pattern of its files.')
+    throw new CardError(`it contains ${voices.length} voices (${names}), but a model is a single voice. ` +
+      'Choose one with a pattern of its files.')
   }
   return await piperFacts(folder, ...first)
 }
@@ -65,10 +64,10 @@ async function piperFacts (folder: Folder, path: string, json: Fields): Promise<
   const speakers = count(json, 'num_speakers') ?? 1
   const many = header.inputs.some(({ name }) => name === 'sid')
   if (many !== speakers > 1) {
-    throw new CardError(`${path} and ${path}.json do not belong together: the graph has ` +
+    throw new CardError(`${path} and ${path}.json do not match: the graph has ` +
       `${many ? 'several speakers' : 'one speaker'} (input sid), the configuration says ${speakers}`)
   }
-  // The voice that ships with svc names its origin; its graph has Piper's inputs.
+  // The bundled voice has Piper's inputs; its dataset names the origin.
   const family = /^flite\b/.test(text(json, 'dataset') ?? '') ? 'flite' : 'piper'
   const { code, family: wide } = child(json, 'language')
   const codes = [code, child(json, 'espeak')['voice'], wide]
@@ -80,7 +79,7 @@ async function piperFacts (folder: Folder, path: string, json: Fields): Promise<
   const rate = count(child(json, 'audio'), 'sample_rate')
   return {
     ...speech,
-    description: `Voice in Piper's format (${language === '' ? 'language not stated' : language}), ` +
+    description: `Voice in Piper's format (${language === '' ? 'language unknown' : language}), ` +
       `${voices.length === 1 ? '1 speaker' : `${voices.length} speakers`}, ${rate} Hz.`,
     family,
     roles: new Map([...weightsOf(path, header), [`${path}.json`, 'config']]),
@@ -94,11 +93,11 @@ async function piperFacts (folder: Folder, path: string, json: Fields): Promise<
   }
 }
 
-/** Whether text can become the symbols of a Piper voice. @throws CardError where no way is known */
+/** Checks that svc can phonemize text for a Piper voice. @throws CardError if not */
 function readable (path: string, json: Fields, language: string): void {
   const type = text(json, 'phoneme_type') ?? 'espeak'
   if (!PHONEME_TYPES.includes(type)) {
-    throw new CardError(`${path}: phonemes of type "${type}" are not made here, only ` +
+    throw new CardError(`${path}: phoneme type "${type}" is not supported, only ` +
       `${PHONEME_TYPES.join(' and ')}: pull another voice (\`svc search piper\`)`)
   }
   const symbols = new Set(Object.keys(child(json, 'phoneme_id_map')))
@@ -106,8 +105,8 @@ function readable (path: string, json: Fields, language: string): void {
   if (marks.length > 0) throw new CardError(`${path}: phoneme_id_map has no ${marks.join(' ')}`)
   const { missing } = symbolSubstitutes(symbols)
   if (type === 'espeak' && isEnglish(language) && missing.length > 0) {
-    throw new CardError(`${path}: phoneme_id_map has no ${missing.slice(0, 10).join(' ')}: it is not ` +
-      'that of an English voice. Pull the voice again with the .onnx.json that belongs to it')
+    throw new CardError(`${path}: phoneme_id_map has no ${missing.slice(0, 10).join(' ')}: it is ` +
+      'not one of an English voice. Pull the voice again with its own .onnx.json')
   }
 }
 
@@ -116,15 +115,15 @@ function piperVoices (json: Fields, language: string): CardVoice[] {
   const named = Object.keys(child(json, 'speaker_id_map'))
   if (speakers === 1) return [{ id: 'default', name: text(json, 'dataset', 100) ?? 'default', language }]
   const most = Math.max(speakers, named.length)
-  if (most > VOICES) throw new CardError(`a voice of ${most} speakers: ${VOICES} are the most`)
+  if (most > VOICES) throw new CardError(`the voice has ${most} speakers, more than ${VOICES}`)
   const ids = named.length > 0 ? named : Array.from({ length: speakers }, (_, i) => String(i))
   return ids.map((id) => ({ id, name: id, language }))
 }
 
-/** Graphs in fewer bits. Eight of them make speech slower on a CPU, so the smallest is not the best. */
+/** Quantized graphs. Eight bits slow speech down on a CPU, so the smallest graph is not the best. */
 const REDUCED = /[._-](fp16|u?int8|q\d\w{0,15}|quantized|bnb4)\.onnx$/
 
-/** Names of Kokoro's inputs; exporters call the symbols one way or the other. */
+/** Exporters use different names for the same input. */
 const TOKENS = ['input_ids', 'tokens']
 const isKokoro = (header: OnnxHeader): boolean => {
   const has = new Set(header.inputs.map(({ name }) => name))
@@ -132,8 +131,8 @@ const isKokoro = (header: OnnxHeader): boolean => {
 }
 
 /**
- * Kokoro: a graph and style packs, with a vocabulary in config.json or tokenizer.json, or with none: then
- * that of v1.0 holds. Undefined: the folder holds none. @throws CardError
+ * Kokoro: a graph, style packs, and a vocabulary in config.json or tokenizer.json (default: v1.0's).
+ * Undefined if the folder has none. @throws CardError
  */
 async function findKokoro (folder: Folder): Promise<ModelFacts | undefined> {
   const graphs = folder.matching(/\.onnx$/)
@@ -153,8 +152,8 @@ async function findKokoro (folder: Folder): Promise<ModelFacts | undefined> {
   checkTypes(graph, header)
   const voices = [...singlePacks(folder, packs), ...await archivedPacks(folder, archives)].slice(0, VOICES)
   if (voices.length === 0) {
-    throw new CardError(`${graph} is Kokoro, but there is no style pack (voices/*.bin, or ` +
-      'voices-v1.0.bin) beside it: pull them with it, for instance with --allow \'voices/*\' as well')
+    throw new CardError(`${graph} is a Kokoro model, but it has no style packs (voices/*.bin or ` +
+      'voices-v1.0.bin): pull them too, for instance with --allow \'voices/*\'')
   }
   const spoken = withRules(voices)
   return {
@@ -163,31 +162,31 @@ async function findKokoro (folder: Folder): Promise<ModelFacts | undefined> {
   }
 }
 
-/** Element types of the inputs; other exports keep floats in float32 too, whatever their weights are in. */
+/** Element types of the inputs; exports keep these in float32 whatever the weights' type. */
 const TYPES: Readonly<Record<string, readonly number[]>> = {
   input_ids: [INT64], tokens: [INT64], style: [FLOAT], speed: [FLOAT, INT32]
 }
 
-/** Numbers as the public exports take and give them. @throws CardError for others */
+/** Accepts the types of the public exports. @throws CardError for others */
 function checkTypes (path: string, { inputs, outputs }: OnnxHeader): void {
   const ports = [...inputs.map((port) => ({ ...port, types: TYPES[port.name] })),
     ...outputs.slice(0, 1).map((port) => ({ ...port, types: [FLOAT] }))]
   const other = ports.find(({ elemType, types }) => types !== undefined && !types.includes(elemType))
   if (other !== undefined) {
-    throw new CardError(`${path}: ${other.name} has element type ${other.elemType}, and ` +
-      `${other.types!.join(' or ')} is served (numbers of TensorProto): pull others with --variant`)
+    throw new CardError(`${path}: ${other.name} has element type ${other.elemType}, but only ` +
+      `${other.types!.join(' or ')} is supported (numbers of TensorProto): pull others with --variant`)
   }
   const width = inputs.find(({ name }) => name === 'style')?.dims.at(-1)
   if (typeof width === 'number' && width * 4 !== STYLE_ROW) {
-    throw new CardError(`${path}: style has ${width} values, and Kokoro's packs have rows of ` +
-      `${STYLE_ROW / 4}: these weights are of another model`)
+    throw new CardError(`${path}: style has ${width} values, but Kokoro's packs have rows of ` +
+      `${STYLE_ROW / 4}: these weights belong to another model`)
   }
 }
 
-/** Voices of packs that are files of their own. @throws CardError for a size that is not whole rows */
+/** Voices of separate pack files. @throws CardError for a size that is not a multiple of a row */
 function singlePacks (folder: Folder, packs: readonly string[]): string[] {
   return packs.map((pack) => {
-    // Only their length is looked at: files of this ending may be something else.
+    // Checks only the size: files with this extension may be something else.
     const bytes = folder.size(pack)
     if (bytes === 0 || bytes % STYLE_ROW !== 0) {
       throw new CardError(`style pack ${pack} has ${bytes} bytes, not a multiple of ${STYLE_ROW}`)
@@ -196,13 +195,15 @@ function singlePacks (folder: Folder, packs: readonly string[]): string[] {
   })
 }
 
-/** Voices inside archives, from their lists; the arrays stay unread. @throws CardError for a broken one */
+/**
+ * Voices in archives, by their directories; the arrays are not read. @throws CardError for an invalid archive
+ */
 async function archivedPacks (folder: Folder, archives: readonly string[]): Promise<string[]> {
   const voices: string[] = []
   for (const path of archives) {
     const { head, tail, from } = await folder.ends(path, ARCHIVE_TAIL)
     try {
-      if (!isArchive(head)) throw new RangeError('it is no archive of NumPy (a pickle is never opened)')
+      if (!isArchive(head)) throw new RangeError('it is not a NumPy archive (svc never opens a pickle)')
       voices.push(...archiveVoices(tail, from).map(({ voice }) => voice))
     } catch (error) {
       throw new CardError(`style packs ${path}: ${(error as Error).message}`, { cause: error })
@@ -211,7 +212,7 @@ async function archivedPacks (folder: Folder, archives: readonly string[]): Prom
   return voices
 }
 
-/** Voices in languages that can be read. @throws CardError where there are none */
+/** Voices in supported languages. @throws CardError if there is none */
 function withRules (voices: readonly string[]): string[] {
   const spoken = voices.filter((voice) => {
     const language = kokoroLanguage(voice)
@@ -219,8 +220,8 @@ function withRules (voices: readonly string[]): string[] {
   })
   if (spoken.length > 0) return spoken
   const languages = [...new Set(voices.map((voice) => kokoroLanguage(voice)?.code))].join(', ')
-  throw new CardError(`all its voices speak ${languages}, for which there are no rules here: pull ` +
-    'voices of another language with it, such as --allow \'voices/af_*\'')
+  throw new CardError(`all its voices speak ${languages}, which svc does not support: pull ` +
+    'voices of another language too, for instance with --allow \'voices/af_*\'')
 }
 
 const placesOf = (
@@ -243,8 +244,8 @@ async function kokoroFacts (
   const most = count(config, 'n_token') ?? SYMBOLS
   const beyond = [...vocabulary ?? []].find(([, id]) => id >= most)
   if (beyond !== undefined) {
-    throw new CardError(`the vocabulary has "${beyond[0]}" as ${beyond[1]}, and Kokoro's graph has ` +
-      `${most} symbols: the vocabulary is of another model`)
+    throw new CardError(`the vocabulary maps "${beyond[0]}" to ${beyond[1]}, but Kokoro's graph has ` +
+      `${most} symbols: it belongs to another model`)
   }
   const voices = ids.map(kokoroVoice)
   return {

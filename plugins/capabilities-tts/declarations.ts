@@ -9,7 +9,7 @@ export const MEDIA_TYPES: Readonly<Record<string, string>> = {
   pcm: 'audio/pcm'
 }
 
-/** Longest text that is spoken, in characters: about two hours of speech. */
+/** Longest text in characters: about two hours of speech. */
 const TEXT_LENGTH = 100_000
 
 export const inputSchema = {
@@ -35,7 +35,7 @@ export const inputSchema = {
   }
 } as const
 
-/** Fields of each streamed chunk beside its bytes. */
+/** Fields of a streamed chunk besides its bytes. */
 export const outputChunkSchema = {
   $schema: 'https://json-schema.org/draft/2020-12/schema',
   type: 'object',
@@ -71,7 +71,7 @@ export const tts = {
 
 const MiB = 1024 * 1024
 
-const BY_CARD = 'by models whose card says so: `support` in GET /models/{id}/card'
+const BY_CARD = 'only for models whose card supports it: `support` in GET /models/{id}/card'
 
 export const speechBody = {
   type: 'object',
@@ -80,14 +80,14 @@ export const speechBody = {
     model: { type: 'string', minLength: 1 },
     input: {
       type: 'string', minLength: 1, maxLength: TEXT_LENGTH,
-      description: 'up to 100,000 characters, about two hours of speech; OpenAI takes 4,096'
+      description: 'up to 100,000 characters, about two hours of speech; OpenAI accepts 4,096'
     },
     voice: {
       type: ['string', 'object'], minLength: 1, required: ['id'],
       properties: { id: { type: 'string', minLength: 1 } }
     },
     instructions: {
-      type: 'string', description: 'by models whose card says that they follow any; Piper and Kokoro do not'
+      type: 'string', description: 'only for models whose card supports them; Piper and Kokoro do not'
     },
     response_format: { enum: ['mp3', 'wav', 'pcm', 'flac', 'opus', 'aac'] },
     speed: { type: 'number', exclusiveMinimum: 0 },
@@ -112,7 +112,7 @@ export const routes = {
   speech: {
     method: 'POST', url: '/v1/audio/speech', authority: 'invoke', stream: true, bodyLimit: MiB,
     api: 'OpenAI',
-    summary: 'Speaks a text (OpenAI\'s route): mp3, opus, aac, flac, wav or pcm, raw or in events.',
+    summary: 'Speaks a text (OpenAI\'s route): mp3, opus, aac, flac, wav or pcm, raw or as events.',
     body: speechBody,
     produces: 'audio/mpeg',
     streams: [...Object.values(MEDIA_TYPES), 'text/event-stream'],
@@ -123,7 +123,7 @@ export const routes = {
   },
   voices: {
     method: 'GET', url: '/v1/audio/voices', authority: 'read',
-    summary: 'The voices of a model, or of all.',
+    summary: 'The voices of one speech model, or of all.',
     query: {
       type: 'object', additionalProperties: false,
       properties: { model: { type: 'string', minLength: 1 } }
@@ -142,34 +142,34 @@ export const config = {
   properties: {
     model_aliases: {
       type: 'object', default: {}, additionalProperties: { type: 'string', minLength: 1 },
-      description: 'Names clients may use for a model on /v1/audio routes, e.g. {tts-1: svc/voice-en}.'
+      description: 'Aliases of models on /v1/audio routes, e.g. {tts-1: svc/voice-en}.'
     },
     voice_aliases: {
       type: 'object', default: {}, additionalProperties: { type: 'string', minLength: 1 },
-      description: 'Names clients may use for a voice on /v1/audio routes, e.g. {alloy: slt}.'
+      description: 'Aliases of voices on /v1/audio routes, e.g. {alloy: slt}.'
     },
     openai_names: {
       type: 'boolean', default: true,
-      description: 'Whether OpenAI\'s names (tts-1, alloy) speak with the placed voice on /v1/audio routes.'
+      description: 'Whether OpenAI\'s names (tts-1, alloy) select the placed voice on /v1/audio routes.'
     }
   }
 } as const
 
 export const errors = {
   text_unspeakable: {
-    status: 400, retryable: false, message: 'The text has nothing this voice can speak.',
-    remedy: 'Send words in a script the voice speaks; `svc capabilities tts@1.0.0` shows the models.'
+    status: 400, retryable: false, message: 'The text has no words that this voice can speak.',
+    remedy: 'Send words in a script that the voice supports; `svc capabilities tts@1.0.0` shows the models.'
   },
   phonemizer_missing: {
     status: 400, retryable: false, message: 'This language needs a phonemiser that is not installed.',
     remedy: 'Run `npm install piper-phonemize` in the svc folder and restart the node.'
   },
   language_unsupported: {
-    status: 400, retryable: false, message: 'There are no rules here to read this voice\'s language.',
-    remedy: 'Place a voice of another language; `svc search piper` looks for some.'
+    status: 400, retryable: false, message: 'The language of this voice is not supported.',
+    remedy: 'Place a voice of another language; `svc search piper` lists some.'
   },
   model_invalid: {
-    status: 502, retryable: false, message: 'The model files do not fit together.',
+    status: 502, retryable: false, message: 'The files of the model do not match.',
     remedy: 'Check the model card and its files; `svc status` shows why the runner failed.'
   },
   model_incomplete: {
@@ -177,7 +177,7 @@ export const errors = {
     remedy: 'Compare the model card with the files in the model\'s folder.'
   },
   format_unsupported: {
-    status: 400, retryable: false, message: 'That audio format does not have this voice\'s sampling rate.',
-    remedy: 'Ask for opus, flac, wav or pcm.'
+    status: 400, retryable: false, message: 'The audio format does not support this voice\'s sampling rate.',
+    remedy: 'Request opus, flac, wav or pcm.'
   }
 } as const satisfies Record<string, ErrorDecl>

@@ -10,7 +10,7 @@ export default definePlugin({
   name: 'capabilities-tts',
   version: '1.0.0',
   kernel: '^1.0.0',
-  summary: 'Speaks texts with placed voices and streams the sound while it is being made.',
+  summary: 'Converts text to speech with placed voices, and streams the audio while it is generated.',
   requires: ['capabilities', 'runners'],
   consumes: { runners: RunnersService, invocations: InvocationService },
   consumesOptional: { models: ModelsService },

@@ -4,7 +4,7 @@ export interface KokoroLanguage {
   espeak?: string
 }
 
-/** American and British English need no espeak: the front end of this package reads them. */
+/** English needs no espeak: this plugin's front end reads it. */
 export const KOKORO_LANGUAGES: Readonly<Record<string, KokoroLanguage>> = {
   a: { code: 'en-us', espeak: 'en-us' },
   b: { code: 'en-gb', espeak: 'en-gb' },
@@ -17,19 +17,19 @@ export const KOKORO_LANGUAGES: Readonly<Record<string, KokoroLanguage>> = {
   z: { code: 'zh' }
 }
 
-/** The language in the id of a Kokoro voice (`af_heart`: American English). */
+/** The language of a Kokoro voice id (`af_heart`: American English). */
 export function kokoroLanguage (voice: string): KokoroLanguage | undefined {
   const letter = /^([a-z])[fm]_/.exec(voice)?.[1] ?? ''
   return Object.hasOwn(KOKORO_LANGUAGES, letter) ? KOKORO_LANGUAGES[letter] : undefined
 }
 
-/** Language codes compare in lower case and with hyphens: en_US is en-us. */
+/** Normalises to lower case and hyphens: en_US becomes en-us. */
 export const languageCode = (code: string): string => code.toLowerCase().replaceAll('_', '-')
 
-/** Whether the front end of this package reads the language, without espeak. */
+/** Whether this plugin's front end reads the language without espeak. */
 export const isEnglish = (code: string): boolean => /^en(-|$)/.test(languageCode(code))
 
-/** The optional package that reads languages other than English; GPL-3.0. */
+/** Optional package for languages other than English; GPL-3.0. */
 export const PHONEMIZER = 'piper-phonemize'
 export const PHONEMIZER_COMMAND = `npm install ${PHONEMIZER}`
 

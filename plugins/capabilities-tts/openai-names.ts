@@ -1,7 +1,7 @@
-/** Names that OpenAI's clients send for models and voices, and what speaks for them here. */
+/** Maps OpenAI's names of models and voices to models and voices of the cluster. */
 import type { ModelCard } from '../../kernel/index.js'
 
-/** OpenAI's speech models, with their dated releases. */
+/** OpenAI's speech models, including dated releases. */
 const MODELS = /^(tts-1(-hd)?(-1106)?|gpt-4o-mini-tts(-\d{4}-\d{2}-\d{2})?)$/
 
 const VOICES: ReadonlySet<string> = new Set([
@@ -9,28 +9,27 @@ const VOICES: ReadonlySet<string> = new Set([
   'cedar'
 ])
 
-/** Settings: names of models and voices, and whether OpenAI's names map to placed voices. */
+/** Aliases from the settings; `openai` maps OpenAI's names to the placed voice. */
 export interface Aliases {
   models: Readonly<Record<string, string>>
   voices: Readonly<Record<string, string>>
   openai: boolean
 }
 
-/** A model that is known in the cluster, and whether a ready runner serves it. */
+/** A speech model, and whether a ready runner serves it. */
 export interface Speaker { card: ModelCard, ready: boolean }
 
-/** The target of an alias, or the name itself. */
 export function renamed (aliases: Readonly<Record<string, string>>, name: string): string {
   return Object.hasOwn(aliases, name) ? aliases[name]! : name
 }
 
-/** A voice that somebody placed comes before the one that ships; then by name, so that all nodes agree. */
+/** Placed voices come before the bundled one; then by name, so that all nodes agree. */
 const order = (a: Speaker, b: Speaker): number =>
   Number(b.ready) - Number(a.ready) ||
   Number(a.card.modelId.startsWith('svc/')) - Number(b.card.modelId.startsWith('svc/')) ||
   (a.card.modelId < b.card.modelId ? -1 : 1)
 
-/** The model that a name means: its alias, a model of that name, or for OpenAI's the placed voice. */
+/** Resolves a model name: an alias, an existing model, or OpenAI's name for the placed voice. */
 export function modelFor (name: string, aliases: Aliases, speakers: readonly Speaker[]): string {
   const asked = renamed(aliases.models, name)
   const real = asked !== name || speakers.some(({ card }) => card.modelId === asked)
@@ -39,8 +38,8 @@ export function modelFor (name: string, aliases: Aliases, speakers: readonly Spe
 }
 
 /**
- * The voice of a name in a model: its alias, that voice, or OpenAI's name in another scheme (`af_alloy`);
- * undefined: the model's default. Other names stay.
+ * Resolves a voice name: an alias, the voice with that id, or OpenAI's name in another scheme (`af_alloy`).
+ * Unknown names of OpenAI give undefined (the default voice); other names stay.
  */
 export function voiceFor (name: string, aliases: Aliases, card: ModelCard | undefined): string | undefined {
   const asked = renamed(aliases.voices, name)

@@ -9,7 +9,6 @@ import { modelFor, voiceFor } from './openai-names.js'
 import type { speechBody } from './declarations.js'
 import type { Aliases, Speaker } from './openai-names.js'
 
-/** The engine's fields of each chunk. */
 type SpokenChunk = {
   model: string, format: 'mp3', chunk_index: number, sample_rate: number, is_partial: boolean
 }
@@ -50,7 +49,7 @@ interface SpeechParts {
   aliases: Aliases
 }
 
-/** Fields that go to the engine as they are. */
+/** Fields that are passed to the engine unchanged. */
 const SAME = [
   'speed', 'streaming_interval', 'lang_code',
   'temperature', 'top_p', 'top_k', 'repetition_penalty', 'max_tokens', 'seed'
@@ -72,10 +71,10 @@ export function toTask (
   return task
 }
 
-/** A voice counts no tokens; OpenAI's clients expect the field. */
+/** OpenAI's clients expect usage; speech has no tokens. */
 const NO_TOKENS = { input_tokens: 0, output_tokens: 0, total_tokens: 0 }
 
-/** The events of `stream_format: sse`; null for what OpenAI's stream does not show. */
+/** The events of `stream_format: sse`; null for frames without an event. */
 export function speechEvent (frame: ServedFrame): string | null {
   const event = (value: object): string => `data: ${JSON.stringify(value)}\n\n`
   switch (frame.kind) {
@@ -94,7 +93,6 @@ export function speechEvent (frame: ServedFrame): string | null {
   }
 }
 
-/** The default voice of a model. */
 function ownVoice (model: string, speakers: readonly Speaker[]): string {
   const card = speakers.find((speaker) => speaker.card.modelId === model)?.card
   return String(card?.defaults?.['voice'] ?? card?.voices[0]?.id ?? 'default')

@@ -1,24 +1,23 @@
 /**
- * Kokoro's style packs: float32 rows of 256 values, one for each length of a phoneme string; a file per voice
- * (`voices/af_heart.bin`, bare values), or a NumPy archive (`voices-v1.0.bin`: a ZIP of `.npy` files named
- * after the voices).
+ * Kokoro's style packs: float32 rows of 256 values, one row per length of the phoneme string. Either a file
+ * of raw values per voice (`voices/af_heart.bin`), or a NumPy archive (`voices-v1.0.bin`, a ZIP of `.npy`
+ * files named after the voices).
  */
 import { inflateRawSync } from 'node:zlib'
 
-/** Values of a style row: 128 for the decoder, 128 for the prosody. */
+/** 128 values for the decoder, 128 for the prosody. */
 export const STYLE_WIDTH = 256
 export const STYLE_ROW = STYLE_WIDTH * 4
 
-/** Ends of the paths of both kinds. */
 export const PACK_FILE = /(^|\/)voices\/[^/]+\.bin$/
 export const PACK_ARCHIVE = /(^|\/)voices[^/]*\.(bin|npz)$/
 
-/** A voice inside an archive: where its entry begins, and how it is packed. */
+/** A voice in an archive: offset and compression of its entry. */
 export interface PackEntry { voice: string, at: number, packed: number, size: number, deflated: boolean }
 
-/** Bytes at the end of an archive in which its list must lie: room for 4,096 voices. */
+/** The archive's directory must be within this many bytes from the end: enough for 4,096 voices. */
 export const ARCHIVE_TAIL = 512 * 1024
-/** A pack of 510 rows and its header, with room to spare; a larger one is refused unread. */
+/** Limit for one pack; a real one has 510 rows and a header. */
 const MOST_BYTES = 4096 * STYLE_ROW
 
 const END_OF_LIST = 0x06054b50
@@ -28,19 +27,19 @@ const LOCAL_ENTRY = 0x04034b50
 export const isArchive = (head: Uint8Array): boolean =>
   head.length >= 4 && Buffer.from(head.buffer, head.byteOffset, 4).readUInt32LE(0) === LOCAL_ENTRY
 
-/** The voices of an archive, from its last bytes (`tail` begins at `from` of the file). @throws RangeError */
+/** The voices of an archive, by its last bytes; `tail` begins at offset `from`. @throws RangeError */
 export function archiveVoices (tail: Uint8Array, from: number): PackEntry[] {
   const bytes = Buffer.from(tail.buffer, tail.byteOffset, tail.length)
   const end = bytes.lastIndexOf(Buffer.from([0x50, 0x4b, 5, 6]))
   if (end < 0 || end + 22 > bytes.length || bytes.readUInt32LE(end) !== END_OF_LIST) {
-    throw new RangeError('it has no list of its entries: it was cut, or it is no archive')
+    throw new RangeError('it has no directory: it is truncated, or not an archive')
   }
   const count = bytes.readUInt16LE(end + 10)
   let at = bytes.readUInt32LE(end + 16) - from
   const entries: PackEntry[] = []
   for (let i = 0; i < count; i++) {
     if (at < 0 || at + 46 > end || bytes.readUInt32LE(at) !== LIST_ENTRY) {
-      throw new RangeError(`entry ${i + 1} of ${count} in its list is broken`)
+      throw new RangeError(`entry ${i + 1} of ${count} in its directory is invalid`)
     }
     const [method, packed, size] = [bytes.readUInt16LE(at + 10), bytes.readUInt32LE(at + 20),
       bytes.readUInt32LE(at + 24)]
@@ -59,31 +58,31 @@ function entryOf (
   name: string, { method, packed, size }: { method: number, packed: number, size: number }, at: number
 ): PackEntry {
   if (method !== 0 && method !== 8) {
-    throw new RangeError(`${name} is packed by method ${method}: 0 and 8 are read`)
+    throw new RangeError(`${name} is compressed by method ${method}; only 0 and 8 are supported`)
   }
   if (size > MOST_BYTES || packed > MOST_BYTES) {
-    throw new RangeError(`${name} has ${size} bytes: no style pack`)
+    throw new RangeError(`${name} has ${size} bytes, too many for a style pack`)
   }
   return { voice: name.slice(0, -'.npy'.length), at, packed, size, deflated: method === 8 }
 }
 
-/** The values of one voice of an archive. @throws RangeError saying what is wrong with it */
+/** The values of one voice. @throws RangeError for an invalid entry */
 export function archivePack (archive: Uint8Array, { voice, at, packed, deflated }: PackEntry): Float32Array {
   const bytes = Buffer.from(archive.buffer, archive.byteOffset, archive.length)
   if (at + 30 > bytes.length || bytes.readUInt32LE(at) !== LOCAL_ENTRY) {
-    throw new RangeError(`${voice} is not where the list of the archive says`)
+    throw new RangeError(`${voice} is not at the offset in the directory of the archive`)
   }
   const start = at + 30 + bytes.readUInt16LE(at + 26) + bytes.readUInt16LE(at + 28)
   const entry = bytes.subarray(start, start + packed)
-  if (entry.length < packed) throw new RangeError(`${voice} is cut off`)
+  if (entry.length < packed) throw new RangeError(`${voice} is truncated`)
   return fromNpy(deflated ? inflateRawSync(entry, { maxOutputLength: MOST_BYTES }) : entry, voice)
 }
 
-/** A NumPy array of float32 in rows of 256 values. */
+/** Parses a NumPy array of float32 with rows of 256 values. */
 function fromNpy (npy: Buffer, voice: string): Float32Array {
   const wide = npy[6] === 1 ? 2 : 4
   if (npy.length < 16 || npy.toString('latin1', 1, 6) !== 'NUMPY') {
-    throw new RangeError(`${voice} is no NumPy array`)
+    throw new RangeError(`${voice} is not a NumPy array`)
   }
   const header = npy.readUIntLE(8, wide)
   const text = npy.toString('latin1', 8 + wide, 8 + wide + header)
@@ -95,7 +94,7 @@ function fromNpy (npy: Buffer, voice: string): Float32Array {
   return packOf(npy.subarray(8 + wide + header), voice)
 }
 
-/** Bare values. @throws RangeError for a size that is not whole rows */
+/** Raw values. @throws RangeError for a size that is not a multiple of a row */
 export function packOf (bytes: Uint8Array, voice: string): Float32Array {
   if (bytes.length === 0 || bytes.length % STYLE_ROW !== 0) {
     throw new RangeError(`style pack ${voice} has ${bytes.length} bytes, not a multiple of ${STYLE_ROW}`)

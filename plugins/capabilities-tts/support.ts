@@ -1,4 +1,4 @@
-/** What every family does with the fields of a request: shown to users as it is, in cards and docs. */
+/** The effect of request fields in all families; shown verbatim in cards and docs. */
 const COMMON = {
   text: 'spoken; up to the size a request may have',
   response_format: 'mp3: mono, constant bit rate, the voice\'s own sampling rate',
@@ -36,7 +36,7 @@ const TABLES: Record<string, Record<string, string>> = {
   kokoro: {
     ...COMMON,
     voice: 'one of the listed voices, or several joined by commas: their mean',
-    speed: 'multiple of the voice\'s own tempo, 0.5 to 2 (1 or 2 where the graph takes whole numbers only)',
+    speed: 'multiple of the voice\'s own tempo, 0.5 to 2 (1 or 2 if the graph accepts only whole numbers)',
     temperature: 'no effect: this family has no noise level',
     lang_code: 'en-us, en-gb, es, fr-fr, hi, it, pt-br (or the letter a, b, e, f, h, i, p), or ipa for ' +
       'text that is phonemes already; by default the language of the voice\'s first letter; those other ' +

@@ -2,8 +2,7 @@ import { kernelError } from '../../kernel/index.js'
 import type { Clock } from '../../kernel/index.js'
 
 /**
- * Gives a slot back; the second time nothing happens. `measured: false` leaves its time out of the mean: it
- * says nothing about how long a call takes.
+ * Releases a slot; repeated calls have no effect. `measured: false` excludes the call from the mean duration.
  */
 export type Release = (measured?: boolean) => void
 
@@ -15,19 +14,19 @@ interface Waiter {
 }
 
 const MAX_RETRY_SECONDS = 60
-/** Weight of the newest call in the running mean of how long a slot is held. */
+/** Weight of the newest call in the running mean of the slot time. */
 const NEWEST = 0.2
 
 /**
- * Seconds until a newcomer would find room: the calls ahead of it, served `concurrency` at a time, each
- * holding a slot for `meanMs` (null: none has finished yet). From 1 to 60.
+ * Seconds until a new call would get a slot: the calls ahead of it run `concurrency` at a time for `meanMs`
+ * each (null before the first call ends). From 1 to 60.
  */
 export function retryAfterSeconds (ahead: number, concurrency: number, meanMs: number | null): number {
   const estimate = Math.ceil(ahead * (meanMs ?? 0) / concurrency / 1000)
   return Math.min(MAX_RETRY_SECONDS, Math.max(1, estimate))
 }
 
-/** The caller to serve next: fewest running, and among those the one who waits in front. Pure. */
+/** The caller with the fewest running calls; of several, the one that waits first. Pure. */
 export function nextCaller (
   waiting: Iterable<string>, running: ReadonlyMap<string, number>
 ): string | undefined {
@@ -39,8 +38,8 @@ export function nextCaller (
 }
 
 /**
- * The caller who gives up its newest place in a full queue for `newcomer`: the one with the most waiting,
- * if that is at least two more than the newcomer has; else nobody. Pure.
+ * The caller that loses its newest place in a full queue to `newcomer`: the one with the most waiting calls,
+ * if it has at least two more than the newcomer. Pure.
  */
 export function callerToDisplace (
   lanes: ReadonlyMap<string, { length: number }>, newcomer: string
@@ -54,14 +53,14 @@ export function callerToDisplace (
   return lanes.get(longest)!.length >= own + 2 ? longest : undefined
 }
 
-/** Bounded concurrency with a bounded queue behind it, fair between callers. */
+/** Bounded concurrency with a bounded queue, fair between callers. */
 export class Admission {
   readonly #name: string
   readonly #clock: Clock
   readonly #concurrency: number
   readonly #queue: number
   readonly #running = new Map<string, number>()
-  /** Waiting calls by caller; the order of the map is the order of turns. */
+  /** Waiting calls by caller, in order of turns. */
   readonly #lanes = new Map<string, Waiter[]>()
   #active = 0
   #waiting = 0
@@ -77,20 +76,18 @@ export class Admission {
   get active (): number { return this.#active }
   get waiting (): number { return this.#waiting }
 
-  /** The place in the queue, from 1, of the call with this signal; 0 when it does not wait. */
+  /** Place in the queue from 1; 0 if the call does not wait. */
   placeOf (signal: AbortSignal): number {
     const lanes = [...this.#lanes.values()]
     const own = lanes.findIndex((lane) => lane.some((waiter) => waiter.signal === signal))
     if (own < 0) return 0
-    // Lanes take turns.
     const at = lanes[own]!.findIndex((waiter) => waiter.signal === signal)
     return lanes.reduce((ahead, { length }, i) => ahead + Math.min(length, i < own ? at + 1 : at), 1)
   }
 
   /**
-   * Resolves with the function that gives back the slots that the call takes. Throws `overloaded` (with
-   * Retry-After) when the queue is full, and the signal's reason when it aborts first; an aborted call
-   * leaves the queue.
+   * Resolves to a function that releases the slots. Throws `overloaded` (with Retry-After) if the queue is
+   * full, and the signal's reason if it aborts; an aborted call leaves the queue.
    */
   async enter (caller: string, signal: AbortSignal, takes = 1): Promise<Release> {
     signal.throwIfAborted()
@@ -174,7 +171,7 @@ export class Admission {
     if (lane.length === 0) this.#lanes.delete(caller)
   }
 
-  /** Frees one place for a caller with few waiting, or refuses. */
+  /** Displaces another caller's newest call, or throws `overloaded`. */
   #makeRoom (caller: string): void {
     const victim = callerToDisplace(this.#lanes, caller)
     if (victim === undefined) throw this.#overloaded()

@@ -1,19 +1,19 @@
 import { kernelError } from '../../kernel/index.js'
 import type { Clock, RouteSocket } from '../../kernel/index.js'
 
-/** Close codes of the capability session; the reason says what was wrong. */
+/** Close codes of the capability session. */
 export const closeCodes = {
-  /** A message that is no frame and no JSON object, or of an unknown kind. */
+  /** Neither a frame nor a JSON object, or an unknown kind. */
   malformed: 4400,
-  /** The peer took nothing, or gave no sign of life, for too long. */
+  /** The peer read nothing, or sent no sign of life, for too long. */
   slow: 4408,
   stopping: 4410,
-  /** Refused messages faster than the peer reads the answers. */
+  /** Sent invalid messages faster than it read the replies. */
   flooding: 4429
 } as const
 
 const OPEN = 1
-/** Close reasons hold 123 bytes. */
+/** RFC 6455 allows 123 bytes. */
 const REASON_CHARS = 120
 
 export interface SocketLimits {
@@ -25,8 +25,8 @@ export interface SocketLimits {
 }
 
 /**
- * One WebSocket with the limits that `ws` leaves to its user: at most `bufferBytes` wait in it (one message
- * may always), a peer that takes nothing for `stallMs` or is silent for `deadMs` is dropped.
+ * A WebSocket with the limits that `ws` lacks: at most `bufferBytes` are queued (a single message may be
+ * larger), and a peer that reads nothing for `stallMs` or is silent for `deadMs` is dropped.
  */
 export class BoundedSocket {
   readonly #ws: RouteSocket
@@ -53,10 +53,9 @@ export class BoundedSocket {
 
   get closed (): boolean { return this.#closed }
 
-  /** The peer has shown itself. */
   alive (): void { this.#lastSeenMs = this.#clock.mono() }
 
-  /** Sends one message; resolves when it has left this process. Rejects when the socket closes. */
+  /** Resolves once the message has left this process. Rejects when the socket closes. */
   async send (bytes: Uint8Array): Promise<void> {
     const fits = (): boolean => {
       const waiting = this.#ws.bufferedAmount
@@ -68,14 +67,14 @@ export class BoundedSocket {
     await this.#sendNow(bytes)
   }
 
-  /** Sends without waiting for room; false when there is none. */
+  /** Sends only if the buffer has space; otherwise returns false. */
   offer (bytes: Uint8Array): boolean {
     if (this.#ws.bufferedAmount + bytes.byteLength > this.#limits.bufferBytes) return false
     this.#sendNow(bytes).catch(() => {})
     return true
   }
 
-  /** Stops or goes on reading; a paused peer cannot answer pings and is not held to them. */
+  /** Pauses or resumes reading; a paused peer cannot answer pings, so its silence does not count. */
   pause (on: boolean): void {
     if (on === this.#paused || this.#closed) return
     this.#paused = on
@@ -86,7 +85,7 @@ export class BoundedSocket {
     }
   }
 
-  /** Closes with a code of the table; a peer that does not answer is cut off. */
+  /** Closes with one of `closeCodes`; terminates a peer that does not answer. */
   close (code: number, reason: string): void {
     if (this.#closed) return
     this.pause(false)
@@ -127,7 +126,7 @@ export class BoundedSocket {
     if (this.#closed) return
     this.#stopStall = this.#clock.after(this.#limits.stallMs, () => {
       const seconds = this.#limits.stallMs / 1000
-      this.#drop(kernelError('slow_consumer', `The peer took nothing for ${seconds} seconds.`))
+      this.#drop(kernelError('slow_consumer', `The peer read nothing for ${seconds} seconds.`))
     })
   }
 
@@ -141,7 +140,7 @@ export class BoundedSocket {
     }
   }
 
-  /** A peer that does not read would not read a close frame either. */
+  /** Terminates at once: a peer that does not read would not read a close frame either. */
   #drop (error: Error): void {
     this.#end(error)
     this.#ws.close(closeCodes.slow, error.message.slice(0, REASON_CHARS))

@@ -4,7 +4,6 @@ import type { Caller, Clock, Commands, Trace } from '../../kernel/index.js'
 import type { CallOrigin } from './origin.js'
 import type { Capability } from './registry.js'
 
-/** One open call: its one abort signal, its deadline and the headers its handler set. */
 export class Call {
   readonly callId: string
   readonly commandId: string
@@ -13,15 +12,15 @@ export class Call {
   readonly timeoutMs: number
   readonly startedMs: number
   readonly headers: Record<string, string> = {}
-  /** It may be tried again elsewhere: nothing of the first try can have reached the client. */
+  /** May be retried on another instance: no output can have reached the client yet. */
   retry: boolean
-  /** Takes the spans of its work; undefined while calls are not traced. */
+  /** Undefined unless calls are traced. */
   trace: Trace | undefined
-  /** How long it waited for its place; null while it has none. */
+  /** Time in the queue; null before it has a slot. */
   queuedMs: number | null = null
   readonly #clock: Clock
   readonly #controller = new AbortController()
-  /** Since when it waits for its handler; null while it does not. */
+  /** Start of the current wait for the handler; null if it does not wait. */
   #armedMs: number | null = null
   #stopDeadline: (() => void) | null = null
 
@@ -40,13 +39,13 @@ export class Call {
 
   get signal (): AbortSignal { return this.#controller.signal }
 
-  /** Ends the call with this error; the first one counts. */
+  /** Only the first error counts. */
   fail (error: SvcError): void {
     this.close()
     this.#controller.abort(error)
   }
 
-  /** Starts the wait for the handler anew. */
+  /** Restarts the wait for the handler. */
   arm (): void {
     if (this.signal.aborted) return
     this.#armedMs = this.#clock.mono()
@@ -55,7 +54,7 @@ export class Call {
 
   disarm (): void { this.#armedMs = null }
 
-  /** A sign of life from the client: a running wait starts anew. */
+  /** Client activity restarts a running wait. */
   touch (): void {
     if (this.#armedMs !== null) this.arm()
   }
@@ -66,7 +65,7 @@ export class Call {
     this.#stopDeadline = null
   }
 
-  /** One timer for all waits: there is one for each token. */
+  /** One timer for all waits, because there is a wait for each token. */
   #check (afterMs: number): void {
     this.#stopDeadline = this.#clock.after(afterMs, () => {
       this.#stopDeadline = null
@@ -74,7 +73,7 @@ export class Call {
       const left = this.#armedMs + this.timeoutMs - this.#clock.mono()
       if (left > 0) { this.#check(left); return }
       const seconds = this.timeoutMs / 1000
-      this.fail(kernelError('timeout', `${this.capability.name} gave nothing within ${seconds} s.`,
+      this.fail(kernelError('timeout', `${this.capability.name} returned nothing within ${seconds} s.`,
         { timeout_seconds: seconds }))
     })
   }
@@ -84,7 +83,7 @@ export class Call {
     if (!/^x-[a-z0-9-]+$/.test(key)) {
       throw new TypeError(`a capability may only set x-… headers, not "${name}"`)
     }
-    // Names come from requests; what a header cannot hold is encoded where it is sent.
+    // Values may contain names from requests; the transport encodes characters that headers do not allow.
     this.headers[key] = value.slice(0, 1024)
   }
 }
@@ -93,7 +92,7 @@ export class CallTable {
   readonly #clock: Clock
   readonly #commands: Commands
   readonly #open = new Map<string, Map<string, Call>>()
-  /** Who waits for the end of single calls. */
+  /** Callbacks for the end of single calls. */
   readonly #watched = new Map<Call, () => void>()
   #count = 0
 
@@ -105,8 +104,8 @@ export class CallTable {
   get size (): number { return this.#count }
 
   /**
-   * Opens a call, with its deadline running; `close` forgets it. Throws `invalid_request` when the caller
-   * has an open call of that id, and `shutting_down`.
+   * Opens a call and starts its deadline; `close` removes it. Throws `invalid_request` if the caller has an
+   * open call with this id, and `shutting_down`.
    */
   open (fields: { callId: string | null, capability: Capability, origin: CallOrigin, timeoutMs: number }):
   { call: Call, close: () => void } {
@@ -114,7 +113,7 @@ export class CallTable {
     const callId = fields.callId ?? randomUUID()
     const own = this.#open.get(origin.caller.id) ?? new Map<string, Call>()
     if (own.has(callId)) {
-      throw kernelError('invalid_request', `call_id "${callId}" is in use by another open call of yours.`,
+      throw kernelError('invalid_request', `call_id "${callId}" is in use by another open call.`,
         { param: 'call_id', issues: [{ path: 'call_id', message: 'is in use by another open call' }] })
     }
     const commandId = origin.commandId ?? randomUUID()
@@ -144,8 +143,8 @@ export class CallTable {
   }
 
   /**
-   * Cancels the caller's call of that id. False when there is none. Throws `missing_grant` when the call is
-   * somebody else's and the caller lacks `cluster:write`.
+   * Cancels the call; false if it does not exist. Throws `missing_grant` for another caller's call without
+   * `cluster:write`.
    */
   cancel (callId: string, caller: Caller): boolean {
     const own = this.#open.get(caller.id)?.get(callId)
@@ -153,14 +152,14 @@ export class CallTable {
       ? [own]
       : [...this.#open.values()].flatMap((calls) => calls.get(callId) ?? [])
     if (own === undefined && hit.length > 0 && !caller.authorities.has('cluster:write')) {
-      throw kernelError('missing_grant', 'Cancelling another caller\'s call needs cluster:write.',
+      throw kernelError('missing_grant', 'Cancelling another caller\'s call requires cluster:write.',
         { authority: 'cluster:write' })
     }
     for (const call of hit) call.fail(kernelError('cancelled'))
     return hit.length > 0
   }
 
-  /** Ends the calls that a plugin serves, each with an error of its own; resolves when all have ended. */
+  /** Aborts the calls of a plugin's capabilities; resolves once all have ended. */
   async endOf (owner: string, why: () => SvcError): Promise<void> {
     const open = [...this.#open.values()].flatMap((calls) => [...calls.values()])
       .filter(({ capability }) => capability.owner === owner && capability.remote === undefined)
@@ -180,7 +179,7 @@ export class CallTable {
   }
 }
 
-/** Ends the call when the client goes away; returns what unlinks the two. */
+/** Aborts the call when the client disconnects. Returns a function that removes the listener. */
 function linkSignal (call: Call): () => void {
   const { signal } = call.origin
   const onAbort = (): void => {

@@ -11,21 +11,20 @@ import type { Invocations } from './service.js'
 export interface CapabilitiesOptions extends
   Pick<RemoteOptions, 'node'>, Pick<InvokerOptions, 'clock' | 'log' | 'commands'>,
   Partial<Pick<InvokerOptions, 'errorDecl' | 'tracers' | 'spending' | 'onOutcome'>> {
-  /** The other nodes; without them every capability is this node's own. */
+  /** Without a cluster, all capabilities are local. */
   cluster?: RemoteOptions['cluster']
-  /** Install id of a live node that serves a capability which this node does not; null when this one does. */
+  /** Install id of a live node with a capability that this node lacks; null if this node has it. */
   elsewhere?: ((capabilityId: string) => string | null) | undefined
   limits?: Partial<CapabilityLimits>
-  /** The plugin that is off and brings a capability. */
+  /** The disabled plugin that provides a capability. */
   off?: (capabilityId: string) => OffPlugin | undefined
 }
 
 export interface Capabilities extends CapabilityServer {
   readonly registry: Registry
   readonly handlers: ReturnType<typeof routeHandlers>
-  /** For plugins that serve a capability under a route of their own. */
   readonly invocations: Invocations
-  /** Guards and runs calls; `invoker.calls` are the open ones. */
+  /** Checks and runs calls; `invoker.calls` are the open ones. */
   readonly invoker: Invoker
 }
 
@@ -34,7 +33,7 @@ export function createCapabilities (options: CapabilitiesOptions): Capabilities 
   const limits: CapabilityLimits = { ...defaultLimits, ...options.limits }
   const registry = new Registry(node.nodeId, options.off)
   const { cluster } = options
-  // What a plugin here serves finds its own way to runners: another node in between could only be lost.
+  // A local plugin finds its runners itself: a node in between would only add a point of failure.
   const elsewhere = (id: string): string | null => registry.has(id) ? null : options.elsewhere?.(id) ?? null
   const remote = new Remote({ clock, node, limits, cluster, elsewhere })
   const invoker = new Invoker({

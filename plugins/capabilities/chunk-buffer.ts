@@ -1,4 +1,4 @@
-/** Bytes that all raw streams together may hold for their readers. */
+/** Memory limit for the buffered bytes of all raw streams. */
 export class BytePool {
   readonly #limit: number
   readonly #waiters = new Set<() => void>()
@@ -8,13 +8,13 @@ export class BytePool {
 
   get full (): boolean { return this.#used >= this.#limit }
 
-  /** Positive to take, negative to give back. */
+  /** Negative to release. */
   add (bytes: number): void {
     this.#used += bytes
     if (bytes < 0) for (const wake of [...this.#waiters]) wake()
   }
 
-  /** Calls `fn` whenever bytes are given back, until the returned function is called. */
+  /** Calls `fn` whenever bytes are released, until the returned function is called. */
   onRoom (fn: () => void): () => void {
     this.#waiters.add(fn)
     return () => { this.#waiters.delete(fn) }
@@ -23,13 +23,12 @@ export class BytePool {
 
 export interface BufferLimits { chunks: number, bytes: number, pool?: BytePool }
 
-/** What comes out of a buffer: a chunk, or the end with what the handler returned. */
 export type BufferItem<T> = { done: false, value: T } | { done: true, value: unknown }
 
 /**
- * Between a handler and its reader: a bounded queue with one producer and one consumer. The producer asks
- * for room before each chunk, so that the handler (and the runner behind it) waits for the reader; one
- * chunk may pass the limit in bytes, and an empty queue always has room, so a large chunk cannot get stuck.
+ * A bounded queue between a handler and its reader, with one producer and one consumer. The producer waits
+ * for space before each chunk, so the handler (and its runner) follows the reader. One chunk may exceed the
+ * byte limit and an empty queue always accepts a chunk, so a large chunk cannot block.
  */
 export class ChunkBuffer<T> {
   readonly #limits: BufferLimits
@@ -79,7 +78,7 @@ export class ChunkBuffer<T> {
   /** The producer is done; `value` goes into the terminal frame. */
   end (value: unknown): void { this.#finish({ value }) }
 
-  /** The producer failed; what it made before is still handed out. */
+  /** The producer failed; earlier chunks are still delivered. */
   fail (error: unknown): void { this.#finish({ error }) }
 
   ready (): BufferItem<T> | undefined {
@@ -90,7 +89,7 @@ export class ChunkBuffer<T> {
     return { done: false, value: item.value }
   }
 
-  /** The next chunk, or the end. Rejects with the producer's error, after the chunks before it. */
+  /** The next chunk, or the end. Rejects with the producer's error after all earlier chunks. */
   async take (): Promise<BufferItem<T>> {
     while (this.#items.length === 0 && this.#ending === null) {
       await new Promise<void>((resolve) => { this.#wakeConsumer = resolve })
@@ -102,7 +101,7 @@ export class ChunkBuffer<T> {
     return { done: true, value: ending.value }
   }
 
-  /** Forgets what waits and everything that would still come. */
+  /** Drops queued and future chunks. */
   close (): void {
     this.#closed = true
     this.#items.length = 0
@@ -122,8 +121,8 @@ export class ChunkBuffer<T> {
 }
 
 /**
- * Chunks from a client on their way to a handler. `full` asks the transport to stop reading; what is under
- * way by then is still taken.
+ * Client chunks for a handler. `full` asks the transport to pause reading; chunks already received are still
+ * accepted.
  */
 export class ClientInput implements AsyncIterable<unknown> {
   readonly #buffer: ChunkBuffer<unknown>
@@ -146,14 +145,14 @@ export class ClientInput implements AsyncIterable<unknown> {
     this.#onChange()
   }
 
-  /** The client sends no more; what waits is still handed out. */
+  /** No more input; queued chunks are still delivered. */
   end (): void {
     this.#ended = true
     this.#buffer.end(undefined)
     this.#onChange()
   }
 
-  /** The call is over: what waits is forgotten. */
+  /** The call is over; drops queued chunks. */
   close (): void {
     this.#buffer.close()
     this.end()

@@ -3,18 +3,18 @@ import type { CapabilityDecl } from '../../kernel/index.js'
 import type { Amount } from './service.js'
 
 const NANO = 1_000_000_000
-/** `0.02 EUR`, or `0.00002 EUR * text`: for each unit that the field of the payload counts. */
+/** `0.02 EUR`, or `0.00002 EUR * text`: per unit of a payload field. */
 const PART = /^(\d{1,6})(?:\.(\d{1,9}))? ([A-Z]{3,5})(?: \* ([A-Za-z_][A-Za-z0-9_]{0,63}))?$/
 
-/** What a call costs: a fixed amount and, by fields of the payload, more; all in one unit. */
+/** Cost of a call: a fixed amount, plus amounts per payload field; all in one unit. */
 export interface Cost {
   readonly unit: string
   readonly parts: readonly { readonly nano: number, readonly field: string | null }[]
 }
 
 /**
- * Reads `annotations.cost`: amounts with a unit, joined by ` + `, each for the call or, with ` * field`, for
- * every character of a text, item of a list or one of a number in the payload. Null for anything else.
+ * Parses `annotations.cost`: amounts with a unit, joined by ` + `. Each is per call or, with ` * field`, per
+ * character of a string, item of a list, or one of a number. Null if the text is not valid.
  */
 export function readCost (text: string): Cost | null {
   const read = text.split(' + ').map((part) => PART.exec(part))
@@ -29,7 +29,6 @@ export function readCost (text: string): Cost | null {
   return { unit, parts }
 }
 
-/** The cost that a declaration states; null for none. */
 export function declaredCost ({ annotations }: Pick<CapabilityDecl, 'annotations'>): Cost | null {
   const text = annotations['cost']
   return text === undefined ? null : readCost(text)
@@ -48,7 +47,7 @@ export function costProblems ({ annotations, input_schema: input }: CapabilityDe
     : [`annotations.cost names the field "${field}", which input_schema does not have`])
 }
 
-/** What a call with this payload costs; what there is not in the payload counts nothing. Rounded up. */
+/** Cost of a call with this payload; missing fields cost nothing. Rounded up. */
 export function costOf ({ unit, parts }: Cost, payload: unknown): Amount {
   const nano = parts.reduce((sum, part) =>
     sum + part.nano * (part.field === null ? 1 : sizeOf(isObject(payload) ? payload[part.field] : null)), 0)

@@ -6,31 +6,31 @@ import type { FrameHeader } from './frames/frames.js'
 import type { ChunkBuffer, BufferLimits, BufferItem } from './chunk-buffer.js'
 import type { FrameSink } from './framing.js'
 
-/** Where a call's frames are to go, and how the head of the response behaves. */
+/** Destination of a call's frames, and when its response head is sent. */
 export interface StreamTarget {
-  /** Only media bytes travel: the head waits for the first of them, and an abort cuts at once. */
+  /** Only media bytes are sent: the head waits for the first of them, and an abort cuts the connection. */
   readonly raw: boolean
-  /** The head waits for the first chunk, as that of `raw` always does. */
+  /** The head waits for the first chunk, as with `raw`. */
   readonly holdsHead?: boolean
-  /** A call that is lost before its first chunk may be tried again although the head has been sent. */
+  /** A lost call may be retried before its first chunk even though the head has been sent. */
   readonly retries?: boolean
-  /** A failure before the head was sent is thrown instead of becoming frames. */
+  /** A failure before the head is thrown instead of sent as frames. */
   readonly throwsEarly: boolean
   readonly room: BufferLimits
   open (headers: Readonly<Record<string, string>>): FrameSink
 }
 
-/** Whether nothing is sent before the first chunk, however long that takes. */
+/** True if nothing is sent before the first chunk, however long that takes. */
 export const delaysHeaders = ({ raw, holdsHead }: StreamTarget): boolean => raw || holdsHead === true
 
-/** How a stream ended: what its terminal frame says. */
+/** The content of the terminal frame. */
 export type StreamEnd =
   | { kind: 'completed', payload: unknown }
   | { kind: 'failed' | 'cancelled', error: SvcError }
 
 /**
- * Takes chunks out of the buffer and sends them as numbered frames: `started` is 0, then the chunks, then
- * exactly one terminal. Throws an SvcError only when the target throws early failures.
+ * Sends the buffered chunks as numbered frames: `started` is 0, then the chunks, then exactly one terminal.
+ * Throws an SvcError only if the target throws early failures.
  */
 export async function deliver (
   call: Call, buffer: ChunkBuffer<CheckedChunk>, target: StreamTarget,
@@ -46,7 +46,7 @@ export async function deliver (
   } finally {
     stopCutting()
     buffer.close()
-    // Stops a handler that is still running: nobody reads its output any more.
+    // Stops a running handler whose output has no reader any more.
     call.fail(kernelError('cancelled', 'The call has ended.'))
   }
 }
@@ -73,7 +73,7 @@ async function sendChunks (
   }
 }
 
-/** Holds the head back for a moment, so that a call which fails at once can answer with its own status. */
+/** Delays the head briefly, so that an early failure can set the HTTP status. */
 async function firstChunk (
   first: Promise<BufferItem<CheckedChunk>>, writer: FrameWriter, target: StreamTarget,
   options: { clock: Clock, headHoldMs: number }
@@ -109,7 +109,6 @@ function cutAfterAbort (
   return () => { call.signal.removeEventListener('abort', onAbort); stop() }
 }
 
-/** The numbered frames of one call, on their way to one sink. */
 class FrameWriter {
   readonly #call: Call
   readonly #target: StreamTarget
@@ -117,7 +116,7 @@ class FrameWriter {
   #sequence = 0
   #lost = false
   #release = (): void => {}
-  /** How long the reader took for each frame. */
+  /** Trace of the write time of each frame. */
   readonly #writes: SpanSeries | undefined
 
   constructor (call: Call, target: StreamTarget) {
@@ -138,7 +137,7 @@ class FrameWriter {
     trace?.span('first bytes', 'client', startMs, trace.now())
   }
 
-  /** Undefined where the sink took it at once: a promise for each token costs. */
+  /** Undefined if the sink accepted the frame synchronously: a promise per token is expensive. */
   chunk (chunk: CheckedChunk): Promise<void> | undefined {
     const { payload, media, bytes } = chunk
     if (this.#target.raw && (bytes?.byteLength ?? 0) === 0) return undefined
@@ -146,7 +145,7 @@ class FrameWriter {
     return this.#sink === null ? this.start().then(write) : write()
   }
 
-  /** Sends the one terminal frame and ends; false when the reader is gone, and then it is cut off. */
+  /** Sends the terminal frame and ends the stream; false if the reader is gone, which is then cut off. */
   async finish (terminal: StreamEnd): Promise<boolean> {
     try {
       await this.start()
@@ -173,7 +172,7 @@ class FrameWriter {
     this.#release()
   }
 
-  /** A frame that cannot be sent ends the call: there is nobody left to tell. */
+  /** A failed write ends the call: there is no reader for an error. */
   #write (
     fields: Partial<FrameHeader> & Pick<FrameHeader, 'kind'>, bytes: Uint8Array | null = null
   ): Promise<void> | undefined {
@@ -196,12 +195,12 @@ class FrameWriter {
     }
   }
 
-  /** What the sink does, or a rejection as soon as the writer is cut. */
+  /** Settles with `work`, or rejects as soon as the writer is cut. */
   async #untilCut (work: Promise<void> | undefined): Promise<void> {
     work?.catch(() => {})
-    if (this.#lost) throw kernelError('cancelled', 'The connection is cut.')
+    if (this.#lost) throw kernelError('cancelled', 'The connection is closed.')
     const cut = new Promise<never>((_resolve, reject) => {
-      this.#release = () => { reject(kernelError('cancelled', 'The connection was cut.')) }
+      this.#release = () => { reject(kernelError('cancelled', 'The connection was closed.')) }
     })
     await Promise.race([work, cut])
   }

@@ -15,7 +15,7 @@ export interface DriveOptions {
   clock: Clock
   log: Logger
   abandonMs: number
-  /** Reasons that plugins declare, for errors that come out of engines by name. */
+  /** Error reasons that plugins declare, for engine errors. */
   errorDecl: (reason: string) => ErrorDecl | undefined
 }
 
@@ -43,8 +43,8 @@ export async function runUnary (
 }
 
 /**
- * Runs the handler of a streaming capability into the buffer: one chunk is asked for only while there is
- * room for it, and each is checked. Never throws: the buffer ends or fails. `release` as in runUnary.
+ * Runs the handler of a streaming capability into the buffer. Requests a chunk only while the buffer has
+ * space, and checks each. Never throws: the buffer ends or fails. `release` as in runUnary.
  */
 export async function runStream (
   call: Call, input: unknown, buffer: ChunkBuffer<CheckedChunk>, release: () => void, options: DriveOptions
@@ -78,15 +78,15 @@ export async function runStream (
   }
 }
 
-/** Waits for what the handler still does, but not longer than `abandonMs`; then its slot is free. */
+/** Releases the slot when the handler has ended, or after `abandonMs`. */
 async function abandon (
   work: Promise<unknown>, call: Call, release: () => void, options: DriveOptions
 ): Promise<void> {
   let settled = false
   const stop = options.clock.after(options.abandonMs, () => {
     if (settled) return
-    options.log.warn(logFields(call), `${call.capability.name} still runs ${options.abandonMs} ms after ` +
-    'its call ended; it must heed call.signal')
+    options.log.warn(logFields(call), `${call.capability.name} is still running ${options.abandonMs} ` +
+    'ms after its call ended; its handler must observe call.signal')
     release()
   })
   await work.catch(() => {})
@@ -117,12 +117,11 @@ function handlerView (call: Call): CapabilityCall {
   }
 }
 
-/** What every log line about a call carries. */
 function logFields (call: Call): Record<string, unknown> {
   return { requestId: call.origin.requestId, commandId: call.commandId, plugin: call.capability.owner }
 }
 
-/** Client chunks, each checked as it is taken; a wrong one ends the call with `invalid_payload`. */
+/** Client chunks, each checked; an invalid one ends the call with `invalid_payload`. */
 async function * checkedInput (call: Call): AsyncGenerator {
   const { origin, capability } = call
   if (origin.input === undefined || capability.inputChunk === null) return
@@ -140,7 +139,6 @@ async function * checkedInput (call: Call): AsyncGenerator {
   }
 }
 
-/** The error of a payload or client chunk that does not fit its schema; the message names the field. */
 export function invalidPayload (issues: readonly Issue[], part: 'payload' | 'chunk'): SvcError {
   const field = issues[0]?.path || part
   return kernelError('invalid_payload', `${field} ${issues[0]?.message ?? 'is not valid'}`,
@@ -157,36 +155,39 @@ function checkChunk (
   if (!(media.bytes instanceof Uint8Array) || typeof media.mediaType !== 'string' ||
     typeof media.codec !== 'string' ||
     !numbers.every((n) => Number.isFinite(n))) {
-    throw invalidResult([{ path: 'media', message: 'is not complete' }], 'chunk', call, options)
+    throw invalidResult([{ path: 'media', message: 'is incomplete' }], 'chunk', call, options)
   }
   const { bytes } = media
   return { chunk: { payload, media: mediaOf(media), bytes }, bytes: size + bytes.byteLength }
 }
 
-/** Throws `invalid_result` when the value does not fit or is not JSON; else its length as JSON text. */
+/**
+ * Returns the length of the value as JSON. Throws `invalid_result` if the value does not match its schema or
+ * is not JSON.
+ */
 function checkValue (
   check: Check | null, value: unknown, part: 'result' | 'chunk', call: Call, options: DriveOptions
 ): number {
   const issues = check?.(value) ?? null
   if (issues !== null) throw invalidResult(issues, part, call, options)
-  // Text that is written as it is: no second serialisation of each token, only to measure it.
+  // A string is sent as it is, so do not serialize each token only to measure it.
   if (typeof value === 'string') return value.length
   try {
     const text = JSON.stringify(value) as string | undefined
     if (text !== undefined) return text.length
-  } catch { /* said below */ }
+  } catch { /* reported below */ }
   throw invalidResult([{ path: '', message: 'is not JSON' }], part, call, options)
 }
 
 function invalidResult (issues: readonly Issue[], part: string, call: Call, options: DriveOptions): SvcError {
   const field = issues[0]?.path || part
-  const what = `${call.capability.name} produced a ${part} its schema does not allow`
+  const what = `${call.capability.name} returned a ${part} that its schema does not allow`
   options.log.error({ ...logFields(call), issues }, what)
   const message = issues[0]?.message ?? 'is not valid'
   return kernelError('invalid_result', `${what}: ${field} ${message}`, { issues })
 }
 
-/** Registered errors as they are; the rest is logged, and `provider_error` shows nothing of it. */
+/** Declared errors pass; all others are logged and become `provider_error` without details. */
 function knownError (error: unknown, call: Call, options: DriveOptions): SvcError {
   if (call.signal.aborted) return call.signal.reason as SvcError
   if (error instanceof SvcError) return error

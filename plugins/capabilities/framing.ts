@@ -2,18 +2,21 @@ import { encodeEvent } from './frames/frames.js'
 import type { Clock, StreamWriter } from '../../kernel/index.js'
 import type { Frame } from './frames/frames.js'
 
-/** Where the frames of one call go. Frames are written one after the other. */
+/** Destination of one call's frames, which are written sequentially. */
 export interface FrameSink {
-  /** Resolves when the reader took it, undefined at once; rejects when the reader is gone or too slow. */
+  /**
+   * Resolves once the reader has accepted the frame, undefined if at once; rejects if the reader is gone or
+   * too slow.
+   */
   write (frame: Frame): Promise<void> | undefined
   end (): Promise<void>
-  /** The reader gets no clean end. */
+  /** Ends the connection without a regular end. */
   cut (): void
 }
 
 type Writer = Pick<StreamWriter, 'write' | 'end' | 'cut'>
 
-/** Each frame as the bytes that `encode` makes of it; nothing is written for null. */
+/** Writes `encode(frame)`; nothing for null. */
 export function encodedSink (
   writer: Writer, encode: (frame: Frame) => Uint8Array | string | null
 ): FrameSink {
@@ -27,7 +30,10 @@ export function encodedSink (
   }
 }
 
-/** `text/event-stream`: a comment at once and after each `keepAliveMs` of silence shows dead peers. */
+/**
+ * `text/event-stream`: sends a comment at once and after each `keepAliveMs` of silence, which reveals dead
+ * peers.
+ */
 export function eventSink (writer: Writer, clock: Clock, keepAliveMs: number): FrameSink {
   let line: Promise<void> = Promise.resolve()
   let stop = (): void => {}
@@ -55,7 +61,7 @@ export function eventSink (writer: Writer, clock: Clock, keepAliveMs: number): F
   }
 }
 
-/** Only the media bytes; every end but `completed` cuts the connection. */
+/** Only the media bytes; every terminal except `completed` cuts the connection. */
 export function rawSink (writer: Writer): FrameSink {
   let clean = true
   const sink = encodedSink(writer, ({ header: { kind }, media }) => {
@@ -74,9 +80,9 @@ export function rawSink (writer: Writer): FrameSink {
 interface Range { type: string, q: number }
 
 /**
- * Picks the offered media type an Accept header likes best: highest q, then the range that names it more
- * exactly, then the order of the offers. No header is anything. Null when nothing offered is acceptable.
- * RFC 9110, 12.5.1; parameters other than q are not looked at.
+ * Chooses a media type for an Accept header: highest q, then the most specific range, then the order of the
+ * offers. A missing header accepts anything. Null if no offer is acceptable. RFC 9110, 12.5.1; ignores
+ * parameters other than q.
  */
 export function chooseType (accept: string | undefined, offers: readonly string[]): string | null {
   if (accept === undefined || accept.trim() === '') return offers[0] ?? null
@@ -100,7 +106,7 @@ function parseRange (text: string): Range[] {
   return [{ type, q: q >= 0 && q <= 1 ? q : 0 }]
 }
 
-/** The most exact range that covers the offer: 2 the type itself, 1 `audio/*`, 0 everything. */
+/** The most specific range that matches the offer: 2 exact, 1 `audio/*`, 0 anything. */
 function matchOf (offer: string, ranges: readonly Range[]): { q: number, exact: number } | null {
   const levels = ['*/*', `${offer.split('/')[0]}/*`, offer]
   for (const exact of [2, 1, 0]) {

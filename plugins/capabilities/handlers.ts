@@ -47,7 +47,7 @@ export function routeHandlers (host: RoutesHost) {
 
 type ListRouteRequest = RouteRequest<Pick<typeof routes.list, 'query'>>
 
-/** Not async: this node's own listing is answered at once. */
+/** Not async: the local listing is answered synchronously. */
 function listCapabilities (host: RoutesHost, request: ListRouteRequest): unknown {
   const { registry, remote } = host
   const { query: { node_id: ref }, member } = request
@@ -80,10 +80,7 @@ async function callStream (host: RoutesHost, request: CallRouteRequest): Promise
   }
 }
 
-/**
- * The size that counts is that of the body as it came to the first node; without its length the payload is
- * measured.
- */
+/** The size limit applies to the original request body; without a content length, the payload is measured. */
 function requestOf (request: CallRouteRequest): CallRequest {
   if (request.member !== null) return request.body
   const length = Number(request.headers['content-length'] ?? Number.NaN)
@@ -101,7 +98,6 @@ function wrongRoute (capability: Capability, right: string): Error {
     { param: 'capability_id', io_mode: mode, route: right })
 }
 
-/** The response as a stream in the framing that Accept asks for. */
 function httpTarget (host: RoutesHost, request: CallRouteRequest, capability: Capability): StreamTarget {
   const mode = capability.descriptor.io_mode
   if (mode !== 'server_streaming') throw wrongRoute(capability, clientStreams(mode) ? SESSION_URL : CALL_URL)
@@ -114,7 +110,7 @@ function httpTarget (host: RoutesHost, request: CallRouteRequest, capability: Ca
   }
   const { clock, limits } = host
   const raw = type === capability.mediaType
-  // The node in between has the reader's own limit, and its reader may be a player.
+  // The other node enforces its reader's limit, and that reader may be a media player.
   const stallMs = raw || request.member !== null ? limits.mediaStallMs : limits.streamStallMs
   return {
     ...streamTarget(host, request, { raw, stallMs, contentType: type }, (writer) => {
@@ -123,12 +119,12 @@ function httpTarget (host: RoutesHost, request: CallRouteRequest, capability: Ca
         ? eventSink(writer, clock, limits.keepAliveMs)
         : encodedSink(writer, encodeFrame)
     }),
-    // The node in between sends nothing on before the first chunk, or it would not ask for this.
+    // The other node sends nothing before the first chunk either, or it would not ask for a retry.
     holdsHead: request.member !== null && wantsRetry(request.headers)
   }
 }
 
-/** The response as a stream whose frames `sinkOn` writes. Raw media may wait longer for their reader. */
+/** A response stream; `sinkOn` creates its frame sink. Raw media may wait longer for a slow reader. */
 function streamTarget (
   { limits, mediaPool }: RoutesHost, request: RouteRequest,
   { raw, ...head }: Pick<StreamTarget, 'raw'> & StreamHead & { stallMs: number },
@@ -146,11 +142,11 @@ function streamTarget (
   }
 }
 
-/** Lets a plugin's own route answer with a stream in the place of one of its capabilities. */
+/** Lets a route of a plugin answer with a stream in place of a capability. */
 export function createInvocations (host: RoutesHost): Invocations {
   return {
     async serve (request, options) {
-      // The plugin's route is not one that nodes pass calls on to.
+      // Calls passed between nodes do not use the plugin's route.
       const { viaMember: _, ...origin } = originOf(request)
       try {
         await host.invoker.serve(host.registry.named(options.as), (_input, call) => options.handler(call),

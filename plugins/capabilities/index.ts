@@ -4,7 +4,7 @@ import type { Plugin } from '../../kernel/index.js'
 import type { CallOutcome } from './service.js'
 
 const plugin = definePlugin(manifest, async ({ clock, log, node, deps, effect }) => {
-  // Not before it starts: the command line reads the manifests of all plugins, and this brings much along.
+  // Lazy: the command line loads the manifests of all plugins, and this import is large.
   const { createCapabilities } = await import('./capabilities.js')
   const { host } = deps
   const listeners = new Set<(outcome: CallOutcome) => void>()

@@ -36,25 +36,24 @@ export interface InvokerOptions {
   limits: CapabilityLimits
   registry: Registry
   remote: Remote
-  /** Declarations of plugins' error reasons, for errors that engines throw by name. */
+  /** Error reasons that plugins declare, for engine errors. */
   errorDecl: (reason: string) => ErrorDecl | undefined
   tracers: Tracers | undefined
-  /** What says whether something may be spent; without it nothing may. */
+  /** Without it, calls with a cost are refused. */
   spending: () => Spending | undefined
   onOutcome: (outcome: CallOutcome) => void
 }
 
-/** A call past admission: checked, with its slot. */
 interface Admitted { call: Call, payload: unknown, release: () => void }
 
-/** Guards, runs and ends calls; knows no transport. */
+/** Checks, runs and ends calls, independent of the transport. */
 export class Invoker {
   readonly calls: CallTable
   readonly #options: InvokerOptions
   readonly #drive: DriveOptions
-  /** A capability that is registered anew starts with a fresh queue. */
+  /** A capability that is registered again starts with an empty queue. */
   readonly #gates = new WeakMap<Capability, Admission>()
-  /** The newest queue of each name. */
+  /** The current queue by capability name. */
   readonly #newest = new Map<string, Admission>()
 
   constructor (options: InvokerOptions) {
@@ -64,15 +63,15 @@ export class Invoker {
     this.#drive = { clock, log, errorDecl, abandonMs: options.limits.abandonMs }
   }
 
-  /** Calls that run and that wait, by capability; those never called are left out. */
+  /** Omits capabilities without calls so far. */
   queues (): CallQueue[] {
     return [...this.#newest].map(([capability, { active, waiting }]) =>
       ({ capability, running: active, waiting }))
   }
 
   /**
-   * Runs a call that has one result (unary, client streaming). `accept` throws when the transport cannot
-   * serve the capability. Throws an SvcError.
+   * Runs a call with a single result (unary, client streaming). `accept` throws if the transport cannot serve
+   * the capability. Throws an SvcError.
    */
   async unary (
     request: CallRequest, origin: CallOrigin, accept: (c: Capability) => void
@@ -86,8 +85,8 @@ export class Invoker {
   }
 
   /**
-   * Runs a call of any kind into the target that `accept` picks for the capability. Throws an SvcError for
-   * guards, and for early failures where the target wants them thrown; else every end is a frame.
+   * Runs any call into the target that `accept` chooses. Throws an SvcError for failed checks, and for early
+   * failures if the target requires that; every other end is a frame.
    */
   async stream (
     request: CallRequest, origin: CallOrigin, accept: (c: Capability) => StreamTarget
@@ -100,9 +99,8 @@ export class Invoker {
   }
 
   /**
-   * Runs a handler that is no capability of its own in the place of one: it takes that capability's slots
-   * and is ended, buffered and reported like its calls, and costs what one with `payload` would. Its chunks
-   * are not checked against a schema.
+   * Runs a handler in place of a capability: it uses the capability's slots, is buffered, ended and reported
+   * like its calls, and costs the same for `payload`. Its chunks are not checked against a schema.
    */
   async serve (
     place: Capability, handler: Capability['handler'], origin: CallOrigin, target: StreamTarget,
@@ -114,7 +112,8 @@ export class Invoker {
     return await this.#opened({ callId: null, capability, origin, timeoutMs }, async (call) => {
       if (place.cost !== null) {
         if (payload === undefined && place.cost.parts.some(({ field }) => field !== null)) {
-          throw kernelError('provider_error', `${place.name} costs by its payload, and its route gave none.`)
+          throw kernelError('provider_error', `The cost of ${place.name} depends on its payload, and ` +
+            'its route provides none.')
         }
         await this.#pay(call, place.cost, payload)
       }
@@ -124,7 +123,6 @@ export class Invoker {
     })
   }
 
-  /** Drives the handler into a buffer and delivers the buffer to the target. */
   async #run (call: Call, payload: unknown, release: () => void, target: StreamTarget): Promise<StreamEnd> {
     if (!delaysHeaders(target) && target.retries !== true) call.retry = false
     const buffer = new ChunkBuffer<CheckedChunk>(target.room)
@@ -139,7 +137,7 @@ export class Invoker {
     return await deliver(call, buffer, target, { clock, graceMs: limits.graceMs, headHoldMs })
   }
 
-  /** Guards up to the revision, then opens the call for as long as `work` takes and reports how it ended. */
+  /** Checks the request up to the revision, opens the call while `work` runs, and reports its outcome. */
   async #during<A, T> (
     request: CallRequest, origin: CallOrigin, accept: (c: Capability) => A,
     work: (call: Call, accepted: A) => Promise<{ answer: T, terminal: StreamEnd }>
@@ -158,7 +156,7 @@ export class Invoker {
       async (call) => await work(call, accepted))
   }
 
-  /** Opens a call for as long as `work` takes and reports how it ended. */
+  /** Opens the call while `work` runs, and reports its outcome. */
   async #opened<T> (
     fields: Parameters<CallTable['open']>[0],
     work: (call: Call) => Promise<{ answer: T, terminal: StreamEnd }>
@@ -178,12 +176,13 @@ export class Invoker {
     }
   }
 
-  /** Admission, size, input schema. Throws with the slot given back. */
+  /** Admission, size and input schema. Releases the slot on an error. */
   async #admit (call: Call, request: CallRequest): Promise<Admitted> {
     const { capability, signal } = call
     const { cost } = capability
     if (cost !== null) {
-      // Nobody is asked about a call that would be refused, and none keeps a slot while somebody thinks.
+      // Check first, so that no approval is requested for an invalid call; no slot is held while a person
+      // decides.
       this.#check(call, request)
       await this.#pay(call, cost, request.payload)
     }
@@ -204,15 +203,15 @@ export class Invoker {
     if (issues !== null) throw invalidPayload(issues, 'payload')
   }
 
-  /** Waits until what the call costs may be spent; that does not count as time of the call. */
+  /** Waits for approval of the cost; the wait does not count as time of the call. */
   async #pay (call: Call, cost: Cost, payload: unknown): Promise<void> {
     const { capability: { name }, commandId, origin: { caller, viaMember }, signal } = call
-    // Asked once, where the call entered the cluster.
+    // The first node of the call has already asked.
     if (viaMember === true) return
     const spending = this.#options.spending()
     if (spending === undefined) {
       throw kernelError('approval_denied',
-        `${name} costs something, and no plugin is on that says what may be spent (\`approvals\`).`)
+        `${name} has a cost, and the plugin that approves costs (\`approvals\`) is disabled.`)
     }
     call.disarm()
     await spending.allow({ capability: name, commandId, caller, amount: costOf(cost, payload), signal })
@@ -229,7 +228,6 @@ export class Invoker {
     return release
   }
 
-  /** The record of a call; undefined while calls are not traced. */
   #trace ({ commandId, capability, origin }: Call): Trace | undefined {
     const { tracers } = this.#options
     const member = origin.recorded === true
@@ -242,7 +240,7 @@ export class Invoker {
     const most = this.#options.limits.payloadBytes
     const bytes = request.bytes ?? Buffer.byteLength(JSON.stringify(request.payload) ?? '')
     if (bytes <= most) return
-    throw kernelError('payload_too_large', `The request has ${bytes} bytes; at most ${most} are taken.`,
+    throw kernelError('payload_too_large', `The request has ${bytes} bytes; at most ${most} are accepted.`,
       { bytes, limit_bytes: most })
   }
 

@@ -1,38 +1,36 @@
 const KIB = 1024
 const MIB = 1024 * KIB
 
-/** Every bound of the capability layer; names carry the unit. */
+/** Limits of the capability layer; names contain the unit. */
 export interface CapabilityLimits {
-  /** Handlers of one capability that run at once. */
   concurrency: number
-  /** Calls of one capability that may wait for a slot. */
   queue: number
   payloadBytes: number
   timeoutSeconds: number
-  /** Framed streams: what may wait for the reader, and how long it may take nothing. */
+  /** Framed streams: buffer sizes, and the longest time without a read. */
   streamChunks: number
   streamBytes: number
   streamStallMs: number
-  /** Raw media: players stop reading while their buffer is full, so more waits, for longer. */
+  /** Raw media: players stop reading while their buffer is full, so more is buffered, for longer. */
   mediaBytes: number
   mediaTotalBytes: number
   mediaStallMs: number
-  /** How long the response head waits for the first chunk, so that an early failure has its own status. */
+  /** How long the response head waits for the first chunk, so that an early failure can set the status. */
   headHoldMs: number
-  /** How long an aborted handler is waited for before its slot is given away. */
+  /** Grace period of an aborted handler before its slot is released. */
   abandonMs: number
-  /** How long the terminal frame of an aborted call may wait for the reader. */
+  /** Grace period for the terminal frame of an aborted call. */
   graceMs: number
-  /** Silence after which an event stream gets a comment. */
+  /** Interval of comments in a silent event stream. */
   keepAliveMs: number
   sessionCalls: number
   sessionBufferBytes: number
   sessionPingMs: number
   sessionDeadMs: number
-  /** Client chunks of one call that may wait for its handler. */
+  /** Buffered client chunks of one call. */
   inputChunks: number
   inputBytes: number
-  /** Calls that one other node serves for this one at once. */
+  /** Concurrent calls to one other node. */
   remoteCalls: number
 }
 
@@ -60,11 +58,9 @@ export const defaultLimits: CapabilityLimits = {
   remoteCalls: 64
 }
 
-/** Longest `timeout_seconds` a caller may ask for. */
 export const MAX_TIMEOUT_SECONDS = 300
-/** Longest `call_id`. */
 export const MAX_CALL_ID = 128
-/** Bodies are read up to here, so that the guards before the size guard can answer first. */
+/** The body limit of the route, larger than the payload limit so that earlier checks can answer first. */
 export const READ_LIMIT_BYTES = 2 * MIB
 export const SCHEMA_BYTES = 64 * KIB
 export const SCHEMA_DEPTH = 16

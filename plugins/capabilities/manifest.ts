@@ -6,13 +6,13 @@ import { CallsService, InvocationService, SpendingService } from './service.js'
 import type { Manifest } from '../../kernel/index.js'
 
 const waitOption =
-  ['--wait [seconds]', 'keep trying while the node is starting or busy (60 s when no time is given)'] as const
+  ['--wait [seconds]', 'retry while the node is starting or busy (default 60 s)'] as const
 
 export const manifest = {
   name: 'capabilities',
   version: '1.0.0',
   kernel: '^1.0.0',
-  summary: 'Serves the capabilities of all plugins: guards, admission, streams, cancelling, other nodes.',
+  summary: 'Serves the capabilities of all plugins: admission, streams, cancellation, other nodes.',
   consumes: {
     host: CapabilityHostService, commands: CommandService, cluster: ClusterService, tracers: TracerService,
     declarations: DeclarationService
@@ -25,7 +25,7 @@ export const manifest = {
       heading: 'Use models',
       summary: 'list what a node can do, or show one capability with its schema',
       args: '[id@version]',
-      options: [['--node <id>', 'ask another node'], waitOption],
+      options: [['--node <id>', 'list those of another node'], waitOption],
       examples: ['svc capabilities', 'svc capabilities tts@1.0.0', 'svc capabilities --json'],
       load: () => import('./cli/capabilities.js')
     },
@@ -35,8 +35,8 @@ export const manifest = {
       args: '<id@version>',
       options: [
         ['-o, --output <file>', 'write media to a file (- is stdout)'],
-        ['--payload <json>', 'the payload, or a part of it; @FILE reads a file, - reads stdin'],
-        ['--node <id>', 'serve it on another node'],
+        ['--payload <json>', 'the payload, or part of it; @FILE reads a file, - reads stdin'],
+        ['--node <id>', 'run it on another node'],
         ['--timeout <seconds>', 'longest wait for the first and each next chunk'],
         waitOption
       ],

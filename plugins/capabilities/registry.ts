@@ -17,20 +17,19 @@ export interface Capability {
   readonly descriptor: Descriptor
   readonly revision: string
   readonly mediaType: string | null
-  /** Calls at once, where that is more than those of every capability. */
+  /** Concurrent calls, if more than the default. */
   readonly callsAtOnce?: number | undefined
-  /** Null for one that is free. */
+  /** Null if calls are free. */
   readonly cost: Cost | null
   readonly handler: (input: unknown, call: CapabilityCall) => unknown
   readonly input: Check
   readonly output: Check | null
   readonly inputChunk: Check | null
   readonly outputChunk: Check | null
-  /** Set when another node serves the calls: the slots there are for them, instead of this node's own. */
+  /** Set if another node serves the calls: the slots for that node, used instead of local ones. */
   readonly remote?: { readonly slots: Admission, readonly headHoldMs: number }
 }
 
-/** The answer of `GET /v1/capabilities`. */
 export interface Listing {
   node_id: string
   capabilities: (Descriptor & { revision: string, node_id: string })[]
@@ -47,10 +46,7 @@ export const clientStreams = (mode: IoMode): boolean =>
 export const serverStreams = (mode: IoMode): boolean =>
   mode === 'server_streaming' || mode === 'bidirectional'
 
-/**
- * Everything wrong with a declaration, each sentence naming the plugin and the capability. Its schemas are
- * not compiled: that takes milliseconds for each.
- */
+/** All problems of a declaration. Does not compile the schemas, which takes milliseconds each. */
 export function capabilityProblems (owner: string, decl: CapabilityDecl): string[] {
   const at = `plugin "${owner}", capability "${String(decl.id)}@${String(decl.version)}"`
   return [...fieldProblems(decl), ...chunkProblems(decl), ...schemasProblems(decl)]
@@ -63,19 +59,19 @@ function fieldProblems (decl: CapabilityDecl): string[] {
   if (typeof decl.version !== 'string' ||
     !VERSION.test(decl.version)) problems.push('version must look like 1.0.0')
   if (!MODES.includes(decl.io_mode)) problems.push(`io_mode must be one of ${MODES.join(', ')}`)
-  if (typeof decl.title !== 'string' || decl.title === '') problems.push('title must be a text')
+  if (typeof decl.title !== 'string' || decl.title === '') problems.push('title must be a non-empty string')
   if (typeof decl.description !== 'string' ||
-    decl.description === '') problems.push('description must be a text')
+    decl.description === '') problems.push('description must be a non-empty string')
   if (typeof decl.annotations !== 'object' || decl.annotations === null ||
     Object.values(decl.annotations).some((v) =>
-      typeof v !== 'string')) problems.push('annotations must be texts by name')
+      typeof v !== 'string')) problems.push('annotations must map names to strings')
   else problems.push(...costProblems(decl))
   if (decl.media_type !== undefined && !MEDIA_TYPE.test(decl.media_type)) {
     problems.push(`media_type "${decl.media_type}" must look like audio/mpeg, in lower case`)
   }
   const { calls_at_once: calls = 1 } = decl
   if (!(Number.isSafeInteger(calls) && calls > 0)) {
-    problems.push(`calls_at_once is ${String(calls)}: it takes a whole number from 1 up`)
+    problems.push(`calls_at_once is ${String(calls)}: expected an integer of at least 1`)
   }
   return problems
 }
@@ -106,8 +102,8 @@ function schemasProblems (decl: CapabilityDecl): string[] {
 }
 
 /**
- * The capability of that version, if its revision is the pinned one; `versions` are those of the id, `where`
- * begins a sentence, and `off` is the plugin that is off and brings it. Throws as Registry.find does.
+ * The version with the pinned revision. `versions` are those of the id, `where` is the subject of the
+ * message, and `off` the disabled plugin that provides the capability. Throws like Registry.find.
  */
 export function chooseVersion<T extends { readonly revision: string }> (
   versions: ReadonlyMap<string, T> | undefined, wanted: { id: string, version: string, revision: string },
@@ -140,15 +136,14 @@ export class Registry {
 
   readonly #off: (id: string) => OffPlugin | undefined
 
-  /** `off`: the plugin that is off and brings a capability. */
   constructor (nodeId: string, off: (id: string) => OffPlugin | undefined = () => undefined) {
     this.#nodeId = nodeId
     this.#off = off
   }
 
   /**
-   * Adds a capability; the returned function takes it out again. Throws an Error listing every problem,
-   * also when the same id and version is there already.
+   * Adds a capability; the returned function removes it. Throws an Error that lists all problems, including a
+   * duplicate id and version.
    */
   register (owner: string, decl: CapabilityDecl, handler: CapabilityHandler): () => void {
     const problems = capabilityProblems(owner, decl)
@@ -170,14 +165,13 @@ export class Registry {
   }
 
   /**
-   * Finds by id, version and pinned revision, in this order. Throws `capability_not_found`,
-   * `version_mismatch` (details.versions) or `revision_mismatch` (details.revision: the current one).
+   * Finds by id, version and pinned revision. Throws `capability_not_found`, `version_mismatch`
+   * (details.versions) or `revision_mismatch` (details.revision: the current one).
    */
   find (id: string, version: string, revision: string): Capability {
     return chooseVersion(this.#byId.get(id), { id, version, revision }, 'This node', this.#off(id))
   }
 
-  /** True when some version of it is served here. */
   has (id: string): boolean { return this.#byId.has(id) }
 
   /** Finds by `id@version`. Throws `capability_not_found`. */
@@ -189,13 +183,13 @@ export class Registry {
       { capability_id: name })
   }
 
-  /** Every descriptor, sorted by id and version; the same object until something is registered. */
+  /** Sorted by id and version; cached until the next registration. */
   list (): Listing {
     this.#listing ??= this.#makeListing()
     return this.#listing
   }
 
-  /** What each capability emits beside its frames, by `id@version`. */
+  /** Media type of each capability by `id@version`. */
   mediaTypes (): Record<string, string> {
     const all = [...this.#byId.values()].flatMap((versions) => [...versions.values()])
     return Object.fromEntries(all.flatMap((c) => c.mediaType === null ? [] : [[c.name, c.mediaType]]))
@@ -214,7 +208,7 @@ export class Registry {
 
 function capabilityOf (owner: string, decl: CapabilityDecl, handler: CapabilityHandler): Capability {
   const descriptor = structuredClone(descriptorOf(decl))
-  // Compiled by the first call: a start would compile the schemas of every capability.
+  // Compiled by the first call: compiling all schemas would slow the start.
   const check = (schema: CapabilityDecl['output_schema']): Check | null =>
     schema === null || schema === undefined ? null : (value) => checkOf(schema)(value)
   const bounds = check(decl.input_bounds)

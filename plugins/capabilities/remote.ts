@@ -17,7 +17,7 @@ import type { CapabilityLimits } from './limits.js'
 import type { CallOrigin } from './origin.js'
 import type { Capability, Listing } from './registry.js'
 
-/** Names the media type of each capability in a listing that goes to another node. */
+/** Media types of the capabilities in a listing for another node. */
 export const MEDIA_TYPES_HEADER = 'x-svc-media-types'
 
 export type Listed = Listing['capabilities'][number]
@@ -25,15 +25,14 @@ export type Listed = Listing['capabilities'][number]
 interface RemoteListing { readonly listing: Listing, readonly mediaTypes: Readonly<Record<string, unknown>> }
 
 const ANSWER_MS = 5000
-/** Longest answer that is read whole. */
 const ANSWER_BYTES = 64 * 1024 * 1024
-/** Factor on the head hold of the other node, with the round trip. */
+/** Multiplies the other node's head delay, to allow for the round trip. */
 const HEAD_FACTOR = 1.5
-/** The other node's own deadline comes first, ms. */
+/** Added to the call's timeout, so that the other node's deadline comes first, ms. */
 const HEAD_GRACE_MS = 5000
-/** Headers that this node sets itself. */
+/** Response headers that this node sets itself. */
 const OWN_HEADERS = ['x-svc-command-id', 'x-svc-request-id']
-/** In whose name this node looks up what a call needs to know. */
+/** The caller of this node's own lookups. */
 const SELF: Caller = { id: 'node', mode: 'direct', authorities: new Set(['read']) }
 
 export interface RemoteOptions {
@@ -41,22 +40,22 @@ export interface RemoteOptions {
   node: Pick<NodeInfo, 'nodeId' | 'installId'>
   limits: CapabilityLimits
   cluster: Cluster | undefined
-  /** The install id of a node that serves what this one does not. */
+  /** Install id of a node with a capability that this node lacks. */
   elsewhere (capabilityId: string): string | null
 }
 
-/** The capabilities of other nodes: which node serves a call, what it can do, and calling it. */
+/** Calls to capabilities of other nodes. */
 export class Remote {
   readonly #options: RemoteOptions
-  /** The slots for calls to each node, by install id; no call waits for one. */
+  /** Slots for calls to each node, by install id; calls do not queue for them. */
   readonly #slots = new Map<string, Admission>()
 
   constructor (options: RemoteOptions) { this.#options = options }
 
   /**
-   * The node that is to serve a call: the one it names, else one that advertises the capability when no
-   * plugin of this node has it; null is this node. What another node passed on stays here, so that no call
-   * goes in circles. Throws `node_not_found` and `unreachable`.
+   * The serving node of a call: the requested one, or one that advertises the capability if no local plugin
+   * has it; null is this node. Forwarded calls stay here, which prevents loops. Throws `node_not_found` and
+   * `unreachable`.
    */
   target ({ target_node: ref, capability_id: id }: CallRequest, origin: CallOrigin): NodeView | null {
     const { cluster, elsewhere } = this.#options
@@ -68,7 +67,7 @@ export class Remote {
     return node === undefined || node.self || !node.live ? null : node
   }
 
-  /** The live node of that name, null when it is this one. Throws `node_not_found` and `unreachable`. */
+  /** The live node with this name; null for this node. Throws `node_not_found` and `unreachable`. */
   named (ref: string, viaMember: boolean, param: string): NodeView | null {
     const { node: { nodeId, installId }, cluster } = this.#options
     if (ref === 'local' || ref === nodeId || ref === installId) return null
@@ -82,18 +81,18 @@ export class Remote {
     return found
   }
 
-  /** What a node answers to GET /v1/capabilities. Throws `unreachable`, or the node's own error. */
+  /** GET /v1/capabilities of a node. Throws `unreachable`, or the node's error. */
   async listing (node: NodeView, caller: Caller, signal: AbortSignal): Promise<Listing> {
     return (await this.#fetch(node, caller, signal)).listing
   }
 
   /**
-   * A capability of a node that `target` or `named` gave, as one that can be called here: the other node
-   * checks, admits and runs, and what it sends is handed on as it is read. Throws `capability_not_found`,
-   * `version_mismatch`, `revision_mismatch`, `invalid_request`, `unreachable`.
+   * A local proxy for a capability of another node, which checks, admits and runs the calls; its output is
+   * forwarded as it arrives. Throws `capability_not_found`, `version_mismatch`, `revision_mismatch`,
+   * `invalid_request`, `unreachable`.
    */
   async capability (node: NodeView, request: CallRequest, signal: AbortSignal): Promise<Capability> {
-    // A client that goes away cancels, whatever its transport gave as the reason.
+    // A client that disconnects cancels, whatever reason its transport gives.
     const { listing, mediaTypes } = await this.#fetch(node, SELF, signal).catch((error: unknown) => {
       throw error instanceof SvcError ? error : kernelError('cancelled', 'The client went away.')
     })
@@ -125,7 +124,7 @@ export class Remote {
   #slotsOf (node: NodeView): Admission {
     const { clock, limits: { remoteCalls: concurrency } } = this.#options
     const slots = this.#slots.get(node.installId) ??
-      new Admission(`The way to ${nodeName(node)}`, clock, { concurrency, queue: 0 })
+      new Admission(`The connection to ${nodeName(node)}`, clock, { concurrency, queue: 0 })
     this.#slots.set(node.installId, slots)
     return slots
   }
@@ -141,7 +140,7 @@ export class Remote {
     }
     return await this.#asked(node, question, async ({ headers, body }) => {
       const listing = parseJson(await textOf(body, ANSWER_BYTES))
-      if (!isListing(listing)) throw unreachable(node, 'answered with something that is no listing')
+      if (!isListing(listing)) throw unreachable(node, 'returned an invalid listing')
       const mediaTypes = parseJson(headers[MEDIA_TYPES_HEADER] ?? '{}')
       return { listing, mediaTypes: isObject(mediaTypes) ? mediaTypes : {} }
     }).finally(stop)
@@ -156,11 +155,14 @@ export class Remote {
       passHeaders(headers, call)
       const answer = parseJson(await textOf(body, ANSWER_BYTES))
       if (isObject(answer) && answer['ok'] === true) return answer['result'] ?? null
-      throw unreachable(node, 'answered with something that is no result')
+      throw unreachable(node, 'returned an invalid result')
     }).finally(() => { hop?.done() })
   }
 
-  /** What `read` makes of the whole answer of another node. Throws that node's error, and as `failure`. */
+  /**
+   * Sends a request and processes its response with `read`. Throws the other node's error, or that of
+   * `failure`.
+   */
   async #asked<T> (
     node: NodeView, question: Question, read: (answer: MemberResponse) => Promise<T>
   ): Promise<T> {
@@ -168,7 +170,7 @@ export class Remote {
     try {
       return await read(await this.#open(node, { ...question, signal: link.signal }))
     } catch (error) {
-      const how = 'broke off before its answer was complete'
+      const how = 'disconnected before its response was complete'
       throw failure(node, error, question.signal, link.signal, how)
     } finally {
       link.end()
@@ -189,7 +191,7 @@ export class Remote {
         const { kind, error, trace } = frame.header
         if (isTerminal(kind)) hop?.done(trace)
         if (kind === 'cancelled') {
-          throw kernelError('cancelled', `The call was cancelled at ${nodeName(node)}.`)
+          throw kernelError('cancelled', `The call was cancelled on ${nodeName(node)}.`)
         }
         if (kind === 'failed') throw errorFrom(refusalIn(error), node) ?? new Error('failed without a reason')
         if (kind !== 'chunk') continue
@@ -197,7 +199,7 @@ export class Remote {
         yield chunkOf(frame)
       }
     } catch (error) {
-      throw failure(node, error, call.signal, link.signal, any ? null : 'broke off')
+      throw failure(node, error, call.signal, link.signal, any ? null : 'disconnected')
     } finally {
       hop?.done()
       link.end()
@@ -217,7 +219,7 @@ export class Remote {
         accept, 'x-svc-command-id': call.commandId, ...(call.retry ? { [RETRY_HEADER]: '1' } : {}),
         ...traceHeaders(hop)
       },
-      // The command id is no other call's; the caller's call_id may be in use by one of another entry node.
+      // Command ids are unique; the caller's call_id may also be in use through another node.
       body: {
         call_id: call.commandId, capability_id, version, descriptor_revision, timeout_seconds: seconds,
         payload: input, ...(target ?? null) === null ? {} : { target_node: node.installId }
@@ -233,7 +235,7 @@ export class Remote {
     return { cluster: cluster!, clock }
   }
 
-  /** The head of an answer with status 200. Throws the error of any other answer. */
+  /** Resolves for status 200. Throws the error of any other response. */
   async #open (node: NodeView, question: Question): Promise<MemberResponse> {
     question.signal.throwIfAborted()
     const answer = await this.#parts.cluster.request(node.installId, question).catch((error: unknown) => {
@@ -249,8 +251,8 @@ export class Remote {
 type Question = MemberRequest & { readonly signal: AbortSignal }
 
 /**
- * The reason of the signal, the other node's error, or that the node has gone: `instance_lost` if `how` is
- * null, as after a chunk, else `unreachable`.
+ * The signal's reason, the other node's error, or the loss of the node: `instance_lost` if `how` is null
+ * (after a chunk), otherwise `unreachable`.
  */
 function failure (
   node: NodeView, error: unknown, signal: AbortSignal, link: AbortSignal, how: string | null
@@ -287,20 +289,20 @@ function chunkOf ({ header: { payload, media }, media: bytes }: Frame): Capabili
   }
 }
 
-/** What its calls cost. Throws `unreachable` for what cannot be read: it would be a call for nothing. */
+/** The cost of its calls. Throws `unreachable` for an invalid cost, or the call would be free. */
 function costThere (node: NodeView, { annotations, id }: Listed): Capability['cost'] {
   const text: unknown = (annotations as Listed['annotations'] | undefined)?.['cost']
   if (text === undefined) return null
   const cost = typeof text === 'string' ? readCost(text) : null
-  if (cost === null) throw unreachable(node, `says of ${id} what it costs in words that are not known here`)
+  if (cost === null) throw unreachable(node, `declares an unreadable cost for ${id}`)
   return cost
 }
 
 function takesStream (node: NodeView, { id, version, io_mode: mode }: Listed): SvcError {
   const at = node.apiUrl === null ? '' : ` at ${node.apiUrl}`
   return kernelError('invalid_request',
-    `${id}@${version} is ${mode}: a stream from the client is not passed on to another node. ` +
-    `Open the WebSocket /v1/capabilities/session of ${nodeName(node)}${at} itself.`,
+    `${id}@${version} is ${mode}: a client stream is not forwarded to another node. Open the WebSocket ` +
+    `/v1/capabilities/session of ${nodeName(node)}${at} directly.`,
     { param: 'target_node', io_mode: mode, node_id: node.nodeId, route: '/v1/capabilities/session' })
 }
 
@@ -311,7 +313,7 @@ function isListing (value: unknown): value is Listing {
     ['id', 'version', 'revision', 'io_mode'].every((key) => typeof c[key] === 'string'))
 }
 
-/** The other node did not answer, or broke off before the first chunk. */
+/** The other node did not answer, or disconnected before the first chunk. */
 function unreachable (node: NodeView, what: string): SvcError {
   return kernelError('unreachable', `${sentence(node)} ${what}.`, { node_id: node.nodeId })
 }

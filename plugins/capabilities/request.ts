@@ -1,4 +1,4 @@
-/** A call as a client asks for it (`contract.md` 4). */
+/** Body of a call (`contract.md` 4). */
 export interface CallRequest {
   call_id?: string | null
   capability_id: string
@@ -7,6 +7,6 @@ export interface CallRequest {
   target_node?: string | null
   timeout_seconds?: number
   payload?: unknown
-  /** Size of the request as it arrived; the payload's own size when absent. */
+  /** Size of the original request; default: the size of the payload. */
   bytes?: number
 }

@@ -2,7 +2,6 @@ import { createHash } from 'node:crypto'
 import { canonicalJson } from '../../kernel/index.js'
 import type { CapabilityDecl, IoMode, JsonSchema } from '../../kernel/index.js'
 
-/** The ten fields of a capability that clients see and pin. */
 export interface Descriptor {
   id: string
   version: string
@@ -16,7 +15,7 @@ export interface Descriptor {
   annotations: Readonly<Record<string, string>>
 }
 
-/** The descriptor of a declaration: absent schemas become null, everything else is left out. */
+/** Missing schemas become null; other fields are omitted. */
 export function descriptorOf (decl: CapabilityDecl): Descriptor {
   return {
     id: decl.id,
@@ -32,7 +31,7 @@ export function descriptorOf (decl: CapabilityDecl): Descriptor {
   }
 }
 
-/** First 16 lower-case hex digits of SHA-256 over the canonical JSON of the descriptor. */
+/** First 16 hex digits (lower case) of the SHA-256 of the canonical JSON. */
 export function revisionOf (descriptor: Descriptor): string {
   return createHash('sha256').update(canonicalJson(descriptor)).digest('hex').slice(0, 16)
 }

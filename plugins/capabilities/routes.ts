@@ -3,7 +3,7 @@ import { MAX_CALL_ID, MAX_TIMEOUT_SECONDS, READ_LIMIT_BYTES } from './limits.js'
 import { MAX_APPROVAL_SECONDS } from './service.js'
 import type { RouteDecl } from '../../kernel/index.js'
 
-/** Body of a call; unknown fields are refused. */
+/** Unknown fields are refused. */
 export const callSchema = {
   type: 'object',
   additionalProperties: false,
@@ -60,7 +60,6 @@ const descriptorReply = {
   }
 } as const
 
-/** Declarations of the routes; data only. */
 export const routes = {
   list: {
     method: 'GET',
@@ -83,7 +82,7 @@ export const routes = {
   call: {
     method: 'POST',
     url: '/v1/capabilities/call',
-    summary: 'Calls a unary capability and answers with its result.',
+    summary: 'Calls a unary capability and returns its result.',
     members: true,
     authority: 'invoke',
     body: callSchema,
@@ -99,7 +98,7 @@ export const routes = {
   stream: {
     method: 'POST',
     url: '/v1/capabilities/stream',
-    summary: 'Calls a server-streaming capability; the response is the stream, framed as Accept asks.',
+    summary: 'Calls a server-streaming capability; the response is the stream, framed as Accept requests.',
     members: true,
     authority: 'invoke',
     body: callSchema,
@@ -126,7 +125,7 @@ export const routes = {
   session: {
     method: 'GET',
     url: '/v1/capabilities/session',
-    summary: 'WebSocket: calls of every kind, many on one socket, as binary frames.',
+    summary: 'WebSocket for concurrent calls of every kind, as binary frames.',
     authority: 'invoke',
     stream: true,
     socket: true

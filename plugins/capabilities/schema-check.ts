@@ -3,14 +3,14 @@ import { SCHEMA_BYTES, SCHEMA_DEPTH } from './limits.js'
 
 const DIALECT = 'https://json-schema.org/draft/2020-12/schema'
 
-/** Faults of a declared schema beside those that its compilation finds, one sentence each. */
+/** Problems of a schema that its compilation does not find. */
 export function schemaProblems (schema: unknown): string[] {
   if (!isObject(schema)) return ['must be a JSON Schema object']
   let text: string
   try {
     text = JSON.stringify(schema)
   } catch {
-    return ['must be plain JSON (it contains itself or a value that JSON cannot say)']
+    return ['must be plain JSON (it contains itself or a value that JSON cannot represent)']
   }
   const bytes = Buffer.byteLength(text)
   if (bytes > SCHEMA_BYTES) return [`is ${bytes} bytes long; at most ${SCHEMA_BYTES} are allowed`]
@@ -24,7 +24,7 @@ function depthOf (value: unknown): number {
   return 1 + Math.max(0, ...Object.values(value).map(depthOf))
 }
 
-/** Keywords that would reach outside the schema or change what validation returns. */
+/** Finds keywords that refer outside the schema or change the result of a validation. */
 function keywordProblems (node: unknown): string[] {
   if (typeof node !== 'object' || node === null) return []
   return Object.entries(node).flatMap(([key, value]) => {
@@ -32,7 +32,7 @@ function keywordProblems (node: unknown): string[] {
       return [`${key} "${value}" points outside the schema; only "#…" is allowed`]
     }
     if (key === '$schema' && typeof value === 'string' && value.replace(/#$/, '') !== DIALECT) {
-      return [`$schema "${value}" is not served; write it in JSON Schema 2020-12`]
+      return [`$schema "${value}" is not supported; use JSON Schema 2020-12`]
     }
     if (key === '$async' && typeof value === 'boolean') return ['$async is not allowed']
     return keywordProblems(value)

@@ -1,44 +1,41 @@
-/** For other plugins: streams in the place of a capability, calls that end, spending. */
+/** Services for other plugins: streams in place of a capability, ended calls, spending. */
 import { defineService } from '../../kernel/index.js'
 import type { Caller, CapabilityCall, CapabilityChunk, RouteRequest } from '../../kernel/index.js'
 
 export { Admission } from './admission.js'
 export type { Release } from './admission.js'
 
-/** A frame of a served stream as a plugin's own route may write it. */
 export interface ServedFrame {
   kind: 'started' | 'chunk' | 'completed' | 'failed' | 'cancelled'
   payload: unknown
-  /** Raw bytes of a chunk. */
   media: Uint8Array | null
-  /** The one error body, for `failed`. */
+  /** The error body of `failed`. */
   error: object | null
 }
 
 /** A stream of a plugin's route that runs as a capability call. */
 export interface ServeOptions {
-  /** The capability (id@version) whose limit of calls at once this request counts against. */
+  /** The capability (id@version) whose slots the request uses. */
   as: string
   contentType: string
-  /** Payload for the capability; its cost is computed from it. */
+  /** Payload for the cost of the capability. */
   payload?: unknown
-  /** Writes a frame; null for nothing. Without it only media bytes are written. */
+  /** Encodes a frame; null to skip it. Without it, only media bytes are written. */
   frame?: (frame: ServedFrame) => string | Uint8Array | null
   handler: (call: CapabilityCall) => AsyncIterable<CapabilityChunk<unknown>>
 }
 
-/** Capability calls for plugins that serve them under another route too. */
+/** Capability calls under routes of other plugins. */
 export interface Invocations {
   /**
-   * Answers a request with a stream: admission, buffering, slow readers, cancel, session change and the one
-   * terminal as in a capability call. Raw media wait for their first bytes, frames for a second at most (then
-   * `started` is sent); failures before that are thrown, those after it are the last frame.
+   * Answers a request with a stream. Admission, buffering, slow readers, cancellation, session changes and
+   * the terminal work as in a capability call. Raw media wait for the first bytes; frames wait at most one
+   * second before `started` is sent. Earlier failures are thrown, later ones are the last frame.
    */
   serve (request: RouteRequest, options: ServeOptions): Promise<void>
 }
 export const InvocationService = defineService<Invocations>('capabilities.invocations')
 
-/** The end of a call, for logs, events and traces. */
 export interface CallOutcome {
   callId: string
   commandId: string
@@ -48,11 +45,11 @@ export interface CallOutcome {
   kind: 'completed' | 'failed' | 'cancelled'
   reason: string | null
   seconds: number
-  /** The task that its handler named; null when it named none. */
+  /** Set by the handler; null without one. */
   taskId: string | null
-  /** Another node was to serve it, and may have begun. */
+  /** Forwarded to another node, which may have started it. */
   passedOn: boolean
-  /** Its wait for a place; null when it got none. */
+  /** Time in the queue; null if it got no slot. */
   queuedSeconds: number | null
 }
 
@@ -60,19 +57,19 @@ export interface CallQueue { capability: string, running: number, waiting: numbe
 
 export interface Calls {
   /**
-   * Calls `fn` after each capability call, and each request served in the place of one, has ended:
-   * synchronously, so it must be quick. Returns what stops it.
+   * Calls `fn` synchronously after the end of each capability call, and of each request served in place of
+   * one, so it must be fast. Returns a function that unsubscribes.
    */
   onEnd (fn: (outcome: CallOutcome) => void): () => void
-  /** The queues of this node's capabilities that were called so far. */
+  /** Queues of the local capabilities that have been called. */
   queues (): CallQueue[]
 }
 export const CallsService = defineService<Calls>('capabilities.calls')
 
 export interface Amount {
-  /** As declared: `EUR`. */
+  /** As declared, such as `EUR`. */
   readonly unit: string
-  /** Billionths of the unit, a whole number. */
+  /** Billionths of the unit, an integer. */
   readonly nano: number
 }
 
@@ -81,18 +78,17 @@ export interface Expense {
   readonly commandId: string
   readonly caller: Caller
   readonly amount: Amount
-  /** Aborts when the caller has gone. */
+  /** Aborted when the caller disconnects. */
   readonly signal: AbortSignal
 }
 
-/** Approves expenses, if a plugin provides it. */
 export interface Spending {
   /**
-   * Resolves when the call may be made. Throws `approval_denied`, `approval_timeout`, `overloaded`,
+   * Resolves when the call is allowed. Throws `approval_denied`, `approval_timeout`, `overloaded`,
    * `plugin_disabled`, and the reason of the signal.
    */
   allow (expense: Expense): Promise<void>
 }
 export const SpendingService = defineService<Spending>('capabilities.spending')
-/** Longest time a call may wait for somebody to approve what it costs. */
+/** Longest wait for an approval. */
 export const MAX_APPROVAL_SECONDS = 600

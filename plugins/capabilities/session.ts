@@ -29,10 +29,10 @@ interface SessionCall {
 type Message = Record<string, unknown> & { kind?: unknown, call_id?: unknown }
 
 const KINDS = ['call', 'chunk', 'end', 'cancel']
-/** What may arrive after reading was stopped, before it takes effect. */
+/** Bytes that may still arrive after reading is paused. */
 const OVERSHOOT_BYTES = 4 * 1024 * 1024
 
-/** One WebSocket: many calls of every kind, each with its own frames (`contract.md` 4). */
+/** One WebSocket with any number of calls of every kind, each with numbered frames (`contract.md` 4). */
 export class CapabilitySession {
   readonly #options: SessionOptions
   readonly #caller: Caller
@@ -59,7 +59,10 @@ export class CapabilitySession {
     ws.on('close', () => { signal.removeEventListener('abort', stop) })
   }
 
-  /** Ends the calls, then the socket: terminals go out first; after `graceMs * 2` it is closed anyway. */
+  /**
+   * Ends the calls, then the socket: terminal frames are sent first; closes after `graceMs * 2` at the
+   * latest.
+   */
   #stop (why: SvcError): void {
     const { clock, limits } = this.#options
     const close = (): void => { this.#socket.close(closeCodes.stopping, 'the node is stopping') }
@@ -104,7 +107,7 @@ export class CapabilitySession {
         { param: 'call_id' })
     }
     if (message.kind === 'cancel') call.controller.abort(kernelError('cancelled'))
-    else if (call.takesInput === false) throw badField('kind', 'is not for a capability without input')
+    else if (call.takesInput === false) throw badField('kind', 'requires a capability with input')
     else if (call.input.ended) throw badField('kind', 'the input of this call has ended')
     else if (message.kind === 'end') call.input.end()
     else this.#chunk(call, message, bytes)
@@ -115,7 +118,7 @@ export class CapabilitySession {
     call.input.push(message['payload'], bytes)
     if (call.input.bytes > this.#options.limits.inputBytes + OVERSHOOT_BYTES) {
       call.controller.abort(kernelError('overloaded',
-        'The client sent far more than the capability has taken.'))
+        'The client sent far more than the capability read.'))
     }
   }
 
@@ -127,7 +130,7 @@ export class CapabilitySession {
     if (this.#calls.has(callId)) throw badField('call_id', 'is in use by an open call on this socket')
     if (this.#calls.size >= limits.sessionCalls) {
       throw kernelError('overloaded',
-        `${this.#calls.size} calls are open on this socket; more are not taken.`)
+        `${this.#calls.size} calls are open on this socket, which is the limit.`)
     }
     const call: SessionCall = {
       controller: new AbortController(),
@@ -177,7 +180,7 @@ export class CapabilitySession {
     }
   }
 
-  /** Reading stops while a handler is behind with its input; one that stays behind loses its call. */
+  /** Pauses reading while a handler has too much input; aborts the call if that lasts too long. */
   #regulate (call: SessionCall): void {
     call.stopStall()
     call.stopStall = () => {}
@@ -185,14 +188,14 @@ export class CapabilitySession {
       const { streamStallMs } = this.#options.limits
       call.stopStall = this.#options.clock.after(streamStallMs, () => {
         call.controller.abort(kernelError('timeout',
-          `The capability took no input for ${streamStallMs / 1000} s.`))
+          `The capability read no input for ${streamStallMs / 1000} s.`))
         call.input.close()
       })
     }
     this.#socket.pause([...this.#calls.values()].some((c) => c.input.full))
   }
 
-  /** A refused call fails with its own terminal; a complaint about anything else is an `error` frame. */
+  /** A refused call gets a terminal frame; any other problem becomes an `error` frame. */
   #refuse (callId: string | null, error: SvcError, requestId: string = randomUUID()): void {
     const ends = callId !== null && !this.#calls.has(callId) && error.reason !== 'command_unknown'
     const kind = !ends ? 'error' : error.reason === 'cancelled' ? 'cancelled' : 'failed'
@@ -205,12 +208,12 @@ export class CapabilitySession {
       error: kind === 'cancelled' ? null : errorBody(error, requestId).error
     }
     if (!this.#socket.offer(encodeFrame({ header, media: null }))) {
-      this.#socket.close(closeCodes.flooding, 'refused messages faster than the answers were read')
+      this.#socket.close(closeCodes.flooding, 'too many invalid messages; the replies are not read')
     }
   }
 }
 
-/** A message as text (JSON) or binary (a frame). Throws with what is wrong. */
+/** Parses a text message (JSON) or a binary one (a frame). Throws Error. */
 function parse (data: Buffer, isBinary: boolean): Message {
   const message: unknown = isBinary ? decodeFrame(data).header : JSON.parse(data.toString())
   if (!isObject(message)) throw new Error('not a JSON object')
@@ -219,7 +222,7 @@ function parse (data: Buffer, isBinary: boolean): Message {
     throw new Error(`kind must be one of ${KINDS.join(', ')}`)
   }
   if (media !== undefined && media !== null) {
-    throw new Error('media from the client is not taken; put it in the payload')
+    throw new Error('media from clients is not accepted; put it in the payload')
   }
   return message as Message
 }

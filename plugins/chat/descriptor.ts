@@ -6,20 +6,20 @@ import type { CapabilityDecl } from '../../kernel/index.js'
 const { n: _n, ...fields } = chatFields
 const object = { $schema: 'https://json-schema.org/draft/2020-12/schema', type: 'object' } as const
 
-/** What both capabilities say alike. A change of any descriptor field changes its revision. */
+/** Fields of both capabilities. A change of any descriptor field changes its revision. */
 const common = {
   version: '1.0.0',
   input_chunk_schema: null,
   annotations: {
     modality: 'text', latency: 'interactive', runtime: 'onnxruntime', stability: 'experimental'
   },
-  /** Requests wait at the runner that is to serve them; this bounds only what a node keeps in memory. */
+  /** Requests wait at the runner that serves them; this only bounds the memory they use on a node. */
   calls_at_once: 256
 } as const
 
 /**
- * `chat` 1.0.0 takes the fields of the chat route that reach the model, for one answer. Each streamed chunk
- * is a `chat.completion.chunk`.
+ * `chat` 1.0.0 accepts the fields of the chat route that reach the model, without `n`. Each streamed chunk is
+ * a `chat.completion.chunk`.
  */
 export const chatCapability = {
   ...common,
@@ -53,7 +53,7 @@ const vector = {
   }
 } as const
 
-/** The capability behind POST /v1/embeddings, whose answer it gives. */
+/** The capability behind POST /v1/embeddings, with the same response. */
 export const embeddingsCapability = {
   ...common,
   id: 'embeddings',

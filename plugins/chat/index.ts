@@ -19,7 +19,7 @@ import type { CapabilityCall, CapabilityChunk, Context } from '../../kernel/inde
 import type { ApiParts } from './api/types.js'
 import type { ChatBody } from './api/schema.js'
 
-/** Chat: the engine for language models and the APIs people already use. */
+/** Chat: the engine for embeddings and the APIs of OpenAI, Anthropic and Ollama. */
 export default definePlugin(manifest, (ctx) => {
   const parts = partsOf(ctx)
   const { made } = ctx.sections
@@ -61,13 +61,13 @@ type Bound<Handlers> = {
     ? (request: Request) => Answer : never
 }
 
-/** The handlers with the parts that all of them work with. */
+/** Binds the handlers to `parts`. */
 const bound = <Handlers extends Record<string, (parts: ApiParts, request: never) => unknown>>(
   parts: ApiParts, handlers: Handlers
 ): Bound<Handlers> => Object.fromEntries(Object.entries(handlers).map(([name, handler]) =>
   [name, (request: never) => handler(parts, request)])) as Bound<Handlers>
 
-/** Ollama's API at the root of a port, where its clients look for it; OpenAI's is below /v1 there, too. */
+/** Serves Ollama's API at the root of a separate port, as its clients expect; OpenAI's stays below /v1. */
 function openOllamaPort (ctx: Context<typeof manifest>): void {
   const { ollama_port: port } = ctx.config
   if (port === null) return
@@ -80,7 +80,6 @@ function openOllamaPort (ctx: Context<typeof manifest>): void {
 
 const MIB = 2 ** 20
 
-/** What the routes work with. */
 function partsOf (ctx: Context<typeof manifest>): ApiParts {
   const { runners, invocations, own, instances, models } = ctx.deps
   const { model_aliases: aliases, kept_mib: kept, ollama_port: _, ...limits } = ctx.config
@@ -89,16 +88,16 @@ function partsOf (ctx: Context<typeof manifest>): ApiParts {
     runners, invocations, own, instances, models, limits,
     aliases: aliases as Record<string, string>,
     made: (name) => made.get(name),
-    makes: {
+    derivedModels: {
       all: () => made.entries(),
       put: async (name, value) => await ctx.command('make', { name, made: value }),
       remove: async (name) => await ctx.command('unmake', { name })
     },
-    sees: (modelId) => {
+    readsImages: (modelId) => {
       const card = runners.card(modelId)
       return card === undefined || card.support['images'] !== undefined
     },
-    // Clients of one kind leave the room to those of the other.
+    // Half each, so that clients of one API cannot evict the conversations of the other.
     threads: new ResponseStore(kept * MIB / 2),
     responses: new ResponseStore(kept * MIB / 2),
     loading: new Map(),
@@ -109,7 +108,7 @@ function partsOf (ctx: Context<typeof manifest>): ApiParts {
   }
 }
 
-/** The capability: chunks as they are on the chat route. */
+/** Streams the capability `chat` in the chunks of the chat route. */
 async function * chatChunks (
   parts: ApiParts, body: ChatBody, call: CapabilityCall
 ): AsyncGenerator<CapabilityChunk<never>> {

@@ -11,7 +11,6 @@ import { refusesCard } from './refusals.js'
 import { routes } from './routes.js'
 import type { Manifest } from '../../kernel/index.js'
 
-/** Everything the plugin declares. */
 export const manifest = {
   name: 'chat',
   version: '1.0.0',
@@ -36,23 +35,23 @@ export const manifest = {
     tool_call_unreadable: {
       status: 502,
       retryable: true,
-      message: 'The model began a tool call and wrote none that can be read.',
-      remedy: 'Ask again, with a temperature above 0 or with fewer and simpler tools; tool_choice "none" ' +
-        'gives an answer in words.'
+      message: 'The model began a tool call that cannot be parsed.',
+      remedy: 'Retry with a temperature above 0 or with fewer, simpler tools; tool_choice "none" gives a ' +
+        'text answer.'
     }
   },
   conflicts: {
     ollama_port_failed: {
       severity: 'warn',
-      meaning: 'The port for Ollama\'s clients cannot be listened to; its API is at /ollama all the same.',
-      remediation: 'If Ollama itself runs there, stop it; or set plugins.chat.ollama_port to another port ' +
-        'or to null, and restart the node.'
+      meaning: 'The node cannot listen on the port for Ollama\'s clients; /ollama still serves its API.',
+      remediation: 'If Ollama itself uses the port, stop it; or set plugins.chat.ollama_port to another ' +
+        'port or to null, and restart the node.'
     }
   },
   capabilities: { chat: chatCapability, embeddings: embeddingsCapability },
   engines: {
     'onnx-lm': {
-      summary: 'Models that make vectors of texts, in the public ONNX layouts, on onnxruntime.',
+      summary: 'Embedding models in the public ONNX layouts, on onnxruntime.',
       module: new URL('./embed/index.js', import.meta.url).href,
       cards: new URL('./embed/card-reader.js', import.meta.url).href,
       backends: ['cpu'],
@@ -60,14 +59,14 @@ export const manifest = {
       refuses: refusesCard,
       batch: 16,
       overhead: 1.3,
-      // Measured with encoders and their arenas.
+      // Measured with encoders, their memory arenas included.
       fixedBytes: 256 * 2 ** 20
     }
   },
   models: { 'svc/guide': { folder: new URL('./guide/model/', import.meta.url).href } },
   tools: {
     help: {
-      summary: 'How to do something with svc, and what its words mean: what `svc help` answers.',
+      summary: 'How to do something with svc, and what its terms mean: the answers of `svc help`.',
       args: {
         type: 'object', additionalProperties: false, required: ['question'],
         properties: { question: { type: 'string', minLength: 1, maxLength: 400 } }

@@ -1,11 +1,11 @@
-/** Characters that are compared, and how many new ones start the next comparison. */
+/** Characters that are compared, and new characters between two comparisons. */
 const WINDOW = 4_000
 const STEP = 200
-/** A loop has at least so many characters, and the same passage so many times. */
+/** Minimum length of a loop in characters, and minimum repetitions of its passage. */
 const LEAST_CHARS = 800
 const LEAST_TIMES = 4
 
-/** Reads an answer piece by piece; true as soon as its end is one passage over and over. */
+/** Reads an answer piece by piece; returns true once its end repeats one passage. */
 export function loopFinder (): (piece: string) => boolean {
   let tail = ''
   let fresh = 0
@@ -21,7 +21,7 @@ export function loopFinder (): (piece: string) => boolean {
 function isLoop (text: string): boolean {
   for (let period = 1; period * LEAST_TIMES <= text.length; period++) {
     const end = text.slice(-Math.max(LEAST_CHARS, period * LEAST_TIMES))
-    // Base64 of equal bytes repeats, too.
+    // Base64 of equal bytes repeats too.
     if (end.slice(period) === end.slice(0, -period)) return /[^\w+/=-]/.test(end)
   }
   return false

@@ -10,11 +10,11 @@ import { chatBody, completionBody } from './api/schema.js'
 import { detokenizeBody, tokenizeBody } from './api/tokens.js'
 import type { RouteDecl } from '../../kernel/index.js'
 
-/** Fields that the answer of a route always has. */
+/** Required fields of a route's response. */
 const reply = (...required: string[]) =>
   ({ reply: { type: 'object', required, properties: answerFields(required) } }) as const
 
-/** What routes have in common that a model serves. */
+/** Shared by the routes that a model answers. */
 const served = {
   method: 'POST', authority: 'invoke', stream: true, bodyLimit: BODY_BYTES,
   errors: [
@@ -28,7 +28,7 @@ const anthropic = {
   ...served, api: 'Anthropic', failure: anthropicFailure, idHeader: 'request-id',
   query: {
     type: 'object', additionalProperties: false,
-    properties: { beta: { type: 'string', description: 'its clients send it; it asks for nothing' } }
+    properties: { beta: { type: 'string', description: 'its clients send it; it has no effect' } }
   }
 } as const
 const kept = {
@@ -40,19 +40,18 @@ const ollama = {
   asks: ['POST /place_instance', 'DELETE /instance/:instance_id']
 } as const
 const ollamaGet = { method: 'GET', authority: 'read', failure: ollamaFailure } as const
-/** Ollama's routes that bring, make and remove models; some tell of it in lines. */
+/** Ollama's routes that pull, create, copy and delete models; some stream their progress as lines. */
 const ollamaManage = {
   ...ollama, authority: 'cluster:write',
   errors: ['invalid_request', 'no_instance', 'no_master', 'no_quorum', 'session_changed'],
   asks: ['POST /store/models/:model_id/download', 'DELETE /store/models/:model_id']
 } as const
-/** What an open client asks to find out whether there is an Ollama; it has no token then. */
+/** Clients probe these routes before they have a token. */
 const ollamaAlive = {
   method: 'GET', authority: null, failure: ollamaFailure, produces: 'text/plain; charset=utf-8',
-  summary: 'Says that Ollama\'s API is here.'
+  summary: 'Confirms that Ollama\'s API is available.'
 } as const
 
-/** The routes of this plugin. */
 export const routes = {
   chat: {
     ...openAi, url: '/v1/chat/completions', body: chatBody,
@@ -66,7 +65,7 @@ export const routes = {
   },
   tokenize: {
     ...served, url: '/v1/tokenize', body: tokenizeBody,
-    summary: 'The token ids of a text, or of a conversation as the model\'s template writes it.',
+    summary: 'The token ids of a text, or of a conversation in the model\'s template.',
     ...reply('tokens', 'count', 'max_model_len')
   },
   detokenize: {
@@ -79,7 +78,7 @@ export const routes = {
   },
   rerank: {
     ...openAi, url: '/v1/rerank', body: rerankBody,
-    summary: 'How well each document answers a query (the route of Jina and Cohere), the best first.',
+    summary: 'Relevance of each document to a query (the route of Jina and Cohere), best first.',
     ...reply('object', 'model', 'results', 'usage')
   },
   messages: {
@@ -89,30 +88,30 @@ export const routes = {
   },
   countMessages: {
     ...anthropic, url: '/v1/messages/count_tokens', body: countBody,
-    summary: 'How many tokens a conversation has (Anthropic\'s route).', ...reply('input_tokens')
+    summary: 'Counts the tokens of a conversation (Anthropic\'s route).', ...reply('input_tokens')
   },
   responses: {
     ...openAi, url: '/v1/responses', body: responsesBody, errors: [...served.errors, 'not_kept'],
-    summary: 'Answers items of a conversation (OpenAI\'s Responses route), whole or as server-sent events.',
+    summary: 'Answers a conversation (OpenAI\'s Responses route), whole or as server-sent events.',
     ...reply('id', 'object', 'created_at', 'status', 'model', 'output', 'usage')
   },
   inputTokens: {
     ...openAi, url: '/v1/responses/input_tokens', body: inputTokensBody,
     errors: [...served.errors, 'not_kept'],
-    summary: 'How many tokens the items of a conversation have (OpenAI\'s Responses route).',
+    summary: 'Counts the tokens of a conversation (OpenAI\'s Responses route).',
     ...reply('object', 'input_tokens')
   },
   getResponse: {
     ...kept, method: 'GET', url: '/v1/responses/:response_id', query: responseQuery,
-    summary: 'An answer of POST /v1/responses that is kept on this node.', ...reply('id', 'object', 'status')
+    summary: 'An answer of POST /v1/responses that this node stores.', ...reply('id', 'object', 'status')
   },
   deleteResponse: {
     ...kept, method: 'DELETE', url: '/v1/responses/:response_id',
-    summary: 'Forgets an answer that is kept on this node.', ...reply('id', 'object', 'deleted')
+    summary: 'Deletes an answer that this node stores.', ...reply('id', 'object', 'deleted')
   },
   inputItems: {
     ...kept, method: 'GET', url: '/v1/responses/:response_id/input_items', query: itemsQuery,
-    summary: 'What was sent for an answer that is kept on this node.', ...reply('object', 'data', 'has_more')
+    summary: 'The input items of an answer that this node stores.', ...reply('object', 'data', 'has_more')
   },
   ollama: { ...ollamaAlive, url: '/ollama' },
   ollamaRoot: { ...ollamaAlive, url: '/ollama/' },
@@ -137,26 +136,26 @@ export const routes = {
   },
   ollamaTags: {
     ...ollamaGet, url: '/ollama/api/tags',
-    summary: 'The language models this node can name, as Ollama lists them.', ...reply('models')
+    summary: 'The language models that this node knows, in Ollama\'s format.', ...reply('models')
   },
   ollamaPs: {
     ...ollamaGet, url: '/ollama/api/ps',
-    summary: 'The language models that are ready, as Ollama lists them.', ...reply('models')
+    summary: 'The language models that are ready, in Ollama\'s format.', ...reply('models')
   },
   ollamaShow: {
     ...ollama, authority: 'read', stream: false, url: '/ollama/api/show', body: ollamaBodies.showBody,
-    summary: 'What is known of a language model, as Ollama shows it.',
+    summary: 'Details of a language model, in Ollama\'s format.',
     ...reply('details', 'model_info', 'capabilities'), errors: ['invalid_request', 'no_instance']
   },
   ollamaPull: {
     ...ollamaManage, url: '/ollama/api/pull', body: ollamaBodies.pullBody,
-    summary: 'Brings a model of the hub into the store (Ollama\'s route), as lines of JSON or whole.',
+    summary: 'Downloads a model from the hub into the store (Ollama\'s route), as lines of JSON or whole.',
     ...reply('status')
   },
   ollamaDelete: {
     ...ollamaManage, method: 'DELETE', stream: false, url: '/ollama/api/delete', audit: 'best-effort',
     body: ollamaBodies.deleteBody,
-    summary: 'Removes a model from the store, or one that was made of another (Ollama\'s route).'
+    summary: 'Removes a model from the store, or a derived model (Ollama\'s route).'
   },
   ollamaCopy: {
     ...ollamaManage, stream: false, url: '/ollama/api/copy', body: ollamaBodies.copyBody,
@@ -164,11 +163,11 @@ export const routes = {
   },
   ollamaCreate: {
     ...ollamaManage, url: '/ollama/api/create', body: ollamaBodies.createBody,
-    summary: 'Makes a model of another one, with its own parameters and messages (Ollama\'s route).',
+    summary: 'Creates a derived model with its own parameters and messages (Ollama\'s route).',
     ...reply('status')
   },
   ollamaVersion: {
     ...ollamaGet, url: '/ollama/api/version',
-    summary: 'The version of svc, where Ollama\'s clients look for one.', ...reply('version')
+    summary: 'The version of svc, for Ollama\'s clients.', ...reply('version')
   }
 } as const satisfies Record<string, RouteDecl>

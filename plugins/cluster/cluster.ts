@@ -23,15 +23,13 @@ import type { MemberList, MemberRecord } from './members/member.js'
 import type { ClusterOptions, LinkPeer } from './options.js'
 import type { Sections } from './sections.js'
 
-/** Positions and hashes of a node's documents. */
 interface Digest {
-  /** The node id of its start. */
+  /** Node id of the process start. */
   readonly boot: string
   readonly observed: { readonly seq: number, readonly hash: string }
   readonly control: Position
 }
 
-/** Heartbeats from one digest to the next; a silence takes more. */
 const DIGEST_EVERY = 2
 
 /** The cluster from this node's view. Inactive before `start`. */
@@ -49,20 +47,19 @@ export class ClusterCore {
   readonly #driver: ElectionDriver
   readonly #channels: Channels
   readonly #digests: Channel<Digest>
-  /** Sends this node's member list to its peers. */
   readonly #knownMembers: Channel<MemberList>
-  /** Announces that a node is stopping; repeated on every link that opens after that. */
+  /** Announces that this node is stopping; sent again on each link that opens later. */
   readonly #leaving: Channel<null>
   readonly #peerListeners: Listeners<{ installId: string, up: boolean }>
   #live: ReadonlySet<string> = new Set()
-  /** The session whose document has what this node knows of the members. */
+  /** The session in whose document this node has entered itself and its member list. */
   #introduced: string | undefined
   readonly #evidence = new Map<string, string>()
   #stopTick: (() => void) | undefined
   #beats = 0
   readonly disk: DiskWatch
 
-  /** Puts the parts together. Throws RangeError for an impossible quorum. */
+  /** Throws RangeError for an impossible quorum. */
   constructor (options: ClusterOptions) {
     this.#options = options
     const { node, clock, log, transport, members, timing } = options
@@ -99,8 +96,8 @@ export class ClusterCore {
     this.membership = new Membership({
       members, control: this.control, commands: this.commands, driver: () => this.#driver, clock, log,
       self: () => ({ ...options.self(), nodeId: node.nodeId }),
-      gone: (gone) => { this.#gone(gone) },
-      tell: (list) => { this.#knownMembers.broadcast(list) }
+      onRemoved: (gone) => { this.#gone(gone) },
+      broadcast: (list) => { this.#knownMembers.broadcast(list) }
     })
     this.directory = new Directory({
       self: () => ({ installId, nodeId: node.nodeId, name: node.name, apiUrl: options.apiUrl() }),
@@ -124,7 +121,8 @@ export class ClusterCore {
     this.#knownMembers = this.#channels.open<MemberList>('kernel.members', (_from, known) => {
       this.membership.merge(known)
     })
-    this.#leaving = this.#channels.open<null>('kernel.leaving', (from) => { this.directory.leaves(from) })
+    this.#leaving = this.#channels.open<null>('kernel.leaving',
+      (from) => { this.directory.markLeaving(from) })
     this.#digests = this.#channels.open<Digest>('kernel.digest',
       (from, digest) => { this.#compare(from, digest) })
     this.service = this.#openService()
@@ -146,18 +144,18 @@ export class ClusterCore {
   openStream (id: string, end: () => void): () => void { return this.#driver.openStream(id, end) }
 
   up (peer: LinkPeer): void {
-    this.directory.met(peer)
+    this.directory.recordIdentity(peer)
     this.#evidence.delete(peer.installId)
     this.#driver.up(peer.installId)
     this.replicas.up(peer.installId)
     this.#knownMembers.send(peer.installId, this.#options.members.current())
-    // The peer has forgotten what was announced over an earlier link.
+    // A new link clears the peer's record that this node is leaving.
     if (this.directory.isLeaving(this.#options.node.installId)) this.#leaving.send(peer.installId, null)
     this.#noteLive()
     this.#peerListeners.tell({ installId: peer.installId, up: true })
   }
 
-  /** The last link to that node closed. */
+  /** Called when the last link to the node has closed. */
   down (installId: string, reason: string): void {
     this.#driver.down(installId)
     this.replicas.down(installId)
@@ -166,13 +164,13 @@ export class ClusterCore {
     this.#peerListeners.tell({ installId, up: false })
   }
 
-  /** False for a frame that breaks the protocol: its link is to be closed. */
+  /** False for a frame that breaks the protocol: the caller closes the link. */
   frame (from: string, kind: Exclude<FrameKind, 'telemetry'>, body: unknown): boolean {
-    this.heard(from)
-    // A message that another version understands is ignored; only documents have a strict protocol.
+    this.recordContact(from)
+    // Other versions may send unknown messages, which are ignored; only documents have a strict protocol.
     if (kind === 'election') {
-      // The disk of several nodes may be one, and the master goes by what the others say of theirs.
-      if ((body as { durable?: unknown } | null)?.durable === false) void this.disk.look()
+      // Nodes may share a disk, and the master judges by its peers' reports: test this disk now.
+      if ((body as { durable?: unknown } | null)?.durable === false) void this.disk.check()
       if (this.#driver.receive(from, body) || readMessage(body) !== null) return true
       this.dropped.add(from, (body as { kind?: unknown } | null)?.kind ?? kind)
     } else if (kind === 'channel') return this.#channels.receive(from, body)
@@ -180,14 +178,13 @@ export class ClusterCore {
     return true
   }
 
-  /** Any sign of life: a frame of whatever kind. Election messages are heartbeats; the others count too. */
-  heard (installId: string): void {
-    this.directory.heard(installId)
-    this.#driver.heard(installId)
+  recordContact (installId: string): void {
+    this.directory.recordContact(installId)
+    this.#driver.recordContact(installId)
   }
 
   leave (): void {
-    this.directory.leaves(this.#options.node.installId)
+    this.directory.markLeaving(this.#options.node.installId)
     this.#leaving.broadcast(null)
   }
 
@@ -231,7 +228,7 @@ export class ClusterCore {
           })
         },
         storageChanged: (storing) => {
-          if (!storing) this.#options.log.error({}, 'the disk takes no promise: this node cannot be master')
+          if (!storing) this.#options.log.error({}, 'the disk refuses votes: this node cannot be master')
           this.disk.changed.tell()
         }
       }
@@ -242,25 +239,25 @@ export class ClusterCore {
     this.session.changed(next)
     if (next === null || next.sid === previous?.sid) return
     if (next.master === this.#options.node.installId) this.#emitSession('SessionChanged', next)
-    // Followers know the live nodes already when they become master and must report losses.
+    // Followers track live nodes too, because they must report losses when they become master.
     else this.#noteLive()
     void this.#introduce()
   }
 
-  /** This node's addresses changed: enters them in the control document, if there is a master now. */
+  /** Enters this node's new addresses in the control document, if there is a master. */
   async moved (): Promise<void> {
     this.#introduced = undefined
     await this.#introduce()
   }
 
-  /** Enters what this node knows, once per session, when it holds the document of that very session. */
+  /** Enters this node and its member list once per session, when it has the document of that session. */
   async #introduce (): Promise<void> {
     const sid = this.#driver.leader?.sid
     if (sid === undefined || sid === this.#introduced || sid !== this.control.position().sid) return
     this.#introduced = sid
     await this.membership.introduce().catch((err: unknown) => {
       if (this.#introduced === sid) this.#introduced = undefined
-      this.#options.log.warn({ err }, 'this node could not enter itself; the next heartbeat tries again')
+      this.#options.log.warn({ err }, 'this node could not enter its record; the next heartbeat retries')
     })
   }
 
@@ -278,9 +275,8 @@ export class ClusterCore {
     return next
   }
 
-  /** The work of every node and of the master at each heartbeat. */
   #beat (): void {
-    // With the digest and this machine's readings, which are due at the same time: see Link.send.
+    // Sent together with the digest and this machine's readings: see Link.send.
     this.#driver.beat()
     if (this.#beats++ % DIGEST_EVERY === 0) {
       const { nodeId: boot } = this.#options.node
@@ -289,25 +285,25 @@ export class ClusterCore {
     void this.#introduce()
     this.#noteLive()
     this.membership.alignVoters().catch((err: unknown) => {
-      this.#options.log.warn({ err }, 'the voters could not be changed; tried again with the next heartbeat')
+      this.#options.log.warn({ err }, 'the voters could not be changed; the next heartbeat retries')
     })
   }
 
-  /** A replica at the same position with a different hash reloads the document. */
+  /** Reloads a document whose hash differs from a peer's at the same position. */
   #compare (from: string, { boot, observed, control: theirs }: Digest): void {
     this.replicas.compare(from, { boot, ...observed })
     if (from !== this.#driver.leader?.master) return
     const mine = this.control.position()
     const same = (['sid', 'term', 'seq', 'gen'] as const).every((field) => mine[field] === theirs[field])
     if (!same || mine.hash === theirs.hash || mine.sid === null) return
-    this.control.distrust()
+    this.control.invalidate()
     this.#options.transport.send(from, 'election', { kind: 'need', sid: mine.sid })
     this.#diverged(from, 'control')
   }
 
   /**
-   * The master emits NodeJoined and NodeTimedOut; a new one also reports changes since the last, and its
-   * loss. After a suspension links get time to return.
+   * The master emits NodeJoined and NodeTimedOut. A new master also reports the changes since the previous
+   * one, and the loss of that one. After a suspension, links get time to reconnect.
    */
   #noteLive (): void {
     const before = this.#live
@@ -328,7 +324,7 @@ export class ClusterCore {
     this.#options.emit(kind, { nodeId: this.directory.nodeIdOf(installId) ?? installId, ...more })
   }
 
-  /** A peer's link was closed since it broke the protocol. */
+  /** Reports a peer whose link was closed because it broke the protocol. */
   violation (installId: string, reason: string): void {
     this.#emitNode('ProtocolViolation', installId, { reason })
   }
@@ -360,10 +356,10 @@ export class ClusterCore {
       onPeers: (fn) => this.#peerListeners.add(fn),
       lives: (nodeId) => {
         const there = transport.peers().find((peer) => peer.nodeId === nodeId)
-        if (there !== undefined) this.heard(there.installId)
+        if (there !== undefined) this.recordContact(there.installId)
       },
       request: async (installId, request) => {
-        if (installId === node.installId) throw kernelError('internal', 'A node does not ask itself.')
+        if (installId === node.installId) throw kernelError('internal', 'A node cannot ask itself.')
         return await transport.request(installId, request)
       }
     }

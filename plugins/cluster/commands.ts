@@ -5,14 +5,13 @@ import type { Outcome, CommandReceipt, Refusal } from './election/protocol.js'
 
 type CommandHandler = Parameters<ClusterCommands['handle']>[1]
 
-/** A committed command: its log position and its result. */
 export interface CommandAnswer { readonly result: unknown, readonly receipt: CommandReceipt }
 
 export interface CommandRouterOptions {
   clock: Clock
   log: Logger
   submit: (id: string, payload: unknown) => Promise<Outcome>
-  /** Whether too few nodes are in reach for a decision. */
+  /** Whether too few nodes are reachable for a quorum. */
   quorumLost: () => boolean
 }
 
@@ -27,26 +26,25 @@ interface ErrorParts {
 }
 type Result = { readonly value: unknown } | { readonly error: ErrorParts }
 
-/** A command is retried under its id for this long, ms. */
+/** How long a command is retried under the same id, ms. */
 const TRY_MS = 10_000
-/** Pause between two tries, growing: a refusal may come at once. */
+/** Growing pause between attempts, because a refusal may arrive immediately. */
 const PAUSE = { minMs: 20, maxMs: 1000 }
-/** The outcome is unknown, or the command was not entered: ask again with the same id. */
+/** Retry with the same id: the outcome is unknown, or the command was not entered. */
 const AGAIN: ReadonlySet<Refusal> = new Set(['session_changed', 'stale_session', 'no_answer'])
 
 /**
- * Commands of the cluster by name. Any node sends one; the master runs it once however often it is retried,
- * and its writes reach the document together.
+ * Cluster commands by name. Any node can send one; the master runs it once, even if it is retried, and
+ * applies its writes to the document together.
  */
 export class CommandRouter implements ClusterCommands {
   readonly #handlers = new Map<string, CommandHandler>()
   readonly #options: CommandRouterOptions
-  /** Writes of the running command, or null. */
   #writes: Map<string, unknown> | null = null
 
   constructor (options: CommandRouterOptions) { this.#options = options }
 
-  /** Throws for a registered name. */
+  /** Throws if the name has a handler already. */
   handle (name: string, handler: CommandHandler): () => void {
     if (this.#handlers.has(name)) throw new Error(`the command "${name}" has a handler already`)
     this.#handlers.set(name, handler)
@@ -89,12 +87,12 @@ export class CommandRouter implements ClusterCommands {
   /** Writes a key of the control document; undefined removes it. Throws `not_master` outside a command. */
   write (key: string, value: unknown): void {
     if (this.#writes === null) {
-      throw kernelError('not_master', `"${key}" is written by commands only, which the master carries out.`)
+      throw kernelError('not_master', `Only commands, which run on the master, can write "${key}".`)
     }
     this.#writes.set(key, value)
   }
 
-  /** Writes of the running command by key, to be read over the document's. */
+  /** Writes of the running command by key; reads see them before the document's values. */
   get pending (): ReadonlyMap<string, unknown> | null { return this.#writes }
 
   #refused (code: Refusal): SvcError {
@@ -102,7 +100,7 @@ export class CommandRouter implements ClusterCommands {
       return kernelError(this.#options.quorumLost() ? 'no_quorum' : 'no_master')
     }
     if (code === 'session_changed' || code === 'stale_session') return kernelError('session_changed')
-    return kernelError('no_master', `The master could not enter it: ${code}.`)
+    return kernelError('no_master', `The master could not enter the command: ${code}.`)
   }
 }
 
@@ -119,7 +117,7 @@ function partsOf (error: unknown): ErrorParts {
 
 function valueOf (result: Result | undefined): unknown {
   if (result === undefined) return undefined
-  // A handler that returns nothing leaves nothing behind: JSON has no word for it.
+  // JSON drops an undefined value.
   if (!('error' in result)) return result.value
   const { code, reason, status, retryable, message, details } = result.error
   // A refusal by the document has a code and no reason.

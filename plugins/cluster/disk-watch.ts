@@ -4,23 +4,21 @@ import type { Clock, Logger } from '../../kernel/cluster.js'
 export interface DiskWatchOptions {
   clock: Clock
   log: Logger
-  /** Pause between two test writes, ms. */
   everyMs: number
-  /** Whether the disk takes a test write. */
+  /** Writes a test file; false if the disk refuses it. */
   write: (() => Promise<boolean>) | undefined
   refused: () => void
 }
 
-/** A write that takes so many ticks of the loop, of a twentieth of the pause each, has failed. */
+/** A write has failed after this many ticks, each a twentieth of `everyMs`. */
 const TICKS = 20
 
-/** Tries whether the disk takes writes. */
 export class DiskWatch {
-  /** Told when the disk begins or ceases to refuse writes. */
+  /** Notified when the disk starts or stops refusing writes. */
   readonly changed: Listeners<void>
   readonly #options: DiskWatchOptions
   #writes = true
-  #trying = false
+  #checking = false
 
   constructor (options: DiskWatchOptions) {
     this.#options = options
@@ -31,23 +29,23 @@ export class DiskWatch {
 
   start (): () => void {
     const { clock, everyMs } = this.#options
-    return clock.every(everyMs, () => { void this.look() })
+    return clock.every(everyMs, () => { void this.check() })
   }
 
-  async look (): Promise<void> {
+  async check (): Promise<void> {
     const { clock, everyMs, write } = this.#options
-    if (write === undefined || this.#trying) return
-    this.#trying = true
-    // Counted in ticks, since a blocked event loop proves no fault of the disk.
+    if (write === undefined || this.#checking) return
+    this.#checking = true
+    // Counts ticks instead of time: a blocked event loop is not a disk fault.
     let ticks = 0
-    const stop = clock.every(everyMs / TICKS, () => { if (++ticks % TICKS === 0) this.#judge(false) })
+    const stop = clock.every(everyMs / TICKS, () => { if (++ticks % TICKS === 0) this.#report(false) })
     const writes = await write()
     stop()
-    this.#trying = false
-    this.#judge(writes)
+    this.#checking = false
+    this.#report(writes)
   }
 
-  #judge (writes: boolean): void {
+  #report (writes: boolean): void {
     const changed = writes !== this.#writes
     this.#writes = writes
     if (!writes) this.#options.refused()

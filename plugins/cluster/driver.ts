@@ -11,7 +11,7 @@ export type ElectionEvents =
   Pick<Io, 'sessionChanged' | 'becameMaster' | 'storageChanged' | 'staleRefused'>
 
 export interface DriverOptions extends ElectionOptions, Pick<Io, 'persist' | 'random'> {
-  /** `lazy`: it may wait a moment for what else goes to that node. */
+  /** `lazy`: may wait briefly, to share a write with other frames. */
   send (to: string, message: Message, lazy: boolean): void
   log: Log
   clock: Clock
@@ -19,7 +19,7 @@ export interface DriverOptions extends ElectionOptions, Pick<Io, 'persist' | 'ra
   events: ElectionEvents
 }
 
-/** Waits for the tick of a node that is alone: more than the steps from follower to master. */
+/** Steps that a lone node runs at its start; more than it needs to become master. */
 const STEPS_TO_MASTER = 8
 
 /** Runs the election core in real time; messages and effects leave after each step. */
@@ -28,9 +28,8 @@ export class ElectionDriver {
   readonly #clock: Clock
   readonly #options: DriverOptions
   readonly #tickMs: number
-  /** Callers that await the outcome of a command. */
   readonly #open = new Map<string, ((outcome: Outcome) => void)[]>()
-  /** What to call when an open stream's session ends. */
+  /** Callbacks of open streams, called when the session ends. */
   readonly #ends = new Map<string, () => void>()
   readonly #unbound = new Set<string>()
   #outbox: { to: string, message: Message }[] = []
@@ -70,13 +69,13 @@ export class ElectionDriver {
 
   up (peer: string): void { this.#step((core, now) => { core.up(peer, now) }) }
   down (peer: string): void { this.#step((core, now) => { core.down(peer, now) }) }
-  /** Something arrived from that node that is no election message: it lives. */
-  heard (peer: string): void { this.#core.heard(peer, this.#clock.mono()) }
+  /** Records a frame outside the election as a sign of life. */
+  recordContact (peer: string): void { this.#core.recordContact(peer, this.#clock.mono()) }
   forget (peer: string): void { this.#core.forget(peer) }
   storageFailed (): void { this.#step((core, now) => { core.storageFailed(now) }) }
   resign (): void { this.#step((core, now) => { core.resign(now) }) }
 
-  /** Enters a command; resolves with its one outcome. The same id twice at once has the same outcome. */
+  /** Enters a command and resolves with its outcome. Concurrent calls with the same id share one outcome. */
   async command (id: string, payload: unknown): Promise<Outcome> {
     return await this.#submit(id, (core, now) => { core.command(id, payload, now) })
   }
@@ -86,8 +85,8 @@ export class ElectionDriver {
   }
 
   /**
-   * Binds a stream to this session, or to the next one without a master. `end` runs once if that session ends
-   * first. Returns the function to call when the stream ends.
+   * Binds a stream to this session, or to the next one if there is no master. `end` runs once if that session
+   * ends first. Returns the function to call when the stream ends.
    */
   openStream (id: string, end: () => void): () => void {
     this.#ends.set(id, end)
@@ -100,7 +99,7 @@ export class ElectionDriver {
   }
 
   status (): Status {
-    // Effects may ask in the middle of a step, which has noticed the time already.
+    // An effect may call this during a step, which has already updated the time.
     if (!this.#stepping) this.#step((core, now) => { core.wake(now) })
     return this.#core.status(this.#clock.mono())
   }
@@ -132,7 +131,7 @@ export class ElectionDriver {
   }
 
   #step (act: (core: Election, now: number) => void, tick = false): void {
-    // An effect of a step may ask for another step: it waits until this one is over.
+    // A step that an effect starts runs after the current one.
     if (this.#stepping) {
       this.#effects.push(() => { this.#step(act, tick) })
       return
@@ -153,7 +152,6 @@ export class ElectionDriver {
 
   #io (): Io {
     const { events, persist, random } = this.#options
-    /** Puts off what an effect does until the step is over. */
     const later = <A extends unknown[]>(act: (...args: A) => void) => (...args: A): void => {
       this.#effects.push(() => { act(...args) })
     }
@@ -178,16 +176,16 @@ export class ElectionDriver {
   }
 }
 
-/** The hard state a home holds; null at its first start. Throws HomeError for a broken file. */
+/** Reads the hard state of a home; null at the first start. Throws HomeError for a broken file. */
 export function readHardState (path: string | null): HardStateRecord | null {
   const stored = path === null ? undefined : readVersioned<HardStateRecord>(path, 1)
   if (stored === undefined) return null
-  if (!isHardState(stored)) throw new HomeError(`${path} holds no votes; move it away`)
+  if (!isHardState(stored)) throw new HomeError(`${path} does not contain a valid vote record; move it away`)
   const { term, votedFor, boot } = stored
   return { term, votedFor, boot }
 }
 
-/** Writes it whole and durably; false when the disk refused. */
+/** Writes atomically and durably; false if the disk refused. */
 export function writeHardState (path: string | null, record: HardStateRecord): boolean {
   if (path === null) return true
   try {

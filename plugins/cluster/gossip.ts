@@ -9,11 +9,11 @@ const COUNTS = [
 ] as const
 type Counts = Record<typeof COUNTS[number], number>
 
-/** Most readings in one body, and most that wait to be published. */
+/** Maximum readings in one body, and in the queue. */
 const MAX_READINGS = 64
-/** Most bytes of readings in one body: half a frame of 1 MiB. */
+/** Maximum bytes of readings in one body: half a frame of 1 MiB. */
 const BODY_BYTES = 512 * 1024
-/** Most keys kept of one peer; the one not heard of longest goes first. */
+/** Maximum keys per peer; the least recently received is dropped first. */
 const PEER_KEYS = 256
 const PERIOD_MS = 2000
 
@@ -21,19 +21,17 @@ export const bodySchema = record({
   v: schemaOf<1>({ const: 1 }),
   readings: schemaOf<Readonly<Record<string, unknown>>>({ type: 'object', maxProperties: MAX_READINGS })
 })
-/** The message between nodes. */
 export type GossipBody = Of<typeof bodySchema>
 
-/** Bytes of a reading as JSON; null when it is no plain JSON, is nested too deeply or is too large. */
+/** Bytes of a reading as JSON; null if it is not plain JSON, too deep or too large. */
 function readingBytes (value: unknown): number | null {
   if (checkValue(value) !== null) return null
   const bytes = Buffer.byteLength(JSON.stringify(value))
   return bytes <= MAX_READING_BYTES ? bytes : null
 }
 
-const UNFIT = `is no plain JSON of at most ${MAX_READING_BYTES} bytes`
+const UNFIT = `is not plain JSON of at most ${MAX_READING_BYTES} bytes`
 
-/** The fault of a peer's body; null without one. */
 function bodyProblem (body: unknown): string | null {
   const wrong = problem(bodySchema, body)
   if (wrong !== null) return wrong
@@ -49,26 +47,25 @@ export interface GossipOptions {
   clock: Clock
   log: Logger
   enabled: boolean
-  /** Hands a body to all peers; says how many took it and the bytes sent in all. Throws = failure. */
+  /** Sends a body to all peers; returns how many accepted it and the total bytes. Throws on failure. */
   publish (body: GossipBody): { peers: number, bytes: number }
-  /** Milliseconds between two samples and between two publishes; 2000 when left out. */
+  /** Milliseconds between two samples and between two publishes; default 2000. */
   periodMs?: number
   sample (): Promise<object>
 }
 
-interface Heard { readonly value: unknown, readonly atMs: number }
+interface Received { readonly value: unknown, readonly atMs: number }
 
 /**
- * Readings that members exchange periodically: latest wins, lost ones are not resent. At most one of each key
- * waits for the next period.
+ * Readings that members exchange periodically: the latest wins and lost ones are not resent. At most one
+ * reading per key is queued.
  */
 export class Gossip {
   readonly #options: GossipOptions
-  /** Readings that wait, with their bytes, the oldest first. */
+  /** Queued readings with their sizes, oldest first. */
   readonly #waiting = new Map<string, { readonly value: unknown, readonly bytes: number }>()
-  /** The newest readings of every peer. */
-  readonly #peers = new Map<string, Map<string, Heard>>()
-  /** Keys that callers offer: their readings replace those of the sample, which lack what plugins add. */
+  readonly #peers = new Map<string, Map<string, Received>>()
+  /** Keys passed to `offer`; they replace the readings of the sample, which lack the plugins' fields. */
   readonly #offered = new Set<string>()
   readonly #warned = new Set<string>()
   readonly #counts = Object.fromEntries(COUNTS.map((name) => [name, 0])) as Counts
@@ -80,7 +77,6 @@ export class Gossip {
 
   constructor (options: GossipOptions) { this.#options = options }
 
-  /** Samples and publishes now, and then every period. */
   start (): void {
     const { clock, enabled, periodMs = PERIOD_MS } = this.#options
     if (!enabled || this.#closed || this.#stop !== undefined) return
@@ -96,7 +92,7 @@ export class Gossip {
   /** Throws RangeError for a key that is not `[a-zA-Z0-9/_.:@-]{1,200}`. */
   offer (key: string, value: unknown): void {
     const wrong = checkKey(key)
-    if (wrong !== null) throw new RangeError(`"${key}" is no key of a reading: it ${wrong}`)
+    if (wrong !== null) throw new RangeError(`"${key}" is not a valid key of a reading: it ${wrong}`)
     this.#offered.add(key)
     this.#queue(key, value)
   }
@@ -121,15 +117,15 @@ export class Gossip {
     this.#counts.maxQueueDepth = Math.max(this.#counts.maxQueueDepth, this.#waiting.size)
   }
 
-  /** A body from a peer. One that is not of the agreed form is ignored as a whole; what is wrong with it. */
+  /** Accepts a body from a peer. Ignores an invalid one and returns the problem. */
   receive (from: string, body: unknown): string | null {
     const wrong = bodyProblem(body)
     if (wrong !== null) return wrong
-    const kept = this.#peers.get(from) ?? new Map<string, Heard>()
+    const kept = this.#peers.get(from) ?? new Map<string, Received>()
     this.#peers.set(from, kept)
     const atMs = this.#options.clock.mono()
     for (const [key, value] of Object.entries((body as GossipBody).readings)) {
-      // Out first: a map is ordered by when a key was added.
+      // Reinsert: a Map keeps the insertion order.
       kept.delete(key)
       kept.set(key, { value, atMs })
     }
@@ -140,7 +136,9 @@ export class Gossip {
     return null
   }
 
-  latest (installId: string, key: string): Heard | undefined { return this.#peers.get(installId)?.get(key) }
+  latest (installId: string, key: string): Received | undefined {
+    return this.#peers.get(installId)?.get(key)
+  }
 
   forget (installId: string): void { this.#peers.delete(installId) }
 
@@ -158,7 +156,7 @@ export class Gossip {
     }
   }
 
-  /** A sample that hangs holds back its own readings only. */
+  /** A hanging sample delays only its own readings. */
   #tick (): void {
     if (this.#sampling) this.#flush()
     else void this.#sample().then(() => { if (!this.#closed) this.#flush() })
@@ -171,13 +169,12 @@ export class Gossip {
         if (!this.#offered.has(key)) this.#queue(key, value)
       }
     } catch (err) {
-      this.#warnOnce('sample', { err }, 'this machine could not be sampled; its readings are missing')
+      this.#warnOnce('sample', { err }, 'the readings of this machine are unavailable')
     } finally {
       this.#sampling = false
     }
   }
 
-  /** Publishes the oldest readings that fit into one body. */
   #flush (): void {
     const readings: Record<string, unknown> = {}
     let left = BODY_BYTES
@@ -200,7 +197,7 @@ export class Gossip {
       this.#lastSuccessMs = this.#options.clock.mono()
     } catch (err) {
       this.#counts.publishFailures++
-      this.#warnOnce('publish', { err }, 'readings could not be published; they go with the next ones')
+      this.#warnOnce('publish', { err }, 'readings could not be published; they are sent with the next ones')
     }
   }
 

@@ -10,7 +10,6 @@ import type { JoinTokens, Maker } from './identity/join-tokens.js'
 import type { NodeLinks } from './open.js'
 import type { clusterRoutes } from './routes.js'
 
-/** The links of this node, as routes and `/state` need them. */
 export interface Network extends Pick<
   NodeLinks,
   'members' | 'peers' | 'dials' | 'links' | 'copies' | 'addresses' | 'openOutside' | 'invite' |
@@ -20,7 +19,7 @@ export interface Network extends Pick<
 }
 
 const JOIN_SECONDS = 900
-/** Header with which a client names a command, so that it can ask again for the same one. */
+/** Header with a client's command id, which lets it retry the same command. */
 export const COMMAND_HEADER = 'x-svc-command-id'
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i
 
@@ -39,7 +38,7 @@ export function clusterHandlers (parts: ClusterRouteParts): Handlers {
     revokeJoinToken: (request) => {
       const { id } = request.params
       if (network.joinTokens.revoke(id)) return { id, revoked: true }
-      throw kernelError('not_found', `No join token ${id} is open here; svc join-token ls lists them.`)
+      throw kernelError('not_found', `This node has no open join token ${id}; svc join-token ls lists them.`)
     },
     members: () => memberList(parts),
     removeMember: async (request) => {
@@ -56,7 +55,7 @@ export function clusterHandlers (parts: ClusterRouteParts): Handlers {
       return { sid, term, seq, command_id: id }
     },
     probe: (request) => {
-      if (request.member === null) throw kernelError('not_found', 'Only members measure links.')
+      if (request.member === null) throw kernelError('not_found', 'Only members may measure links.')
       return new Reply(probeBody())
     }
   }

@@ -20,11 +20,9 @@ export interface HostParts {
 
 /** The cluster for the kernel, with the handlers of its routes. */
 export interface Host extends ClusterHost {
-  /** `authorities`: all that the kernel and its plugins declare. */
   handlers (authorities: () => string[]): Handlers
 }
 
-/** Opens the cluster of a home: see NodeLinks.open. */
 export async function openHost (opening: ClusterOpening): Promise<Host> {
   const links = await NodeLinks.open(opening)
   const { cluster, gossip, key, members } = links

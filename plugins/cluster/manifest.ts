@@ -7,7 +7,7 @@ export const manifest = {
   name: 'cluster',
   version: '1.0.0',
   kernel: '^1.0.0',
-  summary: 'Makes several nodes one cluster: members, links, election and shared documents.',
+  summary: 'Joins nodes into one cluster: members, links, election and shared documents.',
   consumes: { declared: DeclarationService },
   routes: clusterRoutes,
   verbs

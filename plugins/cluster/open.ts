@@ -29,12 +29,11 @@ import type { Peer } from './links/link.js'
 import type { LinkEvents } from './links/links.js'
 import type { Applicant } from './members/member.js'
 
-/** Time from the start in which a node that the members refuse as a copy ends, ms. */
+/** A node that members refuse as a copy within this time after its start stops, ms. */
 const YOUNG_MS = 60_000
 
 type Handler = Parameters<ClusterHost['start']>[0]
 
-/** A node's place among the others: its links, and the cluster over them. */
 export class NodeLinks {
   readonly members: Members
   readonly joinTokens: JoinTokens
@@ -45,11 +44,10 @@ export class NodeLinks {
   readonly #bound: BindAddress
   readonly #links: Links
   readonly #bandwidth: Bandwidth
-  /** Whether this start joined a cluster. */
   joined = false
-  /** Undefined while this home joins: members may link with it by then. */
+  /** Undefined during a join, when members may already link with this node. */
   #cluster: ClusterCore | undefined
-  /** It has no other members and starts before it listens. */
+  /** Set for a node without other members, which starts its election in `open`. */
   #alone = false
   /** Undefined before the API listens. */
   #handler: Handler | undefined
@@ -59,9 +57,8 @@ export class NodeLinks {
   readonly #startedMs: number
 
   /**
-   * Listens for members, and joins if requested. A lone node is its own master when this resolves; others
-   * elect after `start`. Throws HomeError, BootError (quorum), listener errors, `join_refused` and
-   * `unreachable`.
+   * Listens for members, and joins if requested. A lone node is master when this resolves; others elect after
+   * `start`. Throws HomeError, BootError (quorum), listener errors, `join_refused` and `unreachable`.
    */
   static async open (options: ClusterOpening): Promise<NodeLinks> {
     const { node } = options
@@ -168,7 +165,7 @@ export class NodeLinks {
   addresses (): readonly string[] { return this.#bound.port === 0 ? [] : this.#self().addresses }
   bytesPerSecond (installId: string): number | null { return this.#bandwidth.bytesPerSecond(installId) }
 
-  /** Makes a join token whose seeds are those addresses, for a caller that may admit a member. */
+  /** Creates a join token with this node's addresses as seeds, for a caller that may admit members. */
   invite (ttlSeconds: number, maker: Maker): { token: string, expires: string } {
     return this.joinTokens.create({
       ttlSeconds, ...maker,
@@ -180,7 +177,7 @@ export class NodeLinks {
 
   /**
    * Opens the members' listener on every address, unless svc.yaml sets one, and announces that before it
-   * resolves, since a new member uses the others' addresses. Throws `loopback_only`.
+   * resolves, because a new member uses the others' addresses. Throws `loopback_only`.
    */
   async openOutside (): Promise<void> {
     const { settings, log } = this.#options
@@ -195,7 +192,7 @@ export class NodeLinks {
         `cannot listen on ${ANY_IPV4}:${port}: ${(error as Error).message}.`,
       { addresses: [`${host}:${port}`] })
     }
-    log.info({ host: ANY_IPV4, port }, 'members are listened for on every address, for other machines')
+    log.info({ host: ANY_IPV4, port }, 'the members\' listener is open on every address, for other machines')
     await this.#cluster?.moved()
   }
 
@@ -212,14 +209,16 @@ export class NodeLinks {
     Object.assign(this.#bound, at)
   }
 
-  /** Where the others look for this node when all of them start at once; 0 for one that was nowhere yet. */
+  /**
+   * The port that members have recorded for this node, so that they find it after a common restart; else 0.
+   */
   #lastPort (): number {
     const { node: { installId }, settings } = this.#options
     const [last = ''] = settings.advertise === undefined ? this.members.find(installId)?.addresses ?? [] : []
     return readAddress(last)?.port ?? 0
   }
 
-  /** True when this home has joined just now. A home that is a member already starts as it is. */
+  /** True if this start joined a cluster. The home of a member starts as it is. */
   async #join (): Promise<boolean> {
     const { join: to, clock, node } = this.#options
     if (to === undefined) return false
@@ -232,22 +231,22 @@ export class NodeLinks {
       return false
     }
     const asks = { key: this.key, self: this.#self(), clock }
-    // The same line may be in a unit file: a second start after its expiry is no error.
+    // The same command line may be in a unit file: a later start with the expired token is no error.
     const known = readJoinToken(to, 0)
     if (this.members.current().clusterId === known.clusterId) {
       if (known.exp > clock.now()) await join({ ...asks, ticket: known, patienceMs: 0 }).catch(unlessRemoved)
       return false
     }
     const membership = await join({ ...asks, ticket: readJoinToken(to, clock.now()) })
-    // What this home decided alone, and whom it voted for, means nothing in its new cluster.
+    // Decisions and votes of the former cluster of one do not apply in the new cluster.
     rmSync(joinPath(node.home, 'state', 'control.json'), { force: true })
-    // A list of several members without votes is a home that has lost them.
+    // A home with several members and without votes counts as one that lost them.
     writeVersioned(joinPath(node.home, 'state', 'promise.json'), 1, NO_VOTE)
     this.members.replace(membership)
     return true
   }
 
-  /** The cluster over the links. Throws BootError for a quorum or times that cannot work. */
+  /** Creates the cluster over the links. Throws BootError for an invalid quorum or invalid timings. */
   #begin (joining: boolean): void {
     const { node, clock, log, settings, apiUrl, emit } = this.#options
     try {
@@ -270,7 +269,7 @@ export class NodeLinks {
     const letOthersIn = (): void => {
       if (!this.#awaitsOthers()) return
       this.openOutside().catch((err: unknown) => {
-        log.error({ err }, 'members on other machines do not reach this node')
+        log.error({ err }, 'members on other machines cannot reach this node')
       })
     }
     letOthersIn()
@@ -290,7 +289,7 @@ export class NodeLinks {
       },
       frame: (from, kind, body) => {
         if (kind === 'telemetry') {
-          this.#cluster?.heard(from)
+          this.#cluster?.recordContact(from)
           const wrong = this.gossip.receive(from, body)
           if (wrong !== null) this.#cluster?.dropped.add(from, kind, wrong)
         } else if (this.#cluster?.frame(from, kind, body) === false) {
@@ -302,7 +301,7 @@ export class NodeLinks {
     }
   }
 
-  /** A node that has just started is the copy and ends; one that runs for longer stays without that link. */
+  /** A node that has just started is the copy and stops; an older one stays, without that link. */
   #isCopied (address: string, known: string): void {
     const { node, clock, refused } = this.#options
     const text = `A process at ${known} has the key of this node and is linked with the member at ` +
@@ -317,7 +316,7 @@ export class NodeLinks {
   #mayAdmit (): void {
     const status = this.#cluster?.status()
     if (status?.quorum === 'lost') throw kernelError('no_quorum')
-    // Before it listens nothing records who joins.
+    // Before the API listens there is no audit of joins.
     if (status === undefined || status.stale || this.#handler === undefined) throw kernelError('no_master')
   }
 
@@ -333,29 +332,28 @@ export class NodeLinks {
   }
 }
 
-/** A member starts whatever came of its token, unless it is a member no more. */
+/** A member starts even if its token is refused, unless it was removed. */
 function unlessRemoved (error: SvcError): void {
   if (error.details['why'] === 'removed') throw error
 }
 
-/** 0 (inclusive) to 1, from the system's generator. */
 function randomShare (): number { return randomInt(2 ** 32) / 2 ** 32 }
 
 export interface Awaited {
   members: Pick<Members, 'current'>
-  joinTokens: Pick<JoinTokens, 'awaitsOthers'>
+  joinTokens: Pick<JoinTokens, 'awaitsRemote'>
   installId: string
   join: string | undefined
 }
 
 /**
- * Whether another machine must reach the members' listener: a member exists, an open join token invites one,
- * or this node joins. Throws `invalid_request` for an invalid token.
+ * Whether other machines must reach the members' listener: there is a remote member, an open join token names
+ * a remote address, or this node joins one. Throws `invalid_request` for an invalid token.
  */
 export function needsRemoteListener ({ members, joinTokens, installId, join }: Awaited): boolean {
   const seedsOf = (text: string): readonly string[] =>
     readAddress(text) === undefined ? readJoinToken(text, 0).seeds : [text]
   const joins = join !== undefined && seedsOf(join).some(isRemote)
-  return joins || joinTokens.awaitsOthers || members.current().members.some((member) =>
+  return joins || joinTokens.awaitsRemote || members.current().members.some((member) =>
     member.installId !== installId && member.addresses.some(isRemote))
 }

@@ -6,13 +6,12 @@ import type { LinkedNode } from './members/directory.js'
 import type { Members } from './members/file.js'
 import type { Applicant } from './members/member.js'
 
-/** A node at the other end of a link. */
 export interface LinkPeer extends LinkedNode {
   readonly address: string
   readonly rttMs: number | null
 }
 
-/** The links as the cluster uses them; a lone node has none. */
+/** The part of the links that the cluster uses; a lone node has none. */
 export interface Transport extends Pick<Links, 'send' | 'broadcast' | 'request'> {
   peers (): readonly LinkPeer[]
   drop (installId: string): void
@@ -25,17 +24,16 @@ export interface ClusterOptions {
   random: () => number
   quorum: QuorumSetting
   timing: Timing
-  /** The links as the cluster uses them; a lone node has none. */
+  /** Folder for the state files; null: in memory only. */
   folder: string | null
   members: Members
-  /** This home has just joined: it knows the members, not their decisions. */
+  /** This home has just joined: it has the member list, but not the control document. */
   joining?: boolean
-  /** Whether the disk takes a test write; asked every other heartbeat. */
+  /** Writes a test file; called every other heartbeat. */
   diskWrites?: () => Promise<boolean>
-  /** This node as others should know it, with the addresses of now. */
+  /** The record of this node, with its current addresses. */
   self: () => Applicant
   apiUrl: () => string | null
   transport: Transport
-  /** Publishes a control event. */
   emit: (kind: string, payload: Record<string, unknown>) => void
 }

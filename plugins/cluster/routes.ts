@@ -19,7 +19,7 @@ const joinTokenBody = {
   type: 'object',
   additionalProperties: false,
   properties: {
-    ttl_seconds: { type: 'integer', minimum: 10, maximum: 86400, description: 'how long it may be used' },
+    ttl_seconds: { type: 'integer', minimum: 10, maximum: 86400, description: 'time until it expires' },
     local: {
       type: 'boolean',
       description: 'for a node on this machine: other machines need not reach this one'
@@ -41,7 +41,7 @@ const receipt = {
 export const clusterRoutes = {
   joinToken: {
     method: 'POST', url: '/cluster/join-tokens', authority: 'operator',
-    summary: 'Makes a token with which one more node joins. It needs every authority, since a member can ' +
+    summary: 'Creates a token that lets one node join. It needs every authority, because a member can ' +
       'vouch for all of them.',
     body: joinTokenBody,
     reply: {
@@ -52,7 +52,7 @@ export const clusterRoutes = {
   },
   joinTokens: {
     method: 'GET', url: '/cluster/join-tokens', authority: 'operator',
-    summary: 'The join tokens of this node that still let a node in, without their secrets.',
+    summary: 'The open join tokens of this node, without their secrets.',
     reply: {
       type: 'object', required: ['tokens'],
       properties: { tokens: { type: 'array', items: joinTokenRecord } }
@@ -60,7 +60,7 @@ export const clusterRoutes = {
   },
   revokeJoinToken: {
     method: 'DELETE', url: '/cluster/join-tokens/:id', authority: 'operator',
-    summary: 'Ends a join token of this node before its time.',
+    summary: 'Revokes a join token of this node.',
     params: { type: 'object', required: ['id'], properties: { id: nodeRef } },
     reply: {
       type: 'object', required: ['id', 'revoked'], properties: { id: text, revoked: { const: true } }
@@ -69,7 +69,7 @@ export const clusterRoutes = {
   },
   members: {
     method: 'GET', url: '/cluster/members', authority: 'operator',
-    summary: 'The members with their keys and addresses, and every address that was tried.',
+    summary: 'The members with their keys and addresses, and all dialled addresses.',
     reply: {
       type: 'object', required: ['clusterId', 'members', 'dials', 'removed'],
       properties: {
@@ -79,7 +79,7 @@ export const clusterRoutes = {
   },
   removeMember: {
     method: 'DELETE', url: '/cluster/members/:id', authority: 'operator',
-    summary: 'Removes a member for good: its key is refused from then on.',
+    summary: 'Removes a member permanently: its key is refused from then on.',
     params: { type: 'object', required: ['id'], properties: { id: nodeRef } },
     reply: {
       type: 'object', required: ['installId', 'removed', 'admitted'],
@@ -88,19 +88,18 @@ export const clusterRoutes = {
     errors: ['node_not_found', 'member_self', 'no_master', 'no_quorum']
   },
   touch: {
-    // A command that changes nothing.
     method: 'POST', url: '/cluster/touch', authority: 'operator', audit: false,
-    summary: 'A command without effect: shows that the cluster decides, and how long that takes.',
+    summary: 'A command without effect, to test whether the cluster can decide, and how fast.',
     reply: receipt,
     errors: ['no_master', 'no_quorum', 'session_changed']
   },
   probe: {
     method: 'GET', url: '/cluster/probe', members: true, authority: 'operator', stream: true,
-    summary: 'Bytes without meaning, by which a member measures the link.',
+    summary: 'Random bytes with which a member measures the bandwidth of the link.',
     produces: 'application/octet-stream',
     errors: ['not_found']
   }
 } as const satisfies Record<string, RouteDecl>
 
-/** The command of `touch`, by its name on the wire. */
+/** The wire name of the command of `touch`. */
 export const TOUCH_COMMAND = 'kernel.touch'

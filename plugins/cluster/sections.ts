@@ -35,19 +35,21 @@ export function createSections (options: SectionsOptions): Sections {
   }
 }
 
-const TOLD_MAX = 100
+const LOGGED_MAX = 100
 
-/** Checks a section's entries: nodes may run another version, or lie, so an invalid entry is skipped. */
+/**
+ * Checks entries against a section's schema and skips invalid ones: other nodes may run another version, or
+ * send anything.
+ */
 export class EntryCheck {
   readonly #name: string
   readonly #problem: (value: unknown) => string | null
   readonly #log: Logger
-  /** Values never change, so each is looked at once. */
-  readonly #judged = new WeakMap<object, boolean>()
-  readonly #told = new Set<string>()
+  /** Values are immutable, so each is checked once. */
+  readonly #checked = new WeakMap<object, boolean>()
+  readonly #logged = new Set<string>()
   #skipped = 0
 
-  /** `problem`: what is wrong with a value, or null. */
   constructor (name: string, problem: (value: unknown) => string | null, log: Logger) {
     this.#name = name
     this.#problem = problem
@@ -60,26 +62,26 @@ export class EntryCheck {
     if (problem !== null) throw new TypeError(`section "${this.#name}", key "${key}": ${problem}`)
   }
 
-  /** Whether an entry fits the schema; one that does not is counted and logged once. `from`: a node id. */
+  /** Whether an entry fits the schema; an invalid one is counted and logged once. `from`: a node id. */
   fits (from: string, key: string, value: unknown): boolean {
     const held = typeof value === 'object' && value !== null ? value : undefined
-    const known = held && this.#judged.get(held)
+    const known = held && this.#checked.get(held)
     if (known !== undefined) return known
     const problem = this.#problem(value)
-    if (held !== undefined) this.#judged.set(held, problem === null)
+    if (held !== undefined) this.#checked.set(held, problem === null)
     if (problem === null) return true
     this.#skipped++
     const entry = `${from} ${key}`
-    if (!this.#told.has(entry) && this.#told.size < TOLD_MAX) {
-      this.#told.add(entry)
+    if (!this.#logged.has(entry) && this.#logged.size < LOGGED_MAX) {
+      this.#logged.add(entry)
       this.#log.warn({ section: this.#name, key, from, problem, skipped: this.#skipped },
-        'an entry of a document is not as its schema says and is left out')
+        'an entry of a document does not match its schema and is skipped')
     }
     return false
   }
 }
 
-/** A reader that changed what it got would change the document unseen. */
+/** Otherwise a reader could change the document through the returned value. */
 const frozen = (value: unknown): unknown => Object.isFrozen(value) ? value : deepFreeze(value)
 
 function masterSection<T> (prefix: string, check: EntryCheck, options: SectionsOptions): Section<T> {
@@ -121,7 +123,7 @@ function nodeSection<T> (prefix: string, check: EntryCheck, options: SectionsOpt
     remove (key) { replicas.remove(prefix + key) },
     get (key, nodeId = self.nodeId) {
       if (nodeId === self.nodeId) return frozen(replicas.get(prefix + key)) as T | undefined
-      const value = replicas.said(nodeId)?.get(prefix + key)
+      const value = replicas.documentOf(nodeId)?.get(prefix + key)
       const fits = value !== undefined && check.fits(nodeId, prefix + key, value)
       return fits ? frozen(value) as T : undefined
     },

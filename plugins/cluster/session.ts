@@ -3,7 +3,6 @@ import type { Logger, Session } from '../../kernel/cluster.js'
 import type { ElectionDriver } from './driver.js'
 import type { Leader } from './election/protocol.js'
 
-/** The session as plugins and `/state` know it. */
 export class SessionView implements Session {
   readonly #driver: Pick<ElectionDriver, 'leader' | 'isMaster'>
   readonly #nodeIdOf: (installId: string) => string | null
@@ -32,12 +31,10 @@ export class SessionView implements Session {
     return leader === null ? null : this.#nodeIdOf(leader.master)
   }
 
-  /** The session before this one; null for the first. */
   get before (): string | null { return this.#before }
 
   onChange (fn: () => void): () => void { return this.#listeners.add(fn) }
 
-  /** The election has another session or term, or none. */
   changed (next: Leader | null): void {
     if (next !== null) {
       if (next.sid !== this.#last) this.#before = this.#last === '' ? null : this.#last

@@ -7,7 +7,6 @@ import type { JsonSchema, SvcError } from '../../kernel/cluster.js'
 
 declare const type: unique symbol
 
-/** A JSON Schema and the type of what it lets pass. */
 export type Schema<T> = JsonSchema & { readonly [type]: T }
 export type Of<S> = S extends Schema<infer T> ? T : never
 
@@ -18,12 +17,12 @@ export const text = schemaOf<string>({ type: 'string', not: { const: '' } })
 export const name = (most: number): Schema<string> =>
   schemaOf({ type: 'string', not: { const: '' }, longest: most, says: `must be a text of 1 to ${most}` })
 export const flag = schemaOf<boolean>({ type: 'boolean' })
-/** A whole number from 0 that a double holds exactly. */
+/** An integer from 0 that a double represents exactly. */
 export const count = schemaOf<number>({ type: 'integer', minimum: 0, maximum: Number.MAX_SAFE_INTEGER })
 /** Milliseconds, with fractions. */
 export const span = schemaOf<number>({ type: 'number', minimum: 0 })
 export const bytes = schemaOf<Uint8Array>({ bytes: true })
-/** Plain JSON as documents take it; may be missing. */
+/** Plain JSON as documents store it; may be missing. */
 export const json = schemaOf<unknown>({ json: true })
 export const anything = schemaOf<unknown>({})
 export const oneOf = <W extends string>(...words: W[]): Schema<W> => schemaOf({ enum: words })
@@ -31,7 +30,7 @@ export const constant = <C extends boolean | string>(value: C): Schema<C> => sch
 export const orNull = <T>(schema: Schema<T>): Schema<T | null> =>
   schemaOf({ ...schema, type: [schema['type'], 'null'] })
 export const anyOf = <T>(...schemas: Schema<T>[]): Schema<T> => schemaOf({ anyOf: schemas })
-/** A text that matches; `says` is the end of the sentence "NAME must be …". */
+/** A string that matches; `says` completes the sentence "NAME must be …". */
 export const matching = (pattern: RegExp, says: string): Schema<string> =>
   schemaOf({ type: 'string', pattern: pattern.source, says: `must be ${says}` })
 export const listOf = <T>(items: Schema<T>, more: JsonSchema = {}): Schema<readonly T[]> =>
@@ -53,7 +52,7 @@ const isJson = (value: unknown): boolean => checkValue(value) === null
 // Inlined into the compiled check: a called keyword allocates an object per value.
 const ajv = new Ajv2020({
   strictTypes: false, strictRequired: false, verbose: true,
-  // The schema of schemas takes longer to compile than all of these.
+  // Compiling the meta-schema takes longer than compiling all of these.
   meta: false, validateSchema: false, code: { optimize: false }
 })
   .addKeyword({ keyword: 'bytes', code: (cxt) => { cxt.fail(_`!(${cxt.data} instanceof Uint8Array)`) } })
@@ -69,14 +68,14 @@ const ajv = new Ajv2020({
 
 const compiled = new WeakMap<JsonSchema, ValidateFunction>()
 
-/** Compiled at its first use: a node that is alone never reads most of them. */
+/** Compiles at first use: a lone node never needs most of them. */
 function validatorOf (schema: JsonSchema): ValidateFunction {
   let validate = compiled.get(schema)
   if (validate === undefined) compiled.set(schema, validate = ajv.compile(schema))
   return validate
 }
 
-/** Whether a value from another node is as a schema says. Never throws. */
+/** Whether a value from another node fits a schema. Never throws. */
 export function fits<T> (schema: Schema<T>, value: unknown): value is T { return validatorOf(schema)(value) }
 
 export class ShapeError extends Error {
@@ -89,13 +88,13 @@ export class ShapeError extends Error {
   }
 }
 
-/** The fault of a value, in a sentence; null when it fits the schema. */
+/** The problem with a value, as a sentence; null if it fits the schema. */
 export function problem (schema: JsonSchema, value: unknown): string | null {
   const validate = validatorOf(schema)
   return validate(value) ? null : problemOf(validate.errors![0]!).message
 }
 
-/** A frozen copy with the schema's fields only, in its order. Throws ShapeError naming the first bad one. */
+/** A frozen copy with the schema's fields only, in its order. Throws ShapeError for the first bad field. */
 export function read<T> (schema: Schema<T>, value: unknown): T {
   const validate = validatorOf(schema)
   if (!validate(value)) throw problemOf(validate.errors![0]!)
@@ -124,14 +123,14 @@ function problemOf ({ instancePath, keyword, params, parentSchema, data, message
   if (missing !== '') return new ShapeError(path, 'is missing')
   if (keyword === 'maxItems') {
     const { length } = data as unknown[]
-    return new ShapeError(path, `has ${length} entries, at most ${String(params['limit'])} may be`)
+    return new ShapeError(path, `has ${length} entries, at most ${String(params['limit'])} are allowed`)
   }
   const kind = keyword === 'type' ? [params['type']].flat().map((name) => KINDS[String(name)] ?? name) : []
   const wanted = kind.length > 0 ? `must be ${kind.join(' or ')}` : message ?? 'is not valid'
   return new ShapeError(path, says ?? wanted)
 }
 
-/** Runs a reader; its ShapeError becomes what `refuse` makes of it. */
+/** Runs a reader and converts its ShapeError with `refuse`. */
 export function mapShapeError<T> (act: () => T, refuse: (error: ShapeError) => Error): T {
   try {
     return act()

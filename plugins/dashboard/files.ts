@@ -15,13 +15,13 @@ export interface PageFile {
   readonly gzip: Buffer
 }
 
-/** The folder that the build fills; run from its sources, svc finds it below dist. */
+/** The folder of the built page; when run from its sources, svc finds it below dist. */
 function builtFolder (): string | undefined {
   return ['./built/', '../../dist/current/plugins/dashboard/built/']
     .map((folder) => fileURLToPath(new URL(folder, import.meta.url))).find((folder) => existsSync(folder))
 }
 
-/** Every file of the page by name; null when the page was not built. */
+/** Every file of the page by name; null if the page was not built. */
 export function pageFiles (folder = builtFolder()): ReadonlyMap<string, PageFile> | null {
   if (folder === undefined) return null
   const names = readdirSync(folder).filter((name) => (/\.(html|js|css)$/.test(name)))

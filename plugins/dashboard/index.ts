@@ -84,7 +84,7 @@ export default definePlugin({
   },
   firstSteps: ['open {url} in a browser: the page of the cluster']
 }, (ctx) => {
-  // Read when a browser first asks: a node that nobody looks at starts without it.
+  // Read at the first request: a node whose page is not used starts without it.
   let read: ReturnType<typeof pageFiles> | undefined
   const answer = (name: string, headers: Headers, cache: string): Reply => {
     const files = read ??= pageFiles()

@@ -8,11 +8,13 @@ export interface Panel {
   plugin: string
   name: string
   title: string
-  /** The plugin's own GET routes, with `:name` for parameters: what the panel may ask the page for. */
+  /**
+   * The plugin's own GET routes, with `:name` for parameters: the panel may request them through the page.
+   */
   routes: string[]
 }
 
-/** The panels of the plugins that are on, in their order. */
+/** The panels of the enabled plugins, in their order. */
 export function panelsOf (manifests: readonly Manifest[]): Panel[] {
   return manifests.flatMap((m) => Object.entries(m.panels ?? {}).map(([name, { title }]) => ({
     plugin: m.name, name, title,
@@ -20,7 +22,7 @@ export function panelsOf (manifests: readonly Manifest[]): Panel[] {
   })))
 }
 
-/** The address of a panel's script; undefined where there is no such panel. */
+/** The address of a panel's script; undefined without such a panel. */
 export function moduleOf (manifests: readonly Manifest[], plugin: string, name: string): URL | undefined {
   const { panels } = manifests.find((m) => m.name === plugin) ?? {}
   return panels !== undefined && Object.hasOwn(panels, name) ? panels[name]!.module : undefined
@@ -31,7 +33,7 @@ export function moduleOf (manifests: readonly Manifest[], plugin: string, name: 
  * it reaches only the page, by messages. Throws file errors.
  */
 export function panelDocument (module: URL): { html: string, policy: string } {
-  // Ends no script element early; in a string, a template or a pattern it means the same.
+  // Prevents an early end of the script element; in a string, a template or a pattern it means the same.
   const script = readFileSync(module, 'utf8').replace(/<\/(script)/gi, '<\\/$1').replace(/<!--/g, '<\\!--')
   const hash = createHash('sha256').update(script).digest('base64')
   const policy = [

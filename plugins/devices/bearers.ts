@@ -2,9 +2,9 @@ import { createHash } from 'node:crypto'
 import { newToken, wellFormed } from '../../kernel/index.js'
 import type { Clock } from '../../kernel/index.js'
 
-/** Life of a bearer, s. */
+/** Lifetime of a bearer, s. */
 export const BEARER_SECONDS = 600
-/** Of one device at this node; a further one ends the oldest. */
+/** Most bearers of one device at this node; a further one ends the oldest. */
 const MOST_BEARERS = 16
 
 interface Held { readonly deviceId: string, readonly relayed: boolean, readonly endsMs: number }
@@ -13,12 +13,12 @@ const hashOf = (token: string): string => createHash('sha256').update(token).dig
 
 export class Bearers {
   readonly #clock: Clock
-  /** By hash, the oldest first. Its 256 secret bits make looking it up by hash safe. */
+  /** By hash, the oldest first. The 256 secret bits make a lookup by hash safe. */
   readonly #held = new Map<string, Held>()
 
   constructor (clock: Clock) { this.#clock = clock }
 
-  /** `relayed`: signed for through a relay, which may give less, and good through a relay only. */
+  /** `relayed`: requested through a relay, where fewer authorities may apply, and valid only there. */
   issue (deviceId: string, relayed: boolean): string {
     this.forget()
     const own = [...this.#held].filter(([, held]) => held.deviceId === deviceId)
@@ -28,7 +28,7 @@ export class Bearers {
     return token
   }
 
-  /** The device that a bearer belongs to; undefined for one that is unknown, ended or not good this way. */
+  /** The device of a bearer; undefined for an unknown or ended one, and for one of the other transport. */
   deviceOf (token: string, relayed: boolean): string | undefined {
     if (!wellFormed(token)) return undefined
     const held = this.#held.get(hashOf(token))

@@ -7,7 +7,7 @@ type Refuse = (
   reason: 'device_ended' | 'too_many_devices', message?: string, details?: Record<string, unknown>
 ) => SvcError
 
-/** The master's commands on devices: only it writes their section. Synchronous, without I/O. */
+/** The master's commands for devices: only the master writes their section. Synchronous, without I/O. */
 export function deviceCommands (
   { section, clock, error }: { section: Section<Entry>, clock: Clock, error: Refuse }
 ) {
@@ -29,7 +29,7 @@ export function deviceCommands (
   const collect = (): void => {
     for (const { key, value } of [...section.entries()]) if (hasExpired(value, now())) section.remove(key)
   }
-  // A known device may change: a revocation is smaller than its grant.
+  // A known device may always change: a revocation is smaller than its grant.
   const hasRoom = (entry: Entry): boolean =>
     section.get(idOf(entry)) !== undefined || taken() + sizeOf(entry) <= MOST_BYTES
   return {
@@ -37,17 +37,17 @@ export function deviceCommands (
       collect()
       const known = section.get(grant.deviceId)
       if (known !== undefined && known.revoked !== null) {
-        throw error('device_ended', 'This key was revoked for good; pair the device anew with a fresh one.',
+        throw error('device_ended', 'This key was permanently revoked; pair the device again with a new one.',
           { why: 'revoked' })
       }
       if (!isSignedByNode(grant) || Date.parse(grant.expires) > now() + LONGEST_MS) {
-        throw error('device_ended', 'The grant makes no sense to the master.', { why: 'not_genuine' })
+        throw error('device_ended', 'The grant is invalid for the master.', { why: 'not_genuine' })
       }
       const entry = { grant, revoked: null }
       if (!hasRoom(entry)) {
         const kept = [...section.entries()].length
-        throw error('too_many_devices', `The cluster keeps ${kept} devices, with the revoked ones until ` +
-          `their grants would have ended; they take ${taken()} of ${MOST_BYTES} bytes.`)
+        throw error('too_many_devices', `The cluster has ${kept} devices, including revoked ones until ` +
+          `their grants expire; they use ${taken()} of ${MOST_BYTES} bytes.`)
       }
       put(entry)
       return {}
@@ -57,7 +57,7 @@ export function deviceCommands (
       put({ grant: null, revoked })
       return {}
     },
-    /** Entries that the document lacks, e.g. of a session that gave way. */
+    /** Entries that the document lacks, e.g. from a session that was replaced. */
     keepDevices: ({ entries }: { entries: readonly unknown[] }): Record<string, unknown> => {
       collect()
       for (const entry of entries as readonly Entry[]) {
@@ -69,10 +69,10 @@ export function deviceCommands (
   }
 }
 
-/** Entries that fit into one command. */
+/** Most entries in one command. */
 const AT_ONCE = 50
 
-/** The entries that the document lacks or knows less of. Pure. */
+/** The entries that the document lacks, or has in an older state. Pure. */
 export function entriesToPublish (
   own: readonly Entry[], inDocument: (id: string) => Entry | undefined
 ): Entry[][] {

@@ -13,7 +13,7 @@ const USUAL_DAYS = 90
 const USUAL_OFFLINE_SECONDS = 86_400
 const USUAL = ['read', 'invoke'] as const
 
-/** An operator's choices for a device; absent ones are the usual. */
+/** An operator's choices for a device; absent ones get the defaults. */
 export type Choice = Partial<{
   name: string, authorities: readonly string[], viaRelay: readonly string[], expires: string,
   maxOfflineSeconds: number
@@ -23,7 +23,7 @@ export interface DecidingParts {
   book: DeviceStore
   pairing: Pairing
   hear: () => void
-  /** The nodes of the cluster as a device has to know them. */
+  /** The nodes of the cluster, for a device. */
   nodes: () => Promise<KnownNode[]>
 }
 
@@ -32,7 +32,6 @@ const text = (raw: Uint8Array): string => Buffer.from(raw).toString('base64url')
 const issue = (path: string, message: string): SvcError =>
   kernelError('invalid_request', `${path} ${message}`, { param: path, issues: [{ path, message }] })
 
-/** An operator's decisions about devices. */
 export class Deciding {
   readonly #ctx: DevicesContext
   readonly #parts: DecidingParts
@@ -43,7 +42,10 @@ export class Deciding {
     ctx.every('devices of revoked tokens', CHECK_MS, () => { void this.#endWithTokens() })
   }
 
-  /** A choice made whole. Throws `invalid_request`, and `missing_grant` for what the caller has not. */
+  /**
+   * A choice with its defaults. Throws `invalid_request`, and `missing_grant` for authorities that the caller
+   * lacks.
+   */
   wish (choice: Choice, caller: Caller, base?: PairingWindowOptions): Omit<PairingWindowOptions, 'by'> {
     const authorities = choice.authorities ?? base?.authorities ?? USUAL
     const left = choice.viaRelay ?? (choice.authorities === undefined ? base?.viaRelay : undefined)
@@ -52,7 +54,7 @@ export class Deciding {
       authorities.includes(authority) && maker?.viaRelay.includes(authority) !== false)
     for (const authority of authorities) {
       if (!this.#isKnown(authority)) {
-        throw issue('authorities', `has "${authority}", which is no authority`)
+        throw issue('authorities', `has "${authority}", which is not an authority`)
       }
       requireAuthority(caller, authority)
     }
@@ -60,8 +62,8 @@ export class Deciding {
     if (more !== undefined) throw issue('viaRelay', `has "${more}", which is not among authorities`)
     const beyond = viaRelay.find((authority) => maker?.viaRelay.includes(authority) === false)
     if (beyond !== undefined) {
-      throw kernelError('missing_grant', `A device gives through a relay what it has there: "${beyond}" ` +
-        'it has not.', { authority: beyond })
+      throw kernelError('missing_grant', `A device can only grant authorities that it has through a relay, ` +
+        `and it does not have "${beyond}".`, { authority: beyond })
     }
     return {
       name: choice.name ?? base?.name ?? null, authorities, viaRelay,
@@ -70,7 +72,9 @@ export class Deciding {
     }
   }
 
-  /** The digits were compared: makes the grant and has the cluster take it. Returns the device's id. */
+  /**
+   * Creates the grant after the digits were compared, and sends it to the cluster. Returns the device's id.
+   */
   async confirm (attempt: string, digits: string, choice: Choice, caller: Caller): Promise<string> {
     const { book, hear, nodes, pairing } = this.#parts
     const { device, deviceId, wish: base } = await pairing.confirm(attempt, digits)
@@ -96,7 +100,7 @@ export class Deciding {
     }
   }
 
-  /** Resolves once the cluster holds it; this node does not wait for that. Throws `device_not_found`. */
+  /** Resolves once the cluster has stored it; on this node it counts at once. Throws `device_not_found`. */
   async revoke (id: string, by: string) {
     const { book, hear } = this.#parts
     const ended = { id, revoked: true as const, admitted: this.#ctx.deps.cluster.admittedBy(id) }
@@ -108,7 +112,7 @@ export class Deciding {
     const { name, expires } = grant
     const at = new Date(this.#ctx.clock.now()).toISOString()
     const revoked = { deviceId: id, name, expires, by, at }
-    // From now on it ends here, whatever becomes of the rest; a later session hears of it.
+    // The device ends here at once, whatever happens to the command; a later session gets the entry.
     book.merge([{ grant: null, revoked }])
     this.#ctx.emit('DeviceRevoked', { deviceId: id, name, by })
     await this.#ctx.command('revokeDevice', { revoked })
@@ -116,7 +120,7 @@ export class Deciding {
     return ended
   }
 
-  /** Revokes what tokens that were revoked have let in here. */
+  /** Revokes the devices that revoked tokens have admitted here. */
   async #endWithTokens (): Promise<void> {
     const { deps: { identity, tokens }, log } = this.#ctx
     const own = text(identity.publicKey)
@@ -124,7 +128,7 @@ export class Deciding {
     for (const { grant } of this.#parts.book.entries()) {
       if (grant?.nodeKey !== own || !ended.has(grant.by)) continue
       await this.revoke(grant.deviceId, grant.by).catch((err: unknown) => {
-        log.debug({ err }, 'the cluster could not be told yet that a device ended with its token')
+        log.debug({ err }, 'the revocation of a device with its token could not be stored in the cluster yet')
       })
     }
   }
@@ -151,12 +155,12 @@ export class Deciding {
     const usual = new Date(now + USUAL_DAYS * DAY_MS).toISOString()
     const unasked = makerEnds !== undefined && makerEnds < usual ? makerEnds : usual
     const expires = asked === undefined ? unasked : new Date(asked).toISOString()
-    if (Date.parse(expires) <= now) throw issue('expires', `is ${expires}; it must lie in the future`)
+    if (Date.parse(expires) <= now) throw issue('expires', `is ${expires}; it must be in the future`)
     if (Date.parse(expires) > now + LONGEST_MS) {
-      throw issue('expires', `is ${expires}; at most ${LONGEST_MS / DAY_MS} days from now may be`)
+      throw issue('expires', `is ${expires}; the limit is ${LONGEST_MS / DAY_MS} days from now`)
     }
     if (makerEnds !== undefined && expires > makerEnds) {
-      throw issue('expires', `is ${expires}, after the credential that gives it (${makerEnds})`)
+      throw issue('expires', `is ${expires}, after the end of the granting credential (${makerEnds})`)
     }
     return expires
   }

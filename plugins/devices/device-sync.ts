@@ -10,9 +10,9 @@ const DAY_MS = 24 * 60 * 60 * 1000
 const LIMIT_MS = 5000
 
 /**
- * Lets the plugins store data of a node that this machine, a device of it, has reached directly: once a day,
- * and after each start of the node, since settings may differ. Returns lines for somebody who pairs; failures
- * never reach the command that met the node.
+ * Lets the plugins store data of a node that this machine, as its device, has reached directly: once a day,
+ * and after each start of the node, since settings may differ. Returns lines for a user who pairs; failures
+ * never affect the command that contacted the node.
  */
 export const syncDevice = async (ctx: VerbContext, url: string): Promise<string[]> =>
   await collect(ctx, url).catch(() => [])
@@ -30,7 +30,7 @@ async function collect (ctx: VerbContext, url: string): Promise<string[]> {
     try {
       return await ((await load()).default as DeviceNews).run({ home, device, ask })
     } catch (error) {
-      // A node may lack the plugin; one without an answer is retried the next time.
+      // A node may lack the plugin; one that did not answer is retried the next time.
       return isVerbError(error) && error.status !== undefined ? [] : undefined
     }
   }))
@@ -40,7 +40,7 @@ async function collect (ctx: VerbContext, url: string): Promise<string[]> {
 
 const signer: CredentialHelper['signerAt'] = (home, url) => signerAt(home, url, systemClock.now)
 
-/** Signs requests of the command line where its home is a device of the node. */
+/** Signs requests of the command line if its home is a device of the node. */
 export default {
   signerAt: signer,
   used: async (ctx) => await syncDevice(ctx, ctx.client.url)

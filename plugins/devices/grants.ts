@@ -2,7 +2,7 @@ import { isSignedBy, KEY_BYTES, purposeBytes, sha256 } from '../../kernel/index.
 import { deviceIdOf, GRANT, grantBytes } from './signing/protocol.js'
 import type { Grant } from './signing/protocol.js'
 
-/** All that remains of a revoked device, until its grant would have ended. Times are ISO-8601. */
+/** The remains of a revoked device, until its grant would have ended. Times are ISO-8601. */
 export interface Revocation {
   readonly deviceId: string
   readonly name: string
@@ -11,7 +11,7 @@ export interface Revocation {
   readonly expires: string
 }
 
-/** A device's grant or its revocation, which always wins. */
+/** A device's grant, or its revocation, which always wins. */
 export interface Entry { readonly grant: Grant | null, readonly revoked: Revocation | null }
 
 /** Longest life of a grant, ms. */
@@ -64,7 +64,6 @@ export const entrySchema = {
   }
 } as const
 
-/** Whether the id of a caller is that of a device. */
 export const isDeviceId = (id: string): boolean => DEVICE_ID.test(id)
 
 const bytes = (base64url: string): Buffer => Buffer.from(base64url, 'base64url')
@@ -79,7 +78,7 @@ export function isSignedByNode (grant: Grant): boolean {
     isSignedBy(node, purposeBytes(GRANT, grantBytes(grant)), bytes(grant.signature))
 }
 
-/** Of two things that are known of a device the one that counts: a revocation, else the newer grant. */
+/** Of two entries for a device, the valid one: a revocation, else the newer grant. */
 export function mergeEntries (a: Entry | undefined, b: Entry): Entry {
   if (a === undefined) return b
   const revoked = a.revoked === null || b.revoked === null
@@ -91,7 +90,7 @@ export function mergeEntries (a: Entry | undefined, b: Entry): Entry {
 
 export const idOf = ({ grant, revoked }: Entry): string => grant?.deviceId ?? revoked?.deviceId ?? ''
 
-/** Whether an entry has ended by any clock. */
+/** Whether an entry has ended, even by a slow clock. */
 export function hasExpired ({ grant, revoked }: Entry, nowMs: number): boolean {
   return Date.parse(grant?.expires ?? revoked?.expires ?? '') + KEPT_MS <= nowMs
 }

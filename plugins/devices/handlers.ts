@@ -46,7 +46,7 @@ export function createHandlers (ctx: DevicesContext, parts: Parts) {
         (headers['authorization'] ?? '').toLowerCase().startsWith(`${SIGNATURE_SCHEME.toLowerCase()} `)
       const deviceId = ownId(caller.id)
       if (!signed) {
-        throw kernelError('unauthenticated', 'Only a request that a paired device has signed gets a bearer.')
+        throw kernelError('unauthenticated', 'A bearer requires a request that a paired device has signed.')
       }
       const token = bearers.issue(deviceId, caller.mode === 'relay')
       return { token, expiresInSeconds: BEARER_SECONDS, nodeId: ctx.node.nodeId }
@@ -65,7 +65,7 @@ export function createHandlers (ctx: DevicesContext, parts: Parts) {
       views.one(await deciding.confirm(attempt, digits, choice, caller)),
     refuse: ({ body: { attempt }, caller }: Request<'refuse'>) => {
       const name = pairing.refuse(attempt)
-      if (name === undefined) throw ctx.error('pairing_closed', 'No device waits for that answer.')
+      if (name === undefined) throw ctx.error('pairing_closed', 'No device is waiting for that answer.')
       ctx.emit('DeviceRefused', { name, by: caller.id })
       return shown(pairing.view())
     },
@@ -85,7 +85,7 @@ export function createHandlers (ctx: DevicesContext, parts: Parts) {
     },
     withdraw: ({ params: { attempt } }: Request<'withdraw'>) => {
       const name = pairing.refuse(attempt)
-      if (name === undefined) throw ctx.error('pairing_closed', 'No device waits for an answer there.')
+      if (name === undefined) throw ctx.error('pairing_closed', 'No device is waiting for an answer there.')
       ctx.emit('DeviceRefused', { name, by: 'device' })
       return {}
     },
@@ -99,10 +99,10 @@ export function createHandlers (ctx: DevicesContext, parts: Parts) {
 const halfOf = ({ agreementKey, ephemeral, key, nonce }: NodeHalf): Record<keyof NodeHalf, string> =>
   ({ key: text(key), agreementKey: text(agreementKey), ephemeral: text(ephemeral), nonce: text(nonce) })
 
-/** A caller through a relay must not let others in. */
+/** A caller through a relay must not admit others. */
 function refuseRelayed (ctx: DevicesContext, { mode }: Caller): void {
   if (mode !== 'relay') return
-  throw ctx.error('pairing_failed', 'A device is paired where it reaches the node itself, not over a relay.')
+  throw ctx.error('pairing_failed', 'A device must be paired over a direct connection, not over a relay.')
 }
 
 function shown ({ open, ends, triesLeft, wish, device }: WindowView): object {
@@ -112,15 +112,14 @@ function shown ({ open, ends, triesLeft, wish, device }: WindowView): object {
   }
 }
 
-/** The device that asks. Throws `device_not_found` for anybody else. */
+/** Throws `device_not_found` for any other caller. */
 function deviceOf (ctx: DevicesContext, book: DeviceStore, callerId: string): string {
   if (book.grant(callerId) !== undefined) return callerId
-  throw ctx.error('device_not_found', 'Only a paired device can ask this, for itself.')
+  throw ctx.error('device_not_found', 'Only a paired device can call this, for itself.')
 }
 
 type Identities = Record<string, { nodeInstallId: string, apiUrl: string | null } | undefined>
 
-/** The nodes of the cluster as a device has to know them. */
 async function knownNodes ({ deps: { cluster, identity, state } }: DevicesContext): Promise<KnownNode[]> {
   const fingerprints = identity.fingerprints()
   // The node's own report: a link may have opened before the node knew its address.

@@ -48,15 +48,15 @@ export default definePlugin(manifest, (ctx) => {
     sync.tell()
   }
   ctx.effect('devices of a new session', session.onChange(look))
-  ctx.every('touch with the cluster', CHECK_MS, () => {
+  ctx.every('contact with the cluster', CHECK_MS, () => {
     look()
     scheme.tidy()
     bearers.forget()
-    // Closes a window whose time is over, in which a confirmation may wait.
+    // Closes an expired window in which a confirmation may wait.
     pairing.view()
   })
   ctx.effect('the open pairing', () => { pairing.close() })
-  ctx.every('devices that have ended', COLLECT_MS, () => {
+  ctx.every('expired devices', COLLECT_MS, () => {
     for (const id of book.collect()) {
       notes.forget(id)
       ctx.sections.deviceUse.remove(id)

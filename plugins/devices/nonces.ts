@@ -1,18 +1,18 @@
 import { WINDOW_MS } from './signing/protocol.js'
 import type { Clock } from '../../kernel/index.js'
 
-/** Signed requests of one device within the window; a device with more of them takes a bearer. */
+/** Signed requests of one device within the window; a device with more of them uses a bearer. */
 export const MOST_NONCES = 4096
-/** Of all devices together: bounds the memory, about 20 MiB. */
+/** Of all devices together: limits the memory to about 20 MiB. */
 const MOST_IN_ALL = 262_144
-/** Nonces are forgotten together, by the time they carry, ms. */
+/** Nonces are dropped in buckets by their signed time, ms. */
 const BUCKET_MS = 10_000
 
 type Buckets = Map<number, Set<string>>
 
 /**
- * Time for signatures: follows the wall clock forwards. After it was set back this runs at half its speed
- * until both agree, since repeated times would let replays in.
+ * Time for signatures: follows the wall clock forwards. After the clock was set back, it runs at half speed
+ * until both agree, since repeated times would allow replays.
  */
 export function windowTime (clock: Pick<Clock, 'now' | 'mono'>): () => number {
   let last = { ms: clock.now(), mono: clock.mono() }
@@ -24,18 +24,18 @@ export function windowTime (clock: Pick<Clock, 'now' | 'mono'>): () => number {
 }
 
 /**
- * Nonces within the window, never one less: a device that sends more than fit is refused. Stored by signed
- * time, so that a replay check searches one place.
+ * All nonces within the window: a device that sends more than fit is refused. Stored by signed time, so that
+ * a replay check searches one bucket.
  */
 export class Nonces {
   readonly #byDevice = new Map<string, Buckets>()
   #size = 0
-  /** What carries an earlier time than this was forgotten, and is too old whatever the clock says now. */
+  /** Earlier times were dropped, so they count as too old whatever the clock says now. */
   #forgottenMs = 0
 
   get size (): number { return this.#size }
 
-  /** Whether a time is within the window of a clock, and not so old that its nonces were forgotten. */
+  /** Whether a time is within the window of a clock, and not so old that its nonces were dropped. */
   inWindow (ts: number, nowMs: number): boolean {
     return Math.abs(ts - nowMs) <= WINDOW_MS && ts >= this.#forgottenMs
   }
@@ -44,7 +44,7 @@ export class Nonces {
     return this.#byDevice.get(device)?.get(bucketOf(ts))?.has(nonce) === true
   }
 
-  /** Remembers a nonce; false when there is no room for it. */
+  /** Stores a nonce; false if the store is full. */
   add (device: string, ts: number, nonce: string, nowMs: number): boolean {
     const buckets: Buckets = this.#byDevice.get(device) ?? new Map<number, Set<string>>()
     if (this.#isFull(buckets)) {
@@ -59,7 +59,7 @@ export class Nonces {
     return true
   }
 
-  /** Drops what has left the window; from time to time, and when there is no room. */
+  /** Drops buckets outside the window; from time to time, and when the store is full. */
   #forget (nowMs: number): void {
     const oldest = bucketOf(nowMs - WINDOW_MS)
     this.#forgottenMs = Math.max(this.#forgottenMs, oldest * BUCKET_MS)

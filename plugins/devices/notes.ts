@@ -10,7 +10,7 @@ export interface NotesOptions { home: string, clock: Pick<Clock, 'now'>, log: Lo
 
 /**
  * The last day of use of each device, and the last contact with the cluster. Both change rarely; a crash
- * loses what was not written yet.
+ * loses unwritten changes.
  */
 export class DeviceNotes {
   readonly #options: NotesOptions
@@ -19,7 +19,7 @@ export class DeviceNotes {
   #inTouch: string | null
   #dirty = false
 
-  /** Throws HomeError for a file that is broken or of a later svc. */
+  /** Throws HomeError for a file that is broken or from a later svc. */
   constructor (options: NotesOptions) {
     this.#options = options
     this.#path = join(options.home, 'state', 'device-notes.json')
@@ -28,13 +28,12 @@ export class DeviceNotes {
     this.#inTouch = inTouch
   }
 
-  /** Wall time when this node was last in touch with its cluster, ms; null when that was never noted. */
+  /** Wall time of the last contact with the cluster, ms; null if it was never recorded. */
   get inTouchMs (): number | null { return this.#inTouch === null ? null : Date.parse(this.#inTouch) }
 
-  /** The day on which a device last used this node. */
   usedDay (deviceId: string): string | null { return this.#used.get(deviceId) ?? null }
 
-  /** Notes the day of use; true when it is another one than before. */
+  /** Records the day of use; true if it changed. */
   noteUse (deviceId: string, day: string): boolean {
     if (this.#used.get(deviceId) === day) return false
     this.#used.set(deviceId, day)
@@ -49,7 +48,7 @@ export class DeviceNotes {
 
   forget (deviceId: string): void { if (this.#used.delete(deviceId)) this.#dirty = true }
 
-  /** Writes what is new since the last time. */
+  /** Writes the changes since the last time. */
   write (): void {
     if (!this.#dirty) return
     try {

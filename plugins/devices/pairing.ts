@@ -6,12 +6,12 @@ import {
 import type { Clock, Identity, KeyPair, SvcError } from '../../kernel/index.js'
 import type { DeviceHalf, NodeHalf } from './signing/protocol.js'
 
-/** Time in which the operator's window is open, s. */
+/** Lifetime of the operator's window, s. */
 export const WINDOW_SECONDS = 120
 /** Limits of attempts in a window, for one network and for all. Each is one guess at the digits. */
 export const TRIES = 5
 export const TRIES_IN_ALL = 25
-/** A device that has begun and says nothing more gives way after this, ms. */
+/** An attempt whose device stays silent gives way after this, ms. */
 const SILENT_MS = 10_000
 const ANSWER_MS = 60_000
 export const NONCE_BYTES = 16
@@ -26,12 +26,11 @@ export interface PairingWindowOptions {
   readonly by: string
 }
 
-/** `agreed`: the operator said yes, the device not yet. */
+/** `agreed`: the operator has confirmed, the device has not yet. */
 type Stage = 'begun' | 'compare' | 'agreed' | 'confirming' | 'paired' | 'refused'
 
 interface Attempt {
   readonly id: string
-  /** The network that it comes from. */
   readonly from: string
   readonly commit: Buffer
   readonly node: NodeHalf
@@ -39,14 +38,14 @@ interface Attempt {
   readonly begunMs: number
   stage: Stage
   endedMs: number
-  /** Called when the operator waits for the device's yes and it comes, or the attempt ends. */
+  /** Called when the device's yes arrives while the operator waits, or when the attempt ends. */
   settle: () => void
-  /** The device asks for the outcome, which it does after its own yes. */
+  /** The device has requested the outcome, which it does after its own yes. */
   asked: boolean
   device?: DeviceHalf
   digits?: string
   answerKey?: Buffer
-  /** The last answer to the device, and what guards it. */
+  /** The last answer to the device, and its MAC. */
   answer?: { text: string, mac: string }
 }
 
@@ -54,17 +53,15 @@ interface Window {
   readonly wish: PairingWindowOptions
   endsMs: number
   readonly ends: string
-  /** Attempts so far, by network. */
   readonly begun: Map<string, number>
 }
 
-/** The window for the operator. */
+/** The window as the operator sees it. */
 export interface WindowView {
   readonly open: boolean
   readonly ends: string | null
   readonly triesLeft: number
   readonly wish: PairingWindowOptions | null
-  /** The device to compare the digits with. */
   readonly device: { attempt: string, deviceId: string, name: string, digits: string } | null
 }
 
@@ -89,16 +86,16 @@ export class Pairing {
   #window: Window | undefined
   /** The open attempts, the oldest first. */
   readonly #open = new Map<string, Attempt>()
-  /** Attempts whose device may still ask how it ended. */
+  /** Ended attempts whose device may still request the outcome. */
   readonly #ended = new Map<string, Attempt>()
 
   constructor (options: PairingOptions) { this.#options = options }
 
-  /** Opens the window. Throws `pairing_open`. */
+  /** Throws `pairing_open`. */
   open (wish: PairingWindowOptions): WindowView {
     const { clock, error } = this.#options
     if (this.#current() !== undefined) {
-      throw error('pairing_open', `A pairing is open already, until ${this.#window!.ends}.`,
+      throw error('pairing_open', `A pairing is already open, until ${this.#window!.ends}.`,
         { ends: this.#window!.ends })
     }
     const ms = WINDOW_SECONDS * 1000
@@ -132,7 +129,7 @@ export class Pairing {
     }
   }
 
-  /** Step 1 and 2: takes a device's commitment. Throws `pairing_closed` and `pairing_busy`. */
+  /** Steps 1 and 2: takes a device's commitment. Throws `pairing_closed` and `pairing_busy`. */
   begin (commit: Buffer, address: string): { attempt: string, node: NodeHalf } {
     const { clock, error, identity } = this.#options
     const window = this.#needed()
@@ -140,15 +137,15 @@ export class Pairing {
     const held = [...this.#open.values()].find((attempt) => attempt.from === from)
     const silent = held?.stage === 'begun' && clock.mono() - held.begunMs >= SILENT_MS
     if (held !== undefined && !silent) {
-      throw error('pairing_busy', 'Another device is being paired from this address just now; ' +
-        'try again in some seconds.')
+      throw error('pairing_busy', 'Another device is being paired from this address; ' +
+        'try again in a few seconds.')
     }
     if (held !== undefined) this.#end(held, 'refused')
     const begun = window.begun.get(from) ?? 0
     if (begun >= TRIES || triesLeft(window) === 0) {
       throw error('pairing_closed', begun >= TRIES
-        ? `${TRIES} devices have tried from this address; open the pairing anew with \`svc pair\`.`
-        : `${TRIES_IN_ALL} devices have tried; open the pairing anew with \`svc pair\`.`)
+        ? `${TRIES} devices have tried from this address; open the pairing again with \`svc pair\`.`
+        : `${TRIES_IN_ALL} devices have tried; open the pairing again with \`svc pair\`.`)
     }
     window.begun.set(from, begun + 1)
     const ephemeral = newKeyPair('X25519')
@@ -172,14 +169,14 @@ export class Pairing {
     const attempt = this.#at(id, 'begun')
     const hash = sha256(transcriptBytes(attempt.commit, attempt.node, device))
     const problem = attempt.commit.equals(sha256(commitBytes(device)))
-      ? isSignedBy(device.key, proofBytes(hash), proof) ? null : 'its key is not its own'
-      : 'it shows something else than it had committed itself to'
+      ? isSignedBy(device.key, proofBytes(hash), proof) ? null : 'it did not prove its key'
+      : 'its data does not match its commitment'
     if (problem !== null) throw this.#fail(attempt, problem)
     let shared: Buffer
     try {
       shared = x25519(attempt.ephemeral.privateKey, device.ephemeral)
     } catch {
-      throw this.#fail(attempt, 'its ephemeral key is of no use')
+      throw this.#fail(attempt, 'its ephemeral key is invalid')
     }
     Object.assign(attempt, pairSecrets(shared, hash), { device, stage: 'compare' })
     return this.#options.identity.sign('pair', hash)
@@ -199,18 +196,18 @@ export class Pairing {
       throw error('pairing_failed', `The digits of this device are not ${digits}; nothing was granted.`)
     }
     if ([...this.#open.values()].some(({ stage }) => stage === 'agreed' || stage === 'confirming')) {
-      throw error('pairing_busy', 'Another device was confirmed just now, and a window lets one in.')
+      throw error('pairing_busy', 'Another device was just confirmed, and a window accepts only one.')
     }
     attempt.stage = 'agreed'
     if (!attempt.asked) await new Promise<void>((resolve) => { attempt.settle = resolve })
     if ((attempt.stage as Stage) === 'refused') {
-      throw error('pairing_failed', 'The device did not say that the digits are the same.')
+      throw error('pairing_failed', 'The device did not confirm the digits.')
     }
     attempt.stage = 'confirming'
     return { device: attempt.device!, deviceId: idOf(attempt.device!), wish }
   }
 
-  /** The cluster has the grant: the device hears of it and the window closes. */
+  /** The cluster has the grant: the device gets it and the window closes. */
   done (id: string, answer: object): void {
     const attempt = this.#open.get(id)
     if (attempt === undefined) return
@@ -226,7 +223,7 @@ export class Pairing {
     if (attempt?.stage === 'confirming') attempt.stage = 'compare'
   }
 
-  /** The operator or the device says no; others may still try. The device's name; undefined without one. */
+  /** The operator or the device refused; others may still try. Returns the device's name, if it gave one. */
   refuse (id: string): string | undefined {
     const attempt = this.#open.get(id)
     if (attempt?.stage !== 'compare' && attempt?.stage !== 'agreed') return undefined
@@ -247,7 +244,7 @@ export class Pairing {
 
   #isConfirming (): boolean { return [...this.#open.values()].some(({ stage }) => stage === 'confirming') }
 
-  /** The window while it is open; what has run out is closed. */
+  /** The open window; closes an expired one. */
   #current (): Window | undefined {
     const { clock } = this.#options
     // A confirmation in progress may take longer than the window.
@@ -298,7 +295,7 @@ const triesLeft = ({ begun }: Window): number =>
 
 const idOf = (device: DeviceHalf): string => deviceIdOf(sha256(device.key))
 
-/** What both sides of a pairing make of their ephemeral secret and the transcript's hash. */
+/** Both sides derive these from their ephemeral secret and the transcript's hash. */
 export interface PairSecrets { readonly digits: string, readonly answerKey: Buffer }
 
 export function pairSecrets (shared: Uint8Array, transcriptHash: Uint8Array): PairSecrets {
@@ -309,6 +306,6 @@ export function pairSecrets (shared: Uint8Array, transcriptHash: Uint8Array): Pa
   }
 }
 
-/** HMAC-SHA-256, base64url: guards the node's last answer of a pairing. */
+/** HMAC-SHA-256, base64url: authenticates the node's last answer of a pairing. */
 export const answerMac = (key: Uint8Array, text: string): string =>
   createHmac('sha256', key).update(text).digest('base64url')

@@ -7,7 +7,7 @@ const nonce = { type: 'string', pattern: '^[A-Za-z0-9_-]{22}$' } as const
 const name = { type: 'string', minLength: 1, maxLength: 60, pattern: '^[^\\p{Cc}\\p{Cf}]+$' } as const
 const attempt = { type: 'string', pattern: '^[A-Za-z0-9_-]{22}$' } as const
 const deviceId = {
-  type: 'string', pattern: '^[a-z2-7]{52}$', description: 'As `svc devices` lists it.'
+  type: 'string', pattern: '^[a-z2-7]{52}$', description: 'The id in `svc devices`.'
 } as const
 const authorities = {
   type: 'array', minItems: 0, maxItems: 32, uniqueItems: true,
@@ -17,24 +17,23 @@ const seconds = { type: 'integer', minimum: 60, maximum: 34_560_000 } as const
 const list = { type: 'array', items: text } as const
 const textOrNull = { type: ['string', 'null'] } as const
 
-/** Path of the route at which a device signs for a bearer. */
+/** The route at which a device requests a bearer. */
 export const SESSION_PATH = '/v1/devices/session'
 
-/** The operator's choices for a device. */
 const choice = {
-  name: { ...name, description: 'What the device is called; what it calls itself when absent.' },
-  authorities: { ...authorities, description: 'What it may do: read and invoke when absent.' },
+  name: { ...name, description: 'Name of the device; its own name when absent.' },
+  authorities: { ...authorities, description: 'Its authorities: read and invoke when absent.' },
   viaRelay: {
     ...authorities,
-    description: 'What is left of that through a relay: of read and invoke what it may do, when absent.'
+    description: 'Its authorities through a relay: when absent, those of read and invoke that it has.'
   },
   expires: {
     type: 'string', format: 'date-time', maxLength: 40,
-    description: 'When it ends: in 90 days when absent, in 400 days at the latest.'
+    description: 'When it expires: in 90 days when absent, in 400 days at the latest.'
   },
   maxOfflineSeconds: {
     ...seconds,
-    description: 'How long a node that has lost its cluster still believes the grant, 24 hours when absent.'
+    description: 'How long a node without its cluster still trusts the grant; 24 hours when absent.'
   }
 } as const
 
@@ -93,7 +92,7 @@ export const routes = {
   list: {
     method: 'GET',
     url: '/v1/devices',
-    summary: 'Lists the devices of the cluster: what each may do, by when, and the day it was last used.',
+    summary: 'Lists the devices of the cluster with their authorities, expiry and day of last use.',
     authority: 'operator',
     reply: {
       type: 'object', additionalProperties: false, required: ['devices'],
@@ -112,7 +111,7 @@ export const routes = {
   revoke: {
     method: 'DELETE',
     url: '/v1/devices/:id',
-    summary: 'Revokes a device for good, at every node.',
+    summary: 'Permanently revokes a device, at every node.',
     authority: 'operator',
     params: one,
     reply: ended,
@@ -121,7 +120,7 @@ export const routes = {
   leave: {
     method: 'DELETE',
     url: '/v1/devices/self',
-    summary: 'The device that asks is revoked for good.',
+    summary: 'Permanently revokes the calling device.',
     authority: null,
     audit: true,
     reply: ended,
@@ -130,7 +129,7 @@ export const routes = {
   self: {
     method: 'GET',
     url: '/v1/devices/self',
-    summary: 'What the device that asks may do, and which nodes its cluster has.',
+    summary: 'The authorities of the calling device, and the nodes of its cluster.',
     authority: null,
     reply: { type: 'object' },
     errors: ['device_not_found']
@@ -138,7 +137,7 @@ export const routes = {
   session: {
     method: 'POST',
     url: SESSION_PATH,
-    summary: 'Gives a device that signs this request a bearer token for this node, good for 10 minutes.',
+    summary: 'Returns a bearer token for this node, valid for 10 minutes; a device must sign the request.',
     authority: null,
     body: nothing,
     reply: {
@@ -150,7 +149,7 @@ export const routes = {
   open: {
     method: 'POST',
     url: '/v1/devices/pairing',
-    summary: 'Lets one device be paired at this node within the next 120 seconds.',
+    summary: 'Opens the pairing of one device at this node for 120 seconds.',
     authority: 'operator',
     body: { type: 'object', additionalProperties: false, properties: choice },
     reply: pairing,
@@ -166,26 +165,26 @@ export const routes = {
   close: {
     method: 'DELETE',
     url: '/v1/devices/pairing',
-    summary: 'Closes the open pairing; a device that waits in it is refused.',
+    summary: 'Closes the open pairing and refuses a waiting device.',
     authority: 'operator',
     reply: pairing
   },
   confirm: {
     method: 'POST',
     url: '/v1/devices/pairing/confirm',
-    summary: 'The digits are the same on both sides: gives the device its grant, in the whole cluster, ' +
-      'once the device says so, too.',
+    summary: 'The digits are the same on both sides: grants the device access to the whole cluster, ' +
+      'once the device has confirmed them, too.',
     authority: 'operator',
     body: {
       type: 'object', additionalProperties: false, required: ['attempt', 'digits'],
       properties: {
         attempt,
-        digits: { type: 'string', pattern: '^\\d{6}$', description: 'Those that were compared.' },
+        digits: { type: 'string', pattern: '^\\d{6}$', description: 'The compared digits.' },
         ...choice
       }
     },
     reply: device,
-    // It waits for the device's yes, as long as the window is open.
+    // Waits for the device's yes, as long as the window is open.
     deadlineMs: 150_000,
     errors: [
       'pairing_closed', 'pairing_busy', 'pairing_failed', 'too_many_devices', 'device_ended', 'missing_grant'
@@ -203,11 +202,11 @@ export const routes = {
   begin: {
     method: 'POST',
     url: '/v1/devices/pair',
-    summary: 'A device begins to be paired: it commits itself to its keys and gets those of the node.',
+    summary: 'A device starts the pairing: it commits to its keys and gets those of the node.',
     authority: null,
     body: {
       type: 'object', additionalProperties: false, required: ['commit'],
-      properties: { commit: { ...key, description: 'SHA-256 of what it will show.' } }
+      properties: { commit: { ...key, description: 'SHA-256 of the data that it will reveal.' } }
     },
     reply: {
       type: 'object', additionalProperties: false, required: ['attempt', 'node', 'nodeId', 'name'],
@@ -218,7 +217,7 @@ export const routes = {
   reveal: {
     method: 'POST',
     url: '/v1/devices/pair/:attempt',
-    summary: 'The device shows its keys and its name; both sides can then show the six digits.',
+    summary: 'The device reveals its keys and its name; both sides can then show the six digits.',
     authority: null,
     params: ofAttempt,
     body: {
@@ -226,7 +225,10 @@ export const routes = {
       required: ['key', 'agreementKey', 'ephemeral', 'nonce', 'name', 'proof'],
       properties: {
         key, agreementKey: key, ephemeral: key, nonce, name,
-        proof: { type: 'string', pattern: '^[A-Za-z0-9_-]{86}$', description: 'That the key is its own.' }
+        proof: {
+          type: 'string', pattern: '^[A-Za-z0-9_-]{86}$',
+          description: 'Proof that the device has the private key.'
+        }
       }
     },
     reply: {
@@ -237,7 +239,7 @@ export const routes = {
   withdraw: {
     method: 'POST',
     url: '/v1/devices/pair/:attempt/refuse',
-    summary: 'The device says that the digits differ: its attempt ends, and nothing is granted.',
+    summary: 'The device reports that the digits differ: its attempt ends without a grant.',
     authority: null,
     params: ofAttempt,
     body: nothing,
@@ -247,8 +249,8 @@ export const routes = {
   outcome: {
     method: 'GET',
     url: '/v1/devices/pair/:attempt',
-    summary: 'Whether the operator has confirmed, asked once the device said yes to the digits; the answer ' +
-      'is guarded by the pairing itself.',
+    summary: 'Whether the operator has confirmed; the device asks after it has confirmed the digits. ' +
+      'Keys from the pairing authenticate the answer.',
     authority: null,
     params: ofAttempt,
     reply: {

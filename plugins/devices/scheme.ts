@@ -12,7 +12,7 @@ import type { Grant, SignedCredential } from './signing/protocol.js'
 import type { Bearers } from './bearers.js'
 import type { DeviceValidity, InvalidReason } from './validity.js'
 
-/** Wrong signatures of one device and address within a minute before they are not looked at any more. */
+/** Wrong signatures of one device and address per minute, beyond which signatures are no longer checked. */
 const MOST_WRONG = 10
 const WRONG_MS = 60_000
 const MOST_WATCHED = 10_000
@@ -20,8 +20,8 @@ const MOST_WATCHED = 10_000
 const SAYS: Readonly<Record<Exclude<InvalidReason, 'unknown'>, string>> = {
   revoked: 'This device was revoked.',
   expired: 'The grant of this device has expired.',
-  node_removed: 'The node that let this device in was removed from the cluster.',
-  unheard: 'This node has not heard from its cluster for longer than the device\'s grant allows.'
+  node_removed: 'The node that paired this device was removed from the cluster.',
+  unheard: 'This node has had no contact with its cluster for longer than the device\'s grant allows.'
 }
 
 export interface SchemeOptions {
@@ -31,7 +31,7 @@ export interface SchemeOptions {
   identity: Pick<Identity, 'publicKey' | 'sign'>
   standing: Pick<DeviceValidity, 'of'>
   bearers: Pick<Bearers, 'deviceOf'>
-  /** Told whenever a device has shown that it is there. */
+  /** Called after each valid credential of a device. */
   used: (deviceId: string) => void
   error: (
     reason: 'signature_refused' | 'device_ended' | 'bearer_in_clear', message: string | undefined,
@@ -44,7 +44,7 @@ export class DeviceScheme implements CallerScheme {
   readonly bearer = DEVICE_BEARER
   readonly #options: SchemeOptions
   readonly #nonces = new Nonces()
-  /** Keys as node:crypto has them, by their text: making one costs as much as half a check. */
+  /** Cache of node:crypto keys by their text: creating one costs half as much as a check. */
   readonly #keys = new Map<string, KeyObject>()
   /** Monotonic times of wrong signatures, by device and address. */
   readonly #wrong = new Map<string, number[]>()
@@ -99,7 +99,7 @@ export class DeviceScheme implements CallerScheme {
     if (grant === undefined) return undefined
     const now = this.#time()
     if (!this.#nonces.inWindow(ts, now)) {
-      throw this.#refused(shown, `its time is ${Math.abs(ts - now) / 1000} s from this node's`)
+      throw this.#refused(shown, `its time differs from this node's by ${Math.abs(ts - now) / 1000} s`)
     }
     if (this.#nonces.has(device, ts, nonce)) throw this.#refused(shown, 'its nonce was used before')
     const who = `${device} ${arrival.remoteAddress}`
@@ -110,11 +110,11 @@ export class DeviceScheme implements CallerScheme {
     if (!verify(null, Buffer.from(text), this.#keyOf(grant), signature)) {
       this.#wrong.set(who, [...this.#wrong.get(who) ?? [], clock.mono()].slice(-MOST_WRONG))
       if (this.#wrong.size > MOST_WATCHED) this.#wrong.delete(this.#wrong.keys().next().value!)
-      throw this.#refused(shown, 'it is not over this request to this node')
+      throw this.#refused(shown, 'it does not match this request to this node')
     }
     if (!this.#nonces.add(device, ts, nonce, now)) {
-      throw kernelError('overloaded', `A device may sign ${MOST_NONCES} requests within a minute; ` +
-        'more go with a bearer: POST /v1/devices/session.', { retryAfterSeconds: 10 })
+      throw kernelError('overloaded', `A device may sign ${MOST_NONCES} requests per minute; ` +
+        'use a bearer for more: POST /v1/devices/session.', { retryAfterSeconds: 10 })
     }
     if (arrival.inClear && arrival.route === SESSION_PATH) {
       throw this.#options.error('bearer_in_clear', undefined, {})
@@ -123,7 +123,7 @@ export class DeviceScheme implements CallerScheme {
     return { caller: callerOf(grant, arrival), bodySha256: Buffer.from(body, 'base64url') }
   }
 
-  /** The grant of a device that counts. Undefined for a stranger; throws `device_ended`. */
+  /** The valid grant of a device. Undefined for an unknown one; throws `device_ended`. */
   #standing (deviceId: string): Grant | undefined {
     const found = this.#options.standing.of(deviceId)
     if (typeof found !== 'string') return found
@@ -131,12 +131,12 @@ export class DeviceScheme implements CallerScheme {
     throw this.#options.error('device_ended', SAYS[found], { why: found })
   }
 
-  /** Gives a known device the present id and time, so that an honest one retries. */
+  /** Returns the current node id and time to a known device, so that an honest one can retry. */
   #refused ({ nonce }: SignedCredential, why: string): SvcError {
     const { error, identity, nodeId } = this.#options
     const correction = { nodeId, timeMs: Math.round(this.#time()), nonce }
     const signature = identity.sign(CORRECTION, correctionBytes(correction))
-    return error('signature_refused', `The signature of this request is refused: ${why}.`, {
+    return error('signature_refused', `The signature of this request is not accepted: ${why}.`, {
       ...correction,
       nodeKey: Buffer.from(identity.publicKey).toString('base64url'),
       signature: Buffer.from(signature).toString('base64url')
@@ -160,7 +160,7 @@ export class DeviceScheme implements CallerScheme {
   }
 }
 
-/** Over a relay only the device that the handshake authenticated counts. */
+/** Through a relay, only the device that the handshake authenticated may ask. */
 const fits = ({ device }: Arrival, deviceId: string): boolean => device === null || device === deviceId
 
 function callerOf ({ authorities, deviceId, viaRelay }: Grant, { device }: Arrival): Proof['caller'] {

@@ -4,7 +4,7 @@ import type { DeviceFile } from './signing/device.js'
 export interface Devices {
   /** The device with a raw X25519 key; undefined for one without a valid grant here. */
   deviceWith (agreementKey: Uint8Array): string | undefined
-  /** Whether the grant of a device counts here, now. */
+  /** Whether the grant of a device is valid on this node now. */
   stands (deviceId: string): boolean
 }
 export const DevicesService = defineService<Devices>('devices')
@@ -19,6 +19,6 @@ export interface DeviceNewsContext {
 
 /** The default export of the module of declared `deviceNews`. */
 export interface DeviceNews {
-  /** Stores its data; returns lines for somebody who has just paired the device. */
+  /** Stores its data; returns lines for a user who has just paired the device. */
   run (ctx: DeviceNewsContext): Promise<readonly string[]>
 }

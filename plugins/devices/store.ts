@@ -8,36 +8,36 @@ import type { Entry, Revocation } from './grants.js'
 interface Stored { entries: Entry[] }
 
 const FORMAT = 1
-/** Most reports of bad entries. */
+/** Most reports of invalid entries. */
 const TOLD_MAX = 20
 
 export interface BookOptions {
   home: string
   clock: Clock
   log: Logger
-  /** The fault of an entry's shape, or null. */
+  /** The problem of an entry's shape, or null. */
   problem: (entry: unknown) => string | null
 }
 
 /**
- * This node's knowledge of devices, in its home, for restarts and a node that is cut off; a revocation
- * outlives its session. Grows until grants have ended; merges in any order give the same book.
+ * This node's list of devices, in its home, for restarts and for a node that is cut off; a revocation
+ * outlives its session. Entries stay until their grants have ended; merges in any order give the same result.
  */
 export class DeviceStore {
   readonly #options: BookOptions
   readonly #path: string
   readonly #entries = new Map<string, Entry>()
-  /** Objects that were looked at: they never change, and the book only grows, so they say nothing new. */
+  /** Objects that were merged: they never change, and the list only grows, so they add nothing. */
   readonly #seen = new WeakSet<Entry>()
   #told = 0
 
-  /** Throws HomeError for a file that is broken or of a later svc. */
+  /** Throws HomeError for a file that is broken or from a later svc. */
   constructor (options: BookOptions) {
     this.#options = options
     this.#path = join(options.home, 'state', 'devices.json')
     const { entries = [] } = readVersioned<Partial<Stored>>(this.#path, FORMAT) ?? {}
     if (!Array.isArray(entries)) {
-      throw new HomeError(`${this.#path} holds no list of devices; restore it from a backup or remove it`)
+      throw new HomeError(`${this.#path} contains no list of devices; restore it from a backup or remove it`)
     }
     for (const entry of entries) this.#take(entry)
   }
@@ -51,8 +51,8 @@ export class DeviceStore {
   entries (): Entry[] { return [...this.#entries.values()] }
 
   /**
-   * Merges entries of others, without invalid ones. A revocation counts at once, even if the disk refuses.
-   * Returns whether any was new. The entries must stay unchanged.
+   * Merges valid entries of other nodes. A revocation counts at once, even if the disk refuses. Returns
+   * whether any was new. The entries must stay unchanged.
    */
   merge (entries: Iterable<Entry>): boolean {
     let changed = false
@@ -78,7 +78,7 @@ export class DeviceStore {
     const next = mergeEntries(known, entry)
     if (next === known || JSON.stringify(next) === JSON.stringify(known)) return false
     if (next.grant !== null && !isSignedByNode(next.grant)) {
-      this.#tell(id, 'its signature does not fit')
+      this.#tell(id, 'its signature is invalid')
       return false
     }
     this.#entries.set(id, next)
@@ -93,7 +93,7 @@ export class DeviceStore {
 
   #tell (deviceId: string, problem: string): void {
     if (this.#told++ >= TOLD_MAX) return
-    this.#options.log.warn({ deviceId, problem }, 'a grant of a device makes no sense and is left out')
+    this.#options.log.warn({ deviceId, problem }, 'an invalid grant of a device is ignored')
   }
 
   /** Revocations count even on a full disk, which nodeHealth reports. */

@@ -10,15 +10,15 @@ export interface SyncOptions {
   clock: Clock
   log: Logger
   masterKnown: () => boolean
-  /** Has the master take over entries that the document lacks. */
+  /** Sends entries that the document lacks to the master. */
   keep: (entries: readonly Entry[]) => Promise<void>
 }
 
-/** Synchronises a node's book with the cluster's document. */
+/** Synchronises a node's list of devices with the cluster's document. */
 export interface Sync {
   hear: () => void
   tell: () => void
-  /** The master has what is over taken out of the document. */
+  /** On the master: removes expired entries from the document. */
   collect: (isMaster: boolean) => void
 }
 
@@ -35,7 +35,7 @@ export function createSync ({ section, book, clock, log, masterKnown, keep }: Sy
       for (const part of parts) await keep(part)
     } catch (err) {
       // Without a master it is retried: with the next session, and every ten seconds.
-      log.debug({ err }, 'what this node knows of devices could not be told to the cluster yet')
+      log.debug({ err }, 'the device entries of this node could not be stored in the cluster yet')
     } finally {
       telling = false
     }
@@ -46,7 +46,7 @@ export function createSync ({ section, book, clock, log, masterKnown, keep }: Sy
     collect (isMaster) {
       const over = isMaster && [...section.entries()].some(({ value }) => hasExpired(value, clock.now()))
       if (!over) return
-      keep([]).catch((err: unknown) => { log.debug({ err }, 'devices that ended are kept for now') })
+      keep([]).catch((err: unknown) => { log.debug({ err }, 'expired devices could not be removed yet') })
     }
   }
 }

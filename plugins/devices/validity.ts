@@ -4,13 +4,13 @@ import type { Grant } from './signing/protocol.js'
 import type { DeviceStore } from './store.js'
 import type { DeviceNotes } from './notes.js'
 
-/** Why a device does not count now. */
+/** Why a device is not valid now. */
 export type InvalidReason = 'unknown' | 'revoked' | 'expired' | 'node_removed' | 'unheard'
 
-/** Intervals of checks for contact with the cluster, and of their notes, ms. */
+/** Interval of checks for contact with the cluster, and of its records, ms. */
 export const CHECK_MS = 10_000
 const NOTE_MS = 600_000
-/** A device may have been let in by another one, and so on: so far is followed. */
+/** A device may have been admitted by another one, and so on; this many steps are followed. */
 const MOST_MAKERS = 8
 
 export interface StandingOptions {
@@ -18,13 +18,16 @@ export interface StandingOptions {
   notes: DeviceNotes
   clock: Clock
   identity: Pick<Identity, 'vouched'>
-  /** Whether this node hears its cluster: a master is known, and at least half of the members are there. */
+  /**
+   * Whether this node has contact with its cluster: it knows a master and reaches at least half of the
+   * members.
+   */
   hears: () => boolean
 }
 
 export class DeviceValidity {
   readonly #options: StandingOptions
-  /** Monotonic; what was before this start is in the notes, in wall time. */
+  /** Monotonic; the notes have earlier contact in wall time. */
   #heardMs: number | undefined
   #notedMs: number | undefined
   readonly #startedMs: number
@@ -43,7 +46,7 @@ export class DeviceValidity {
     notes.noteTouch()
   }
 
-  /** Time without contact to the cluster, ms, across restarts. */
+  /** Time without contact with the cluster, ms, across restarts. */
   get apartMs (): number {
     const { clock, notes } = this.#options
     if (this.#heardMs !== undefined) return clock.mono() - this.#heardMs
@@ -52,7 +55,6 @@ export class DeviceValidity {
     return before === null ? clock.mono() - this.#startedMs : Math.max(0, clock.now() - before)
   }
 
-  /** The device with an agreement key whose grant counts. */
   deviceWith (agreementKey: Uint8Array): string | undefined {
     const key = Buffer.from(agreementKey).toString('base64url')
     for (const { grant } of this.#options.book.entries()) {
@@ -61,7 +63,7 @@ export class DeviceValidity {
     return undefined
   }
 
-  /** The grant of a device that counts, or why it does not. */
+  /** The valid grant of a device, or why there is none. */
   of (deviceId: string, makers = 0): Grant | InvalidReason {
     const { book, clock, identity } = this.#options
     if (book.revoked(deviceId) !== undefined) return 'revoked'

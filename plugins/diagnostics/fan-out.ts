@@ -3,7 +3,7 @@ import type {
   Caller, Clock, ClockOffset, Cluster, MemberAnswer, NodeView, SvcError
 } from '../../kernel/index.js'
 
-/** Longest time of one node for its whole answer, ms. */
+/** Deadline of one node's complete answer, ms. */
 export const PEER_MS = 3000
 /** Longest answer of a node that is read, bytes. */
 export const PEER_BYTES = 8 * 1024 ** 2
@@ -13,12 +13,11 @@ export interface PeerFault {
   message: string
 }
 
-/** A node of the cluster and what it answered. */
 export interface PeerAnswer<T> {
   node: NodeView
   value: T | null
   error: PeerFault | null
-  /** Null for this node itself, and where nothing was answered. */
+  /** Null for this node itself, and for nodes without an answer. */
   tookMs: number | null
   clock: ClockOffset | null
 }
@@ -28,12 +27,11 @@ export interface FanOutParts {
   clock: Clock
 }
 
-/** The question for every node, its caller, and the signal that ends it. */
+/** The request for every node, its caller, and the signal that ends it. */
 export interface Question<T> {
   path: string
   caller: Caller
   signal: AbortSignal
-  /** This node's own answer. */
   own: () => T | Promise<T>
   read: (sent: unknown) => T | null
   /** The node's own time in its answer, ISO-8601. */
@@ -41,8 +39,8 @@ export interface Question<T> {
 }
 
 /**
- * Asks all nodes at once, in the order of `cluster.nodes()`. Names nodes that are silent, refuse or answer
- * wrongly, each within its deadline.
+ * Asks all nodes at once, in the order of `cluster.nodes()`. Silent nodes, refusals and invalid answers are
+ * in the result, each within its deadline.
  */
 export async function askAll<T> (
   parts: FanOutParts, { path, caller, signal, own, read, timeOf }: Question<T>
@@ -63,7 +61,7 @@ function peerAnswer<T> (answer: MemberAnswer<T>, timeOf: (value: T) => string): 
   if (error !== null) return { ...nothing, error: faultOf(node, error) }
   const arrivedMs = Date.parse(timeOf(value))
   if (Number.isNaN(arrivedMs)) {
-    return { ...nothing, error: { reason: 'garbage', message: 'The answer says no time.' } }
+    return { ...nothing, error: { reason: 'garbage', message: 'The answer has no time.' } }
   }
   const clock = clockOffset(boundsOf({ sentMs: sentAt, arrivedMs, backMs: sentAt + tookMs }))
   return { node, value, error: null, tookMs, clock }

@@ -9,9 +9,8 @@ import type { NodeDiagnostics } from './report.js'
 export interface HandlerParts {
   ctx: Context<typeof manifest>
   metrics: Metrics
-  /** This node's own report. */
   own: () => NodeDiagnostics
-  /** Secrets of this node that are known by their value. */
+  /** Secret values of this node. */
   secrets: () => readonly string[]
 }
 
@@ -20,7 +19,6 @@ type Asker = Pick<RouteRequest, 'caller' | 'signal'>
 /** Default time for a runner to release its tasks, seconds. */
 const GRACE_SECONDS = 5
 
-/** The diagnostics of every node, as GET /v1/diagnostics/cluster answers. */
 export async function clusterDiagnostics (parts: HandlerParts, { caller, signal }: Asker): Promise<object> {
   const { ctx } = parts
   const answers = await askAll({ cluster: ctx.deps.cluster, clock: ctx.clock }, {
@@ -44,7 +42,7 @@ function shownPeer ({ node, value, error, tookMs, clock }: PeerAnswer<NodeDiagno
   }
 }
 
-/** A node of another version may say more or less; without these it is no report. */
+/** A node of another version may report more or less; without these fields it is no report. */
 function readDiagnostics (sent: unknown): NodeDiagnostics | null {
   if (typeof sent !== 'object' || sent === null) return null
   const { generatedAt, runtime, supervisorRunners } = sent as Partial<NodeDiagnostics>
@@ -52,22 +50,22 @@ function readDiagnostics (sent: unknown): NodeDiagnostics | null {
   return isReport && typeof generatedAt === 'string' ? sent as NodeDiagnostics : null
 }
 
-/** Ends what a runner of this node works on. Throws `not_found` for a runner that is not here. */
+/** Cancels the tasks of a runner on this node. Throws `not_found` for an unknown runner. */
 export async function cancelRunner (
   { ctx }: HandlerParts, runnerId: string, graceSeconds: number = GRACE_SECONDS
 ): Promise<object> {
   const done = await ctx.deps.work?.cancel(runnerId, graceSeconds * 1000) ?? null
   if (done === null) {
-    throw kernelError('not_found', `No runner ${runnerId} is on this node; GET /v1/diagnostics/node lists ` +
-      'its runners, GET /v1/diagnostics/cluster those of all nodes.')
+    throw kernelError('not_found', `There is no runner ${runnerId} on this node; GET /v1/diagnostics/node ` +
+      'lists its runners, GET /v1/diagnostics/cluster those of all nodes.')
   }
   const { taskIds, restarted } = done
   ctx.log.warn({ runnerId, tasks: taskIds.length, restarted }, 'an operator cancelled the tasks of a runner')
   const count = `${taskIds.length} task${taskIds.length === 1 ? '' : 's'}`
   const message = taskIds.length === 0
-    ? 'The runner works on nothing.'
+    ? 'The runner has no tasks.'
     : restarted
-      ? `${count} cancelled; the runner did not let go within ${graceSeconds} s and is started again.`
-      : `${count} cancelled; the runner goes on.`
+      ? `${count} cancelled; the runner did not release them within ${graceSeconds} s and is restarted.`
+      : `${count} cancelled; the runner continues.`
   return { runnerId, cancelledTasks: taskIds, restarted, message }
 }

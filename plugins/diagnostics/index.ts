@@ -35,7 +35,7 @@ export default definePlugin(manifest, async (ctx) => {
   }
 })
 
-/** The document as bytes, made again once the plugins that are on have changed: anybody may ask for it. */
+/** The document as bytes, cached until the enabled plugins change: it needs no authority. */
 function openApiBytes ({ deps: { declared, inspection }, node }: DiagnosticsContext): () => Promise<Buffer> {
   let of: readonly Manifest[] = []
   let document: Promise<Buffer> | undefined
@@ -70,7 +70,7 @@ function ownReport (ctx: DiagnosticsContext, loop: LoopMonitor): NodeDiagnostics
 
 async function openMetrics (ctx: DiagnosticsContext): Promise<Metrics> {
   const { deps, node } = ctx
-  // Not before it starts: the command line reads the manifests of all plugins, and this brings much along.
+  // Loaded at the start only: the command line reads the manifests of all plugins, and this module is large.
   const { startMetrics } = await import('./metrics/index.js')
   const { cluster, gossip, inspection, session, tap, traffic, calls, work, log } = deps
   return startMetrics({
@@ -86,7 +86,7 @@ async function openMetrics (ctx: DiagnosticsContext): Promise<Metrics> {
   })
 }
 
-/** The operator token of this home: the one secret whose value this plugin may know. */
+/** The operator token of this home: the one secret value that this plugin may read. */
 function knownSecrets (home: string): string[] {
   try {
     return [readFileSync(join(home, 'operator.token'), 'utf8').trim()]

@@ -15,7 +15,7 @@ export const manifest = {
   name: 'diagnostics',
   version: '1.0.0',
   kernel: '^1.0.0',
-  summary: 'Shows what goes on inside the nodes: processes, runners, metrics, a bundle for bug reports.',
+  summary: 'Shows the inside of the nodes: processes, runners, metrics, a bundle for bug reports.',
   after: ['capabilities', 'runners', 'staging', 'event-log', 'tracing', 'logs'],
   consumes: {
     inspection: InspectionService, session: SessionService, gossip: GossipService,
@@ -30,12 +30,12 @@ export const manifest = {
   routes,
   checks: {
     diagnostics: {
-      summary: 'What the nodes report of their insides.', load: () => import('./checks/inside.js')
+      summary: 'Diagnostics that the nodes report.', load: () => import('./checks/inside.js')
     }
   },
   tools: {
     doctor: {
-      summary: 'All that is wrong in the cluster now: master, nodes, clocks, disks, runners, settings.',
+      summary: 'All present problems of the cluster: master, nodes, clocks, disks, runners, settings.',
       args: { type: 'object', additionalProperties: false, properties: {} },
       load: () => import('./tools/doctor.js')
     }
@@ -43,21 +43,21 @@ export const manifest = {
   verbs: {
     status: {
       heading: 'Run a cluster',
-      summary: 'show the cluster: master, quorum, nodes, what is ready and what is wrong',
-      options: [['--wait [seconds]', 'until the node is ready (60 s when no time is given), else exit 4']],
+      summary: 'show the cluster: master, quorum, nodes, readiness and problems',
+      options: [['--wait [seconds]', 'wait until the node is ready (60 s by default), else exit 4']],
       examples: ['svc status', 'svc status --wait=30 && echo ready', 'svc status --json'],
       load: () => import('./cli/status.js')
     },
     doctor: {
       heading: 'Run a cluster',
-      summary: 'check this machine, the node and its cluster, and say what to do; exit 1 when a check fails',
+      summary: 'check this machine, the node and its cluster, with remedies; exit 1 if a check fails',
       examples: ['svc doctor', 'svc doctor --json'],
       load: () => import('./cli/doctor.js')
     },
     capture: {
       heading: 'Watch it',
       summary: 'save a bundle for a bug report: state, events, log, runners, settings',
-      options: [['-o, --output <file>', 'write it here (svc-capture-NODE-TIME.tar.gz)']],
+      options: [['-o, --output <file>', 'output file (svc-capture-NODE-TIME.tar.gz)']],
       examples: ['svc capture', 'svc capture -o bug.tar.gz'],
       load: () => import('./cli/capture.js')
     }

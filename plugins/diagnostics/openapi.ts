@@ -2,13 +2,13 @@ import { bounded, errorBody, isAudited, isObject, kernelError, routesOf } from '
 import { stateReply } from './state-schema.js'
 import type { ErrorDecl, JsonSchema, Manifest, OwnedRoute, RouteDecl } from '../../kernel/index.js'
 
-/** Errors any route may answer with, besides its own. */
+/** Errors that any route may answer with, besides its own. */
 const COMMON =
   ['invalid_request', 'unauthenticated', 'missing_grant', 'overloaded', 'internal', 'shutting_down',
     'header_too_large'] as const
-/** Those of routes whose address may be too long. */
+/** Additional errors of routes whose address may be too long. */
 const OF_ADDRESSES = ['uri_too_long'] as const
-/** Those of routes that read a body. */
+/** Additional errors of routes with a body. */
 const OF_BODIES = ['payload_too_large', 'unsupported_media_type'] as const
 
 /** A sample error body, from which all schemas derive: foreign APIs wrap it. */
@@ -29,7 +29,7 @@ export function openApi (
   const paths: Record<string, Record<string, object>> = {}
   const failures = failuresOf(routes)
   for (const route of routes) {
-    // With a slash at its end it is a second name of the path without one.
+    // A path with a trailing slash is a second name of the path without it.
     if (route.decl.socket === true || /.\/$/.test(route.decl.url)) continue
     const path = route.decl.url.replace(/:([A-Za-z_]+)/g, '{$1}').replace(/\*$/, '{path}')
     const { name: error } = failures.get(route.decl.failure)!
@@ -42,20 +42,20 @@ export function openApi (
     info: {
       title: 'svc',
       version,
-      description: 'A cluster of inference nodes. Any node answers any request. WebSockets are not part of ' +
-        'this: GET /v1/capabilities/session and GET /state/sync.',
+      description: 'A cluster of inference nodes. Any node answers any request. WebSockets are not ' +
+        'included: GET /v1/capabilities/session and GET /state/sync.',
       license: { name: 'MIT', identifier: 'MIT' }
     },
     servers: [{
       url: '{scheme}://{host}', description: 'A node',
       variables: {
-        scheme: { default: scheme, enum: ['http', 'https'], description: 'https where api.tls is on' },
+        scheme: { default: scheme, enum: ['http', 'https'], description: 'https if api.tls is on' },
         host: { default: '127.0.0.1:52415', description: 'its address and port' }
       }
     }],
     tags: [...new Set(routes.map(({ owner }) => owner))].sort().map((name) => ({
       name,
-      description: name === 'kernel' ? 'What every node has.'
+      description: name === 'kernel' ? 'Part of every node.'
         : manifests.find((manifest) => manifest.name === name)!.summary
     })),
     paths: Object.fromEntries(Object.entries(paths).sort(([a], [b]) => a < b ? -1 : 1)),
@@ -64,7 +64,7 @@ export function openApi (
       securitySchemes: {
         token: {
           type: 'http', scheme: 'bearer',
-          description: 'A token of `svc token create`. From the same machine many routes need none.'
+          description: 'A token of `svc token create`. Many routes need none from the same machine.'
         },
         key: { type: 'apiKey', in: 'header', name: 'x-api-key', description: 'The same token.' }
       }
@@ -72,7 +72,7 @@ export function openApi (
   }
 }
 
-/** A declaration with what other routes and the plugins bring to it. */
+/** A declaration with the errors that it gets from other routes and from plugins. */
 function declOf (given: RouteDecl, manifests: readonly Manifest[], routes: readonly OwnedRoute[]): RouteDecl {
   const asked = routes.filter(({ decl: { method, url } }) => given.asks?.includes(`${method} ${url}`))
   const errors = [...given.errors ?? [], ...asked.flatMap(({ decl }) => decl.errors ?? [])]
@@ -84,7 +84,7 @@ function declOf (given: RouteDecl, manifests: readonly Manifest[], routes: reado
   return { ...decl, streams: [...decl.streams ?? [], ...media] }
 }
 
-/** The error formats of these routes: the name of the schema, and the schema. */
+/** The error formats of these routes: name and schema. */
 function failuresOf (routes: readonly OwnedRoute[]): Map<Failure, { name: string, schema: JsonSchema }> {
   const found = new Map<Failure, { name: string, schema: JsonSchema }>()
   for (const { owner, decl: { failure } } of [{ owner: '', decl: { failure: undefined } }, ...routes]) {
@@ -96,7 +96,7 @@ function failuresOf (routes: readonly OwnedRoute[]): Map<Failure, { name: string
   return found
 }
 
-/** The schema of values like this one; what is null may be text. */
+/** The schema of values like this one; null may be text. */
 function shapeOf (value: unknown): JsonSchema {
   if (value === null) return { type: ['string', 'null'] }
   if (!isObject(value)) return { type: Number.isInteger(value) ? 'integer' : typeof value }
@@ -129,7 +129,7 @@ function operation (
 
 function requestBody ({ body }: RouteDecl): { requestBody?: object } {
   if (body === undefined) return {}
-  // A route whose body may be null takes a request without one.
+  // A route whose body may be null accepts a request without one.
   const required = ![body['type']].flat().includes('null')
   return { requestBody: { required, content: { 'application/json': { schema: bounded(body) } } } }
 }
@@ -182,7 +182,7 @@ function errorAnswers (
   }
   return Object.fromEntries([...byStatus].map(([status, list]) => [status, {
     description: list.join(', '),
-    // Node's parser knows no route, so it has no words of a foreign API.
+    // Node's parser knows no routes, so its errors are never in the format of a foreign API.
     content: { 'application/json': { schema: {
       $ref: `#/components/schemas/${list.includes('header_too_large') ? 'Error' : error}`
     } } }

@@ -12,18 +12,18 @@ export interface DiagnosticsInput {
   session: Session
   inspection: Inspection
   runners: readonly RunnerReport[]
-  /** Capability calls that run and wait. */
+  /** Running and queued capability calls. */
   queues: readonly CallQueue[]
   /** ISO-8601. */
   now: string
   process: ProcessFacts
   loopDelayMs: { p50: number, p99: number, max: number }
   tracingEnabled: boolean
-  /** State of the event log, the traces and log shipping; null for those that are off. */
+  /** State of the event log, the traces and log shipping; null for disabled ones. */
   stores: Stores
 }
 
-/** A process of this node. Bytes; null where the system does not say. */
+/** A process of this node. Bytes; null if the system does not report them. */
 export interface ProcessReport {
   pid: number
   role: 'node' | 'runner'
@@ -38,11 +38,10 @@ export interface NodeDiagnostics {
   processes: ProcessReport[]
   supervisorRunners: RunnerReport[]
   placements: { instanceId: string, runnerId: string, modelId: string }[]
-  /** Addresses at which members were looked for, each with why it failed. */
+  /** The dialled addresses of members, each with its failure. */
   dials: readonly DialReport[]
   plugins: PluginReport[]
   warnings: string[]
-  /** Codes of the warnings. */
   warningCodes: string[]
 }
 
@@ -118,7 +117,7 @@ export interface DataPlaneInput {
 const sum = <T>(all: readonly T[], of: (one: T) => number): number =>
   all.reduce((total, one) => total + of(one), 0)
 
-/** Load of the data plane: now, and since the start of the runners and links that are there. Bytes. Pure. */
+/** Load of the data plane: now, and since the start of its runners and links. Bytes. Pure. */
 export function dataPlane ({ inspection, runners, queues }: DataPlaneInput) {
   const links = inspection.links()
   return {
@@ -144,7 +143,7 @@ export type ProcessFacts = ReturnType<typeof processFacts>
 
 /**
  * Facts about the node's process; never throws. Sizes in bytes, times in seconds. `handles`: open handles of
- * the event loop by kind; `openFiles`: null where the system does not list them.
+ * the event loop by kind; `openFiles`: null if the system does not list them.
  */
 export function processFacts () {
   return {
@@ -159,7 +158,6 @@ export function processFacts () {
   }
 }
 
-/** Counts each name of the list. */
 export function countByName (names: readonly string[]): Record<string, number> {
   const counts: Record<string, number> = {}
   for (const name of names) counts[name] = (counts[name] ?? 0) + 1

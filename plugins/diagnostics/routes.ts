@@ -13,7 +13,7 @@ const fault = {
 
 const node = {
   method: 'GET', url: '/v1/diagnostics/node', members: true, authority: 'operator',
-  summary: 'What goes on inside this node: process, runners with pids, tried addresses, plugins, warnings.',
+  summary: 'Diagnostics of this node: process, runners with pids, dialled addresses, plugins, warnings.',
   reply: {
     type: 'object', additionalProperties: false,
     required: [
@@ -39,7 +39,7 @@ const node = {
       dials: list,
       plugins: list,
       warnings: { type: 'array', items: text },
-      warningCodes: { type: 'array', items: text, description: 'what each of the warnings is called' }
+      warningCodes: { type: 'array', items: text, description: 'the code of each warning' }
     }
   }
 } as const
@@ -48,13 +48,13 @@ const capture = {
   method: 'POST', url: '/v1/diagnostics/node/capture', authority: 'operator', stream: true, audit: false,
   summary: 'A bundle for a bug report (tar.gz): state, events, log, runners, settings.',
   produces: 'application/gzip',
-  // No body will do.
+  // The body may be missing.
   body: { type: ['object', 'null'], additionalProperties: false, properties: {} }
 } as const
 
 const cancelRunner = {
   method: 'POST', url: '/v1/diagnostics/node/runners/:runner_id/cancel', authority: 'operator',
-  summary: 'Ends the tasks inside a runner of this node; if it does not let go of them, its process too.',
+  summary: 'Ends the tasks of a runner on this node; if it does not release them, its process too.',
   params: {
     type: 'object', additionalProperties: false, required: ['runner_id'],
     properties: { runner_id: { type: 'string', minLength: 1, maxLength: 128 } }
@@ -64,7 +64,7 @@ const cancelRunner = {
     properties: {
       graceSeconds: {
         type: 'number', minimum: 0, maximum: 10,
-        description: 'how long the runner may take to let go before its process is ended; 5 when absent'
+        description: 'how long the runner may take to release them before its process is ended; 5 when absent'
       }
     }
   },
@@ -81,7 +81,7 @@ const cancelRunner = {
 
 const cluster = {
   method: 'GET', url: '/v1/diagnostics/cluster', authority: 'operator',
-  summary: 'The diagnostics of every node; one that does not answer in 3 s is named with what is wrong.',
+  summary: 'The diagnostics of every node; one that does not answer within 3 s is listed with the error.',
   reply: {
     type: 'object', additionalProperties: false, required: ['generatedAt', 'localNodeId', 'nodes'],
     properties: {
@@ -109,13 +109,13 @@ const cluster = {
 
 const metrics = {
   method: 'GET', url: '/metrics', authority: 'read',
-  summary: 'The figures of this node in the text format of Prometheus.',
+  summary: 'The metrics of this node in the text format of Prometheus.',
   produces: 'text/plain; version=0.0.4; charset=utf-8'
 } as const
 
 const gossip = {
   method: 'GET', url: '/v1/diagnostics/telemetry', authority: 'read',
-  summary: 'How this node\'s readings get to its peers: admission, coalescing, drops, queue, publishes.',
+  summary: 'Counters of the readings that this node sends: admission, coalescing, drops, queue, publishes.',
   reply: {
     type: 'object', additionalProperties: false,
     required: [
@@ -144,12 +144,11 @@ const gossip = {
 
 const openapi = {
   method: 'GET', url: '/openapi.json', authority: null,
-  summary: 'This interface as OpenAPI 3.1.',
+  summary: 'This API as OpenAPI 3.1.',
   produces: 'application/json; charset=utf-8',
   reply: { type: 'object' }
 } as const
 
-/** HTTP routes of this plugin; the handlers are in `handlers.ts`. */
 export const routes = {
   node, capture, cancelRunner, cluster, metrics, gossip, openapi
 } as const satisfies Record<string, RouteDecl>

@@ -73,7 +73,7 @@ const values: Readonly<Record<string, JsonSchema>> = {
   })
 }
 
-/** Reply of GET /state: the state now, or with `at` an earlier one. */
+/** Reply of GET /state: the current state, or with `at` an earlier one. */
 export const stateReply = (manifests: readonly Manifest[]): JsonSchema => ({
   anyOf: [stateSchema(manifests), object({
     at: { type: ['string', 'integer'] }, snapshot: anything, state: anything, derived: anything,
@@ -81,7 +81,7 @@ export const stateReply = (manifests: readonly Manifest[]): JsonSchema => ({
   })]
 })
 
-/** The state now: the kernel's keys, and those that plugins add. */
+/** The current state: the kernel's keys, and those of plugins. */
 function stateSchema (manifests: readonly Manifest[]): JsonSchema {
   const keys = manifests.flatMap(({ state = {} }) => Object.entries(state))
   return {

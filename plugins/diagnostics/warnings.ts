@@ -3,7 +3,6 @@ import type { EventLogView } from '../event-log/service.js'
 import type { ShippingStats } from '../logs/service.js'
 import type { RunnerReport } from '../runners/service.js'
 
-/** State of the event log, the traces and log shipping; null for those that are off. */
 export interface Stores {
   eventLog: Pick<ReturnType<EventLogView['status']>, 'mode' | 'counted' | 'dropped'> | null
   shipping: Pick<ShippingStats, 'dropped' | 'failures' | 'problem'> | null
@@ -22,17 +21,17 @@ export interface Warning {
   text: string
 }
 
-/** A loop that is later than this answers slowly, ms. */
+/** A later loop makes the node slow, ms. */
 export const SLOW_LOOP_MS = 250
-/** A runner with work inside that gave nothing for this long may hang, seconds. */
+/** A runner with tasks and without output for this long may hang, seconds. */
 const SILENT_SECONDS = 30
 
 type Working = Pick<RunnerReport, 'inProgressTasks' | 'secondsInStatus' | 'secondsSinceForward'>
 
-/** For how long a runner with work inside gave nothing, seconds; null where that is not for long. */
+/** How long a runner with tasks had no output, seconds; null below the limit. */
 export function stalledSeconds (runner: Working): number | null {
   const { inProgressTasks, secondsInStatus, secondsSinceForward } = runner
-  // Output before the present work does not count: the status changed with it.
+  // Output before the present task does not count: the status changed with it.
   const silent = Math.min(secondsSinceForward ?? Infinity, secondsInStatus)
   return inProgressTasks.length > 0 && silent > SILENT_SECONDS ? Math.round(silent) : null
 }
@@ -41,8 +40,8 @@ export function warningsOf ({ runners, loopDelayMs, stores }: WarningsInput): Wa
   const late = loopDelayMs.p99 > SLOW_LOOP_MS
     ? [{
         code: 'loop_was_late',
-        text: `The event loop was late by ${Math.round(loopDelayMs.p99)} ms (p99 since the start): the ` +
-          'node answers slowly. Look for a busy machine, or spread the streams over more nodes.'
+        text: `The event loop was delayed by ${Math.round(loopDelayMs.p99)} ms (p99 since the start): the ` +
+          'node answers slowly. Check for a busy machine, or spread the streams over more nodes.'
       }]
     : []
   return [...late, ...runners.flatMap(aboutRunner), ...aboutStores(stores)]
@@ -54,11 +53,11 @@ function aboutRunner (runner: RunnerReport): Warning[] {
   const silent = stalledSeconds(runner)
   const said: [code: string, applies: boolean, text: string][] = [
     ['runner_failed', statusKind === 'RunnerFailed',
-      `${who} was given up after ${restarts} restart(s); its flight recorder says why. Place it again.`],
+      `${who} failed after ${restarts} restart(s); its flight recorder has the reason. Place it again.`],
     ['runner_restarts', statusKind !== 'RunnerFailed' && restarts > 0,
-      `${who} was started again ${restarts} time(s); its flight recorder says why.`],
+      `${who} was restarted ${restarts} time(s); its flight recorder has the reason.`],
     ['runner_silent', silent !== null,
-      `${who} works on ${inProgressTasks.length} task(s) and gave nothing for ${silent} s. ` +
+      `${who} works on ${inProgressTasks.length} task(s), without output for ${silent} s. ` +
       `POST /v1/diagnostics/node/runners/${runnerId}/cancel ends them.`],
     ['chunks_dropped', chunks.dropped > 0, `${who} sent ${chunks.dropped} chunk(s) that were dropped.`]
   ]
@@ -68,15 +67,15 @@ function aboutRunner (runner: RunnerReport): Warning[] {
 function aboutStores ({ eventLog, shipping, gossip }: Stores): Warning[] {
   const said: [code: string, applies: boolean, text: string][] = [
     ['event_log_counting', eventLog?.mode === 'counting-only',
-      `The event log only counts (${eventLog?.counted} so far): free space on the home's volume.`],
+      `The event log only counts (${eventLog?.counted} so far): free disk space on the home's volume.`],
     ['event_log_dropping', (eventLog?.dropped ?? 0) > 0,
       `The event log dropped ${eventLog?.dropped} event(s): its disk is too slow.`],
     [shipping?.problem == null ? 'log_shipping_back' : 'log_shipping_failed',
       (shipping?.failures ?? 0) > 0 || (shipping?.dropped ?? 0) > 0,
-      `Log lines are not taken at logging.ingest_url (${shipping?.dropped} dropped): ` +
+      `logging.ingest_url does not accept log lines (${shipping?.dropped} dropped): ` +
       `${shipping?.problem ?? 'it works again'}.`],
     ['readings_unsent', gossip?.enabled === true && gossip.publishFailures > 0,
-      `${gossip?.publishFailures} reading(s) could not be sent to other nodes; the log says why.`]
+      `${gossip?.publishFailures} reading(s) could not be sent to other nodes; the log has the reason.`]
   ]
   return applying(said)
 }

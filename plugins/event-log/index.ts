@@ -13,7 +13,7 @@ import type { Gap } from './store/gaps.js'
 import type { StoreParts } from './store/opening.js'
 import type { Damaged } from './store/types.js'
 
-/** The event log; `parts`: SQLite, free space and limits, which tests replace. */
+/** The event log; tests replace `parts` (SQLite, free space and limits). */
 export function createEventLogPlugin (parts: StoreParts): Plugin {
   return definePlugin(manifest, async (ctx) => {
     const { tap, cluster, session, state } = ctx.deps
@@ -77,10 +77,10 @@ export function createEventLogPlugin (parts: StoreParts): Plugin {
   })
 }
 
-// The environment is read here only, and handed on as an argument.
+// The only place that reads the environment.
 export default createEventLogPlugin(defaultParts(process.env['SVC_EVENTLOG_FLOOR_BYTES']))
 
-/** The node ids whose events `ref` asks for; null for an unknown node. A node has a new id at each start. */
+/** The node ids of a reference; null for an unknown node. A node has a new id at each start. */
 async function nodeIds (
   ref: string, cluster: Cluster, source: Source
 ): Promise<readonly string[] | null> {

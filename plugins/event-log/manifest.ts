@@ -9,12 +9,12 @@ const idx = { type: 'integer', minimum: 0 } as const
 const text = { type: 'string' } as const
 const moment = {
   type: 'string', minLength: 1, maxLength: 40,
-  description: 'A time (ISO-8601), a span back from now such as 10m, or an index of the event log.'
+  description: 'A time (ISO-8601), a duration before now such as 10m, or an index of the event log.'
 } as const
 
 const events = {
   LogGap: durableEvent(
-    'Events from one index to the other were dropped, or counted and not stored; `count` says how many.',
+    'Events from one index to the other were dropped, or counted and not stored; `count` is their number.',
     { from: idx, to: idx, count: { type: 'integer', minimum: 1 } }),
   LogCorrupt: durableEvent(
     'A damaged file of the stored event log was set aside; `from` is the first index it may have had.',
@@ -24,14 +24,14 @@ const events = {
 const conflicts = {
   event_log_unavailable: {
     severity: 'warn',
-    meaning: 'Events cannot be stored on this node: it keeps the newest in memory only.',
-    remediation: 'Install the package sqlite3 (`npm install sqlite3`), or see what is wrong with the ' +
+    meaning: 'This node cannot store events: the newest are in memory only.',
+    remediation: 'Install the package sqlite3 (`npm install sqlite3`), or fix the ' +
       'folder events in the home; then restart the node.'
   },
   event_log_degraded: {
     severity: 'warn',
-    meaning: 'Events are counted and not written: too little space is free, or the disk fails.',
-    remediation: 'Free some space on the volume of the home; writing goes on by itself then.'
+    meaning: 'Events are counted but not stored: not enough disk space is free, or the disk fails.',
+    remediation: 'Free disk space on the volume of the home; writing then resumes automatically.'
   }
 } as const satisfies Record<string, ConflictDecl>
 
@@ -39,7 +39,7 @@ export const manifest = {
   name: 'event-log',
   version: '1.0.0',
   kernel: '^1.0.0',
-  summary: 'Keeps the control events of the whole cluster in one order on every node, and shows them.',
+  summary: 'Stores the control events of the whole cluster in one order on every node, and shows them.',
   consumes: {
     tap: EventTapService, cluster: ClusterService, session: SessionService, state: StateService
   },
@@ -47,12 +47,12 @@ export const manifest = {
   routes,
   events,
   conflicts,
-  state: { lastEventAppliedIdx: 'Index of the newest control event this node has in its log.' },
+  state: { lastEventAppliedIdx: 'Index of the newest control event in the log of this node.' },
   variables: { SVC_EVENTLOG_FLOOR_BYTES: 'Free bytes below which no event is written, for tests.' },
-  checks: { eventLog: { summary: 'Whether events are kept.', load: () => import('./cli/doctor.js') } },
+  checks: { eventLog: { summary: 'Whether events are stored.', load: () => import('./cli/doctor.js') } },
   tools: {
     events: {
-      summary: 'What happened in the cluster in a time, the last hour where none is given: losses, ' +
+      summary: 'The events of the cluster in a period, by default the last hour: losses, ' +
         'failures, elections, placements.',
       args: {
         type: 'object', additionalProperties: false,
@@ -60,14 +60,14 @@ export const manifest = {
           from: moment, to: moment,
           about: {
             type: 'string', minLength: 1, maxLength: 200,
-            description: 'Only what is about this node, model, instance, request or kind of event.'
+            description: 'Only events about this node, model, instance or request, or of this kind.'
           }
         }
       },
       load: () => import('./tools/events.js')
     },
     cluster_then: {
-      summary: 'What the cluster was like at an earlier moment: master, nodes, instances.',
+      summary: 'The state of the cluster at an earlier time: master, nodes, instances.',
       args: { type: 'object', additionalProperties: false, required: ['at'], properties: { at: moment } },
       load: () => import('./tools/then.js')
     }
@@ -75,13 +75,13 @@ export const manifest = {
   verbs: {
     events: {
       heading: 'Watch it',
-      summary: 'show what happened in the cluster, or follow it',
+      summary: 'show the events of the cluster, or follow them',
       options: [
-        ['-f, --follow', 'go on as things happen'],
-        ['--since <when>', 'a span such as 10m, a time, or the index after which to begin'],
+        ['-f, --follow', 'follow new events'],
+        ['--since <when>', 'a duration such as 10m, a time, or the index to start after'],
         ['--kind <kind...>', 'only events of these kinds'],
         ['--node <ref>', 'only events of this node: id, name or local'],
-        ['--limit <n>', 'at most so many (200)']
+        ['--limit <n>', 'maximum number of events (200)']
       ],
       examples: ['svc events --since 10m', 'svc events -f --kind NodeTimedOut MasterElected'],
       load: () => import('./cli/events.js')

@@ -14,26 +14,26 @@ const entry = {
 export const routes = {
   list: {
     method: 'GET', url: '/events', authority: 'operator', stream: true,
-    summary: 'What happened in the cluster: its control events in order, as a page or followed.',
+    summary: 'The control events of the cluster in order, as a page or a stream.',
     query: {
       type: 'object', additionalProperties: false,
       properties: {
         since: {
           type: 'string', minLength: 1, maxLength: 40,
-          description: 'Behind this index, or from this time on (ISO-8601). The newest when absent.'
+          description: 'Events after this index, or from this time on (ISO-8601). The newest if absent.'
         },
         limit: {
           type: 'string', pattern: '^[0-9]{1,4}$',
-          description: 'At most so many: 1 to 1000, 200 when absent.'
+          description: 'Maximum number of events: 1 to 1000, 200 if absent.'
         },
         kinds: {
-          type: 'string', minLength: 1, maxLength: 2000, description: 'Only these, with commas between.'
+          type: 'string', minLength: 1, maxLength: 2000, description: 'Only these kinds, separated by commas.'
         },
         node: {
           type: 'string', minLength: 1, maxLength: 100,
           description: 'Only events of this node: id, name or local.'
         },
-        follow: { enum: ['0', '1'], description: '1: server-sent events that go on; honours Last-Event-ID.' }
+        follow: { enum: ['0', '1'], description: '1: a stream of server-sent events; honours Last-Event-ID.' }
       }
     },
     reply: {

@@ -2,15 +2,13 @@ import { defineService } from '../../kernel/index.js'
 import type { ShownEvent } from './reading/page.js'
 import type { StoreStatus } from './store/types.js'
 
-/** The event log for other plugins. */
 export interface EventLogView {
   /** State of the store: mode, events counted or dropped, gaps, bytes on disk. */
   status (): StoreStatus
-  /** Index of the newest event. */
   readonly lastIdx: number
-  /** Index of the oldest event kept, in memory or on disk; null when there is none. */
+  /** Index of the oldest event, in memory or on disk, or null. */
   readonly firstIdx: number | null
-  /** The newest events of the whole cluster, oldest first: at most so many, and only those in memory. */
+  /** The newest events of the whole cluster in memory, oldest first, at most `limit`. */
   newest (limit: number): ShownEvent[]
   readonly waiting: number
 }

@@ -1,4 +1,4 @@
-/** Checks finished answers and tool calls against their schemas, in the runner process. */
+/** Validates finished answers and tool calls against their schemas, in the runner process. */
 import { Ajv2020, type ErrorObject, type ValidateFunction } from 'ajv/dist/2020.js'
 import { createContext, Script } from 'node:vm'
 import { EngineError } from '../../kernel/api/engine.js'
@@ -6,7 +6,7 @@ import type { AnswerChunk, CallDelta, Choice } from '../runners/language/chunks.
 import { fieldsOf, listOf, type Fields } from '../runners/language/json.js'
 import { answerSchema, requiresCall } from './structure.js'
 
-/** Time that a check may take: patterns of a client may take exponential time. */
+/** Limit per check, ms: a client's regular expression may take exponential time. */
 const CHECK_MS = 250
 const MAX_KEPT = 64
 const context = createContext({})
@@ -15,9 +15,9 @@ const run = new Script('validate(value)')
 interface Written { text: string, calls: { name: string, text: string }[] }
 
 /**
- * The same chunks; the last one of an answer comes if its JSON fulfils the schema, and that of its calls the
- * parameters of the functions. An answer that ends for its length is not checked.
- * @throws EngineError invalid_result, or tool_call_unreadable for a required call that is missing
+ * Passes chunks through. Before the last chunk of an answer it validates the JSON of the answer, and the
+ * arguments of the calls. Answers cut off for their length are not validated.
+ * @throws EngineError invalid_result, or tool_call_unreadable if a required call is missing
  */
 export function withSchemaCheck (
   chunks: AsyncIterable<AnswerChunk>, payload: Fields
@@ -46,7 +46,8 @@ async function * validated (
         if (schema != null) check(text, schema, `the arguments of the call of ${name}`, path)
       }
       if (written.calls.length === 0 && requiresCall(payload)) {
-        throw new EngineError('tool_call_unreadable', 'the model had to call a tool and did not')
+        throw new EngineError('tool_call_unreadable',
+          'the request requires a tool call, but the model made no tool call')
       }
       if (answer !== null && written.calls.length === 0) {
         check(written.text, answer.schema, 'the answer', answer.path)
@@ -69,8 +70,8 @@ function check (text: string, schema: unknown, what: string, path: string): void
   const fail = (at: string, message: string, keyword: string): never => {
     const place = at === '' ? what : `${what}, at ${at}`
     throw new EngineError('invalid_result', `${place}: ${message} (${keyword} of ${path})`,
-      { path: at, keyword, issues: [{ path, message }], remedy: `Ask again, ask a larger model, or leave ` +
-        `${keyword} out of the schema: it is checked after the answer, not enforced while it is written.` })
+      { path: at, keyword, issues: [{ path, message }], remedy: `Retry, use a larger model, or remove ` +
+        `${keyword} from the schema: it is checked after the answer, not enforced during generation.` })
   }
   let value: unknown
   try {
@@ -94,7 +95,7 @@ function check (text: string, schema: unknown, what: string, path: string): void
 
 const kept = new Map<string, ValidateFunction | null>()
 
-/** Null for a schema with references out of it, or of another draft. */
+/** Null for a schema with external references, or of another draft. */
 function validatorOf (schema: unknown): ValidateFunction | null {
   const key = JSON.stringify(schema)
   let validate = kept.get(key)

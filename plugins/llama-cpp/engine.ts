@@ -1,13 +1,13 @@
 import { PACKAGES } from './packages.js'
 import type { ProgramDecl } from '../../kernel/index.js'
 
-/** Most tokens that the library computes in one step. */
+/** Largest batch of the embedded engine, tokens. */
 export const BATCH = 128
 
-/** The engine of GGUF models, as cards and settings name it. */
+/** The engine's name in cards and settings. */
 export const GGUF_ENGINE = 'llama-server'
 
-/** What runs GGUF models: llama.cpp's server, and where that is missing the llama.cpp that comes with svc. */
+/** llama.cpp's server; without it, the llama.cpp that svc includes. */
 export const LLAMA_SERVER = {
   name: 'llama-server',
   builds: 'llama.cpp',

@@ -7,27 +7,27 @@ export const manifest = {
   name: 'llama-cpp',
   version: '1.0.0',
   kernel: '^1.0.0',
-  summary: 'Runs models in GGUF files on llama.cpp.',
+  summary: 'Runs GGUF models with llama.cpp.',
   requires: ['runners'],
   consumes: { runners: RunnersService },
   settings: {
     engines: {
       type: 'object', additionalProperties: false, default: {},
-      description: 'Builds of external engines, which `svc engine add` brings.',
+      description: 'Builds of external engines, which `svc engine add` installs.',
       properties: {
         url: {
           'type': 'string', 'format': 'http-url', 'pattern': '^https://[^@?#\\s]+$',
           'x-local': true, 'default': 'https://api.github.com/repos/ggml-org/llama.cpp',
           'x-expected': 'an https address without a password or a query',
-          'description': 'Where the releases of llama.cpp are: GitHub\'s API of a repository, or a mirror ' +
-            'that answers /releases/tags/TAG as it does.'
+          'description': 'Address of the releases of llama.cpp: a repository in GitHub\'s API, or a mirror ' +
+            'with the same /releases/tags/TAG.'
         }
       }
     }
   },
   engines: {
     [GGUF_ENGINE]: {
-      summary: 'Models in GGUF files, on llama.cpp: its server where that is found, else the one in svc.',
+      summary: 'GGUF models on llama.cpp: llama-server if it is installed, else the llama.cpp in svc.',
       module: new URL('./server/index.js', import.meta.url).href,
       cards: new URL('./cards/index.js', import.meta.url).href,
       help: () => import('./cli/help.js'),

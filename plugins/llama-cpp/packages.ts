@@ -1,4 +1,4 @@
-/** Packages of npm with the prebuilt addon, by platform and architecture. */
+/** npm packages with the prebuilt addon, by platform and architecture. */
 export const PACKAGES: Readonly<Record<string, string>> = {
   'linux-x64': '@node-llama-cpp/linux-x64',
   'linux-arm64': '@node-llama-cpp/linux-arm64',

@@ -7,44 +7,45 @@ import type { Step } from './steps.js'
 
 export interface AskParts { cluster: Pick<Cluster, 'request'>, clock: Clock }
 
-/** In whose name a node is asked, and until when anybody cares. */
+/** The credentials to ask other nodes with, and the signal that ends the request. */
 export interface LogRequester { readonly caller: Caller, readonly signal: AbortSignal }
 
 export const refOf = ({ nodeId, name }: NodeView): NodeRef => ({ nodeId, node: name })
 
-/** What to say of a node that gave no lines. */
-export function wordOf (node: NodeRef, error: unknown): NodeStatus {
+/** The status of a node whose log could not be read. */
+export function statusOf (node: NodeRef, error: unknown): NodeStatus {
   if (error instanceof SvcError) {
     return { ...node, error: { reason: error.reason, message: error.message } }
   }
   const { reason, message } = error instanceof MemberFault
     ? error
-    : { reason: 'garbage', message: 'answered with something that cannot be read' }
+    : { reason: 'garbage', message: 'sent an invalid response' }
   return { ...node, error: { reason, message: `It ${message}.` } }
 }
 
 /**
- * The steps of another node's log. Throws an Error when the node leaves, is silent for too long or sends
+ * The log of another node. Throws an Error when the node leaves, sends nothing for NODE_TIMEOUT_MS or sends
  * invalid data; ends with its stream.
  */
 export async function * remoteSteps (
-  parts: AskParts, node: NodeView, path: string, asker: LogRequester
+  parts: AskParts, node: NodeView, path: string, requester: LogRequester
 ): AsyncGenerator<Step> {
   const silent = new AbortController()
-  let heardAt = parts.clock.mono()
+  let lastEventAt = parts.clock.mono()
   const stopWatching = parts.clock.every(NODE_TIMEOUT_MS / 3, () => {
-    if (parts.clock.mono() - heardAt < NODE_TIMEOUT_MS) return
-    silent.abort(new MemberFault('timeout', `has said nothing for ${NODE_TIMEOUT_MS / 1000} s`))
+    if (parts.clock.mono() - lastEventAt < NODE_TIMEOUT_MS) return
+    silent.abort(new MemberFault('timeout', `has sent nothing for ${NODE_TIMEOUT_MS / 1000} s`))
   })
   try {
-    const signal = AbortSignal.any([asker.signal, silent.signal])
+    const signal = AbortSignal.any([requester.signal, silent.signal])
     if (!node.live) throw new MemberFault('unreachable', 'gives no sign of life')
-    const bytes = await openMember(parts.cluster, node, { path, caller: asker.caller, signal, ms: PAGE_MS })
+    const { caller } = requester
+    const bytes = await openMember(parts.cluster, node, { path, caller, signal, ms: PAGE_MS })
     for await (const event of serverEvents(bytes, EVENT_CHARS)) {
-      heardAt = parts.clock.mono()
+      lastEventAt = parts.clock.mono()
       yield stepOf(event, refOf(node))
-      // The reader was busy, so silence until now proves no fault.
-      heardAt = parts.clock.mono()
+      // While the reader was busy, events waited: the silence does not count.
+      lastEventAt = parts.clock.mono()
     }
   } catch (error) {
     throw silent.signal.aborted ? silent.signal.reason : error
@@ -60,6 +61,6 @@ function stepOf (event: ServerEvent, node: NodeRef): Step {
     return { lines: [], lost: Math.max(0, Math.floor(Number((value as Gap).lost)) || 0) }
   }
   const line = readLine(value, node)
-  if (line === null) throw new MemberFault('garbage', 'sent something that is no line of a log')
+  if (line === null) throw new MemberFault('garbage', 'sent an invalid log line')
   return { lines: [line], lost: 0 }
 }

@@ -1,6 +1,6 @@
 import { askMembers } from '../../kernel/index.js'
 import type { Clock, Cluster, LogRing, NodeView } from '../../kernel/index.js'
-import { refOf, wordOf } from './ask.js'
+import { refOf, statusOf } from './ask.js'
 import type { LogRequester } from './ask.js'
 import { PAGE_BYTES, PAGE_MS } from './limits.js'
 import { inOrder, pageOf, readPage } from './lines.js'
@@ -15,26 +15,26 @@ export interface ClusterParts {
   clock: Clock
 }
 
-/** A page, and where each node that answered goes on. */
+/** A page, and each node's position to resume at. */
 export interface Gathered extends ClusterPage {
   positions: Map<string, string>
 }
 
 /**
- * The newest wanted lines of all nodes. Names nodes that refuse, are late or send invalid data, each within
+ * The newest matching lines of all nodes. Names nodes that refuse, are late or send invalid data, each within
  * its deadline. Never throws.
  */
 export async function gather (
-  parts: ClusterParts, nodes: readonly NodeView[], query: Query, asker: LogRequester
+  parts: ClusterParts, nodes: readonly NodeView[], query: Query, requester: LogRequester
 ): Promise<Gathered> {
   const { ring, self, clock } = parts
-  const words: NodeStatus[] = []
+  const statuses: NodeStatus[] = []
   const positions = new Map<string, string>()
   let lines: ShownLine[] = []
   const take = (view: NodeView, page: LogPage): void => {
-    words.push({ ...refOf(view), error: null })
+    statuses.push({ ...refOf(view), error: null })
     positions.set(view.installId, `${view.nodeId}:${page.nextSeq - 1}`)
-    // Cut after each answer, so that many nodes need no more memory than a few.
+    // Cut after each response, so that memory does not grow with the number of nodes.
     if (query.limit > 0) lines = newest([...lines, ...page.lines], query.limit)
   }
   for (const view of nodes.filter((node) => node.self)) {
@@ -42,15 +42,15 @@ export async function gather (
   }
   const others = nodes.filter((node) => !node.self)
   const asked = askMembers({ cluster: parts.cluster, clock }, others, {
-    path: pagePath(query), caller: asker.caller, signal: asker.signal, ms: PAGE_MS, bytes: PAGE_BYTES,
+    path: pagePath(query), caller: requester.caller, signal: requester.signal, ms: PAGE_MS, bytes: PAGE_BYTES,
     read: (text, view) => readPage(text, refOf(view))
   })
   await Promise.all(asked.map(async (answer) => {
     const { node, value, error } = await answer
     if (error === null) take(node, value)
-    else words.push(wordOf(refOf(node), error))
+    else statuses.push(statusOf(refOf(node), error))
   }))
-  return { nodes: words.sort((a, b) => a.node < b.node ? -1 : 1), lines, positions }
+  return { nodes: statuses.sort((a, b) => a.node < b.node ? -1 : 1), lines, positions }
 }
 
 function newest (lines: readonly ShownLine[], limit: number): ShownLine[] {
@@ -58,7 +58,7 @@ function newest (lines: readonly ShownLine[], limit: number): ShownLine[] {
   return sorted.slice(Math.max(0, sorted.length - limit))
 }
 
-/** Where another node is asked for a page. The route takes no 0: one line says where the log is. */
+/** The route refuses limit 0, so the least request is for one line. */
 function pagePath (query: Query): string {
   const { sinceMs, limit } = query
   const since = sinceMs === null ? undefined : new Date(sinceMs).toISOString()

@@ -8,8 +8,8 @@ import { localSteps } from './steps.js'
 export interface FollowParts { ring: LogRing, self: NodeRef, clock: Clock }
 
 /**
- * Writes this node's log as server-sent events until reader or node stop. A slow reader waits in its write;
- * lines that the ring drops become a gap.
+ * Writes this node's log as server-sent events until the client leaves or the node stops. Lines that the ring
+ * dropped while the client was slow become an event `gap`.
  */
 export async function follow (
   stream: StreamWriter, { ring, self, clock }: FollowParts, query: Query, signal: AbortSignal
@@ -28,7 +28,7 @@ export async function follow (
   }
 }
 
-/** A line as an event; its id is where a follower goes on. */
+/** A line as an event; its id is a valid `since`. */
 export const lineFrame = (line: ShownLine): string =>
   `id: ${line.nodeId}:${line.seq}\ndata: ${JSON.stringify(line)}\n\n`
 

@@ -12,26 +12,25 @@ import { LogShipper, logChange } from './ship.js'
 
 const EVENTS = { contentType: 'text/event-stream' }
 
-/** The newest lines of the nodes' logs and of their runners' output. */
 export default definePlugin({
   name: 'logs',
   version: '1.0.0',
   kernel: '^1.0.0',
-  summary: 'Shows the newest lines of the logs of all nodes and of what their runners wrote, and ships them.',
+  summary: 'Shows the newest log lines of all nodes and their runners, and ships them to a log receiver.',
   consumes: { ring: LogRingService, cluster: ClusterService },
   provides: { shipping: ShippingService },
   routes,
   tools: {
     logs: {
-      summary: 'The newest lines of the nodes\' logs, warnings and worse unless a level is asked for.',
+      summary: 'The newest log lines of all nodes: warnings and errors, unless a level is given.',
       args: {
         type: 'object', additionalProperties: false,
         properties: {
-          node: { type: 'string', minLength: 1, maxLength: 100, description: 'Only of this node.' },
-          model: { type: 'string', minLength: 1, maxLength: 200, description: 'Only about this model.' },
+          node: { type: 'string', minLength: 1, maxLength: 100, description: 'Lines of this node.' },
+          model: { type: 'string', minLength: 1, maxLength: 200, description: 'Lines about this model.' },
           from: {
             type: 'string', minLength: 1, maxLength: 40,
-            description: 'From this time on (ISO-8601), or a span back from now such as 10m.'
+            description: 'Lines since this time (ISO-8601), or since a span ago such as 10m.'
           },
           level: { enum: [...logLevels], description: 'Lowest level.' }
         }
@@ -42,16 +41,16 @@ export default definePlugin({
   verbs: {
     logs: {
       heading: 'Watch it',
-      summary: 'show the newest log lines of all nodes in order of time, or follow them',
+      summary: 'show or follow the newest log lines of all nodes, sorted by time',
       options: [
-        ['-f, --follow', 'go on as lines are written'],
+        ['-f, --follow', 'print new lines as they are written'],
         ['--since <when>', 'a span such as 10m, or a time'],
         ['--node <ref>', 'only this node: id, name or local'],
-        ['--model <id>', 'only lines about this model, what its runners wrote included'],
+        ['--model <id>', 'only lines about this model, including the output of its runners'],
         ['--plugin <name>', 'only lines of this plugin'],
         ['--level <level>', 'lowest level: trace, debug, info, warn, error or fatal'],
-        ['--grep <pattern>', 'only lines that this regular expression is found in, whatever the case'],
-        ['--limit <n>', 'at most so many of the newest (200; 1000 with --since; 20 to begin with -f)']
+        ['--grep <pattern>', 'only lines that match this regular expression, ignoring case'],
+        ['--limit <n>', 'number of newest lines (200; 1000 with --since; 20 with -f)']
       ],
       examples: [
         'svc logs --since 10m --level warn', 'svc logs -f --node attic',
@@ -84,26 +83,25 @@ export default definePlugin({
           const page = await gather(parts, nodes(), query, request)
           return { nodes: page.nodes, lines: page.lines }
         }
-        await followCluster(request.open(EVENTS), { ...parts, nodes, query, asker: request })
+        await followCluster(request.open(EVENTS), { ...parts, nodes, query, requester: request })
       }
     }
   }
 })
 
-/** Sends lines to the address; null without one. */
 function shipperFor (
   { clock, log }: Pick<Context, 'clock' | 'log'>, url: string | undefined
 ): LogShipper | null {
   if (url === undefined) return null
   const random = (): number => randomInt(2 ** 32) / 2 ** 32
-  return new LogShipper({ url, clock, random, tell: (news) => { logChange(log, news) } })
+  return new LogShipper({ url, clock, random, onChange: (news) => { logChange(log, news) } })
 }
 
-/** The node that was named, or all there are, as they are when it is called. Throws `node_not_found`. */
+/** The named node or all nodes, read on each call. Throws `node_not_found`. */
 function nodesFor (cluster: Cluster, ref: string | undefined): () => readonly NodeView[] {
   if (ref === undefined) return () => cluster.nodes()
   const node = cluster.resolve(ref)
   if (node === undefined) throw noSuchNode(ref, cluster.nodes())
-  // Its id changes when it starts anew.
+  // A restart changes the node id but not the install id.
   return () => cluster.nodes().filter(({ installId }) => installId === node.installId)
 }

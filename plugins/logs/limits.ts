@@ -1,22 +1,22 @@
-/** Default and most lines of a page. */
+/** Default and maximum lines of a page. */
 export const LIMIT = 200
 export const LIMIT_MOST = 1000
-/** Lines that are written to a follower at once. */
+/** Most lines per write to a follower. */
 export const BATCH_LINES = 100
-/** A stream without news gets a comment this often, ms; a node that is silent for longer is asked anew. */
+/** Interval of keep-alive comments, ms; a node without any event for NODE_TIMEOUT_MS is retried. */
 export const COMMENT_MS = 10_000
 export const NODE_TIMEOUT_MS = 30_000
-/** Longest wait for a node's page, ms, and its most bytes. */
+/** Deadline of a node's page, ms, and its size limit. */
 export const PAGE_MS = 3000
 export const PAGE_BYTES = 32 * 1024 ** 2
 /** Wait for lines of other nodes before sorting, ms. */
 export const GATHER_MS = 200
-/** Lines that wait for a reader; beyond it nothing more is read from the nodes. */
+/** Lines that wait for a reader; at this number, reading from the nodes pauses. */
 export const MAX_BUFFERED_LINES = 2000
-/** Pauses between two attempts to follow a node, ms. */
+/** Delay between attempts to follow a node, ms. */
 export const FIRST_RETRY_MS = 1000
 export const LAST_RETRY_MS = 10_000
-/** Interval of checks for other nodes, ms. */
+/** Interval of checks for nodes that joined, ms. */
 export const POLL_MS = 1000
 /** Longest server-sent event of another node, characters. */
 export const EVENT_CHARS = 1024 ** 2

@@ -1,22 +1,19 @@
 import { logLevels } from '../../kernel/index.js'
 import type { LogLine, LogRing, LogFilter } from '../../kernel/index.js'
 
-/** Which node it is, for people and for programs. */
 export interface NodeRef { readonly nodeId: string, readonly node: string }
 
-/** A line as clients see it. */
 export interface ShownLine extends LogLine, NodeRef {}
 
-/** The answer of GET /v1/logs. */
 export interface LogPage extends NodeRef {
-  /** Seq of the oldest line in memory, and of the next one. */
+  /** Seq of the oldest line in memory, and of the next line. */
   firstSeq: number
   nextSeq: number
   /** Oldest first. */
   lines: ShownLine[]
 }
 
-/** Whether a node answered: `error` says why it did not. */
+/** `error` is null for a node that answered. */
 export interface NodeStatus extends NodeRef { error: { reason: string, message: string } | null }
 
 export interface ClusterPage {
@@ -24,17 +21,15 @@ export interface ClusterPage {
   lines: ShownLine[]
 }
 
-/** Lines that were dropped before they could be read. */
 export interface Gap extends NodeRef { lost: number }
 
-/** This node's part of the answer. */
 export function pageOf (ring: LogRing, self: NodeRef, want: LogFilter): LogPage {
   const { nodeId, node } = self
   const lines = ring.lines(want).map((line): ShownLine => ({ nodeId, node, ...line }))
   return { nodeId, node, firstSeq: ring.firstSeq, nextSeq: ring.nextSeq, lines }
 }
 
-/** Puts lines of several nodes in order of time; those of one node stay in the order they were written. */
+/** Sorts lines by time; lines of one node stay in the order of their seq. */
 export function inOrder (lines: readonly ShownLine[]): ShownLine[] {
   return [...lines].sort((a, b) => a.nodeId === b.nodeId
     ? a.seq - b.seq
@@ -43,7 +38,10 @@ export function inOrder (lines: readonly ShownLine[]): ShownLine[] {
 
 const compare = (a: string, b: string): number => a < b ? -1 : a > b ? 1 : 0
 
-/** A line of another node as one of `self`, whom we asked; null for an invalid one. */
+/**
+ * Validates a line and stamps it with the identity of the node that was asked, never with the one it claims;
+ * null if invalid.
+ */
 export function readLine (value: unknown, self: NodeRef): ShownLine | null {
   const line = value as Partial<LogLine> | null
   const fine = typeof line === 'object' && line !== null && Number.isSafeInteger(line.seq) &&
@@ -61,7 +59,7 @@ export function readLine (value: unknown, self: NodeRef): ShownLine | null {
 
 const textOr = (value: unknown): string | null => typeof value === 'string' ? value : null
 
-/** The page that another node sent; null when it is none. */
+/** The page that another node sent; null if invalid. */
 export function readPage (text: string, self: NodeRef): LogPage | null {
   let page: Partial<LogPage> | null
   try {

@@ -4,24 +4,23 @@ import { MAX_BUFFERED_LINES } from './limits.js'
 import { inOrder } from './lines.js'
 import type { Gap, NodeStatus, ShownLine } from './lines.js'
 
-/** The next items to write. */
-export interface MergedItems { words: NodeStatus[], gaps: Gap[], lines: ShownLine[] }
+export interface MergedItems { statuses: NodeStatus[], gaps: Gap[], lines: ShownLine[] }
 
-/** Buffers the output of several nodes in order of time, in bounded memory. */
+/** Merges the output of several nodes by time, in bounded memory. */
 export class LogMerger {
-  #words: NodeStatus[] = []
+  #statuses: NodeStatus[] = []
   #gaps: Gap[] = []
   #lines: ShownLine[] = []
   readonly #onFill = new Set<() => void>()
   readonly #onTake = new Set<() => void>()
 
-  /** A node is silent, or back. */
-  tell (word: NodeStatus): void {
-    this.#words.push(word)
+  /** Queues the news that a node is silent or back. */
+  addStatus (status: NodeStatus): void {
+    this.#statuses.push(status)
     this.#filled()
   }
 
-  /** Resolves when there is room for more, or when the signal aborts. */
+  /** Resolves when the buffer has space for more, or when the signal aborts. */
   async put (lines: readonly ShownLine[], gap: Gap | null, signal: AbortSignal): Promise<void> {
     this.#lines.push(...lines)
     if (gap !== null) this.#gaps.push(gap)
@@ -31,22 +30,22 @@ export class LogMerger {
     }
   }
 
-  /** Resolves true once there are items, false after `ms` without any. */
+  /** Resolves true once there are items, false after `ms` without items. */
   async filled (clock: Pick<Clock, 'after'>, ms: number, signal: AbortSignal): Promise<boolean> {
     if (this.#empty()) await waitForCallback(on(this.#onFill), signal, { clock, ms })
     return !this.#empty()
   }
 
   take (): MergedItems {
-    const taken = { words: this.#words, gaps: this.#gaps, lines: inOrder(this.#lines) }
-    this.#words = []
+    const taken = { statuses: this.#statuses, gaps: this.#gaps, lines: inOrder(this.#lines) }
+    this.#statuses = []
     this.#gaps = []
     this.#lines = []
     for (const fn of this.#onTake) fn()
     return taken
   }
 
-  #empty (): boolean { return this.#words.length + this.#gaps.length + this.#lines.length === 0 }
+  #empty (): boolean { return this.#statuses.length + this.#gaps.length + this.#lines.length === 0 }
 
   #filled (): void { for (const fn of this.#onFill) fn() }
 }

@@ -11,16 +11,15 @@ export interface RawQuery {
   follow?: '0' | '1'
 }
 
-/** A place in the log of one node: behind the line `seq` of a start of it. */
+/** The position behind line `seq` of one process start of a node. */
 export interface Position { readonly nodeId: string, readonly seq: number }
 
-/** A query that is as it should be. */
 export interface Query {
-  /** Which lines fit, wherever they are. */
+  /** The filters that other nodes get too. */
   readonly want: Pick<LogFilter, 'level' | 'modelId' | 'plugin'>
   readonly sinceMs: number | null
   readonly position: Position | null
-  /** Most lines of a page; with `follow` how many to begin with. */
+  /** Most lines of a page; with `follow`, of the first page. */
   readonly limit: number
   readonly follow: boolean
 }
@@ -28,7 +27,7 @@ export interface Query {
 const POSITION = /^([\w-]{1,64}):(\d{1,15})$/
 const TIME = /^\d{4}-\d{2}-\d{2}(T[\d:.]+(Z|[+-]\d{2}:?\d{2})?)?$/
 
-/** Reads the query; Last-Event-ID goes before `since`. Throws `invalid_request` naming `since`. */
+/** Last-Event-ID overrides `since`. Throws `invalid_request` naming `since`. */
 export function readQuery (raw: RawQuery, lastEventId?: string): Query {
   const follow = raw.follow === '1'
   const since = follow && lastEventId !== undefined ? lastEventId : raw.since
@@ -55,7 +54,7 @@ function readSince (since: string | undefined): Pick<Query, 'sinceMs' | 'positio
   if (nodeId !== undefined && !TIME.test(since)) {
     return { sinceMs: null, position: { nodeId, seq: Number(seq) } }
   }
-  throw badSince(since, 'a time such as 2026-01-31T08:00:00Z or a line as nodeId:seq')
+  throw badSince(since, 'a time such as 2026-01-31T08:00:00Z or a position nodeId:seq')
 }
 
 export function badSince (since: string, expected: string): SvcError {
@@ -64,7 +63,7 @@ export function badSince (since: string, expected: string): SvcError {
     { param: 'since', issues: [{ path: 'since', message }] })
 }
 
-/** The query for a node's ring. A position in an earlier start means all lines of this start. */
+/** The filter for a node's ring. A position of an earlier process start means all lines of this one. */
 export function wantOf ({ want, sinceMs, position, limit }: Query, nodeId: string): LogFilter {
   return {
     ...want, limit,
@@ -73,11 +72,10 @@ export function wantOf ({ want, sinceMs, position, limit }: Query, nodeId: strin
   }
 }
 
-/** The seq that a position means at this start of the node. */
 export const seqAt = (position: Position, nodeId: string): number =>
   position.nodeId === nodeId ? position.seq : 0
 
-/** The path under which another node is asked for the same. */
+/** The path of the same query at another node. */
 export function pathFor (
   { want }: Query, more: { since?: string | undefined, limit?: number, follow?: boolean }
 ): string {

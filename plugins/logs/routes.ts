@@ -6,20 +6,20 @@ const text = { type: 'string' } as const
 const name = { type: 'string', minLength: 1, maxLength: 200 } as const
 const count = { type: 'integer', minimum: 0 } as const
 
-const asked = {
+const query = {
   since: {
     type: 'string', minLength: 1, maxLength: 100,
-    description: 'From this time on (ISO-8601), or behind this line: `nodeId:seq`. The newest when absent.'
+    description: 'Lines since this time (ISO-8601), or after line `nodeId:seq`. Default: the newest.'
   },
   limit: {
     type: 'integer', minimum: 1, maximum: LIMIT_MOST,
-    description: `At most so many; 200 when absent, ${LIMIT_MOST} with a time. With follow: how many to ` +
-      'begin with, none when absent.'
+    description: `Number of newest lines; default 200, or ${LIMIT_MOST} with a time. With follow: ` +
+      'number of initial lines, default none.'
   },
   level: { enum: [...logLevels], description: 'Lowest level.' },
-  model: { ...name, description: 'Only lines about this model, what its runners wrote included.' },
+  model: { ...name, description: 'Only lines about this model, including the output of its runners.' },
   plugin: { ...name, description: 'Only lines of this plugin.' },
-  follow: { enum: ['0', '1'], description: '1: server-sent events that go on; honours Last-Event-ID.' }
+  follow: { enum: ['0', '1'], description: '1: a stream of server-sent events; honours Last-Event-ID.' }
 } as const
 
 const nullable = { type: ['string', 'null'] } as const
@@ -36,7 +36,7 @@ const line = {
 } as const
 const lines = { type: 'array', items: line } as const
 
-const word = {
+const status = {
   type: 'object', additionalProperties: false, required: ['nodeId', 'node', 'error'],
   properties: {
     nodeId: text, node: text,
@@ -49,8 +49,8 @@ const word = {
 export const routes = {
   here: {
     method: 'GET', url: '/v1/logs', members: true, authority: 'operator', stream: true,
-    summary: 'The newest lines of this node\'s log and of its runners\' output, as a page or followed.',
-    query: { type: 'object', additionalProperties: false, properties: asked },
+    summary: 'The newest lines of this node\'s log and of its runners\' output, as a page or a stream.',
+    query: { type: 'object', additionalProperties: false, properties: query },
     reply: {
       type: 'object', additionalProperties: false,
       required: ['nodeId', 'node', 'firstSeq', 'nextSeq', 'lines'],
@@ -60,14 +60,14 @@ export const routes = {
   },
   cluster: {
     method: 'GET', url: '/v1/logs/cluster', authority: 'operator', stream: true,
-    summary: 'The same of all nodes in order of time; those that give no answer are named.',
+    summary: 'The same for all nodes, sorted by time; names the nodes that do not respond.',
     query: {
       type: 'object', additionalProperties: false,
-      properties: { ...asked, node: { ...name, description: 'Only this node: id, name or local.' } }
+      properties: { ...query, node: { ...name, description: 'Only this node: id, name or local.' } }
     },
     reply: {
       type: 'object', additionalProperties: false, required: ['nodes', 'lines'],
-      properties: { nodes: { type: 'array', items: word }, lines }
+      properties: { nodes: { type: 'array', items: status }, lines }
     },
     errors: ['invalid_request', 'node_not_found']
   }

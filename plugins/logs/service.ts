@@ -1,16 +1,16 @@
 import { defineService } from '../../kernel/index.js'
 
 export interface ShippingStats {
-  /** Lines that the receiver took. */
+  /** Lines that the receiver accepted. */
   readonly sent: number
-  /** Lines it never got: the queue was full, or it refused them. */
+  /** Lines that were never delivered: the queue was full, or the receiver refused them. */
   readonly dropped: number
-  /** Lines that wait, and their bytes (UTF-8). */
+  /** Queued lines, and their UTF-8 bytes. */
   readonly waiting: number
   readonly waitingBytes: number
   /** Failed attempts in a row; 0 after a success. */
   readonly failures: number
-  /** Why the last attempt failed, in words; null when it did not. */
+  /** Why the last attempt failed; null after a success. */
   readonly problem: string | null
   /** ISO-8601 of the last accepted batch. */
   readonly lastSentAt: string | null

@@ -5,27 +5,27 @@ import { delay, outgoingDispatcher } from '../../kernel/index.js'
 import type { Clock, Logger } from '../../kernel/index.js'
 import type { ShippingStats } from './service.js'
 
-/** Lines and bytes that wait for the receiver; beyond either the oldest are dropped. */
+/** Bounds of the queue; the oldest lines are dropped. */
 const MAX_QUEUED_LINES = 10_000
 const MAX_QUEUED_BYTES = 4 * 1024 ** 2
 /** Bounds of one request before compression. */
 const MAX_BATCH_LINES = 500
 const MAX_BATCH_BYTES = 512 * 1024
-/** A longer line is dropped: no receiver takes it. */
+/** A longer line is dropped: receivers refuse it. */
 const MAX_LINE_BYTES = 256 * 1024
 const FIRST_RETRY_MS = 1000
 const LAST_RETRY_MS = 60_000
-/** Longest pause that a receiver may ask for. */
+/** Upper bound for the receiver's Retry-After. */
 const MAX_RETRY_AFTER_MS = 300_000
 const SEND_TIMEOUT_MS = 10_000
-/** Lines that come close together share a request. */
+/** Lines that come this close together share a request, ms. */
 const LINGER_MS = 250
-/** Longest close, ms. */
+/** Longest `close()`, ms. */
 const CLOSE_MS = 2000
-/** Most bytes read of an answer, which does not matter. */
+/** Most bytes read of a response body, which is ignored. */
 const MAX_ANSWER = 16 * 1024
 
-/** News about shipping: one line when it fails and one when it recovers. */
+/** Reported once when shipping fails, and once when it recovers. */
 export type ShippingChange =
   | { readonly kind: 'failing', readonly problem: string }
   | { readonly kind: 'going', readonly failures: number, readonly dropped: number }
@@ -36,7 +36,7 @@ export interface ShipperOptions {
   clock: Clock
   /** Uniform in [0, 1). */
   random: () => number
-  tell: (news: ShippingChange) => void
+  onChange: (news: ShippingChange) => void
   limits?: Partial<ShipLimits>
 }
 
@@ -47,12 +47,11 @@ export interface ShipLimits {
   closeMs: number
 }
 
-/** The receiver's answer to a batch. */
 export type Answer = { readonly status: number, readonly retryAfter?: string } | { readonly error: string }
 
 /**
- * The fate of a batch: `plain` is resent without compression, `smaller` in two, `later` after a pause;
- * `refused` is dropped.
+ * `plain`: resend without compression; `smaller`: resend as two batches; `later`: resend after a pause;
+ * `refused`: drop.
  */
 export type Verdict = 'taken' | 'plain' | 'smaller' | 'refused' | 'later'
 
@@ -60,7 +59,7 @@ export function classifyResponse (answer: Answer, sent: { lines: number, compres
   if ('error' in answer) return 'later'
   const { status } = answer
   if (status >= 200 && status < 300) return 'taken'
-  // Not every receiver says 415 to what it cannot unpack.
+  // Some receivers answer 400 instead of 415 when they cannot decompress.
   if (sent.compressed && (status === 415 || status === 400)) return 'plain'
   if (status === 413) return sent.lines > 1 ? 'smaller' : 'refused'
   return status === 400 || status === 422 ? 'refused' : 'later'
@@ -72,10 +71,10 @@ export function classifyResponse (answer: Answer, sent: { lines: number, compres
  */
 export function pauseMs (failures: number, chance: number, retryAfter?: string, nowMs = 0): number {
   const full = Math.min(LAST_RETRY_MS, FIRST_RETRY_MS * 2 ** Math.max(0, failures - 1))
-  return Math.max(full * (0.5 + chance / 2), Math.min(MAX_RETRY_AFTER_MS, askedMs(retryAfter, nowMs)))
+  return Math.max(full * (0.5 + chance / 2), Math.min(MAX_RETRY_AFTER_MS, retryAfterMs(retryAfter, nowMs)))
 }
 
-function askedMs (retryAfter: string | undefined, nowMs: number): number {
+function retryAfterMs (retryAfter: string | undefined, nowMs: number): number {
   if (retryAfter === undefined) return 0
   if (/^\d{1,9}$/.test(retryAfter)) return Number(retryAfter) * 1000
   const date = Date.parse(retryAfter)
@@ -84,14 +83,14 @@ function askedMs (retryAfter: string | undefined, nowMs: number): number {
 
 const compress = promisify(gzip)
 
-/** Ships JSON lines by compressed POST without delaying the node; retries with growing pauses. */
+/** Posts JSON lines, compressed, without delaying the node; retries with growing pauses. */
 export class LogShipper {
   readonly #options: ShipperOptions
   readonly #limits: ShipLimits
-  // Loaded only where lines are shipped: it takes a tenth of a start.
+  // Created only if lines are shipped: loading undici takes a tenth of the start-up time.
   readonly #agent: Promise<Dispatcher> = outgoingDispatcher('named', { connections: 1, pipelining: 1 })
 
-  /** Aborts when pauses are to end, and when requests are. */
+  /** Aborts the pauses, and the requests. */
   readonly #stop = new AbortController()
   readonly #cut = new AbortController()
   #queue: string[] = []
@@ -102,7 +101,7 @@ export class LogShipper {
   #closing: Promise<void> | null = null
   #sent = 0
   #dropped = 0
-  #toldDropped = 0
+  #reportedDropped = 0
   #failures = 0
   #problem: string | null = null
   #lastSentAt: string | null = null
@@ -122,7 +121,7 @@ export class LogShipper {
     }
   }
 
-  /** Takes a line; drops the oldest when the queue is full. */
+  /** Queues a line; drops the oldest ones when the queue is full. */
   push (line: string): void {
     if (this.#closing !== null) return
     const size = Buffer.byteLength(line)
@@ -136,7 +135,7 @@ export class LogShipper {
     this.#running ??= this.#run()
   }
 
-  /** Retries the waiting lines for at most 2 s, then stops. */
+  /** Sends the queued lines for at most 2 s, then stops. */
   close (): Promise<void> {
     this.#closing ??= this.#finish()
     return this.#closing
@@ -156,7 +155,7 @@ export class LogShipper {
   async #run (): Promise<void> {
     await this.#pause(LINGER_MS)
     while (this.#queue.length > 0 && this.#closing === null) await this.#pause(await this.#step())
-    // In the same moment as the last look at the queue: a line that comes now begins anew.
+    // No await since the last check of the queue: the next line starts a new run.
     this.#running = null
   }
 
@@ -174,7 +173,6 @@ export class LogShipper {
     if (ms > 0) await delay(this.#options.clock, ms, this.#stop.signal).catch(() => {})
   }
 
-  /** Sends one batch. Returns the pause after it, ms. */
   async #step (): Promise<number> {
     const batch = this.#take()
     const compressed = this.#compressed
@@ -208,33 +206,33 @@ export class LogShipper {
   }
 
   #taken (lines: number): number {
-    const { clock, tell } = this.#options
+    const { clock, onChange } = this.#options
     const failures = this.#failures
     this.#sent += lines
     this.#failures = 0
     this.#problem = null
     this.#lastSentAt = new Date(clock.now()).toISOString()
-    const dropped = this.#dropped - this.#toldDropped
-    // In a flood drops are reported at its end, not with every batch.
+    const dropped = this.#dropped - this.#reportedDropped
+    // During a flood, report drops at its end, not with every batch.
     if (failures > 0 || (dropped > 0 && this.#queue.length === 0)) {
-      this.#toldDropped = this.#dropped
-      tell({ kind: 'going', failures, dropped })
+      this.#reportedDropped = this.#dropped
+      onChange({ kind: 'going', failures, dropped })
     }
     return 0
   }
 
   #failed (answer: Answer): number {
-    const { clock, random, tell } = this.#options
+    const { clock, random, onChange } = this.#options
     this.#failures += 1
-    this.#problem = 'error' in answer ? answer.error : inWords(answer.status)
-    if (this.#failures === 1) tell({ kind: 'failing', problem: this.#problem })
+    this.#problem = 'error' in answer ? answer.error : problemOf(answer.status)
+    if (this.#failures === 1) onChange({ kind: 'failing', problem: this.#problem })
     const retryAfter = 'error' in answer ? undefined : answer.retryAfter
     return pauseMs(this.#failures, random(), retryAfter, clock.now())
   }
 
   #plain (): void {
     this.#compressed = false
-    this.#options.tell({ kind: 'uncompressed' })
+    this.#options.onChange({ kind: 'uncompressed' })
   }
 
   async #send (text: string, compressed: boolean): Promise<Answer> {
@@ -244,8 +242,8 @@ export class LogShipper {
     try {
       return await this.#post(text, compressed, AbortSignal.any([timeout.signal, this.#cut.signal]))
     } catch (error) {
-      if (timeout.signal.aborted) return { error: `no answer within ${this.#limits.sendTimeoutMs} ms` }
-      return { error: this.#cut.signal.aborted ? 'the node stops' : reasonOf(error) }
+      if (timeout.signal.aborted) return { error: `no response within ${this.#limits.sendTimeoutMs} ms` }
+      return { error: this.#cut.signal.aborted ? 'the node is stopping' : reasonOf(error) }
     } finally {
       cancel()
     }
@@ -263,7 +261,7 @@ export class LogShipper {
       body: compressed ? await compress(text) : text,
       signal
     })
-    // The status has been given: how the rest of the answer fares changes nothing.
+    // The status decides; a failure to read the body does not matter.
     await body.dump({ limit: MAX_ANSWER }).catch(() => {})
     const retryAfter = headers['retry-after']
     return typeof retryAfter === 'string' ? { status: statusCode, retryAfter } : { status: statusCode }
@@ -273,22 +271,22 @@ export class LogShipper {
 export function logChange (log: Logger, news: ShippingChange): void {
   if (news.kind === 'failing') {
     log.warn({ problem: news.problem },
-      'log lines cannot be shipped to logging.ingest_url; they wait, and the oldest go when too many do')
+      'cannot ship log lines to logging.ingest_url; a full queue drops the oldest lines')
   } else if (news.kind === 'going') {
     const { failures, dropped } = news
     log.warn({ failures, dropped }, 'log lines are shipped again')
   } else {
-    log.info({}, 'the log receiver takes no gzip; lines are shipped uncompressed')
+    log.info({}, 'the log receiver does not accept gzip; log lines are shipped uncompressed')
   }
 }
 
-/** Without the address: its path or query may hold a secret. */
+/** Omits the address: its path or query may hold a secret. */
 function reasonOf (error: unknown): string {
   const { code, message } = error as NodeJS.ErrnoException
   return code ?? message
 }
 
-function inWords (status: number): string {
+function problemOf (status: number): string {
   return status >= 300 && status < 400
     ? `it answered ${status}: redirects are not followed`
     : `it answered ${status}`

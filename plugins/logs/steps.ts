@@ -3,7 +3,7 @@ import type { Clock, LogRing, LogFilter } from '../../kernel/index.js'
 import { BATCH_LINES, COMMENT_MS } from './limits.js'
 import type { NodeRef, ShownLine } from './lines.js'
 
-/** The next lines of a node's log; without lines a keep-alive. */
+/** The next lines of a node's log; no lines mean keep-alive. */
 export interface Step {
   readonly lines: readonly ShownLine[]
   readonly lost: number
@@ -14,15 +14,14 @@ export interface LocalParts {
   self: NodeRef
   clock: Clock
   want: Pick<LogFilter, 'level' | 'modelId' | 'plugin'>
-  /** Behind this line of the ring. */
   afterSeq: number
   signal: AbortSignal
 }
 
-/** The lines of this node behind a place, as they are written, until the signal aborts. */
+/** The lines of this node after a position, as they are written, until the signal aborts. */
 export async function * localSteps (parts: LocalParts): AsyncGenerator<Step> {
   const { ring, self, want, signal, clock } = parts
-  let saidAt = clock.mono()
+  let yieldedAt = clock.mono()
   let position = Math.min(parts.afterSeq, ring.nextSeq - 1)
   while (!signal.aborted) {
     const lost = Math.max(0, ring.firstSeq - 1 - position)
@@ -30,11 +29,11 @@ export async function * localSteps (parts: LocalParts): AsyncGenerator<Step> {
     const found = ring.lines({ ...want, afterSeq: position, limit: BATCH_LINES })
     position = found.length < BATCH_LINES ? nextSeq - 1 : found.at(-1)!.seq
     const quiet = found.length === 0 && lost === 0
-    if (quiet && clock.mono() - saidAt < COMMENT_MS) {
+    if (quiet && clock.mono() - yieldedAt < COMMENT_MS) {
       await waitForCallback((fn) => ring.onLine(fn), signal, { clock, ms: COMMENT_MS })
       continue
     }
     yield { lines: found.map((line) => ({ ...self, ...line })), lost }
-    saidAt = clock.mono()
+    yieldedAt = clock.mono()
   }
 }

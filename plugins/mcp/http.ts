@@ -11,13 +11,13 @@ import type {
 } from '../../kernel/index.js'
 import type { Shared } from './server.js'
 
-/** Streams of changes that are open at once; nothing is ever told there. */
+/** Most open subscription streams; svc sends nothing on them. */
 const SUBSCRIPTIONS = 16
-/** Sessions of which it is remembered that they ended. */
+/** Number of ended sessions to remember. */
 const ENDED = 1000
 const SESSION = 'mcp-session-id'
 const EVENTS = 'text/event-stream'
-/** Headers of MCP, which the protocol compares with the body. */
+/** Headers of MCP that the library compares with the body. */
 const PASSED = ['accept', 'content-type', 'mcp-protocol-version', 'mcp-method', 'mcp-name', SESSION] as const
 
 export interface EndpointParts {
@@ -37,13 +37,13 @@ export interface Endpoint {
 interface Message { id?: unknown, method?: unknown, params?: { requestId?: unknown } }
 
 /**
- * Every request is served by a server of its own, so that a node keeps nothing of its clients, and any node
- * answers. A session is no more than a label on the requests that are under way: by it they are cancelled.
+ * A new server serves every request, so a node stores nothing about its clients and any node can answer. A
+ * session is only a label on its open requests, for cancellation.
  */
 export function createEndpoint ({ api, declarations, clock, log, version }: EndpointParts): Endpoint {
   const shared: Shared = {
-    clock, version, media: new MediaCache(clock), looks: createToolAdmission(clock), checker: schemaChecker,
-    manifests: () => declarations.manifests, declared: () => declarations.whole()
+    clock, version, media: new MediaCache(clock), toolAdmission: createToolAdmission(clock),
+    checker: schemaChecker, manifests: () => declarations.manifests, declared: () => declarations.whole()
   }
   const handler = createMcpHandler(({ authInfo }: McpRequestContext) => {
     const caller = authInfo!.extra!['caller'] as Caller
@@ -52,46 +52,46 @@ export function createEndpoint ({ api, declarations, clock, log, version }: Endp
     }, false)
   }, {
     maxSubscriptions: SUBSCRIPTIONS,
-    onerror: (err) => { log.debug({ err }, 'a message of MCP could not be served') }
+    onerror: (err) => { log.debug({ err }, 'an MCP message failed') }
   })
-  const open = new Sessions()
+  const sessions = new Sessions()
   return {
     async message (request) {
       const { caller, headers } = request
       const message = request.body as Message
-      const session = open.check(caller, headers[SESSION])
-      if (message.method === 'notifications/cancelled') open.cancel(session, message.params?.requestId)
-      const under = open.begin(session, message.id)
+      const session = sessions.check(caller, headers[SESSION])
+      if (message.method === 'notifications/cancelled') sessions.cancel(session, message.params?.requestId)
+      const tracked = sessions.begin(session, message.id)
       try {
-        const signal = AbortSignal.any([request.signal, under.signal])
-        const answer = await handler.fetch(asFetched(request, signal), {
+        const signal = AbortSignal.any([request.signal, tracked.signal])
+        const answer = await handler.fetch(toFetchRequest(request, signal), {
           parsedBody: request.body,
           authInfo: { token: '', clientId: caller.id, scopes: [], extra: { caller } }
         })
         const named = message.method === 'initialize' && answer.ok ? { [SESSION]: randomUUID() } : {}
-        return await passOn(request, answer, signal, named)
+        return await sendAnswer(request, answer, signal, named)
       } finally {
-        under.end()
+        tracked.end()
       }
     },
     end ({ caller, headers }) {
-      open.finish(open.check(caller, headers[SESSION]))
+      sessions.finish(sessions.check(caller, headers[SESSION]))
       return {}
     }
   }
 }
 
-/** The request as the library takes it; its body has been read. */
-function asFetched ({ headers }: RouteRequest, signal: AbortSignal): Request {
+/** The request in the library's form; its body is already parsed. */
+function toFetchRequest ({ headers }: RouteRequest, signal: AbortSignal): Request {
   const given = PASSED.flatMap((name) => headers[name] === undefined ? [] : [[name, headers[name]]])
   return new Request('http://node/mcp', { method: 'POST', headers: Object.fromEntries(given), signal })
 }
 
 const refusal = (status: number, message: string): SvcError =>
-  new SvcError('invalid_request', { status, retryable: false, message, remedy: 'Mend the message.' })
+  new SvcError('invalid_request', { status, retryable: false, message, remedy: 'Fix the MCP message.' })
 
-/** Sends the library's answer: whole, or while it is made. */
-async function passOn (
+/** Sends the library's answer, whole or streamed. */
+async function sendAnswer (
   request: RouteRequest, answer: Response, signal: AbortSignal, more: Record<string, string>
 ): Promise<Reply | undefined> {
   const contentType = answer.headers.get('content-type') ?? 'application/json'
@@ -99,7 +99,7 @@ async function passOn (
     const text = await answer.text()
     if (text === '') return new Reply('', answer.status, { 'content-type': contentType })
     const body = JSON.parse(text) as { error?: { message: string } }
-    // The library's refusals in the words of all others.
+    // The library's refusals use svc's error format.
     if (!answer.ok && body.error !== undefined) throw refusal(answer.status, body.error.message)
     return new Reply(body, answer.status, more)
   }
@@ -107,49 +107,49 @@ async function passOn (
   try {
     for await (const bytes of answer.body) await stream.write(bytes as Uint8Array)
   } catch (error) {
-    // What was cancelled has no answer: its stream ends without one.
+    // A cancelled request has no answer: end its stream.
     if (!signal.aborted || request.signal.aborted) throw error
   }
   return undefined
 }
 
-/** A session by its label and whose it is; null for a request without one. */
+/** Caller id and session label; null for a request without a session. */
 type SessionKey = string | null
 
-/** The requests that are under way, and the newest sessions that have ended. */
+/** Open requests by session, and the newest ended sessions. */
 class Sessions {
-  readonly #under = new Map<string, Map<unknown, AbortController>>()
+  readonly #open = new Map<string, Map<unknown, AbortController>>()
   readonly #ended = new Set<string>()
 
-  /** Throws `not_found` for a session that has ended: the client begins another. */
+  /** Throws `not_found` for an ended session; the client has to begin another. */
   check (caller: Caller, label: string | undefined): SessionKey {
     if (label === undefined) return null
     const key = `${caller.id} ${label}`
-    if (this.#ended.has(key)) throw kernelError('not_found', 'The MCP session has ended; begin another.')
+    if (this.#ended.has(key)) throw kernelError('not_found', 'The MCP session has ended; start another.')
     return key
   }
 
   begin (session: SessionKey, id: unknown): { signal: AbortSignal, end: () => void } {
     const controller = new AbortController()
     if (session === null || id === undefined) return { signal: controller.signal, end: () => {} }
-    const requests = this.#under.get(session) ?? new Map<unknown, AbortController>()
-    this.#under.set(session, requests.set(id, controller))
+    const requests = this.#open.get(session) ?? new Map<unknown, AbortController>()
+    this.#open.set(session, requests.set(id, controller))
     return {
       signal: controller.signal,
       end: () => {
         if (requests.get(id) === controller) requests.delete(id)
-        if (requests.size === 0) this.#under.delete(session)
+        if (requests.size === 0) this.#open.delete(session)
       }
     }
   }
 
   cancel (session: SessionKey, id: unknown): void {
-    if (session !== null) this.#under.get(session)?.get(id)?.abort()
+    if (session !== null) this.#open.get(session)?.get(id)?.abort()
   }
 
   finish (session: SessionKey): void {
     if (session === null) return
-    for (const controller of [...this.#under.get(session)?.values() ?? []]) controller.abort()
+    for (const controller of [...this.#open.get(session)?.values() ?? []]) controller.abort()
     this.#ended.add(session)
     if (this.#ended.size > ENDED) this.#ended.delete(this.#ended.values().next().value!)
   }

@@ -1,25 +1,24 @@
 import { DeclarationService, definePlugin, OwnApiService } from '../../kernel/index.js'
 import { routes } from './routes.js'
 
-/** Offers what this node can do to the programs that speak the Model Context Protocol. */
 export default definePlugin({
   name: 'mcp',
   version: '1.0.0',
   kernel: '^1.0.0',
-  summary: 'Offers capabilities and what is known of the cluster as an MCP server, over HTTP and stdio.',
+  summary: 'Offers capabilities and read-only cluster tools as an MCP server, over HTTP and stdio.',
   requires: ['capabilities'],
   consumes: { api: OwnApiService, declarations: DeclarationService },
   routes,
   verbs: {
     mcp: {
       heading: 'Use models',
-      summary: 'be an MCP server on stdin and stdout, for Claude Desktop, Cursor and others',
+      summary: 'run an MCP server on stdin and stdout, for Claude Desktop, Cursor and others',
       examples: ['svc mcp', 'svc mcp --url http://10.0.0.5:52415 --token svc_…'],
       load: () => import('./cli/mcp.js')
     }
   }
 }, ({ deps: { api, declarations }, clock, log, node }) => {
-  // The first request loads what no start needs.
+  // Lazy: the MCP library would slow down every start.
   let made: Promise<ReturnType<typeof import('./http.js')['createEndpoint']>> | undefined
   const endpoint = (): NonNullable<typeof made> => made ??= import('./http.js').then(({ createEndpoint }) =>
     createEndpoint({ api, declarations, clock, log, version: node.version }))

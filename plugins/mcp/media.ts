@@ -1,41 +1,41 @@
 import { randomUUID } from 'node:crypto'
 import type { Clock } from '../../kernel/index.js'
 
-/** How long media wait to be read, ms; the bytes of all that wait. */
-const KEPT_MS = 10 * 60 * 1000
-const KEPT_BYTES = 64 * 1024 * 1024
+/** Lifetime of stored media, ms, and bytes of all stored media. */
+const LIFETIME_MS = 10 * 60 * 1000
+const CACHE_BYTES = 64 * 1024 * 1024
 
-/** Bytes that a call gave and that are too many for its answer. */
-export interface Kept { readonly uri: string, readonly mimeType: string, readonly bytes: Uint8Array }
+/** Media that are too large for a tool result. */
+export interface StoredMedia { readonly uri: string, readonly mimeType: string, readonly bytes: Uint8Array }
 
-interface Entry extends Kept { readonly owner: string, readonly until: number }
+interface Entry extends StoredMedia { readonly owner: string, readonly until: number }
 
-/** Keeps media for those who made them, for a while; the oldest go when there are too many. */
+/** Stores media for the client that made them; the oldest are evicted first. */
 export class MediaCache {
   readonly #clock: Pick<Clock, 'mono'>
   readonly #entries = new Map<string, Entry>()
 
   constructor (clock: Pick<Clock, 'mono'>) { this.#clock = clock }
 
-  keep (owner: string, mimeType: string, bytes: Uint8Array): Kept {
+  keep (owner: string, mimeType: string, bytes: Uint8Array): StoredMedia {
     const entry = { uri: `svc://media/${randomUUID()}`, mimeType, bytes, owner,
-      until: this.#clock.mono() + KEPT_MS }
+      until: this.#clock.mono() + LIFETIME_MS }
     this.#entries.set(entry.uri, entry)
     let total = [...this.#entries.values()].reduce((sum, one) => sum + one.bytes.byteLength, 0)
     for (const [uri, { until, bytes: { byteLength } }] of this.#entries) {
-      if (until > this.#clock.mono() && total <= KEPT_BYTES) break
+      if (until > this.#clock.mono() && total <= CACHE_BYTES) break
       this.#entries.delete(uri)
       total -= byteLength
     }
     return entry
   }
 
-  /** Undefined for what is gone, and for what somebody else made. */
-  find (owner: string, uri: string): Kept | undefined {
+  /** Undefined for expired media and for those of another client. */
+  find (owner: string, uri: string): StoredMedia | undefined {
     return this.of(owner).find((entry) => entry.uri === uri)
   }
 
-  of (owner: string): Kept[] {
+  of (owner: string): StoredMedia[] {
     return [...this.#entries.values()]
       .filter((entry) => entry.owner === owner && entry.until > this.#clock.mono())
   }

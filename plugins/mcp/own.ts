@@ -3,10 +3,10 @@ import { isVerbError, lookedAt } from '../../kernel/cli/index.js'
 import type { ClientRequest, Client } from '../../kernel/cli/index.js'
 import type { Caller, LocalApi, LocalRequest } from '../../kernel/index.js'
 
-/** What the server needs of a node's API; that of the command line is one. */
+/** The part of a node's API that the server uses. */
 export type Api = Pick<Client, 'json' | 'open'>
 
-/** This node's own API, asked in the name of a caller until the signal aborts. Throws as Client does. */
+/** This node's own API on behalf of a caller, until the signal aborts. Throws as `Client`. */
 export function ownApi (api: LocalApi, caller: Caller, outer: AbortSignal): Api {
   const question = (path: string, { method, body, accept, signal }: ClientRequest): LocalRequest => ({
     path, caller,
@@ -28,8 +28,8 @@ export function ownApi (api: LocalApi, caller: Caller, outer: AbortSignal): Api 
   }
 }
 
-function valueOf<T> (status: number, said: string): T {
-  const value = lookedAt<T>(status, said)
+function valueOf<T> (status: number, body: string): T {
+  const value = lookedAt<T>(status, body)
   if (isVerbError(value)) throw value
   return value as T
 }

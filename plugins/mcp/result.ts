@@ -1,35 +1,33 @@
 import { isVerbError } from '../../kernel/cli/index.js'
 import type { CallToolResult } from '@modelcontextprotocol/server'
 import type { Frame } from '../capabilities/cli/invoke.js'
-import type { Kept } from './media.js'
+import type { StoredMedia } from './media.js'
 
-/** Media up to this size are part of the answer, larger ones a link; bytes. */
+/** Largest inline media, bytes; larger ones become a link. */
 const INLINE_BYTES = 1024 * 1024
-/** Most that one call may give: bytes of media, characters of text. */
+/** Bounds of one call: bytes of media, characters of text. */
 const MEDIA_BYTES = 32 * 1024 * 1024
 const TEXT_MOST = 4 * 1024 * 1024
 
-/** What came of a stream so far, for those who wait. */
 export interface Progress { readonly chunks: number, readonly seconds: number }
 
 type Content = CallToolResult['content'][number]
 
-/** An answer of one text. */
 export const textResult = (text: string, isError = false): CallToolResult =>
   ({ content: [{ type: 'text', text }], ...isError ? { isError } : {} })
 
-/** What went wrong, for the model that asked: it may mend its next call. */
+/** A VerbError as a tool result, so that the model can correct its next call. Rethrows other errors. */
 export function refused (error: unknown): CallToolResult {
   if (!isVerbError(error)) throw error
   return textResult(error.message, true)
 }
 
 /**
- * Reads a stream to its end: its media as one piece, and its text. `keep` takes media that are too large for
- * an answer. Throws VerbError when the stream fails.
+ * Reads a stream to its end: the media as one piece, and the text. `keep` stores media that are too large for
+ * a result. Throws VerbError if the stream fails.
  */
 export async function collected (
-  frames: AsyncIterable<Frame>, keep: (mimeType: string, bytes: Uint8Array) => Kept,
+  frames: AsyncIterable<Frame>, keep: (mimeType: string, bytes: Uint8Array) => StoredMedia,
   onProgress: (progress: Progress) => void
 ): Promise<CallToolResult> {
   const payloads: string[] = []
@@ -52,7 +50,7 @@ export async function collected (
     if (size.text > TEXT_MOST || size.media > MEDIA_BYTES) {
       return textResult('The answer is too large for MCP: over ' +
         (size.media > MEDIA_BYTES ? `${MEDIA_BYTES} bytes of media` : `${TEXT_MOST} characters`) +
-        '. Ask for less, or use POST /v1/capabilities/stream.', true)
+        '. Request less, or use POST /v1/capabilities/stream.', true)
     }
     onProgress({ chunks: payloads.length + media.length, seconds })
   }
@@ -65,7 +63,7 @@ export async function collected (
 }
 
 function mediaContent (
-  mimeType: string, bytes: Buffer, keep: (mimeType: string, bytes: Uint8Array) => Kept
+  mimeType: string, bytes: Buffer, keep: (mimeType: string, bytes: Uint8Array) => StoredMedia
 ): Content {
   const kind = /^(audio|image)\//.exec(mimeType)?.[1] as 'audio' | 'image' | undefined
   if (kind !== undefined && bytes.byteLength <= INLINE_BYTES) {
@@ -78,7 +76,7 @@ function mediaContent (
 
 interface Delta { content?: string | null, tool_calls?: unknown[] }
 
-/** The text that chat chunks of OpenAI's form spell; anything else as JSON, a line for each chunk. */
+/** The text of OpenAI chat chunks; other payloads as JSON, one line per chunk. */
 function textOf (payloads: readonly string[]): string {
   const chunks = payloads.map((text) => JSON.parse(text) as
     { object?: unknown, choices?: { delta?: Delta }[] } | null)

@@ -16,44 +16,42 @@ import type { Api } from './own.js'
 import type { Progress } from './result.js'
 import type { Target } from './tools.js'
 
-/** Read-only tools that run at once, and that wait. Capabilities have the node's own limits. */
-const LOOKS = { concurrency: 8, queue: 16 }
-/** Longest time of a read-only tool, ms. */
-const LOOK_MS = 15_000
-/** Longest wait for the first and each next chunk, s: the most that a node takes. */
+/** Concurrent and queued calls of read-only tools. Capabilities have the node's own limits. */
+const TOOL_LIMITS = { concurrency: 8, queue: 16 }
+/** Timeout of a read-only tool, ms. */
+const TOOL_TIMEOUT_MS = 15_000
+/** Timeout of the first and each further chunk, s: the maximum that a node accepts. */
 const CHUNK_SECONDS = 300
-/** Progress is told at most this often, ms. */
+/** Minimum interval of progress notifications, ms. */
 const PROGRESS_MS = 1000
 
-const INSTRUCTIONS = 'svc serves models on a cluster of machines. `running` tells which are placed: ' +
-  'capabilities such as chat and tts want one of them as `model`. The tools that look at the cluster ' +
-  'change nothing; what they give under `remedy` is for the person to run.'
+const INSTRUCTIONS = 'svc serves models on a cluster of machines. `running` lists the placed models: ' +
+  'capabilities such as chat and tts need one of them as `model`. The tools that inspect the cluster ' +
+  'are read-only; the commands in their `remedy` are for the user to run.'
 
-/** What all servers of a process share. */
+/** Dependencies that all servers of a process share. */
 export interface Shared {
   readonly clock: Clock
   readonly version: string
   readonly media: MediaCache
-  readonly looks: Admission
-  /** Of the plugins that are on. */
+  readonly toolAdmission: Admission
+  /** Of the enabled plugins. */
   manifests (): readonly Manifest[] | Promise<readonly Manifest[]>
   declared (): Promise<DeclarationSet>
   checker (schema: JsonSchema): (value: unknown) => string | null
 }
 
-/** Who a server works for. */
 export interface Client {
   readonly id: string
-  /** Whether capabilities are offered. */
+  /** Whether to offer capabilities. */
   readonly invokes: boolean
-  /** The node's API in the name of that one, until the signal aborts. */
+  /** The node's API on behalf of the client, until the signal aborts. */
   api (signal: AbortSignal): Api
 }
 
-/** The places for read-only tools of a process. */
-export const createToolAdmission = (clock: Clock): Admission => new Admission('mcp tools', clock, LOOKS)
+export const createToolAdmission = (clock: Clock): Admission => new Admission('mcp tools', clock, TOOL_LIMITS)
 
-/** What a client may use now. Throws VerbError when the node does not answer. */
+/** The tools of a client. Throws VerbError if the node does not answer. */
 async function offered (
   { manifests }: Pick<Shared, 'manifests'>, { invokes, api }: Client, signal: AbortSignal
 ): Promise<ReadonlyMap<string, Target>> {
@@ -61,7 +59,7 @@ async function offered (
   return targets(listing.capabilities, await manifests())
 }
 
-/** The same as MCP lists it; without the capabilities while the node does not answer. */
+/** The tools in MCP's form; without capabilities if the node does not answer. */
 export async function listed (shared: Shared, client: Client, signal: AbortSignal): Promise<McpTool[]> {
   const found = await offered(shared, client, signal).catch(async (error: unknown) => {
     if (!isVerbError(error)) throw error
@@ -70,7 +68,7 @@ export async function listed (shared: Shared, client: Client, signal: AbortSigna
   return [...found].map(([name, target]) => described(name, target))
 }
 
-/** An MCP server for one client, which holds nothing of its own. `changing`: it tells of new tools. */
+/** An MCP server for one client, without state. `changing`: it notifies of changed tools. */
 export function createServer (shared: Shared, client: Client, changing: boolean): Server {
   const server = new Server({ name: 'svc', title: 'svc', version: shared.version }, {
     capabilities: { tools: { listChanged: changing }, resources: {} }, instructions: INSTRUCTIONS
@@ -87,7 +85,7 @@ export function createServer (shared: Shared, client: Client, changing: boolean)
         `There is no tool "${name.slice(0, 64)}" here, or it needs an authority that the token lacks.`)
     }
     return target.kind === 'tool'
-      ? await look(shared, client, name, target.tool, args, context.mcpReq.signal)
+      ? await runTool(shared, client, name, target.tool, args, context.mcpReq.signal)
       : await invoke(shared, client, target.capability, args, context)
   })
   server.setRequestHandler('resources/list', () => ({
@@ -104,20 +102,22 @@ export function createServer (shared: Shared, client: Client, changing: boolean)
   return server
 }
 
-async function look (
-  { clock, looks, declared, checker }: Shared, client: Client, name: string, decl: ToolDecl,
+async function runTool (
+  { clock, toolAdmission, declared, checker }: Shared, client: Client, name: string, decl: ToolDecl,
   args: Record<string, unknown>, outer: AbortSignal
 ): Promise<CallToolResult> {
   const problem = checker(decl.args)(args)
-  if (problem !== null) return textResult(`${name} was asked wrongly: ${problem}.`, true)
+  if (problem !== null) return textResult(`The arguments of ${name} are invalid: ${problem}.`, true)
   const late = new AbortController()
   const signal = AbortSignal.any([outer, late.signal])
-  const release = await looks.enter(client.id, signal).catch((error: unknown) => {
+  const release = await toolAdmission.enter(client.id, signal).catch((error: unknown) => {
     outer.throwIfAborted()
     return error as Error
   })
   if (release instanceof Error) return textResult(release.message, true)
-  const stop = clock.after(LOOK_MS, () => { late.abort(new Error(`no answer within ${LOOK_MS / 1000} s`)) })
+  const stop = clock.after(TOOL_TIMEOUT_MS, () => {
+    late.abort(new Error(`no answer within ${TOOL_TIMEOUT_MS / 1000} s`))
+  })
   try {
     const tool = (await decl.load()).default as Tool
     const finding = await raceAbort(
@@ -126,7 +126,7 @@ async function look (
   } catch (error) {
     outer.throwIfAborted()
     const [why] = (error instanceof Error ? error.message : String(error)).split('\n')
-    return textResult(`${name} could not look: ${why!}.`, true)
+    return textResult(`${name} failed: ${why!}.`, true)
   } finally {
     stop()
     release()
@@ -146,22 +146,24 @@ async function invoke (
       return textResult(JSON.stringify(result))
     }
     return await collected(stream(api, signal, body),
-      (mimeType, bytes) => media.keep(client.id, mimeType, bytes), teller(clock, context))
+      (mimeType, bytes) => media.keep(client.id, mimeType, bytes), progressNotifier(clock, context))
   } catch (error) {
     signal.throwIfAborted()
     return refused(error)
   }
 }
 
-/** Tells a client that asked for it how far a call is: many end one that is silent for a minute. */
-function teller (clock: Clock, { mcpReq: { _meta: meta, notify } }: ServerContext): (p: Progress) => void {
+/** Notifies a client that requested progress: many clients cancel a call after a minute of silence. */
+function progressNotifier (
+  clock: Clock, { mcpReq: { _meta: meta, notify } }: ServerContext
+): (progress: Progress) => void {
   const progressToken = meta?.progressToken
-  let toldMs = -Infinity
+  let lastMs = -Infinity
   return ({ chunks, seconds }) => {
-    if (progressToken === undefined || clock.mono() - toldMs < PROGRESS_MS) return
-    toldMs = clock.mono()
+    if (progressToken === undefined || clock.mono() - lastMs < PROGRESS_MS) return
+    lastMs = clock.mono()
     const message = seconds > 0 ? { message: `${seconds.toFixed(1)} s of media` } : {}
-    // Who is gone hears nothing; the call ends by its signal.
+    // A disconnected client also aborts the call's signal.
     notify({ method: 'notifications/progress', params: { progressToken, progress: chunks, ...message } })
       .catch(() => {})
   }

@@ -3,18 +3,18 @@ import type { Tool } from '@modelcontextprotocol/server'
 import type { JsonSchema, Manifest, ToolDecl } from '../../kernel/index.js'
 import type { Listed } from '../capabilities/cli/invoke.js'
 
-/** What stands behind the name of an MCP tool. */
+/** The target of an MCP tool name. */
 export type Target =
   | { readonly kind: 'capability', readonly capability: Listed }
   | { readonly kind: 'tool', readonly tool: ToolDecl }
 
-/** Clients take letters, digits, `_` and `-`, and 64 of them. */
+/** Clients accept letters, digits, `_` and `-`, at most 64 characters. */
 const safe = (name: string): string => name.replace(/[^A-Za-z0-9_-]/g, '_').slice(0, 64)
 
 /**
- * Every tool by its MCP name. Read-only tools keep theirs. The newest version of a capability has its id; the
- * others, and one whose name is taken, have the version behind it. Capabilities that need a stream of chunks
- * from the client are left out: a call of MCP has one payload.
+ * All tools by their MCP name. Read-only tools keep their names. The newest version of a capability has its
+ * id as name; other versions, and those whose id is already used, append the version. Capabilities with a
+ * client stream are omitted, since an MCP call has one payload.
  */
 export function targets (
   capabilities: readonly Listed[], manifests: readonly Manifest[]
@@ -33,7 +33,7 @@ export function targets (
   return new Map([...found].sort(([a], [b]) => a < b ? -1 : 1))
 }
 
-/** A tool as MCP lists it. Nothing here changes the cluster. */
+/** A tool in MCP's form. All tools are read-only for the cluster. */
 export function described (name: string, target: Target): Tool {
   const annotations = { readOnlyHint: true, openWorldHint: false }
   if (target.kind === 'tool') {
@@ -47,5 +47,5 @@ export function described (name: string, target: Target): Tool {
   }
 }
 
-/** MCP wants the type to be said. */
+/** MCP requires the type. */
 const objectSchema = (schema: JsonSchema): Tool['inputSchema'] => ({ ...schema, type: 'object' })

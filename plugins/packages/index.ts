@@ -1,15 +1,15 @@
 import { definePlugin } from '../../kernel/index.js'
 
-/** Verbs alone, which work on the files of a home. */
+/** Verbs only, which work on the files of a home. */
 export default definePlugin({
   name: 'packages',
   version: '1.0.0',
   kernel: '^1.0.0',
-  summary: 'Shows, writes, installs, checks and removes plugins, on the command line.',
+  summary: 'Shows, creates, installs, checks and removes plugins, on the command line.',
   verbs: {
     'plugin new': {
       heading: 'Set it up',
-      summary: 'write a plugin that runs, with a passing test',
+      summary: 'create a working plugin with a passing test',
       args: '<name>',
       options: [['--dir <dir>', 'folder to write to (else ./NAME)']],
       examples: ['svc plugin new demo', 'svc plugin new demo --dir ~/plugins/demo'],
@@ -25,12 +25,12 @@ export default definePlugin({
     'docs codes': {
       heading: 'Set it up', local: true,
       summary: 'list every error reason, conflict code, event and authority',
-      options: [['--config <file>', 'svc.yaml whose plugins count too']],
+      options: [['--config <file>', 'svc.yaml whose plugins are included']],
       load: () => import('./cli/docs-codes.js')
     },
     'plugin install': {
       heading: 'Set it up', local: true,
-      summary: 'install a plugin from npm, a folder or a .tgz, and start it where a node runs',
+      summary: 'install a plugin from npm, a folder or a .tgz, and start it if a node is running',
       args: '<source>',
       options: [['--yes', 'do not ask']],
       examples: ['svc plugin install ./demo', 'svc plugin install demo-1.0.0.tgz --yes'],
@@ -45,9 +45,9 @@ export default definePlugin({
     },
     'plugin verify': {
       heading: 'Set it up', local: true,
-      summary: 'compare installed plugins with what was accepted',
+      summary: 'compare installed plugins with their accepted state',
       args: '[name]',
-      options: [['--accept', 'accept the files of the plugin as they are']],
+      options: [['--accept', 'accept the current files of the plugin']],
       load: async () => ({ default: (await import('./cli/install.js')).verify })
     }
   }

@@ -5,15 +5,14 @@ import { waitingView } from './waitlist.js'
 import type { WaitingInstance } from './waitlist.js'
 
 export interface Facts extends InstanceStates {
-  /** This node first; also those that are not live. */
+  /** This node first; includes nodes that are not live. */
   nodes: readonly NodeReport[]
   waitingInstances: Readonly<Record<string, WaitingInstance>>
 }
 
-/** Longest age of what `recent` gives, ms: the readings of nodes change without an event. */
+/** Maximum age of the result of `recent`, ms: memory readings change without an event. */
 const RECENT_MS = 2000
 
-/** Gathers what this node knows, without waiting for anything. */
 export class FactsReader {
   readonly #ctx: PlacementContext
   #last: Facts | null = null
@@ -21,7 +20,7 @@ export class FactsReader {
 
   constructor (ctx: PlacementContext) {
     this.#ctx = ctx
-    ctx.effect('changes of the state', ctx.deps.state.onChange(() => { this.#last = null }))
+    ctx.effect('state changes', ctx.deps.state.onChange(() => { this.#last = null }))
   }
 
   now (): Facts {
@@ -33,7 +32,7 @@ export class FactsReader {
     }
   }
 
-  /** For polling: read again only after a change, or when the last facts are too old. */
+  /** For polling: rebuilds the facts only after a state change or after RECENT_MS. */
   recent (): Facts {
     const now = this.#ctx.clock.mono()
     if (this.#last === null || now - this.#at >= RECENT_MS) {

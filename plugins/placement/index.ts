@@ -18,16 +18,16 @@ import { commandHandlers, drainedView, waitingView } from './waitlist.js'
 export default definePlugin(manifest, (ctx) => {
   const { instances } = ctx.deps
   const planning = new Planning(ctx, new FactsReader(ctx))
-  ctx.effect('check of what is placed',
+  ctx.effect('placement check',
     instances.onEnter((entering) => { checkEntering(planning, entering) }))
   const { models } = ctx.deps
   if (models !== undefined) {
-    ctx.effect('memory of plans', models.memory((...asked) => memoryFit(planning, ...asked)))
+    ctx.effect('memory planner', models.memory((...asked) => memoryFit(planning, ...asked)))
   }
   const keeper = new Keeper(planning)
   ctx.readiness('placement', (model) => checkReady(planning, model))
-  ctx.effect('why a model is not placed', instances.onAbsent((modelId) => absenceOf(planning, modelId)))
-  if (ctx.config.on_demand) ctx.effect('placing on demand', instances.onMissing(createOnDemand(planning)))
+  ctx.effect('reasons of missing models', instances.onAbsent((modelId) => absenceOf(planning, modelId)))
+  if (ctx.config.on_demand) ctx.effect('on-demand placement', instances.onMissing(createOnDemand(planning)))
   return {
     routes: {
       place: async (request) => await place(planning, request),

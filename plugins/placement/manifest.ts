@@ -20,28 +20,28 @@ const config = {
       items: { type: 'string', minLength: 3, maxLength: 200, pattern: '^[^/\\s]+/[^/\\s]+$' },
       uniqueItems: true,
       description:
-        'Models the cluster places by itself, each once, where they fit. Left out: every model that ships ' +
-        'with an enabled plugin. An empty list places none. The list of the master counts.'
+        'Models that the cluster places automatically, one instance each, wherever they fit. ' +
+        'Default: every model that ships with an enabled plugin. An empty list places none. The list of ' +
+        'the master counts.'
     },
     drain_seconds: {
       type: 'integer',
       minimum: 0,
       maximum: 3600,
       default: 0,
-      description: 'How long an instance that DELETE stops may go on with the requests it has where the ' +
-        'request does not say it, seconds.'
+      description: 'Default grace period for the open requests of an instance that DELETE stops, seconds.'
     },
     on_demand: {
       type: 'boolean',
       default: false,
-      description: 'A request for a model that is known and not placed places it and waits for it.'
+      description: 'A request for a known model that is not placed places it and waits for it.'
     },
     on_demand_ttl_seconds: {
       type: 'integer',
       minimum: 1,
       maximum: 2_592_000,
       default: 300,
-      description: 'What was placed by a request is unloaded after so long without another one, seconds.'
+      description: 'Idle time after which a model that a request placed is unloaded, seconds.'
     }
   }
 } as const
@@ -49,17 +49,17 @@ const config = {
 const text = { type: 'string' } as const
 
 const events = {
-  PlacementForced: durableEvent('Somebody had an instance placed without the check of memory.', {
+  PlacementForced: durableEvent('An instance was placed without a memory check.', {
     instanceId: text, modelId: text, nodeIds: { type: 'array', items: text },
     by: { type: 'string', description: 'id of the caller' }
   }),
   InstanceWaiting: durableEvent(
-    'An instance that was lost, or is to be there, waits for a place; it gets one by itself.',
+    'A lost or wanted instance waits for a place; it is placed automatically.',
     { instanceId: text, modelId: text, reason: text, message: text }
   ),
-  NodeDrained: durableEvent('An operator has a node run no models: what it runs moves to others.',
+  NodeDrained: durableEvent('An operator drained a node: its instances move to other nodes.',
     { nodeId: text, name: text, by: text }),
-  NodeUndrained: durableEvent('An operator lets a node run models again.',
+  NodeUndrained: durableEvent('An operator ended the drain of a node.',
     { nodeId: text, name: text, by: text })
 } as const satisfies Record<string, EventDecl>
 
@@ -67,7 +67,7 @@ export const manifest = {
   name: 'placement',
   version: '1.0.0',
   kernel: '^1.0.0',
-  summary: 'Decides which nodes run a model, and places anew what was lost.',
+  summary: 'Decides which nodes run a model, and replaces lost instances.',
   requires: ['runners'],
   after: ['staging'],
   consumes: {
@@ -79,8 +79,8 @@ export const manifest = {
   provides: { keeping: PlacementService },
   config, sections, commands, routes, errors, events, verbs, tools,
   state: {
-    waitingInstances: 'Instances that are to be placed as soon as that is possible, and why not yet.',
-    drainedNodes: 'Nodes by install id that run no models until an operator lets them again, since when.'
+    waitingInstances: 'Instances that wait for a place, with the reason.',
+    drainedNodes: 'Drained nodes by install id, with the time.'
   }
 } as const satisfies Manifest
 

@@ -1,7 +1,6 @@
 import type { RouteDecl } from '../../kernel/index.js'
 import { REFUSALS } from './planner/types.js'
 
-/** An object with these properties and no others. */
 const object = <const R extends readonly string[], const P extends object>(required: R, properties: P) =>
   ({ type: 'object', additionalProperties: false, required, properties } as const)
 /** An object with exactly one of these properties. */
@@ -16,26 +15,26 @@ const uuid = { type: 'string', format: 'uuid' } as const
 const modelId = { type: 'string', minLength: 1, maxLength: 512 } as const
 const sharding = { enum: ['Pipeline', 'Tensor'] } as const
 const instanceMeta = {
-  enum: ['Ring', 'LlamaRpc'], description: 'how its parts talk; as its engine has it when absent'
+  enum: ['Ring', 'LlamaRpc'], description: 'how its parts communicate; default: as its engine does'
 } as const
 const minNodes = { type: 'integer', minimum: 1, maximum: 1024 } as const
 const contextLength = {
   type: 'integer', minimum: 2, maximum: 2 ** 31,
-  description: 'tokens of context, at most those of the model; when absent, 2048 to 32768 by the free memory'
+  description: 'context length in tokens, at most that of the model; default: 2048 to 32768, by free memory'
 } as const
 const slots = {
   type: 'integer', minimum: 1, maximum: 256,
-  description: 'answers at once, each with that context; as many as there is memory for when absent'
+  description: 'concurrent requests, each with that context; default: as many as fit in memory'
 } as const
 const seconds = { type: 'integer', minimum: 1, maximum: 86_400 } as const
 const nodeRefs = {
   type: 'array', uniqueItems: true, maxItems: 256, items: { type: 'string', minLength: 1, maxLength: 128 }
 } as const
-/** In a query: several in one value, with commas between them, too. */
+/** In a query, one value may hold several references, separated by commas. */
 const listedRefs = { ...nodeRefs, items: { ...nodeRefs.items, maxLength: 8192 } } as const
 const excluded = {
   ...listedRefs,
-  description: 'by node id, install id or name, also with commas between; unknown ones are ignored'
+  description: 'node ids, install ids or names, also comma-separated; unknown ones are ignored'
 } as const
 const tagged = { type: 'object', minProperties: 1, maxProperties: 1 } as const
 
@@ -48,27 +47,27 @@ const placed = object(['message', 'command_id', 'instance_id', 'model_card'],
   { message: text, command_id: text, instance_id: text, model_card: { type: 'object' } })
 
 const place = {
-  // No deadline of its own: with `wait` it answers when the model is ready, after timeout_seconds at last.
+  // No route deadline: with `wait`, the reply comes when the model is ready, or after timeout_seconds.
   method: 'POST', url: '/place_instance', authority: 'cluster:write', stream: true,
-  summary: 'Plans where a model is to run and places it there; with `wait`, answers when it is ready.',
+  summary: 'Plans and places a model; with `wait`, responds when it is ready.',
   body: object(['model_id'], {
     model_id: modelId, sharding, instance_meta: instanceMeta, min_nodes: minNodes,
     context_length: contextLength, slots,
     chat_template: {
       type: 'string', minLength: 1, maxLength: 65_536,
-      description: 'a chat template in Jinja, instead of the one in the files of a GGUF model'
+      description: 'a Jinja chat template, instead of the one in a GGUF model'
     },
     excluded_nodes: {
-      ...nodeRefs, description: 'by node id, install id or name; unknown ones are ignored'
+      ...nodeRefs, description: 'node ids, install ids or names; unknown ones are ignored'
     },
-    excluded_node_ids: { ...nodeRefs, description: 'another name of excluded_nodes' },
+    excluded_node_ids: { ...nodeRefs, description: 'alias of excluded_nodes' },
     ttl_seconds: {
       type: ['integer', 'null'], minimum: 1, maximum: 604_800,
-      description: 'unloaded after so long without a request; null for never'
+      description: 'idle time after which it is unloaded; null for never'
     },
     wait: { type: 'boolean' },
-    timeout_seconds: { ...seconds, description: 'longest wait for it to be ready; 600 when absent' },
-    force: { type: 'boolean', description: 'memory is not checked; the event log tells of it' }
+    timeout_seconds: { ...seconds, description: 'longest wait until it is ready; default: 600' },
+    force: { type: 'boolean', description: 'skips the memory check; recorded in the event log' }
   }),
   reply: placed,
   errors: [...refusals, ...waiting, ...commanding]
@@ -97,9 +96,9 @@ const ringFields = {
     nodeToRunner: { ...someOf, additionalProperties: uuid }
   }),
   hostsByNode: { ...objectOrNull, description: 'filled in by the node' },
-  placement: { type: 'object', description: 'as /state shows it; the node writes its own' },
-  modelDigest: { ...text, description: 'as /state shows it; the node writes its own' },
-  drainUntil: { ...text, description: 'as /state shows it; left out by the node' }
+  placement: { type: 'object', description: 'as in /state; the node sets its own' },
+  modelDigest: { ...text, description: 'as in /state; the node sets its own' },
+  drainUntil: { ...text, description: 'as in /state; the node omits it' }
 } as const
 const ringRequired = [
   'instanceId', 'contextTokenLimit', 'systemRole', 'engine', 'shardAssignments', 'hostsByNode'
@@ -112,7 +111,7 @@ const star = object([...ringRequired, 'driverNode', 'donorEndpoints'], {
 
 const create = {
   method: 'POST', url: '/instance', authority: 'cluster:write',
-  summary: 'Places an instance as it is given, such as one of GET /instance/placement.',
+  summary: 'Places a given instance, such as one of GET /instance/placement.',
   body: object(['instance'], {
     instance: oneOf({ RingInstance: object(ringRequired, ringFields), LlamaRpcInstance: star })
   }),
@@ -122,7 +121,7 @@ const create = {
 
 const placement = {
   method: 'GET', url: '/instance/placement', authority: 'read',
-  summary: 'The instance that a placement would make; nothing is placed.',
+  summary: 'Returns the instance that a placement would create; places nothing.',
   query: object(['model_id'], {
     model_id: modelId, sharding: { ...sharding, default: 'Pipeline' },
     instance_meta: instanceMeta, min_nodes: { ...minNodes, default: 1 }, context_length: contextLength,
@@ -134,7 +133,6 @@ const placement = {
 
 const bytes = { type: 'integer' } as const
 const sums = { shareBytes: bytes, neededBytes: bytes, usableBytes: bytes } as const
-/** An object with these fields, and others. */
 const open = (required: string[], properties: Record<string, object>) =>
   ({ type: 'object', required, properties }) as const
 const nodeSum = open(['nodeId'], {
@@ -177,14 +175,14 @@ const preview = object([
 
 const previews = {
   method: 'GET', url: '/instance/previews', authority: 'read',
-  summary: 'Every way to place a model: the instance it gives, or why it cannot be.',
+  summary: 'Lists every way to place a model, with the instance or the refusal.',
   query: object(['model_id'], {
     model_id: modelId,
-    node_ids: { ...listedRefs, default: [], description: 'only these nodes; all when there is none' },
+    node_ids: { ...listedRefs, default: [], description: 'only these nodes; default: all' },
     context_length: contextLength, slots, excluded_node_ids: excluded, excluded_nodes: excluded
   }),
   reply: object(['previews', 'unknown_nodes'], {
-    unknown_nodes: { type: 'array', items: text, description: 'names in the query that no node has' },
+    unknown_nodes: { type: 'array', items: text, description: 'unknown nodes of the query' },
     previews: { type: 'array', items: preview }
   }),
   errors: ['model_unknown']
@@ -194,18 +192,18 @@ const params = object(['instance_id'], { instance_id: { type: 'string', minLengt
 
 const get = {
   method: 'GET', url: '/instance/:instance_id', authority: 'read',
-  summary: 'An instance.',
+  summary: 'Returns an instance.',
   params, reply: tagged, errors: ['instance_not_found']
 } as const satisfies RouteDecl
 
 const remove = {
   method: 'DELETE', url: '/instance/:instance_id', authority: 'cluster:write', audit: 'best-effort',
-  summary: 'Stops an instance at once, or with drain_seconds when the requests it has have ended.',
+  summary: 'Stops an instance immediately, or with drain_seconds after its open requests.',
   params,
   query: object([], {
     drain_seconds: {
       type: 'integer', minimum: 0, maximum: 3600,
-      description: 'longest time for open requests; plugins.placement.drain_seconds when absent'
+      description: 'grace period for open requests; default: plugins.placement.drain_seconds'
     }
   }),
   reply: object(['message', 'command_id', 'instance_id'],
@@ -218,13 +216,13 @@ const nodeParams = object(['node'], {
 })
 const drainedReply = object(['message', 'node_id', 'drained', 'changed', 'instances'], {
   message: text, node_id: text, drained: { type: 'boolean' },
-  changed: { type: 'boolean', description: 'false where it was so already' },
-  instances: { type: 'array', items: text, description: 'what runs there now' }
+  changed: { type: 'boolean', description: 'false if it was so already' },
+  instances: { type: 'array', items: text, description: 'ids of the instances on the node' }
 })
 
 const drain = {
   method: 'PUT', url: '/nodes/:node/drain', authority: 'cluster:write',
-  summary: 'Places nothing on a node any more and moves what it runs to others; it stays a member.',
+  summary: 'Drains a node: its instances move to other nodes and it gets no new ones; it stays a member.',
   params: nodeParams, reply: drainedReply, errors: ['node_not_found', ...commanding]
 } as const satisfies RouteDecl
 
@@ -236,7 +234,7 @@ const undrain = {
 
 const awaitReady = {
   method: 'GET', url: '/instance/await', authority: 'read', stream: true,
-  summary: 'Server-sent events: one when an instance of the model is ready, or when the time is up.',
+  summary: 'Server-sent events: one when an instance of the model is ready, or on timeout.',
   query: object(['model_id'], { model_id: modelId, timeout_seconds: { ...seconds, default: 600 } }),
   produces: 'text/event-stream'
 } as const satisfies RouteDecl

@@ -3,50 +3,47 @@ import type { makeReady } from './cli/place.js'
 import type { SvcError } from '../../kernel/index.js'
 
 export interface RoleModels {
-  /** Best first; none: nothing is to be there. */
+  /** Best first; empty if the role needs no instance. */
   readonly models: readonly string[]
-  /** Where none fits, the best one waits for a place. */
+  /** If no model fits, the best one waits for a place. */
   readonly waits: boolean
 }
 
-/** What a plugin has the cluster keep one instance of. */
+/** A role of which the cluster keeps one instance. */
 export interface SystemRole {
-  /** Stands in `systemRole` of the instance. */
   readonly systemRole: string
-  /** What is wanted now. The word of the master's plugin counts. Quick, and throws nothing. */
+  /** The acceptable models now. The master's plugin decides. Must be fast and not throw. */
   wanted (): RoleModels
-  /** What somebody is told who would stop the instance while it is wanted. */
+  /** The error for a client that stops the instance while the role needs it. */
   refusal (instanceId: string): SvcError
 }
 
-/** How the instance of a role stands, as this node knows it. */
 export interface RoleStatus {
-  /** Of the instance, or of what waits for a place. */
   readonly instanceId: string
   readonly modelId: string
-  /** False for an instance that somebody else placed: nothing of it is kept or replaced. */
+  /** False if another client placed the instance; it is then neither kept nor replaced. */
   readonly own: boolean
   readonly state: 'waiting' | 'downloading' | 'starting' | 'ready' | 'failed'
-  /** Why it failed, or found no place when it was tried last. */
+  /** The failure, or the last refusal. */
   readonly problem?: string | undefined
 }
 
 export interface PlacementKeeper {
   /**
-   * Has the cluster place what is wanted, one instance of it, place it anew when it is lost, and remove it
-   * when it is not wanted any more. Returns what ends that: a master without a word for it removes it.
+   * Keeps one instance of the role placed: replaces it when lost and removes it when no longer wanted.
+   * Returns a function that unregisters the role; a master without the role removes the instance.
    */
   keep (keeping: SystemRole): () => void
-  /** What there is for the role: its own instance, what waits, else an instance of a model that would do. */
+  /** The role's instance or waiting entry, otherwise another instance of an acceptable model. */
   kept (systemRole: string): RoleStatus | null
   /**
-   * Records that the instance of a role does not serve, and has it placed anew, on other nodes if there are
-   * any. Nothing happens when it is gone. Throws `no_master`, `no_quorum`, `session_changed`.
+   * Records that the role's instance does not serve, and places it again, preferably on other nodes. No
+   * effect if it is gone. Throws `no_master`, `no_quorum`, `session_changed`.
    */
   replace (instanceId: string, because: { errorCode: string, errorMessage: string }): Promise<void>
   isStopped (modelId: string): boolean
 }
 export const PlacementService = defineService<PlacementKeeper>('placement')
 
-/** The module of `svc place`: `makeReady` has a model served, for other verbs. */
+/** The module of `svc place`; other verbs use `makeReady`. */
 export interface PlaceModule { makeReady: typeof makeReady }

@@ -2,25 +2,24 @@ import type { CommandDecl, Section, SectionDecl } from '../../kernel/index.js'
 import { placement } from '../runners/service.js'
 import type { PlacementIntent } from '../runners/service.js'
 
-/** A wanted instance that has no place yet. Its key is the id of the lost instance, or a new id. */
+/** A wanted instance without a place. The key is the id of the lost instance, or a new id. */
 export type WaitingEntry = {
   modelId: string
   intent: PlacementIntent
-  /** The entry or instance that the lost instance itself replaced; null when it was the first. */
+  /** The entry or instance that the lost instance itself replaced; null for the first placement. */
   replaces: string | null
   since: string
-  /** Why it has no place: a stable word, and a sentence for people. */
+  /** A stable code, and a sentence for people. */
   reason: string
   message: string
 }
 
-/** A model that an operator stopped: it is not placed by itself. */
 export type StoppedEntry = { since: string }
 
-/** A node that an operator drains: nothing is placed there, and what it runs moves away. */
+/** A drained node: it gets no instances, and its instances move to other nodes. */
 export type DrainedEntry = { since: string, by: string }
 
-/** Longest message an entry keeps, characters. */
+/** Longest message of an entry, characters. */
 export const MESSAGE_CHARS_MAX = 500
 
 const text = { type: 'string' } as const
@@ -28,7 +27,7 @@ const text = { type: 'string' } as const
 export const sections = {
   waiting: {
     writer: 'master',
-    summary: 'Instances that are to be placed as soon as that is possible.',
+    summary: 'Instances that wait for a place.',
     value: {
       type: 'object',
       additionalProperties: false,
@@ -45,12 +44,12 @@ export const sections = {
   },
   stopped: {
     writer: 'master',
-    summary: 'Models that an operator stopped, which are not placed by themselves any more.',
+    summary: 'Models that an operator stopped; they are not placed automatically.',
     value: { type: 'object', additionalProperties: false, required: ['since'], properties: { since: text } }
   },
   drainedNodes: {
     writer: 'master',
-    summary: 'Nodes by install id that run no models until an operator lets them again.',
+    summary: 'Drained nodes by install id.',
     value: {
       type: 'object', additionalProperties: false, required: ['since', 'by'],
       properties: { since: text, by: text }
@@ -64,18 +63,18 @@ const command = <const P extends object>(summary: string, properties: P) => ({
   result: { type: 'object', required: ['changed'], properties: { changed: { type: 'boolean' } } }
 } as const satisfies CommandDecl)
 
-/** Changes of the sections, carried out by the master. Each is idempotent. */
+/** Commands of the master on these sections. All are idempotent. */
 export const commands = {
-  wait: command('Has an instance wait for a place; one that waits already stays as it is.',
+  wait: command('Adds an instance to the waiting list; an existing entry does not change.',
     { id: text, entry: sections.waiting.value }),
-  note: command('Says why an instance waits; nothing happens when it waits no more.',
+  note: command('Updates the reason of a waiting instance, if it still waits.',
     { id: text, reason: text, message: text }),
-  unwait: command('Has an instance wait no more; nothing happens when it does not.', { id: text }),
-  stop: command('Keeps a model from being placed by itself, and ends its waiting for that.',
+  unwait: command('Removes an instance from the waiting list, if it is there.', { id: text }),
+  stop: command('Stops the automatic placement of a model, and removes its waiting entries.',
     { modelId: text, since: text }),
-  unstop: command('Lets a model be placed by itself again.', { modelId: text }),
-  drain: command('Has a node run no models.', { installId: text, since: text, by: text }),
-  undrain: command('Lets a node run models again.', { installId: text })
+  unstop: command('Allows the automatic placement of a model again.', { modelId: text }),
+  drain: command('Drains a node.', { installId: text, since: text, by: text }),
+  undrain: command('Ends the drain of a node.', { installId: text })
 }
 
 export interface CommandParts {
@@ -127,13 +126,11 @@ export function commandHandlers ({ waiting, stopped, drainedNodes, replaced, wai
   }
 }
 
-/** An instance that waits for a place, as /state shows it. */
 export interface WaitingInstance extends WaitingEntry {
   instanceId: string
   origin: PlacementIntent['origin']
 }
 
-/** The part of /state: what waits, by the key of its entry. */
 export function waitingView (waiting: Section<WaitingEntry>): Record<string, WaitingInstance> {
   return Object.fromEntries([...waiting.entries()].map(({ key, value }) =>
     [key, { instanceId: key, origin: value.intent.origin, ...value }]))

@@ -5,7 +5,7 @@ import type { Caller } from '../../kernel/index.js'
 
 const isOperator = ({ authorities }: Caller): boolean => authorities.has('operator')
 
-/** Connects this node to its relay, and gives devices the cluster's meetings. */
+/** Connects this node to its relay, and serves the cluster's relay addresses to devices. */
 export default definePlugin(manifest, (ctx) => {
   const node = startNode(ctx, Math.random)
   return {

@@ -4,20 +4,20 @@ import { meetingSchema, routes } from './routes.js'
 import type { Context, Manifest } from '../../kernel/index.js'
 
 const text = { type: 'string' } as const
-const asDevice = ['--device <name>', 'as which device of this machine (the newest when left out)'] as const
+const asDevice = ['--device <name>', 'device of this machine to act as (default: the newest)'] as const
 
 export const manifest = {
   name: 'relay',
   version: '1.0.0',
   kernel: '^1.0.0',
-  summary: 'Lets paired devices reach nodes from elsewhere, through a relay that cannot read what they say.',
+  summary: 'Lets paired devices reach nodes from other networks, by a relay that cannot read the traffic.',
   requires: ['devices'],
   consumes: { devices: DevicesService, identity: IdentityService, listeners: ListenerService },
   settings: {
     relay: {
       type: 'object',
       additionalProperties: false,
-      description: 'Through which server paired devices reach this node from elsewhere.',
+      description: 'The relay through which paired devices reach this node from other networks.',
       properties: {
         url: {
           'type': ['string', 'null'],
@@ -27,7 +27,7 @@ export const manifest = {
           'format': 'http-url',
           'pattern': '^https?://[^/?#@\\s]+/?$',
           'x-local': true,
-          'description': 'Address of a relay (`svc relay`), as https://relay.example. Null: none is dialled.'
+          'description': 'Address of a relay (`svc relay`), such as https://relay.example. Null: no relay.'
         }
       }
     }
@@ -36,71 +36,71 @@ export const manifest = {
   sections: {
     relayMeetings: {
       writer: 'node',
-      summary: 'Where paired devices meet the node, and by which keys; signed by the node.',
+      summary: 'The relay address and keys of the node, signed by the node.',
       value: meetingSchema
     }
   },
   events: {
-    RelayConnected: durableEvent('A node is at its relay: paired devices reach it there.', { url: text }),
-    RelayLost: durableEvent('A node is cut off from its relay.', { url: text, reason: text })
+    RelayConnected: durableEvent('A node connected to its relay, where devices can reach it.', { url: text }),
+    RelayLost: durableEvent('A node lost the connection to its relay.', { url: text, reason: text })
   },
   conflicts: {
     relay_unreachable: {
       severity: 'warn',
-      meaning: 'The node does not reach the relay of its settings, so it is not reached from elsewhere.',
-      remediation: 'Look whether the relay runs (its /healthz) and whether relay.url is its address; ' +
-        '`svc doctor` says what the node was answered.'
+      meaning: 'The node cannot reach its relay, so devices cannot reach it from other networks.',
+      remediation: 'Check that the relay runs (its /healthz) and that relay.url is its address; ' +
+        '`svc doctor` shows the response to the node.'
     }
   },
   deviceNews: {
     routes: {
-      summary: 'Where the cluster is met from elsewhere.',
+      summary: 'The relay addresses of the cluster.',
       load: async () => ({ default: (await import('./cli/news.js')).relaySync })
     }
   },
   status: {
     relay: {
-      summary: 'The relay of the node that is asked.',
+      summary: 'The relay of this node.',
       load: async () => ({ default: (await import('./cli/report.js')).status })
     }
   },
   checks: {
     relay: {
-      summary: 'Whether the node is at its relay.',
+      summary: 'Whether the node is connected to its relay.',
       load: async () => ({ default: (await import('./cli/report.js')).doctor })
     }
   },
   verbs: {
     relay: {
       heading: 'Set it up',
-      summary: 'be a relay: bring devices together with nodes that dial out to it; needs no home',
+      summary: 'run a relay, which connects devices with nodes that dial out to it; needs no home',
       options: [
-        ['--host <address>', 'address to listen at (127.0.0.1 when left out)'],
-        ['--port <port>', 'port to listen at (52420 when left out; 0 takes any free one)'],
-        ['--tls-key <file>', 'PEM file of the key: the relay then speaks TLS itself'],
+        ['--host <address>', 'address to listen on (default: 127.0.0.1)'],
+        ['--port <port>', 'port to listen on (default: 52420; 0: any free port)'],
+        ['--tls-key <file>', 'PEM file of the key; the relay then serves TLS itself'],
         ['--tls-cert <file>', 'PEM file of the certificate and its chain'],
         ['--behind-proxy', 'the address of a client is the last one in X-Forwarded-For'],
-        ['--connections <count>', 'connections in all (4096 when left out)'],
-        ['--devices <count>', 'devices of one node (64 when left out)'],
-        ['--rate <MiB>', 'MiB a second of one node, both ways together (64 when left out)']
+        ['--connections <count>', 'maximum connections (default: 4096)'],
+        ['--devices <count>', 'maximum devices per node (default: 64)'],
+        ['--rate <MiB>', 'MiB per second per node, both directions together (default: 64)']
       ],
       examples: ['svc relay --host 0.0.0.0 --tls-key relay.key --tls-cert relay.crt'],
       load: () => import('./cli/relay.js')
     },
     'device serve': {
       heading: 'Set it up',
-      summary: 'reach the cluster from elsewhere: a port of this machine for every client, through the relay',
+      summary: 'open a local port to the cluster through the relay, for any client',
       options: [
-        ['--port <port>', 'port on 127.0.0.1 (52430 when left out; 0 takes any free one)'],
+        ['--port <port>', 'port on 127.0.0.1 (default: 52430; 0: any free port)'],
         asDevice,
-        ['--token', 'ask for a token, also where the device may do no more than read and invoke']
+        ['--token', 'require a token even if the device has no authority beyond read and invoke']
       ],
       examples: ['svc device serve', 'svc --url http://127.0.0.1:52430 say "hello"'],
       load: () => import('./cli/serve.js')
     },
     'device run': {
       heading: 'Set it up',
-      summary: 'run another verb at the cluster, through the relay',
+      summary: 'run another verb on the cluster, through the relay',
       args: '<words...>',
       options: [asDevice],
       examples: ['svc device run -- status', 'svc device run -- say "hello" -o hello.mp3'],
@@ -108,7 +108,7 @@ export const manifest = {
     },
     'device routes': {
       heading: 'Set it up',
-      summary: 'ask the node again where this device meets the cluster from elsewhere',
+      summary: 'fetch the relay addresses of the cluster from the node again',
       options: [asDevice],
       examples: ['svc --url http://192.168.1.20:52415 device routes'],
       load: () => import('./cli/routes.js')

@@ -9,7 +9,6 @@ export type RelayAddress = FromSchema<typeof meetingSchema>
 const bytes = (base64url: string): Buffer => Buffer.from(base64url, 'base64url')
 const text = (raw: Uint8Array): string => Buffer.from(raw).toString('base64url')
 
-/** This node's signed meeting. */
 export function meetingOf (
   { publicKey, agreementKey, sign }: Identity, url: string,
   { installId, name }: { readonly installId: string, readonly name: string }
@@ -22,7 +21,7 @@ export function meetingOf (
 
 /**
  * Whether a known key has signed this meeting: a device trusts only the node itself about its relay and its
- * key there, whoever forwards it.
+ * key there, whichever node forwards it.
  */
 export function isOwn (meeting: RelayAddress, fingerprints: ReadonlySet<string>): boolean {
   const [key, agreementKey] = [bytes(meeting.key), bytes(meeting.agreementKey)]
@@ -31,5 +30,4 @@ export function isOwn (meeting: RelayAddress, fingerprints: ReadonlySet<string>)
   return fingerprints.has(fingerprintOfRaw(key)) && isSignedBy(key, said, bytes(meeting.signature))
 }
 
-/** The route of a meeting at its relay. */
 export const routeAt = ({ key }: RelayAddress): string => routeOf(bytes(key))

@@ -3,7 +3,7 @@ import type { RouteDecl } from '../../kernel/index.js'
 const textOrNull = { type: ['string', 'null'] } as const
 const key = { type: 'string', pattern: '^[\\w-]{43}$' } as const
 
-/** Where a node is met, signed with the node's key. Keys and signatures are raw, base64url. */
+/** The relay address of a node, signed with the node's key. Keys and signatures are raw, base64url. */
 export const meetingSchema = {
   type: 'object',
   additionalProperties: false,
@@ -20,8 +20,8 @@ export const meetingSchema = {
 export const routes = {
   own: {
     method: 'GET', url: '/v1/relay', authority: 'read',
-    summary: 'Whether this node is at its relay and since when, and how many devices are connected; where, ' +
-      'and why not, for `operator` only.',
+    summary: 'Whether this node is connected to its relay, since when, and its connections; the URL and ' +
+      'the reason of a failure for `operator` only.',
     reply: {
       type: 'object', additionalProperties: false,
       required: ['url', 'route', 'connected', 'since', 'reason', 'connections', 'streams'],
@@ -33,7 +33,7 @@ export const routes = {
   },
   meetings: {
     method: 'GET', url: '/v1/relay/routes', authority: 'read',
-    summary: 'Where a paired device meets each node of the cluster, signed by that node; empty for tokens ' +
+    summary: 'The relay address of each node of the cluster, signed by that node; empty for tokens ' +
       'without `operator`.',
     reply: {
       type: 'object', additionalProperties: false, required: ['routes'],

@@ -2,39 +2,38 @@ import { createHash } from 'node:crypto'
 import { framed, isSignedBy, KEY_BYTES, purposeBytes } from '../../kernel/index.js'
 
 /**
- * The clear part of the protocol of relays, nodes and devices: JSON texts, before the encrypted messages.
+ * The unencrypted part of the protocol of relays, nodes and devices: JSON texts, before the encrypted
+ * messages.
  * node -> relay, /v1/node      relay: {challenge}   node: {key, signature}   relay: {route}
  * relay: {device: ticket} for each device that asks
  * device -> relay, /v1/device  device: {route}, then its handshake
- * node -> relay, /v1/accept    node: {ticket}, then what comes from that device, and back
+ * node -> relay, /v1/accept    node: {ticket}, then the device's messages, in both directions
  */
 export const paths = { node: '/v1/node', device: '/v1/device', accept: '/v1/accept' } as const
 
-/** The address of a relay's WebSocket, of its http(s) or ws(s) address. */
+/** The WebSocket URL of a relay from its http(s) or ws(s) URL. */
 export function socketUrl (url: string, path: string): URL {
   const at = new URL(path, url)
   at.protocol = at.protocol.replace(/^http/, 'ws')
   return at
 }
 
-/** Close codes of a relay. */
 export const closes = {
-  /** It was said wrongly, or too late. */
+  /** An invalid or late message. */
   wrong: 4400,
   /** The signature is invalid or for another relay. */
   unproven: 4403,
-  /** No node for that route, or none came for the device. */
+  /** No node for that route, or none accepted the device. */
   nobody: 4404,
   /** Another connection has claimed the route. */
   replaced: 4409,
-  /** There are too many of them, or one takes too long to read. */
+  /** Too many connections, or one reads too slowly. */
   full: 4429
 } as const
 
-/** Bytes of a challenge and of a ticket. */
 export const SECRET_BYTES = 32
 
-/** A node's route: base64url SHA-256 of its raw Ed25519 key, 256 bits that only holders of the key know. */
+/** A node's route: base64url SHA-256 of its raw Ed25519 key, known only to those who know the key. */
 export function routeOf (publicKey: Uint8Array): string {
   return createHash('sha256').update('svc relay route\n').update(publicKey).digest('base64url')
 }
@@ -45,10 +44,10 @@ export const purposes = { claim: 'relay claim', route: 'relay route' } as const
 export const claimBytes = (host: string, challenge: string): Uint8Array =>
   framed(host.toLowerCase(), challenge)
 
-/** The bytes that a node signs for its meeting and X25519 key. */
+/** The bytes that a node signs for its relay URL and X25519 key. */
 export const routeBytes = (url: string, agreementKey: Uint8Array): Uint8Array => framed(url, agreementKey)
 
-/** The route that a claim proves; undefined when it proves none. */
+/** The route that a claim proves, or undefined. */
 export function provenRoute (
   claim: { readonly key: string, readonly signature: string }, message: Uint8Array
 ): string | undefined {
@@ -62,14 +61,13 @@ export function provenRoute (
 export const writeHello = (nodeId: string, timeMs: number): Uint8Array =>
   Buffer.from(JSON.stringify({ nodeId, time: String(timeMs) }))
 
-/** The inverse; undefined for what is none. */
 export function readHello (payload: Uint8Array): { nodeId: string, timeMs: number } | undefined {
   const texts = readTexts(payload, false, ['nodeId', 'time'])
   const timeMs = Number(texts?.time)
   return texts !== undefined && Number.isSafeInteger(timeMs) ? { nodeId: texts.nodeId, timeMs } : undefined
 }
 
-/** A text of the protocol: an object of texts. Undefined for anything else, and for what is over 2 KiB. */
+/** Parses a text of the protocol: an object of strings. Undefined for anything else, and above 2 KiB. */
 export function readTexts<const K extends string> (
   data: Uint8Array, binary: boolean, keys: readonly K[]
 ): Record<K, string> | undefined {

@@ -36,23 +36,21 @@ import type { MissingReason, Instances, RunnerStatus } from './service.js'
 
 export type RunnersContext = Context<typeof manifest>
 
-/** What the plugin takes from the machine; tests give an in-memory runner and a made-up machine. */
+/** Access to the machine. Tests pass an in-memory runner and fake hardware. */
 export interface MachineParts {
   createSupervisor (options: RunnerOptions): Supervisor
   files: RuntimeFiles
   uid: number
-  /** Says what the sandbox of runners lacks here; null for nothing. */
-  lacks? (folder: string, now: number): string | null
-  /** Instead of what the plugins declare. */
+  /** Why the sandbox of runners is incomplete on this machine; null if it is complete. */
+  sandboxProblem? (folder: string, now: number): string | null
   bundle?: Bundle
-  /** Instead of the readings of this machine. */
   reader?: MachineReader
 }
 export type Parts = MachineParts & Required<Pick<MachineParts, 'bundle' | 'reader'>>
 
 export type Assembly = ReturnType<typeof assemble>
 
-/** Puts the parts together; nothing runs until an instance asks for it. */
+/** Wires the parts of the plugin; the first instance starts the work. */
 export function assemble (ctx: RunnersContext, machine: Parts) {
   const { node, clock, log, emit, deps: { cluster, models } } = ctx
   const closing = new AbortController()
@@ -84,7 +82,7 @@ export function assemble (ctx: RunnersContext, machine: Parts) {
   }
   const reconcile = createReconciler({
     clock, log, fleet, settled, closing: closing.signal,
-    // Before that no model can be found, and no backend chosen.
+    // Models and backends are unknown before that.
     opened: Promise.all([detection.probed, models?.opened]),
     desired: () => closing.signal.aborted
       ? [] : instances.assignments().filter(({ runnerId }) => !endings.done(runnerId)),
@@ -105,13 +103,12 @@ export function assemble (ctx: RunnersContext, machine: Parts) {
   return {
     sections, detection, instances, endings, fleet, drivers, losses, failures, recordFailure,
     reconcile,
-    /** Resolves when the instances as they are now are acknowledged by the cluster. */
     settled,
     prune,
     ...openRouting(ctx, { launch, sections, placed: instances, fleet, tasks, gossip, losses }),
     /** `runners` of /state. */
     runners: () => instances.runners(sections.runners, (runnerId) => statuses.get(runnerId)),
-    /** Ends every runner and starts no other. */
+    /** Stops every runner; no other one starts. */
     async close () {
       closing.abort()
       gossip.close()
@@ -128,9 +125,9 @@ function openLosses (ctx: RunnersContext, instances: PlacedInstances): LostTasks
     clock, log, session, cluster,
     placed: (instanceId) => instances.get(instanceId) !== undefined,
     send: async (failures) => await ctx.command('tasksFailed', { failures }),
-    tell: (failure) => { ctx.emit('TaskFailed', failure) }
+    emit: (failure) => { ctx.emit('TaskFailed', failure) }
   })
-  // The node that took the call may have died before its task was in gossip.
+  // The node that took the call may die before its task is in the gossip.
   const stop = calls?.onEnd(({ kind, reason, taskId, passedOn, commandId, capability }) => {
     if (kind !== 'failed' || (taskId === null && !passedOn) || !LOSSES.includes(reason)) return
     const errorMessage = `The task of ${capability} was lost.`
@@ -140,10 +137,8 @@ function openLosses (ctx: RunnersContext, instances: PlacedInstances): LostTasks
   return losses
 }
 
-/** Error reasons of a call whose node was lost. */
 const LOSSES: readonly unknown[] = ['instance_lost', 'unreachable']
 
-/** Writes down why an instance failed here, and tells everybody. */
 function recorder ({ clock, emit }: RunnersContext, failures: Failures): Instances['recordFailure'] {
   return (failure) => {
     failures.record({ ...failure, recordedAt: new Date(clock.now()).toISOString() })
@@ -151,7 +146,7 @@ function recorder ({ clock, emit }: RunnersContext, failures: Failures): Instanc
   }
 }
 
-/** With these a model has come into memory, or has left it: GPUs are looked at anew. */
+/** With these statuses a model has entered or left memory: the GPUs are read again. */
 const MOVES_MEMORY: ReadonlySet<StatusKind> =
   new Set(['RunnerLoaded', 'RunnerReady', 'RunnerIdle', 'RunnerFailed', 'RunnerShutdown'])
 
@@ -168,7 +163,7 @@ function openFleet (
     clock, log, statuses,
     create: (options) => machine.createSupervisor(options),
     prepare: (assignment, waits) => prepareLaunch(launch, assignment, waits),
-    lends: (assignment) => assignedRole(launch, assignment)?.kind === 'donor',
+    isDonor: (assignment) => assignedRole(launch, assignment)?.kind === 'donor',
     launch: (assignment) => launchOptions(launch, assignment),
     admit: createFit({
       machine: machine.reader,
@@ -207,7 +202,6 @@ interface RoutingNeeds extends Pick<RoutingParts, 'sections' | 'placed' | 'fleet
   losses: LostTasks
 }
 
-/** How requests find a runner, and what is known of them afterwards. */
 function openRouting (ctx: RunnersContext, { launch, losses, ...needs }: RoutingNeeds) {
   const { fleet, tasks } = needs
   const { clock, log, node, deps: { cluster, models, state } } = ctx
@@ -237,7 +231,6 @@ function openRouting (ctx: RunnersContext, { launch, losses, ...needs }: Routing
   }
 }
 
-/** The sections by the types of this plugin, which their schemas stand for. */
 function sectionsOf (ctx: RunnersContext) {
   return {
     instances: ctx.sections.instances as unknown as Section<Instance>,
@@ -246,8 +239,7 @@ function sectionsOf (ctx: RunnersContext) {
   }
 }
 
-/** Looks for the hardware there is; ends with the plugin. */
-function detect (ctx: RunnersContext, { files, uid, lacks, bundle, reader }: Parts): Detection {
+function detect (ctx: RunnersContext, { files, uid, sandboxProblem, bundle, reader }: Parts): Detection {
   const { clock, node: { home } } = ctx
   const detection = startDetection({
     files,
@@ -257,8 +249,8 @@ function detect (ctx: RunnersContext, { files, uid, lacks, bundle, reader }: Par
     options: ctx.config.engine_options,
     home,
     uid,
-    unheld: () => !ctx.config.confine ? 'plugins.runners.confine is off'
-      : lacks?.(runnersFolder(home), clock.mono()) ?? null,
+    sandboxProblem: () => !ctx.config.confine ? 'plugins.runners.confine is off'
+      : sandboxProblem?.(runnersFolder(home), clock.mono()) ?? null,
     engines: bundle.engines().map(({ name, decl: { backends, external, program } }) =>
       ({ name, backends, external, program })),
     log: ctx.log,
@@ -270,7 +262,7 @@ function detect (ctx: RunnersContext, { files, uid, lacks, bundle, reader }: Par
   return detection
 }
 
-/** Waits until what this node's document holds is acknowledged. Calls of one moment are one command. */
+/** Waits until the cluster has acknowledged this node's document. Calls in one turn share a command. */
 function settling (ctx: RunnersContext): () => Promise<void> {
   let waiting: Promise<void> | undefined
   const settle = async (): Promise<void> => {

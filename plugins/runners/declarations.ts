@@ -1,7 +1,7 @@
 import { durableEvent } from '../../kernel/index.js'
 import type { ConflictDecl, ErrorDecl, EventDecl, FromSchema } from '../../kernel/index.js'
 
-/** The schema of an object that has all of these fields, perhaps some of the optional ones, and no others. */
+/** Schema of an object with exactly these properties; only those in `optional` may be missing. */
 export const exactly = <const P extends object, const O extends object = object>(
   properties: P, optional = {} as O
 ) => ({
@@ -19,8 +19,8 @@ export const config = {
     backends: {
       type: 'object',
       description:
-        'Backend per engine, e.g. {onnx-tts: cuda}. A declared one is used even where the hardware is not ' +
-        'seen. Without one, an engine uses a GPU that it finds with its libraries, else the CPU.',
+        'Backend per engine, e.g. {onnx-tts: cuda}. A declared backend is used even if its hardware is not ' +
+        'detected. By default an engine uses a GPU if it is detected with its libraries, else the CPU.',
       additionalProperties: { enum: ['cpu', 'cuda', 'rocm', 'vulkan', 'metal', 'webgpu'] },
       default: {}
     },
@@ -29,28 +29,28 @@ export const config = {
       minimum: 1,
       maximum: 256,
       default: 1,
-      description: 'Threads one inference may use.'
+      description: 'Threads per inference.'
     },
     max_concurrent: {
       type: 'integer',
       minimum: 1,
       maximum: 1024,
       default: 8,
-      description: 'Requests one runner works on at the same time, if its engine has no slots for them.'
+      description: 'Concurrent requests per runner, if its engine has no slots.'
     },
     max_queued: {
       type: 'integer',
       minimum: 0,
       maximum: 10_000,
       default: 32,
-      description: 'Requests that wait at one runner; one more is answered with 429.'
+      description: 'Requests that queue at one runner; further ones get 429.'
     },
     engine_options: {
       'type': 'object',
       'x-local': true,
       'description':
-        'Options by engine, handed to it when a model is loaded, e.g. {llama-server: {max_batch: 4}}. ' +
-        'The README of the plugin that brings the engine lists them.',
+        'Options by engine, passed to it when it loads a model, e.g. {llama-server: {max_batch: 4}}. ' +
+        'The README of the plugin that provides the engine lists them.',
       'additionalProperties': { type: 'object' },
       'default': {}
     },
@@ -59,51 +59,51 @@ export const config = {
       'x-local': true,
       'default': true,
       'description':
-        'Holds runners to what they need, as far as the system can: files of the system, svc, the engine ' +
-        'and the model, no other process, no network, no capabilities. `svc doctor` says what is missing.'
+        'Limits runners to the files of the system, svc, the engine and the model, without other ' +
+        'processes, network and capabilities, as far as the system supports it. `svc doctor` says what ' +
+        'is missing.'
     },
     rpc_for_every_user: {
       'type': 'boolean',
       'x-local': true,
       'default': false,
       'description':
-        'Lets this node take part in models that llama.cpp spreads over several nodes. Its RPC has no key: ' +
-        'while such a model runs, every user of this machine reaches the memory it computes in.'
+        'Allows models that llama.cpp spreads over this and other nodes. Its RPC has no authentication: ' +
+        'while such a model runs, every user of this machine can access its memory.'
     },
     memory_limit_mb: {
       type: 'integer',
       minimum: 64,
       description:
-        'Resident memory in MiB above which a runner is ended. Left out: derived from the size of ' +
+        'Resident memory in MiB above which a runner is killed. By default derived from the size of ' +
         'the model, at least 1024.'
     }
   }
 } as const
 export type RunnerConfig = FromSchema<typeof config, true>
 
-/** Reasons this plugin answers with, beside the kernel's own. */
 export const errors = {
   model_unknown: {
     status: 400,
     retryable: false,
-    message: 'No model of that name is known.',
-    remedy: 'Use one of the names in details.known, or bring the model: `svc pull MODEL`.'
+    message: 'The model is unknown.',
+    remedy: 'Use one of the names in details.known, or download the model: `svc pull MODEL`.'
   },
   no_backend: {
     status: 400,
     retryable: false,
     message: 'No backend on this node can run the model.',
-    remedy: 'Set plugins.runners.backends in svc.yaml to a backend the engine offers.'
+    remedy: 'Set plugins.runners.backends in svc.yaml to a backend that the engine supports.'
   },
   instance_not_found: {
     status: 404,
     retryable: false,
-    message: 'No such instance.',
-    remedy: '`svc status` shows the instances.'
+    message: 'The instance does not exist.',
+    remedy: '`svc status` lists the instances.'
   }
 } as const satisfies Record<string, ErrorDecl>
 
-/** Conflicts between what was declared and what this machine shows; found by `machine/detection.ts`. */
+/** Conflicts between the configuration and this machine; found by `machine/detection.ts`. */
 export const conflicts = {
   gpu_serving_disabled: {
     severity: 'error',
@@ -136,10 +136,10 @@ export const conflicts = {
   },
   runners_unconfined: {
     severity: 'warn',
-    meaning: 'Runners, which read files of strangers, are not held to what they need.',
+    meaning: 'Runners, which read untrusted files, are not fully sandboxed.',
     remediation:
-      'Do what the message says and restart, or place models that you trust only; the README of the plugin ' +
-      'runners has what each system can do.'
+      'Do what the message says and restart, or place only models that you trust; the README of the plugin ' +
+      'runners lists what each system supports.'
   }
 } as const satisfies Record<string, ConflictDecl>
 
@@ -148,10 +148,10 @@ const strings = { type: 'array', items: text } as const
 
 export const events = {
   RunnerStatusUpdated: durableEvent(
-    'A runner moved on in its lifecycle. Ready to running and back, and loading progress, are left out.',
+    'The status of a runner changed, except between ready and running and in loading progress.',
     { runnerId: text, instanceId: text, modelId: text, status: { type: 'object' } }
   ),
-  RunnerFailed: durableEvent('A runner was given up after the attempts made.', {
+  RunnerFailed: durableEvent('A runner failed and used up its attempts.', {
     runnerId: text,
     instanceId: text,
     modelId: text,
@@ -160,7 +160,7 @@ export const events = {
     attempts: { type: 'integer' }
   }),
   TaskFailed: durableEvent(
-    'A task ended without its result through no fault of the request, or after it had begun to answer.',
+    'A task failed for a reason other than its request, or after its answer had started.',
     { taskId: text, commandId: text, errorType: text, errorMessage: text }
   ),
   InstanceCreated: durableEvent('An instance of a model was placed.', {
@@ -170,10 +170,10 @@ export const events = {
   }),
   InstanceDeleted: {
     ...durableEvent(
-      'An instance was removed. Reason `session_lost`: the side of a cut that placed it gave way.', {}),
+      'An instance was removed. Reason `session_lost`: its side of a network partition gave way.', {}),
     payload: exactly({ instanceId: text, modelId: text }, { reason: text })
   },
-  InstanceUnloaded: durableEvent('An instance is removed because nobody used it for as long as its ttl.', {
+  InstanceUnloaded: durableEvent('An instance is unloaded because it was unused for its ttl.', {
     instanceId: text,
     modelId: text,
     idleSeconds: { type: 'integer' }

@@ -14,7 +14,7 @@ import { runtimeFiles } from './machine/runtimes.js'
 import { createMachine } from './machine/vitals.js'
 import { manifest } from './manifest.js'
 import { ofRunner } from './process/peers.js'
-import { whatSandboxLacks } from './process/sandbox.js'
+import { findSandboxProblem } from './process/sandbox.js'
 import { createSupervisor, resolveLimits, sweepOrphans } from './process/supervisor.js'
 import { cancelHandler } from './routing/cancel.js'
 import { availabilityHandler, availabilityReader } from './routing/explain.js'
@@ -22,12 +22,11 @@ import type { TaskFailure } from './routing/lost-tasks.js'
 import { taskHandler } from './routing/remote/receive.js'
 import type { PendingInstance, Instances } from './service.js'
 
-/** The plugin on given parts of the machine. */
 export function createRunners (machine: MachineParts): Plugin {
   return definePlugin(manifest, async (ctx) => {
     resolveLimits({}, machine.files.env)
     const killed = sweepOrphans(runnersFolder(ctx.node.home))
-    if (killed.length > 0) ctx.log.warn({ pids: killed }, 'ended runners that an earlier node left behind')
+    if (killed.length > 0) ctx.log.warn({ pids: killed }, 'killed runners that an earlier node left behind')
     const parts = await complete(ctx, machine)
     const { bundle, reader } = parts
     const assembly = assemble(ctx, parts)
@@ -88,15 +87,14 @@ export function createRunners (machine: MachineParts): Plugin {
   })
 }
 
-/** Adds what tests replace: the declarations of this node's plugins, and readings in real time. */
+/** Adds the parts that tests replace: this node's declarations and real readings. */
 async function complete ({ deps, log, node: { home } }: RunnersContext, given: MachineParts): Promise<Parts> {
-  // Not before the start: a command line reads the manifests, and this loads YAML and the schema compiler.
+  // Imported at start only: the CLI reads manifests, and this loads YAML and the schema compiler.
   const { createBundle } = await import('./cards/bundle.js')
   const machine = { home, clock: systemClock, log, env: given.files.env }
   return { bundle: createBundle(deps.declarations), reader: createMachine(machine), ...given }
 }
 
-/** What the master does when a node asks for it. */
 function decisions (
   { clock, deps: { cluster, models, session } }: RunnersContext, { sections, losses }: Assembly,
   announce: Announcer, check: (entering: PendingInstance) => void
@@ -121,7 +119,6 @@ function decisions (
   }
 }
 
-/** The service `instances`: what any node may have the master decide, and what it knows of the decisions. */
 function instanceService (
   ctx: RunnersContext, assembly: Assembly, checks: Set<(entering: PendingInstance) => void>
 ): Instances {
@@ -154,5 +151,5 @@ function instanceService (
 }
 
 export default createRunners({
-  createSupervisor, files: runtimeFiles(), uid: process.getuid?.() ?? 0, lacks: whatSandboxLacks
+  createSupervisor, files: runtimeFiles(), uid: process.getuid?.() ?? 0, sandboxProblem: findSandboxProblem
 })

@@ -32,19 +32,19 @@ export const manifest = {
   },
   checks: {
     models: {
-      summary: 'Memory, and models that are placed and do not answer.',
+      summary: 'Memory, and placed models that do not answer.',
       load: async () => ({ default: (await import('./instances/report.js')).doctor })
     }
   },
   status: {
     instances: {
-      summary: 'Instances, and models that cannot be asked.',
+      summary: 'Instances, and unavailable models.',
       load: async () => ({ default: (await import('./instances/report.js')).status })
     }
   },
   tools: {
     last_failure: {
-      summary: 'The newest requests that failed, with their ids, the reason and what mends it.',
+      summary: 'The newest failed requests, with their ids, reason and remedy.',
       args: {
         type: 'object', additionalProperties: false,
         properties: {
@@ -55,7 +55,7 @@ export const manifest = {
     }
   },
   variables: {
-    SVC_WARMUP_DEADLINE_SECONDS: 'Longest time of a warmup, in place of the one that follows from the model.'
+    SVC_WARMUP_DEADLINE_SECONDS: 'Deadline of a warmup, seconds; 300 by default.'
   },
   routes,
   events,
@@ -67,11 +67,11 @@ export const manifest = {
   stateReadings: ['tasks'],
   state: {
     instances: 'Instances by id: which model runs where.',
-    runners: 'Status of each runner a live instance names.',
-    tasks: 'Requests being served by any node and, for half a minute, those that ended; without content.',
+    runners: 'Status of each runner of an instance.',
+    tasks: 'Requests in progress on any node, and those that ended in the last 30 seconds; without content.',
     instanceFailures: 'Why instances could not serve, newest first, at most 64.',
-    nodeSystem: 'Adds the memory of each runner: what it has, and what placement counts for it.',
+    nodeSystem: 'Adds the memory of each runner: in use, and as placement counts it.',
     nodeResources:
-      'Adds the backends found or declared, also by engine, and what each engine with a program drives.'
+      'Adds the backends detected or declared, also by engine, and the program of each engine.'
   }
 } as const satisfies Manifest

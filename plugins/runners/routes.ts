@@ -7,7 +7,6 @@ const textOrNull = { type: ['string', 'null'] } as const
 const uuid = { type: 'string', pattern: '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' } as const
 const id = { type: 'string', minLength: 1, maxLength: 128 } as const
 
-/** HTTP routes of this plugin; the handlers are in `index.ts`. */
 export const routes = {
   cancel: {
     method: 'POST',
@@ -22,7 +21,7 @@ export const routes = {
   availability: {
     method: 'GET',
     url: '/models/:model_id/availability',
-    summary: 'What a model needs to answer, link by link, and what mends the first that is broken.',
+    summary: 'Checks each link that a model needs to answer; the first broken one has a remedy.',
     authority: 'read',
     params: exactly({ model_id: { type: 'string', minLength: 1, maxLength: 512 } }),
     reply: exactly({
@@ -43,7 +42,7 @@ export const routes = {
   task: {
     method: 'POST',
     url: '/runners/tasks',
-    summary: 'Runs a task of another node on a runner of this one; for members of the cluster only.',
+    summary: 'Runs a task of another node on a runner of this node; for cluster members only.',
     members: true,
     authority: 'invoke',
     stream: true,
@@ -63,7 +62,7 @@ export const routes = {
   donor: {
     method: 'POST',
     url: '/runners/donors',
-    summary: 'Carries a connection to the donor of an instance on this node; for its driver only.',
+    summary: 'Tunnels a connection to the donor of an instance on this node; for its driver only.',
     members: true,
     authority: 'invoke',
     stream: true,
@@ -74,7 +73,7 @@ export const routes = {
   feed: {
     method: 'GET',
     url: '/runners/donors/:feed_id',
-    summary: 'What the driver of an instance says on a connection to a donor; for that donor only.',
+    summary: 'The bytes that the driver of an instance sends to a donor; for that donor only.',
     members: true,
     authority: 'invoke',
     stream: true,

@@ -10,59 +10,59 @@ const retry = (status: number, message: string, remedy: string, retryAfterSecond
 
 export const errors = {
   store_not_configured: final(503, 'No node of this cluster has a model store.',
-    '`svc pull MODEL` makes the node that it asks the store; for another folder ' +
+    'Run `svc pull MODEL` on a node to make it the store host; for another folder, run ' +
     '`svc config set model_store.store_path FOLDER` on one node, then restart it.'),
   store_unreachable: retry(503, 'The store host cannot be reached.',
-    'Start the node that has it with `svc up` there; `svc nodes` shows which node is lost.', 5),
-  model_not_found: final(404, 'No such model is in the store.',
-    '`svc ls` lists the models; `svc pull MODEL` brings one.'),
-  download_not_found: final(404, 'No such download is known.', '`svc downloads` lists them.'),
-  download_running: final(409, 'The model is being downloaded with other options.',
-    'Wait for it, or cancel it: `svc downloads cancel MODEL`.'),
-  download_failed: final(502, 'The model could not be fetched.', '`svc downloads` shows the cause.'),
-  import_refused: final(400, 'The folder cannot be taken into the store.',
-    'The message says what is wrong with it.'),
+    'Run `svc up` on the store host; `svc nodes` shows which node is lost.', 5),
+  model_not_found: final(404, 'The store has no such model.',
+    '`svc ls` lists the models; `svc pull MODEL` adds one.'),
+  download_not_found: final(404, 'There is no such download.', '`svc downloads` lists the downloads.'),
+  download_running: final(409, 'A download of the model with other options is in progress.',
+    'Wait for it, or run `svc downloads cancel MODEL`.'),
+  download_failed: final(502, 'The model could not be downloaded.', '`svc downloads` shows the cause.'),
+  import_refused: final(400, 'The folder cannot be imported into the store.',
+    'Fix the problem that the message names.'),
   hub_not_found: final(404, 'The hub has no such model, revision or weights.',
-    'Write it as the hub does: org/name, and one of its weights: org/name:VARIANT.'),
-  hub_gated: final(403, 'The hub does not give this model to everybody.',
-    'Accept its terms on its page, then set SVC_HUB_TOKEN where the store is, and restart that node.'),
-  hub_unusable: final(409, 'The model has nothing that runs here.',
-    'Look for a conversion of it to GGUF; language models in ONNX do not run.'),
-  hub_unavailable: retry(503, 'The hub cannot be asked.', 'Try again in a moment.', 5),
-  hub_disabled: final(409, 'This cluster does not fetch from a public hub.',
+    'Use the name on the hub: org/name, or org/name:VARIANT for certain weights.'),
+  hub_gated: final(403, 'The hub restricts access to this model.',
+    'Accept the terms on the model\'s page, then set SVC_HUB_TOKEN on the store host and restart it.'),
+  hub_unusable: final(409, 'The model has no supported format.',
+    'Find a GGUF conversion of it; ONNX language models are not supported.'),
+  hub_unavailable: retry(503, 'The hub cannot be reached.', 'Retry in a moment.', 5),
+  hub_disabled: final(409, 'Downloads from the public hub are disabled.',
     'Set model_store.hub.enabled to true on the store host, or pull a folder.'),
   no_safe_fit: final(507, 'The model does not fit on the disk.',
-    'Free space, or `svc purge` what is not in use.'),
+    'Free disk space: `svc purge` removes unused staged copies.'),
   model_in_use: final(409, 'The model is in use.',
-    'Stop what uses it first; `svc status` shows the instances.'),
+    'Stop the instances that use it; `svc status` lists them.'),
   model_bundled: final(409, 'The model ships with svc.',
-    'Disable the plugin that brings it to be rid of it.'),
-  model_going: retry(503, 'The model is just being removed from this node.', 'Try again.', 1),
-  card_exists: final(409, 'That name is taken by a model that is no custom one.', 'Choose another name.'),
-  chunk_not_here: retry(409, 'This node has not got that part of the model yet.', 'Ask another source.', 1),
-  range_not_satisfiable: final(416, 'The file has no such bytes.', 'Ask for a range within its size.')
+    'To remove it, disable the plugin that provides it.'),
+  model_going: retry(503, 'The model is being removed from this node.', 'Retry.', 1),
+  card_exists: final(409, 'A model that is not custom already has this name.', 'Choose another name.'),
+  chunk_not_here: retry(409, 'This node does not have that part of the model yet.', 'Use another source.', 1),
+  range_not_satisfiable: final(416, 'The range is outside the file.', 'Request a range within its size.')
 } as const satisfies Record<string, ErrorDecl>
 
 export const conflicts = {
   download_failed: {
     severity: 'error',
     meaning: 'The last transfer of a model to this node failed.',
-    remediation: 'Make room or mend what it names, then `svc stage MODEL --node NODE`: that clears this.'
+    remediation: 'Fix the cause that the message names, then run `svc stage MODEL --node NODE`.'
   },
   models_not_published: {
     severity: 'warn',
-    meaning: 'This node has more models than the other nodes can be shown.',
-    remediation: 'Remove models that are not needed: `svc ls`, then `svc rm MODEL` or `svc purge`.'
+    meaning: 'This node has more models than it can publish to the other nodes.',
+    remediation: 'Remove unneeded models: `svc ls`, then `svc rm MODEL` or `svc purge`.'
   },
   second_store: {
     severity: 'warn',
-    meaning: 'Another node has a store, too: a cluster uses one, so models of the other are not found.',
-    remediation: 'Take model_store.store_path out of svc.yaml on all nodes but one, then restart them.'
+    meaning: 'Another node has a store too. The cluster uses only one, so models in the other are missing.',
+    remediation: 'Remove model_store.store_path from svc.yaml on all nodes but one, then restart them.'
   },
   staging_unusable: {
     severity: 'error',
-    meaning: 'The folder of staged copies or of the store cannot be used.',
-    remediation: 'Make node_cache_path and model_store.store_path writable folders, neither in the other, ' +
+    meaning: 'The folder of staged copies or of the store is unusable.',
+    remediation: 'Set node_cache_path and model_store.store_path to separate writable folders, ' +
       'then restart the node.'
   }
 } as const satisfies Record<string, ConflictDecl>
@@ -70,38 +70,38 @@ export const conflicts = {
 const bytes = { type: 'integer', minimum: 0 } as const
 const strings = listOf(text)
 
-/** Durable events about models on disk. Progress goes another way: it would fill the log. */
+/** Durable events about models on disk. Progress is not among them: it would fill the log. */
 export const events = {
   NodeDownloadProgress: durableEvent(
-    'A transfer to a node was asked for (`pending`) or is whole (`completed`).',
+    'A transfer to a node was requested (`pending`) or is complete (`completed`).',
     {
       nodeId: text, modelId: text, attemptId: text, totalBytes: bytes,
       status: { enum: ['pending', 'completed'] }
     }
   ),
-  DownloadFailed: durableEvent('A transfer was refused before its first byte, or given up.', {
+  DownloadFailed: durableEvent('A transfer was refused at its start, or failed.', {
     nodeId: text, modelId: text, attemptId: text, reason: text, errorMessage: text
   }),
-  StagedModelEvicted: durableEvent('A staged copy was removed to keep the disk from filling.', {
+  StagedModelEvicted: durableEvent('A staged copy was evicted to free disk space.', {
     nodeId: text, modelId: text, freedBytes: bytes,
     trigger: { enum: ['deactivation', 'startup', 'capacity', 'store_delete'] }
   }),
-  StagingPurged: durableEvent('An operator had the staged copies of a node removed.', {
+  StagingPurged: durableEvent('An operator purged the staged copies of a node.', {
     nodeId: text, removed: strings, skippedInUse: strings, freedBytes: bytes
   }),
-  ModelStored: durableEvent('The store has a new model, or a new version of one.', {
+  ModelStored: durableEvent('The store has a new model or a new version of a model.', {
     nodeId: text, modelId: text, revision: text, totalBytes: bytes
   }),
   ModelDeleted: durableEvent('A model was deleted from the store.', { nodeId: text, modelId: text })
 } as const satisfies Record<string, EventDecl>
 
-/** A card as its schema says, or without its files where only what the model is matters. */
+/** The card schema with optional files, for sections that leave the files out. */
 const card = { ...cardSchema, required: cardSchema.required.filter((name) => name !== 'files') } as const
 
 export const sections = {
   modelCopies: {
     writer: 'node',
-    summary: 'Model id to the complete copy on the node; `ready` while a runner there serves it.',
+    summary: 'The complete copies on the node by model id; `ready` while a runner serves the model.',
     value: exact({
       kind: { enum: ['bundled', 'staged', 'cache'] }, digest: text, sizeBytes: bytes,
       ready: { type: 'boolean' }
@@ -109,7 +109,7 @@ export const sections = {
   },
   storeModels: {
     writer: 'node',
-    summary: 'Model id to what the store on the node has of it; the card is without its files.',
+    summary: 'The models in the node\'s store by model id; cards are without their files.',
     value: {
       type: 'object', additionalProperties: false,
       required: ['digest', 'revision', 'totalBytes', 'source', 'downloadedAt', 'bundled', 'card'],
@@ -121,47 +121,47 @@ export const sections = {
   },
   modelLists: {
     writer: 'node',
-    summary: '`rest`: how many models of the node its document has no room for, and the version of their ' +
-      'list, which GET /models/rest answers.',
+    summary: '`rest`: the number of models that do not fit in the node\'s document, and the version of ' +
+      'their list in GET /models/rest.',
     value: exact({ version: bytes, count: bytes })
   },
   stores: {
     writer: 'master',
-    summary: 'Install ids of the store hosts, so that a store that is away is not taken for none.',
+    summary: 'Install ids of the store hosts, so that the cluster remembers a store that is down.',
     value: exact({ since: text })
   },
   storeHosts: {
     writer: 'node',
-    summary: '`store` on a node that is a store host.',
+    summary: '`store` if the node is a store host.',
     value: exact({ since: text })
   },
   homeCards: {
     writer: 'node',
-    summary: 'Model id to a card in the folder `cards` of the node\'s home, without its files.',
+    summary: 'Cards in the folder `cards` of the node\'s home by model id, without their files.',
     value: card
   },
   customCards: {
     writer: 'master',
-    summary: 'Model id to a card that was added over the API.',
+    summary: 'Cards added over the API by model id.',
     value: card
   }
 } as const satisfies Record<string, SectionDecl>
 
 export const commands = {
   setStore: {
-    summary: 'Notes that a node is a store host, or is none any more.',
+    summary: 'Records whether a node is a store host.',
     args: exact({ installId: text, is: { type: 'boolean' } }), result: object({ is: { type: 'boolean' } })
   },
   claimStore: {
-    summary: 'Makes a node the store host where there is none; says which node it is.',
+    summary: 'Makes a node the store host if there is none; returns the store host.',
     args: exact({ installId: text }), result: object({ host: text })
   },
   addCard: {
-    summary: 'Adds a custom card, or replaces it.',
+    summary: 'Adds or replaces a custom card.',
     args: exact({ card }), result: object({ modelId: text })
   },
   removeCard: {
-    summary: 'Removes a custom card; nothing happens when it is gone.',
+    summary: 'Removes a custom card, if it exists.',
     args: exact({ modelId: text }), result: object({ removed: { type: 'boolean' } })
   }
 } as const satisfies Record<string, CommandDecl>

@@ -17,22 +17,22 @@ export default {
   }
 } satisfies Checker
 
-/** A cluster without a store, or a caller who may not see it, is no fault. */
+/** A cluster without a store is healthy, and so is a caller without access to it. */
 function storeProblem ({ api }: VerbError): Check[] {
-  // A node that is just meeting the others is not told yet where the store is.
+  // A node that has just joined does not know the store host yet.
   if (api?.reason !== 'store_unreachable' || api.details?.['learning'] === true) return []
   const remedy = api.details?.['remedy']
-  const look = 'Look at the node that has the store: `svc nodes`.'
+  const look = 'Check the store host: `svc nodes`.'
   return [fail('store', api.message, typeof remedy === 'string' ? remedy : look,
     { code: 'store_unreachable' })]
 }
 
 export function checkStore ({ freeBytes, totalBytes }: StoreRoom): Check {
   return judgeDisk(freeBytes, totalBytes, { name: 'store', remedy:
-    'Remove models from the store that nobody needs (`svc ls`, `svc rm MODEL`), or give it a larger disk.' })
+    'Remove unneeded models from the store (`svc ls`, `svc rm MODEL`), or use a larger disk.' })
 }
 
 export function checkVolume ({ diskFreeBytes, diskTotalBytes }: Volume): Check {
   return judgeDisk(diskFreeBytes, diskTotalBytes,
-    { name: 'staging disk', remedy: 'Remove staged copies that are not in use: `svc purge`.' })
+    { name: 'staging disk', remedy: 'Remove unused staged copies: `svc purge`.' })
 }

@@ -5,7 +5,7 @@ import type { StagingParts } from './manager/start.js'
 
 export function createStaging (parts: StagingParts): Plugin {
   return definePlugin(manifest, async (ctx) => {
-    // Not before it starts: the command line reads the manifests of all plugins, and this brings much along.
+    // Imported on start: the command line loads the manifests of all plugins.
     const { start } = await import('./manager/start.js')
     return start(ctx, parts)
   })

@@ -14,7 +14,7 @@ export const manifest = {
   name: 'staging',
   version: '1.0.0',
   kernel: '^1.0.0',
-  summary: 'Keeps models in a store, copies them to the nodes that need them, and keeps disks from filling.',
+  summary: 'Keeps models in a store, copies them to the nodes that need them, and frees disk space.',
   after: ['event-log'],
   consumes: {
     cluster: ClusterService, config: ConfigService, declarations: DeclarationService,
@@ -22,15 +22,15 @@ export const manifest = {
   },
   consumesOptional: { eventLog: EventLogService },
   provides: { models: ModelsService },
-  checks: { rooms: { summary: 'Room in the store and for copies.', load: () => import('./doctor.js') } },
+  checks: { rooms: { summary: 'Disk space for models.', load: () => import('./doctor.js') } },
   tools: {
     disks: {
-      summary: 'Room on the disk of each node and in the store, and what this node keeps of models.',
+      summary: 'Disk space on each node and in the store, and the staged models of this node.',
       args: { type: 'object', additionalProperties: false, properties: {} },
       load: () => import('./tools/disks.js')
     },
     downloads: {
-      summary: 'Downloads of models into the store and copies to nodes: failed, paused, under way.',
+      summary: 'Downloads into the store and transfers to nodes: failed, paused, in progress.',
       args: {
         type: 'object', additionalProperties: false,
         properties: { model: { type: 'string', minLength: 1, maxLength: 512 } }
@@ -39,18 +39,18 @@ export const manifest = {
     }
   },
   variables: {
-    SVC_HUB_TOKEN: 'Token of the hub.',
-    SVC_HUB_TOKEN_HOST: 'The host that gets it.'
+    SVC_HUB_TOKEN: 'Token for the hub.',
+    SVC_HUB_TOKEN_HOST: 'The host that the token is sent to.'
   },
   settings, routes, events, errors, conflicts, sections, commands, verbs,
   state: { downloads: 'Transfers of models, by node.' },
   stateReadings: ['downloads'],
-  // The others copy models from the first one.
+  // The other nodes copy models from the first one.
   devSettings: { 'model_store.store_path': '{home}/store', node_cache_path: null },
   stateWhereabouts: ['stagingRoot', 'directory', 'storePath', 'store_path']
 } as const satisfies Manifest
 
-/** The kernel as this plugin sees it; its sections have more type than their schemas say. */
+/** The plugin's context; its sections have stricter types than their schemas. */
 export type StagingContext = Omit<Context<typeof manifest>, 'sections'> & {
   readonly sections: {
     readonly modelCopies: Section<CopyEntry>

@@ -21,12 +21,12 @@ const wholeStatus = {
   ...downloadStatus,
   properties: {
     ...downloadStatus.properties,
-    reason: { ...nullable, description: 'why it failed, one word' },
-    downloadedBytes: bytes, totalBytes: { ...bytes, description: '0 while it is not known yet' },
+    reason: { ...nullable, description: 'reason of a failure, one word' },
+    downloadedBytes: bytes, totalBytes: { ...bytes, description: '0 until it is known' },
     bytesPerSecond: { ...bytes, description: 'over the last 10 seconds' },
     etaMs: { type: ['integer', 'null'] },
     source: { ...nullable, description: '`hub`, `file:…`, `node:INSTALL_ID`, `cache`, `ollama:NAME`' },
-    revision: { ...nullable, description: 'the commit once it is known; before that what was asked for' },
+    revision: { ...nullable, description: 'the commit once it is known, before that the requested revision' },
     startedAt: nullable
   }
 } as const
@@ -39,13 +39,13 @@ const purgeResult = {
   properties: {
     ...purged.properties,
     copies: {
-      description: 'with dry_run only; oldest use first',
+      description: 'only with dry_run; least recently used first',
       ...listOf(exact({
         modelId: text, sizeBytes: bytes,
-        freeableBytes: { ...bytes, description: 'what removing it gives back; links count 0' },
+        freeableBytes: { ...bytes, description: 'bytes that a removal frees; hard links count 0' },
         lastUsedEpochSeconds: bytes, inUse: { type: 'boolean' },
         overBudget: {
-          type: 'boolean', description: 'idle and beyond staging_keep_recent_gb: the next eviction takes it'
+          type: 'boolean', description: 'idle and beyond staging_keep_recent_gb: evicted next'
         }
       }))
     }
@@ -54,18 +54,18 @@ const purgeResult = {
 
 const dryRun = {
   type: 'boolean',
-  description: 'true: nothing is removed; the answer is what a purge would do, and each node\'s copies in ' +
-    'the order in which evictions take them'
+  description: 'true: removes nothing; the answer shows the effect of a purge, and each node\'s copies in ' +
+    'the order of eviction'
 } as const
 
 const from = {
   enum: ['store', 'self'],
-  description: '`self`: the copy of this node, also while it is still being received'
+  description: '`self`: the copy of this node, even an incomplete one'
 } as const
 
 const digest = {
   type: 'string', pattern: '^[0-9a-f]{64}$',
-  description: 'of the content that is wanted, where there may be several'
+  description: 'digest of the wanted version, if there may be several'
 } as const
 
 const flag = { type: 'boolean' } as const
@@ -73,7 +73,7 @@ const copyList = listOf(object({
   modelId: text, nodeId: text, nodeName: text, live: flag, sizeBytes: bytes, digest: text,
   kind: { enum: ['store', 'bundled', 'staged', 'cache', 'receiving'] }
 }))
-/** In both formats an entry has its id; OpenAI's has what svc knows of the model beside it. */
+/** Anthropic's format requires only `id`; OpenAI's also has svc's own fields. */
 const entry = {
   type: 'object', required: ['id'],
   properties: {
@@ -89,7 +89,7 @@ const entry = {
   }
 } as const
 
-/** Anthropic's clients send it; it asks for nothing. */
+/** Anthropic's clients send it; svc ignores it. */
 const beta = { beta: text } as const
 
 const modelList = exact({ object: { const: 'list' }, data: listOf(entry) })
@@ -97,10 +97,10 @@ const modelList = exact({ object: { const: 'list' }, data: listOf(entry) })
 const downloadBody = optionalFields({
   source: {
     type: 'string', minLength: 1, maxLength: 4096,
-    description: '`hub` (the default); `node:REF` for the copy of another node; for the operator only ' +
-      '`file:///folder` on the node that is asked (with its operator.token, or below one of its ' +
-      'model_store.import_roots), and on the node of the store `cache` (the cache of the hub\'s own ' +
-      'programs) or `ollama:NAME:TAG`'
+    description: '`hub` (the default); `node:REF` for the copy of another node; for operators only ' +
+      '`file:///folder` on the node that receives the request (with its operator.token, or below one of ' +
+      'its model_store.import_roots), and on the store host `cache` (the cache of the hub\'s own tools) ' +
+      'or `ollama:NAME:TAG`'
   },
   revision: { type: 'string', minLength: 1, maxLength: 256, pattern: '^[A-Za-z0-9][A-Za-z0-9._/-]*$' },
   allow: { type: 'array', maxItems: 64, items: { type: 'string', minLength: 1, maxLength: 256 } },
@@ -110,7 +110,7 @@ const downloadBody = optionalFields({
 export const routes = {
   storage: {
     method: 'GET', url: '/store/storage', authority: 'read',
-    summary: 'What this node keeps on disk: staged models, event log, free space.',
+    summary: 'Disk use of this node: staged models, event log, free space.',
     reply: exact({
       nodeId: text,
       stagingRoot: nullable,
@@ -119,10 +119,10 @@ export const routes = {
         inUse: { type: 'boolean' }, in_use: { type: 'boolean' }
       })),
       stagedTotalBytes: bytes,
-      // Of transfers that are not complete.
+      // Of incomplete transfers.
       partialBytes: bytes,
       eventLogBytes: bytes,
-      // Null where the plugin event-log is off.
+      // Null if the plugin event-log is off.
       eventLogMode: { enum: ['normal', 'counting-only', 'memory', null] },
       diskTotalBytes: bytes,
       diskFreeBytes: bytes
@@ -130,7 +130,7 @@ export const routes = {
   },
   health: {
     method: 'GET', url: '/store/health', members: true, authority: 'read',
-    summary: 'Where the store is and what room it has.',
+    summary: 'The folder of the store and its free disk space.',
     reply: exact({ storePath: nullable, freeBytes: bytes, totalBytes: bytes, usedBytes: bytes }),
     errors: storeErrors
   },
@@ -141,20 +141,20 @@ export const routes = {
   },
   downloads: {
     method: 'GET', url: '/store/downloads', members: true, authority: 'read',
-    summary: 'Downloads into the store, those that ended included.',
+    summary: 'Downloads into the store, including ended ones.',
     reply: object({ downloads: listOf(wholeStatus) }), errors: storeErrors
   },
   download: {
     method: 'POST', url: '/store/models/:model_id/download', members: true, authority: 'cluster:write',
-    summary: 'Starts a download into the store, or goes on with one that was paused or cancelled; without ' +
-      'a store the node that is asked becomes it (operator only).',
+    summary: 'Starts a download into the store, or resumes a paused or cancelled one; without a store, the ' +
+      'node that receives the request becomes the store host (operators only).',
     params: modelParam,
     body: downloadBody,
     reply: {
       ...wholeStatus,
       properties: {
         ...wholeStatus.properties,
-        storeMade: { type: 'string', description: 'the folder, where this made the node the store' }
+        storeMade: { type: 'string', description: 'the folder, if this made the node the store host' }
       }
     },
     deadlineMs: 600_000,
@@ -162,37 +162,37 @@ export const routes = {
   },
   plan: {
     method: 'GET', url: '/store/models/:model_id/download/plan', members: true, authority: 'cluster:write',
-    summary: 'What a download would fetch, and whether it fits in the store and in memory; nothing is ' +
-      'fetched.',
+    summary: 'The files of a download, and whether they fit in the store and in memory; downloads ' +
+      'nothing.',
     params: modelParam,
     query: optionalFields({
       ...downloadBody.properties,
       source: {
-        type: 'string', pattern: '^(hub|cache|ollama:.+)$', maxLength: 512, description: '`hub` when left out'
+        type: 'string', pattern: '^(hub|cache|ollama:.+)$', maxLength: 512, description: 'default: `hub`'
       }
     }),
     reply: exact({
-      modelId: text, hub: { ...text, description: 'address of the hub, or what of this machine' },
+      modelId: text, hub: { ...text, description: 'address of the hub, or the name of the local source' },
       commit: text, files: { type: 'integer', minimum: 1 }, totalBytes: bytes,
-      variant: { ...nullable, description: 'the weights that are taken' },
+      variant: { ...nullable, description: 'the weights to download' },
       engine: { enum: ['gguf', 'onnx', null] }, weightsBytes: bytes,
       variants: {
-        description: 'all weights there are, smallest first',
+        description: 'all weights of the model, smallest first',
         ...listOf(exact({
-          name: text, bytes, fits: { type: ['boolean', 'null'], description: 'into memory; null: not known' }
+          name: text, bytes, fits: { type: ['boolean', 'null'], description: 'in memory; null: unknown' }
         }))
       },
-      disk: { description: 'of the store, or of where it would be',
+      disk: { description: 'of the store host, or of the node that would become it',
         ...exact({ node: text, roomBytes: bytes, problem: nullable }) },
       memory: {
-        description: 'of the cluster, for all of the model but its context; null: not known',
+        description: 'of the cluster, for the model without its context; null: unknown',
         ...exact({
           neededBytes: bytes, nodes: listOf(exact({ name: text, neededBytes: bytes, usableBytes: bytes })),
           problem: nullable, engineMissing: nullable
         }),
         type: ['object', 'null']
       },
-      unused: { ...listOf(text), description: 'what of the model is of no use here' }
+      unused: { ...listOf(text), description: 'parts of the model that svc does not use' }
     }),
     errors: [
       'missing_grant', 'import_refused', 'hub_disabled', 'hub_not_found', 'hub_gated', 'hub_unusable',
@@ -201,14 +201,14 @@ export const routes = {
   },
   searchHub: {
     method: 'GET', url: '/store/search', members: true, authority: 'cluster:write',
-    summary: 'Models of the public hub whose names have these words: those in a format that runs here first.',
+    summary: 'Searches the public hub by model name; runnable formats come first.',
     query: {
       type: 'object', additionalProperties: false, required: ['query'],
       properties: {
         query: { type: 'string', minLength: 1, maxLength: 200, pattern: '\\S' },
         limit: {
           type: 'integer', minimum: 1, maximum: 100, default: 20,
-          description: 'at most so many of each format'
+          description: 'at most this many of each format'
         }
       }
     },
@@ -217,36 +217,36 @@ export const routes = {
       models: listOf(exact({
         modelId: text,
         engine: {
-          enum: ['gguf', 'onnx', null], description: 'the format that runs here; null where there is none'
+          enum: ['gguf', 'onnx', null], description: 'the runnable format; null if there is none'
         },
-        task: { ...nullable, description: 'what the hub says it is for, such as `text-generation`' },
+        task: { ...nullable, description: 'the task according to the hub, such as `text-generation`' },
         downloads: { type: ['integer', 'null'] }, likes: { type: ['integer', 'null'] },
         updatedAt: nullable,
-        gated: { type: 'boolean', description: 'its terms must be accepted at the hub first' },
-        here: { type: 'boolean', description: 'whether the cluster has it already' }
+        gated: { type: 'boolean', description: 'the user must accept its terms on the hub first' },
+        here: { type: 'boolean', description: 'whether the cluster already has it' }
       }))
     }),
     errors: ['invalid_request', 'hub_disabled', 'hub_gated', 'hub_unavailable', 'store_unreachable']
   },
   downloadState: {
     method: 'GET', url: '/store/models/:model_id/download/status', members: true, authority: 'read',
-    summary: 'How far the download of a model is.',
+    summary: 'Progress of the download of a model.',
     params: modelParam, reply: wholeStatus, errors: storeErrors
   },
   pause: {
     method: 'POST', url: '/store/models/:model_id/download/pause', members: true, authority: 'cluster:write',
-    summary: 'Pauses a download, also over restarts of the node; what has come is kept.',
+    summary: 'Pauses a download, even across restarts of the node; downloaded bytes are kept.',
     params: modelParam, reply: wholeStatus, errors: [...storeErrors, 'download_not_found']
   },
   cancelDownload: {
     method: 'DELETE', url: '/store/models/:model_id/download', members: true, authority: 'cluster:write',
     audit: 'best-effort',
-    summary: 'Cancels a download; what has come is kept for the next one.',
+    summary: 'Cancels a download; downloaded bytes are kept for the next one.',
     params: modelParam, reply: wholeStatus, errors: [...storeErrors, 'download_not_found']
   },
   stage: {
     method: 'POST', url: '/store/models/:model_id/stage', members: true, authority: 'cluster:write',
-    summary: 'Copies a model from the store onto nodes; with `wait`, answers when it is there.',
+    summary: 'Copies a model from the store to nodes; with `wait`, responds when the copies are complete.',
     params: modelParam,
     body: optionalFields({
       nodeIds: nodeRefs, node_ids: nodeRefs, wait: { type: 'boolean' },
@@ -263,14 +263,14 @@ export const routes = {
   },
   room: {
     method: 'GET', url: '/store/models/:model_id/room', members: true, authority: 'read',
-    summary: 'Whether copies of a model fit on the disk of this node; nothing is fetched.',
+    summary: 'Whether copies of a model fit on the disk of this node; copies nothing.',
     params: modelParam,
     reply: exact({ problem: nullable })
   },
   purge: {
     method: 'POST', url: '/store/purge-staging', members: true, authority: 'cluster:write',
     audit: 'best-effort',
-    summary: 'Removes staged copies that are not in use from every node: all, or one model\'s.',
+    summary: 'Removes unused staged copies from every node: of all models, or of one.',
     body: optionalFields({ modelId, model_id: modelId, dryRun, dry_run: dryRun }),
     reply: exact({ commandId: text, message: text, nodes: listOf(purgeResult) }),
     errors: ['invalid_request']
@@ -278,7 +278,7 @@ export const routes = {
   remove: {
     method: 'DELETE', url: '/store/models/:model_id', members: true, authority: 'cluster:write',
     audit: 'best-effort',
-    summary: 'Deletes a model from the store, and the staged copies that are not in use.',
+    summary: 'Deletes a model from the store, and its unused staged copies.',
     params: modelParam,
     reply: object({ modelId: text, deleted: { const: true } }),
     errors: [...storeErrors, 'model_not_found', 'model_bundled']
@@ -295,7 +295,7 @@ export const routes = {
   },
   file: {
     method: 'GET', url: '/store/models/:model_id/files/*', members: true, authority: 'read', stream: true,
-    summary: 'The bytes of a file; a single Range is honoured, the ETag is the SHA-256.',
+    summary: 'The bytes of a file. Supports a single Range; the ETag is the SHA-256.',
     params: object({ 'model_id': { type: 'string', minLength: 1 }, '*': text }),
     query: optionalFields({ from, digest }),
     produces: 'application/octet-stream',
@@ -303,10 +303,10 @@ export const routes = {
   },
   models: {
     method: 'GET', url: '/v1/models', authority: 'read', failure: eitherFailure, idHeader: 'request-id',
-    summary: 'Models, and other names by which they are asked; in Anthropic\'s format for its clients.',
+    summary: 'Models and their aliases; in Anthropic\'s format for its clients.',
     query: {
       type: 'object', additionalProperties: false,
-      description: 'of Anthropic\'s clients, which send the header anthropic-version',
+      description: 'only for Anthropic clients, which send the header anthropic-version',
       properties: {
         ...beta, limit: { type: 'integer', minimum: 1, maximum: 1000 }, after_id: text, before_id: text
       }
@@ -319,35 +319,35 @@ export const routes = {
   model: {
     method: 'GET', url: '/v1/models/:model_id', authority: 'read',
     failure: eitherFailure, idHeader: 'request-id',
-    summary: 'A model of the catalogue, as the list has it.', params: modelParam,
+    summary: 'A model of the catalogue, as in the list.', params: modelParam,
     query: optionalFields(beta),
     reply: entry, errors: ['model_not_found']
   },
   modelsShort: {
     method: 'GET', url: '/models', authority: 'read',
-    summary: 'The catalogue, with what is installed and what is ready.', reply: modelList
+    summary: 'The catalogue, with the models that are installed and ready.', reply: modelList
   },
   copies: {
     method: 'GET', url: '/models/copies', authority: 'read',
-    summary: 'Where the copies of all models are, over the whole cluster; `silent_store`: the node of ' +
-      'a store that cannot be reached.',
+    summary: 'The copies of all models in the cluster; `silent_store`: the store host if it cannot be ' +
+      'reached.',
     reply: object({ copies: copyList, silent_store: { type: ['string', 'null'] } })
   },
   rest: {
     method: 'GET', url: '/models/rest', members: true, authority: 'read',
-    summary: 'The models of this node that its document has no room for, for other nodes.',
+    summary: 'The models of this node that do not fit in its document, for other nodes.',
     reply: object({ version: { type: 'integer' }, rest: { type: 'object' } })
   },
   card: {
     method: 'GET', url: '/models/:model_id/card', members: true, authority: 'read',
-    summary: 'The card of a model, where it comes from and where its copies are.',
+    summary: 'The card of a model, its origin and the copies of the model.',
     params: modelParam,
     reply: object({ model_id: text, origin: text, card: cardSchema, copies: copyList }),
     errors: ['model_not_found']
   },
   add: {
     method: 'POST', url: '/models/add', authority: 'cluster:write',
-    summary: 'Adds a custom card, or starts the download of a model whose card is made from its files.',
+    summary: 'Adds a custom card, or downloads a model and derives its card from its files.',
     body: {
       type: 'object', additionalProperties: false, minProperties: 1, maxProperties: 1,
       properties: { card: { type: 'object' }, source: modelId }
@@ -357,7 +357,7 @@ export const routes = {
   },
   removeCustom: {
     method: 'DELETE', url: '/models/custom/:model_id', authority: 'cluster:write', audit: 'best-effort',
-    summary: 'Removes a card that was added.',
+    summary: 'Removes a custom card.',
     params: modelParam,
     reply: object({ model_id: text, deleted: { const: true } }),
     errors: ['model_not_found', 'model_in_use']

@@ -16,7 +16,6 @@ export { locationsText } from './cli/api.js'
 export { readNamedModel } from './cli/source.js'
 export type { NamedModel } from './cli/source.js'
 
-/** Where the card of a model comes from; a later one counts more. */
 export type CardOrigin = 'bundled' | 'store' | 'staged' | 'home' | 'custom'
 
 /** A complete copy of a model on this node. */
@@ -24,89 +23,83 @@ export type LocatedModel = Pick<LocalCopy, 'card' | 'directory' | 'kind'>
 
 export type ModelCopy = Pick<ClusterCopy, 'nodeId' | 'nodeName' | 'kind' | 'live'>
 
-/** A further name by which clients ask a model. `madeMs`: ms since 1970; null: as old as the model. */
+/** An alias of a model. `madeMs`: Unix time in ms; null: as old as the model. */
 export interface ModelAlias { id: string, root: string, madeMs: number | null }
 
-/** Looks at what is there once; the judgement of any model by that. */
+/** Takes a snapshot of the cluster, and judges any model by it. */
 export type AvailabilityReader = () => Promise<(modelId: string) => Availability>
 
-/** Whether a model would fit into the memory of the cluster; of one that is not here without its context. */
+/** Whether a model fits in the cluster's memory. Context memory is included only if a copy is present. */
 export interface MemoryFit {
   neededBytes: number
-  /** The nodes that would run it; none where it does not fit. */
+  /** The nodes that would run it; empty if it does not fit. */
   nodes: { name: string, neededBytes: number, usableBytes: number }[]
-  /** Why it does not fit, with the sums. */
+  /** Why it does not fit, with the numbers. */
   problem: string | null
-  /** The program that no node has which could run it, as `svc engine add` names it. */
+  /** The missing program that could run it, as named by `svc engine add`. */
   engineMissing: string | null
 }
 
 export interface NodeProblem { nodeId: string, message: string }
 
-/** Looks at the memory as it is now; null where that is not known. */
+/** Uses the current free memory; null if unknown. */
 export type MemoryPlanner =
   (format: 'gguf' | 'onnx', totalBytes: number, modelId: string) => MemoryFit | null
 
-/** The refusal to fetch or place a model that the nodes answer for themselves. */
+/** The error for downloading or placing a virtual model. */
 export function virtualModel (modelId: string): SvcError {
-  const message = `${modelId} is answered by every node itself: it has no files and cannot be placed.`
+  const message = `${modelId} is a virtual model of every node: it has no files and cannot be placed.`
   return kernelError('invalid_request', message,
-    { param: 'model_id', remedy: `Ask it: \`svc run ${modelId} "is everything fine?"\`.` })
+    { param: 'model_id', remedy: `Use it directly: \`svc run ${modelId} "is everything fine?"\`.` })
 }
 
-/** What to do about a store that is away, or that there is none: as the errors of those names say it. */
+/** The remedy of these errors, for explanations elsewhere. */
 export const storeRemedy = (reason: 'store_not_configured' | 'store_unreachable'): string =>
   errors[reason].remedy
 
 export interface Models {
-  /** Resolves once the copies on this node are known. */
   readonly opened: Promise<void>
-  /** The complete copy on this node, of that content if one is named; undefined also before `opened`. */
+  /** The complete local copy, with this digest if given; undefined before `opened`. */
   locate (modelId: string, digest?: string): LocatedModel | undefined
-  /**
-   * The content that an instance of the model is to run which is placed now: what the store has, else a copy.
-   * Null where nobody knows, and for what ships, which is a part of each node.
-   */
+  /** The digest to place: of the store's model, else of a copy; null if unknown or for bundled models. */
   digest (modelId: string): string | null
   located (): readonly LocatedModel[]
-  /** The card of any model of the catalogue, here or not; its `files` may be empty when it is not here. */
+  /** The card of any model in the catalogue; `files` may be empty without a local copy. */
   card (modelId: string): ModelCard | undefined
-  /** Bytes of the model's own copies by node id, over the whole cluster; those in stores are not copies. */
+  /** Bytes by node id in the whole cluster, without copies in stores. */
   stagedBytes (modelId: string): ReadonlyMap<string, number>
   copies (modelId: string): readonly ModelCopy[]
-  /** The same of all models at once, by model id. */
+  /** The same for all models, by model id. */
   allCopies (): ReadonlyMap<string, readonly ModelCopy[]>
-  /** Of these nodes, the ones on whose disks copies of the model do not fit, with the sums. */
+  /** The given nodes that have too little disk space for copies of the model, with the numbers. */
   withoutRoom (modelId: string, nodeIds: readonly string[]): Promise<readonly NodeProblem[]>
-  /** Has the list of models tell which of them can be asked. Returns what ends that. */
+  /** Adds the availability to the list of models. Returns a function that undoes it. */
   judge (judge: AvailabilityReader): () => void
-  /** Has plans of downloads tell whether the model would fit into memory. Returns what ends that. */
+  /** Adds the memory check to download plans. Returns a function that undoes it. */
   memory (planner: MemoryPlanner): () => void
-  /** Has the list of models name those that plugins answer for themselves. Returns what ends that. */
+  /** Adds virtual models to the list. Returns a function that undoes it. */
   virtual (cards: () => readonly ModelCard[]): () => void
-  /** Adds placed models to the list, as their store may be unreachable. Returns a function that ends it. */
+  /** Adds placed models, since their store may be unreachable. Returns a function that undoes it. */
   placed (cards: () => readonly ModelCard[]): () => void
   isVirtual (modelId: string): boolean
-  /** Has GET /v1/models list further names of models. Returns what ends that. */
+  /** Adds aliases to GET /v1/models. Returns a function that undoes it. */
   names (names: () => readonly ModelAlias[]): () => void
-  /** Transfers of models by node id, as /state shows them under `downloads`. */
   transfers (): Readonly<Record<string, readonly DownloadView[]>>
-  /** A store host of which nobody knows now what it has: it is away, or has only just come back. */
+  /** A store host with unknown contents: it is down, or has just come back. */
   silentStore (): NodeView | undefined
   cards (): readonly { card: ModelCard, origin: CardOrigin }[]
   /**
    * Protects the model and its companions from eviction and purge until the returned function is called, and
-   * the content that is named from being replaced. `by` says who, for people. Throws `model_going` while it
-   * is just being removed.
+   * the copy with this digest from being replaced. `by` is for messages. Throws `model_going` while the model
+   * is being removed.
    */
   use (modelId: string, by: string, digest?: string): () => void
-  /** Tells the cluster whether a runner of the model is ready on this node. */
   serving (modelId: string, ready: boolean): void
-  /** Resolves with a complete copy here, of that content if one is named; staged when it is not there. */
+  /** Resolves with a complete local copy, with this digest if given; stages it if necessary. */
   ensure (modelId: string, digest?: string, signal?: AbortSignal): Promise<LocatedModel>
 }
 export const ModelsService = defineService<Models>('models')
 
-/** For verbs: brings a model that is not here into the store; see `fetchModel`. */
+/** `fetchModel` for verbs, loaded on demand. */
 export const modelFetcher = async (): Promise<typeof fetchModel> =>
   (await import('./cli/pull.js')).fetchModel

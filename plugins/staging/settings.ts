@@ -2,30 +2,30 @@ const folder = { 'type': 'string', 'minLength': 1, 'x-local': true } as const
 
 const cachePath = {
   ...folder,
-  description: 'Folder of staged copies, one subfolder <org>--<name> each; <home>/staging when absent.'
+  description: 'Folder of staged copies, one subfolder <org>--<name> each; default <home>/staging.'
 } as const
 
 const staging = {
   type: 'object', additionalProperties: false, default: {},
-  description: 'Staged copies: what the runtime loads from.',
+  description: 'Staged copies, from which runners load models.',
   properties: {
     cleanup_on_deactivate: {
       type: 'boolean', default: true,
-      description: 'Whether idle staged copies are evicted when an instance ends and at start.'
+      description: 'Whether idle staged copies are evicted at start and when an instance ends.'
     },
     staging_keep_recent_gb: {
       type: 'number', minimum: 0, default: 40,
-      description: 'GiB of most recently used idle copies that are kept.'
+      description: 'GiB of the most recently used idle copies to keep.'
     }
   }
 } as const
 
 const hub = {
   type: 'object', additionalProperties: false, default: {},
-  description: 'The public model hub. A token is read from the variable SVC_HUB_TOKEN, else HF_TOKEN; it ' +
-    'is for huggingface.co, or for the host in SVC_HUB_TOKEN_HOST, and only sent by https.',
+  description: 'The public model hub. The token comes from the variable SVC_HUB_TOKEN, else HF_TOKEN. ' +
+    'svc sends it only to huggingface.co, or to the host in SVC_HUB_TOKEN_HOST, and only over https.',
   properties: {
-    enabled: { type: 'boolean', default: true, description: 'Whether models may be fetched from the hub.' },
+    enabled: { type: 'boolean', default: true, description: 'Whether svc may download models from the hub.' },
     url: {
       'type': 'string', 'format': 'http-url', 'pattern': '^https?://[^@?#\\s]+$', 'x-local': true,
       'default': 'https://huggingface.co',
@@ -34,19 +34,19 @@ const hub = {
     redirect_hosts: {
       'type': 'array', 'uniqueItems': true, 'items': { type: 'string', minLength: 1 }, 'x-local': true,
       'default': ['*.huggingface.co', '*.hf.co'],
-      'description': 'Hosts the hub may send a download to; *.example.net for all below one.'
+      'description': 'Hosts that the hub may redirect downloads to; *.example.net for all subdomains.'
     },
     cache_path: {
       ...folder,
-      description: 'Folder for what a node fetches from the hub itself while no store can be reached; ' +
-        '<home>/hub when absent.'
+      description: 'Folder for models that a node downloads from the hub if the store cannot be reached; ' +
+        'default <home>/hub.'
     }
   }
 } as const
 
 export const settings = {
   model_store: {
-    type: 'object', additionalProperties: false, default: {}, description: 'Where models are kept.',
+    type: 'object', additionalProperties: false, default: {}, description: 'Store, hub and staged copies.',
     properties: {
       staging,
       hub,
@@ -54,19 +54,19 @@ export const settings = {
       import_roots: {
         'type': 'array', 'uniqueItems': true, 'items': { type: 'string', minLength: 1 }, 'default': [],
         'x-local': true,
-        'description': 'Folders below which every caller with `operator` may have models imported from; ' +
-          'who has the operator.token of the node may from any.'
+        'description': 'Folders from which every caller with `operator` may import models; ' +
+          'callers with the node\'s operator.token may import from any folder.'
       },
       upload_mib_per_second: {
         type: 'number', exclusiveMinimum: 0,
-        description: 'Most MiB a second this node sends to others that copy models; no limit when absent.'
+        description: 'Maximum MiB per second for model transfers from this node; no limit by default.'
       }
     }
   },
   node_cache_path: cachePath,
   node_overrides: {
     type: 'object', default: {},
-    description: 'Staging settings of single nodes, by node name or install id.',
+    description: 'Staging settings for single nodes, by node name or install id.',
     additionalProperties: {
       type: 'object', additionalProperties: false,
       properties: {
@@ -78,7 +78,7 @@ export const settings = {
   }
 } as const
 
-/** Staging settings with those of this node on top; the install id counts before the name. Pure. */
+/** Staging settings with this node's overrides; the install id takes precedence over the name. Pure. */
 export const effective = <S extends object>(
   section: S, overrides: Readonly<Record<string, Partial<S>>>, node: { name: string, installId: string }
 ): S => ({ ...section, ...overrides[node.installId] ?? overrides[node.name] })

@@ -2,33 +2,33 @@ import type { FromSchema, ModelCard } from '../../kernel/index.js'
 import type { sections } from './declarations.js'
 import type { Answers } from './routes.js'
 
-/** Bytes of a chunk: files are hashed, fetched and verified in such pieces. */
+/** Size of a chunk in bytes: the unit of hashing, fetching and verification. */
 export const CHUNK_BYTES = 16 * 1024 * 1024
 
-/** A file of a model. Hashes are lowercase hex. A file of 0 bytes has no chunks. */
+/** Hashes are lowercase hex. An empty file has no chunks. */
 export interface ManifestFile { path: string, size: number, sha256: string, chunkSha256: string[] }
 
 export interface ModelManifest {
   modelId: string
-  /** What it was pulled as: a commit of a hub, or a word of the operator. */
+  /** A commit of the hub, or a text that the operator chose. */
   revision: string
   totalBytes: number
   chunkBytes: number
   files: ManifestFile[]
 }
 
-/** What a model consists of, and what it is. `digest` is that of the manifest. */
+/** `digest` is that of the manifest. */
 export interface ModelContent { manifest: ModelManifest, digest: string, card: ModelCard }
 
-/** Which files of a model were taken from the hub: patterns, a variant, or the usual choice. */
+/** The selection of the hub's files; null: the default. */
 export interface HubChoice { allow: string[] | null, variant: string | null }
 
 export interface CopyRecord {
   manifest: ModelManifest
   card: ModelCard
-  /** Its origin: `hub:URL@COMMIT`, `file`, `store`, `node`, `package`. */
+  /** Origin: `hub:URL@COMMIT`, `file`, `store`, `node`, `package`. */
   source: string
-  /** Of a copy from the hub: what else its files can be had by. */
+  /** Only for the hub: the selection to repeat. */
   choice?: HubChoice
   /** ISO-8601. */
   publishedAt: string
@@ -38,35 +38,33 @@ export interface Copy {
   modelId: string
   directory: string
   sizeBytes: number
-  /** What removing it gives back: a file with further hard links, or that svc did not write, counts 0. */
+  /** Bytes freed by a removal: files with several hard links, or that svc did not write, count 0. */
   freeableBytes: number
   lastUsedMs: number
   /** Null for a folder without a valid record. */
   record: CopyRecord | null
-  /** Whether it has a record of svc's: only then anything of it is ever removed. */
+  /** Whether svc wrote its record; svc removes only such copies. */
   ours: boolean
 }
 
 /**
  * The purpose of a folder of models. Other nodes copy from `store`; runners load from `staged`. `beside` has
- * newer versions while those in `staged` are in use, `cache` the hub's files if no store was reachable.
+ * newer versions while those in `staged` are in use, `cache` files from the hub if no store was reachable.
  */
 export type Role = 'store' | 'staged' | 'beside' | 'cache'
 
-/** A complete copy on this node: in one of its folders, or in a package that it ships with (`bundled`). */
+/** A complete copy on this node, in one of its folders or in a package (`bundled`). */
 export interface LocalCopy extends ModelContent, Pick<CopyRecord, 'source' | 'choice'> {
   modelId: string
-  /** Absolute; read-only to whoever loads from it. */
+  /** Absolute; users must not write there. */
   directory: string
   kind: CopyEntry['kind'] | 'store'
   /** ISO-8601. */
   downloadedAt: string
 }
 
-/** What a node says of a copy it has (section `modelCopies`). */
 export type CopyEntry = FromSchema<typeof sections.modelCopies.value>
 
-/** What a store host says of a model in its store (section `storeModels`). */
 export interface StoreEntryFact {
   digest: string
   revision: string
@@ -83,7 +81,7 @@ export type ClusterCopy = Answers['copies']['copies'][number]
 
 export interface Progress { bytes: number, totalBytes: number, files: number, totalFiles: number }
 
-/** What could not be done with a model. `reason` is a stable word, the message a sentence for people. */
+/** `reason` is a stable word, the message a sentence for people. */
 export class StoreError extends Error {
   override name = 'StoreError'
   readonly reason: string

@@ -6,11 +6,11 @@ import type { ToolboxParts } from './toolbox.js'
 import type { Answer, Question, TurnEvent } from './types.js'
 import type { WordingModel } from './voice/keep.js'
 
-/** Turns of this node at once, and those that may wait for their place. */
+/** Concurrent and queued turns of this node. */
 const TURNS = { concurrency: 8, queue: 16 }
-/** Longest time of a turn with its wait, ms. */
+/** Longest time of a turn including its wait, ms. */
 const TURN_MS = 30_000
-/** Silence after which a stream shows that it is alive, ms. */
+/** Interval of keep-alive comments in a silent stream, ms. */
 const BEAT_MS = 10_000
 const EVENTS = { contentType: 'text/event-stream' }
 
@@ -29,9 +29,8 @@ export interface DeskParts extends TurnParts, Pick<Desk, 'refusal'> {
   readonly voice: Voice
 }
 
-/** The entry to the steward. */
 export interface Desk {
-  /** Why no question is answered now; null when it is. */
+  /** Why no question is answered now; null if one would be. */
   refusal (): SvcError | null
   /** Answers through the voice. Throws the refusal, `overloaded`, `timeout` (30 s), the signal's reason. */
   turn (question: Question, asker: Asker): AsyncGenerator<TurnEvent>
@@ -77,7 +76,7 @@ export function createDesk (parts: DeskParts): Desk {
   }
 }
 
-/** The answer to who may ask models and may not see the cluster. */
+/** The answer to callers that may ask models but not read the cluster. */
 function * mayNotLook (): Generator<TurnEvent> {
   const diagnosis = 'I may not look at the cluster for you: your credential lacks the authority `read`.'
   const remedy = 'Ask with a token that has it: `svc token create asker --authority read invoke`.'
@@ -100,7 +99,7 @@ async function * until<T> (source: AsyncGenerator<T>, signal: AbortSignal): Asyn
       yield step.value
     }
   } finally {
-    // Not waited for: it may hang in what the signal was to end.
+    // Not awaited: it may hang in the work that the signal aborts.
     source.return(undefined).catch(() => {})
   }
 }

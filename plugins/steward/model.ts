@@ -19,7 +19,10 @@ const card: ModelCard = {
   support: { tools: 'no effect: it has its own' }
 }
 
-/** The model by which chat clients ask the steward: while it is on, and ready with the model that is set. */
+/**
+ * The model by which chat clients ask the steward: while the plugin is on, and ready with its configured
+ * model.
+ */
 export function stewardModel (desk: Desk, status: () => StatusBody): VirtualModel {
   return {
     card: () => desk.refusal() === null ? card : undefined,
@@ -39,7 +42,7 @@ async function * answer (
 ): AsyncGenerator<EngineChunk> {
   const question = questionOf(task)
   if (offersTools(task)) yield { payload: { choices: [], warnings: [`tools: ${STEWARD} has its own`] } }
-  // No tokens are counted where no language model answers.
+  // No tokens are counted if no language model answers.
   const usage = { prompt_tokens: 0, completion_tokens: 0, prompt_tokens_details: { cached_tokens: 0 } }
   let admitted = false
   for await (const event of desk.turn(question, { caller, signal })) {

@@ -10,7 +10,7 @@ export interface StatusFacts {
   readonly enabled: boolean
   /** The setting `steward.model`. */
   readonly model: string | null
-  /** The state of the model that words the answers; null when it is absent or waits. */
+  /** The state of the model that words the answers; null if it is absent or waits. */
   readonly kept: RoleStatus | null
   /** Failed probes in a row, as the master counts them. */
   readonly failed: number

@@ -6,13 +6,13 @@ import { lookedAt } from '../../kernel/cli/index.js'
 import type { Fact, Finding, Tool, ToolContext } from '../../kernel/cli/index.js'
 import type { MadeCall, ToolCall } from './types.js'
 
-/** Most calls of a turn. */
+/** Limit of calls per turn. */
 export const CALLS_MOST = 8
 /** Longest time of one call, ms. */
 const CALL_MS = 5000
 /** Longest answer that a tool may read, characters. */
 const READ_MOST = 8 * 1024 * 1024
-/** Most facts of a call, and characters of each sentence. */
+/** Limits of a call: facts, and characters of each sentence. */
 const FACTS_MOST = 40
 const TEXT_MOST = 600
 

@@ -12,9 +12,9 @@ export interface MadeCall extends ToolCall { readonly tookMs: number }
 
 /** An answer with its grounds. */
 export interface Answer {
-  /** One sentence: what is the matter, or what was asked for. */
+  /** One sentence: the problem, or the requested fact. */
   readonly diagnosis: string
-  /** False where the question or the cause is a guess. */
+  /** False if the question or the cause is a guess. */
   readonly sure: boolean
   /** The facts behind the sentence, most important first. */
   readonly facts: readonly Fact[]
@@ -29,7 +29,7 @@ export interface Answer {
   readonly calls: readonly MadeCall[]
 }
 
-/** Progress of a turn. The texts together are the whole answer for people. */
+/** Progress of a turn. The texts together are the whole answer for users. */
 export type TurnEvent =
   | { readonly type: 'call', readonly tool: string, readonly args: Readonly<Record<string, unknown>> }
   | { readonly type: 'text', readonly text: string }

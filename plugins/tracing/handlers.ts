@@ -60,8 +60,8 @@ const attachment = ({ taskId, text }: TraceFile): Reply =>
 function notFound ({ error }: HandlerParts, id: string, where: string, failed: FailedPeer[] = []): SvcError {
   const silent = failed.length === 0
     ? ''
-    : ` ${failed.map(({ name, reason }) => `${name} could not be asked (${reason})`).join('; ')}.`
-  return error('trace_not_found', `There is no trace of the task or command ${id} ${where}.${silent}`)
+    : ` ${failed.map(({ name, reason }) => `${name} could not be queried (${reason})`).join('; ')}.`
+  return error('trace_not_found', `There is no trace of task or command ${id} ${where}.${silent}`)
 }
 
 async function fileHere (parts: HandlerParts, id: string): Promise<TraceFile> {
@@ -76,11 +76,11 @@ async function spansHere (parts: HandlerParts, id: string): Promise<{ taskId: st
   try {
     return { taskId, spans: readSpans(text) }
   } catch {
-    throw parts.error('trace_damaged', `The file of the trace ${taskId} on this node is damaged.`)
+    throw parts.error('trace_damaged', `The trace file of ${taskId} on this node is damaged.`)
   }
 }
 
-/** The spans of a trace from every node that keeps it, and the nodes they are from. */
+/** The spans of a trace from every node that stores it. */
 async function gather (parts: HandlerParts, request: ById) {
   const { params: { id } } = request
   const { answers, failed } = await askPeers(parts, `/v1/traces/${id}`, request,
@@ -98,7 +98,7 @@ async function gather (parts: HandlerParts, request: ById) {
   }
 }
 
-/** The file of a trace: this node's, else the largest of those that others have. */
+/** This node's file of a trace, else the largest one of the other nodes. */
 async function fileAnywhere (parts: HandlerParts, request: ById): Promise<TraceFile> {
   const { params: { id } } = request
   if (parts.store.find(id) !== undefined) return await fileHere(parts, id)
@@ -108,7 +108,7 @@ async function fileAnywhere (parts: HandlerParts, request: ById): Promise<TraceF
   return largest
 }
 
-/** A file in Chrome's trace form; null when the text is none. */
+/** A file in Chrome's trace format; null if it is not one. */
 function readFile (text: string): TraceFile | null {
   const { otherData, traceEvents } =
     JSON.parse(text) as { otherData?: { taskId?: unknown }, traceEvents?: unknown }

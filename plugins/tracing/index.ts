@@ -17,13 +17,11 @@ import type { TraceCounters } from './service.js'
 type TracingContext = Context<typeof manifest>
 
 const HOUR_MS = 3_600_000
-/** Interval of reading other nodes' clocks while requests are traced, ms. */
+/** Interval of clock measurements while requests are traced, ms. */
 const CLOCKS_MS = 10_000
 const MIB = 1024 * 1024
-/** The one entry of the section `switch`. */
 const SWITCH = 'requests'
 
-/** Traces of single requests: recording, keeping, showing, exporting. */
 export default definePlugin(manifest, (ctx) => {
   const { cluster, tracers } = ctx.deps
   const counters: TraceCounters = {
@@ -47,13 +45,13 @@ export default definePlugin(manifest, (ctx) => {
   }
   const tracer = { enabled: false, begin: (start: TraceStart) => new Recording(recording, start) }
   const isOn = (): boolean => ctx.sections.switch.get(SWITCH)?.enabled === true
-  const look = (): void => {
+  const applySwitch = (): void => {
     const enabled = isOn()
     if (enabled && !tracer.enabled) clocks.ask()
     tracer.enabled = enabled
   }
-  look()
-  ctx.sections.switch.observe(look)
+  applySwitch()
+  ctx.sections.switch.observe(applySwitch)
   ctx.every('clocks of other nodes', CLOCKS_MS, () => { if (tracer.enabled) clocks.ask() })
   ctx.effect('recording of requests', tracers.use(tracer))
   const { error, clock, node } = ctx
@@ -77,7 +75,7 @@ export default definePlugin(manifest, (ctx) => {
   }
 }) satisfies Plugin
 
-/** The saved traces; once an hour those that are too old or too many are removed. */
+/** Opens the saved traces; removes old and excess ones every hour. */
 function openStore (ctx: TracingContext, counters: TraceCounters): TraceStore {
   const { retention_days: days, max_total_mib: mib } = ctx.settings.tracing
   const folder = join(ctx.node.home, 'traces')

@@ -7,7 +7,7 @@ export const manifest = {
   name: 'tracing',
   version: '1.0.0',
   kernel: '^1.0.0',
-  summary: 'Records single requests across nodes, keeps and shows what took how long, and exports it.',
+  summary: 'Traces single requests across nodes; stores, shows and exports the traces.',
   consumes: { tracers: TracerService, cluster: ClusterService },
   provides: { tracing: TracingService },
   settings: {
@@ -15,20 +15,20 @@ export const manifest = {
       type: 'object', additionalProperties: false, default: {}, description: 'Traces of single requests.',
       properties: {
         retention_days: {
-          type: 'integer', minimum: 1, default: 3, description: 'Days a saved trace file is kept.'
+          type: 'integer', minimum: 1, default: 3, description: 'Days to keep a trace file.'
         },
         max_total_mib: {
           type: 'integer', minimum: 1, default: 256,
-          description: 'Most MiB of saved traces on a node; the oldest go first.'
+          description: 'Most MiB of trace files on a node; the oldest are removed first.'
         },
         otlp_url: {
           'type': 'string', 'format': 'http-url', 'x-local': true,
-          'description': 'Where traces are also sent, by OTLP over HTTP with JSON.',
+          'description': 'Address that traces are exported to (OTLP over HTTP, JSON).',
           'examples': ['http://localhost:4318/v1/traces']
         },
         otlp_headers: {
           'type': 'object', 'additionalProperties': { type: 'string' }, 'default': {}, 'x-secret': true,
-          'x-local': true, 'description': 'Headers for that receiver, such as its key.'
+          'x-local': true, 'description': 'Headers for that receiver, such as an API key.'
         }
       }
     }
@@ -39,21 +39,21 @@ export const manifest = {
       status: 404,
       retryable: false,
       message: 'There is no such trace.',
-      remedy: 'GET /v1/traces/cluster lists what is kept; PUT /v1/tracing has new requests traced.'
+      remedy: 'GET /v1/traces/cluster lists the saved traces; PUT /v1/tracing turns tracing on.'
     },
     trace_damaged: {
       status: 500,
       retryable: false,
-      message: 'The file of the trace cannot be read.',
+      message: 'The trace file is damaged.',
       remedy: 'POST /v1/traces/delete removes it.'
     }
   },
   sections: { switch: { writer: 'master', summary: 'Whether new requests are traced.', value: setting } },
-  commands: { set: { summary: 'Has new requests traced, or not.', args: setting, result: setting } },
+  commands: { set: { summary: 'Turns tracing of new requests on or off.', args: setting, result: setting } },
   events: {
     TracingStateChanged: {
       plane: 'durable',
-      summary: 'New requests are traced from now on, or no longer.',
+      summary: 'Tracing of new requests was turned on or off.',
       payload: setting
     }
   },
@@ -64,7 +64,7 @@ export const manifest = {
       args: {
         type: 'object', additionalProperties: false,
         properties: {
-          model: { type: 'string', minLength: 1, maxLength: 200, description: 'Only of this model.' }
+          model: { type: 'string', minLength: 1, maxLength: 200, description: 'Only requests to this model.' }
         }
       },
       load: () => import('./tools/slow.js')
@@ -73,12 +73,12 @@ export const manifest = {
   verbs: {
     traces: {
       heading: 'Watch it',
-      summary: 'show what took how long in single requests, or switch that on and off',
+      summary: 'show where the time of single requests went, or turn tracing on or off',
       args: '[id]',
       options: [
-        ['-o, --output <file>', 'write the trace for ui.perfetto.dev here'],
-        ['--local', 'only what the asked node keeps itself'],
-        ['--limit <n>', 'list at most so many (20)']
+        ['-o, --output <file>', 'write the trace to this file, for ui.perfetto.dev'],
+        ['--local', 'only traces that the node itself stores'],
+        ['--limit <n>', 'list at most this many traces (20)']
       ],
       examples: ['svc traces on', 'svc traces', 'svc traces 3f2b… -o trace.json'],
       load: () => import('./cli/traces.js')

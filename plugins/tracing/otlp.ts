@@ -13,7 +13,7 @@ export interface OtlpParts {
   log: Logger
   counters: TraceCounters
   node: { name: string, nodeId: string, version: string }
-  /** Longest time of one trace at the receiver, retries included. */
+  /** Longest time to send one trace, retries included. */
   timeoutMs?: number
 }
 
@@ -21,17 +21,17 @@ export interface Otlp {
   push (record: TraceRecord): void
   /** Resolves when the queue is empty. */
   idle (): Promise<void>
-  /** Drops the queue; the trace in transit has 2 s. */
+  /** Drops the queue; the trace that is being sent has 2 s. */
   close (): Promise<void>
 }
 
-/** Traces that may wait for the receiver. */
+/** Most traces that wait for the receiver; more are dropped. */
 const WAITING_MAX = 64
 const TIMEOUT_MS = 10_000
-/** Longest time for the trace in transit when the node stops, ms. */
+/** Longest wait for the trace that is being sent when the node stops, ms. */
 const CLOSE_MS = 2000
-/** A failing receiver is logged at most this often. */
-const COMPLAIN_MS = 60_000
+/** A failing receiver is logged at most this often, ms. */
+const WARN_INTERVAL_MS = 60_000
 
 interface Sender { send (record: TraceRecord): Promise<void>, shutdown (): Promise<void> }
 
@@ -40,20 +40,20 @@ export function createOtlp (parts: OtlpParts): Otlp {
   const waiting: TraceRecord[] = []
   let sender: Promise<Sender> | undefined
   let sending: Promise<void> | null = null
-  let complainedMs = -Infinity
+  let warnedMs = -Infinity
   let closed = false
   const failed = (error: unknown): void => {
     counters.exportDropped++
-    if (clock.mono() - complainedMs < COMPLAIN_MS) return
-    complainedMs = clock.mono()
+    if (clock.mono() - warnedMs < WARN_INTERVAL_MS) return
+    warnedMs = clock.mono()
     const why = error instanceof Error ? error.message : String(error)
     log.warn({ error: why, dropped: counters.exportDropped },
-      'the receiver of tracing.otlp_url does not take traces')
+      'cannot export traces to tracing.otlp_url')
   }
   const sendAll = async (): Promise<void> => {
     for (let next = waiting.shift(); next !== undefined && !closed; next = waiting.shift()) {
       try {
-        // Only now: most nodes never export.
+        // Loaded with the first trace, because most nodes never export.
         sender ??= openSender(parts)
         await (await sender).send(next)
         counters.exported++
@@ -76,7 +76,7 @@ export function createOtlp (parts: OtlpParts): Otlp {
     async close () {
       closed = true
       counters.exportDropped += waiting.splice(0).length
-      // One that could not be opened has nothing to end.
+      // A sender that failed to open needs no shutdown.
       const ended = sender?.then((opened) => opened.shutdown(), () => {})
       if (ended !== undefined) await Promise.race([ended, delay(clock, CLOSE_MS)])
     }
@@ -111,17 +111,16 @@ const STATUS = { unset: 0, error: 2 } as const
 
 const timeOf = (us: number): HrTime => [Math.floor(us / 1e6), us % 1e6 * 1000]
 
-/** Tasks by OpenTelemetry's conventions; others keep their name. */
+/** Task kinds with a name in OpenTelemetry's conventions; others keep their name. */
 const OPERATIONS: Readonly<Record<string, string>> = {
   chat: 'chat', completion: 'text_completion', completions: 'text_completion', embedding: 'embeddings',
   embeddings: 'embeddings', tts: 'text_to_speech'
 }
 
-/** The operation's name by the gen_ai conventions. Pure. */
 const operationOf = ({ taskKind }: Pick<TraceRecord, 'taskKind'>): string =>
   OPERATIONS[taskKind] ?? taskKind
 
-/** Attributes of the span of the whole request, by the gen_ai conventions where these have a word. Pure. */
+/** Attributes of the root span; those that the gen_ai conventions define use their names. Pure. */
 export function genAiAttributes (record: TraceRecord): Attributes {
   const { modelId, taskId, commandId, reason, spans } = record
   const tokens = (name: string): number => spans.reduce((sum, { attrs }) => {
@@ -143,7 +142,7 @@ export function genAiAttributes (record: TraceRecord): Attributes {
   }
 }
 
-/** A finished trace as OpenTelemetry's spans. Pure. */
+/** Converts a finished trace to OpenTelemetry spans. Pure. */
 export function readable (
   record: TraceRecord, resource: ReadableSpan['resource'], version: string
 ): ReadableSpan[] {

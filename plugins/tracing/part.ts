@@ -43,7 +43,7 @@ const schema = object({
 
 export type ReadPart = (value: unknown) => SpanPart | null
 
-/** Makes the reader of what another process says it recorded: null for anything that is no part. */
+/** Creates the validator of spans from another process: null for invalid ones. */
 export function partReader ({ checker }: Pick<Context, 'checker'>): ReadPart {
   const problemOf = checker(schema)
   return (value) => {

@@ -5,14 +5,14 @@ type Message = { ask: number } | { answer: number, at: number, nodeId: string }
 
 interface Sample { nodeId: string, bounds: Bounds, takenMs: number }
 
-/** Measurements that are kept of a node, the newest. */
+/** Newest measurements per node. */
 const SAMPLES = 8
-/** Largest drift between two clocks: 100 ppm. */
+/** Assumed largest drift between two clocks: 100 ppm. */
 const DRIFT = 1e-4
 
 /**
- * How far the monotonic clocks of other nodes are ahead of this one's, measured by short messages on the
- * members' links. A measurement becomes less certain with its age.
+ * Measures how far the monotonic clocks of other nodes are ahead of this one's, by short messages on the
+ * members' links. The uncertainty of a measurement grows with its age.
  */
 export class PeerClocks {
   readonly #clock: Clock
@@ -28,13 +28,12 @@ export class PeerClocks {
       (from, message) => { this.#receive(from, message) })
   }
 
-  /** Asks every other node. */
   ask (): void {
     this.#askedMs = this.#clock.mono()
     this.#channel.broadcast({ ask: this.#askedMs })
   }
 
-  /** The most certain measurement of that process start of a node; undefined without one. */
+  /** The most certain measurement of this process start of a node; undefined without one. */
   bounds (installId: string, nodeId: string): Bounds | undefined {
     const now = this.#clock.mono()
     return this.#samples.get(installId)?.filter((sample) => sample.nodeId === nodeId)

@@ -3,13 +3,13 @@ import type { Caller, Clock, Cluster, Context } from '../../kernel/index.js'
 import type { TraceEntry } from './store.js'
 import type { ShownSpan } from './trace-file.js'
 
-/** A node that did not answer with what was asked for. */
+/** A node that did not answer, or whose answer is invalid. */
 export interface FailedPeer { nodeId: string, name: string, reason: string, message: string }
 
 export interface NodeTraces<T> { nodeId: string, value: T }
 
-/** The answers of the nodes; a node without the trace is in neither list. */
-export interface Asked<T> { answers: NodeTraces<T>[], failed: FailedPeer[] }
+/** A node without the trace is in neither list. */
+export interface PeerAnswers<T> { answers: NodeTraces<T>[], failed: FailedPeer[] }
 
 export interface PeersParts {
   cluster: Pick<Cluster, 'nodes' | 'request'>
@@ -18,31 +18,31 @@ export interface PeersParts {
 
 export interface ListedTrace extends TraceEntry { sourceNodes: string[] }
 
-/** Longest time of one node for its whole answer, ms. */
+/** Deadline for the whole answer of a node, ms. */
 const PEER_MS = 3000
-/** Longest answer of a node, bytes. */
+/** Size limit of a node's answer, bytes. */
 const BODY_BYTES = 32 * 1024 * 1024
 
 /**
- * Asks all other live nodes. `read` returns null for invalid data. Names nodes that refuse, are late or
- * answer wrongly, each within its deadline. Never throws.
+ * Requests a path of all other live nodes. `read` returns null for invalid data. Names nodes that refuse, are
+ * late or send invalid data, each within its deadline. Never throws.
  */
 export async function askPeers<T> (
   parts: PeersParts, path: string, { caller, signal }: { caller: Caller, signal: AbortSignal },
   read: (text: string) => T | null
-): Promise<Asked<T>> {
+): Promise<PeerAnswers<T>> {
   const peers = parts.cluster.nodes().filter(({ self, live }) => live && !self)
-  const asked: Asked<T> = { answers: [], failed: [] }
-  const question = { path, caller, signal, ms: PEER_MS, bytes: BODY_BYTES, read }
-  const said = await Promise.all(askMembers(parts, peers, question))
-  for (const { node: { nodeId, name }, value, error } of said) {
-    if (error === null) asked.answers.push({ nodeId, value })
-    // 404: it has no such trace.
+  const result: PeerAnswers<T> = { answers: [], failed: [] }
+  const request = { path, caller, signal, ms: PEER_MS, bytes: BODY_BYTES, read }
+  const responses = await Promise.all(askMembers(parts, peers, request))
+  for (const { node: { nodeId, name }, value, error } of responses) {
+    if (error === null) result.answers.push({ nodeId, value })
+    // 404: the node does not have the trace.
     else if (!(error instanceof MemberFault && error.status === 404)) {
-      asked.failed.push({ nodeId, name, reason: error.reason, message: error.message })
+      result.failed.push({ nodeId, name, reason: error.reason, message: error.message })
     }
   }
-  return asked
+  return result
 }
 
 export function mergeLists (lists: readonly NodeTraces<readonly TraceEntry[]>[]): ListedTrace[] {
@@ -57,11 +57,11 @@ export function mergeLists (lists: readonly NodeTraces<readonly TraceEntry[]>[])
   return [...all.values()].sort((a, b) => a.createdAt < b.createdAt ? 1 : -1)
 }
 
-/** The spans of one trace from several nodes, each once, in order of their start. Pure. */
+/** Merges the spans of one trace: equal ones once, sorted by start. Pure. */
 export function mergeSpans (lists: readonly NodeTraces<readonly ShownSpan[]>[]): ShownSpan[] {
   const keyOf = ({ nodeId, category, name, startUs, durationUs }: ShownSpan): string =>
     [nodeId, category, name, startUs, durationUs].join('\n')
-  // Of two with one key the first counts.
+  // The first of equal spans wins.
   const all = new Map(lists.flatMap(({ value }) => value).reverse().map((span) => [keyOf(span), span]))
   return [...all.values()].sort((a, b) => a.startUs - b.startUs)
 }
@@ -78,15 +78,14 @@ const span = {
   attrs: { type: 'object' }
 }
 
-/** Readers of what other nodes answer; without the fields that are not known, and null for nonsense. */
+/** Validators of other nodes' answers: drop unknown fields, return null for invalid data. */
 export interface PeerReaders {
   readList: (body: unknown) => TraceEntry[] | null
-  /** Of GET /v1/traces/{id}. */
   readTrace: (body: unknown) => { taskId: string, spans: ShownSpan[] } | null
 }
 
 export function peerReaders ({ checker }: Pick<Context, 'checker'>): PeerReaders {
-  /** Reads a list under `traces`, of each item only these fields; null for anything else. */
+  /** Creates a reader of the list under `traces`. */
   const listReader = <T>(most: number, properties: Record<keyof T & string, object>) => {
     const keys = Object.keys(properties)
     const item = { type: 'object', required: keys, properties } as const

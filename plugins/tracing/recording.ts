@@ -8,28 +8,27 @@ import type { ReadPart } from './part.js'
 import type { ClockNote, PlacedSpan, SpanPart, SpanPlace } from '../runners/service.js'
 import type { TraceRecord } from './trace-file.js'
 
-/** Longest wait of an ended request for other processes' spans. */
+/** Longest wait of a finished request for the spans of other processes, ms. */
 const PARTS_MS = 2000
-/** Spans of another process this far outside the time in which it was asked are nonsense. */
+/** Tolerance for spans of another process outside the time of its hop; others are dropped, ms. */
 const TOLERANCE_MS = 1000
 
 export interface RecordingParts {
   readPart: ReadPart
   clock: Clock
-  /** Hexadecimal digits of so many random bytes. */
+  /** Random bytes as hexadecimal digits. */
   randomHex (bytes: number): string
-  /** The node's own id, and what people call a node. */
   nodeId: string
   nameOf (nodeId: string): string
-  /** Bounds of another node's clock. */
+  /** Bounds of another node's clock offset. */
   bounds (installId: string, nodeId: string): Bounds | undefined
-  /** Gets the trace once it is complete. */
+  /** Receives the complete trace. */
   finished (record: TraceRecord): void
 }
 
-interface Errand { id: number, to: HopTarget, sentMs: number, backMs: number }
+interface HopTimes { id: number, to: HopTarget, sentMs: number, backMs: number }
 
-/** The record of one request at one node. */
+/** Records the spans of one request on this node. */
 export class Recording extends SpanRecorder implements Trace {
   readonly #parts: RecordingParts
   readonly #start: TraceStart
@@ -40,9 +39,9 @@ export class Recording extends SpanRecorder implements Trace {
   readonly #spanId: string
   readonly #places: SpanPlace[] = [{ nodeId: null, process: 'node', rank: 0 }]
   readonly #clocks: ClockNote[] = []
-  /** Spans of other processes, by the clock of this one. */
+  /** Spans of other processes, moved to this node's clock. */
   readonly #adopted: PlacedSpan[] = []
-  /** Spans of other processes that found no room or were nonsense. */
+  /** Spans of other processes that were over the limit or invalid. */
   #lost = 0
   #about: TracedTask | null = null
   #notes: SpanAttrs = {}
@@ -112,8 +111,8 @@ export class Recording extends SpanRecorder implements Trace {
     else this.#stopWaiting = this.#parts.clock.after(PARTS_MS, () => { this.#finish() })
   }
 
-  /** Takes in what another process recorded; returns what that says about its clock. */
-  #adopt (part: SpanPart, { id, to, sentMs, backMs }: Errand): SpanAttrs {
+  /** Adds the spans of another process; returns the attributes with its clock offset. */
+  #adopt (part: SpanPart, { id, to, sentMs, backMs }: HopTimes): SpanAttrs {
     const own = boundsOf({ sentMs, arrivedMs: part.receivedMs, leftMs: part.sentMs, backMs })
     const known = to.installId === null || to.nodeId === null
       ? undefined
@@ -148,7 +147,7 @@ export class Recording extends SpanRecorder implements Trace {
     return { clock_offset_us: micros(offsetMs), clock_uncertainty_us: micros(uncertaintyMs) }
   }
 
-  /** The span of the whole request and, by their start, all others; each has its parent among them. */
+  /** The root span, then all others by start; spans without a known parent become its children. */
   #all (name: string, endMs: number, attrs: SpanAttrs): PlacedSpan[] {
     const own = this.spans().map((span): PlacedSpan => ({ ...span, place: 0 }))
     const rest = [...own, ...this.#adopted].sort((a, b) => a.startMs - b.startMs)
@@ -167,7 +166,7 @@ export class Recording extends SpanRecorder implements Trace {
     this.#stopWaiting()
     const { how, atMs } = this.#end
     const taskId = this.#about?.taskId ?? how.taskId
-    // The other node keeps it, or it never became a task.
+    // The other node stores the trace, or the request never became a task.
     if (this.#handedOver || taskId === null) return
     this.#parts.finished(this.#record(taskId, how, atMs))
   }

@@ -1,7 +1,7 @@
 import type { RouteDecl } from '../../kernel/index.js'
 import { TRACE_ID } from './trace-file.js'
 
-/** Whether new requests are traced: in the document, the command, the event and the routes. */
+/** Schema of the switch in the document, the command, the event and the routes. */
 export const setting = {
   type: 'object', additionalProperties: false, required: ['enabled'],
   properties: { enabled: { type: 'boolean' } }
@@ -62,12 +62,12 @@ export const routes = {
   },
   set: {
     method: 'PUT', url: '/v1/tracing', authority: 'cluster:write',
-    summary: 'Has new requests traced, or not, in the whole cluster.',
+    summary: 'Turns tracing of new requests on or off in the whole cluster.',
     body: setting, reply: setting, errors: ['no_master', 'no_quorum', 'session_changed']
   },
   list: {
     method: 'GET', url: '/v1/traces', members: true, authority: 'read',
-    summary: 'The traces that this node keeps, newest first.',
+    summary: 'The traces that this node stores, newest first.',
     query: page, reply: reply({ traces: { type: 'array', items: entry } })
   },
   get: {
@@ -77,32 +77,32 @@ export const routes = {
   },
   stats: {
     method: 'GET', url: '/v1/traces/:id/stats', authority: 'read', params: one,
-    summary: 'What took how long in one trace of this node.', reply: reply(stats), errors: found
+    summary: 'Durations by category in one trace of this node.', reply: reply(stats), errors: found
   },
   raw: {
     method: 'GET', url: '/v1/traces/:id/raw', members: true, authority: 'read', params: one,
     produces: 'application/json',
-    summary: 'One trace of this node in Chrome\'s trace form; ui.perfetto.dev opens it.', errors: found
+    summary: 'One trace of this node in Chrome\'s trace format; ui.perfetto.dev opens it.', errors: found
   },
   clusterList: {
     method: 'GET', url: '/v1/traces/cluster', authority: 'read',
-    summary: 'The traces of all nodes that answer in time, each once, with the nodes that keep it.',
+    summary: 'The traces of all nodes that respond in time, merged, with the nodes that store each.',
     query: page, reply: reply({ traces: { type: 'array', items: entry }, failed })
   },
   clusterGet: {
     method: 'GET', url: '/v1/traces/cluster/:id', authority: 'read', params: one,
-    summary: 'The spans of one trace, from whichever nodes keep it.',
+    summary: 'The spans of one trace, from all nodes that store it.',
     reply: reply({ taskId: text, traces: { type: 'array', items: span }, ...sources }), errors: found
   },
   clusterStats: {
     method: 'GET', url: '/v1/traces/cluster/:id/stats', authority: 'read', params: one,
-    summary: 'What took how long in one trace, from whichever nodes keep it.',
+    summary: 'Durations by category in one trace, from all nodes that store it.',
     reply: reply({ ...stats, ...sources }), errors: found
   },
   clusterRaw: {
     method: 'GET', url: '/v1/traces/cluster/:id/raw', authority: 'read', params: one,
     produces: 'application/json',
-    summary: 'One trace in Chrome\'s trace form, from whichever node keeps it.', errors: found
+    summary: 'One trace in Chrome\'s trace format, from a node that stores it.', errors: found
   },
   delete: {
     method: 'POST', url: '/v1/traces/delete', authority: 'cluster:write', audit: 'best-effort',

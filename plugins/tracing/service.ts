@@ -3,21 +3,20 @@ import { defineService } from '../../kernel/index.js'
 export type { ShownSpan, TraceHead } from './trace-file.js'
 
 export interface TraceCounters {
-  /** Requests recorded to their end. */
+  /** Finished requests. */
   recorded: number
   written: number
-  /** Not written: too many waited, or the disk did not take them. */
+  /** Not written: the queue was full, or the write failed. */
   droppedQueue: number
   droppedDisk: number
-  /** Spans that found no room in their trace. */
+  /** Spans that were over the limit of their trace. */
   droppedSpans: number
   exported: number
-  /** Not exported: too many waited, or the receiver did not take them. */
+  /** Not exported: the queue was full, or sending failed. */
   exportDropped: number
 }
 
 export interface Tracing {
-  /** Whether new requests are traced, in the whole cluster. */
   readonly enabled: boolean
   counters (): TraceCounters
 }

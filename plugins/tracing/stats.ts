@@ -1,6 +1,6 @@
 import type { ShownSpan } from './trace-file.js'
 
-/** Times of the spans of one category, microseconds. */
+/** Durations of one category's spans, microseconds. */
 export interface CategoryStats { totalUs: number, count: number, minUs: number, maxUs: number, avgUs: number }
 
 type ByCategory = Record<string, CategoryStats>
@@ -12,7 +12,9 @@ export interface TraceStats {
   byRank: Record<string, { byCategory: ByCategory }>
 }
 
-/** Time by category; a span counts as its number of steps. Wall time: first start to last end. Pure. */
+/**
+ * Sums the time by category; a span counts as its number of steps. Wall time: first start to last end. Pure.
+ */
 export function statsOf (taskId: string, spans: readonly ShownSpan[]): TraceStats {
   const ranks = [...new Set(spans.map(({ rank }) => rank))].sort((a, b) => a - b)
   const first = spans.reduce((least, { startUs }) => Math.min(least, startUs), Infinity)
@@ -27,7 +29,6 @@ export function statsOf (taskId: string, spans: readonly ShownSpan[]): TraceStat
   }
 }
 
-/** Steps in a span. */
 export const stepsOf = ({ attrs }: Pick<ShownSpan, 'attrs'>): number => {
   const { steps } = attrs as { steps?: unknown }
   return Number.isSafeInteger(steps) && (steps as number) > 1 ? steps as number : 1

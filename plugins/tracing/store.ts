@@ -5,7 +5,6 @@ import type { Clock, Logger } from '../../kernel/index.js'
 import type { TraceHead, TraceRecord } from './trace-file.js'
 import type { TraceCounters } from './service.js'
 
-/** A saved trace as lists show it. */
 export interface TraceEntry {
   taskId: string
   createdAt: string
@@ -14,55 +13,55 @@ export interface TraceEntry {
   taskKind: string
   outcome: string
   durationUs: number
-  /** 0 while it waits to be written. */
+  /** 0 until the trace is written. */
   fileSize: number
 }
 
 export interface TraceStoreParts {
-  /** Absolute path of the folder of traces; made when the first one is written. */
+  /** Absolute path; the folder is created with the first trace. */
   folder: string
   clock: Clock
   log: Logger
   counters: TraceCounters
-  /** Bytes of all files together beyond which the oldest go. */
+  /** Limit for all files together; the oldest are removed. */
   maxBytes: number
-  /** Writes a whole file; a test gives a disk that is full. */
+  /** Replaced by tests that simulate a full disk. */
   write?: (path: string, text: string) => Promise<void>
 }
 
-/** Traces that may wait for the disk. */
+/** Most traces that wait for the disk; more are dropped. */
 const WAITING_MAX = 64
-/** Most traces, however small. */
+/** Most files, whatever their size. */
 const FILES_MAX = 10_000
-/** Bytes of a file that suffice to identify it. */
+/** Bytes of a file that contain its head. */
 const HEAD_BYTES = 16 * 1024
-/** A failing disk is logged at most this often. */
-const COMPLAIN_MS = 60_000
+/** A failing disk is logged at most this often, ms. */
+const WARN_INTERVAL_MS = 60_000
 const DAY_MS = 86_400_000
 
 export class TraceStore {
   readonly #parts: TraceStoreParts
   readonly #saved = new Map<string, TraceEntry>()
   #bytes = 0
-  /** Traces to be written, oldest first. */
+  /** Traces to write, oldest first. */
   readonly #waiting = new Map<string, TraceRecord>()
   #writing: Promise<void> | null = null
-  #complainedMs = -Infinity
+  #warnedMs = -Infinity
 
   constructor (parts: TraceStoreParts) { this.#parts = parts }
 
-  /** Reads the existing files; ignores those that are no traces. */
+  /** Reads the existing files; ignores those that are not traces. */
   async load (): Promise<void> {
     const found: TraceEntry[] = []
     for (const name of await this.#names()) {
       if (name.endsWith('.tmp')) await rm(join(this.#parts.folder, name), { force: true })
-      else if (name.endsWith('.json')) found.push(...await this.#learn(name))
+      else if (name.endsWith('.json')) found.push(...await this.#readEntry(name))
     }
     // Traces written during the scan are the newest.
     for (const entry of [...found.sort(byAge), ...this.#saved.values()]) this.#keep(entry)
   }
 
-  /** Takes a trace to be written; one too many is dropped. */
+  /** Queues a trace for writing; drops it when the queue is full. */
   put (record: TraceRecord): void {
     const { counters } = this.#parts
     counters.recorded++
@@ -76,14 +75,13 @@ export class TraceStore {
     this.#writing ??= this.#writeAll()
   }
 
-  /** Newest first. */
   list (): TraceEntry[] {
     const waiting = [...this.#waiting.values()].map((record) => entryOf(record, 0))
     const all = new Map([...this.#saved.values(), ...waiting].map((entry) => [entry.taskId, entry]))
     return [...all.values()].sort((a, b) => byAge(b, a))
   }
 
-  /** The task id for a task or command id; undefined when there is no such trace. */
+  /** The task id for a task or command id; undefined for an unknown one. */
   find (id: string): string | undefined {
     if (this.#waiting.has(id) || this.#saved.has(id)) return id
     for (const { taskId, commandId } of this.#waiting.values()) if (commandId === id) return taskId
@@ -91,7 +89,7 @@ export class TraceStore {
     return undefined
   }
 
-  /** The text of a trace's file; undefined if it is deleted. */
+  /** The content of a trace's file; undefined if it is deleted. */
   async read (taskId: string): Promise<string | undefined> {
     const record = this.#waiting.get(taskId)
     if (record !== undefined) return chromeText(record)
@@ -103,7 +101,7 @@ export class TraceStore {
     })
   }
 
-  /** Removes a trace; false when there is none. */
+  /** Removes a trace; false for an unknown one. */
   async remove (taskId: string): Promise<boolean> {
     const waited = this.#waiting.delete(taskId)
     if (!this.#forget(taskId)) return waited
@@ -121,11 +119,10 @@ export class TraceStore {
       await rm(join(folder, name), { force: true })
       removed++
     }
-    await this.#cut()
+    await this.#enforceLimits()
     return removed
   }
 
-  /** Resolves when the queue is empty. */
   async idle (): Promise<void> {
     while (this.#writing !== null) await this.#writing
   }
@@ -141,12 +138,12 @@ export class TraceStore {
 
   async #writeAll (): Promise<void> {
     for (const [taskId, record] of this.#waiting) {
-      // Other work of the node comes first.
+      // Gives way to other work of the node.
       await new Promise((resolve) => { setImmediate(resolve) })
       await this.#save(taskId, record)
       this.#waiting.delete(taskId)
     }
-    await this.#cut().catch((error: unknown) => { this.#complain(error) })
+    await this.#enforceLimits().catch((error: unknown) => { this.#warn(error) })
     this.#writing = this.#waiting.size > 0 ? this.#writeAll() : null
   }
 
@@ -165,12 +162,12 @@ export class TraceStore {
     } catch (error) {
       counters.droppedDisk++
       await rm(`${path}.tmp`, { force: true }).catch(() => {})
-      this.#complain(error)
+      this.#warn(error)
     }
   }
 
-  /** Removes the oldest files while there are too many bytes or files. */
-  async #cut (): Promise<void> {
+  /** Removes the oldest files until the limits hold. */
+  async #enforceLimits (): Promise<void> {
     const { maxBytes } = this.#parts
     for (const taskId of this.#saved.keys()) {
       if (this.#bytes <= maxBytes && this.#saved.size <= FILES_MAX) return
@@ -189,24 +186,24 @@ export class TraceStore {
     return this.#saved.delete(taskId)
   }
 
-  /** The head of a file; empty when it is no trace. */
-  async #learn (name: string): Promise<TraceEntry[]> {
+  /** The entry of a file; empty if it is not a trace. */
+  async #readEntry (name: string): Promise<TraceEntry[]> {
     const path = join(this.#parts.folder, name)
     try {
       const head = readHead(await firstBytes(path))
       if (head === null || `${head.taskId}.json` !== name || !TRACE_ID.test(head.taskId)) return []
       return [entryOf(head, (await stat(path)).size)]
     } catch (error) {
-      this.#complain(error)
+      this.#warn(error)
       return []
     }
   }
 
-  #complain (err: unknown): void {
+  #warn (err: unknown): void {
     const { clock, log, counters, folder } = this.#parts
-    if (clock.mono() - this.#complainedMs < COMPLAIN_MS) return
-    this.#complainedMs = clock.mono()
-    log.warn({ err, folder, dropped: counters.droppedDisk }, 'cannot keep traces; requests go on without')
+    if (clock.mono() - this.#warnedMs < WARN_INTERVAL_MS) return
+    this.#warnedMs = clock.mono()
+    log.warn({ err, folder, dropped: counters.droppedDisk }, 'cannot save traces; requests are not affected')
   }
 }
 

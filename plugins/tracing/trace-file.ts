@@ -1,12 +1,12 @@
 import type { SpanAttrs } from '../../kernel/index.js'
 import type { SpanPlace } from '../runners/service.js'
 
-/** Ids of tasks and commands: without characters that could lead out of a folder. */
+/** Restricted to characters that cannot leave a folder. */
 export const TRACE_ID = /^[0-9A-Za-z][0-9A-Za-z-]{0,63}$/
 
-/** A span of a finished trace. Times are whole microseconds since 1970, by the clock of the first node. */
+/** Times are whole microseconds since 1970 by the clock of the first node. */
 export interface TraceSpan {
-  /** Its number in the trace, 0 for the whole request, and that of the span it is a part of. */
+  /** Number of the span in its trace, 0 for the root, and the number of its parent. */
   id: number
   parent: number | null
   /** Index into `places`. */
@@ -15,15 +15,15 @@ export interface TraceSpan {
   category: string
   startUs: number
   durationUs: number
-  /** Steps of a series in this span; 0 for a single span. */
+  /** Number of joined steps; 0 for a single span. */
   steps: number
   attrs: SpanAttrs
 }
 
-/** A process whose spans are in the trace. */
+/** A process with spans in the trace. */
 export interface TracePlace { nodeId: string, name: string, process: SpanPlace['process'], rank: number }
 
-/** How far the clock of a place was ahead of the first node's; its spans have been moved by that. */
+/** How far a process's clock was ahead of the first node's; its spans are corrected by that. */
 export interface TraceClock {
   nodeId: string
   process: SpanPlace['process']
@@ -31,7 +31,7 @@ export interface TraceClock {
   uncertaintyUs: number
 }
 
-/** Everything about a trace but its spans. */
+/** A trace without its spans. */
 export interface TraceHead {
   taskId: string
   commandId: string
@@ -41,7 +41,7 @@ export interface TraceHead {
   durationUs: number
   outcome: 'completed' | 'failed' | 'cancelled'
   reason: string | null
-  /** Of the W3C trace context; the parent is null where the request began here. */
+  /** From the W3C trace context; the parent is null if the request began here. */
   traceId: string
   spanId: string
   parentSpanId: string | null
@@ -52,12 +52,12 @@ export interface TraceHead {
 
 export interface TraceRecord extends TraceHead { spans: TraceSpan[] }
 
-/** One span as GET /v1/traces/{id} shows it. */
+/** A span in GET /v1/traces/{id}. */
 export interface ShownSpan {
   name: string
   startUs: number
   durationUs: number
-  /** Of the shard whose runner made it; 0 for what nodes do. */
+  /** Rank of the shard whose runner recorded it; 0 for nodes. */
   rank: number
   category: string
   nodeId: string
@@ -72,16 +72,19 @@ interface ChromeEvent {
   cat?: string
   ts?: number
   dur?: number
-  /** Number of the span in its trace, and of the span it is a part of. */
+  /** The span's number in its trace, and its parent's. */
   span?: number
   parent?: number | null
   args?: Record<string, unknown>
 }
 
-/** A place's process id in the file. */
+/** Process id of a place in the file. */
 const pidOf = (place: number): number => place + 1
 
-/** Lanes in which spans of one place never overlap, shared within a category. Input sorted by start. Pure. */
+/**
+ * Assigns lanes so that the spans in one never overlap; a lane has one place and category. Input sorted by
+ * start. Pure.
+ */
 export function lanes (spans: readonly TraceSpan[]): number[] {
   const open: { key: string, freeUs: number }[] = []
   return spans.map(({ place, category, startUs, durationUs }) => {
@@ -93,7 +96,10 @@ export function lanes (spans: readonly TraceSpan[]): number[] {
   })
 }
 
-/** A trace in Chrome's form (Perfetto). All but the spans is in the first line, for lists. Pure. */
+/**
+ * Writes Chrome's trace format (Perfetto), with the head in the first line, so that lists read only that.
+ * Pure.
+ */
 export function chromeText (record: TraceRecord): string {
   const { spans, ...head } = record
   const tids = lanes(spans)
@@ -120,7 +126,7 @@ const titleOf = ({ process, name, nodeId }: TracePlace): string =>
 const named = (what: string, place: number, tid: number, name: string): ChromeEvent =>
   ({ ph: 'M', name: what, pid: pidOf(place), tid, args: { name } })
 
-/** The head of a trace file; null for any other file. Pure. */
+/** The head of a trace file; null for another file. Pure. */
 export function readHead (text: string): TraceHead | null {
   const end = text.indexOf(',\n')
   if (!text.startsWith(FIRST) || end < 0) return null
@@ -134,7 +140,7 @@ export function readHead (text: string): TraceHead | null {
   }
 }
 
-/** The spans in a file. Throws SyntaxError or TypeError when it is damaged. Pure. */
+/** The spans in a file. Throws SyntaxError or TypeError if it is damaged. Pure. */
 export function readSpans (text: string): ShownSpan[] {
   const { otherData: { places }, traceEvents } =
     JSON.parse(text) as { otherData: TraceHead, traceEvents: ChromeEvent[] }

@@ -2,7 +2,7 @@ export interface TraceContext { traceId: string, parentSpanId: string }
 
 const HEADER = /^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(-.*)?$/
 
-/** The ids of a `traceparent` (W3C Trace Context, 3.2; later fields allowed); null if invalid. Pure. */
+/** Parses a `traceparent` (W3C Trace Context, 3.2; later fields allowed); null if invalid. Pure. */
 export function readTraceparent (header: string | undefined): TraceContext | null {
   const found = HEADER.exec(header ?? '')
   if (found === null) return null
@@ -11,12 +11,11 @@ export function readTraceparent (header: string | undefined): TraceContext | nul
   return /^0+$/.test(traceId) || /^0+$/.test(parentSpanId) ? null : { traceId, parentSpanId }
 }
 
-/** The header that names a span as the parent of what follows. Pure. */
 export const writeTraceparent = (traceId: string, spanId: string): string => `00-${traceId}-${spanId}-01`
 
 /**
- * The span's id for other systems: that of the first span plus the span's number, so a hop has its id before
- * its end, and all exports agree. Pure.
+ * Derives a span's id for other systems: the root's id plus the span's number, so that a hop knows its id
+ * before it ends, and all exports agree. Pure.
  */
 export function spanIdOf (firstSpanId: string, number: number): string {
   const id = BigInt.asUintN(64, BigInt(`0x${firstSpanId}`) + BigInt(number))

@@ -8,7 +8,8 @@ export default {
     const when = options['expires'] as string | undefined
     const expires = when === undefined ? null : expiryOf(when, Date.now())
     if (when !== undefined && expires === null) {
-      throw ctx.fail(2, `--expires ${when}: expected a span such as 90d or a date to come such as 2027-01-31`)
+      throw ctx.fail(2, `--expires ${when}: expected a duration such as 90d or a future date such ` +
+        'as 2027-01-31')
     }
     const made = await ctx.client.json<{ token: string, record: TokenRecord }>('/v1/tokens',
       { method: 'POST', body: { label, authorities, expires } })
@@ -18,6 +19,6 @@ export default {
     }
     ctx.out.line(made.token)
     ctx.err.line(`token ${made.record.id} "${made.record.label}" may ${authorities.join(', ')}; it ${
-      expires === null ? 'does not expire' : `ends ${expires}`}. It is not shown again: keep it now.`)
+      expires === null ? 'does not expire' : `expires ${expires}`}. It is not shown again: store it now.`)
   }
 } satisfies Verb

@@ -15,7 +15,6 @@ export default {
   }
 } satisfies Verb
 
-/** Whether a token still works at `now` (ms since 1970). */
 export function stateOf (
   token: Pick<TokenRecord, 'revoked' | 'expires'>, now: number
 ): 'active' | 'expired' | 'revoked' {

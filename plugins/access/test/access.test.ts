@@ -63,7 +63,7 @@ t.test('what is wrong is refused by name', async (t) => {
   await check({ ...body, authorities: ['read', 'read'] }, /authorities/)
   await check({ ...body, authorities: ['fly'] }, /fly/)
   await check({ ...body, expires: 'soon' }, /expires/)
-  await check({ ...body, expires: '2020-01-01T00:00:00Z' }, /is past/)
+  await check({ ...body, expires: '2020-01-01T00:00:00Z' }, /in the past/)
   await check({ ...body, more: 1 }, /more/)
   const unknown = await rig.inject({ method: 'DELETE', url: '/v1/tokens/app_9' })
   t.equal(unknown.statusCode, 404)
@@ -86,7 +86,7 @@ t.test('nobody gives what they have not', async (t) => {
     method: 'POST', url: '/v1/tokens', payload: { ...body, authorities }
   })).statusCode
   t.equal(await make(['read', 'operator']), 200)
-  // The rig's caller has no token, so it is told to come with one.
+  // The rig's caller has no token, so the error is 401, not 403.
   for (const more of ['invoke', 'plugin:manage']) t.equal(await make(['read', more]), 401, more)
   t.equal((await rig.inject({ url: '/v1/tokens' })).json().tokens.length, 1)
 })
@@ -140,7 +140,7 @@ t.test('an old backup revives no revoked token', async (t) => {
   copyFileSync(backup, file)
   store = open()
   t.ok(store.check(old.token), 'the backup knows nothing of it')
-  // The document changes: as it does when a node hears it for the first time.
+  // A change of the document triggers the synchronization, as on the first connection of a node.
   await revoke(second.record.id)
   for (let i = 0; i < 1000 && store.check(old.token); i++) await new Promise(setImmediate)
   t.equal(store.check(old.token), undefined)

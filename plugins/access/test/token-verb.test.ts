@@ -27,7 +27,7 @@ t.test('svc token create, ls and revoke', async (t) => {
     { label: 'phone', authorities: ['read', 'cluster:write'], expires: '2999-01-01T00:00:00.000Z' })
   t.same(JSON.parse((await run('create', 'phone', '--json')).out), { token: 'svc_app_x', record })
   t.match(await run('create', 'phone', '--expires', 'soon'),
-    { status: 2, err: /--expires soon: expected a span such as 90d/ })
+    { status: 2, err: /--expires soon: expected a duration such as 90d/ })
   t.match((await run('ls')).out, /app_1 +phone +read +2026-01-01 +never +never +active\napp_2 .* revoked/)
   t.equal(JSON.parse((await run('ls', '--json')).out).tokens.length, 2)
   t.match(await run('revoke', 'app_1'),

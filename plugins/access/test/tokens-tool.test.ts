@@ -20,8 +20,8 @@ t.test('the token that the question names, and the command that replaces it', as
   const { facts } = await tokens.run(context(), { about: 'why is the token Phone refused?' })
   t.match(facts, [{
     level: 'fail', code: 'token_expired', about: ['phone', 't1'],
-    text: 'The token phone ended at 2026-11-20T00:00:00.000Z and was last used on 2026-11-22.',
-    remedy: 'Make a new one and give it to the client: `svc token create phone`.'
+    text: 'The token phone expired at 2026-11-20T00:00:00.000Z and was last used on 2026-11-22.',
+    remedy: 'Create a new one for the client: `svc token create phone`.'
   }])
   const quoted = await tokens.run(context(), { about: 'old box is refused' })
   t.match(quoted.facts[0]?.remedy, '`svc token create \'old box\'`')

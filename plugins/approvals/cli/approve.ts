@@ -10,10 +10,10 @@ type Budget = FromSchema<typeof routes.budget.reply>
 export default {
   async run (ctx, [what, caller, amount], options) {
     if (what === 'budget') return await setBudget(ctx, caller, amount)
-    if (caller !== undefined) throw ctx.fail(2, `svc approve ${plain(what ?? '')}: takes nothing after that`)
+    if (caller !== undefined) throw ctx.fail(2, `svc approve ${plain(what ?? '')}: too many arguments`)
     if (what === undefined || what === 'ls') return await list(ctx)
     if (!/^apr_[0-9a-f]{12}$/.test(what)) {
-      throw ctx.fail(2, `"${plain(what)}" is no approval such as apr_0123456789ab; svc approve lists them`)
+      throw ctx.fail(2, `"${plain(what)}" is not an approval id; svc approve lists the ids`)
     }
     await decide(ctx, what, options)
   }
@@ -26,7 +26,7 @@ async function list ({ client, out, err }: VerbContext): Promise<void> {
     return
   }
   for (const { name, message } of listed.failed) err.line(`${plain(name)} ${plain(message)}`)
-  if (listed.approvals.length === 0) err.line('no call waits for an approval')
+  if (listed.approvals.length === 0) err.line('no calls wait for approval')
   else {
     out.table(['ID', 'COST', 'CAPABILITY', 'CALLER', 'NODE', 'UNTIL'], listed.approvals.map((one) =>
       [one.id, one.cost, one.capability, plain(one.by), plain(one.node), one.until]))
@@ -51,7 +51,7 @@ async function setBudget (
   { client, out, fail }: VerbContext, caller: string | undefined, amount: string | undefined
 ): Promise<void> {
   if (caller === undefined || amount === undefined) {
-    throw fail(2, 'svc approve budget CALLER AMOUNT: such as svc approve budget app_0123456789ab "5 EUR"')
+    throw fail(2, 'expected CALLER AMOUNT, such as svc approve budget app_0123456789ab "5 EUR"')
   }
   const path = `/v1/approvals/budgets/${encodeURIComponent(caller)}`
   const answer = await client.json<Budget>(path, { method: 'PUT', body: { per_day: amount } })

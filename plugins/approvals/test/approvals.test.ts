@@ -36,7 +36,6 @@ async function start (t: Parameters<typeof startPlugin>[0], more: StartOptions =
 
 type Response = Awaited<ReturnType<Rig['inject']>>
 
-/** Calls it; resolves with the answer. */
 async function call (rig: Rig, text: string): Promise<Response> {
   const { revisions } = (await rig.inject({ url: '/v1/capabilities' })).json() as
     { revisions: Record<string, string> }
@@ -52,7 +51,7 @@ async function call (rig: Rig, text: string): Promise<Response> {
 const list = async (rig: Rig): Promise<Approval[]> =>
   ((await rig.inject({ url: '/v1/approvals' })).json() as { approvals: Approval[] }).approvals
 
-/** Waits until so many calls wait. */
+/** Waits until this many calls wait for an approval. */
 async function waiting (rig: Rig, count = 1): Promise<Approval[]> {
   for (;;) {
     const found = await list(rig)
@@ -126,7 +125,7 @@ t.test('a call that waits when the plugin is switched off is refused, and not ma
   answer.catch(() => {})
   await waiting(rig)
   await rig.stop()
-  await t.rejects(answer, { reason: 'plugin_disabled', message: /EUR for x@1.0.0 waited/ } as never)
+  await t.rejects(answer, { reason: 'plugin_disabled', message: /EUR for x@1.0.0 was waiting/ } as never)
   t.same(painted, [])
 })
 
@@ -157,7 +156,7 @@ t.test('what waits is bounded', async (t) => {
   const rig = await start(t)
   const spending = rig.service(SpendingService)
   const over = new AbortController()
-  // A signal of each call's own in production.
+  // In production each call has another signal.
   setMaxListeners(0, over.signal)
   const ended: Promise<unknown>[] = []
   const ask = (id: string): Promise<unknown> => {

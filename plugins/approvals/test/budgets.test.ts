@@ -20,7 +20,7 @@ t.test('amounts', async (t) => {
   for (const text of bad) check(text, null)
 })
 
-/** Budgets with a disk that can be full, and a clock that can be put on. */
+/** Budgets with a disk that can fail and an adjustable day. */
 function rig (kept: StoredBudgets | null = null) {
   const state = { day: '2026-01-01', kept, full: false, writes: 0 }
   const open = (): Budgets => new Budgets({

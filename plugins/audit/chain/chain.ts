@@ -9,31 +9,30 @@ import type { AuditRecord, RecordFields } from './record.js'
 import type { Head } from './verify.js'
 
 export interface ChainLimits {
-  /** A file ends at this size. */
+  /** A new file starts at this size. */
   readonly fileBytes: number
-  /** Most files; beyond it the oldest is dropped. */
+  /** Beyond this number the oldest file is removed. */
   readonly files: number
-  /** Records that may wait for the disk. */
   readonly waiting: number
-  /** Held on the disk for records that it would not take any more. */
+  /** Disk space reserved for records on a full disk. */
   readonly reserveBytes: number
 }
 
 export const chainLimits: ChainLimits =
   { fileBytes: 4 * 1024 * 1024, files: 8, waiting: 1000, reserveBytes: 256 * 1024 }
 
-/** Records written at once. */
+/** Most records per write. */
 const GROUP = 64
 
 export interface ChainOptions {
   readonly folder: string
   readonly node: string
-  /** Wall time, ms since 1970. */
+  /** Wall clock, ms since 1970. */
   readonly now: () => number
   readonly limits?: ChainLimits
-  /** Gets each record once it is on disk, in order. */
+  /** Called for each record once it is on disk, in order. */
   readonly onRecord: (record: AuditRecord) => void
-  /** Gets the reason why writing fails; null when it works again. */
+  /** Called with the reason when writing fails, and with null after recovery. */
   readonly onFault: (why: string | null) => void
 }
 
@@ -43,17 +42,20 @@ type Draft = RecordFields & { readonly at: string }
 interface Waiting { draft: Draft, resolve: (record: AuditRecord) => void, reject: (why: ChainFault) => void }
 
 /**
- * The records of one node in append-only files, each bound to the one before by its hash. Resolved records
- * are on disk; those that arrive during a write are written together.
+ * One node's records in append-only files, each linked to its predecessor by its hash. A resolved record is
+ * on disk; records that arrive during a write are written together.
  */
 export class Chain {
   readonly #options: ChainOptions
   readonly #limits: ChainLimits
   readonly #reserve: DiskReserve
   readonly #waiting: Waiting[] = []
-  /** Ends of requests for which there was no room: written before anything else. */
+  /** Request outcomes that could not be written; they precede all new records. */
   #owed: Draft[] = []
-  /** Unrecorded changes since the start, those counted in a `gap`, and the time of the first other one. */
+  /**
+   * Unrecorded changes since the start, the number that `gap` records already report, and the time of the
+   * first unreported one.
+   */
   #missed = { count: 0, told: 0, from: '' }
   #parts: ChainFile[] = []
   #file: FileHandle | null = null
@@ -69,10 +71,10 @@ export class Chain {
     this.#reserve = new DiskReserve(join(options.folder, 'reserve'), this.#limits.reserveBytes)
   }
 
-  /** The newest record on disk; null before the first, and while the files could not be read. */
+  /** Null before the first record, and if the files could not be read. */
   get head (): Head | null { return this.#head }
 
-  /** Reads the files. Reports a failure as a fault, and retries with the next record. */
+  /** Opens the files. Reports a failure as a fault and retries with the next record. */
   async start (): Promise<void> {
     try {
       await this.#ready()
@@ -81,7 +83,7 @@ export class Chain {
     }
   }
 
-  /** Resolves when the record is on disk. Throws ChainFault; then it is not in the chain. */
+  /** Resolves once the record is on disk. Throws ChainFault if it was not added. */
   async append (fields: RecordFields): Promise<AuditRecord> {
     const draft = this.#draft(fields)
     return await new Promise((resolve, reject) => {
@@ -94,7 +96,7 @@ export class Chain {
     })
   }
 
-  /** As `append`, but never fails: what the disk does not take now is written with the next record. */
+  /** Like `append`, but never fails: a record that the disk refuses is written with the next one. */
   async settle (fields: RecordFields): Promise<void> {
     const draft = this.#draft(fields)
     await this.append(fields).catch(() => {
@@ -103,18 +105,17 @@ export class Chain {
     })
   }
 
-  /** Something is not recorded: the next record says so. */
+  /** Counts an unrecorded change; the next record reports it. */
   miss (): void {
     const { count, told, from } = this.#missed
     this.#missed = { count: count + 1, told, from: count > told ? from : this.#now() }
   }
 
-  /** Every line, oldest first, up to the newest record of now. */
+  /** Every line, oldest first, up to the newest record at the time of the call. */
   lines (): AsyncGenerator<string> {
     return linesOf(this.#options.folder, this.#parts.map((part) => ({ ...part })))
   }
 
-  /** The lines of each file, newest file first. */
   * newestFirst (): Generator<AsyncGenerator<string>> {
     for (const part of this.#parts.map((one) => ({ ...one })).reverse()) {
       yield linesOf(this.#options.folder, [part])
@@ -133,12 +134,11 @@ export class Chain {
 
   #now (): string { return new Date(this.#options.now()).toISOString() }
 
-  /** A record of this node about its own chain. */
+  /** A record of the chain about itself. */
   #ownDraft (what: string, detail: Draft['detail']): Draft {
     return this.#draft({ who: 'node', how: 'direct', what, detail })
   }
 
-  /** Writes until the queue is empty. */
   async #pump (): Promise<void> {
     this.#busy = true
     while (this.#waiting.length > 0) {
@@ -155,7 +155,7 @@ export class Chain {
     this.#busy = false
   }
 
-  /** As `#write`; a full disk gets pieces of the reserve for it. */
+  /** Like `#write`; on a full disk frees parts of the reserve for it. */
   async #writeAnyway (drafts: readonly Draft[]): Promise<AuditRecord[]> {
     for (;;) {
       try {
@@ -169,7 +169,7 @@ export class Chain {
     }
   }
 
-  /** Writes what is owed, then these, and returns the records of these. All of them or none. */
+  /** Writes the outstanding records, then `drafts`, and returns the records of the latter. All or none. */
   async #write (drafts: readonly Draft[]): Promise<AuditRecord[]> {
     await this.#ready()
     const dropping = await this.#turnOver()
@@ -193,7 +193,7 @@ export class Chain {
     return records.slice(records.length - drafts.length)
   }
 
-  /** Opens the folder and the newest file, once. Cuts off the rest of a failed write. */
+  /** Opens the folder and the newest file, once. Truncates a partial write. */
   async #ready (): Promise<void> {
     const { folder } = this.#options
     if (!this.#open) {
@@ -216,7 +216,7 @@ export class Chain {
     }
   }
 
-  /** Begins another file when the newest one is full; records the dropped one. */
+  /** Starts a new file when the newest one is full; records the removal of the oldest. */
   async #turnOver (): Promise<{ drafts: Draft[], parts: ChainFile[] } | null> {
     const { folder } = this.#options
     const newest = this.#parts.at(-1)
@@ -234,7 +234,7 @@ export class Chain {
     return { drafts: [this.#ownDraft(own.retention, detail)], parts: this.#parts.slice(0, excess) }
   }
 
-  /** Writes behind what counts, and waits until it is on disk. After a failure the file is opened anew. */
+  /** Appends and flushes to disk. Reopens the file after a failure. */
   async #put (bytes: Buffer): Promise<void> {
     const part = this.#parts.at(-1)!
     const file = this.#file!
@@ -253,12 +253,12 @@ export class Chain {
     }
   }
 
-  /** The chain has recorded the drop of the file; a failed removal is retried the next time. */
+  /** The chain has already recorded the removal; a failure is retried at the next new file. */
   async #drop (part: ChainFile): Promise<void> {
     try {
       await removePart(this.#options.folder, part)
       this.#parts = this.#parts.filter((one) => one !== part)
-    } catch { /* Tried again when the next file is begun. */ }
+    } catch { /* Retried with the next new file. */ }
   }
 
   #tell (why: string | null): void {

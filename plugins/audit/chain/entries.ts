@@ -4,30 +4,30 @@ import type { AuditRecord } from './record.js'
 export interface Entry {
   readonly seq: number
   readonly at: string
-  /** Install id of the node that recorded it. */
+  /** Install id of the recording node. */
   readonly node: string
   readonly who: string
   readonly how: string
   readonly what: string
   readonly detail: Readonly<Record<string, unknown>>
-  /** HTTP status of the answer; null while it goes on, and where the node ended before. */
+  /** HTTP status; null while the request is in progress, or if the node stopped before it ended. */
   readonly status: number | null
   readonly reason: string | null
 }
 
 export interface EntryFilter {
-  /** From this time on, ISO-8601. */
+  /** Earliest time, ISO 8601. */
   readonly since: string | null
   readonly who: string | null
-  /** At most so many of the newest. */
+  /** At most this many of the newest. */
   readonly limit: number
 }
 
 interface Ended { status?: unknown, reason?: unknown, noted?: unknown }
 
 /**
- * The newest wanted changes, oldest first. `files`: the lines of the chain's files, newest file first. Skips
- * invalid lines, which `verify` reports.
+ * The newest matching entries, oldest first. `files`: the lines of the chain's files, newest file first.
+ * Skips invalid lines, which `verify` reports.
  */
 export async function newestEntries (
   files: Iterable<AsyncIterable<string>>, { since, who, limit }: EntryFilter
@@ -54,7 +54,7 @@ export async function newestEntries (
 }
 
 function entryOf ({ seq, at, node, who, how, what, detail }: AuditRecord, end: Ended | undefined): Entry {
-  // A refused request has its end in its only record.
+  // The record of a refused request contains its outcome.
   const { refused, ...asked } = detail as { refused?: Ended }
   const { status, reason, noted } = end ?? refused ?? {}
   return {

@@ -4,18 +4,18 @@ import type { FileHandle } from 'node:fs/promises'
 import { readRecord } from './record.js'
 import type { AuditRecord } from './record.js'
 
-/** The files of a chain: `<seq of its first record>.jsonl`, a record a line. */
+/** `<seq of the first record>.jsonl`, one record per line. */
 const NAME = /^(\d{12})\.jsonl$/
 
-/** A file of a chain with so many bytes of whole records. */
+/** `bytes`: size of the complete records. */
 export interface ChainFile { readonly first: number, bytes: number }
 
 const pathOf = (folder: string, { first }: ChainFile): string =>
   join(folder, `${String(first).padStart(12, '0')}.jsonl`)
 
 /**
- * The files of a folder, oldest first, and the newest record. Cuts off a partial record of a crash, which was
- * never acknowledged. Throws file system errors.
+ * The files of a folder, oldest first, and the newest record. Truncates a partial record of a crash, which
+ * was never acknowledged. Throws file system errors.
  */
 export async function openParts (folder: string): Promise<{ parts: ChainFile[], last: AuditRecord | null }> {
   const names = (await readdir(folder)).filter((name) => NAME.test(name)).sort()
@@ -58,7 +58,7 @@ async function cut (folder: string, part: ChainFile): Promise<void> {
   }
 }
 
-/** Opens a file to write behind what it has; `fresh`: it must not be there yet. */
+/** Opens a file for appending; `fresh`: it must not exist yet. */
 export async function openToWrite (folder: string, part: ChainFile, fresh: boolean): Promise<FileHandle> {
   const file = await open(pathOf(folder, part), fresh ? 'wx' : 'r+', 0o600)
   if (fresh) await syncFolder(folder)
@@ -74,13 +74,15 @@ async function syncFolder (folder: string): Promise<void> {
   try { await handle.sync() } finally { await handle.close() }
 }
 
-/** The first record of a file; null when it has none. */
 export async function firstOf (folder: string, part: ChainFile): Promise<AuditRecord | null> {
   for await (const line of linesOf(folder, [part])) return readRecord(line)
   return null
 }
 
-/** The lines of files up to their present sizes; opens all at once, so that a dropped file is still read. */
+/**
+ * The lines up to the current file sizes. Opens all files at once, so that a file removed in between can
+ * still be read.
+ */
 export async function * linesOf (folder: string, parts: readonly ChainFile[]): AsyncGenerator<string> {
   const files: { file: FileHandle, bytes: number }[] = []
   try {
@@ -94,10 +96,10 @@ export async function * linesOf (folder: string, parts: readonly ChainFile[]): A
   }
 }
 
-/** Longest line of a chain that is read, bytes; a record has at most 8 KiB. */
+/** Longest line, bytes; a record has at most 8 KiB. */
 const LINE_MOST = 64 * 1024
 
-/** Bytes as lines without their ends. Throws RangeError for a line that cannot be one of a chain. */
+/** Splits bytes into lines. Throws RangeError for a line longer than LINE_MOST. */
 export async function * splitLines (bytes: AsyncIterable<Uint8Array>): AsyncGenerator<string> {
   let rest: Buffer = Buffer.alloc(0)
   for await (const chunk of bytes) {
@@ -106,7 +108,7 @@ export async function * splitLines (bytes: AsyncIterable<Uint8Array>): AsyncGene
       yield data.toString('utf8', 0, end)
       data = data.subarray(end + 1)
     }
-    if (data.byteLength > LINE_MOST) throw new RangeError(`a line has over ${LINE_MOST} bytes`)
+    if (data.byteLength > LINE_MOST) throw new RangeError(`a line is longer than ${LINE_MOST} bytes`)
     rest = data
   }
   if (rest.byteLength > 0) yield rest.toString()

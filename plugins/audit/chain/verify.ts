@@ -1,21 +1,16 @@
 import { GENESIS, hashOf, own, readRecord } from './record.js'
 import type { AuditRecord } from './record.js'
 
-/** The newest record of a chain at some moment. */
+/** The newest record of a chain at some time. */
 export interface Head { readonly seq: number, readonly hash: string }
 
-/** The first thing that is wrong with a chain. */
 export interface Fault {
-  /** The record it is about. */
   readonly seq: number
   readonly kind: 'altered' | 'removed' | 'reordered'
-  /** A sentence about that record. */
   readonly message: string
 }
 
-/** The result of verifying a chain. */
 export interface Verdict {
-  /** Records that were read. */
   readonly records: number
   readonly first: number | null
   readonly last: Head | null
@@ -24,7 +19,7 @@ export interface Verdict {
 
 /**
  * Finds the first altered, removed or reordered record. The chain must contain the `told` heads, which other
- * nodes have seen. Give it every line, in order.
+ * nodes have received. Pass every line, in order.
  */
 export class Verifier {
   readonly #told: ReadonlyMap<number, string>
@@ -32,10 +27,10 @@ export class Verifier {
   #records = 0
   #first: AuditRecord | null = null
   #last: Head | null = null
-  /** Up to which record the chain itself says that it no longer has them. */
+  /** The newest record that the chain reports as removed. */
   #dropped: Head | null = null
   #fault: Fault | null = null
-  /** The record that was missed; found further on it was moved, else removed. */
+  /** The missing record: moved if it appears later, otherwise removed. */
   #missed: number | null = null
 
   constructor (told: readonly Head[] = []) {
@@ -51,9 +46,9 @@ export class Verifier {
       return
     }
     const seq = (this.#last?.seq ?? 0) + 1
-    if (record === null) this.#blame(seq, 'altered', 'is not a record in the form in which they are written')
+    if (record === null) this.#blame(seq, 'altered', 'is not a valid record in canonical form')
     else if (hashOf(record) !== record.hash) {
-      this.#blame(record.seq, 'altered', 'says something else than what its hash was made of')
+      this.#blame(record.seq, 'altered', 'does not match its hash')
     } else if (this.#last === null) this.#begin(record)
     else this.#follow(record, this.#last)
   }
@@ -62,7 +57,7 @@ export class Verifier {
     const end = this.#last?.seq ?? 0
     if (this.#fault === null) this.#checkBeginning()
     if (this.#fault === null && this.#newestTold > end) {
-      const up = `and all up to ${this.#newestTold}, of which others were told`
+      const up = `and all up to ${this.#newestTold}, which were announced to other nodes`
       this.#blame(end + 1, 'removed', `is missing, ${up}`)
     }
     return { records: this.#records, first: this.#first?.seq ?? null, last: this.#last, fault: this.#fault }
@@ -71,18 +66,18 @@ export class Verifier {
   #begin (record: AuditRecord): void {
     this.#first = record
     if (record.seq === 1 && record.prev !== GENESIS) {
-      this.#blame(1, 'altered', 'is the first and follows another one')
+      this.#blame(1, 'altered', 'is the first but refers to a previous one')
     }
     this.#take(record)
   }
 
   #follow (record: AuditRecord, last: Head): void {
-    if (record.seq <= last.seq) this.#blame(record.seq, 'reordered', `stands after record ${last.seq}`)
+    if (record.seq <= last.seq) this.#blame(record.seq, 'reordered', `comes after record ${last.seq}`)
     else if (record.seq > last.seq + 1) {
       this.#missed = last.seq + 1
-      this.#blame(last.seq + 1, 'removed', `is missing: record ${record.seq} stands in its place`)
+      this.#blame(last.seq + 1, 'removed', `is missing: record ${record.seq} is in its place`)
     } else if (record.prev !== last.hash) {
-      this.#blame(last.seq, 'altered', `is not the one that record ${record.seq} follows`)
+      this.#blame(last.seq, 'altered', `is not the one that record ${record.seq} refers to`)
     } else this.#take(record)
   }
 
@@ -90,22 +85,22 @@ export class Verifier {
     this.#last = { seq: record.seq, hash: record.hash }
     const told = this.#told.get(record.seq)
     if (told !== undefined && told !== record.hash) {
-      this.#blame(record.seq, 'altered', 'is another one than the one that others were told of')
+      this.#blame(record.seq, 'altered', 'differs from the one announced to other nodes')
     }
     const dropped = record.detail['dropped'] as Head | undefined
     if (record.what === own.retention && dropped !== undefined) this.#dropped = dropped
   }
 
-  /** The oldest record follows the newest one that the chain says was dropped. */
+  /** The oldest record must follow the newest one that the chain reports as removed. */
   #checkBeginning (): void {
     if (this.#first === null || this.#first.seq === 1) return
     const before = this.#first.seq - 1
     const { seq, hash } = this.#dropped ?? { seq: 0, hash: GENESIS }
     if (before > seq) {
-      const up = `and all up to ${before}, and no record says that they were dropped`
+      const up = `and all up to ${before}, without a record of their removal`
       this.#blame(seq + 1, 'removed', `is missing, ${up}`)
     } else if (before === seq && this.#first.prev !== hash) {
-      this.#blame(this.#first.seq, 'altered', 'does not follow the one that was dropped before it')
+      this.#blame(this.#first.seq, 'altered', 'does not follow the newest removed record')
     }
   }
 
@@ -116,6 +111,6 @@ export class Verifier {
   #wasMoved (): void {
     const seq = this.#missed!
     this.#missed = null
-    this.#fault = { seq, kind: 'reordered', message: `Record ${seq} stands after later ones.` }
+    this.#fault = { seq, kind: 'reordered', message: `Record ${seq} comes after later ones.` }
   }
 }

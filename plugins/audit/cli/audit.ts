@@ -17,7 +17,8 @@ export default {
     if (action === undefined) return await list(ctx, options)
     if (action === 'verify') return await (file === undefined ? verify(ctx, options) : verifyFile(ctx, file))
     if (action === 'export') return await exportTo(ctx, file, options)
-    throw ctx.fail(2, `svc audit ${plain(action)}: expected verify, export, or nothing to see the changes`)
+    throw ctx.fail(2, `svc audit ${plain(action)}: expected verify, export, or no argument to list ` +
+      'the changes')
   }
 } satisfies Verb
 
@@ -27,7 +28,8 @@ function queryOf (ctx: VerbContext, options: Record<string, unknown>): string {
   if (since !== undefined) {
     const from = /^\d+$/.test(since) ? null : parseTimeOrIndex(since, systemClock.now())
     if (from === null) {
-      throw ctx.fail(2, `--since ${since}: expected a span such as 2d, or a time such as 2026-01-31T08:00Z`)
+      throw ctx.fail(2, `--since ${since}: expected a duration such as 2d, or a time such ` +
+        'as 2026-01-31T08:00Z')
     }
     query.set('since', from)
   }
@@ -47,20 +49,19 @@ async function list (ctx: VerbContext, options: Record<string, unknown>): Promis
   }
   for (const { name, message } of listed.failed) err.line(`${plain(name)} ${plain(message)}`)
   if (listed.entries.length === 0) {
-    err.line('no change that fits is recorded')
+    err.line('no matching changes')
     return
   }
   out.table(['WHEN', 'WHO', 'HOW', 'WHAT', 'RESULT', 'DETAIL'], listed.entries.map((entry) =>
     [entry.at, plain(entry.who), entry.how, plain(entry.what), resultOf(entry), plain(detailOf(entry))]))
 }
 
-/** The result of a change; without an end it continues, or its node ended first. */
+/** Without a status the change is in progress, or its node stopped first. */
 export function resultOf ({ status, reason }: Pick<Entry, 'status' | 'reason'>): string {
   if (status === null) return 'unknown'
   return status < 400 ? 'done' : `${status} ${plain(reason ?? '')}`.trim()
 }
 
-/** The request in one line. */
 export function detailOf ({ detail }: Pick<Entry, 'detail'>): string {
   const { request: _, ...rest } = detail
   const parts = Object.values(rest).flatMap((part) =>
@@ -87,11 +88,11 @@ function lineOf (
   if (fault !== null) return `${at}: ${plain(fault.message)} (${fault.kind})`
   if (error !== null) return `${at}: not verified: ${plain(error)}`
   return last === null
-    ? `${at}: no change is recorded`
-    : `${at}: ${records} records, ${first} to ${last.seq}, all as they were written`
+    ? `${at}: no records`
+    : `${at}: ${records} records, ${first} to ${last.seq}, all intact`
 }
 
-/** The same for an export, without a node. */
+/** For an exported file, without a node. */
 async function verifyFile ({ out, fail }: VerbContext, file: string): Promise<number> {
   const verifier = new Verifier()
   let node: string | undefined
@@ -127,5 +128,5 @@ async function exportTo (
     await target.drop()
     throw error
   }
-  err.line(`wrote ${plain(file)}; svc audit verify ${plain(file)} reads it anywhere`)
+  err.line(`wrote ${plain(file)}; svc audit verify ${plain(file)} checks it on any machine`)
 }

@@ -14,29 +14,26 @@ export interface GatherParts extends AskMemberParts {
   readonly witness: Witness
 }
 
-/** In whose name others are asked, and until when. */
 export interface Asking { readonly caller: Caller, readonly signal: AbortSignal }
 
-/** A node whose changes are not in an answer. */
 export interface Missing { readonly node: string, readonly name: string, readonly message: string }
 
-/** A node's chain after it was verified; `verdict` is null where it could not be read. */
+/** Result of verifying one node's chain; `verdict` is null if it could not be read. */
 export interface Verified {
   readonly node: string
   readonly name: string
   readonly verdict: Verdict | null
-  /** Its chain contradicts an earlier announcement. */
+  /** The chain contradicts an earlier announcement. */
   readonly contradicts: boolean
-  /** Why it could not be read. */
   readonly error: string | null
 }
 
 const ANSWER_MS = 5000
 const ANSWER_BYTES = 16 * 1024 * 1024
-/** Longest wait for the begin of a node's export, ms. */
+/** Longest wait for the start of a node's export, ms. */
 const EXPORT_MS = 15_000
 
-/** The wanted changes of other nodes, and those that gave none. */
+/** Matching entries of other nodes, and the nodes that did not answer. */
 export async function entriesOfOthers (
   parts: GatherParts, nodes: readonly NodeView[], { since, who, limit }: EntryFilter,
   { caller, signal }: Asking
@@ -56,12 +53,12 @@ export async function entriesOfOthers (
 export async function * linesOfMember (
   { cluster }: Pick<GatherParts, 'cluster'>, node: NodeView, { caller, signal }: Asking
 ): AsyncGenerator<string> {
-  if (!node.live) throw new MemberFault('unreachable', 'gives no sign of life')
+  if (!node.live) throw new MemberFault('unreachable', 'is not reachable')
   const path = '/v1/audit/export'
   yield * splitLines(await openMember(cluster, node, { path, caller, signal, ms: EXPORT_MS }))
 }
 
-/** Verifies other nodes' chains here, also against their earlier announcements. */
+/** Verifies other nodes' chains on this node, also against their earlier announcements. */
 export async function verifyNodes (
   parts: GatherParts, nodes: readonly NodeView[], asking: Asking
 ): Promise<Verified[]> {

@@ -1,26 +1,25 @@
 import { isHash } from '../chain/record.js'
 import type { Head } from '../chain/verify.js'
 
-/** A node's announcements of its chain. */
 export interface AnnouncedHeads {
-  /** Newest last, with rising numbers. */
+  /** Newest last, with increasing `seq`. */
   readonly heads: readonly Head[]
-  /** A later announcement that does not fit the newest head; null without one. */
+  /** A later announcement that contradicts the known heads, or null. */
   readonly contradiction: Head | null
 }
 
-/** Most heads of one node; the newest ones. */
+/** Heads stored per node; the oldest are dropped. */
 const HEADS = 32
-/** Nodes that are remembered, removed ones too. */
+/** Nodes stored, including removed ones. */
 const NODES = 256
 
-/** A head as another node sends it; null for anything else. */
+/** Validates a received head; null if it is invalid. */
 export function readHead (message: unknown): Head | null {
   const { seq, hash } = (message ?? {}) as Partial<Head>
   return Number.isSafeInteger(seq) && seq! > 0 && isHash(hash) ? { seq: seq!, hash } : null
 }
 
-/** The announced heads of other nodes' chains, which they cannot take back. Pure. */
+/** Announced heads of other nodes, which these nodes cannot retract. Pure. */
 export class Heads {
   readonly #nodes: Map<string, AnnouncedHeads>
 
@@ -28,7 +27,6 @@ export class Heads {
     this.#nodes = new Map(Object.entries(kept))
   }
 
-  /** Takes an announcement: a new head, a known one, or a contradiction. */
   hear (node: string, head: Head): 'new' | 'known' | 'contradiction' {
     const heard = this.#nodes.get(node) ?? { heads: [], contradiction: null }
     const last = heard.heads.at(-1)
@@ -44,6 +42,5 @@ export class Heads {
 
   of (node: string): AnnouncedHeads { return this.#nodes.get(node) ?? { heads: [], contradiction: null } }
 
-  /** For the disk. */
   all (): Record<string, AnnouncedHeads> { return Object.fromEntries(this.#nodes) }
 }

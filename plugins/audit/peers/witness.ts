@@ -9,9 +9,8 @@ export interface WitnessOptions {
   readonly folder: string
   readonly cluster: Pick<Cluster, 'channel' | 'onPeers' | 'nodes'>
   readonly log: Logger
-  /** The newest record of this node's chain. */
   readonly head: () => Head | null
-  /** A node contradicts an earlier announcement. */
+  /** Called when a node contradicts an earlier announcement. */
   readonly onContradiction: (node: string) => void
 }
 
@@ -34,7 +33,7 @@ export class Witness {
 
   of (node: string): AnnouncedHeads { return this.#heads.of(node) }
 
-  /** Periodic: announces a changed head, and saves received ones. */
+  /** Periodic: announces a changed head and saves received ones. */
   beat (): void {
     const head = this.#options.head()
     if (head !== null && head.seq !== this.#told) {
@@ -44,7 +43,7 @@ export class Witness {
     if (this.#toKeep) this.#keep()
   }
 
-  /** A link to a node is there. */
+  /** Called when a node connects. */
   greet (installId: string): void {
     const head = this.#options.head()
     if (head !== null) this.#channel.send(installId, head)
@@ -73,7 +72,7 @@ export class Witness {
       writeVersioned(this.#path, 1, { nodes: this.#heads.all() })
       this.#toKeep = false
     } catch (error) {
-      this.#options.log.debug({ message: (error as Error).message }, 'the heads of other chains are not kept')
+      this.#options.log.debug({ message: (error as Error).message }, 'the announced heads could not be saved')
     }
   }
 
@@ -82,7 +81,7 @@ export class Witness {
       return readVersioned<{ nodes: Record<string, AnnouncedHeads> }>(this.#path, 1)?.nodes ?? {}
     } catch (error) {
       const { message } = error as Error
-      this.#options.log.warn({ message }, 'what other nodes told of their chains is lost')
+      this.#options.log.warn({ message }, 'the announced heads could not be read')
       return {}
     }
   }

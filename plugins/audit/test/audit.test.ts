@@ -75,7 +75,7 @@ t.test('changes are recorded, shown, verified and exported', async (t) => {
   edit(join(folder, filesIn(folder)[0]!), (text) => text.replace('"value":"new"', '"value":"old"'))
   t.match((await rig.inject({ url: '/v1/audit/verify' })).json(), {
     ok: false,
-    nodes: [{ ok: false, fault: { seq: 1, kind: 'altered', message: /^Record 1 says something else/ } }]
+    nodes: [{ ok: false, fault: { seq: 1, kind: 'altered', message: /^Record 1 does not match its hash/ } }]
   })
   t.equal((await rig.inject({ url: '/v1/audit?since=soon' })).statusCode, 400)
   t.equal((await rig.inject({ url: '/v1/audit?node=nowhere' })).statusCode, 404)
@@ -88,7 +88,7 @@ t.test('what cannot be recorded is not done, and said so', async (t) => {
   const answer = await rig.inject(set('new'))
   t.equal(answer.statusCode, 507)
   t.match(answer.json().error, { reason: 'audit_unavailable', retryable: true,
-    message: /in audit\/ of the home .* not made: EEXIST/ })
+    message: /in the folder audit .* refused: EEXIST/ })
   t.notMatch(answer.body, rig.home)
   t.equal(made, 0)
   t.match(rig.conflicts(), [{ code: 'audit_unavailable', severity: 'error' }])
@@ -170,7 +170,7 @@ t.test('the heads of chains are told and heard', async (t) => {
     ok: false,
     nodes: [
       { name: 'one', ok: true },
-      { name: 'two', ok: false, fault: { message: /another end/ }, error: 'gives no sign of life' }
+      { name: 'two', ok: false, fault: { message: /different end/ }, error: 'is not reachable' }
     ]
   })
   t.match((await rig.inject({ url: '/v1/audit' })).json().failed,

@@ -83,7 +83,7 @@ t.test('full files are ended, the oldest is dropped, and the chain says so', asy
 
 t.test('a disk that takes nothing', async (t) => {
   const folder = tempFolder(t)
-  // A folder stands where the first file is to be.
+  // A folder blocks the path of the first file.
   const { chain, faults } = await openChain(folder)
   const blocked = join(folder, '000000000001.jsonl')
   spawnSync('mkdir', [blocked])

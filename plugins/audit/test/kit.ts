@@ -13,7 +13,6 @@ export const NODE = '11111111-1111-4111-8111-111111111111'
 export const fields = (more: Partial<RecordFields> = {}): RecordFields =>
   ({ who: 'operator', how: 'direct', what: 'PUT /config', detail: {}, ...more })
 
-/** So many records that follow each other. */
 export function records (
   count: number, more: (seq: number) => Partial<RecordFields> = () => ({})
 ): AuditRecord[] {
@@ -41,7 +40,7 @@ export function tempFolder (t: Teardown): string {
   return folder
 }
 
-/** A started chain in a folder, with what it told. */
+/** A started chain with its recorded callbacks. */
 export async function openChain (folder: string, limits: Partial<ChainLimits> = {}): Promise<{
   chain: Chain, told: AuditRecord[], faults: (string | null)[]
 }> {
@@ -61,11 +60,10 @@ export async function everyLine (chain: Chain): Promise<string[]> {
   return lines
 }
 
-/** The files of a chain, oldest first. */
+/** Oldest first. */
 export const filesIn = (folder: string): string[] =>
   readdirSync(folder).filter((name) => name.endsWith('.jsonl')).sort()
 
-/** Changes the text of a file. */
 export function edit (path: string, change: (text: string) => string): void {
   writeFileSync(path, change(readFileSync(path, 'utf8')))
 }

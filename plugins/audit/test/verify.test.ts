@@ -8,7 +8,7 @@ import type { Fault, Head } from '../chain/verify.js'
 const whole = records(9)
 const heads = (...seqs: number[]): Head[] => seqs.map((seq) => ({ seq, hash: whole[seq - 1]!.hash }))
 
-/** The chain made anew from a record on, as whoever can write the file could. */
+/** The chain rewritten from a record on, as an attacker with write access could do. */
 function rewritten (from: number, change: (record: AuditRecord) => Partial<AuditRecord>): AuditRecord[] {
   const made = whole.slice(0, from - 1)
   for (const old of whole.slice(from - 1)) {

@@ -2,13 +2,13 @@ import { isEnglish, PHONEMIZER_COMMAND } from '../languages.js'
 import type { EngineHelp } from '../../../kernel/cli/index.js'
 
 export default {
-  // For all languages of the card.
+  // Kokoro's voices speak several languages; a Piper voice speaks its first one.
   hint ({ family, languages }) {
     if (family === 'flite') return undefined
     const codes = family === 'kokoro' ? languages : languages.slice(0, 1)
     const others = codes.filter((code) => !isEnglish(code))
     if (others.length === 0) return undefined
-    return `for ${others.join(', ')} it needs a package on the node that speaks: \`${PHONEMIZER_COMMAND}\` ` +
-      '(GPL-3.0) in the svc folder, then a restart'
+    return `for ${others.join(', ')} its node needs a package: run \`${PHONEMIZER_COMMAND}\` (GPL-3.0) in ` +
+      'its svc folder and restart it'
   }
 } satisfies EngineHelp

@@ -7,10 +7,10 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { plain, realPace } from '../../../kernel/cli/index.js'
 import type { Writable } from 'node:stream'
 
-/** A program that plays MP3: from its stdin, or a file put after its arguments. */
+/** An MP3 player that reads stdin, or a file appended to its arguments. */
 export interface Player { command: string, args: readonly string[], reads: 'stdin' | 'file' }
 
-/** Players in the order in which they are tried; all of them play MP3. */
+/** In order of preference. */
 export const players: readonly Player[] = [
   { command: 'ffplay', args: ['-nodisp', '-autoexit', '-loglevel', 'error', '-i', '-'], reads: 'stdin' },
   { command: 'mpv', args: ['--no-video', '--really-quiet', '-'], reads: 'stdin' },
@@ -18,7 +18,7 @@ export const players: readonly Player[] = [
   { command: 'afplay', args: [], reads: 'file' }
 ]
 
-/** The first player whose program is found on `path` (a PATH), or undefined. */
+/** The first player in the folders of `path` (a PATH), or undefined. */
 export function findPlayer (path: string): Player | undefined {
   const folders = path.split(delimiter).filter((folder) => folder !== '')
   return players.find(({ command }) => folders.some((folder) => isProgram(join(folder, command))))
@@ -33,23 +33,26 @@ function isProgram (file: string): boolean {
   }
 }
 
-/** Time that a player may take beyond the length of its sound, ms: start-up and buffers. */
+/** Time beyond the length of the sound, for start-up and buffers, ms. */
 const GRACE_MS = 3000
 
 export interface Playing {
-  /** Gives it more; `seconds`: length of all sound so far. Throws an Error: empty if there is no device. */
+  /**
+   * `seconds`: length of all sound so far. Throws an Error, with an empty message if there is no sound
+   * device.
+   */
   write (bytes: Uint8Array, seconds: number): Promise<void>
-  /** Resolves when all sound was played. Throws as `write`. */
+  /** Resolves when all sound was played. Throws like `write`. */
   end (all: Uint8Array): Promise<void>
   stop (): void
 }
 
-/** Starts a player. Sound that arrives in pieces is heard at once where the player reads its stdin. */
+/** Starts a player. One that reads stdin plays while sound arrives. */
 export function play (player: Player, env: NodeJS.ProcessEnv, graceMs = GRACE_MS): Playing {
   const began = realPace.mono()
   let length = 0
   let running = player.reads === 'stdin' ? start(player.command, player.args, env) : undefined
-  // A player that needs longer than its sound has no device.
+  // A player that takes longer than its sound has no device.
   const inTime = async (over: Promise<unknown>): Promise<void> => {
     const limitMs = Math.max(0, began + length * 1000 + graceMs - realPace.mono())
     if (!await Promise.race([over.then(() => true), sleep(limitMs, false, { ref: false })])) {
@@ -82,14 +85,14 @@ export function play (player: Player, env: NodeJS.ProcessEnv, graceMs = GRACE_MS
   }
 }
 
-/** Runs the player in a new process group, to kill it with its children. Its stderr is shown if it fails. */
+/** Runs the player in its own process group, to kill it with its children. Reports its stderr if it fails. */
 function start (command: string, args: readonly string[], env: NodeJS.ProcessEnv): {
   stdin: Writable, over: Promise<void>, stop: () => void
 } {
   const child = spawn(command, args, { env, stdio: ['pipe', 'ignore', 'pipe'], detached: true })
   let said = ''
   child.stderr.on('data', (part) => { said = (said + String(part)).slice(0, 2000) })
-  // A player that is closed early ends the pipe; its exit status says whether that was a failure.
+  // A player that exits early breaks the pipe; its exit status decides whether that is a failure.
   child.stdin.on('error', () => {})
   const over = new Promise<void>((resolve, reject) => {
     child.on('error', (error) => { reject(new Error(`cannot run ${command}: ${error.message}`)) })
@@ -97,7 +100,7 @@ function start (command: string, args: readonly string[], env: NodeJS.ProcessEnv
       const line = plain(said.trim().split('\n').at(-1)!)
       const more = line === '' ? '' : `: ${line}`
       if (status === 0) resolve()
-      else reject(new Error(`${command} ended with status ${String(status)}${more}`))
+      else reject(new Error(`${command} exited with status ${String(status)}${more}`))
     })
   })
   over.catch(() => {})

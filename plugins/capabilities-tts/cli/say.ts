@@ -21,7 +21,7 @@ interface Target {
 export default {
   async run (ctx, [words], options) {
     const text = words === '-' ? await readAll(ctx.io.stdin) : words!
-    if (text.trim() === '') throw ctx.fail(2, 'there is nothing to say: the text is empty')
+    if (text.trim() === '') throw ctx.fail(2, 'the text is empty')
     const payload = payloadOf(ctx, text, options)
     const output = options['output'] as string | undefined
     const node = options['node'] as string | undefined
@@ -50,7 +50,7 @@ export default {
 
 function finish (ctx: VerbContext, heard: Heard, target: Target | undefined): void {
   ctx.err.end()
-  if (target === undefined) throw ctx.fail(1, 'the node answered without any sound')
+  if (target === undefined) throw ctx.fail(1, 'the node sent no audio')
   if (target.done !== null) ctx.err.line(`${target.done}: ${amount(heard)}`)
 }
 
@@ -72,14 +72,13 @@ function payloadOf (
   }
 }
 
-/** speech.mp3, or the first free name of speech-2.mp3 and so on. */
 function freeName (folder: string): string {
   let [name, n] = ['speech.mp3', 1]
   while (existsSync(join(folder, name))) name = `speech-${++n}.mp3`
   return name
 }
 
-/** A file, the pipe, a player, or speech.mp3: never bytes on a terminal. */
+/** Selects a file, stdout, a player, or speech.mp3; never writes bytes to a terminal. */
 function openTarget (ctx: VerbContext, output: string | undefined): Target {
   if (output !== undefined) return toFile(ctx, output, output === '-' ? null : output)
   if (!ctx.out.terminal) return toFile(ctx, '-', null)

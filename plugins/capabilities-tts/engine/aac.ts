@@ -1,26 +1,26 @@
-/** AAC-LC (FFmpeg's encoder in WebAssembly, in a separate thread) as a stream of ADTS frames. */
+/** AAC-LC as ADTS frames (FFmpeg's encoder in WebAssembly, in a worker thread). */
 import type { Worker } from 'node:worker_threads'
 import { registerAacEncoder } from '@mediabunny/aac-encoder'
 import { AdtsOutputFormat, AudioSample, AudioSampleSource, Output, StreamTarget } from 'mediabunny'
 import { EngineError } from '../../../kernel/api/engine.js'
 import { clipped, type AudioEncoder, type Encoded } from './samples.js'
 
-/** Rates that AAC has a number for, in Hz. */
+/** Sampling rates that ADTS can express, Hz. */
 export const AAC_RATES: readonly number[] = [
   8_000, 11_025, 12_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000
 ]
-/** Samples of a frame, and frames that the encoder keeps at most until more comes. */
+/** Samples per frame, and frames of encoder delay. */
 const FRAME = 1024
 const DELAY = 2
 const bitrateOf = (rate: number): number => rate <= 24_000 ? 64_000 : 96_000
 
 let registered = false
-/** The last answer that began: one at a time does, so that each knows its own thread. */
+/** Encoders start one at a time, so that each gets its worker thread. */
 let begun: Promise<unknown> = Promise.resolve()
 
 /**
- * Reports an unexpected end of the thread that `begin` creates. The package reports neither the thread nor
- * its end, and then never answers.
+ * Runs `begin` and reports when the worker thread that it creates dies. The package itself never settles its
+ * promises then.
  */
 async function watched (begin: () => Promise<void>, died: (why: string) => void): Promise<void> {
   const seen = (worker: Worker): void => {
@@ -62,7 +62,7 @@ class AacStream implements AudioEncoder {
   private samples = 0
   private packets = 0
   private arrived = (): void => {}
-  /** Throws when the encoder's thread has died. */
+  /** Rejects when the worker thread dies. */
   private readonly death: Promise<never>
   private died = (_why: string): void => {}
   private dead = false
@@ -80,8 +80,8 @@ class AacStream implements AudioEncoder {
     this.death = new Promise((_resolve, reject) => {
       this.died = (why) => {
         this.dead = true
-        reject(new EngineError('provider_error', `the thread of the AAC encoder has ended (${why}): ask ` +
-        'again, or for another response_format'))
+        reject(new EngineError('provider_error', `the thread of the AAC encoder has exited (${why}): ` +
+        'retry, or request another response_format'))
       }
     })
     // Avoids an unhandled rejection.
@@ -94,7 +94,7 @@ class AacStream implements AudioEncoder {
 
   async encode (samples: Float32Array): Promise<Encoded> {
     if (samples.length > 0) await this.add(samples)
-    // The encoder's thread answers later; sound would pile up there while this one makes more.
+    // Backpressure: the thread encodes asynchronously.
     while (this.packets < Math.floor(this.samples / FRAME) - DELAY) {
       await this.alive(new Promise<void>((resolve) => { this.arrived = resolve }))
     }
@@ -124,7 +124,7 @@ class AacStream implements AudioEncoder {
       data: clipped(data), format: 'f32', numberOfChannels: 1, sampleRate: this.sampleRate, timestamp
     })
     const add = async (): Promise<void> => { await this.alive(this.source.add(sample)) }
-    // Starts the encoder and its thread with the first samples.
+    // The first samples start the encoder and its thread.
     if (first) await watched(add, this.died)
     else await add()
     sample.close()
@@ -137,7 +137,7 @@ class AacStream implements AudioEncoder {
   }
 }
 
-/** ADTS frames in bytes that begin with one: the length is in bits 30 to 42 of each header. */
+/** Counts ADTS frames; the length is in bits 30 to 42 of each header. */
 function framesIn (bytes: Buffer): number {
   let frames = 0
   for (let at = 0; at + 7 <= bytes.length; frames++) {

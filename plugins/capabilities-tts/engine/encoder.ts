@@ -1,7 +1,6 @@
 /**
- * Samples to bytes: MP3 through lamejs (mono, constant bit rate, no tag frames, no bit reservoir, so every
- * frame is independent), 16-bit samples, bare or after a WAV header, and the formats of the files beside this
- * one.
+ * Encodes samples: MP3 by lamejs (mono, constant bit rate, no tag frames, no bit reservoir, so that every
+ * frame is independent), 16-bit PCM with or without a WAV header, and the formats of the neighbouring files.
  */
 // @ts-expect-error -- the package declares its types under the name it had before it was aliased
 import { Mp3Encoder } from 'lamejs'
@@ -12,7 +11,9 @@ import { toInt16, type AudioEncoder, type Encoded } from './samples.js'
 export const ENCODINGS = ['mp3', 'opus', 'aac', 'flac', 'wav', 'pcm'] as const
 export type Encoding = typeof ENCODINGS[number]
 
-/** Rare formats load on demand. @throws EngineError format_unsupported for MP3 or AAC at a wrong rate */
+/**
+ * Loads rare formats on demand. @throws EngineError format_unsupported for MP3 or AAC at an unsupported rate
+ */
 export async function createEncoder (encoding: Encoding, sampleRate: number): Promise<AudioEncoder> {
   switch (encoding) {
     case 'mp3':
@@ -34,8 +35,8 @@ export async function createEncoder (encoding: Encoding, sampleRate: number): Pr
 
 function requireRate (format: string, sampleRate: number, rates: readonly number[]): void {
   if (rates.includes(sampleRate)) return
-  const message = `this voice speaks at ${sampleRate} Hz, ${format} at ${rates.join(', ')} Hz only: ` +
-    'ask for opus, flac, wav or pcm'
+  const message = `this voice has ${sampleRate} Hz, but ${format} supports only ${rates.join(', ')} Hz: ` +
+    'request opus, flac, wav or pcm'
   throw new EngineError('format_unsupported', message, { param: 'response_format' })
 }
 
@@ -45,7 +46,7 @@ interface LameEncoder {
 }
 const Lame = Mp3Encoder as new (channels: number, sampleRate: number, kbps: number) => LameEncoder
 
-/** Bit rate by sampling rate: transparent enough for one voice (the low rates end at 160 kbps). */
+/** Bit rate by sampling rate: transparent enough for one voice. */
 const KBPS = new Map([
   [8_000, 24], [11_025, 32], [12_000, 32], [16_000, 48], [22_050, 64], [24_000, 64],
   [32_000, 96], [44_100, 112], [48_000, 112]
@@ -54,7 +55,7 @@ const KBPS = new Map([
 /** The nine sampling rates of MPEG-1, 2 and 2.5, in Hz. */
 export const MP3_RATES = [...KBPS.keys()]
 
-// A whole second at a time keeps lamejs's input buffer small.
+// About a second at a time keeps lamejs's input buffer small.
 const PIECE = 16_384
 
 class Mp3Stream implements AudioEncoder {
@@ -73,13 +74,13 @@ class Mp3Stream implements AudioEncoder {
     return measured(Buffer.concat(parts))
   }
 
-  /** Pads the last frame and adds the encoder's delay (1105 samples with that of a decoder). */
+  /** Pads the last frame; the stream is longer by the codec's delay (1105 samples). */
   finish (): Encoded {
     return measured(copyOf(this.lame.flush()))
   }
 }
 
-/** The encoder returns a view of signed bytes of a buffer that it uses again. */
+/** The encoder returns a view of a buffer that it reuses. */
 function copyOf (view: Int8Array | Uint8Array): Uint8Array {
   return Uint8Array.from(new Uint8Array(view.buffer, view.byteOffset, view.length))
 }
@@ -90,7 +91,7 @@ function measured (bytes: Uint8Array): Encoded {
   return { bytes, seconds: time.seconds }
 }
 
-/** A WAV header for mono 16-bit sound of unknown length: both sizes are 0xFFFFFFFF, as in streams. */
+/** A WAV header for mono 16-bit sound of unknown length: both sizes are 0xFFFFFFFF. */
 function wavHeader (sampleRate: number): Uint8Array {
   const header = Buffer.alloc(44)
   header.write('RIFF', 0, 'latin1')
@@ -108,11 +109,10 @@ function wavHeader (sampleRate: number): Uint8Array {
   return header
 }
 
-/** Little-endian 16-bit mono samples, behind a header in a WAV file. */
 class PcmStream implements AudioEncoder {
   private readonly sampleRate: number
   private header: Uint8Array
-  /** The last sample waits for the end, so that the last chunk of an answer has bytes. */
+  /** Withhold the last sample, so that the last chunk is never empty. */
   private held: Int16Array = new Int16Array()
 
   constructor (sampleRate: number, wav: boolean) {

@@ -1,14 +1,14 @@
-/** The interface of voice families: text to symbol ids to samples. All else is shared. */
+/** The interface of voice families, which convert text to symbol ids and those to samples. */
 import type { CardVoice } from '../../../kernel/api/engine.js'
 
-/** Seconds of the first piece: one MP3 frame comes out of it at every sampling rate. */
+/** Length of the first piece, seconds: yields one MP3 frame at every sampling rate. */
 export const FIRST_PIECE_SECONDS = 0.12
-/** Seconds of the longest decoded piece: well under a second of work at real-time speed. */
+/** Longest decoded piece, seconds: well under a second of computing at real-time speed. */
 export const DECODE_SECONDS = 4
 
 /**
- * Lengths of successive pieces, in seconds: a short one for an immediate start, then doubling to a limit.
- * Chunks grow to the requested interval, decoded pieces further, since each has an overlap.
+ * Lengths of successive pieces, seconds: short at first for an immediate start, then doubled up to a limit.
+ * Chunks grow to the requested interval; decoded pieces grow further, because each has an overlap.
  */
 export class PieceLengths {
   private seconds: number
@@ -28,37 +28,37 @@ export class PieceLengths {
 
 export interface Range { min: number, max: number, integer?: boolean }
 
-/** Bounds of a family for the open fields of the schema. */
+/** A family's ranges for fields without bounds in the schema. */
 export interface Limits {
-  /** Multiple of the voice's own speed. */
+  /** Multiple of the voice's speed. */
   speed: Range
-  /** Multiple of the voice's own noise level; undefined where the family has no such thing. */
+  /** Multiple of the voice's noise level; undefined if the family has none. */
   temperature: Range | undefined
 }
 
-/** A request after validation: every field has a value that the family accepts. */
+/** A validated request. */
 export interface SpeechRequest {
   text: string
   voice: string
-  /** One of the family's languages; `ipa` says that the text is phonemes already. */
+  /** One of the family's languages; `ipa` for text that is phonemes. */
   language: string
   speed: number
   temperature: number
-  /** 0 to 2^32 - 1; undefined: the voice's own way. */
+  /** 0 to 2^32 - 1; undefined for the voice's default. */
   seed: number | undefined
-  /** Most phoneme symbols spoken in the whole answer. */
+  /** Most phoneme symbols in the whole answer. */
   maxSymbols: number
-  /** Length of the pieces in which `synth` is to answer. */
+  /** Lengths of the pieces that `synth` returns. */
   pace: PieceLengths
 }
 
 export interface SpeechUnit {
   ids: number[]
-  /** Phoneme symbols in it, known to the voice or not. */
+  /** Number of phoneme symbols, including unknown ones. */
   symbols: number
-  /** A pause fits behind it. */
+  /** A pause may follow. */
   sentenceEnd: boolean
-  /** Position in the answer, from 0. */
+  /** Index in the answer. */
   index: number
 }
 
@@ -67,23 +67,26 @@ export interface Family {
   voices: CardVoice[]
   defaultVoice: string
   limits: Limits
-  /** False where the graph draws noise that cannot be replaced: a `seed` is refused then. */
+  /** False if the graph draws noise that cannot be replaced; then a `seed` is refused. */
   seeded: boolean
   /** Silence between sentences, seconds. */
   pauseSeconds: number
-  /** True where single sentences are answered in pieces. */
+  /** Whether single sentences are returned in pieces. */
   streams: boolean
-  /** Names a client may use for a voice beside the listed ids (mixes); undefined: no such voice. */
+  /** Resolves a voice id or a mix of ids; undefined if unknown. */
   findVoice (id: string): string | undefined
-  /** The language for a code as clients write it; undefined: not offered. */
+  /** Resolves a client's language code; undefined if not offered. */
   findLanguage (code: string | undefined, voice: string): string | undefined
-  /** Codes to show where a language is not offered. */
+  /** Codes for error messages. */
   languages (): string[]
-  /** Text to units, lazily, in constant memory. @throws EngineError text_unspeakable, phonemizer_missing */
+  /**
+   * Converts text to units, lazily, in constant memory. @throws EngineError text_unspeakable,
+   * phonemizer_missing
+   */
   prepare (text: string, request: SpeechRequest): Iterable<SpeechUnit>
-  /** Samples of one unit in -1…1, in pieces of `request.pace`; ends early when `signal` aborts. */
+  /** Samples of one unit in -1…1, in pieces of `request.pace`; stops when `signal` aborts. */
   synth (unit: SpeechUnit, request: SpeechRequest, signal: AbortSignal): AsyncIterable<Float32Array>
-  /** Reads what the text front end needs now instead of at the first word. */
+  /** Loads the text front end's data before the first word. */
   warmFront (): void
   close (): Promise<void>
 }

@@ -1,8 +1,8 @@
-/** FLAC (libFLAC compiled to JavaScript), streamed: the header does not know the length and the hash. */
+/** Streamed FLAC (libFLAC compiled to JavaScript), without length and hash in the header. */
 import { createRequire } from 'node:module'
 import { toInt16, type AudioEncoder, type Encoded } from './samples.js'
 
-/** The used part of the package, whose types need those of a browser. */
+/** The used part of the package, whose types require DOM types. */
 interface LibFlac {
   isReady (): boolean
   on (event: 'ready', listener: () => void): void
@@ -18,12 +18,12 @@ interface LibFlac {
 
 const BITS = 16
 const LEVEL = 5
-/** Samples of a block: 48 ms at 24 kHz, so that the first sound is not waited for. */
+/** Samples per block: 48 ms at 24 kHz, for a short delay. */
 const BLOCK = 1152
 
 let library: Promise<LibFlac> | undefined
 
-/** The build without WebAssembly: the other one fetches its file, which Node refuses. */
+/** The build without WebAssembly, because the other one fetches a file: URL, which Node refuses. */
 async function load (): Promise<LibFlac> {
   const flac = createRequire(import.meta.url)('libflacjs/dist/libflac.min.js') as LibFlac
   if (!flac.isReady()) await new Promise<void>((resolve) => { flac.on('ready', resolve) })
@@ -51,7 +51,7 @@ class FlacStream implements AudioEncoder {
     if (status !== 0) throw new Error(`libFLAC refuses ${sampleRate} Hz (status ${status})`)
   }
 
-  /** The library keeps a block until the sample behind it comes. */
+  /** The library withholds a block until the next sample. */
   encode (samples: Float32Array): Encoded {
     if (samples.length === 0) return { bytes: new Uint8Array(0), seconds: 0 }
     const values = Int32Array.from(toInt16(samples))
@@ -73,7 +73,7 @@ class FlacStream implements AudioEncoder {
     this.flac.FLAC__stream_encoder_delete(this.encoder)
   }
 
-  /** The written bytes, whose sound ends at sample `end`. */
+  /** The encoded bytes; their sound ends at sample `end`. */
   private drain (end: number): Encoded {
     const bytes = Buffer.concat(this.written)
     this.written = []

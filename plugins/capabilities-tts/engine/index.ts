@@ -7,7 +7,7 @@ import { loadFamily } from './load.js'
 import { readRequest, type SpeechTask } from './request.js'
 import { speak } from './speech.js'
 
-/** Spoken at warmup: a bare vowel run, which every IPA voice and every character voice has symbols for. */
+/** Vowels, which every IPA voice and every character voice has symbols for. */
 const WARMUP = 'aaa eee ooo, aaa eee ooo.'
 const NEVER = new AbortController().signal
 
@@ -26,15 +26,16 @@ export function openSpeech (family: Family, { card }: ModelSpec): EngineSession 
       }
       let bytes = 0
       try {
-        // Once: more runs make no sound come sooner, and delay the return of a runner that was lost.
+        // Only once: further runs do not shorten the delay of the first sound, but delay the restart of a
+        // lost runner.
         for await (const chunk of speak(family, task, modelId, NEVER)) bytes += chunk.media?.length ?? 0
       } catch (error) {
         if (error instanceof EngineError) throw error
-        // Such as symbols for which the graph has no row.
-        throw new EngineError('model_invalid', `${modelId} cannot run; its files do not belong together: ` +
+        // For example symbols beyond the graph's embedding.
+        throw new EngineError('model_invalid', `${modelId} cannot run; its files do not match: ` +
           (error as Error).message.slice(0, 300))
       }
-      if (bytes === 0) throw new EngineError('model_invalid', `${modelId} made no sound in its first run`)
+      if (bytes === 0) throw new EngineError('model_invalid', `${modelId} produced no audio in its first run`)
     },
 
     async * run ({ kind, payload, trace }, signal) {

@@ -1,18 +1,17 @@
 /**
- * From the IPA of espeak, or of the English front end here, to Kokoro's symbols. The tables are those of
- * misaki (hexgrad/misaki, `espeak.py` and `EN_PHONES.md`), Kokoro's front end. It asks espeak for ties
- * between the letters of one sound; piper-phonemize has none, so a rule for two letters applies to any such
- * pair.
+ * Converts IPA of espeak or of the English front end to Kokoro's symbols, by the tables of misaki
+ * (hexgrad/misaki, `espeak.py` and `EN_PHONES.md`), Kokoro's front end. misaki requests ties between the
+ * letters of one sound; piper-phonemize has none, so a two-letter rule applies to any such pair.
  */
 
 type Rule = readonly [RegExp, string]
 
-/** Sounds with a separate letter, in every language. */
+/** Sounds that are one symbol in every language. */
 const LETTERS: readonly Rule[] = [
   [/dʒ/g, 'ʤ'], [/tʃ/g, 'ʧ'], [/aɪ/g, 'I'], [/aʊ/g, 'W'], [/eɪ/g, 'A'], [/ɔɪ/g, 'Y']
 ]
 
-/** What espeak writes that English has no use for. A syllabic consonant gets the small schwa before it. */
+/** Removes espeak's marks that English does not use. A syllabic consonant gets a small schwa before it. */
 const ENGLISH: readonly Rule[] = [
   [/ʔˌ?n\u0329/g, 'tn'], [/(\S)\u0329/g, 'ᵊ$1'], [/[\u0303ʲ]/g, ''],
   [/ɐ/g, 'ə'], [/r/g, 'ɹ'], [/[xç]/g, 'k'], [/ɬ/g, 'l'], [/ʔ/g, 't'], [/ɾ/g, 'T'],
@@ -29,12 +28,12 @@ const BRITISH: readonly Rule[] = [
   [/æ/g, 'a']
 ]
 
-/** Hyphens are espeak's marks for liaison; ties and everything else stay as espeak has it. */
+/** Hyphens are espeak's marks of liaison; all else stays. */
 const OTHERS: readonly Rule[] = [
   [/oʊ/g, 'O'], [/əʊ/g, 'Q'], ...LETTERS, [/dz/g, 'ʣ'], [/ts/g, 'ʦ'], [/-/g, '']
 ]
 
-/** Rules by language; espeak writes the long s of Italian as one sound. */
+/** Italian's long s is one symbol. */
 const RULES: Readonly<Record<string, readonly Rule[]>> = {
   'en-us': AMERICAN,
   'en-gb': BRITISH,
@@ -42,9 +41,9 @@ const RULES: Readonly<Record<string, readonly Rule[]>> = {
   es: OTHERS, 'fr-fr': OTHERS, hi: OTHERS, 'pt-br': OTHERS
 }
 
-/** IPA of a language as Kokoro's symbols; phonemes that were sent as such (`ipa`) stay as they are. */
+/** Converts IPA of a language to Kokoro's symbols; `ipa` stays unchanged. */
 export function kokoroPhonemes (ipa: string, language: string): string {
-  // Nasal vowels are two symbols to Kokoro, ç is one.
+  // Nasal vowels are two symbols in Kokoro, ç is one.
   const apart = ipa.normalize('NFD').replace(/c\u0327/g, 'ç').replaceAll('\u0361', '')
   const rules = Object.hasOwn(RULES, language) ? RULES[language]! : []
   return rules.reduce((text, [from, to]) => text.replace(from, to), apart)

@@ -1,5 +1,5 @@
 /**
- * Kokoro-82M v1.0: one graph, 24 kHz, whole units without a local tail, since its norms span the sentence.
+ * Kokoro-82M v1.0: one graph, 24 kHz. Units are computed whole, because the graph's norms span the sentence.
  * Style packs are float32 [510][256], one row per length of the phoneme string (style-packs.ts).
  */
 import { Tensor, type InferenceSession } from 'onnxruntime-node'
@@ -14,16 +14,17 @@ import { kokoroPhonemes } from './kokoro-phonemes.js'
 import { warmUp } from '../text/front-end.js'
 import { float32, floats, int64, type Feeds, type Sessions } from './sessions.js'
 
-/** Tokens of one run, and the sampling rate in Hz. */
+/** Tokens per run, and the sampling rate in Hz. */
 const MAX_TOKENS = 510
 const KOKORO_RATE = 24_000
 
-// More than about 450 tokens sound rushed; the first unit is short because a unit is spoken whole.
+// Over about 450 tokens sound rushed; a short first unit shortens the delay, because units are computed
+// whole.
 const SIZES = { maxSymbols: 400, firstSymbols: 100 }
 
 export interface KokoroParts {
   session: InferenceSession
-  /** Noise inputs of the graph, if it was given any. */
+  /** Inputs for seeded noise, if the graph has them. */
   noise: (request: SpeechRequest, unit: SpeechUnit) => Feeds
   seeded: boolean
   vocab: Map<string, number>
@@ -31,12 +32,12 @@ export interface KokoroParts {
   voices: CardVoice[]
   defaultVoice: string
   espeak: Espeak | undefined
-  /** English is read by the front end of this package; false where the card names espeak instead. */
+  /** False if the card demands espeak for English. */
   builtin: boolean
   modelId: string
 }
 
-/** The style for a string of `length` symbols: that row, averaged over the voices of a mix. */
+/** The row for `length` symbols, averaged over a mix of voices. */
 export function styleRow (packs: Float32Array[], length: number): Float32Array {
   const row = new Float32Array(STYLE_WIDTH)
   for (const pack of packs) {
@@ -46,7 +47,7 @@ export function styleRow (packs: Float32Array[], length: number): Float32Array {
   return row
 }
 
-/** The way from text to IPA in a language. @throws EngineError phonemizer_missing, language_unsupported */
+/** The front end for a language. @throws EngineError phonemizer_missing, language_unsupported */
 function frontOf (parts: KokoroParts, code: string): UnitSource {
   const espeak = Object.values(KOKORO_LANGUAGES).find((language) => language.code === code)?.espeak
   if (espeak === undefined) return plainFront
@@ -55,18 +56,19 @@ function frontOf (parts: KokoroParts, code: string): UnitSource {
   return espeakFront(parts.espeak, espeak)
 }
 
-/** Names of the inputs, and the type of `speed`, differ between exports. */
+/** Exports differ in input names and in the type of `speed`. */
 function signatureOf (session: InferenceSession): { tokens: string, integerSpeed: boolean } {
   const tokens = ['input_ids', 'tokens'].find((name) => session.inputNames.includes(name))
   if (tokens === undefined) {
     const names = session.inputNames.join(', ')
-    throw new EngineError('model_invalid', `a Kokoro graph has input_ids or tokens, this one has ${names}`)
+    throw new EngineError('model_invalid',
+      `a Kokoro graph has the input input_ids or tokens, but this has ${names}`)
   }
   const speed = session.inputMetadata.find((input) => input.name === 'speed')
   return { tokens, integerSpeed: speed?.isTensor === true && speed.type === 'int32' }
 }
 
-/** Puts a loaded model behind the common interface. @throws EngineError model_invalid */
+/** @throws EngineError model_invalid */
 export function kokoroFamily (parts: KokoroParts, sessions: Sessions): Family {
   const { tokens, integerSpeed } = signatureOf(parts.session)
   const offered = Object.values(KOKORO_LANGUAGES).filter((l) => l.espeak !== undefined).map((l) => l.code)

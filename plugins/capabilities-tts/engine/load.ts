@@ -24,8 +24,8 @@ const LOADERS: Record<string, (spec: ModelSpec, tools: LoadTools) => Promise<Fam
 }
 
 /**
- * Loads the card's family; `espeak` finds the optional package. @throws EngineError model_invalid,
- * model_incomplete, no_backend, phonemizer_missing, language_unsupported
+ * Loads the card's family; `espeak` finds the optional package.
+ * @throws EngineError model_invalid, model_incomplete, no_backend, phonemizer_missing, language_unsupported
  */
 export async function loadFamily (
   spec: ModelSpec, env: EngineEnv, espeak: LoadTools['findEspeak'] = findEspeak
@@ -38,7 +38,7 @@ export async function loadFamily (
   return await loader(spec, { env, sessions: new Sessions(spec, env), findEspeak: espeak })
 }
 
-/** Path of the first file with that role, or else with that ending. */
+/** The first file with the role, else with the ending. */
 function fileOf (spec: ModelSpec, role: string, ending: string): string {
   const { files, modelId } = spec.card
   const file = files.find((f) => f.role === role) ?? files.find((f) => f.path.endsWith(ending))
@@ -94,7 +94,7 @@ async function loadVits (spec: ModelSpec, tools: LoadTools): Promise<Family> {
   return vitsFamily({
     graph, config, front, voices,
     warmFront: english ? warmUp : () => {},
-    // The bundled voice makes the silence between sentences itself, and drops pads.
+    // The bundled voice inserts pauses itself and ignores pads.
     pads: !bundled,
     pauseSeconds: bundled ? 0 : 0.2,
     sizes: { maxSymbols: 200, firstSymbols: bundled ? 120 : 60 },
@@ -109,15 +109,15 @@ function vitsVoices ({ card }: ModelSpec, config: VoiceConfig): CardVoice[] {
   return [...config.speakers.keys()].map(named)
 }
 
-/** A voice's way from text to phonemes; `english` says that it is the front end of this package. */
+/** The voice's front end; `english` is true for this plugin's. */
 async function vitsFront (
   { card }: ModelSpec, config: VoiceConfig, tools: LoadTools
 ): Promise<{ front: UnitSource, english: boolean }> {
   if (config.phonemeType === 'text') return { front: plainFront, english: false }
   if (card.family === 'flite') return { front: builtinFront, english: true }
   if (!PHONEME_TYPES.includes(config.phonemeType)) {
-    throw new EngineError('language_unsupported', `phonemes of type "${config.phonemeType}" are not made ` +
-      `here: ${PHONEME_TYPES.join(' and ')} are. Place another voice: \`svc search piper\` looks for some`)
+    throw new EngineError('language_unsupported', `phoneme type "${config.phonemeType}" is not ` +
+      `supported, only ${PHONEME_TYPES.join(' and ')}. Place another voice; \`svc search piper\` lists some`)
   }
   const language = config.languages[0] ?? config.espeakVoice
   const chosen = card.defaults['phonemizer'] ?? config.phonemizer
@@ -127,7 +127,7 @@ async function vitsFront (
   const espeak = await tools.findEspeak()
   if (espeak !== undefined) return { front: espeakFront(espeak, config.espeakVoice), english: false }
   const missing = phonemizerMissing(card.modelId, language)
-  // A card may say that phonemes are all that will be sent.
+  // A card may declare that clients send only phonemes.
   if (chosen === 'ipa') return { front: () => { throw missing }, english: false }
   throw missing
 }
@@ -149,7 +149,7 @@ async function loadKokoro (spec: ModelSpec, tools: LoadTools): Promise<Family> {
     ? { model: undefined, seeded: false, fed: false }
     : seedNoise(original)
   env.progress(2, 3)
-  // A graph that stays as it is is read by onnxruntime itself, which needs less memory.
+  // onnxruntime reads an unmodified graph from its file, with less memory.
   const session = await sessions.open(fed && model !== undefined ? encodeModel(model) : path, 'the model')
   env.progress(3, 3)
   return kokoroFamily({
@@ -193,13 +193,13 @@ async function readPacks ({ card, directory }: ModelSpec): Promise<Map<string, F
   const missing = card.voices.filter(({ id }) => !packs.has(id)).map(({ id }) => id)
   if (packs.size === 0 || missing.length > 0) {
     const what = missing.length === 0 ? 'any voice' : missing.slice(0, 10).join(', ')
-    throw new EngineError('model_incomplete', `${card.modelId} has no style pack of ${what} among its ` +
-      `files. Run \`svc pull ${card.modelId}\` again, with its voices`)
+    throw new EngineError('model_incomplete', `${card.modelId} has no style pack of ${what}. ` +
+      `Run \`svc pull ${card.modelId}\` again, with its voices`)
   }
   return packs
 }
 
-/** The vocabulary of the first file that has one; Kokoro-82M v1.0's own where none does. */
+/** The vocabulary of the first file with one; otherwise that of Kokoro-82M v1.0. */
 async function readVocabulary ({ card, directory }: ModelSpec): Promise<Map<string, number>> {
   for (const { path } of card.files) {
     if (!/^(config|tokenizer)\.json$/.test(basename(path))) continue

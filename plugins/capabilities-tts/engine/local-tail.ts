@@ -1,17 +1,17 @@
 /**
- * Finds the part of a vocoder graph whose samples depend on nearby frames only, and runs it in overlapping
- * pieces with the samples of one whole run.
+ * Finds the part of a vocoder graph whose samples depend only on nearby frames, and runs it in overlapping
+ * pieces that equal one complete run.
  */
 import { attributesOf, closureOf, type GraphIndex, type OnnxNode } from '../../runners/onnx/engine.js'
 import type { PieceLengths } from './family.js'
 
-/** Where to cut, and how the tail's input frames relate to its output samples. */
+/** The cut, and the relation of the tail's input frames to its output samples. */
 export interface LocalTail {
   /** Tensor [1, channels, frames] at which the tail starts. */
   tensor: string
   hop: number
   overlap: number
-  /** Graph inputs that the tail needs besides (the speaker id of multi-speaker voices). */
+  /** Other graph inputs of the tail (the speaker id of multi-speaker voices). */
   extra: string[]
 }
 
@@ -19,7 +19,7 @@ const POINTWISE = new Set(['LeakyRelu', 'Relu', 'Tanh', 'Sigmoid', 'Add', 'Sub',
   'Identity', 'Clip', 'Sin', 'Cos', 'Pow', 'Reciprocal', 'Neg', 'Elu', 'PRelu'])
 const RESHAPING = new Set(['Unsqueeze', 'Squeeze'])
 
-/** Reach of one tensor into the tail's input: `rate` samples per frame, `left` and `right` in frames. */
+/** Receptive field in the tail's input: `rate` samples per frame, `left` and `right` in frames. */
 interface Reach { rate: number, left: number, right: number }
 
 const ints = (node: OnnxNode, name: string, fallback: number[]): number[] => {
@@ -34,12 +34,12 @@ function convReach (node: OnnxNode, from: Reach): Reach | undefined {
   const [dilation = 1] = ints(node, 'dilations', [1])
   const [before = 0, after = 0] = ints(node, 'pads', [0, 0])
   const span = ((kernel[0] ?? 1) - 1) * dilation
-  // A length-changing Conv would shift every sample behind it against its frame.
+  // A Conv that changes the length shifts all later samples against their frames.
   if (before + after !== span) return undefined
   return { rate: from.rate, left: from.left + before / from.rate, right: from.right + after / from.rate }
 }
 
-/** ConvTranspose with stride s: output o reads inputs (o + pad - kernel + 1) / s … (o + pad) / s. */
+/** With stride s, output o depends on inputs (o + pad - kernel + 1) / s … (o + pad) / s. */
 function convTransposeReach (node: OnnxNode, from: Reach): Reach | undefined {
   const kernel = ints(node, 'kernel_shape', [])
   const [stride = 1] = ints(node, 'strides', [1])
@@ -52,7 +52,7 @@ function convTransposeReach (node: OnnxNode, from: Reach): Reach | undefined {
   return { rate: scale, left: from.left + (span - before) / scale, right: from.right + before / scale }
 }
 
-/** Reach of a node's output from its inputs'; undefined where the node is not local. */
+/** The receptive field of a node's output; undefined for a node that is not local. */
 function nodeReach (node: OnnxNode, reachOf: Map<string, Reach>): Reach | undefined {
   const moving = node.input.map((name) => reachOf.get(name)).filter((r) => r !== undefined)
   const first = moving[0]
@@ -68,12 +68,12 @@ function nodeReach (node: OnnxNode, reachOf: Map<string, Reach>): Reach | undefi
   }
 }
 
-/** Reach of `output` from `tensor`, or undefined if a node between them is not local. */
+/** The receptive field of `output` in `tensor`; undefined if a node between is not local. */
 function reachFrom (
   index: GraphIndex, nodes: Set<number>, tensor: string, output: string
 ): Reach | undefined {
   const reachOf = new Map<string, Reach>([[tensor, { rate: 1, left: 0, right: 0 }]])
-  // Nodes of an ONNX graph are sorted: every input is produced before it is used.
+  // ONNX graphs are sorted topologically.
   for (const at of [...nodes].sort((a, b) => a - b)) {
     const node = index.model.graph.node[at] as OnnxNode
     if (!node.input.some((name) => reachOf.has(name))) continue
@@ -84,15 +84,15 @@ function reachFrom (
   return reachOf.get(output)
 }
 
-/** Frames to each side that a frame's samples need; its last sample is one before the next frame. */
+/** Frames on each side that a frame's samples depend on; its last sample is one before the next frame. */
 function overlapOf ({ rate, left, right }: Reach): number {
   return Math.floor(Math.max(left, right + 1 - 1 / rate) + 1e-6)
 }
 
 /**
- * The longest local tail of a graph with one audio output, or undefined. Candidates are the data inputs of
- * its Convs in graph order (in stock Piper files the first match is the input of `/dec/conv_pre/Conv`); the
- * tail may use only graph inputs in `allowed`.
+ * The longest local tail of a graph with one audio output, or undefined. Candidates are the inputs of its
+ * Convs in graph order; in stock Piper files, `/dec/conv_pre/Conv` matches. The tail may use only the graph
+ * inputs in `allowed`.
  */
 export function findLocalTail (index: GraphIndex, output: string, allowed: string[]): LocalTail | undefined {
   const convs = index.model.graph.node.filter((n) => n.opType === 'Conv')
@@ -112,24 +112,24 @@ export function findLocalTail (index: GraphIndex, output: string, allowed: strin
   return undefined
 }
 
-/** The tail of one unit: `run(from, to)` answers the samples of frames [from, to). */
+/** The tail of one unit; `run` computes the samples of frames [from, to). */
 export interface TailRun {
   frames: number
   hop: number
-  /** Frames to each side that a frame's samples depend on. */
+  /** Frames on each side that a frame's samples depend on. */
   overlap: number
   sampleRate: number
   run: (from: number, to: number) => Promise<Float32Array>
 }
 
-/** Samples of all frames in overlapping pieces: equal to one whole run up to float rounding. */
+/** Decodes all frames in overlapping pieces; equals one complete run up to float rounding. */
 export async function * decodeLocal (
   tail: TailRun, pace: PieceLengths, signal: AbortSignal
 ): AsyncGenerator<Float32Array> {
   const { frames, hop, overlap } = tail
   for (let a = 0; a < frames && !signal.aborted;) {
     const length = Math.max(1, Math.round(pace.next() * tail.sampleRate / hop))
-    // A last piece shorter than its overlap costs more alone than together with this one.
+    // Merge a last piece that is shorter than its overlap.
     const b = frames - a - length <= overlap ? frames : a + length
     const from = Math.max(0, a - overlap)
     const samples = await tail.run(from, Math.min(frames, b + overlap))

@@ -1,18 +1,16 @@
-/**
- * Frames of MPEG audio layer III (ISO 11172-3, 13818-3 and the 2.5 extension): sizes and durations only.
- */
+/** Sizes and durations of MPEG layer III frames (ISO 11172-3, 13818-3 and the 2.5 extension). */
 
-/** One frame: its size in bytes with the header, and the sound in it. */
+/** `size`: bytes including the header. */
 export interface Mp3Frame {
   size: number
   sampleRate: number
-  /** Samples per channel: 1152, or 576 at the low sampling rates. */
+  /** Samples per channel: 1152, or 576 at low sampling rates. */
   samples: number
   kbps: number
 }
 
 const HEADER_BYTES = 4
-/** Sampling rates per version bits: 0 = 2.5, 2 = 2, 3 = 1. */
+/** Sampling rates by version bits: 0 is MPEG 2.5, 2 is MPEG 2, 3 is MPEG 1. */
 const RATES: Record<number, number[]> = {
   0: [11_025, 12_000, 8_000],
   2: [22_050, 24_000, 16_000],
@@ -21,7 +19,7 @@ const RATES: Record<number, number[]> = {
 const KBPS_MPEG1 = [0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320]
 const KBPS_LSF = [0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160]
 
-/** The frame whose header starts at `offset`, or undefined where there is none (its body may be cut off). */
+/** The frame at `offset`, whose body may be incomplete; undefined if no header is there. */
 export function readFrame (bytes: Uint8Array, offset: number): Mp3Frame | undefined {
   const [b0 = 0, b1 = 0, b2 = 0] = bytes.subarray(offset, offset + HEADER_BYTES)
   if (offset + HEADER_BYTES > bytes.length || b0 !== 0xff || (b1 & 0xe6) !== 0xe2) return undefined
@@ -34,7 +32,7 @@ export function readFrame (bytes: Uint8Array, offset: number): Mp3Frame | undefi
   return { size, sampleRate, samples, kbps }
 }
 
-/** Adds up the time of an MP3 stream by its frames, across chunk borders; ignores other bytes. */
+/** Sums the duration of an MP3 stream, across chunk borders; skips other bytes. */
 export class Mp3Time {
   seconds = 0
   #rest: Uint8Array = new Uint8Array(0)

@@ -1,11 +1,11 @@
-/** Pages of Ogg (RFC 3533) for one logical stream. */
+/** Writes Ogg pages (RFC 3533) of one logical stream. */
 
-/** Most lacing values of a page. */
+/** Most lacing values per page. */
 const SEGMENTS = 255
 const FIRST_PAGE = 2
 const LAST_PAGE = 4
 
-/** The table of Ogg's checksum: polynomial 0x04c11db7, highest bit first, without inversion. */
+/** Ogg's CRC: polynomial 0x04c11db7, most significant bit first, without inversion. */
 const CRC = Uint32Array.from({ length: 256 }, (_, byte) => {
   let value = byte << 24
   for (let bit = 0; bit < 8; bit++) value = (value << 1) ^ (value < 0 ? 0x04c11db7 : 0)
@@ -18,10 +18,10 @@ function checksum (bytes: Uint8Array): number {
   return value >>> 0
 }
 
-/** A packet and the position in the stream behind it, in samples. */
+/** `granule`: position after the packet, in samples. */
 export interface Packet { bytes: Uint8Array, granule: number }
 
-/** Writes packets as pages; a packet of less than 65,025 bytes is never split over two. */
+/** Writes packets as pages; never splits a packet of less than 65,025 bytes. */
 export class OggWriter {
   private readonly serial: number
   private sequence = 0
@@ -30,7 +30,7 @@ export class OggWriter {
     this.serial = serial
   }
 
-  /** As few pages as hold the packets; `last` marks the end of the stream. */
+  /** Uses as few pages as possible; `last` marks the end of the stream. */
   pages (packets: readonly Packet[], last = false): Uint8Array {
     const pages: Uint8Array[] = []
     for (let at = 0; at < packets.length;) {
@@ -68,5 +68,5 @@ export class OggWriter {
   }
 }
 
-/** Lacing values of a packet: whole ones of 255, and one that is less. */
+/** Number of lacing values: one per 255 bytes, and a last one below 255. */
 const lacing = (bytes: Uint8Array): number => Math.floor(bytes.length / 255) + 1

@@ -1,18 +1,18 @@
-/** Opus (libopus in WebAssembly) in Ogg, as RFC 7845 has it: each piece ends with a whole page. */
+/** Opus (libopus in WebAssembly) in Ogg (RFC 7845); each piece ends with a complete page. */
 import { Application, createEncoder, Signal, type OpusEncoderHandle, type SampleRate } from 'libopus-wasm'
 import { clipped, type AudioEncoder, type Encoded } from './samples.js'
 import { OggWriter, type Packet } from './ogg.js'
 import { Resampler } from './resample.js'
 
-/** Positions count samples at this rate, whatever the encoder is given. */
+/** Granule positions count samples at this rate, whatever the encoder's rate. */
 const CLOCK = 48_000
-/** Rates at which libopus keeps the whole band; other voices are resampled to the highest. */
+/** Rates at which libopus keeps the full band; others are resampled to the highest. */
 const RATES: readonly number[] = [16_000, 24_000, 48_000]
 const FRAMES_PER_SECOND = 50
-/** One stream in one file, so any number will do; the same each time, for the same bytes each time. */
+/** Arbitrary, because a file has one stream; constant, so that output is reproducible. */
 const SERIAL = 0x5356_4331
 
-/** Bits a second: transparent enough for one voice. */
+/** Bits per second: transparent enough for one voice. */
 const bitrateOf = (rate: number): number => rate <= 24_000 ? 32_000 : 48_000
 
 export async function openOpus (sampleRate: number): Promise<AudioEncoder> {
@@ -29,7 +29,7 @@ class OpusStream implements AudioEncoder {
   private readonly ogg = new OggWriter(SERIAL)
   private readonly resampler: Resampler | undefined
   private readonly scale: number
-  /** Samples that decoders drop at the start, and a frame, in samples of the clock. */
+  /** Samples that decoders skip at the start, and samples per frame, at CLOCK. */
   private readonly preSkip: number
   private readonly frame: number
   private header: Uint8Array
@@ -55,7 +55,7 @@ class OpusStream implements AudioEncoder {
     return { bytes: this.write(this.take(input)), seconds: this.seconds - before }
   }
 
-  /** Silence fills the last frame and drives out what the encoder holds; the last position cuts it off. */
+  /** Pads with silence to flush the encoder; the last granule position trims the padding. */
   finish (): Encoded {
     const before = this.seconds
     const rest = this.resampler?.finish() ?? new Float32Array(0)
@@ -77,7 +77,7 @@ class OpusStream implements AudioEncoder {
     return Math.max(0, this.packets * this.frame - this.preSkip) / CLOCK
   }
 
-  /** The packets that are full with these samples. */
+  /** The packets that these samples complete. */
   private take (samples: Float32Array): Packet[] {
     const size = this.frame / this.scale
     const input = new Float32Array(this.held.length + samples.length)
@@ -111,7 +111,7 @@ function opusHead (preSkip: number, sampleRate: number): Uint8Array {
   return head
 }
 
-/** The second packet: who wrote it, and no tags. */
+/** The comment header, without tags. */
 function opusTags (): Uint8Array {
   const vendor = Buffer.from('svc')
   const tags = Buffer.alloc(16 + vendor.length)

@@ -1,4 +1,4 @@
-/** Text to phonemes for one run: English front end, espeak (optional), by character, or as given. */
+/** Front ends that convert text to phonemes: English, espeak (optional), characters, or phonemes as sent. */
 import { EngineError } from '../../../kernel/api/engine.js'
 import { skippedScripts } from '../text/fold.js'
 import { prepareEnglish, type Unit, type UnitSizes } from '../text/front-end.js'
@@ -8,16 +8,16 @@ import { plainText } from '../text/markup.js'
 import { normaliseSentence } from '../text/normalise.js'
 import { sentences as englishSentences } from '../text/sentences.js'
 
-/** A source of units; lazy, so that a long text is never held as phonemes. */
+/** Lazy, so that the phonemes of a long text are never in memory at once. */
 export type UnitSource = (text: string, sizes: UnitSizes) => Iterable<Unit>
 
-/** Text to one IPA string per sentence with espeak; null for a language it does not have. */
+/** One IPA string per sentence; null for a language that espeak lacks. */
 export type Espeak = (text: string, voice: string) => string[] | null
 
-// Longest text handed over at once: bounds memory where there is no sentence end for pages.
+// Longest text per call: bounds memory for text without sentence ends.
 const LONGEST_SENTENCE = 600
 
-/** Sentences of a text without its markup, none longer than a page of a small book. */
+/** Sentences of a text without markup, at most LONGEST_SENTENCE characters each. */
 export function * sentences (text: string, language: string): Generator<string> {
   const locale = Intl.Segmenter.supportedLocalesOf([language]).length > 0 ? language : 'en'
   const segmenter = new Intl.Segmenter(locale, { granularity: 'sentence' })
@@ -33,11 +33,11 @@ export function * sentences (text: string, language: string): Generator<string> 
 function breakBefore (text: string, limit: number): number {
   const space = text.lastIndexOf(' ', limit)
   if (space > limit / 2) return space
-  // Never between the halves of a surrogate pair.
+  // Never split a surrogate pair.
   return (text.codePointAt(limit - 1) ?? 0) > 0xffff ? limit - 1 : limit
 }
 
-// Places for a split of a phoneme string, best first.
+// Positions to split a phoneme string, best first.
 const BREAKS = [/[.!?…]/u, /[:;]/u, /[,—–]/u, /\s/u]
 
 function splitPoint (symbols: string[], limit: number): number {
@@ -49,14 +49,14 @@ function splitPoint (symbols: string[], limit: number): number {
   return limit
 }
 
-/** The end of the first clause that is worth speaking alone, or undefined. */
+/** The end of the first clause that is long enough to speak alone, or undefined. */
 function firstClause (symbols: string[], limit: number): number | undefined {
   if (symbols.length <= limit) return undefined
   const at = symbols.findIndex((symbol, i) => i >= 12 && /[,;:.!?—–…]/u.test(symbol))
   return at < 0 ? undefined : at + 1
 }
 
-/** Cuts a phoneme string into parts of at most `maxSymbols`; with `first`, starts with a short clause. */
+/** Splits a phoneme string into parts of at most `maxSymbols`; `first` starts with a short clause. */
 export function * splitPhonemes (phonemes: string, sizes: UnitSizes, first: boolean): Generator<string> {
   let symbols = [...phonemes.trim()]
   const clause = first ? firstClause(symbols, sizes.firstSymbols) : undefined
@@ -82,7 +82,7 @@ function * unitsOf (spoken: Iterable<string>, sizes: UnitSizes): Generator<Unit>
   }
 }
 
-/** The English front end of this package. @throws EngineError text_unspeakable */
+/** This plugin's English front end. @throws EngineError text_unspeakable */
 export const builtinFront: UnitSource = function * (text, sizes) {
   let units = 0
   for (const unit of prepareEnglish(text, sizes)) {
@@ -92,7 +92,7 @@ export const builtinFront: UnitSource = function * (text, sizes) {
   if (units === 0) throw nothingToSpeak(skippedScripts(text))
 }
 
-/** The English front end in the accent of a language code: American where it says en-us or only en. */
+/** The English front end with the accent of a language code: American for en-us and en, else British. */
 export function englishFront (code: string): UnitSource {
   const accent = /^en(-us)?$/.test(code) ? american : british
   return function * (text, sizes) {
@@ -100,43 +100,42 @@ export function englishFront (code: string): UnitSource {
   }
 }
 
-/** The package's names for some of espeak's languages. */
+/** The package's names for some languages of espeak. */
 const ESPEAK_NAMES: Readonly<Record<string, string>> = { 'en-gb': 'en-gb-x-rp' }
 
-/** Phonemes from espeak in `voice`, else without region. @throws EngineError language_unsupported */
+/** espeak with `voice`, or the language without region. @throws EngineError language_unsupported */
 export function espeakFront (espeak: Espeak, voice: string): UnitSource {
   const names = [voice, ESPEAK_NAMES[voice], voice.split('-')[0]].filter((name) => name !== undefined)
   const found = names.find((name) => name !== '' && espeak('a', name) !== null)
   if (found === undefined) {
-    throw new EngineError('language_unsupported', `${PHONEMIZER} has no language "${voice}", which this ` +
-      'voice was trained with. Place a voice of another language: `svc search piper` looks for some')
+    throw new EngineError('language_unsupported', `${PHONEMIZER} does not support "${voice}", the language ` +
+      'of this voice. Place a voice of another language; `svc search piper` lists some')
   }
   return (text, sizes) => unitsOf(espeakSentences(espeak, found, text), sizes)
 }
 
 function * espeakSentences (espeak: Espeak, voice: string, text: string): Generator<string> {
   for (const sentence of isEnglish(voice) ? englishWords(text) : sentences(text, voice)) {
-    // Marks such as (en) say that espeak switched languages; they are not sounds.
+    // Remove marks such as (en), by which espeak reports a change of language.
     for (const phonemes of espeak(sentence, voice) ?? []) yield phonemes.replace(/\([a-z-]+\)/g, '')
   }
 }
 
-// espeak reads "Dr. Smith" as two sentences and "$3.50" digit by digit: English is written out before.
+// espeak reads "Dr. Smith" as two sentences and "$3.50" digit by digit, so English is normalised first.
 function * englishWords (text: string): Generator<string> {
   for (const sentence of englishSentences(text)) yield normaliseSentence(sentence).trim()
 }
 
-/** Characters are the symbols (Piper's phoneme type `text`, and phonemes sent as text). */
+/** Characters are symbols: Piper's phoneme type `text`, and phonemes that clients send. */
 export const plainFront: UnitSource = (text, sizes) => unitsOf(sentences(text, 'en'), sizes)
 
-/** The refusal for text without anything to say. */
 export function nothingToSpeak (scripts: string[] = []): EngineError {
-  const why = scripts.length === 0 ? 'it has no words' : `it has no words but in ${scripts.join(', ')}`
+  const why = scripts.length === 0 ? 'it has no words' : `it has words only in ${scripts.join(', ')}`
   return new EngineError('text_unspeakable', `this voice cannot speak the text: ${why}`,
     { skippedScripts: scripts })
 }
 
-/** Ends a stream of units after `max` symbols, in the middle of a unit if need be. */
+/** Ends a stream of units after `max` symbols, even within a unit. */
 export function * capSymbols (units: Iterable<Unit>, max: number): Generator<Unit> {
   let left = max
   for (const unit of units) {
@@ -149,7 +148,7 @@ export function * capSymbols (units: Iterable<Unit>, max: number): Generator<Uni
 
 interface EspeakModule { phonemizeToString?: Espeak }
 
-/** Finds the optional package; undefined when not installed. `load` imports it (tests pass theirs). */
+/** The optional package, or undefined. Tests replace `load`. */
 export async function findEspeak (load: () => Promise<unknown> = importPackage): Promise<Espeak | undefined> {
   let found: unknown
   try {
@@ -162,13 +161,13 @@ export async function findEspeak (load: () => Promise<unknown> = importPackage):
   return main.phonemizeToString ?? main.default?.phonemizeToString
 }
 
-// Loaders differ in the code they give the error; the message names the package.
+// Loaders use different error codes; all messages name the package.
 function isMissing (error: unknown): boolean {
   const { code, message } = error as NodeJS.ErrnoException
   return code === 'ERR_MODULE_NOT_FOUND' || message.includes(`Cannot find package '${PHONEMIZER}'`)
 }
 
-// The compiler does not look for it by this: the package is a peer that may be absent.
+// A non-literal name, so that the compiler does not resolve the optional peer dependency.
 const importPackage = async (): Promise<unknown> => await import(PHONEMIZER as string)
 
 export function phonemizerMissing (model: string, language: string): EngineError {

@@ -1,13 +1,12 @@
-/** Payload to request: checks bounds of the voice beyond the schema, and reports all problems together. */
+/** Converts a payload to a request: checks the voice's ranges, and reports all problems together. */
 import { EngineError, type ModelCard } from '../../../kernel/api/engine.js'
 import { ENCODINGS, type Encoding } from './encoder.js'
 import {
   DECODE_SECONDS, FIRST_PIECE_SECONDS, PieceLengths, type Family, type Range, type SpeechRequest
 } from './family.js'
 
-/** Bounds of `streaming_interval` in seconds: about one MP3 frame, and a few MB of samples. */
+/** Range of `streaming_interval`, seconds: about one MP3 frame to a few MB of samples. */
 const INTERVAL: Range = { min: 0.04, max: 60 }
-/** Seconds of audio per chunk where a request says nothing. */
 const DEFAULT_INTERVAL = 1
 
 export interface SpeechTask { request: SpeechRequest, encoding: Encoding, interval: number }
@@ -31,13 +30,13 @@ class PayloadReader {
     return undefined
   }
 
-  /** A number, moved into the range, for a field without bounds. */
+  /** Clamps a number, for fields without documented bounds. */
   nearest (field: string, fallback: number, { min, max }: Range): number {
     const value = this.payload[field]
     return typeof value === 'number' ? Math.min(max, Math.max(min, value)) : fallback
   }
 
-  /** A number within a range, both ends included; `what` says what the range is of. */
+  /** A number within an inclusive range; `what` names the owner of the range. */
   number (field: string, fallback: number, range: Range, what: string): number {
     const value = this.payload[field]
     if (value === undefined) return fallback
@@ -45,7 +44,7 @@ class PayloadReader {
     if (inside && (range.integer !== true || Number.isInteger(value))) return value
     const kind = range.integer === true ? 'a whole number' : 'a number'
     const bounds = `${kind} from ${range.min} to ${range.max}`
-    this.fail(field, `${field} is ${String(value)}, but ${what} takes ${bounds}`)
+    this.fail(field, `${field} is ${String(value)}, but ${what} accepts ${bounds}`)
     return fallback
   }
 }
@@ -66,7 +65,7 @@ function readLanguage (reader: PayloadReader, family: Family, model: string, voi
   const found = family.findLanguage(wanted, voice)
   if (found !== undefined) return found
   const asked = wanted === undefined
-    ? `voice "${voice}" names no language that is offered`
+    ? `voice "${voice}" has no supported language`
     : `lang_code "${wanted}"`
   reader.fail('lang_code', `${asked}: ${model} speaks ${family.languages().join(', ')}`)
   return ''
@@ -75,7 +74,7 @@ function readLanguage (reader: PayloadReader, family: Family, model: string, voi
 function readSeed (reader: PayloadReader, family: Family, given: unknown, model: string): number | undefined {
   if (given === undefined) return undefined
   if (family.seeded) return reader.number('seed', 0, { min: 0, max: 4_294_967_295, integer: true }, model)
-  reader.fail('seed', `${model} draws noise of its own that no seed reaches: leave seed out`)
+  reader.fail('seed', `${model} uses noise that cannot be seeded: leave out seed`)
   return undefined
 }
 
@@ -83,15 +82,15 @@ function readEncoding (reader: PayloadReader): Encoding {
   const wanted = reader.string('encoding') ?? reader.string('response_format') ?? 'mp3'
   const found = ENCODINGS.find((encoding) => encoding === wanted)
   if (found !== undefined) return found
-  reader.fail('response_format', `"${wanted}" is not written here: ${ENCODINGS.join(', ')} are`)
+  reader.fail('response_format', `"${wanted}" is not supported, only ${ENCODINGS.join(', ')}`)
   return 'mp3'
 }
 
 const ANY_COUNT: Range = { min: 1, max: Number.MAX_SAFE_INTEGER, integer: true }
 
 /**
- * Reads a `tts` payload for one voice; ignores `top_p`, `top_k`, `repetition_penalty` and `instruct`, as the
- * cards say. @throws EngineError invalid_payload with `issues: [{path, message}]`
+ * Reads a `tts` payload for one voice. Ignores `top_p`, `top_k`, `repetition_penalty` and `instruct`, as the
+ * cards document. @throws EngineError invalid_payload with `issues: [{path, message}]`
  */
 export function readRequest (payload: Record<string, unknown>, family: Family, card: ModelCard): SpeechTask {
   const reader = new PayloadReader(payload)
@@ -115,7 +114,7 @@ export function readRequest (payload: Record<string, unknown>, family: Family, c
   if (reader.issues.length > 0) {
     throw new EngineError('invalid_payload', reader.issues.map((i) => i.message).join('; '), {
       issues: reader.issues, param: reader.issues[0]!.path,
-      remedy: `\`svc show ${model}\` says what it takes.`
+      remedy: `\`svc show ${model}\` lists the supported values.`
     })
   }
   return { request, encoding, interval }

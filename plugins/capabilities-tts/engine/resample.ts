@@ -1,23 +1,23 @@
-/** Changes the sampling rate of a stream of samples: windowed sinc in phases, piece by piece. */
+/** Resamples a stream with a polyphase windowed-sinc filter. */
 
-/** Input samples to each side of an output sample. */
+/** Input samples on each side of an output sample. */
 const REACH = 24
-/** Passed share of the narrower band; the rest is the filter's slope. */
+/** Pass band as a share of the narrower band; the rest is the filter's slope. */
 const KEPT = 0.94
 
 const gcd = (a: number, b: number): number => b === 0 ? a : gcd(b, a % b)
 
 const sinc = (x: number): number => x === 0 ? 1 : Math.sin(Math.PI * x) / (Math.PI * x)
-/** Blackman's window over -1 to 1. */
+/** Blackman window over -1 to 1. */
 const blackman = (x: number): number => 0.42 + 0.5 * Math.cos(Math.PI * x) + 0.08 * Math.cos(2 * Math.PI * x)
 
-/** Converts rates in whole Hz. Output sample n is at time n / `to`. */
+/** Rates in whole Hz. Output sample n is at time n / `to`. */
 export class Resampler {
   private readonly up: number
   private readonly down: number
-  /** `up` filters of 2 * REACH taps, one for each place between two input samples. */
+  /** `up` filters of 2 * REACH taps, one per phase between two input samples. */
   private readonly filters: Float32Array
-  /** The end of the input so far; its first sample is number `start` of all. */
+  /** The last input samples; the first one has index `start`. */
   private held: Float32Array
   private start = -REACH
   private next = 0
@@ -44,12 +44,12 @@ export class Resampler {
     return this.run(samples, Math.floor(Math.max(0, this.length - REACH) * this.up / this.down))
   }
 
-  /** The rest: in all, input samples * to / from, rounded up. */
+  /** The remaining samples; in total, input samples * to / from, rounded up. */
   finish (): Float32Array {
     return this.run(new Float32Array(REACH + 1), Math.ceil(this.length * this.up / this.down))
   }
 
-  /** Takes samples in and computes outputs up to number `end`. */
+  /** Appends input, and computes outputs up to index `end`. */
   private run (samples: Float32Array, end: number): Float32Array {
     const input = new Float32Array(this.held.length + samples.length)
     input.set(this.held)

@@ -1,4 +1,4 @@
-/** Replaces the RandomNormalLike nodes of a graph, which take no seed, by lookups in a table per run. */
+/** Replaces a graph's RandomNormalLike nodes, which take no seed, by lookups in a table per request. */
 import { randomInt } from 'node:crypto'
 import {
   ELEMENT, attributesOf, int64Tensor, nodeOf, tensorInfo, type GraphIndex, type OnnxModel, type OnnxNode
@@ -7,17 +7,17 @@ import type { SpeechRequest, SpeechUnit } from './family.js'
 import { float32, int64, type Feeds } from './sessions.js'
 
 export const NOISE_LENGTH = 131_071
-/** Graph inputs that `seedNoise` adds: float32 [NOISE_LENGTH] and int64 [] (where in the table to start). */
+/** Graph inputs that `seedNoise` adds: float32 [NOISE_LENGTH], and int64 [] with the start index. */
 export const NOISE_INPUT = 'svc_noise'
 export const NOISE_START = 'svc_noise_start'
 
 const RANDOM = new Set(['RandomNormal', 'RandomNormalLike', 'RandomUniform', 'RandomUniformLike', 'Bernoulli',
   'Multinomial'])
-// Distances between the starts of two nodes, and of two units, in the table.
+// Offsets in the table between two nodes, and between two units.
 const NODE_STRIDE = 40_961
 const UNIT_STRIDE = 17_389
 
-/** A uniform generator over [0, 1) (xorshift128 seeded by splitmix32): same seed, same numbers everywhere. */
+/** Uniform numbers in [0, 1) (xorshift128 seeded by splitmix32), reproducible by seed everywhere. */
 export function uniform (seed: number): () => number {
   let mix = seed >>> 0
   const split = (): number => {
@@ -50,7 +50,7 @@ export function gaussian (seed: number, length: number): Float32Array {
   return out
 }
 
-/** A node that `seedNoise` can replace: standard normal, shaped like its input. */
+/** Standard normal noise in the shape of its input. */
 function replaceable (node: OnnxNode): boolean {
   if (node.opType !== 'RandomNormalLike') return false
   const attributes = attributesOf(node)
@@ -77,10 +77,7 @@ function lookup (node: OnnxNode, k: number): { nodes: OnnxNode[], initializer: U
   }
 }
 
-/**
- * Replaces every RandomNormalLike by the lookup; also whether that covers all random nodes. A model without
- * them is returned unchanged, as seeded.
- */
+/** `seeded`: no unseeded random nodes remain; `fed`: the model has the noise inputs. */
 export function seedNoise (index: GraphIndex): { model: OnnxModel, seeded: boolean, fed: boolean } {
   const { model } = index
   const random = model.graph.node.filter((node) => RANDOM.has(node.opType))
@@ -105,7 +102,7 @@ export function seedNoise (index: GraphIndex): { model: OnnxModel, seeded: boole
   return { model: { ...model, graph }, seeded: true, fed: true }
 }
 
-/** The noise inputs of a run. A request keeps its table; its units start at different places. */
+/** The noise inputs of a run. A request has one table; its units start at different offsets. */
 export function createNoiseInputs (): (request: SpeechRequest, unit: SpeechUnit) => Feeds {
   const tables = new WeakMap<SpeechRequest, Float32Array>()
   return (request, unit) => {

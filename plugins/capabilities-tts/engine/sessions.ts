@@ -14,7 +14,10 @@ export class Sessions {
     this.env = env
   }
 
-  /** A session from bytes or a path; `label` names it. @throws EngineError no_backend, model_invalid */
+  /**
+   * A session from bytes or a path; `label` is its name in errors. @throws EngineError no_backend,
+   * model_invalid
+   */
   async open (model: Uint8Array | string, label: string): Promise<InferenceSession> {
     const session = await openSession(model, this.spec, { engine: 'onnx-tts', label })
     this.opened.push(session)
@@ -36,7 +39,7 @@ export const int64 = (values: number[], dims: number[]): Tensor =>
 export const float32 = (values: Float32Array | number[], dims: number[]): Tensor =>
   new Tensor('float32', values instanceof Float32Array ? values : Float32Array.from(values), dims)
 
-/** The float samples of a tensor of any rank. @throws EngineError model_invalid for another element type. */
+/** The samples of a float32 tensor of any rank. @throws EngineError model_invalid for another element type */
 export function floats (tensor: Tensor | undefined, name: string): Float32Array {
   if (tensor?.data instanceof Float32Array) return tensor.data
   throw new EngineError(

@@ -1,4 +1,4 @@
-/** Makes one answer: units to samples, samples to encoded chunks of the length asked for. */
+/** Creates one answer: units to samples, samples to encoded chunks of the requested length. */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { EngineChunk, SpanSeries, SpanSink } from '../../../kernel/api/engine.js'
 import { createEncoder } from './encoder.js'
@@ -9,7 +9,7 @@ import {
 import { nothingToSpeak } from './phonemes.js'
 import type { SpeechTask } from './request.js'
 
-/** All samples of a request, unit after unit, with the family's pause between sentences. */
+/** The samples of all units, with the family's pause between sentences. */
 async function * samplesOf (
   family: Family, request: SpeechRequest, signal: AbortSignal, trace?: SpanSink
 ): AsyncGenerator<Float32Array> {
@@ -22,7 +22,7 @@ async function * samplesOf (
     const noted = trace === undefined ? pieces : timedPieces(pieces, family.sampleRate, trace)
     for await (const samples of noted) {
       yield samples
-      // Native runs block this thread: a cancel can only be heard between them.
+      // Native runs block this thread, so a cancellation arrives only between them.
       await nextTurn()
       if (signal.aborted) return
     }
@@ -32,7 +32,7 @@ async function * samplesOf (
   if (units === 0) throw nothingToSpeak()
 }
 
-/** The units of a text, each with a span for the time from letters to symbols. */
+/** The units of a text; records the time to convert each. */
 function * prepared (family: Family, request: SpeechRequest, trace?: SpanSink): Generator<SpeechUnit> {
   let startMs = trace?.now() ?? 0
   for (const unit of family.prepare(request.text, request)) {
@@ -53,7 +53,7 @@ async function * timedPieces (
   }
 }
 
-/** Splits a stream of samples into parts whose ends fall on the ends of paced chunks. */
+/** Splits a stream of samples at the ends of paced chunks. */
 class Slicer {
   private readonly pace: PieceLengths
   private readonly sampleRate: number
@@ -104,12 +104,11 @@ class ChunkWriter {
     this.encodes?.add(startMs, this.trace!.now())
   }
 
-  /** True where there are bytes to send. */
   get ready (): boolean {
     return this.pending.length > 0
   }
 
-  /** Adds the encoder's rest: the last chunk has bytes. */
+  /** Adds the encoder's rest, so that the last chunk is not empty. */
   async finish (): Promise<void> {
     this.hold(await this.encoder.finish())
   }
@@ -119,7 +118,7 @@ class ChunkWriter {
     this.pendingSeconds += seconds
   }
 
-  /** The bytes since the last chunk as the next one; `partial` is false for the last of an answer. */
+  /** The next chunk; `partial` is false for the last one. */
   chunk (partial: boolean): EngineChunk {
     const { model, format, sampleRate } = this.head
     const chunk: EngineChunk = {
@@ -134,7 +133,10 @@ class ChunkWriter {
   }
 }
 
-/** Speaks in chunks that grow to the interval; the last has the encoder's rest, and is missing on abort. */
+/**
+ * Speaks in chunks that grow to the interval. The last one contains the encoder's rest, and is omitted after
+ * an abort.
+ */
 export async function * speak (
   family: Family, task: SpeechTask, model: string, signal: AbortSignal, trace?: SpanSink
 ): AsyncGenerator<EngineChunk> {

@@ -1,7 +1,7 @@
 /**
- * Voices with Piper's signature: `input`, `input_lengths`, `scales`, `sid` in, samples out. Two families:
- * stock Piper (VITS) voices, and the bundled predictor of vocoder parameters with its vocoder. They differ in
- * the cut of the graph and the seeding of noise (`VitsGraph`).
+ * Voices with Piper's signature: inputs `input`, `input_lengths`, `scales` and `sid`, output samples. Two
+ * families: stock Piper (VITS) voices, and the bundled voice, which predicts vocoder parameters and contains
+ * the vocoder. They differ in the cut of the graph and in the seeding of noise (`VitsGraph`).
  */
 import type { InferenceSession } from 'onnxruntime-node'
 import type { CardVoice } from '../../../kernel/api/engine.js'
@@ -19,20 +19,20 @@ import { phonemeIds, type VoiceConfig } from './voice-config.js'
 
 interface VitsTail {
   hop: number
-  /** Frames to each side that a frame's samples depend on. */
+  /** Frames on each side that a frame's samples depend on. */
   overlap: number
   frames: (front: Feeds) => number
-  /** Samples of frames [from, to). */
+  /** Computes the samples of frames [from, to). */
   run: (front: Feeds, from: number, to: number, sid: number) => Promise<Float32Array>
 }
 
-/** A voice's graph, whole (`tail` undefined: the front answers samples) or cut. */
+/** A voice's graph; without a `tail`, the front returns samples. */
 export interface VitsGraph {
   front: InferenceSession
   tail: VitsTail | undefined
-  /** Inputs that carry the seed beside `scales`. */
+  /** Inputs with the seed, besides `scales`. */
   noise: (request: SpeechRequest, unit: SpeechUnit) => Feeds
-  /** `scales[2]`: noise of the durations; in the bundled voice the seed. */
+  /** `scales[2]`: noise of the durations; the seed of the bundled voice. */
   noiseW: (request: SpeechRequest) => number
   seeded: boolean
 }
@@ -67,13 +67,15 @@ async function openCut (
 
 const outputOf = (index: GraphIndex): string => [...index.outputs.keys()][0] ?? 'output'
 
-/** Apart from `openCut`: the scope of its `decode` would keep the graph, and so the file, in memory. */
+/**
+ * Outside `openCut`, because the closure of its `decode` would keep the graph, and so the file, in memory.
+ */
 const inputsOf = ({ inputs, initializers }: GraphIndex): string[] =>
   [...inputs.keys()].filter((name) => !initializers.has(name))
 
 /**
- * Opens a stock Piper voice from its decoded file, cut before a local decoder; `path` replaces it for weights
- * in other files. Noise comes from a table. @throws EngineError model_invalid
+ * Opens a stock Piper voice, cut before a local decoder. `path` replaces `file` if weights are in other
+ * files. Noise comes from a table. @throws EngineError model_invalid
  */
 export async function openPiper (
   file: OnnxModel, path: string, config: VoiceConfig, sessions: Sessions
@@ -102,20 +104,22 @@ export async function openPiper (
   return { front, ...seeding, tail: { hop, overlap, frames: (out) => out[tensor]?.dims[2] ?? 0, run } }
 }
 
-/** Of the bundled voice: samples per frame, and the reach of the vocoder's filter in frames. */
+/** Samples per frame of the bundled voice, and frames that its vocoder's filter spans. */
 const HOP = 80
 const OVERLAP = 7
-/** Seeds below 2^22 survive the way through a float32 `scales[2]` unchanged. */
+/** Seeds below 2^22 are exact in a float32 `scales[2]`. */
 const SEED_BITS = 22
 
-/** `scales[2]` for a 32-bit seed: the graph uses round(1000 * value). Larger seeds than 2^22 are folded. */
+/**
+ * `scales[2]` for a 32-bit seed: the graph uses round(1000 * value). Hashes seeds from 2^22 on to fewer bits.
+ */
 export function seedScale (seed: number): number {
   if (seed < 2 ** SEED_BITS) return seed / 1000
   return (Math.imul(seed ^ (seed >>> 15), 0x2c1b3c6d) >>> (32 - SEED_BITS)) / 1000
 }
 
 /**
- * Opens the bundled voice, cut at the tensors `excitation` and `frames` if it has them; see "Streaming" in
+ * Opens the bundled voice, cut at the tensors `excitation` and `frames` if they exist; see "Streaming" in
  * docs/recipes/voice-en/README.md.
  */
 export async function openFlite (
@@ -150,7 +154,7 @@ export function vitsFamily (voice: VitsVoice, sessions: Sessions): Family {
   return {
     voices, defaultVoice, pauseSeconds, warmFront,
     sampleRate: config.sampleRate,
-    // Beyond these speeds the quality is lost; noise beyond twice its level is hiss.
+    // Quality suffers outside these speeds; noise above twice its level is hiss.
     limits: { speed: { min: 0.25, max: 4 }, temperature: { min: 0, max: 2 } },
     seeded: graph.seeded,
     streams: graph.tail !== undefined,
@@ -183,7 +187,7 @@ function feedsOf ({ config, graph }: VitsVoice, unit: SpeechUnit, request: Speec
     sid: int64([config.speakers.get(request.voice) ?? 0], [1]),
     ...graph.noise(request, unit)
   }
-  // `sid` is an input of multi-speaker voices only.
+  // Only multi-speaker voices have the input `sid`.
   return Object.fromEntries(Object.entries(all).filter(([name]) => graph.front.inputNames.includes(name)))
 }
 

@@ -1,4 +1,4 @@
-/** The `.onnx.json` beside a Piper voice, checked and brought into one shape. */
+/** Validates and normalises a Piper voice's `.onnx.json`. */
 import { EngineError } from '../../../kernel/api/engine.js'
 import { languageCode } from '../languages.js'
 import { symbolSubstitutes } from '../text/symbols.js'
@@ -9,12 +9,12 @@ export interface VoiceConfig {
   phonemeMap: Map<string, string[]>
   phonemeType: string
   espeakVoice: string
-  /** `espeak`: the package is used for English as well; `ipa`: it may be absent, phonemes are sent. */
+  /** `espeak`: use it for English too; `ipa`: clients send phonemes, so the package may be missing. */
   phonemizer: string | undefined
   noiseScale: number
   lengthScale: number
   noiseW: number
-  /** Speaker name to sid; empty for a single speaker. */
+  /** Speaker id by name; empty for a single speaker. */
   speakers: Map<string, number>
   /** Lower-case codes such as en-us and en. */
   languages: string[]
@@ -65,7 +65,7 @@ function speakers (json: Json): Map<string, number> {
   return new Map(Array.from({ length: count }, (_, i) => [String(i), i]))
 }
 
-/** @throws EngineError model_invalid naming the key that is wrong. */
+/** @throws EngineError model_invalid naming the invalid key */
 export function readVoiceConfig (json: unknown): VoiceConfig {
   if (!isObject(json)) throw invalid('must be a JSON object')
   const inference = child(json, 'inference')
@@ -90,7 +90,7 @@ export function readVoiceConfig (json: unknown): VoiceConfig {
 }
 
 /**
- * Symbol ids of a phoneme string: `^`, the phonemes, `$`, with the pad `_` between them if `pads`. Phonemes
+ * Symbol ids of a phoneme string: `^`, the phonemes, `$`, and with `pads` the pad `_` between them. Phonemes
  * are NFD code points; unknown ones are skipped.
  */
 export function phonemeIds (config: VoiceConfig, phonemes: string, pads: boolean): number[] {
@@ -106,11 +106,13 @@ export function phonemeIds (config: VoiceConfig, phonemes: string, pads: boolean
   return [...ids, ...id('$')]
 }
 
-/** Adds substitutes for missing English symbols. @throws EngineError model_invalid without a substitute */
+/**
+ * Adds substitutes for missing English symbols. @throws EngineError model_invalid if one has no substitute
+ */
 export function withEnglish (config: VoiceConfig): VoiceConfig {
   const { found, missing } = symbolSubstitutes(new Set(config.idMap.keys()))
   if (missing.length > 0) {
-    throw invalid(`phoneme_id_map has no ${missing.join(' ')}: it is not that of an English voice`)
+    throw invalid(`phoneme_id_map has no ${missing.join(' ')}: it is not one of an English voice`)
   }
   const phonemeMap = new Map([...found].map(([symbol, other]) => [symbol, [...other]]))
   return { ...config, phonemeMap: new Map([...phonemeMap, ...config.phonemeMap]) }

@@ -37,7 +37,7 @@ t.test('the last part of an encoding is never empty', async (t) => {
 t.test('MP3 and AAC at another rate are refused with a way out', async (t) => {
   for (const encoding of ['mp3', 'aac'] as const) {
     await t.rejects(createEncoder(encoding, 20_000), {
-      reason: 'format_unsupported', message: /20000 Hz.*ask for opus, flac, wav or pcm/
+      reason: 'format_unsupported', message: /20000 Hz.*request opus, flac, wav or pcm/
     })
   }
   for (const encoding of ['opus', 'flac', 'wav', 'pcm'] as const) {

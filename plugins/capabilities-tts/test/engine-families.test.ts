@@ -147,7 +147,7 @@ t.test('seeds of the embedded voice: small ones are themselves, large ones stay 
   t.equal(seedScale(0), 0)
   t.equal(seedScale(1), 0.001)
   for (const seed of [4_194_303, 4_194_304, 2 ** 31, 2 ** 32 - 1]) {
-    // What the graph makes of it: float32 arithmetic, then rounding.
+    // The graph's computation: float32 arithmetic, then rounding.
     const back = Math.round(Math.fround(Math.fround(seedScale(seed)) * 1000))
     t.ok(back >= 0 && back < 2 ** 22, `seed ${seed} → ${back}`)
     t.equal(back, Math.round(seedScale(seed) * 1000), 'nothing is lost on the way')
@@ -184,7 +184,7 @@ t.test('a language that needs espeak is refused at the load, and served where it
   )
   t.ok(bytes.equals(plain.bytes), 'language marks are not spoken')
   await t.rejects(open(spec, async () => () => null), {
-    reason: 'language_unsupported', message: /no language "de".*svc search/
+    reason: 'language_unsupported', message: /does not support "de".*svc search/
   })
 })
 
@@ -239,13 +239,13 @@ t.test('symbols that an English voice lacks have stand-ins, or it is none', asyn
   t.same([...symbolSubstitutes(new Set(FIXTURE_SYMBOLS)).found.keys()].sort(), [...'ɾʔ\u0329ᵻɒ'].sort())
 })
 
-t.test('phoneme type text needs no espeak, other types are not made here', async (t) => {
+t.test('phoneme type text needs no espeak, other types are not supported', async (t) => {
   const dir = t.testdir()
   const text = await open(await piperSpec(join(dir, 'c'), { config: { phoneme_type: 'text' } }))
   t.ok((await say(text, { text: 'hello there.' })).seconds > 0.1)
   await t.rejects(
     open(await piperSpec(join(dir, 'd'), { config: { phoneme_type: 'pinyin' } })),
-    { reason: 'language_unsupported', message: /"pinyin".*espeak and text are.*svc search/ }
+    { reason: 'language_unsupported', message: /"pinyin".*only espeak and text.*svc search/ }
   )
 })
 
@@ -275,7 +275,7 @@ t.test('kokoro: both signatures, styles by length, mixes, languages', async (t) 
   t.same([...new Set(spoken)], ['fr', 'pt-br'], 'English needs no espeak')
   t.match(
     await refusal(session, { text: 'ola', voice: 'jf_three' }),
-    { message: /voice "jf_three" names no language/ }
+    { message: /voice "jf_three" has no supported language/ }
   )
   const without = await open(spec)
   t.match(await refusal(without, { text: 'ola', lang_code: 'es' }), {

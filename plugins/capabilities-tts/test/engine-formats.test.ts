@@ -1,4 +1,4 @@
-/** Opus, FLAC and AAC: streams that a decoder takes, as long as the sound, a piece at a time. */
+/** Opus, FLAC and AAC: decodable streams of the right length, encoded piece by piece. */
 import { spawnSync } from 'node:child_process'
 import { createRequire } from 'node:module'
 import { writeFileSync } from 'node:fs'
@@ -11,7 +11,7 @@ import { toInt16 } from '../engine/samples.js'
 import { Resampler } from '../engine/resample.js'
 import { partsOf } from './engine-kit.js'
 
-/** A tone that rises: each place of it is unlike every other. */
+/** A rising tone, so that every position is distinct. */
 const sweep = (length: number, rate: number): Float32Array => Float32Array.from({ length }, (_, i) =>
   0.5 * Math.sin(2 * Math.PI * (200 * i / rate + 400 * (i / rate) ** 2)) * Math.min(1, 40 * i / rate))
 
@@ -23,7 +23,7 @@ async function encode (encoding: Encoding, samples: Float32Array, rate: number):
   return (await partsOf(encoding, rate, pieces(samples, 1777))).map(({ bytes }) => Buffer.from(bytes))
 }
 
-/** How alike two sounds are: 1 for the same. */
+/** Correlation; 1 for equal sounds. */
 function likeness (a: Float32Array, b: Float32Array): number {
   const dot = (x: Float32Array, y: Float32Array): number => x.reduce((sum, v, i) => sum + v * (y[i] ?? 0), 0)
   return dot(a, b) / Math.sqrt(dot(a, a) * dot(b, b))
@@ -31,7 +31,7 @@ function likeness (a: Float32Array, b: Float32Array): number {
 
 interface Page { flags: number, granule: number, sequence: number, packets: Buffer[], bytes: number }
 
-/** The checksum bit by bit, as RFC 3533 words it. */
+/** A bitwise checksum after RFC 3533. */
 function checksum (page: Buffer): number {
   let value = 0
   for (const byte of page) {
@@ -168,9 +168,9 @@ t.test('an encoder whose thread dies ends the answer at once', { timeout: 20_000
   await Promise.all([dies.encode(sweep(rate, rate)), goesOn.encode(sweep(rate, rate))])
   process.off('worker', seen)
   t.equal(threads.length, 2)
-  const died = { reason: 'provider_error', message: /AAC encoder .* ended/ }
+  const died = { reason: 'provider_error', message: /AAC encoder .* exited/ }
   const waiting = t.rejects(async () => await dies.encode(sweep(8 * rate, rate)), died)
-  // As when it is out of memory: nobody of this process asked for its end.
+  // Simulates an out-of-memory exit, which this process did not request.
   await Worker.prototype.terminate.call(threads[0])
   await waiting
   await t.rejects(async () => await dies.encode(sweep(rate, rate)), died)

@@ -98,7 +98,7 @@ t.test('piper: pieces equal the whole run', async (t) => {
   await check('hop 256', { ...TINY, upsample: [8, 8, 4] }, 'default', 0)
 })
 
-/** The samples of the uncut graph with the noise that seed 7 gives the first unit. */
+/** The samples of the uncut graph with the noise of seed 7 for the first unit. */
 async function wholePiper (shape: VitsShape, ids: number[], sid: number): Promise<Float32Array> {
   const sessions = new Sessions({ backend: 'cpu', threads: 1 }, quietEnv())
   const { model } = seedNoise(indexGraph(decodeModel(makePiper(shape).bytes)))

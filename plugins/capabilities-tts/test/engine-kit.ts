@@ -1,4 +1,4 @@
-/** Helpers of the engine's tests: voices in temporary folders, answers as one value. */
+/** Helpers of the engine tests: voices in temporary folders, and complete answers. */
 import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -12,12 +12,12 @@ import type { Encoded } from '../engine/samples.js'
 import { makeKokoro, makePiper, makePiperConfig, TINY, type VitsShape } from './fixtures/make-graphs.js'
 
 const HERE = dirname(fileURLToPath(import.meta.url))
-/** Folder of the voice that ships. */
+/** Folder of the bundled voice. */
 export const VOICE_DIR = join(HERE, '../voice')
-/** Public model files for tests; may be absent. */
+/** Public model files for tests; may be missing. */
 export const DATA_DIR = process.env['SVC_TEST_DATA'] ?? join(HERE, '../../../../shared/data')
 
-/** An environment that runs work at once and notes what was announced. */
+/** An environment that runs work immediately and records its labels. */
 export function quietEnv (): EngineEnv & { announced: Array<{ label: string, units: number }> } {
   const announced: Array<{ label: string, units: number }> = []
   return {
@@ -31,7 +31,7 @@ export function quietEnv (): EngineEnv & { announced: Array<{ label: string, uni
   }
 }
 
-/** A card with the fields an engine reads, and the rest filled in. */
+/** A card with the given fields and defaults. */
 export const cardOf = (
   over: Partial<ModelCard> & Pick<ModelCard, 'modelId' | 'family' | 'files'>
 ): ModelCard =>
@@ -40,7 +40,7 @@ export const cardOf = (
 const specOf = (card: ModelCard, directory: string): ModelSpec =>
   ({ card, directory, backend: 'cpu', threads: 1, options: {} })
 
-/** The voice that ships, with its card. */
+/** The bundled voice, with its card. */
 export async function embeddedSpec (): Promise<ModelSpec> {
   const card = parse(await readFile(join(VOICE_DIR, 'card.yaml'), 'utf8')) as ModelCard
   return specOf(card, VOICE_DIR)
@@ -60,7 +60,7 @@ export async function piperSpec (
   return specOf(cardOf({ modelId: 'test/piper', family: 'piper', files, ...options.card }), dir)
 }
 
-/** A Kokoro model with random weights, the vocabulary of the IPA and two voices in `dir`. */
+/** A Kokoro model with random weights, an IPA vocabulary and two voices in `dir`. */
 export async function kokoroSpec (
   dir: string, options: Parameters<typeof makeKokoro>[0]
 ): Promise<ModelSpec> {
@@ -80,10 +80,9 @@ export async function kokoroSpec (
   return specOf(cardOf({ modelId: 'test/kokoro', family: 'kokoro', files }), dir)
 }
 
-/** One answer as a whole. */
+/** A complete answer. */
 export interface Answer { chunks: EngineChunk[], bytes: Buffer, seconds: number }
 
-/** Asks for speech and reads all of it. */
 export async function say (
   session: EngineSession, payload: Record<string, unknown>, signal = new AbortController().signal
 ): Promise<Answer> {
@@ -97,7 +96,7 @@ export async function say (
   }
 }
 
-/** The refusal of a request. */
+/** The error of a refused request. */
 export async function refusal (
   session: EngineSession, payload: Record<string, unknown>
 ): Promise<EngineError> {
@@ -114,7 +113,7 @@ export async function refusal (
 export const tone = (length: number, rate: number): Float32Array =>
   Float32Array.from({ length }, (_, i) => 0.5 * Math.sin(2 * Math.PI * 220 * i / rate))
 
-/** What an encoder answers to each piece, and at the end. */
+/** The output of an encoder for each piece, and at the end. */
 export async function partsOf (
   encoding: Encoding, rate: number, pieces: readonly Float32Array[]
 ): Promise<Encoded[]> {
@@ -128,13 +127,12 @@ export async function partsOf (
   }
 }
 
-/** Largest difference of two sample lists; infinite where their lengths differ. */
+/** Largest difference of two lists of samples; infinite for different lengths. */
 export function difference (a: Float32Array, b: Float32Array): number {
   if (a.length !== b.length) return Infinity
   return a.reduce((max, v, i) => Math.max(max, Math.abs(v - (b[i] as number))), 0)
 }
 
-/** All samples of a stream of pieces. */
 export async function gather (
   pieces: AsyncIterable<Float32Array>
 ): Promise<{ samples: Float32Array, pieces: number }> {
@@ -149,6 +147,6 @@ export async function gather (
   return { samples, pieces: parts.length }
 }
 
-/** IPA that every fixture voice has symbols for: about 100 symbols in two clauses. */
+/** IPA with symbols that every fixture voice has: about 100 symbols in two clauses. */
 export const IPA = 'ðə kwɪk bɹaʊn fɑks dʒʌmps oʊvə ðə leɪzi dɔɡ, ' +
   'waɪl ə smɔl ɡɹup ʌv bɜdz sɪŋz aʊt laʊdli ɪn ðə tɹiz.'

@@ -14,7 +14,7 @@ const sound = frames({ kind: 'started' }, { kind: 'chunk', payload: {}, bytes: '
   { kind: 'chunk', payload: {}, bytes: 'MP3-two' }, { kind: 'completed' })
 const capabilities = listing(listed({ id: 'tts' }))
 
-/** A player that keeps what it is given in `heard` beside it. */
+/** A player that saves its input as `heard` beside it. */
 const script = '#!/bin/sh\ncat > "$(dirname "$0")/heard"\n'
 
 t.test('where the sound goes', async (t) => {
@@ -76,13 +76,13 @@ t.test('what is wrong is told', async (t) => {
   await check(['-', '-o', 'a.mp3'], 2, /text is empty/)
   await check(['x', '--speed', 'fast'], 2, /--speed fast: expected a number above 0/)
   await check(['x', '--model', 'un/known', '-o', 'a.mp3'], 3, /no_instance/)
-  await check(['x', '--model', 'cut/off', '-o', 'a.mp3'], 1, /broke off/)
-  await check(['x', '--model', 'no/sound', '-o', 'a.mp3'], 1, /without any sound/)
+  await check(['x', '--model', 'cut/off', '-o', 'a.mp3'], 1, /ended early/)
+  await check(['x', '--model', 'no/sound', '-o', 'a.mp3'], 1, /sent no audio/)
   t.same(readdirSync(cwd), ['bin'], 'no file is left')
   const sour = await cli(['say', 'x', '--model', 'fi/ne', '--url', node.url],
     { plugins: [tts], cwd, terminal: true, env: { PATH: join(cwd, 'bin') } })
   t.equal(sour.status, 0)
-  t.match(sour.err, 'no sound device (ffplay ended with status 3); written to speech.mp3: 3.0 s of MP3')
+  t.match(sour.err, 'no sound device (ffplay exited with status 3); written to speech.mp3: 3.0 s of MP3')
   t.equal(readFileSync(join(cwd, 'speech.mp3'), 'utf8'), 'MP3-one MP3-two')
 })
 
@@ -94,10 +94,10 @@ t.test('the plugin of its capability is off', async (t) => {
   })
   const argv = ['say', 'x', '-o', 'a.mp3', '--url', node.url]
   const ran = await cli(argv, { plugins: [tts], cwd: t.testdir({}) })
-  const err = /the plugin capabilities-tts, which brings it, is off there\n.*plugin enable/
+  const err = /the plugin capabilities-tts, which provides it, is disabled there\n.*plugin enable/
   t.match(ran, { status: 3, err })
   t.match(await cli(['ls', '--url', node.url], { plugins: [staging, tts] }),
-    { status: 0, err: /the plugin capabilities-tts, which brings svc\/voice-en, is off there/ })
+    { status: 0, err: /the plugin capabilities-tts, which provides svc\/voice-en, is off/ })
 })
 
 t.test('it waits while the node is starting', async (t) => {
@@ -130,7 +130,7 @@ echo "$$ $!" > "$(dirname "$0")/pids.new"
 mv "$(dirname "$0")/pids.new" "$(dirname "$0")/pids"
 wait`
 
-/** Resolves once all processes of the player have ended. */
+/** Resolves when all processes of the player have ended. */
 async function gone (folder: string): Promise<void> {
   const pids = readFileSync(join(folder, 'pids'), 'utf8').trim().split(' ').map(Number)
   const alive = (pid: number): boolean => {

@@ -10,7 +10,7 @@ const CONFIG = new URL('../voice/en_US-flite-16k.onnx.json', import.meta.url)
 const SYMBOLS = new Set(Object.keys(
   (JSON.parse(readFileSync(CONFIG, 'utf8')) as { phoneme_id_map: Record<string, number[]> }).phoneme_id_map))
 
-/** what must hold for the units of any text; fails once per kind, so that a long text gives a short report */
+/** Invariants of the units of any text; fails once per kind, to keep the report of a long text short. */
 function checkUnits (t: Test, units: readonly Unit[], options = OPTIONS): void {
   const used = new Set(units.flatMap((unit) => Array.from(unit.phonemes)))
   t.same([...used].filter((symbol) => !SYMBOLS.has(symbol)), [], 'only symbols of the voice')

@@ -1,6 +1,6 @@
 /**
- * The front end's IPA as espeak writes two accents of English, on which most public voices were trained. The
- * dictionary is American, so the vowels of "lot" and "palm" stay unsure.
+ * Converts the front end's IPA to espeak's notation of two English accents, on which most public voices were
+ * trained. The dictionary is American, so the vowels of "lot" and "palm" are uncertain.
  */
 
 type Rule = readonly [RegExp, string]
@@ -10,7 +10,7 @@ const VOWEL = 'aeiouæɐɑɒəɚɛɜɪɔʊʌ'
 const apply = (rules: readonly Rule[], ipa: string): string =>
   rules.reduce((text, [from, to]) => text.replace(from, to), ipa)
 
-/** headed, boxes: the vowel of an ending, which the dictionary has as either of two. */
+/** headed, boxes: the vowel of an ending, which is inconsistent in the dictionary. */
 const ENDINGS: readonly Rule[] = [
   [/(?<=[tdɾ])[əɪ](?=d(?![\p{L}ˈˌ]))/gu, 'ɪ'], [/(?<=[szʃʒ])[əɪ](?=z(?![\p{L}ˈˌ]))/gu, 'ɪ']
 ]
@@ -25,17 +25,17 @@ const AMERICAN: readonly Rule[] = [
   ...ENDINGS.map(([ending]): Rule => [ending, 'ᵻ'])
 ]
 
-/** General American as espeak writes it in `en-us`. */
+/** General American as espeak's `en-us`. */
 export const american = (ipa: string): string => apply(AMERICAN, ipa)
 
 const BRITISH: readonly Rule[] = [
   ...ENDINGS,
   [/oʊ/g, 'əʊ'],
-  // of, from, was: "strong" words that the dictionary has with the vowel of "cup"
+  // of, from, was: strong forms, which the dictionary has with the vowel of "cup"
   [/(?<![\p{L}ˈˌ])(fɹ|w|)ʌ(m|z|v)(?![\p{L}ˈˌ])/gu, '$1ɒ$2'],
   // lot, father: nearly all words with this vowel and no r have that of "lot"
   [/ɑː(?!ɹ)/g, 'ɒ'], [/ɔ(?![ːɪ])/g, 'ɒ'],
-  // near, square, cure: an r that no vowel follows is not spoken
+  // near, square, cure: an r without a following vowel is silent
   [new RegExp(`ɪɹ(?!ˈ?ˌ?[${VOWEL}])`, 'g'), 'iə'], [new RegExp(`ɛɹ(?!ˈ?ˌ?[${VOWEL}])`, 'g'), 'eə'],
   [new RegExp(`ʊɹ(?!ˈ?ˌ?[${VOWEL}])`, 'g'), 'ʊə'],
   [new RegExp(`(?<=[ɑɔɜ]ː)ɹ(?!ˈ?ˌ?[${VOWEL}])`, 'g'), ''],
@@ -45,5 +45,5 @@ const BRITISH: readonly Rule[] = [
   [/i(?![ːə])/g, 'ɪ']
 ]
 
-/** Southern British English as espeak writes it in `en-gb-x-rp`, without the r that is not spoken. */
+/** Southern British English as espeak's `en-gb-x-rp`, without silent r. */
 export const british = (ipa: string): string => apply(BRITISH, ipa)

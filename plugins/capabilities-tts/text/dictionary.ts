@@ -1,10 +1,10 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { brotliDecompressSync } from 'node:zlib'
 
-/** Beside the sources, and where the compiled module finds the same folder of the package. */
+/** The data folder, seen from the sources and from the compiled module. */
 const FOLDERS = ['./data/', '../../../../plugins/capabilities-tts/text/data/']
 
-/** The decompressed bytes of a file of `text/data`; throws with the command that rebuilds a missing one. */
+/** A decompressed file of `text/data`. Throws with the command that rebuilds a missing one. */
 export function readData (name: string): Buffer {
   for (const folder of FOLDERS) {
     const file = new URL(folder + name, import.meta.url)
@@ -16,12 +16,12 @@ export function readData (name: string): Buffer {
 }
 
 const BLOCK = 16
-/** Bytes from here on are phone numbers plus 128; docs/recipes/letter-to-sound makes the file. */
+/** Bytes from here on are phone numbers plus 128; docs/recipes/letter-to-sound creates the file. */
 const PHONE = 128
 
 let loaded: Buffer | undefined
 
-/** About 1.4 MB, read once per process on first use. */
+/** About 1.4 MB, loaded once per process. */
 const dictionary = (): Buffer => loaded ??= readData('dictionary.bin')
 
 const blockStart = (data: Buffer, block: number): number => data.readUInt32LE(8 + 4 * block)

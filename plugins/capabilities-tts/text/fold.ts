@@ -25,19 +25,19 @@ const GREEK = ['alpha', 'beta', 'gamma', 'delta', 'epsilon', 'zeta', 'eta', 'the
   'lambda', 'mu', 'nu', 'xi', 'omicron', 'pi', 'rho', 'sigma', 'sigma', 'tau', 'upsilon', 'phi',
   'chi', 'psi', 'omega']
 
-/** Code points of zero in the scripts whose digits are read as numbers; the other nine follow it. */
+/** Zero in the scripts whose digits are read; the other nine digits follow it. */
 const ZEROS = [
   0x660, 0x6f0, 0x7c0, 0x966, 0x9e6, 0xa66, 0xae6, 0xbe6, 0xc66, 0xce6, 0xd66, 0xe50, 0xed0, 0xf20
 ]
 
-/** Letters of other scripts. They are dropped first: NFKC turns some into up to 18 letters. */
+/** Letters of other scripts; removed first, because NFKC expands some to up to 18 letters. */
 const FOREIGN = /[^\P{L}\p{Script=Latin}\p{Script=Common}\p{Script=Greek}]/gu
 const RAISED = '⁰¹²³⁴-⁹⁻'
 const BEFORE_NFKC = new RegExp(
   `[${RAISED}]{2,9}|[${Object.keys(FRACTIONS).join('')}${RAISED}™®©…№´º˚]`, 'gu')
 const AFTER_NFKC = new RegExp(`[${Object.keys(LATIN).join('')}${Object.keys(MARKS).join('')}]`, 'gu')
 
-/** Replaces what NFKC would turn into plain digits and letters: "2½", "m²". */
+/** Replaces what NFKC would merge into digits and letters: "2½", "m²". */
 function early (c: string): string {
   if (FRACTIONS[c]) return ` ${FRACTIONS[c]}`
   if (c === '²') return ' squared'
@@ -70,20 +70,20 @@ export function fold (text: string): string {
     .replace(/[^\n\x20-\x7e°µ£€¥₹₩±×÷≈≤≥≠∞√–—§]/gu, ' ')
 }
 
-/** Scripts that a refusal names; any other is "Other". */
+/** Scripts that a refusal names; any other one is "Other". */
 const SCRIPTS = ['Han', 'Hiragana', 'Katakana', 'Hangul', 'Arabic', 'Hebrew', 'Cyrillic', 'Greek',
   'Devanagari', 'Thai', 'Bengali', 'Tamil', 'Telugu', 'Gujarati', 'Gurmukhi', 'Kannada', 'Malayalam',
   'Sinhala', 'Khmer', 'Lao', 'Myanmar', 'Georgian', 'Armenian', 'Ethiopic', 'Tibetan', 'Mongolian'] as const
 
 const TESTS = SCRIPTS.map((name) => [name, new RegExp(`\\p{Script=${name}}`, 'u')] as const)
-/** A letter that is skipped. Script Common has modifier letters and the like. */
+/** A letter that is skipped. The script Common includes modifier letters. */
 const SKIPPED = /(?![\p{Script=Latin}\p{Script=Common}\p{Script=Inherited}])\p{L}/u
 const OTHER = new RegExp(`(?![\\p{Script=Latin}\\p{Script=Common}\\p{Script=Inherited}${
   SCRIPTS.map((name) => `\\p{Script=${name}}`).join('')}])\\p{L}`, 'u')
-/** A Greek letter that stands alone is read by its name (alpha, pi). */
+/** A single Greek letter is read by its name (alpha, pi). */
 const GREEK_WORD = /\p{Script=Greek}{2}/u
 
-/** Names of the scripts in `text` whose letters are skipped, in a fixed order; empty for English. */
+/** The scripts in `text` whose letters are skipped, in a fixed order; empty for English. */
 export function skippedScripts (text: string): string[] {
   const composed = text.normalize('NFC')
   if (!SKIPPED.test(composed)) return []

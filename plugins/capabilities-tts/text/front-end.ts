@@ -3,22 +3,22 @@ import { pronounce, soundsOf } from './pronounce.js'
 import { sentences } from './sentences.js'
 
 export interface Unit {
-  /** IPA with the marks , . ; : ? ! in the symbols of the bundled voice and of Piper's English voices. */
+  /** IPA and the marks , . ; : ? ! in the symbols of the bundled voice and of Piper's English voices. */
   phonemes: string
-  /** The unit ends a sentence: a pause fits behind it. */
+  /** The unit ends a sentence, so a pause may follow. */
   sentenceEnd: boolean
 }
 
-/** Most phoneme symbols in a unit; the first one is shorter for an early first sound. Both at least 40. */
+/** Most phoneme symbols per unit; a short first one shortens the delay. Both at least 40. */
 export interface UnitSizes { maxSymbols: number, firstSymbols: number }
 
-/** A sound with the mark behind it, if any, and the word that it is of. */
+/** A sound, the mark after it, if any, and its word. */
 interface Token { word: string, ipa: string, mark: string }
 
 const MIN_SYMBOLS = 40
-/** A shorter first clause is joined with the next: "So," alone sounds cut off. */
+/** A shorter first clause is merged with the next: "So," alone sounds cut off. */
 const SHORT_CLAUSE = 12
-/** A break before these is heard least. */
+/** Breaks before these words are least audible. */
 const BREAK_BEFORE = new Set([
   'and', 'or', 'but', 'that', 'which', 'who', 'because', 'if', 'when', 'while', 'where', 'in',
   'on', 'at', 'to', 'for', 'with', 'from', 'by', 'of', 'as'])
@@ -55,7 +55,9 @@ function size (tokens: readonly Token[], start: number, end: number): number {
   return sum
 }
 
-/** End of the next unit: the whole rest, else the last clause, else before a joining word, else anywhere. */
+/**
+ * End of the next unit: the complete rest, else the last clause, else before a conjunction, else anywhere.
+ */
 function unitEnd (tokens: readonly Token[], start: number, limit: number): number {
   const full = start + fitting(tokens, start, limit)
   if (full >= tokens.length) return tokens.length
@@ -69,8 +71,8 @@ function unitEnd (tokens: readonly Token[], start: number, limit: number): numbe
 }
 
 /**
- * English text to units of IPA, lazily, in constant memory and linear time. Text without words gives no unit.
- * Never throws. Skips letters of other scripts, which `skippedScripts` of fold.ts names.
+ * Converts English text to units of IPA, lazily, in constant memory and linear time. Text without words gives
+ * no unit. Never throws. Skips letters of other scripts (`skippedScripts` in fold.ts names them).
  */
 export function * prepareEnglish (text: string, sizes: UnitSizes): Generator<Unit, void, void> {
   let limit = Math.max(MIN_SYMBOLS, Math.min(sizes.firstSymbols, sizes.maxSymbols))
@@ -86,7 +88,7 @@ export function * prepareEnglish (text: string, sizes: UnitSizes): Generator<Uni
   }
 }
 
-/** Reads the dictionary and the letter-to-sound model now instead of at the first word (about 50 ms). */
+/** Loads the dictionary and the letter-to-sound model before the first word (about 50 ms). */
 export function warmUp (): void {
   pronounce('warm')
   pronounce('zzyzxian')

@@ -4,14 +4,17 @@ import { isPrimary } from './phones.js'
 const BEGIN = 0
 const END = 1
 const BEAM = 24
-/** Hypotheses this much worse than the best one (in 1/16 nats) are dropped. */
+/** Hypotheses this much worse than the best are dropped, in 1/16 nats. */
 const MARGIN = 16 * 9
 const NO_STRESS = 0
 const ONE_PRIMARY = 1
 
-/** A joint letter and phone n-gram model; docs/recipes/letter-to-sound/train-lts.mjs has the file format. */
+/**
+ * A joint n-gram model of letters and phones; docs/recipes/letter-to-sound/train-lts.mjs defines the file
+ * format.
+ */
 interface Model {
-  /** Piece numbers by the letters they read. */
+  /** Piece numbers by their letters. */
   byLetters: Map<string, number[]>
   phones: Uint8Array[]
   primaries: Uint8Array
@@ -57,7 +60,7 @@ function findChild (model: Pick<Model, 'firstChild' | 'symbol'>, node: number, p
   return -1
 }
 
-/** For every n-gram the longest stored one that ends alike (breadth first: shorter ones are known). */
+/** The longest stored suffix of every n-gram; breadth first, so that shorter ones are known. */
 function suffixLinks (model: Pick<Model, 'firstChild' | 'symbol'>, nodes: number): Uint32Array {
   const suffix = new Uint32Array(nodes)
   for (let node = 0; node < nodes; node++) {
@@ -138,7 +141,7 @@ function trace (model: Model, last: Hypothesis): number[] {
   return pieces.reverse().flatMap((piece) => Array.from(model.phones[piece]!))
 }
 
-/** The cheapest complete reading; one with a primary stress if there is any. */
+/** The cheapest complete reading, preferably with a primary stress. */
 function finish (model: Model, open: Hypothesis[]): number[] {
   let best: Hypothesis | undefined
   for (const each of open) {
@@ -150,15 +153,15 @@ function finish (model: Model, open: Hypothesis[]): number[] {
 
 let loaded: Model | undefined
 
-/** Reads the model on first use (about 0.6 MB of file, 6 MB in memory, once per process). */
+/** Loaded once per process, about 6 MB in memory. */
 function model (): Model {
   loaded ??= parse(readData('lts.bin'))
   return loaded
 }
 
 /**
- * Phone codes (see `phones.ts`) of a word of a to z by beam search over the n-gram model, linear in its
- * length, so callers cut long words. An empty word gives an empty list.
+ * Phone codes (see `phones.ts`) of a word of a to z, by beam search over the n-gram model. Linear in the
+ * word's length, so callers cut long words. Empty for an empty word.
  */
 export function readLetters (word: string): number[] {
   const m = model()

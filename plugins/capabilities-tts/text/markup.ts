@@ -1,4 +1,4 @@
-/** Takes markup out of a text before it is split: HTML, SSML, the marks of Markdown, and entities. */
+/** Removes markup before a text is split: HTML, SSML, Markdown and entities. */
 import type { Rule } from './rule.js'
 
 const names = (list: string): ReadonlySet<string> => new Set(list.split(' '))
@@ -14,17 +14,17 @@ const INLINE = names('a abbr acronym address audio b bdi bdo big button caption 
 /** Elements whose content is not spoken. */
 const MUTED = names('script style desc metadata')
 
-/** Names of entities, each followed by its character. */
+/** Entities, each followed by its character. */
 const NAMED = (' shy \u00ad amp & lt < gt > quot " apos \' ndash – mdash — hellip … lsquo ‘ rsquo ’ ' +
   'ldquo “ rdquo ” laquo « raquo » bull • middot · copy © reg ® trade ™ deg ° euro € pound £ yen ¥ ' +
   'times × divide ÷ plusmn ± minus − le ≤ ge ≥ ne ≠ asymp ≈ frac12 ½ frac14 ¼ frac34 ¾ sup2 ² sup3 ³ ' +
   'sect § micro µ rarr → infin ∞ iexcl ¡ iquest ¿ szlig ß aelig æ ' +
   'AElig Æ oelig œ oslash ø Oslash Ø ').split(' ').slice(1)
-/** The accents of entities such as `eacute`, counted from U+0300. */
+/** Accents in entities such as `eacute`, as offsets from U+0300. */
 const ACCENTS = new Map([['grave', 0], ['acute', 1], ['circ', 2], ['tilde', 3], ['uml', 8], ['ring', 10],
   ['caron', 12], ['cedil', 39]])
 
-/** A tag or declaration with its end, or an entity. No part of it matches the `<` of the next tag. */
+/** A complete tag, declaration or entity. No part matches the `<` of the next tag. */
 const MARKUP = new RegExp('<(/?)([a-z][a-z0-9]{0,20}(?:[:-][a-z][a-z-]{0,30})?)(\\s[^<>]{0,4000}|/)?>|' +
   '<[?!][^<>]{0,4000}>|&(#?\\w{1,30});', 'gi')
 
@@ -48,9 +48,9 @@ function character (entity: string): string | undefined {
   return accent === undefined ? accent : (entity[0]! + String.fromCharCode(0x300 + accent)).normalize('NFC')
 }
 
-/** The text for a known tag: a pause, the end of a sentence, or an empty string. */
+/** The replacement of a known tag: a pause, the end of a sentence, or nothing. */
 function spokenTag (name: string, attributes: string): string | undefined {
-  // The comma pauses inside a sentence, the line break after the end of one.
+  // The comma pauses within a sentence, the line break after a sentence's end.
   if (name === 'break' || name === 'br') return /strength=.none|time=.0+m?s/.test(attributes) ? '' : ' ,\n'
   if (name === 'td' || name === 'th') return ', '
   if (BLOCKS.has(name)) return '\n\n'
@@ -63,7 +63,7 @@ function spokenAny (name: string, attributes: string, closed: boolean): string |
   return spokenTag(name, attributes) ?? (attributes !== '' || closed || name === '' ? '' : undefined)
 }
 
-/** Removes markup and decodes entities once, in one pass. */
+/** Removes markup and decodes entities in one pass. */
 export function plainText (text: string): string {
   const marked = MARKDOWN.reduce((all, [pattern, by]) => all.replace(pattern, by as string), text)
   if (!/[<&]/.test(marked)) return marked
@@ -83,7 +83,7 @@ export function plainText (text: string): string {
     from = index + all.length
     if (slash && mute === name) mute = ''
     const alias = name === 'sub' ? /alias=["']([^"']{1,300})/.exec(attributes)?.[1] : undefined
-    // An element that never ends keeps its text.
+    // An unclosed element keeps its text.
     if (mute || slash || !(alias || MUTED.has(name)) || (closed.get(name) ?? 0) < index) continue
     mute = name
     out += alias ?? ''

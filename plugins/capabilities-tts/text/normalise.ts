@@ -22,7 +22,7 @@ const SPOKEN: Record<string, string> = {
   '~': ' tilde '
 }
 
-/** Names every sign and reads digits one by one; the words between may be acronyms. */
+/** Names every sign and reads digits singly; the words may be acronyms. */
 function readAddress (address: string): string {
   return address.replace(/^(?:https?|ftp|wss?|file):\/\//i, '').replace(/\/$/, '')
     .replace(/\bwww\b/gi, 'double you double you double you')
@@ -30,7 +30,7 @@ function readAddress (address: string): string {
     .replace(/[^A-Za-z ]/g, (c) => SPOKEN[c] ?? ' ')
 }
 
-/** The punctuation at the end belongs to the sentence, not to the address. */
+/** Trailing punctuation belongs to the sentence, not to the address. */
 function keepEnd (all: string): string {
   const end = /(?<![.,;:?!)'"\]])[.,;:?!)'"\]]+$/.exec(all)?.[0] ?? ''
   return ` ${readAddress(all.slice(0, all.length - end.length))}${end} `.replace(/ {1,3}([.,;:?!)])/g, '$1')
@@ -47,7 +47,7 @@ const WEB: readonly Rule[] = [
   [new RegExp(`\\b(?:[A-Za-z0-9][A-Za-z0-9-]{0,62}\\.){1,5}${TLD}(?!\\.?\\w)(?:/[^\\s<>"]*)?`, 'g'), keepEnd]
 ]
 
-/** Signs between words and numbers, once addresses, dates and amounts are written out. */
+/** Signs between words and numbers, applied after addresses, dates and amounts. */
 const SIGNS: readonly Rule[] = [
   [/\bC\+\+/g, 'C plus plus'], [/\b([CF])#/g, '$1 sharp'], [/#(?= ?\d)/g, ' number '],
   [/#(?=[A-Za-z])/g, ' hashtag '],
@@ -60,14 +60,14 @@ const SIGNS: readonly Rule[] = [
   [/€/g, ' euros '], [/¥/g, ' yen ']
 ]
 
-/** One mark for a run of them: "?!" is a question, the last end of a sentence counts most. */
+/** Reduces a run of marks to one: "?!" is a question; the last sentence end wins. */
 function strongest (run: string): string {
   const end = run.match(/[?!]+|\./g)?.at(-1)
   if (end !== undefined) return end.includes('?') ? '? ' : `${end[0]} `
   return `${run.match(/[;:]/g)?.at(-1) ?? (run.includes(',') ? ',' : '')} `
 }
 
-/** Leaves words and the marks that voices know: , . ; : ? ! */
+/** Keeps words and the marks that voices know: , . ; : ? ! */
 const MARKS: readonly Rule[] = [
   [/ ?[—–] ?| -{1,3} |--+/g, ', '], [/[([{]/g, ', '], [/[)\]}]/g, ', '], [/ ?[|] ?/g, ', '],
   [/(?<=[A-Za-z])\.(?=[a-z])/g, ' dot '], [/(?<!\.)\.{2,}(?=\s*$)/g, '.'], [/\.{2,}/g, ', '],
@@ -88,11 +88,11 @@ function applyNumbers (sentence: string): string {
   return applyRules(splitCodes(applyRules(sentence, DATED)), QUANTITIES)
 }
 
-/** Letters and the digits behind them, up to what stays an amount ("5km", "3rd"). */
+/** Letters followed by digits, except amounts ("5km", "3rd"). */
 const CODE =
   /(?:\b|(?<=\d)(?=[A-Z]))([A-Za-z]+)-?(\d+(?:\.\d+)?)(?:(s)\b|(?=[A-Za-z]*\b|[A-Z]))(-(?=\d))?/g
 
-/** Reads letters and digits apart in "MP3s", "GPT-4" and "A100-80GB". */
+/** Separates letters and digits in "MP3s", "GPT-4" and "A100-80GB". */
 function splitCodes (text: string): string {
   return text.replace(CODE, (_, letters: string, number: string, plural: string | undefined,
     dash: string | undefined, at: number) => {
@@ -103,7 +103,7 @@ function splitCodes (text: string): string {
   })
 }
 
-/** Folded text (`fold.ts`) as lower-case words with the marks , . ; : ? ! Empty without words. */
+/** Converts folded text (`fold.ts`) to lower-case words and the marks , . ; : ? ! Empty without words. */
 export function normaliseSentence (sentence: string): string {
   if (!/[A-Za-z0-9]/.test(sentence)) return ''
   return applyRules(applyWords(sentence.replace(/\s+/g, ' ')), MARKS)

@@ -6,7 +6,7 @@ const ORDINALS: Record<string, string> = {
   one: 'first', two: 'second', three: 'third', five: 'fifth', eight: 'eighth', nine: 'ninth',
   twelve: 'twelfth'
 }
-/** A number with more digits is read digit by digit. */
+/** Longer numbers are read digit by digit. */
 const MAX_DIGITS = 18
 
 function belowHundred (n: number): string {
@@ -19,7 +19,7 @@ function belowThousand (n: number): string {
   return ONES[Math.floor(n / 100)]! + ' hundred' + (n % 100 ? ' ' + belowHundred(n % 100) : '')
 }
 
-/** "007" -> "zero zero seven"; characters that are no digits are skipped. */
+/** "007" -> "zero zero seven"; skips other characters. */
 export function digits (text: string): string {
   return Array.from(text.replace(/\D/g, ''), (d) => ONES[Number(d)]!).join(' ')
 }
@@ -73,7 +73,7 @@ export function pluralNumber (words: string): string {
 
 const HALVES: Record<string, string> = { 2: 'half', 4: 'quarter' }
 
-/** "3", "4" -> "three quarters"; undefined when the parts are not read as a fraction ("24/7"). */
+/** "3", "4" -> "three quarters"; undefined if the parts are not a fraction ("24/7"). */
 export function fraction (above: string, below: string): string | undefined {
   const n = Number(above)
   const d = Number(below)

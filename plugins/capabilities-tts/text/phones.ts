@@ -1,7 +1,7 @@
 /**
- * Phones as numbers: ARPABET with stress as in the CMU dictionary, in the order of
- * `docs/recipes/letter-to-sound/phones.mjs`, each with the IPA of the bundled voice's training, its stress
- * mark right before the vowel.
+ * Phone numbers: ARPABET with stress as in the CMU dictionary, in the order of
+ * `docs/recipes/letter-to-sound/phones.mjs`. Each has the IPA of the bundled voice's training, with the
+ * stress mark right before the vowel.
  */
 const CONSONANTS: ReadonlyArray<readonly [string, string]> = [
   ['B', 'b'], ['CH', 'tʃ'], ['D', 'd'], ['DH', 'ð'], ['F', 'f'], ['G', 'ɡ'], ['HH', 'h'], ['JH', 'dʒ'],
@@ -29,11 +29,11 @@ export const ALL_IPA: ReadonlySet<string> = new Set(TABLE.flatMap(([, sound]) =>
 
 const CODES = new Map(TABLE.map(([name], code) => [name, code]))
 
-/** "HH AH0 L OW1" as phone numbers; throws on a name that is no phone. */
+/** "HH AH0 L OW1" as phone numbers. Throws RangeError for an unknown phone. */
 export function phones (pronunciation: string): number[] {
   return pronunciation.split(' ').map((name) => {
     const code = CODES.get(name)
-    if (!code) throw new RangeError(`"${name}" in "${pronunciation}" is no ARPABET phone with stress`)
+    if (!code) throw new RangeError(`"${name}" in "${pronunciation}" is not an ARPABET phone with stress`)
     return code
   })
 }
@@ -46,7 +46,7 @@ export function plainName (code: number | undefined): string {
   return (TABLE[code ?? 0]?.[0] ?? '').replace(/\d$/, '')
 }
 
-/** True for vowels with primary stress: each vowel has three numbers, for stress 0, 1 and 2. */
+/** Each vowel has three numbers, for stress 0, 1 and 2. */
 export function isPrimary (code: number): boolean {
   return code >= FIRST_VOWEL && (code - FIRST_VOWEL) % 3 === 1
 }

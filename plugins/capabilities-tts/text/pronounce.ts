@@ -1,9 +1,9 @@
-/** From a lower-case word to its sound: fixed words, homographs, dictionary, suffixes, letter to sound. */
+/** Pronounces a lower-case word: fixed words, homographs, dictionary, suffixes, letter-to-sound. */
 import { lookUp as lookUpDictionary } from './dictionary.js'
 import { readLetters } from './letter-to-sound.js'
 import { ipa, phones, plainName } from './phones.js'
 
-/** Function words without stress, in IPA exactly as the bundled voice was trained on them. */
+/** Unstressed function words, in the IPA of the bundled voice's training. */
 export const UNSTRESSED_WORDS: ReadonlyMap<string, string> = new Map(Object.entries({
   a: 'ɐ', an: 'ɐn', the: 'ðə', this: 'ðɪs', that: 'ðæt',
   of: 'ʌv', to: 'tə', in: 'ɪn', for: 'fɔːɹ', from: 'fɹʌm', at: 'æt', as: 'æz', on: 'ɔn', with: 'wɪð',
@@ -13,7 +13,7 @@ export const UNSTRESSED_WORDS: ReadonlyMap<string, string> = new Map(Object.entr
   us: 'ʌs', them: 'ðɛm', my: 'maɪ', your: 'jʊɹ', her: 'hɜː'
 }))
 
-/** Words of computing that the CMU dictionary lacks, in ARPABET. */
+/** Computing terms that the CMU dictionary lacks, in ARPABET. */
 const EXTRA: ReadonlyMap<string, string> = new Map(Object.entries({
   aitch: 'EY1 CH', eff: 'EH1 F',
   ascii: 'AE1 S K IY0', async: 'EY1 S IH2 NG K', chatbot: 'CH AE1 T B AA2 T',
@@ -26,7 +26,7 @@ const EXTRA: ReadonlyMap<string, string> = new Map(Object.entries({
   wifi: 'W AY1 F AY2'
 }))
 
-/** Words with two sounds: noun or adjective, verb, and the default. */
+/** Words with two pronunciations: as noun or adjective, as verb, and the default. */
 const HOMOGRAPHS: ReadonlyArray<readonly [string, string, string, 'noun' | 'verb']> = [
   ['record', 'R EH1 K ER0 D', 'R AH0 K AO1 R D', 'noun'],
   ['records', 'R EH1 K ER0 D Z', 'R AH0 K AO1 R D Z', 'noun'],
@@ -86,15 +86,15 @@ const BEFORE_VERB = set(
   "we they please who let's i'll you'll we'll they'll also always never often and did do does")
 const PERFECT = set(
   "have has had was were been be is are having i've you've we've they've it's being get gets got")
-/** Words that follow the adjective, not the verb. */
+/** Words after the adjective, but not after the verb. */
 const AFTER_ADJECTIVE = new Map(Object.entries({
   live: set('music show stream streams broadcast concert event performance demo video chat updates audience'),
   close: set('to by friend friends enough call range relative relatives')
 }))
 
 /**
- * Pronunciation of a homograph by its neighbours (lower case, empty at the ends of a sentence), else
- * undefined. A few rules, which miss cases that need grammar.
+ * The pronunciation of a homograph by its neighbours (lower case, empty at the ends of a sentence), or
+ * undefined. Simple rules, which miss cases that need grammar.
  */
 export function homograph (word: string, before: string, after: string): number[] | undefined {
   if (word === 'read') return PERFECT.has(before) ? READ_THEN : READ_NOW
@@ -127,10 +127,10 @@ const append = (base: number[], sound: Sound): number[] =>
 
 /**
  * Ending; its replacements in the dictionary, by preference; whether the stem's last consonant may be doubled
- * (running, stopped); the sound. Only endings with which a known stem beats letter to sound on held-out words
- * (docs/recipes/letter-to-sound/evaluate-lts.mjs --derive). Deliberately without -ing, -er, -able, -est,
- * prefixes and splits into two known words (46 % right, against 75 % by letter to sound: the dictionary has
- * many short surnames).
+ * (running, stopped); its sound. Only endings for which a known stem beats letter-to-sound on held-out words
+ * (docs/recipes/letter-to-sound/evaluate-lts.mjs --derive). Without -ing, -er, -able, -est, prefixes and
+ * splits into two known words, which are 46 % right against 75 % by letter-to-sound, because the dictionary
+ * has many short surnames.
  */
 const SUFFIXES: ReadonlyArray<readonly [string, readonly string[], boolean, Sound]> = [
   ['ies', ['y'], false, soundOfS], ['es', ['e', ''], false, soundOfS], ['s', [''], false, soundOfS],
@@ -140,7 +140,7 @@ const SUFFIXES: ReadonlyArray<readonly [string, readonly string[], boolean, Soun
   ['ment', [''], false, 'M AH0 N T'], ['ship', [''], false, 'SH IH2 P']
 ]
 
-/** Stems shorter than this are more often chance than meaning. */
+/** Shorter stems match mostly by chance. */
 const MIN_STEM = 3
 
 function stems (cut: string, usual: readonly string[], doubling: boolean): string[] {
@@ -150,7 +150,7 @@ function stems (cut: string, usual: readonly string[], doubling: boolean): strin
   return [...instead.map((tail) => cut + tail), ...(doubled ? [cut.slice(0, -1)] : [])]
 }
 
-/** A word that is a stem known to `lookUp` and a suffix ("routers", "kludged"); undefined for others. */
+/** The pronunciation of a stem known to `lookUp` and a suffix ("routers", "kludged"), or undefined. */
 export function bySuffix (
   word: string, lookUp: (word: string) => number[] | undefined
 ): number[] | undefined {
@@ -165,7 +165,7 @@ export function bySuffix (
   return undefined
 }
 
-/** A longer word is read in pieces of this many letters, so that a unit of speech can end between them. */
+/** Longer words are read in pieces of this many letters, so that a unit can end between them. */
 const MAX_WORD = 24
 
 const CLITICS: ReadonlyArray<readonly [string, Sound]> = [
@@ -194,7 +194,7 @@ function plainOrClitic (word: string): number[] {
   return lookUp(word) ?? withApostrophe(word) ?? plainWord(word.replaceAll("'", ''))
 }
 
-/** Phone numbers of a lower-case word of a to z and apostrophes, a list for each 24 letters. */
+/** Phone numbers of a lower-case word of a to z and apostrophes; one list per 24 letters. */
 export function pronounce (word: string): number[][] {
   const whole = lookUp(word)
   if (whole) return [whole]
@@ -202,7 +202,7 @@ export function pronounce (word: string): number[][] {
   return pieces.map(plainOrClitic)
 }
 
-/** IPA of a word between two others (see `homograph`); several texts for a long one, none for silence. */
+/** IPA of a word between two others (see `homograph`): several texts for a long word, none for silence. */
 export function soundsOf (word: string, before: string, after: string): string[] {
   const fixed = UNSTRESSED_WORDS.get(word)
   if (fixed !== undefined) return [fixed]

@@ -1,7 +1,7 @@
 import { cardinal, decimal, digits, fraction, ordinal, pluralNumber, year } from './numbers.js'
 import type { Rule } from './rule.js'
 
-/** Symbol and name; the plural takes an s. */
+/** Symbol and name; the plural adds an s. */
 const REGULAR = `
   kB kilobyte, KB kilobyte, MB megabyte, GB gigabyte, TB terabyte, PB petabyte, KiB kibibyte, MiB mebibyte,
   GiB gibibyte, TiB tebibyte, Mb megabit, Gb gigabit,
@@ -42,14 +42,14 @@ for (const [short, long] of PREFIXES) {
   }
 }
 
-/** The symbols as alternatives of a pattern, longer ones first. */
+/** The symbols as alternatives of a pattern, longest first. */
 export const UNIT = [...UNITS.keys()].sort((a, b) => b.length - a.length).join('|')
 
 function unitName (symbol: string, singular: boolean): string {
   return UNITS.get(symbol)![singular ? 0 : 1]
 }
 
-/** One, many, and one and many of the hundredth part; '' where there is none. */
+/** Singular and plural, of the unit and of its hundredth; '' for none. */
 const CURRENCY: Record<string, readonly [string, string, string, string]> = {
   $: ['dollar', 'dollars', 'cent', 'cents'], '£': ['pound', 'pounds', 'penny', 'pence'],
   '€': ['euro', 'euros', 'cent', 'cents'], '¥': ['yen', 'yen', '', ''],
@@ -60,7 +60,7 @@ const SCALE: Record<string, string> = {
   B: 'billion', bn: 'billion', T: 'trillion'
 }
 
-/** An amount in words: sign, currency sign, digits, and a scale such as "million" or "k". */
+/** An amount in words: sign, currency, digits, and a scale such as "million" or "k". */
 function money (minus: string, sign: string, amount: string, scale?: string): string {
   const [one, many, cent, cents] = CURRENCY[sign]!
   const lead = minus ? 'minus ' : ''
@@ -82,7 +82,7 @@ export const CURRENCY_SIGNS = Object.keys(CURRENCY).join('')
 export const NUMBER = '(?:\\d{1,3}(?:,\\d{3}){1,9}(?:\\.\\d+)?|\\d+(?:\\.\\d+)?|\\.\\d+)'
 /** The start of a number, not its middle. */
 const START = '(?<![\\w.])(?:(?<!\\d,)|(?!\\d{3}))'
-/** A minus sign, not the hyphen of a word or range. */
+/** A minus sign, not a hyphen in a word or range. */
 const SIGN = '(?<![\\w.)])-'
 
 function mixed (all: string, whole: string | undefined, above: string, below: string, unit?: string): string {
@@ -120,7 +120,7 @@ function phoneNumber (all: string): string {
   return plus + all.split(/\D+/).filter(Boolean).map(digits).join(', ')
 }
 
-/** A quotation mark behind a number, unless one before it opens a quotation. */
+/** A quotation mark after a number means inches, unless an earlier one opens a quotation. */
 function inches (all: string, n: string, word: string | undefined, at: number, text: string): string {
   return text.indexOf('"') < at ? all : `${n} inch${word ?? 'es'}`
 }
@@ -128,7 +128,7 @@ function inches (all: string, n: string, word: string | undefined, at: number, t
 const power = (exponent: string): string =>
   ({ 2: ' squared', 3: ' cubed' })[exponent] ?? ` to the power of ${exponent} `
 
-/** Telephone numbers, versions, powers and sizes; before dates and ranges, which are similar. */
+/** Telephone numbers, versions, powers and sizes; applied before dates and ranges, which look similar. */
 export const CODES: readonly Rule[] = [
   [/(?<![\w-])(?:\+\d{1,3}[ .-]?|1[ .-])?(?:\(\d{3}\)[ .-]?|\d{3}[ .-])\d{3}[ .-]\d{4}\b(?!-\d)/g,
     phoneNumber],
@@ -150,14 +150,14 @@ export const CODES: readonly Rule[] = [
 
 const PER = 'second|minute|hour|day|week|month|year|night|person|user|token|page'
 const PER_SHORT: Record<string, string> = { mo: 'month', yr: 'year', wk: 'week', d: 'day' }
-/** "2m views": before these words the letter is a million. */
+/** "2m views": before these words m means million. */
 const COUNTED = 'views|downloads|users|people|followers|subscribers|plays|likes|copies|tokens|' +
   'param(?:eter)?s|visit(?:or)?s|streams|installs|requests|records|rows|customers|members'
-/** "1990s" anywhere; "90s" only where it cannot be ninety seconds */
+/** "1990s" always; "90s" only if it cannot mean ninety seconds */
 const DECADE = new RegExp("(?<![\\w.])'?((?:1[1-9]|20)\\d0)'?s\\b|'(\\d0)'?s\\b|" +
   "(?<=\\b(?:[Tt]he|[Ee]arly|[Ll]ate|[Mm]id|his|her|their)[ -](?:'?\\d0s (?:and|or|to) )?)(\\d0)s\\b", 'g')
 
-/** Money, percent, units, ranges, fractions, ordinals, years and whatever digits remain. */
+/** Money, percentages, units, ranges, fractions, ordinals, years and all remaining digits. */
 export const QUANTITIES: readonly Rule[] = [
   [/(?<![\w.])\d{1,3}(?:[ .]\d{3}){2,9}(?![\w.]{0,20}\d)/g, (all) => cardinal(all.replace(/\D/g, ''))],
   [/(?<!\S)> ?(?=\d)/g, ' greater than '], [/(?<!\S)< ?(?=\d)/g, ' less than '],

@@ -1,10 +1,10 @@
-/** Hyphens between numbers: ranges, sums and names of models. */
+/** Hyphens between numbers: ranges, calculations and model names. */
 import type { Rule } from './rule.js'
 import { decimal } from './numbers.js'
 import { CURRENCY_SIGNS, isYear, NUMBER, UNIT } from './quantities.js'
 
 const SIGN = `[${CURRENCY_SIGNS}]`
-/** Said once for both ends: "$5k-$10k" is "five to ten thousand dollars". */
+/** Applies to both ends: "$5k-$10k" is "five to ten thousand dollars". */
 const SHARED = `${UNIT}|${SIGN}|k|K|M|mn|bn|B`
 const SUFFIX = `(?: ?(?:${SHARED}|[AaPp]\\.?[Mm]\\b\\.?|(?:ay|pee) em\\b|st|nd|rd|th)(?![\\w/]))`
 const END = `(\\d{1,2}:\\d\\d|${NUMBER})(${SUFFIX})?`
@@ -30,7 +30,7 @@ function range (all: string, lead = '', a: string, afterA: string | undefined, s
   return `${shared ? decimal(a) : `${lead}${a}${afterA ?? ''}`} to ${sign || lead}${b}${afterB ?? ''}`
 }
 
-/** After telephone numbers, before dates and times. */
+/** Applied after telephone numbers, and before dates and times. */
 export const RANGES: readonly Rule[] = [
   [/(?<![\d.,+*/×÷–-])(?<![\d.,+*/×÷–-] )\d[\d.,+*/×÷ –-]{1,80}(?==)|(?<==)[\d.,+*/×÷ –-]{3,80}/g,
     (all) => all.replace(/(?<=\d) ?[-–] ?(?=[\d.])/g, ' minus ')

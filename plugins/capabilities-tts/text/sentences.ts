@@ -2,7 +2,7 @@ import { isAbbreviation } from './abbreviations.js'
 import { fold } from './fold.js'
 import { plainText } from './markup.js'
 
-/** Characters folded and split at a time: bounds memory and the time of every pattern. */
+/** Characters to fold and split at a time: bounds memory and the time of every pattern. */
 const WINDOW = 2000
 
 const segmenter = new Intl.Segmenter('en', { granularity: 'sentence' })
@@ -11,7 +11,7 @@ const segmenter = new Intl.Segmenter('en', { granularity: 'sentence' })
 const BREAKS = [
   /^.*\n\s?\n/su, /^.*[.!?]["')\]]?\s/su, /^.*[\u3002\uff01\uff1f]/su, /^.*[,;:\u2014]\s/su, /^.*\s/su
 ]
-/** Anything that folding may turn into a letter or a digit. */
+/** Characters that folding may turn into letters or digits. */
 const MAYBE_SPOKEN =
   /[\p{Script=Latin}\p{Script=Greek}\p{N}\u2100-\u214f\u3200-\u33ff\u{1d400}-\u{1d7ff}\u{1f100}-\u{1f1ff}]/u
 
@@ -20,7 +20,7 @@ function isHighSurrogate (text: string, at: number): boolean {
   return code >= 0xd800 && code < 0xdc00
 }
 
-/** End of the window from `start`: at a blank line, a sentence, a clause, a space, or anywhere. */
+/** End of the window at `start`: after a blank line, a sentence, a clause or a space, else anywhere. */
 function windowEnd (text: string, start: number): number {
   const limit = start + WINDOW
   if (limit >= text.length) return text.length
@@ -41,12 +41,12 @@ export function * windows (text: string): Generator<string> {
   }
 }
 
-/** Whether a line goes on in the next one: hard-wrapped text, not a heading or a list. */
+/** Whether a line continues in the next one: hard-wrapped text, not a heading or a list. */
 function isWrapped (before: string, after: string): boolean {
   return /[^.!?:;\s][ ]*\n$/.test(before) && /^[ ]*[a-z]/.test(after)
 }
 
-/** Whether a mark is inside an address or a file name: no space follows it. */
+/** Whether a mark is inside an address or a file name, without a space after it. */
 function isInside (before: string, after: string): boolean {
   return /\S$/.test(before) && /^[a-z0-9]/.test(after)
 }
@@ -55,7 +55,7 @@ function continues (before: string, after: string): boolean {
   return isInside(before, after) || isAbbreviation(before, after) || isWrapped(before, after)
 }
 
-/** Sentences of one folded window: Unicode's rules, minus the breaks after abbreviations and inside lines. */
+/** Sentences of one folded window: Unicode's breaks, except after abbreviations and inside lines. */
 function * splitSentences (folded: string): Generator<string> {
   let pending = ''
   for (const { segment } of segmenter.segment(folded)) {
@@ -68,7 +68,7 @@ function * splitSentences (folded: string): Generator<string> {
   if (pending.trim() !== '') yield pending
 }
 
-/** Sentences of any text without its markup, lazily and in order, in linear time. */
+/** Sentences of any text without its markup, lazily, in linear time. */
 export function * sentences (text: string): Generator<string> {
   for (const window of windows(plainText(text))) {
     if (MAYBE_SPOKEN.test(window)) yield * splitSentences(fold(window))

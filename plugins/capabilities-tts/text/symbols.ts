@@ -1,16 +1,16 @@
 /** Symbols of the English front end, and substitutes for those that a voice lacks. */
 import { ALL_IPA } from './phones.js'
 
-/** Symbols of the accents, and dispensable marks of stress, length and silence. */
+/** Symbols of the accents, and optional marks of stress, length and silence. */
 const ACCENTS = 'ɾʔ\u0329ᵻɒeəɐ'
 
-/** Nearest symbols (or none) for a missing one, tried in order. */
+/** Substitutes (possibly empty) for missing symbols, in order of preference. */
 const STAND_INS: Readonly<Record<string, readonly string[]>> = {
   ɡ: ['g'], ɹ: ['r'], ɾ: ['t'], ʔ: ['t'], '\u0329': [''], ᵻ: ['ɪ'], ɒ: ['ɑ', 'ɔ'], ɐ: ['ə', 'ʌ'],
   ɚ: ['əɹ', 'ər'], ɜ: ['ɝ', 'ə'], ʌ: ['ɐ', 'ə'], æ: ['a'], e: ['ɛ'], ˈ: [''], ˌ: ['ˈ', ''], ː: ['']
 }
 
-/** Substitutes for English symbols that a voice with these lacks, and those without one. */
+/** Substitutes for English symbols that a voice lacks, and the symbols without a substitute. */
 export function symbolSubstitutes (
   has: ReadonlySet<string>
 ): { found: Map<string, string>, missing: string[] } {

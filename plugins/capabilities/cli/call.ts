@@ -13,7 +13,7 @@ export default {
   async run (ctx, [name, ...words], options) {
     const node = options['node'] as string | undefined
     const output = options['output'] as string | undefined
-    if (ctx.out.json && output === '-') throw ctx.fail(2, 'with --json stdout carries JSON; give -o a file')
+    if (ctx.out.json && output === '-') throw ctx.fail(2, 'with --json, stdout is JSON; give -o FILE')
     const given = await givenPayload(ctx, options['payload'] as string | undefined)
     const timeout = timeoutOf(ctx, options['timeout'])
     const totals: Totals = { chunks: 0, bytes: 0, unseen: 0 }
@@ -41,7 +41,6 @@ async function givenPayload (ctx: VerbContext, given: string | undefined): Promi
   }
 }
 
-/** The payload with the fields given as options put over it. */
 function merge (ctx: VerbContext, payload: unknown, fields: Record<string, unknown>): unknown {
   if (payload === undefined) return fields
   if (Object.keys(fields).length === 0) return payload
@@ -61,7 +60,7 @@ function timeoutOf (ctx: VerbContext, given: unknown): { timeoutSeconds?: number
   if (given === undefined) return {}
   const seconds = Number(given)
   if (!(seconds > 0 && seconds <= 300)) {
-    throw ctx.fail(2, `--timeout ${String(given)}: expected seconds, over 0 and at most 300`)
+    throw ctx.fail(2, `--timeout ${String(given)}: expected seconds, above 0 and at most 300`)
   }
   return { timeoutSeconds: seconds }
 }
@@ -71,7 +70,7 @@ async function callOnce ({ client, out }: VerbContext, body: object): Promise<vo
   out.value(out.json ? answer : answer.result)
 }
 
-/** Chunks to stdout as they come; media to `-o`, or to stdout when that is no terminal. */
+/** Writes chunks to stdout as they arrive; media to `-o`, or to stdout unless it is a terminal. */
 async function callStream (
   ctx: VerbContext, body: object, output: string | undefined, totals: Totals
 ): Promise<void> {
@@ -92,7 +91,7 @@ async function callStream (
     throw error
   }
   ctx.err.end()
-  if (totals.unseen > 0) ctx.err.line(`${totals.unseen} bytes of media were not written; -o FILE keeps them`)
+  if (totals.unseen > 0) ctx.err.line(`${totals.unseen} bytes of media were not written; -o FILE saves them`)
   if (sink !== undefined && output !== undefined && output !== '-') {
     ctx.err.line(`${output}: ${totals.bytes} bytes`)
   }

@@ -24,7 +24,6 @@ export default {
   }
 } satisfies Verb
 
-/** The selected schemas as tables, then the descriptor as it is. */
 function show (out: Out, found: Listed): void {
   const { revision, node_id: node, ...descriptor } = found
   out.line(`${found.id}@${found.version}  ${found.title}\n${found.description}\n`)

@@ -9,29 +9,29 @@ import type { Listed } from '../remote.js'
 
 export type { Frame, Listed, Listing }
 
-/** What to invoke. The version may be left out where the node serves one only. */
+/** `version` may be omitted if the node serves only one. */
 export interface Invocation {
   id: string
   version?: string
   payload: Record<string, unknown>
-  /** Longest wait for the first and for each next chunk, seconds; the node's default when absent. */
+  /** Longest wait for the first and each further chunk, seconds. */
   timeoutSeconds?: number
-  /** Node that is to serve it, by id, install id or name; the one that is asked when absent. */
+  /** Serving node by id, install id or name; default: the node of the connection. */
   node?: string
 }
 
-/** Splits `ID@VERSION`; the version may be missing. */
 export function parseId (text: string): { id: string, version?: string } {
   const at = text.lastIndexOf('@')
   return at <= 0 ? { id: text } : { id: text.slice(0, at), version: text.slice(at + 1) }
 }
 
-/** The address of the listing, of this node or of another. */
 export function listingPath (nodeId?: string): string {
   return `/v1/capabilities${nodeId === undefined ? '' : `?node_id=${encodeURIComponent(nodeId)}`}`
 }
 
-/** Finds a capability in a listing. Throws CliError (3) naming what there is, or the plugin that is off. */
+/**
+ * Finds a capability in a listing. Throws CliError (3) that names the available ones, or the disabled plugin.
+ */
 export async function pick (
   { declared }: Pick<VerbContext, 'declared'>, listing: Listing, wanted: { id: string, version?: string }
 ): Promise<Listed> {
@@ -47,8 +47,8 @@ export async function pick (
   const plugin = (await declared()).manifests.find(({ capabilities = {} }) =>
     Object.values(capabilities).some(({ id }) => id === wanted.id))?.name
   if (plugin !== undefined && !listing.capabilities.some(({ id }) => id === wanted.id)) {
-    throw new CliError(exitCodes.notFound, `the node has no capability "${name}": the plugin ${plugin}, ` +
-      `which brings it, is off there\n  switch it on: svc plugin enable ${plugin}`)
+    throw new CliError(exitCodes.notFound, `the node has no capability "${name}": the ` +
+      `plugin ${plugin}, which provides it, is disabled there\n  enable it: svc plugin enable ${plugin}`)
   }
   const near = nearest(name, names)
   throw new CliError(exitCodes.notFound, `the node has no capability "${name}"` +
@@ -68,15 +68,15 @@ export function invocationBody (
   }
 }
 
-/** Discovers a streaming capability, calls it and yields its frames. Throws CliError. */
+/** Looks up a streaming capability, calls it and yields its frames. Throws CliError. */
 export async function * invoke (ctx: VerbContext, call: Invocation): AsyncGenerator<Frame> {
   const found = await pick(ctx, await ctx.client.json<Listing>(listingPath(call.node)), call)
   yield * stream(ctx.client, ctx.signal, invocationBody(found, call))
 }
 
 /**
- * Opens a stream and yields its frames up to and with `completed`. Throws CliError for a refusal, a `failed`
- * or `cancelled` end and a broken connection. Leaving the loop closes it, which cancels.
+ * Opens a stream and yields its frames up to and including `completed`. Throws CliError for a refusal, a
+ * `failed` or `cancelled` terminal, and a broken connection. Leaving the loop cancels the call.
  */
 export async function * stream (
   client: Pick<Client, 'open'>, signal: AbortSignal, body: object
@@ -93,7 +93,7 @@ export async function * stream (
   } catch (error) {
     if (signal.aborted) throw interrupted()
     if (!(error instanceof FrameError)) throw error
-    throw new CliError(exitCodes.failed, `the node's answer broke off: ${error.message}`)
+    throw new CliError(exitCodes.failed, `the response ended early: ${error.message}`)
   } finally {
     leave.abort()
   }

@@ -7,10 +7,10 @@ export type { RawFrame }
 
 export const FRAMES_TYPE = 'application/vnd.svc.frames'
 
-/** `error` is a complaint about a session message that belongs to no call; it ends nothing. */
+/** `error`: an invalid session message that belongs to no call; it ends no call. */
 export type FrameKind = 'started' | 'chunk' | 'completed' | 'failed' | 'cancelled' | 'error'
 
-/** What is said about the bytes of a frame. Times in seconds, `size` in bytes. */
+/** Times in seconds, `size` in bytes. */
 export interface FrameMedia {
   media_type: string
   codec: string
@@ -28,17 +28,15 @@ export interface FrameHeader {
   payload: unknown
   media: FrameMedia | null
   error: ErrorBody['error'] | null
-  /** In the terminal for another node: what was recorded here of a traced call. */
+  /** In the terminal for another node: the trace recorded on this node. */
   trace?: unknown
 }
 
-/** One frame of a stream: the header, and `media.size` bytes beside it. */
 export interface Frame { header: FrameHeader, media: Uint8Array | null }
 
 export const isTerminal = (kind: FrameKind): boolean =>
   kind === 'completed' || kind === 'failed' || kind === 'cancelled'
 
-/** The media fields of a frame for a chunk's bytes. */
 export function mediaOf (media: ChunkMedia): FrameMedia {
   return {
     media_type: media.mediaType,
@@ -51,7 +49,7 @@ export function mediaOf (media: ChunkMedia): FrameMedia {
   }
 }
 
-/** `application/vnd.svc.frames`: header length as 4 bytes big-endian, the JSON header, the media bytes. */
+/** `application/vnd.svc.frames`: header length (4 bytes, big-endian), JSON header, media bytes. */
 export function encodeFrame (frame: { header: object, media: Uint8Array | null }): Uint8Array {
   const header = Buffer.from(JSON.stringify(frame.header))
   const length = Buffer.alloc(LENGTH_BYTES)
@@ -68,7 +66,7 @@ export function encodeEvent (frame: Frame): string {
   return `data: ${JSON.stringify(shown)}\n\n`
 }
 
-/** Reads one message that is exactly one frame. The header's fields are not checked. Throws FrameError. */
+/** Parses a message that is exactly one frame, without checking the header fields. Throws FrameError. */
 export function decodeFrame (message: Uint8Array): RawFrame {
   const parser = new FrameParser()
   parser.push(message)
@@ -78,9 +76,9 @@ export function decodeFrame (message: Uint8Array): RawFrame {
 }
 
 /**
- * Reads a whole stream of frames, however its bytes are cut. Ends after the terminal frame, with the source
- * read to its end so that its connection can serve again. Throws FrameError when the bytes are no frames, or
- * end before a terminal frame (a cut connection).
+ * Parses a stream of frames. Ends after the terminal frame, but reads the source to its end, so that the
+ * connection can be reused. Throws FrameError if the bytes are not frames, or end before a terminal frame (a
+ * broken connection).
  */
 export async function * decodeFrames (source: AsyncIterable<Uint8Array>): AsyncGenerator<Frame> {
   const parser = new FrameParser()
@@ -96,7 +94,7 @@ export async function * decodeFrames (source: AsyncIterable<Uint8Array>): AsyncG
       }
     }
   } catch (error) {
-    // Once the terminal has come, a connection that breaks changes nothing.
+    // After the terminal frame, a broken connection does not matter.
     if (!ended) throw error
   }
   if (ended) return

@@ -1,28 +1,27 @@
-// Reads `application/vnd.svc.frames`, without imports of Node, as the page uses this file as well.
+// Parser of `application/vnd.svc.frames`. No Node imports: the web page uses this file too.
 import { ByteQueue } from '../../../kernel/api/byte-queue.js'
 import { isObject, parseJson } from '../../../kernel/api/schema.js'
 
-/** Of a header's length, big-endian. */
+/** Size of the big-endian header length. */
 export const LENGTH_BYTES = 4
-/** Longest header a reader accepts: a payload of 1 MiB in escapes fits. */
+/** A payload of 1 MiB fits even if escaped. */
 const MAX_HEADER_BYTES = 8 * 1024 * 1024
 const MAX_MEDIA_BYTES = 64 * 1024 * 1024
 
-/** The bytes do not follow the frame format, or they end too early. */
+/** The bytes do not follow the frame format, or end early. */
 export class FrameError extends Error {
   override readonly name = 'FrameError'
 }
 
-/** A frame as it was read; nothing but `media.size` has been checked. */
+/** A parsed frame; only `media.size` has been checked. */
 export interface RawFrame { header: Record<string, unknown>, media: Uint8Array<ArrayBuffer> | null }
 
-/** Collects bytes until a frame is whole. */
 export class FrameParser {
   readonly #bytes = new ByteQueue()
   #header: { fields: Record<string, unknown>, size: number } | null = null
   #headerLength: number | null = null
 
-  /** Bytes that wait for the rest of their frame. */
+  /** Bytes of an incomplete frame. */
   get pending (): number {
     return this.#bytes.length + (this.#headerLength === null ? 0 : LENGTH_BYTES)
   }
@@ -34,7 +33,7 @@ export class FrameParser {
       if (this.#bytes.length < LENGTH_BYTES) return null
       const length = new DataView(this.#bytes.take(LENGTH_BYTES).buffer).getUint32(0)
       if (length < 2 || length > MAX_HEADER_BYTES) {
-        throw new FrameError(`a frame header of ${length} bytes; from 2 to ${MAX_HEADER_BYTES} are possible`)
+        throw new FrameError(`a frame header of ${length} bytes; expected 2 to ${MAX_HEADER_BYTES}`)
       }
       this.#headerLength = length
     }
@@ -58,7 +57,7 @@ function parseHeader (bytes: Uint8Array): { fields: Record<string, unknown>, siz
   if (media === null) return { fields, size: 0 }
   const size = (media as { size?: unknown }).size
   if (!Number.isInteger(size) || (size as number) < 0 || (size as number) > MAX_MEDIA_BYTES) {
-    throw new FrameError(`media.size must be a whole number from 0 to ${MAX_MEDIA_BYTES}`)
+    throw new FrameError(`media.size must be an integer from 0 to ${MAX_MEDIA_BYTES}`)
   }
   return { fields, size: size as number }
 }

@@ -2,7 +2,7 @@ import t from 'tap'
 import { ask, bench, FakeReader, piece, probe, settle, until } from './kit.js'
 import type { Source } from './kit.js'
 
-/** Counts what a handler was asked for, without end. */
+/** An endless source that counts its chunks. */
 function counting (size: number, upTo = Number.POSITIVE_INFINITY): { source: Source, made: () =>
 number, done: () => boolean } {
   let made = 0
@@ -28,7 +28,7 @@ t.test('a slow reader holds the handler back', async (t) => {
     const request = ask(b, 'stream', body, { reader })
     await until(() => reader.opened)
     await settle(200)
-    // One chunk may be with the writer and one may pass the limit in bytes.
+    // The writer may hold one chunk, and one may exceed the byte limit.
     t.ok(made() >= most && made() <= most + 2, `${made()} made, about ${most} expected`)
     const before = made()
     while (made() === before) { reader.takeOne(); await settle(1) }

@@ -49,7 +49,7 @@ t.test('call: media to a file or a pipe, never to a terminal', async (t) => {
   t.same(readdirSync(cwd), ['a.mp3'])
   const terminal = await cli(call, { cwd, terminal: true })
   t.notMatch(terminal.out, /ABC/)
-  t.match(terminal.err, /6 bytes of media were not written; -o FILE keeps them/)
+  t.match(terminal.err, /6 bytes of media were not written; -o FILE saves them/)
   t.equal((await cli([...call, '-o', '-'], { cwd, terminal: true })).status, 2)
   const json = await cli([...call, '--json'], { cwd })
   t.same(json.out.trim().split('\n').map((line) => JSON.parse(line).kind),
@@ -101,7 +101,7 @@ t.test('call: a failed or broken stream fails, and leaves no file', async (t) =>
   const begun = [{ kind: 'started' }, { kind: 'chunk', bytes: 'ABC' }]
   await check(frames(...begun, { kind: 'failed', error: failed }), 1,
     /the runner died \(500 instance_lost\)/)
-  await check(frames(...begun), 1, /broke off: .*without a terminal frame/)
+  await check(frames(...begun), 1, /ended early: .*without a terminal frame/)
   await check(frames({ kind: 'started' }, { kind: 'cancelled' }), 1, /the call was cancelled/)
   t.notOk(existsSync(join(t.testdirName, 'a.mp3')))
 })

@@ -14,7 +14,7 @@ const chunk = { type: 'object', additionalProperties: false, required: ['i'],
 const common = { version: '1.0.0', title: 'T', description: 'D',
   annotations: { stability: 'stable' } } as const
 
-/** A plugin whose capabilities count, echo, talk without end and fail; `seen` tells what became of them. */
+/** A plugin whose capabilities count, echo, stream endlessly and fail; `seen` counts chunks and aborts. */
 function talker (): { plugin: Plugin, seen: { made: number, aborted: number } } {
   const seen = { made: 0, aborted: 0 }
   const mp3 = (i: number, size: number) =>
@@ -151,7 +151,7 @@ t.test('over a real connection', async (t) => {
         last = seen.made
         for (let turn = 0; turn < 30; turn++) await new Promise((resolve) => { setTimeout(resolve, 2) })
       }
-      // Beside our own buffer, the kernel's socket buffers on both sides fill up.
+      // In addition to the stream buffer, the socket buffers of both sides fill up.
       t.ok(seen.made <= most + 100, `${accept}: ${seen.made} chunks of 64 KiB made`)
       request.destroy()
       await eventually(() => seen.aborted === 1 &&

@@ -231,7 +231,7 @@ t.test('a handler that ignores its abort', async (t) => {
   await b.clock.advance(999)
   t.equal(b.logged.filter((l) => l.level === 'warn').length, 0)
   await b.clock.advance(1)
-  t.match(b.logged.find((l) => l.level === 'warn')!.message, /still runs 1000 ms after/)
+  t.match(b.logged.find((l) => l.level === 'warn')!.message, /is still running 1000 ms after/)
   open()
   await until(() => done)
   t.equal((await second.answer)!.status, 200, 'its slot was given away')

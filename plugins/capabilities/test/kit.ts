@@ -23,7 +23,7 @@ const input = { type: 'object', additionalProperties: false,
 const chunk = { type: 'object', additionalProperties: false, required: ['i'],
   properties: { i: { type: 'integer' } } } as const
 
-/** A declaration with the schemas that its kind needs. */
+/** A declaration with the schemas that its mode requires. */
 export function declaration (io: IoMode, more: Partial<CapabilityDecl> = {}): CapabilityDecl {
   const clientSide = io === 'client_streaming' || io === 'bidirectional'
   const serverSide = io === 'server_streaming' || io === 'bidirectional'
@@ -43,10 +43,9 @@ export function declaration (io: IoMode, more: Partial<CapabilityDecl> = {}): Ca
   }
 }
 
-/** The layer, and what the kernel does for it. */
 interface Served extends Capabilities {
   session (ws: RouteSocket, caller: Caller): void
-  /** Stops as a node does; resolves when no command is open. */
+  /** Stops like a node; resolves when no command is open. */
   close (): Promise<void>
 }
 
@@ -58,7 +57,7 @@ export interface Bench {
   outcomes: CallOutcome[]
 }
 
-/** The capability layer with a manual clock, and everything it says on record. */
+/** The capability layer with a manual clock and recorded output. */
 export function bench (options: Partial<CapabilitiesOptions> = {}): Bench {
   const clock = manualClock()
   const commands = createCommands(() => () => {})
@@ -85,7 +84,6 @@ export function bench (options: Partial<CapabilitiesOptions> = {}): Bench {
   return { capabilities, clock, commands, logged, outcomes }
 }
 
-/** Registers a capability and returns the body that calls it. */
 export function probe (
   b: Pick<Bench, 'capabilities'>, io: IoMode, handler: unknown, more: Partial<CapabilityDecl> = {}
 ): Record<string, unknown> {
@@ -101,10 +99,9 @@ export function probe (
 
 export type View = CapabilityCall
 export type Piece = CapabilityChunk
-/** A streaming handler. */
 export type Source = (input: { n?: number }, call: View) => AsyncIterable<unknown>
 
-/** A chunk with `size` bytes beside it. */
+/** A chunk with `size` media bytes. */
 export const piece = (i: number, size?: number): Piece => size === undefined
   ? { payload: { i } }
   : {
@@ -114,7 +111,7 @@ export const piece = (i: number, size?: number): Piece => size === undefined
         timestampSeconds: i, durationSeconds: 1 }
     }
 
-/** A reader of a response: takes everything, or only what it is told to. */
+/** A response reader that accepts everything, or single writes on request. */
 export class FakeReader {
   status = 0
   headers: Record<string, string> = {}
@@ -123,9 +120,7 @@ export class FakeReader {
   opened = false
   ended = false
   wasCut = false
-  /** While true, writes wait. */
   stuck = false
-  /** The server's limit on a reader that takes nothing. */
   stall: { clock: ManualClock, ms: number } | undefined
   #waiting: { accept: () => void, refuse: (error?: Error) => void }[] = []
 
@@ -153,7 +148,7 @@ export class FakeReader {
   get bytes (): number { return this.received.reduce((sum, b) => sum + b.byteLength, 0) }
   get text (): string { return Buffer.concat(this.received).toString() }
 
-  /** Lets one waiting write through; false when none waits. */
+  /** Accepts one waiting write; false if none waits. */
   takeOne (): boolean {
     const next = this.#waiting.shift()
     next?.accept()
@@ -162,10 +157,10 @@ export class FakeReader {
 
   flow (): void {
     this.stuck = false
-    while (this.takeOne()) { /* everything that waited */ }
+    while (this.takeOne()) { /* empty */ }
   }
 
-  /** The frames received so far as `kind` or `kind:sequence`, checked to be whole. */
+  /** The frames received so far, which must be complete. */
   async frames (): Promise<{ kind: string, sequence: number, payload: unknown,
     error: ErrorBody['error'] | null, media: Uint8Array | null }[]> {
     const out = []
@@ -180,13 +175,11 @@ export class FakeReader {
 
 export interface Request {
   reader: FakeReader
-  /** Ends as the client would by closing its connection. */
   leave: () => void
-  /** Settles with the handler: a Reply's status and body, or what it threw. */
+  /** Settles with the handler: the status and body of a Reply, or the thrown error. */
   answer: Promise<{ status: number, body: unknown, headers: Record<string, string> } | null>
 }
 
-/** Makes a request to one of the routes, as the HTTP layer would. */
 export function ask (
   b: Pick<Bench, 'capabilities'> & Partial<Pick<Bench, 'clock'>>,
   route: 'list' | 'call' | 'stream' | 'cancel', body: unknown,
@@ -234,14 +227,14 @@ export function ask (
     answer: run() }
 }
 
-/** The error an answer carries, as reply or as an early JSON stream. */
+/** The error of a response: a reply or an early JSON stream. */
 export function errorOf (request: Request,
   answer: Awaited<Request['answer']>): ErrorBody['error'] & { status: number } {
   const body = (answer === null ? JSON.parse(request.reader.text) : answer.body) as ErrorBody
   return { ...body.error, status: answer?.status ?? request.reader.status }
 }
 
-/** Resolves when the condition holds; tests never wait for time. */
+/** Resolves when the condition holds; does not depend on time. */
 export async function until (condition: () => boolean, what = 'the condition'): Promise<void> {
   for (let turn = 0; turn < 20_000; turn++) {
     if (condition()) return
@@ -250,7 +243,7 @@ export async function until (condition: () => boolean, what = 'the condition'): 
   throw new Error(`${what} never came true`)
 }
 
-/** Resolves when the condition holds; for what real sockets decide. */
+/** Resolves when the condition holds; for events of real sockets. */
 export async function eventually (condition: () => boolean, what: string): Promise<void> {
   for (let turn = 0; turn < 5000; turn++) {
     if (condition()) return
@@ -259,17 +252,16 @@ export async function eventually (condition: () => boolean, what: string): Promi
   throw new Error(`${what} never came true`)
 }
 
-/** Lets everything that can go on without time or outside help do so. */
+/** Yields to everything that needs neither time nor I/O. */
 export async function settle (turns = 3): Promise<void> {
   for (let turn = 0; turn < turns; turn++) await new Promise((resolve) => { setImmediate(resolve) })
 }
 
-/** A promise with its ends outside. */
 export function gate (): { opened: Promise<void>, open: () => void } {
   let open = (): void => {}
   const opened = new Promise<void>((resolve) => { open = resolve })
   return { opened, open }
 }
 
-/** What a test expects of a thrown error. */
+/** Expected fields of a thrown error. */
 export const like = (fields: Record<string, unknown>): Error => fields as unknown as Error

@@ -5,7 +5,7 @@ import { declaration, like } from './kit.js'
 import type { OffPlugin } from '../../../kernel/index.js'
 import type { CapabilityDecl, IoMode } from '../../../kernel/api/plugin.js'
 
-/** The faults that a registration finds, and those that the kernel finds when it loads a plugin of others. */
+/** The problems found at registration, and those found when the kernel loads a third-party plugin. */
 const problemsOf = (decl: CapabilityDecl): string[] => [
   ...capabilityProblems('demo', decl),
   ...schemaFaults({
@@ -86,8 +86,8 @@ t.test('the same schema id may be used twice', async (t) => {
 t.test('the plugin of a capability is off', async (t) => {
   const off = (id: string): OffPlugin | undefined => id === 'tts' ? { plugin: 'b', enable: 'a' } : undefined
   t.throws(() => new Registry('n', off).find('tts', '1.0.0', 'x'), like({
-    reason: 'capability_not_found', message: /the plugin b, which brings it, is off\.$/,
-    details: { remedy: 'Switch it on: `svc plugin enable a`.' }
+    reason: 'capability_not_found', message: /the plugin b, which provides it, is disabled\.$/,
+    details: { remedy: 'Enable it: `svc plugin enable a`.' }
   }))
 })
 

@@ -18,7 +18,7 @@ import type { HttpLimits } from '../../../kernel/http/limits.js'
 import type { Bench } from './kit.js'
 
 export const OTHER = { nodeId: 'node-2', installId: '00000000-0000-4000-8000-000000000002' }
-/** A member that is known and down. */
+/** A known member that is down. */
 export const GONE = { nodeId: 'node-3', installId: '00000000-0000-4000-8000-000000000003' }
 
 const LIMITS: HttpLimits = {
@@ -27,31 +27,30 @@ const LIMITS: HttpLimits = {
   streamStallMs: 30_000
 }
 
-/** What one node asked another. */
 export interface Passed { to: string, method: string, path: string, body: Record<string, unknown> }
 
-/** Answers a member's request in the place of the real node. */
+/** A fake response to a member's request. */
 export type Stand = (request: http.IncomingMessage, response: http.ServerResponse) => void
 
-/** Two nodes whose capability layers reach each other over real sockets. */
+/** Two nodes whose capability layers communicate over real sockets. */
 export interface Pair {
   here: Bench
   there: Bench
   passed: Passed[]
-  /** Paths whose answer has begun to arrive. */
+  /** Paths with a response in progress or complete. */
   answered: string[]
-  /** Sockets that the other node's members' listener has accepted so far. */
+  /** Sockets accepted by the other node's member listener. */
   sockets: Set<Socket>
   live: Map<string, boolean>
-  /** Names of this node, the other, and the one that does not answer. */
+  /** Names of this node, the other one and an unreachable one. */
   names: string[]
-  /** Set to answer for the other node: all it is asked, or calls only. */
+  /** Replaces the responses of the other node: `is` all, `call` only calls. */
   stand: { is?: Stand | null, call?: Stand | null }
 }
 
 type Teardown = { teardown: (fn: () => unknown) => void }
 
-/** Starts both; `here` calls, `there` serves. */
+/** `here` calls, `there` serves. */
 export async function pair (
   t: Teardown, options: { here?: Partial<CapabilitiesOptions>, there?: Partial<CapabilitiesOptions> } = {}
 ): Promise<Pair> {
@@ -105,7 +104,7 @@ function fakeCluster (
   } as Cluster
 }
 
-/** The node's routes behind a listener whose every socket is a member's; its port. */
+/** The node's routes behind a listener that treats every socket as a member's; resolves to its port. */
 async function serve (
   t: Teardown, node: Bench, member: string, sockets: Set<Socket>, stand: Pair['stand']
 ): Promise<number> {
@@ -145,14 +144,11 @@ async function serve (
   return (listener.address() as AddressInfo).port
 }
 
-/** Cuts every connection between the nodes in the middle of what it carries. */
 export function cut (nodes: Pair): void {
   for (const socket of nodes.sockets) socket.resetAndDestroy()
 }
 
-/** The bodies of calls that were passed on. */
 export const callsOf = (nodes: Pair): Passed[] => nodes.passed.filter((p) => p.method === 'POST')
 
-/** The body that calls a capability of `there` from `here`. */
 export const at = (body: Record<string, unknown>, more: object = {}): Record<string, unknown> =>
   ({ ...body, target_node: OTHER.nodeId, ...more })

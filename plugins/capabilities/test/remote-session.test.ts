@@ -14,14 +14,13 @@ type Tap = { teardown: (fn: () => void) => void }
 
 interface Client {
   say: (message: object) => void
-  /** The frames of one call so far. */
   of: (callId: string) => Frame[]
-  /** Waits for the call's terminal and gives all its frames. */
+  /** Waits for the call's terminal frame; resolves to all its frames. */
   whole: (callId: string) => Promise<Frame[]>
   leave: () => void
 }
 
-/** A capability session of the node on a real port, and a client connected to it. */
+/** A capability session on a real port, and a connected client. */
 async function connect (t: Tap, node: Bench): Promise<Client> {
   const server = new WebSocketServer({ port: 0, host: '127.0.0.1', perMessageDeflate: false })
   server.on('connection', (ws) => { node.capabilities.session(ws, caller()) })

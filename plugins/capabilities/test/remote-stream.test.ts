@@ -6,7 +6,7 @@ import { at, cut, OTHER, pair } from './remote-kit.js'
 import type { Request, Source, View } from './kit.js'
 import type { Pair, Stand } from './remote-kit.js'
 
-/** A source without end that tells what became of it. */
+/** An endless source that records its chunks and its end. */
 function endless (size: number): { source: Source, seen: { made: number, ended: boolean, aborted: string } } {
   const seen = { made: 0, ended: false, aborted: '' }
   async function * source (_input: unknown, call: View): AsyncGenerator {
@@ -20,7 +20,7 @@ function endless (size: number): { source: Source, seen: { made: number, ended: 
   return { source, seen }
 }
 
-/** Waits until the source has made nothing new for a while; how much it has made by then. */
+/** Waits until the source has been idle for a while; resolves to its number of chunks. */
 async function atRest (seen: { made: number }): Promise<number> {
   for (let quiet = 0, last = -1; quiet < 50;) {
     await new Promise((resolve) => { setTimeout(resolve, 2) })
@@ -42,7 +42,7 @@ t.test('a reader that sleeps stops the source', async (t) => {
     const request = ask(nodes.here, 'stream', at(body), { accept, reader })
     await eventually(() => seen.made > 3, 'a few chunks')
     const rest = await atRest(seen)
-    // What the two nodes and the sockets between them hold, and no more: 64 MiB would be 256.
+    // The limit of the buffers of two nodes and the sockets between them; 64 MiB would be 256 chunks.
     t.ok(rest < 200, `${rest} chunks of 256 KiB were made ahead`)
     reader.flow()
     await eventually(() => seen.made > rest + 50, 'the source goes on')
@@ -245,7 +245,7 @@ t.test('a reader that takes nothing is too slow', async (t) => {
     const request = ask(nodes.here, 'stream', at(body), { accept, reader })
     await eventually(() => reader.opened, 'the head')
     await atRest(seen)
-    // The node in between is not held to the limit that its reader has.
+    // The serving node is not subject to its reader's stall limit.
     for (const node of [nodes.there, nodes.here]) await node.clock.advance(patienceMs - 1)
     t.same([reader.wasCut, nodes.there.capabilities.invoker.calls.size], [false, 1], accept)
     await nodes.here.clock.advance(1)

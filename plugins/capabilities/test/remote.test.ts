@@ -7,7 +7,7 @@ import type { Request, Source, View } from './kit.js'
 
 const counts: Source = async function * ({ n = 0 }) { for (let i = 0; i < n; i++) yield piece(i, 1000) }
 const sum = (n = 0): object => ({ sum: n })
-/** What a listing was refused with; this node's own refusals come at once. */
+/** Refusals of this node are thrown, those of other nodes are responses. */
 const refusal = async (request: Request): Promise<object> =>
   await request.answer.then((answer) => errorOf(request, answer), (error: SvcError) => error)
 
@@ -29,11 +29,11 @@ t.test('the listing of another node', async (t) => {
   await check('nobody', 404, 'node_not_found', /nobody/)
   nodes.names.splice(1, 2, 'twin', 'twin')
   await check('twin', 404, 'node_not_found',
-    new RegExp(`2 nodes have the name "twin": give the id of one, ${OTHER.nodeId} or ${GONE.nodeId}\\.`))
+    new RegExp(`2 nodes have the name "twin": use the id of one, ${OTHER.nodeId} or ${GONE.nodeId}\\.`))
   nodes.names.splice(1, 2, 'beta', 'gamma')
   await check(GONE.nodeId, 502, 'unreachable', /gamma \(node-3\) is a member/)
   nodes.stand.is = (_request, response) => { response.end('[]') }
-  await check(OTHER.nodeId, 502, 'unreachable', /no listing/)
+  await check(OTHER.nodeId, 502, 'unreachable', /invalid listing/)
   nodes.stand.is = (_request, response) => { response.writeHead(500).end('oh') }
   await check(OTHER.nodeId, 502, 'unreachable', /status 500/)
   nodes.stand.is = (request) => { request.socket.destroy() }
@@ -134,7 +134,7 @@ t.test('the other node decides', async (t) => {
       { status: 400, reason: 'invalid_payload', param: 'n' })
     await check(route, at(body, { payload: { x: 'x'.repeat(1024 * 1024) } }),
       { status: 413, reason: 'payload_too_large' })
-    // Fits as it came; what is passed on is a little longer, which must not count.
+    // The original request fits; the forwarded one is slightly longer, which must not count.
     await check(route, at(body, { payload: { x: 'x'.repeat(1024 * 1024 - 150) } }),
       { status: 400, reason: 'invalid_payload' }, { 'content-length': String(1024 * 1024) })
   }
@@ -142,7 +142,7 @@ t.test('the other node decides', async (t) => {
   await check('call', at(stream), { status: 400, details: { io_mode: 'server_streaming' } })
   for (const body of [bidi, upload]) {
     await check('stream', at(body), { status: 400, reason: 'invalid_request', param: 'target_node',
-      message: /session of node beta \(node-2\) at http:\/\/192\.0\.2\.2:8080 itself/ })
+      message: /session of node beta \(node-2\) at http:\/\/192\.0\.2\.2:8080 directly/ })
   }
   await check('call', at(unary, { payload: { n: 1 } }),
     { status: 502, reason: 'provider_error', message: /log has the cause/ })

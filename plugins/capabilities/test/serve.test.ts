@@ -1,4 +1,4 @@
-/** Routes of plugins that answer in the place of a capability, and their errors in foreign words. */
+/** Routes of plugins that answer in place of a capability, with their error formats. */
 import t from 'tap'
 import { definePlugin, kernelError } from '../../../kernel/index.js'
 import { startPlugin } from '../../../kernel/testing/index.js'
@@ -12,7 +12,6 @@ const body = {
   properties: { fails: { type: 'boolean' }, texts: { type: 'array', items: { type: 'string' } } }
 } as const
 
-/** Says the texts, and then fails or ends. */
 async function * says ({ body }: RouteRequest): AsyncGenerator<CapabilityChunk<{ text: string }>> {
   const { texts = [], fails } = body as { texts?: string[], fails?: boolean }
   for (const text of texts) yield { payload: { text } }

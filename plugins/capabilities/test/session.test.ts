@@ -15,13 +15,12 @@ interface Client {
   say (message: object): void
   /** `kind sequence` of the frames of one call. */
   of (callId: string): string[]
-  /** Waits until the call has its terminal, and gives it. */
+  /** Waits for the terminal frame of the call. */
   end (callId: string): Promise<Frame>
 }
 
 const ENDS = ['completed', 'failed', 'cancelled']
 
-/** A node's WebSocket on a real port, and a client connected to it. */
 async function connect (t: Tap, b: Bench, who = caller()): Promise<Client> {
   const server = new WebSocketServer({ port: 0, host: '127.0.0.1', perMessageDeflate: false,
     maxPayload: 1024 * 1024 })
@@ -182,7 +181,7 @@ t.test('what is no message closes the socket', async (t) => {
   await check(new Uint8Array([1, 2, 3]), /not exactly one frame/)
   await check(new Uint8Array([255, 0, 0, 0, 1]), /header of/)
   await check(encodeFrame({ header: { kind: 'chunk', call_id: 'u', payload: {}, media: { size: 3 } },
-    media: new Uint8Array(3) }), /media from the client/)
+    media: new Uint8Array(3) }), /media from clients/)
 })
 
 t.test('ends of calls', async (t) => {
@@ -287,7 +286,7 @@ t.test('a handler that never takes its input loses its call, not the socket', as
   t.equal(pongs, 0, 'the node does not read')
   c.say({ kind: 'call', call_id: 'u', ...unary })
   await b.clock.advance(30_000)
-  t.match((await c.end('d')).header.error, { reason: 'timeout', message: /took no input for 30 s/ })
+  t.match((await c.end('d')).header.error, { reason: 'timeout', message: /read no input for 30 s/ })
   t.equal((await c.end('u')).header.kind, 'completed')
 })
 

@@ -147,7 +147,7 @@ t.test('every end of a stream is one terminal frame', async (t) => {
 
 t.test('a stream without chunks', async (t) => {
   const b = bench()
-  const body = probe(b, 'server_streaming', async function * () { /* nothing to say */ },
+  const body = probe(b, 'server_streaming', async function * () { /* empty */ },
     { media_type: 'audio/mpeg' })
   const framed = ask(b, 'stream', body)
   await framed.answer
@@ -215,7 +215,7 @@ t.test('a handler that hangs loses its slot after a second', async (t) => {
   await b.clock.advance(1)
   await second.answer
   t.same(await words(second), ['started 0', 'chunk 1', 'completed 2'])
-  t.match(b.logged.filter((l) => l.level === 'warn'), [{ message: /must heed call\.signal/ }])
+  t.match(b.logged.filter((l) => l.level === 'warn'), [{ message: /must observe call\.signal/ }])
 })
 
 t.test('event streams', async (t) => {

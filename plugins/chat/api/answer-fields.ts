@@ -8,7 +8,7 @@ const message = {
   type: 'object', properties: { role: text, content: { type: ['string', 'null'] } }
 } as const
 
-/** What the fields of answers hold, in all four APIs: one name means one thing. */
+/** Schemas of response fields in all four APIs; a name has one meaning in all of them. */
 const fields: Readonly<Record<string, JsonSchema>> = {
   id: text,
   object: text,
@@ -18,7 +18,7 @@ const fields: Readonly<Record<string, JsonSchema>> = {
   status: text,
   version: text,
   created: integer,
-  // A number in OpenAI's words, a time of day in Ollama's.
+  // A number for OpenAI, an ISO time for Ollama.
   created_at: { type: ['number', 'string'] },
   choices: {
     type: 'array',

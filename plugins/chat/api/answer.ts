@@ -1,4 +1,4 @@
-/** Runs a task and answers with it: as a stream, or whole. */
+/** Runs a task and sends its answer, streamed or whole. */
 import { beating, EngineError, errorBody, kernelError } from '../../../kernel/index.js'
 import { runTask } from '../../runners/service.js'
 import { merged } from '../../runners/language/merged.js'
@@ -12,13 +12,13 @@ import type { Runners, TaskRequest } from '../../runners/service.js'
 import type { Piece, QueuePiece } from './pieces.js'
 import type { AnswerFormat, ApiParts, TextRequest, AnswerMetadata, Framing } from './types.js'
 
-/** The capability whose limit of calls at once every request for text counts against. */
+/** Every request for text counts against the concurrency limit of this capability. */
 const CHAT = 'chat@1.0.0'
 
-/** Silence after which a stream shows that it is alive, ms. */
+/** Silence after which a stream sends a keep-alive, ms. */
 const BEAT_MS = 10_000
 
-/** The same format; `keep` gets the whole answer once it is complete, of a stream too. */
+/** Passes each complete answer, streamed or not, to `keep`. */
 export const withStorage = (format: AnswerFormat, keep: (whole: object) => void): AnswerFormat => ({
   ...format,
   formatter (facts) {
@@ -43,11 +43,11 @@ export const withStorage = (format: AnswerFormat, keep: (whole: object) => void)
   }
 })
 
-/** A server-sent event that has the name of its value's type. */
+/** A server-sent event named after its value's `type`. */
 export const namedEvent = (value: object): string =>
   `event: ${(value as { type: string }).type}\ndata: ${JSON.stringify(value)}\n\n`
 
-/** What `read` makes of the engine's chunks. Throws what `runTask` throws; refusals name request fields. */
+/** Maps the engine's chunks with `read`. Throws as `runTask`; refusals name request fields. */
 export async function * runRequest<T> (
   runners: Pick<Runners, 'route' | 'open'>, request: TaskRequest, call: CapabilityCall,
   read: (chunk: EngineChunk) => T
@@ -59,12 +59,12 @@ export async function * runRequest<T> (
   }
 }
 
-/** Reasons of answers that another try may make valid. */
+/** Error reasons that a second attempt may avoid. */
 const INVALID = ['invalid_result', 'tool_call_unreadable']
 
 /**
- * As `runRequest`, but yields nothing before all is there: until then a lost instance may be replaced, and an
- * answer that its schema does not allow is asked for once more.
+ * As `runRequest`, but buffers the whole answer first, so a lost instance can be replaced. Retries once after
+ * an answer that does not match its schema.
  */
 export async function * runWhole<T> (
   runners: Pick<Runners, 'route' | 'open'>, request: TaskRequest, call: CapabilityCall,
@@ -90,8 +90,8 @@ async function * atOnce (chunks: AsyncIterable<EngineChunk>): AsyncGenerator<Eng
 }
 
 /**
- * The pieces of all answers, those of one chunk together. Several prompts are answered at once, as many as
- * together have no more answers than one may have; where one fails the others are ended.
+ * The pieces of all answers, grouped by chunk. Several prompts run in parallel, with at most `max_answers`
+ * answers at a time; the failure of one aborts the others.
  */
 function piecesIn (
   parts: ApiParts, { more, shownAs: _, loadMs: __, ...asked }: TextRequest, call: CapabilityCall,
@@ -110,11 +110,11 @@ function piecesIn (
 async function * together<T> (
   streams: (call: CapabilityCall) => AsyncGenerator<T>[], call: CapabilityCall, most: number
 ): AsyncGenerator<T> {
-  const over = new AbortController()
+  const ended = new AbortController()
   try {
-    yield * merged(streams({ ...call, signal: AbortSignal.any([call.signal, over.signal]) }), most)
+    yield * merged(streams({ ...call, signal: AbortSignal.any([call.signal, ended.signal]) }), most)
   } finally {
-    over.abort()
+    ended.abort()
   }
 }
 
@@ -128,7 +128,7 @@ const factsOf = (
   }
 }
 
-/** Names in the head of the answer the parts of the request that the engine ignores. */
+/** Lists request parts that the engine ignores in the header `x-svc-warning`. */
 function warner (call: CapabilityCall): (texts: string[]) => void {
   const all = new Set<string>()
   return (texts) => {
@@ -138,17 +138,17 @@ function warner (call: CapabilityCall): (texts: string[]) => void {
   }
 }
 
-/** Makes something of values; the last ones come with the totals, and none with a place in the queue. */
+/** Turns values into output. Only the last call has `totals`; a call with `queue` has no values. */
 type Write<T> = (values: object[], more: { totals?: Totals, queue?: QueuePiece | undefined }) => T
 
-/** The values of an answer in an API's format, each group passed through `made`. */
+/** The values of an answer in an API's format, each group mapped by `made`. */
 export async function * formatted<T> (
   parts: ApiParts, asked: TextRequest, call: CapabilityCall, { formatter: formatterOf }: AnswerFormat,
   made: Write<T>
 ): AsyncGenerator<T> {
   const formatter = formatterOf(factsOf(parts, call, asked))
   const totals = new Totals()
-  let begun = false
+  let started = false
   for await (const pieces of piecesIn(parts, asked, call)) {
     const values: object[] = []
     let queue: QueuePiece | undefined
@@ -159,16 +159,15 @@ export async function * formatted<T> (
         continue
       }
       if (piece.kind !== 'start') values.push(...formatter.piece(piece))
-      else if (!begun) values.push(...formatter.begin(piece.promptTokens))
-      begun = true
+      else if (!started) values.push(...formatter.begin(piece.promptTokens))
+      started = true
     }
-    // With nothing to say yet, the stream opens while the model works on the prompt, not after that.
+    // Even without values this opens the stream while the model still reads the prompt.
     yield made(values, { queue })
   }
   yield made(formatter.end(totals), { totals })
 }
 
-/** Answers a request for text in an API's format, as a stream or whole. */
 export async function answer (
   parts: ApiParts, request: RouteRequest, asked: TextRequest, stream: boolean, format: AnswerFormat
 ): Promise<void> {
@@ -188,8 +187,8 @@ async function wholeAnswer (
 }
 
 /**
- * Answers with a stream. What fails within a second is an ordinary error body. After that the stream is open
- * whether the engine has said anything or not, and a failure is one event before its end.
+ * Streams an answer. A failure within the first second is an ordinary error body. After that the stream is
+ * open, and a failure is its last event.
  */
 async function answerStream (
   parts: ApiParts, request: RouteRequest, asked: TextRequest, format: AnswerFormat
@@ -209,7 +208,7 @@ async function answerStream (
   })
 }
 
-/** The place of a request that waits, as a comment where a stream can have one. */
+/** The queue position as an SSE comment; other formats have no comments. */
 const queueText = ({ contentType }: Framing, { place, slots }: QueuePiece): string =>
   contentType === 'text/event-stream' ? `: queue ${JSON.stringify({ place, slots })}\n\n` : ''
 
@@ -223,7 +222,7 @@ function frameText (framing: Framing, { kind, payload, error }: ServedFrame, req
   }
 }
 
-/** Answers with the value that `make` resolves with; counts against the limit of the capability `as`. */
+/** Sends the value of `make` as JSON; counts against the concurrency limit of the capability `as`. */
 export async function answerJson (
   { invocations, clock }: ApiParts, request: RouteRequest, make: (call: CapabilityCall) => Promise<object>,
   as = CHAT
@@ -234,7 +233,7 @@ export async function answerJson (
   await invocations.serve(request, {
     as,
     contentType: 'application/json; charset=utf-8',
-    // Empty chunks reset the deadline of the call until the value is there.
+    // Empty chunks reset the call's deadline until the value is ready.
     handler: (call) => beating(once(call), clock, BEAT_MS, { payload: {} })
   })
 }

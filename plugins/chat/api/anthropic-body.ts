@@ -1,6 +1,4 @@
-/**
- * Bodies of Anthropic's API. Unknown fields are ignored and named in a header.
- */
+/** Bodies of Anthropic's API. Unknown fields are ignored and named in a header. */
 import { strictFields } from '../../runners/language/sampling.js'
 import { BODY_BYTES, ignored, name, optional, refusedField, text, typed } from './fields.js'
 import type { FromSchema } from '../../../kernel/index.js'
@@ -10,13 +8,13 @@ const blocks = { type: ['string', 'array'], maxLength: BODY_BYTES, items: typed 
 const tool = {
   type: 'object', required: ['name'],
   properties: {
-    type: { type: ['string', 'null'], description: 'custom ones only' },
+    type: { type: ['string', 'null'], description: 'custom tools only' },
     name, description: text, input_schema: { type: 'object' },
-    strict: ignored('arguments are always kept to the schema'),
-    cache_control: ignored('the cache finds prompts by what they begin with'),
-    eager_input_streaming: ignored('arguments are always streamed as they are written'),
+    strict: ignored('arguments always match the schema'),
+    cache_control: ignored('the cache matches prompts by their prefix'),
+    eager_input_streaming: ignored('arguments are always streamed'),
     input_examples: refusedField('are not served: put them into the description', []),
-    defer_loading: refusedField('is not served: send the tools the model is to have', false),
+    defer_loading: refusedField('is not served: send only the tools that the model needs', false),
     allowed_callers: refusedField('may be ["direct"] only', ['direct'])
   }
 } as const
@@ -26,7 +24,7 @@ const format = {
   properties: { type: { const: 'json_schema' }, schema: { type: 'object' } }
 } as const
 
-/** What an answer is made of, and its count of tokens. */
+/** Fields of both routes: the conversation and everything else that adds tokens. */
 const shared = {
   model: name,
   messages: {
@@ -36,12 +34,12 @@ const shared = {
       properties: {
         role: {
           enum: ['user', 'assistant', 'system'],
-          description: 'system: instructions from there on, where the model\'s template has room for them'
+          description: 'system: instructions from this message on, if the model\'s template supports them'
         },
         content: blocks
       }
     },
-    description: 'the last one is of the user: an answer cannot be begun for the model'
+    description: 'the last message is from the user: prefilled answers are not supported'
   },
   system: blocks,
   tools: { type: 'array', items: tool },
@@ -55,23 +53,23 @@ const shared = {
     type: 'object', required: ['type'],
     properties: {
       type: { enum: ['enabled', 'disabled', 'adaptive'] },
-      budget_tokens: ignored('it is a most that models stay below; max_tokens bounds thinking too'),
-      display: refusedField('may be "summarized" only: thinking is shown as it is', 'summarized')
+      budget_tokens: ignored('it is an upper bound; max_tokens also limits thinking'),
+      display: refusedField('may be "summarized" only: thinking is returned in full', 'summarized')
     }
   },
   output_config: {
     type: ['object', 'null'],
     properties: {
       format, effort: optional('string'),
-      task_budget: refusedField('is not served; max_tokens bounds an answer')
+      task_budget: refusedField('is not served; max_tokens limits an answer')
     }
   },
   output_format: { ...format, description: 'the older name of output_config.format' },
-  cache_control: ignored('the cache finds prompts by what they begin with'),
-  context_management: refusedField('is not served: send what the model is to read',
+  cache_control: ignored('the cache matches prompts by their prefix'),
+  context_management: refusedField('is not served: send the messages that the model has to read',
     { edits: [] }, { edits: [{ type: 'clear_thinking_20251015', keep: 'all' }] }),
-  mcp_servers: refusedField('are not served: give the model their tools as tools', []),
-  speed: ignored('there is one speed')
+  mcp_servers: refusedField('are not served: send their tools in tools', []),
+  speed: ignored('there is only one speed')
 } as const
 
 /** Body of POST /v1/messages. */
@@ -86,17 +84,17 @@ export const messagesBody = {
     thread: {
       type: ['object', 'null'], required: ['type'],
       properties: { type: { enum: ['create', 'continue'] }, previous_message_id: name },
-      description: 'kept in the memory of the node that is asked'
+      description: 'stored in the memory of this node'
     },
-    metadata: ignored('names the end user for checks of abuse that nobody makes here'),
-    service_tier: ignored('there is one tier'),
-    inference_geo: ignored('an answer is made where the cluster is'),
-    diagnostics: ignored('it compares with an earlier request for the cache\'s sake'),
-    billing_policy: ignored('nothing is billed'),
-    fallback_credit_token: ignored('nothing is billed'),
-    fallbacks: refusedField('are not served: another model is another request', []),
-    compaction: refusedField('is not served: send what the model is to read'),
-    container: refusedField('is not served: nothing is run here')
+    metadata: ignored('identifies the end user for abuse checks, which svc does not do'),
+    service_tier: ignored('there is only one tier'),
+    inference_geo: ignored('inference runs in this cluster'),
+    diagnostics: ignored('it only diagnoses cache misses'),
+    billing_policy: ignored('svc does not bill'),
+    fallback_credit_token: ignored('svc does not bill'),
+    fallbacks: refusedField('are not served: send another request for another model', []),
+    compaction: refusedField('is not served: send the messages that the model has to read'),
+    container: refusedField('is not served: svc runs no code')
   }
 } as const
 
@@ -105,8 +103,7 @@ export const countBody = {
   type: 'object', required: ['model', 'messages'], properties: shared
 } as const
 
-/** A valid body of POST /v1/messages. */
 export type MessagesBody = FromSchema<typeof messagesBody>
 
-/** What is kept of a conversation under the id of its last answer. */
+/** A stored conversation; its key is the id of its last answer. */
 export type Thread = Pick<MessagesBody, 'messages' | 'system' | 'tools'>

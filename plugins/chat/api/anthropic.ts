@@ -1,4 +1,4 @@
-/** Anthropic's API: POST /v1/messages, its count of tokens, and conversations that are kept between turns. */
+/** Anthropic's API: POST /v1/messages, token counts, and stored conversations. */
 import { fieldsOf, parsed, present, type Fields } from '../../runners/language/json.js'
 import { samplingOf } from '../../runners/language/sampling.js'
 import { answer, answerJson, withStorage, namedEvent } from './answer.js'
@@ -21,7 +21,6 @@ import type { ChatBody, InputMessage, Tool } from './schema.js'
 type CountBody = FromSchema<typeof countBody>
 type Block = Record<string, unknown>
 
-/** POST /v1/messages. */
 export const messages: Handler<typeof messagesBody> = async (parts, request) => {
   const body = resumed(parts, request)
   const { thread, system, tools, messages } = body
@@ -35,14 +34,13 @@ export const messages: Handler<typeof messagesBody> = async (parts, request) => 
     thread == null ? format : withStorage(format, keep))
 }
 
-/** POST /v1/messages/count_tokens. */
 export const countMessages: Handler<typeof countBody> = async (parts, request) => {
   const asked = asTask(request.body, parts)
   await answerJson(parts, request, async (call) =>
     ({ input_tokens: await countTokens(parts, asked, call), context_management: null }))
 }
 
-/** The request with what is kept of the conversation that it continues. Throws what is wrong with it. */
+/** Prepends the stored conversation that the request continues. Throws `invalid_request`, `not_kept`. */
 function resumed (
   parts: ApiParts, { body, caller }: RouteRequest<{ readonly body: typeof messagesBody }>
 ): MessagesBody {
@@ -51,7 +49,7 @@ function resumed (
   if (id === undefined) throw invalidField('thread.previous_message_id', 'is required')
   for (const field of ['system', 'tools'] as const) {
     if (body[field] === undefined) continue
-    throw invalidField(field, 'is that of the thread: leave it out, or create another')
+    throw invalidField(field, 'belongs to the thread: leave it out, or create another thread')
   }
   const kept = parts.threads.get(id, caller.id)
   if (kept === undefined) throw notStored('thread.previous_message_id', id,
@@ -59,7 +57,7 @@ function resumed (
   return { ...body, ...kept, messages: [...kept.messages, ...body.messages] }
 }
 
-/** Anthropic's names of fields that the chat request calls otherwise. */
+/** Anthropic's names of chat request fields. */
 const NAMES = { stop: 'stop_sequences', response_format: 'output_config.format' }
 
 const asTask = (body: MessagesBody | CountBody, rules: Rules): TextRequest =>
@@ -72,7 +70,7 @@ export function fromAnthropic (
   const { model, thinking, tools, tool_choice: choice, output_config: output } = body
   const { max_tokens, stop_sequences: stop } = body as Partial<MessagesBody>
   if (body.messages.at(-1)?.role === 'assistant') {
-    throw invalidField('messages', 'must end with one of the user: an answer cannot be begun for the model')
+    throw invalidField('messages', 'must end with a user message: prefilled answers are not supported')
   }
   const system = textOf(body.system ?? null, 'system')
   const messages = body.messages.flatMap(({ role, content }, i) =>
@@ -93,7 +91,7 @@ export function fromAnthropic (
   }
 }
 
-/** What a template is told of thinking; null for nothing. */
+/** Template variables for thinking; null if the request sets none. */
 function variablesOf (
   thinking: string | undefined, effort: string | null | undefined
 ): Record<string, unknown> | null {
@@ -107,7 +105,7 @@ function variablesOf (
 function toolOf (tool: NonNullable<MessagesBody['tools']>[number], i: number): Tool {
   const { type, name, description = null, input_schema: parameters = null } = tool
   if (type == null || type === 'custom') return functionTool(name, { description, parameters })
-  throw invalidField(`tools.${i}.type`, `"${type.slice(0, 64)}" is not served; send tools of your own`)
+  throw invalidField(`tools.${i}.type`, `"${type.slice(0, 64)}" is not served; send custom tools`)
 }
 
 function choiceOf (choice: MessagesBody['tool_choice']): ChatBody['tool_choice'] {
@@ -117,9 +115,9 @@ function choiceOf (choice: MessagesBody['tool_choice']): ChatBody['tool_choice']
   return { type: 'function', function: { name: choice.name } }
 }
 
-/** A message with results of tools is several messages in the chat API: the results come first. */
+/** A message with tool results becomes several chat messages, the results first. */
 function messagesOf (
-  role: string, content: string | Block[], path: string, eyes: VisionSupport
+  role: string, content: string | Block[], path: string, vision: VisionSupport
 ): InputMessage[] {
   if (typeof content === 'string') return [{ role, content }]
   const results: InputMessage[] = []
@@ -131,12 +129,12 @@ function messagesOf (
     switch (block['type']) {
       case 'tool_result': results.push(resultOf(block, at)); break
       case 'tool_use':
-        if (role !== 'assistant') throw invalidField(`${at}.type`, 'may be "tool_use" in an answer only')
+        if (role !== 'assistant') throw invalidField(`${at}.type`, 'is allowed in assistant messages only')
         calls.push(callOf(block, at))
         break
       case 'thinking': thoughts += stringAt(block, 'thinking', at); break
       case 'redacted_thinking': break
-      case 'image': parts.push(imageOf(block, at, eyes)); break
+      case 'image': parts.push(imageOf(block, at, vision)); break
       default: parts.push({ type: 'text', text: partText(block, at) })
     }
   }
@@ -146,11 +144,11 @@ function messagesOf (
   return [...results, { role, content: whole, tool_calls: calls, reasoning_content: reasoning }]
 }
 
-/** An image as a part of the chat API. Throws `invalid_request`. */
-function imageOf (block: Block, path: string, eyes: VisionSupport): Fields {
+/** An image as a part of a chat message. Throws `invalid_request`. */
+function imageOf (block: Block, path: string, vision: VisionSupport): Fields {
   const { type, media_type: media, data, url } = fieldsOf(block['source'])
   const address = type === 'base64' ? `data:${String(media)};base64,${String(data)}` : url
-  return imagePart({ type: 'image_url', image_url: { url: address } }, path, eyes, 'source')
+  return imagePart({ type: 'image_url', image_url: { url: address } }, path, vision, 'source')
 }
 
 function resultOf (block: Block, path: string): InputMessage {
@@ -162,7 +160,7 @@ function resultOf (block: Block, path: string): InputMessage {
   return {
     role: 'tool',
     tool_call_id: stringAt(block, 'tool_use_id', path),
-    // Templates know results only: that one is a failure has to be said in its text.
+    // Templates have no error flag for results, so the text carries it.
     content: block['is_error'] === true ? `Error: ${text ?? ''}` : text
   }
 }
@@ -185,7 +183,7 @@ const framing: Framing = {
   failed: (error) => `event: error\ndata: ${JSON.stringify(anthropicFailure(error))}\n\n`
 }
 
-/** Why an answer ended, and the stop text where that is one of the request's. */
+/** Why an answer ended, with the stop text if a stop sequence of the request ended it. */
 const endOf = ({ finish, stop }: Pick<EndPiece, 'finish' | 'stop'>): object =>
   stop !== null && finish === 'stop'
     ? { stop_reason: 'stop_sequence', stop_sequence: stop }
@@ -201,11 +199,11 @@ const usageOf = (totals: Totals): object => ({
 const messageOf = ({ id, model }: AnswerMetadata, more: object): object =>
   ({ id: `msg_${id}`, type: 'message', role: 'assistant', model, ...more })
 
-/** The events of a stream. Blocks follow each other; each is closed before the next one opens. */
+/** The events of a stream. A block closes before the next one opens. */
 class MessageFormatter implements Formatter {
   readonly #facts: AnswerMetadata
   #index = -1
-  /** What the open block is: a type, or a call's index. */
+  /** Type of the open block, or the index of its tool call. */
   #open: string | number | null = null
   #end = endOf({ finish: 'stop', stop: null })
 
@@ -260,7 +258,7 @@ class MessageFormatter implements Formatter {
   #delta (delta: object): Value { return { type: 'content_block_delta', index: this.#index, delta } }
 }
 
-/** The whole answer. A call that was cut off has no arguments that can be read. */
+/** The whole answer. The input of a truncated tool call is `{}`. */
 function wholeMessage ({ only: choice, totals }: Collector, facts: AnswerMetadata): object {
   const content: object[] = []
   if (choice.reasoning !== '') content.push({ type: 'thinking', thinking: choice.reasoning, signature: '' })

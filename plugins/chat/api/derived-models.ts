@@ -1,6 +1,5 @@
 /**
- * Models that are made of others: another name, a system message, parameters. They have no files of their
- * own.
+ * Models derived from others: another name, a system message, parameters. They share the base model's files.
  */
 import { createHash } from 'node:crypto'
 import { present } from '../../runners/language/json.js'
@@ -15,18 +14,17 @@ const text = { type: 'string' } as const
 const made = {
   type: 'object', additionalProperties: false, required: ['from', 'at'],
   properties: {
-    from: { ...text, description: 'the model that answers' },
-    at: { ...text, description: 'when it was made, ISO-8601' },
+    from: { ...text, description: 'the base model' },
+    at: { ...text, description: 'creation time, ISO-8601' },
     system: text,
     license: text,
-    /** By Ollama's names. */
+    /** Under Ollama's names. */
     parameters: { type: 'object' },
     messages: { type: 'array', items: message }
   }
 } as const
 export type DerivedModel = FromSchema<typeof made>
 
-/** Models that are made of others. */
 export interface DerivedModels {
   all (): Iterable<{ key: string, value: DerivedModel }>
   put (name: string, made: DerivedModel): Promise<unknown>
@@ -36,14 +34,14 @@ export interface DerivedModels {
 export const sections = {
   made: {
     writer: 'master',
-    summary: 'Name to a model that is made of another one: its parameters, messages and system message.',
+    summary: 'Derived models by name: base model, parameters, messages and system message.',
     value: made
   }
 } as const satisfies Record<string, SectionDecl>
 
 export const commands = {
   make: {
-    summary: 'Makes a model of another one, or makes it anew.',
+    summary: 'Creates or replaces a derived model.',
     args: {
       type: 'object', additionalProperties: false, required: ['name', 'made'],
       properties: { name: text, made }
@@ -51,25 +49,25 @@ export const commands = {
     result: { type: 'object', required: ['name'], properties: { name: text } }
   },
   unmake: {
-    summary: 'Removes a model that was made of another one; that one stays.',
+    summary: 'Removes a derived model; its base model stays.',
     args: { type: 'object', additionalProperties: false, required: ['name'], properties: { name: text } },
     result: { type: 'object', required: ['removed'], properties: { removed: { type: 'boolean' } } }
   }
 } as const satisfies Record<string, CommandDecl>
 
-/** Fields of the chat request that a model may be made with. */
+/** Chat request fields that a derived model may preset. */
 type Preset = Pick<ChatBody,
   'temperature' | 'stop' | 'max_tokens' | 'repetition_penalty' | 'repeat_last_n'>
 
-/** Parameters by Ollama's names as fields of the chat request. */
+/** Maps Ollama's parameters to chat request fields. */
 export function chatParameters (parameters: object | null | undefined): Preset {
   const { num_predict: most, stop } = (parameters ?? {}) as { num_predict?: number, stop?: string | string[] }
-  // Zero and less mean: as much as there is room for.
+  // Zero and below mean no limit.
   const max_tokens = most != null && most > 0 ? most : null
   return { ...samplingOf('ollama', parameters), ...present({ stop, max_tokens }) }
 }
 
-/** The request as that model takes it: what it says itself counts before what the model was made with. */
+/** Applies a derived model's presets; fields of the request take precedence. */
 export function applyDerivedModel (body: ChatBody, made: DerivedModel | undefined): ChatBody {
   if (made === undefined) return body
   const { system, messages = [] } = made
@@ -83,20 +81,20 @@ export function applyDerivedModel (body: ChatBody, made: DerivedModel | undefine
   }
 }
 
-/** The names that clients may use for models: of the settings, and of what was made. */
-export function otherNames ({ aliases, makes }: {
-  aliases: Readonly<Record<string, string>>, makes: DerivedModels
+/** All alternative model names: aliases from the settings, and derived models. */
+export function otherNames ({ aliases, derivedModels }: {
+  aliases: Readonly<Record<string, string>>, derivedModels: DerivedModels
 }): ModelAlias[] {
-  const made = [...makes.all()].map(({ key: id, value }): ModelAlias =>
+  const made = [...derivedModels.all()].map(({ key: id, value }): ModelAlias =>
     ({ id, root: value.from, madeMs: Date.parse(value.at) }))
   const known = new Map(made.map((name) => [name.id, name]))
-  // The settings count first, as where a request names a model.
+  // Settings take precedence, as in `resolveName`.
   const set = Object.entries(aliases).map(([id, name]): ModelAlias =>
     ({ ...known.get(name) ?? { root: name, madeMs: null }, id }))
   return [...set, ...made]
 }
 
-/** The request with these fields where it has none of its own. */
+/** Fills in `defaults` for fields that the request leaves out. */
 export function withDefaults<B extends ChatBody | CompletionBody> (body: B, defaults: object): B {
   const { max_completion_tokens: most } = body as ChatBody
   const given = Object.entries(body).filter(([, value]) => value != null)
@@ -104,7 +102,7 @@ export function withDefaults<B extends ChatBody | CompletionBody> (body: B, defa
   return { ...body, ...defaults, ...own, ...Object.fromEntries(given) }
 }
 
-/** SHA-256 of what makes it this model; `base` is the digest of the one it is made of. */
+/** SHA-256 over the definition and `base`, the digest of the base model. */
 export function digestOf (made: DerivedModel, base: string): string {
   return createHash('sha256').update(JSON.stringify([base, { ...made, at: '' }])).digest('hex')
 }

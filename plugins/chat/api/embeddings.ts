@@ -1,4 +1,4 @@
-/** Vectors of texts: the embeddings capability, and OpenAI's route. Ranks of texts: Jina's and Cohere's. */
+/** The embeddings capability, OpenAI's embeddings route, and the rerank route of Jina and Cohere. */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { idsOf, present } from '../../runners/language/json.js'
 import { answerJson, runWhole } from './answer.js'
@@ -14,7 +14,7 @@ import type { Rules } from './errors.js'
 const inputs = { type: ['string', 'array'], ...longText, minItems: 1 } as const
 const dimensions = { type: ['integer', 'null'], minimum: 1, maximum: 2 ** 31 } as const
 
-/** Fields of a request for vectors that decide what they are. */
+/** Request fields that determine the vectors. */
 export const embeddingFields = {
   model: name,
   input: { ...inputs, description: 'A text, token ids, or a list of either.' },
@@ -28,27 +28,24 @@ export const embeddingsBody = {
   properties: { ...embeddingFields, user: openAiExtras.user }
 } as const
 
-/** A valid body of POST /v1/embeddings. */
 export type EmbeddingsBody = FromSchema<typeof embeddingsBody>
 type Wanted = Pick<EmbeddingsBody, 'model' | 'input' | 'dimensions'>
 
-/** The capability whose limit of calls at once these routes count against. */
+/** These routes count against the concurrency limit of this capability. */
 export const EMBEDDINGS = 'embeddings@1.0.0'
 
-/** The capability: the answer of POST /v1/embeddings. */
 export async function embed (parts: ApiParts, body: EmbeddingsBody, call: CapabilityCall): Promise<object> {
   const asked = embeddingTask(body, parts)
   return await embeddingList(await vectorsOf(parts, asked, call), asked.modelId, body.encoding_format)
 }
 
-/** POST /v1/embeddings. */
 export const embeddings: Handler<typeof embeddingsBody> = async (parts, request) => {
   await answerJson(parts, request, async (call) => await embed(parts, request.body, call), EMBEDDINGS)
 }
 
 const isInput = (value: unknown): boolean => typeof value === 'string' || (idsOf(value) ?? []).length > 0
 
-/** The texts, each as it is or as token ids. Throws `invalid_request` naming the first that is neither. */
+/** The inputs as texts or token id lists. Throws `invalid_request` naming the first invalid one. */
 function inputsOf (input: Wanted['input']): unknown[] {
   const all: unknown[] = isInput(input) ? [input] : input as unknown[]
   const wrong = all.findIndex((each) => !isInput(each))
@@ -56,7 +53,7 @@ function inputsOf (input: Wanted['input']): unknown[] {
   return all
 }
 
-/** A request as a task of the engine. Throws `invalid_request` for what is refused, naming the field. */
+/** A request as an engine task. Throws `invalid_request` naming the field. */
 export function embeddingTask ({ model, input: given, dimensions }: Wanted, rules: Rules): TaskRequest {
   const input = inputsOf(given)
   atMost('input', input.length, rules.limits.max_inputs, 'texts')
@@ -67,10 +64,10 @@ export function embeddingTask ({ model, input: given, dimensions }: Wanted, rule
   }
 }
 
-/** Vectors in the order of their texts, as little-endian 32-bit floats, and the tokens of all texts. */
+/** Vectors in input order, as little-endian 32-bit floats, and the token count of all inputs. */
 export interface Vectors { vectors: readonly Uint8Array[], tokens: number }
 
-/** Throws what `runTask` throws; refusals name the fields of the request. */
+/** Throws as `runTask`; refusals name request fields. */
 export async function vectorsOf (
   parts: ApiParts, asked: TaskRequest, call: CapabilityCall
 ): Promise<Vectors> {
@@ -85,10 +82,10 @@ export async function vectorsOf (
 
 /** Decimal digits that distinguish every 32-bit float from its neighbours. */
 const DIGITS = 9
-/** Bytes converted before other work gets a turn. A request may have millions of numbers. */
+/** Bytes to convert before yielding to the event loop: a request may have millions of numbers. */
 const TURN_BYTES = 64 * 1024
 
-/** The numbers of a vector, with just the digits that read back exactly as 32-bit floats. */
+/** The numbers of a vector, in the fewest digits that parse back to the same 32-bit floats. */
 export function numbersOf (vector: Uint8Array): number[] {
   const view = new DataView(vector.buffer, vector.byteOffset, vector.byteLength)
   return Array.from({ length: vector.byteLength / 4 }, (_, i) =>
@@ -97,7 +94,7 @@ export function numbersOf (vector: Uint8Array): number[] {
 
 const base64 = (vector: Uint8Array): string => Buffer.from(vector).toString('base64')
 
-/** Converts every vector with `write`. */
+/** Converts every vector with `write`, yielding to the event loop in between. */
 export async function encodeVectors<T> (
   vectors: readonly Uint8Array[], write: (vector: Uint8Array) => T
 ): Promise<T[]> {
@@ -113,7 +110,6 @@ export async function encodeVectors<T> (
   return all
 }
 
-/** POST /v1/embeddings. */
 export async function embeddingList (
   { vectors, tokens }: Vectors, model: string, format: unknown
 ): Promise<object> {
@@ -135,11 +131,10 @@ export const rerankBody = {
       type: 'array', minItems: 1, description: 'Texts, or objects with a text.', maxItems: longText.maxItems,
       items: { ...text, type: ['string', 'object'], required: ['text'], properties: { text } }
     },
-    top_n: { ...nullableInteger(1), description: 'Only so many of the best; all of them without it.' }
+    top_n: { ...nullableInteger(1), description: 'Number of best results to return; default all.' }
   }
 } as const
 
-/** POST /v1/rerank. */
 export const rerank: Handler<typeof rerankBody> = async (parts, request) => {
   const { model, query, documents: given, top_n: most } =
     request.body as FromSchema<typeof rerankBody> & { documents: (string | { text: string })[] }

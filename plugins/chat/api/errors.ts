@@ -1,46 +1,45 @@
-/** Refusals of requests before any work, and the bounds that requests are checked against. Pure. */
+/** Validation errors and the bounds of requests. Pure. */
 import { EngineError, kernelError, SvcError } from '../../../kernel/index.js'
 import { present } from '../../runners/language/json.js'
 import type { ChatConfig } from '../config.js'
 import type { Fields } from '../../runners/language/json.js'
 import type { DerivedModel } from './derived-models.js'
 
-/** Where a client goes on from what is not kept, or not any more. */
 export const notKeptDecl = {
   status: 404,
   retryable: false,
-  message: 'Nothing is kept here under that id.',
-  remedy: 'Send the whole conversation, to any node. Answers are kept in the memory of the node that gave ' +
-    'them, the oldest go first (plugins.chat.kept_mib).'
+  message: 'This node stores no answer or conversation with that id.',
+  remedy: 'Send the whole conversation, to any node. A node stores its answers in memory and drops the ' +
+    'oldest first (plugins.chat.kept_mib).'
 } as const
 
 /** Bounds of a request; sizes in KiB. */
 export type Limits = Omit<ChatConfig, 'model_aliases' | 'kept_mib' | 'ollama_port'>
 
-/** What a request is read by. */
+/** Settings and models that requests are checked against. */
 export interface Rules {
   limits: Limits
-  /** Names that clients may use, and the models they stand for. */
+  /** Alias to model id. */
   aliases: Readonly<Record<string, string>>
-  /** A model that was made of another one, by its name. */
+  /** A derived model by its name. */
   made?: (name: string) => DerivedModel | undefined
-  /** Whether a model reads images; true where nothing tells. */
-  sees: (modelId: string) => boolean
+  /** Whether a model reads images; true if unknown. */
+  readsImages: (modelId: string) => boolean
 }
 
-/** The refusal of a field; the message is the path followed by `message`. */
+/** An `invalid_request` error; its text is the path followed by `message`. */
 export function invalidField (path: string, message: string): SvcError {
   return kernelError('invalid_request', `${path} ${message}`, { param: path, issues: [{ path, message }] })
 }
 
-/** The refusal of an id under which nothing is kept here; `more` are details. */
+/** A `not_kept` error for the id in field `path`; `more` are further details. */
 export function notStored (path: string, id: string, more: object = {}): SvcError {
-  const message = `${path} ${id.slice(0, 128)} is not kept on this node: it was never kept, belongs to ` +
-    'another caller, or was let go to make room.'
+  const message = `${path} ${id.slice(0, 128)} is not stored on this node: it was never stored, belongs to ` +
+    'another caller, or was dropped to free memory.'
   return new SvcError('not_kept', notKeptDecl, message, { param: path, ...more })
 }
 
-/** What `make` gives. A refusal of a field is told under the name that an API has for it. */
+/** Runs `make`; renames the field in its `invalid_request` error to the API's name for it. */
 export function withApiFieldNames<T> (names: Readonly<Record<string, string>>, make: () => T): T {
   try {
     return make()
@@ -54,7 +53,7 @@ export function withApiFieldNames<T> (names: Readonly<Record<string, string>>, m
   }
 }
 
-/** An engine's refusal as one of the request, naming the field; any other error as it is. */
+/** Turns an engine's `invalid_request` into one that names the request field; other errors pass through. */
 export function asRequestError (error: unknown): unknown {
   if (!(error instanceof EngineError) || error.reason !== 'invalid_request') return error
   const { issues = [] } = error.details as { issues?: { path: string, message: string }[] }
@@ -63,27 +62,27 @@ export function asRequestError (error: unknown): unknown {
   })
 }
 
-/** The text of a field that a schema does not check. Throws `invalid_request`. */
+/** A string field that no schema checks. Throws `invalid_request`. */
 export function stringAt (fields: Fields, key: string, path: string): string {
   const value = fields[key]
   if (typeof value !== 'string') throw invalidField(`${path}.${key}`, 'must be a string')
   return value
 }
 
-/** Throws `invalid_request` when a list has too many entries; `what` names them. */
+/** Throws `invalid_request` if a list has too many entries; `what` names them. */
 export function atMost (path: string, count: number, most: number, what: string): void {
-  if (count > most) throw invalidField(path, `has ${count} ${what}; at most ${most} are taken`)
+  if (count > most) throw invalidField(path, `has ${count} ${what}; at most ${most} are allowed`)
 }
 
-/** Throws `invalid_request` when a schema is larger or nested deeper than the limits. */
+/** Throws `invalid_request` if a schema exceeds the limits of size or depth. */
 export function checkSchema (path: string, schema: unknown, limits: Limits): void {
   const { schema_depth: levels, schema_kib: kib } = limits
   if (deeperThan(schema, levels)) throw invalidField(path, `is nested deeper than ${levels} levels`)
   const bytes = Buffer.byteLength(JSON.stringify(schema ?? null))
-  if (bytes > kib * 1024) throw invalidField(path, `has ${bytes} bytes; at most ${kib * 1024} are taken`)
+  if (bytes > kib * 1024) throw invalidField(path, `has ${bytes} bytes; at most ${kib * 1024} are allowed`)
 }
 
-/** Whether objects and lists are nested in more than `levels` levels. Looks no deeper than that. */
+/** Whether objects and lists nest deeper than `levels`. Recursion stops there. */
 export function deeperThan (value: unknown, levels: number): boolean {
   if (typeof value !== 'object' || value === null) return false
   if (levels === 0) return true

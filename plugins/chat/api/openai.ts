@@ -7,13 +7,11 @@ import type { AnswerFormat, AnswerMetadata, Formatter, Framing, Handler } from '
 import type { EndPiece, TextPiece, Totals, CompleteChoice } from './pieces.js'
 import type { chatBody, CompletionBody, completionBody } from './schema.js'
 
-/** POST /v1/chat/completions. */
 export const chat: Handler<typeof chatBody> = async (parts, request) => {
   const { body } = request
   await answer(parts, request, chatTask(body, parts), body.stream === true, chatFormat(optionsOf(body)))
 }
 
-/** POST /v1/completions. */
 export const completion: Handler<typeof completionBody> = async (parts, request) => {
   const { body } = request
   const format = completionFormat(optionsOf(body))
@@ -24,7 +22,6 @@ const optionsOf = (
   { n, stream_options: options }: Pick<CompletionBody, 'n' | 'stream_options'>
 ): ChunkOptions => ({ n: n ?? 1, includeUsage: options?.include_usage === true })
 
-/** `usage` of an answer. */
 function usageOf ({ promptTokens, completionTokens, cachedTokens }: Totals): Record<string, unknown> {
   return {
     prompt_tokens: promptTokens,
@@ -34,12 +31,11 @@ function usageOf ({ promptTokens, completionTokens, cachedTokens }: Totals): Rec
   }
 }
 
-/** `logprobs` of tokens, as the chat route shows them; null for none. */
+/** `logprobs` of the chat route; null for none. */
 const chatLogprobs = (tokens: readonly TokenReport[]): object | null =>
   tokens.length === 0 ? null : { content: tokens, refusal: null }
 
 const comment = (text: string): string => `: ${text}\n\n`
-/** One server-sent event. */
 const dataEvent = (value: unknown): string => `data: ${JSON.stringify(value)}\n\n`
 
 /** Server-sent events with svc's comments, ended by `[DONE]`. */
@@ -52,7 +48,7 @@ const openAiFraming: Framing = {
   failed: (error) => dataEvent(openAiFailure(error))
 }
 
-/** Figures of an answer: tokens per second and bytes. */
+/** Rates in tokens per second, memory in bytes. */
 function statsOf (totals: Totals): Record<string, unknown> {
   return {
     prompt_tps: totals.promptRate,
@@ -63,13 +59,12 @@ function statsOf (totals: Totals): Record<string, unknown> {
   }
 }
 
-/** How many answers there are, and whether their usage comes in a chunk of its own. */
+/** `includeUsage`: the usage comes in a separate last chunk. */
 export interface ChunkOptions { n: number, includeUsage: boolean }
 
 interface ChunkShape {
-  /** Fields of every chunk. */
   kind: { object: string, system_fingerprint?: null }
-  /** What each choice begins with, if the route has such a chunk. */
+  /** The first delta of each choice; absent if the route sends none. */
   first?: (index: number) => object
   text (piece: TextPiece): object
   ended (piece: EndPiece): object
@@ -79,7 +74,7 @@ const chunkOf =
   ({ id, created, model }: AnswerMetadata, { object, ...more }: ChunkShape['kind'], choices: object[]) =>
     ({ id, object, created, model, ...more, choices })
 
-/** Makes the chunks of a stream. The end of the last choice waits for the usage. */
+/** Makes the chunks of a stream. The last choice's final chunk waits for the usage. */
 function chunkFormatter (
   facts: AnswerMetadata, { n, includeUsage }: ChunkOptions, { kind, first, text, ended }: ChunkShape
 ): Formatter {
@@ -146,13 +141,13 @@ export const chatFormat = (options: ChunkOptions): AnswerFormat => ({
   })
 })
 
-/** A token as a text; a part of a character by its bytes, as OpenAI writes it. */
+/** A token as text; a partial character as escaped bytes, as OpenAI writes it. */
 function writtenToken ({ token, bytes }: NamedToken): string {
   if (bytes === null || !token.includes('\ufffd')) return token
   return `bytes:${bytes.map((byte) => `\\x${byte.toString(16).padStart(2, '0')}`).join('')}`
 }
 
-/** `logprobs` of a text completion: lists beside each other. `offset`: where the first token's text lies. */
+/** `logprobs` of a text completion, as parallel lists. `offset`: text offset of the first token. */
 function completionLogprobs (tokens: readonly TokenReport[], offset = 0): object | null {
   if (tokens.length === 0) return null
   let at = offset

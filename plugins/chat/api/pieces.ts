@@ -1,4 +1,4 @@
-/** An engine's chunks as pieces: text, reasoning and tool calls of each choice, as they come. */
+/** Turns engine chunks into pieces: text, reasoning and tool calls of each choice. */
 import type { EngineChunk } from '../../../kernel/index.js'
 import type {
   AnswerChunk, CallDelta, Choice, Finish, Timings, TokenReport, Usage
@@ -6,42 +6,36 @@ import type {
 
 export type { Finish } from '../../runners/language/chunks.js'
 
-/** A piece of a tool call: id and name come once, then arguments. */
+/** A delta of a tool call; the first one has id and name. */
 export interface ToolCallDelta { index: number, id?: string, name?: string, arguments?: string }
 
-/**
- * The engine admitted the request: its prompt fits. Comes once for each prompt, before its choices. `prompt`
- * counts the prompts of a request from 0.
- */
+/** The engine accepted the prompt. Comes once per prompt, before its choices. `prompt` counts from 0. */
 export interface StartPiece { kind: 'start', prompt: number, promptTokens: number }
-/** What is new of a choice. */
+/** New content of a choice. */
 export interface TextPiece {
   kind: 'text', index: number, content: string, reasoning: string
   calls: ToolCallDelta[], tokens: TokenReport[]
 }
-/** A choice is complete. */
 export interface EndPiece {
   kind: 'end', prompt: number, index: number, finish: Finish, usage: Usage, timings: Timings
-  /** The stop text that ended it, if one did. */
+  /** The stop text that ended the choice, if any. */
   stop: string | null
 }
 /** The request waits for a slot of its runner. */
 export type QueuePiece = { kind: 'queue' } & NonNullable<AnswerChunk['queue']>
-/** One thing an answer consists of. */
 export type Piece = QueuePiece | StartPiece | TextPiece | EndPiece
 
-/** How an answer is read. */
 export interface PieceOptions {
-  /** Calls that are passed on; later ones are left out. */
+  /** Tool calls to pass on; later ones are dropped. */
   mostCalls: number
-  /** What each answer begins with: its prompt, where a text completion is to repeat it. */
+  /** The prompt, if a text completion has to repeat it before each answer. */
   echo?: string
 }
 
 /**
- * Reads the chunks of the answers to a prompt, one after the other. `newId` makes ids for tool calls that
- * have none; `first` is the index of the first answer, `prompt` that of the prompt. `warn` gets the parts of
- * the request that the engine leaves out, in words for the client; they come before the start.
+ * Reads the chunks of one prompt. `newId` makes ids for tool calls without one; `first` is the index of the
+ * first answer, `prompt` that of the prompt. `warn` gets messages about request parts that the engine
+ * ignores, before the start.
  */
 export function pieceReader (
   reading: PieceOptions, newId: () => string, warn: (texts: string[]) => void, { first = 0, prompt = 0 } = {}
@@ -70,11 +64,11 @@ export function pieceReader (
   }
 }
 
-/** Makes the text pieces of choices; null for a choice without news. */
+/** Makes the text pieces of choices; null if a choice has no new content. */
 function textReader (
   { mostCalls, echo = '' }: PieceOptions, newId: () => string
 ): (choice: Choice) => TextPiece | null {
-  const begun = new Set<number>()
+  const seen = new Set<number>()
   const called = new Set<string>()
   const callOf = (choice: number, { index, id, function: { name, arguments: text } }: CallDelta) => {
     const key = `${choice} ${index}`
@@ -87,21 +81,19 @@ function textReader (
     }
   }
   return ({ index, delta = {}, text = '', logprobs, finish_reason: finish }) => {
-    const { content: said = '', reasoning_content: reasoning = '', tool_calls: made = [] } = delta
+    const { content = '', reasoning_content: reasoning = '', tool_calls: made = [] } = delta
     const tokens = logprobs?.content ?? []
     const calls = made.filter((call) => call.index < mostCalls).map((call) => callOf(index, call))
-    const hasNews = said !== '' || text !== '' || reasoning !== '' || calls.length > 0 || tokens.length > 0
-    const repeats = echo !== '' && !begun.has(index) && (hasNews || finish != null)
+    const hasNews = content !== '' || text !== '' || reasoning !== '' || calls.length > 0 || tokens.length > 0
+    const repeats = echo !== '' && !seen.has(index) && (hasNews || finish != null)
     if (!hasNews && !repeats) return null
-    begun.add(index)
-    return { kind: 'text', index, content: (repeats ? echo : '') + said + text, reasoning, calls, tokens }
+    seen.add(index)
+    return { kind: 'text', index, content: (repeats ? echo : '') + content + text, reasoning, calls, tokens }
   }
 }
 
-/** A tool call as a whole. */
 export interface WholeCall { id: string, name: string, arguments: string }
 
-/** A choice as a whole. */
 export interface CompleteChoice {
   index: number, content: string, reasoning: string, calls: WholeCall[], tokens: TokenReport[]
   finish: Finish
@@ -111,14 +103,13 @@ export interface CompleteChoice {
 const emptyChoice = (index: number): CompleteChoice =>
   ({ index, content: '', reasoning: '', calls: [], tokens: [], finish: 'stop', stop: null })
 
-/** Puts pieces together. */
 export class Collector {
   readonly totals = new Totals()
   readonly #choices = new Map<number, CompleteChoice>()
 
   get choices (): CompleteChoice[] { return [...this.#choices.values()].sort((a, b) => a.index - b.index) }
 
-  /** The only choice, of an API that has no more; an empty one where nothing came. */
+  /** The choice of an API that has one only; empty if no piece came. */
   get only (): CompleteChoice { return this.choices[0] ?? emptyChoice(0) }
 
   add (piece: Piece): void {
@@ -141,7 +132,7 @@ export class Collector {
   }
 }
 
-/** Counts of an answer over all its prompts and choices. Rates are tokens per second. */
+/** Counts over all prompts and choices of an answer. Rates are tokens per second. */
 export class Totals {
   promptTokens = 0
   completionTokens = 0
@@ -149,7 +140,7 @@ export class Totals {
   promptRate = 0
   generationRate = 0
   peakMemoryBytes = 0
-  /** Tokens of each prompt, and the prompts of which a choice has ended. */
+  /** Tokens of each prompt, and the prompts with a finished choice. */
   readonly #prompts = new Map<number, number>()
   readonly #ended = new Set<number>()
 
@@ -159,7 +150,7 @@ export class Totals {
     const { prompt, usage, timings } = piece
     this.#count(prompt, usage.prompt_tokens)
     this.completionTokens += usage.completion_tokens ?? 0
-    // The choices share one prompt: what was cached of it counts once.
+    // Choices share a prompt, so its cached tokens count once.
     if (!this.#ended.has(prompt)) this.cachedTokens += usage.prompt_tokens_details?.cached_tokens ?? 0
     this.#ended.add(prompt)
     this.promptRate = Math.max(this.promptRate, timings.prompt_per_second ?? 0)

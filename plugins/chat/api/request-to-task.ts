@@ -1,4 +1,4 @@
-/** Chat and completion requests as tasks of the engine; the other APIs are put into these first. Pure. */
+/** Chat and completion requests as engine tasks; other APIs convert to these first. Pure. */
 import { idsOf, present } from '../../runners/language/json.js'
 import { samplingOf } from '../../runners/language/sampling.js'
 import { atMost, checkSchema, invalidField } from './errors.js'
@@ -13,18 +13,16 @@ import type { VisionSupport } from './images.js'
 import type { DerivedModel } from './derived-models.js'
 import type { ChatBody, CompletionBody, InputMessage, Tool } from './schema.js'
 
-/** A tool under its name; what is null is left out. */
 export const functionTool = (name: string, more: Omit<Tool['function'], 'name'>): Tool =>
   ({ type: 'function', function: { name, ...present(more) } })
 
-/** A call in the format of the chat API; `input` is the JSON of the arguments. */
+/** A tool call of the chat API; `input` is the JSON of its arguments. */
 export const functionCall = (id: string, name: string, input: string): object =>
   ({ id, type: 'function', function: { name, arguments: input } })
 
-/** How names of models are read. */
 export type NameRules = Pick<Rules, 'aliases' | 'made'>
 
-/** The model a name stands for, and what was made of it under that name. */
+/** The model behind a name, and the derived model of that name. */
 export function resolveName (
   { aliases, made }: NameRules, name: string
 ): { modelId: string, made: DerivedModel | undefined } {
@@ -33,19 +31,16 @@ export function resolveName (
   return { modelId: found?.from ?? known, made: found }
 }
 
-/** The model a name stands for. */
 export const modelOf = (naming: NameRules, name: string): string => resolveName(naming, name).modelId
 
-/** What says whether a model reads images. */
-export type VisionRules = NameRules & Pick<Rules, 'sees'>
+export type VisionRules = NameRules & Pick<Rules, 'readsImages'>
 
-/** The model of a request, and whether it reads images. */
 export function visionSupportOf (rules: VisionRules, name: string): VisionSupport {
   const modelId = modelOf(rules, name)
-  return { modelId, sees: rules.sees(modelId) }
+  return { modelId, readsImages: rules.readsImages(modelId) }
 }
 
-/** A chat request as a task. Throws `invalid_request` for what is refused, naming the field. */
+/** A chat request as a task. Throws `invalid_request` naming the field. */
 export function chatTask (given: ChatBody, rules: Rules): TextRequest {
   const { limits } = rules
   const { modelId, made } = resolveName(rules, given.model)
@@ -85,16 +80,16 @@ function toolsOf (body: ChatBody, limits: Limits): Tool[] {
     throw invalidField('tool_choice', 'must be "none", "auto", "required" or a function')
   }
   if (choice != null && choice !== 'auto' && tools.length === 0) {
-    throw invalidField('tool_choice', 'needs tools, and there are none')
+    throw invalidField('tool_choice', 'needs tools, but the request has none')
   }
   const wanted = typeof choice === 'object' && choice !== null ? choice.function.name : undefined
   if (wanted !== undefined && !tools.some((tool) => tool.function.name === wanted)) {
-    throw invalidField('tool_choice.function.name', `"${wanted.slice(0, 64)}" is none of the tools`)
+    throw invalidField('tool_choice.function.name', `"${wanted.slice(0, 64)}" is not one of the tools`)
   }
   return tools
 }
 
-/** What the answer is held to, in one of two forms; null for nothing. */
+/** The format constraint of the answer, given in one of two ways; null for none. */
 function formatOf ({ response_format: format, json_schema: alone }: ChatBody, limits: Limits): object | null {
   if (format == null || format.type === 'text') {
     if (alone == null) return null
@@ -102,7 +97,7 @@ function formatOf ({ response_format: format, json_schema: alone }: ChatBody, li
     return { type: 'json_schema', json_schema: { schema: alone } }
   }
   if (format.type === 'json_object') {
-    // llama.cpp's server reads a schema here.
+    // llama.cpp's server accepts a schema here.
     const { type, schema } = format
     if (schema == null) return { type }
     checkSchema('response_format.schema', schema, limits)
@@ -121,23 +116,23 @@ function logprobsOf ({ logprobs, top_logprobs: top, n_probs: probs }: ChatBody):
   return probs != null && probs > 0 ? { logprobs: true, top_logprobs: probs } : {}
 }
 
-/** Variables that a template gets from the request itself and from the model's files. */
+/** Template variables that come from the request itself or the model's files. */
 const RESERVED = /^(messages|tools|documents|add_generation_prompt|continue_final_message|\w+_token)$/
 
-/** What a template may ask for beside the messages; null for nothing. */
+/** Template variables beside the messages; null for none. */
 function templateVariables (body: ChatBody): Record<string, unknown> | null {
   const { reasoning_effort: effort, chat_template_kwargs: given } = body
   const own = Object.keys(given ?? {}).find((name) => RESERVED.test(name))
   if (own !== undefined) {
     throw invalidField(`chat_template_kwargs.${own}`,
-      'is what the request or the model says itself; leave it out')
+      'is set by the request or the model; leave it out')
   }
   const thinking = effort == null ? {} : { reasoning_effort: effort, enable_thinking: effort !== 'none' }
   const variables = { ...thinking, ...given }
   return Object.keys(variables).length > 0 ? variables : null
 }
 
-/** The parameters that the client has set, under OpenAI's names, and those of llama.cpp under its own. */
+/** Sampling parameters of the request under OpenAI's names, llama.cpp's under their own. */
 function samplingIn (body: CompletionBody | ChatBody): object {
   const { repetition_penalty: repetition, repeat_penalty: repeat, logit_bias } = body
   const { n_probs: _, repeat_penalty: __, json_schema: ___, n_predict: ____, ...others } = llamaFields
@@ -155,31 +150,31 @@ function lengthsOf (
   atMost('stop', stop.length, limits.max_stops, 'texts')
   const { n, n_predict: predict } = body
   if (n != null && n > limits.max_answers) {
-    throw invalidField('n', `is ${n}; at most ${limits.max_answers} are made at once`)
+    throw invalidField('n', `is ${n}; at most ${limits.max_answers} are allowed`)
   }
   const most = given ?? predict
   const name = given == null ? 'n_predict' : 'max_tokens'
   if (most === 0) throw invalidField(name,
-    'is 0; it takes 1 and more, or -1 for as many as there is room for')
+    'is 0; it must be at least 1, or -1 for no limit')
   return {
     ...present({ n, [name]: most === -1 ? null : most }), ...stop.length === 0 ? {} : { stop }
   }
 }
 
-/** Messages as a chat template knows them. Throws `invalid_request` naming the message and the field. */
-export function toMessages (messages: readonly InputMessage[], eyes: VisionSupport): ChatMessage[] {
-  return messages.map((message, i) => toMessage(message, `messages.${i}`, eyes))
+/** Messages in the form of chat templates. Throws `invalid_request` naming message and field. */
+export function toMessages (messages: readonly InputMessage[], vision: VisionSupport): ChatMessage[] {
+  return messages.map((message, i) => toMessage(message, `messages.${i}`, vision))
 }
 
-function toMessage (message: InputMessage, path: string, eyes: VisionSupport): ChatMessage {
+function toMessage (message: InputMessage, path: string, vision: VisionSupport): ChatMessage {
   const { role, name, tool_calls: calls, tool_call_id: callId, reasoning_content: reasoning } = message
-  const content = contentOf(message, `${path}.content`, eyes)
+  const content = contentOf(message, `${path}.content`, vision)
   refuseOld(message as unknown as Fields, path)
   const hasCalls = role === 'assistant' && calls != null && calls.length > 0
   if (content === null && !hasCalls) throw invalidField(`${path}.content`, 'is required')
   if (role === 'tool' && callId == null) throw invalidField(`${path}.tool_call_id`, 'is required')
   return {
-    // Templates know no "developer".
+    // Templates have no role "developer".
     role: role === 'developer' ? 'system' : role,
     content,
     ...present({
@@ -191,66 +186,66 @@ function toMessage (message: InputMessage, path: string, eyes: VisionSupport): C
   }
 }
 
-/** What older and speaking models answered, and clients send back. */
+/** Refuses fields of older and audio models that clients send back. */
 function refuseOld (message: Fields, path: string): void {
   if (message['function_call'] != null) {
     throw invalidField(`${path}.function_call`, 'is not served; send tool_calls')
   }
-  if (message['audio'] != null) throw invalidField(`${path}.audio`, 'is not served: no sound is kept here')
+  if (message['audio'] != null) throw invalidField(`${path}.audio`, 'is not served: svc stores no audio')
 }
 
-/** A content with images stays a list of parts, each checked; every other is its text. */
+/** Content with images stays a list of checked parts; any other content becomes text. */
 function contentOf (
-  { role, content: given = null, refusal = null }: InputMessage, path: string, eyes: VisionSupport
+  { role, content: given = null, refusal = null }: InputMessage, path: string, vision: VisionSupport
 ): ChatMessage['content'] {
   const content = given ?? (role === 'assistant' ? refusal : null)
   const parts = role === 'user' && Array.isArray(content) ? content as Fields[] : []
   if (!parts.some(isImage)) return textOf(content, path)
   return parts.map((part, i) => isImage(part)
-    ? imagePart(part, `${path}.${i}`, eyes)
+    ? imagePart(part, `${path}.${i}`, vision)
     : { type: 'text', text: partText(part, `${path}.${i}`) })
 }
 
-/** Parts of a content that are read nowhere, by their type; and images, where text alone is read. */
+/** Part types that are not supported; images are supported in user messages only. */
 const UNREADABLE: Readonly<Record<string, string>> = {
-  image_url: 'an image', input_image: 'an image', image: 'an image', input_audio: 'sound', file: 'a file',
+  image_url: 'an image', input_image: 'an image', image: 'an image', input_audio: 'audio', file: 'a file',
   input_file: 'a file', document: 'a document', video_url: 'a video'
 }
 
-/** The text of a content: as it is, or its text parts joined by line breaks. */
+/** The text of a content; text parts are joined by line breaks. */
 export function textOf (content: string | unknown[] | null, path: string): string | null {
   if (content === null || typeof content === 'string') return content
   return content.map((part, i) => partText(part as Fields, `${path}.${i}`)).join('\n')
 }
 
-/** The text of a part of a content. Throws `invalid_request` for parts that are none. */
+/** Throws `invalid_request` for a part that is not text. */
 export function partText (part: Fields, path: string): string {
   const type = String(part['type'])
   if (Object.hasOwn(UNREADABLE, type)) {
     const why = UNREADABLE[type] === 'an image'
-      ? 'images are read in messages of the user only'
-      : 'language models here read text and images only'
+      ? 'images are allowed in user messages only'
+      : 'language models read text and images only'
     throw invalidField(path, `is ${UNREADABLE[type]}; ${why}`)
   }
   const text = type === 'refusal' ? part['refusal'] : part['text']
   if (!['text', 'input_text', 'output_text', 'refusal'].includes(type)) {
-    throw invalidField(`${path}.type`, `"${type.slice(0, 64)}" is not known here; send parts of type text`)
+    throw invalidField(`${path}.type`, `"${type.slice(0, 64)}" is not known; send parts of type text`)
   }
   if (typeof text !== 'string') throw invalidField(`${path}.text`, 'must be a string')
   return text
 }
 
-/** OpenAI's own default of `max_tokens` for a text completion. */
+/** OpenAI's default of `max_tokens` for a text completion. */
 const DEFAULT_COMPLETION_TOKENS = 16
 
-/** Plain prompts as a task, or several. Throws `invalid_request` for what is refused, naming the field. */
+/** One or several plain prompts as a task. Throws `invalid_request` naming the field. */
 export function completionTask (given: CompletionBody, rules: Rules): TextRequest {
   const { limits } = rules
   const { modelId, made } = resolveName(rules, given.model)
   const body = made === undefined ? given : withDefaults(given, chatParameters(made.parameters))
   const { echo, logprobs } = body
   if (echo === true && logprobs != null) {
-    throw invalidField('echo', 'is not served with logprobs: prompts are not scored; leave one of them out')
+    throw invalidField('echo', 'is not served with logprobs: prompts are not scored; leave out one of them')
   }
   if (body.json_schema != null) checkSchema('json_schema', body.json_schema, limits)
   const tops = logprobs ?? (body.n_probs === 0 ? null : body.n_probs)
@@ -265,7 +260,7 @@ export function completionTask (given: CompletionBody, rules: Rules): TextReques
   atMost('prompt', prompts.length, limits.max_inputs, 'prompts')
   const [first, ...others] = prompts.map((prompt, i): Prompt => {
     if (echo === true && typeof prompt !== 'string') {
-      throw invalidField(prompts.length > 1 ? `prompt.${i}` : 'prompt', 'must be a text where echo is true')
+      throw invalidField(prompts.length > 1 ? `prompt.${i}` : 'prompt', 'must be a text if echo is true')
     }
     return {
       task: { kind: 'completion', payload: { prompt, ...shared } },
@@ -280,7 +275,7 @@ export function completionTask (given: CompletionBody, rules: Rules): TextReques
   }
 }
 
-/** Texts, or token ids: one, or a list of them. */
+/** One prompt or a list of them, each a text or token ids. */
 function promptsOf (prompt: unknown): (string | number[])[] {
   const one = typeof prompt === 'string' || idsOf(prompt) !== undefined
   const all: unknown[] = one ? [prompt] : prompt as unknown[]

@@ -1,17 +1,17 @@
-/** Conversations that clients have this node keep, in memory: the oldest go when the room is used up. */
+/** Conversations stored for clients, in memory, with least-recently-used eviction. */
 
 interface Entry<T> { owner: string, value: T, bytes: number }
 
-/** Values by id, each for the caller who had it kept. Those that were not used for longest go first. */
+/** Values by id, each visible to its owner only. The least recently used are evicted first. */
 export class ResponseStore<T extends object> {
   readonly #bytes: number
   readonly #entries = new Map<string, Entry<T>>()
   #used = 0
 
-  /** `bytes`: the most that all values may have, counted as JSON. */
+  /** `bytes`: bound of all values together, counted as JSON. */
   constructor (bytes: number) { this.#bytes = bytes }
 
-  /** Keeps a value; one that is larger than all the room is not kept. */
+  /** A value larger than the bound is not stored. */
   put (id: string, owner: string, value: T): void {
     this.#remove(id)
     const bytes = Buffer.byteLength(JSON.stringify(value))
@@ -24,7 +24,6 @@ export class ResponseStore<T extends object> {
     }
   }
 
-  /** What that caller had kept under the id. */
   get (id: string, owner: string): T | undefined {
     const entry = this.#entries.get(id)
     if (entry?.owner !== owner) return undefined
@@ -33,7 +32,7 @@ export class ResponseStore<T extends object> {
     return entry.value
   }
 
-  /** False where that caller has nothing under the id. */
+  /** False if the caller has no value under the id. */
   delete (id: string, owner: string): boolean {
     return this.#entries.get(id)?.owner === owner && this.#remove(id)
   }

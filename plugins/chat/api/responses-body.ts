@@ -1,19 +1,16 @@
-/**
- * Bodies of OpenAI's Responses API. Unknown fields are ignored and named in a header; null is as good as
- * absent.
- */
+/** Bodies of OpenAI's Responses API. Unknown fields are ignored and named in a header; null means absent. */
 import { nullableFields } from '../../runners/language/sampling.js'
 import { BODY_BYTES, ignored, name, optional, optionalText, refusedField, nullableInteger } from './fields.js'
 import { openAiExtras } from './schema.js'
 import type { FromSchema } from '../../../kernel/index.js'
 
-/** Of tools that are refused. */
+/** Results of tools that are not supported. */
 const OF_OTHER_TOOLS = [
   'file_search_call.results', 'web_search_call.results', 'web_search_call.action.sources',
   'message.input_image.image_url', 'computer_call_output.output.image_url', 'code_interpreter_call.outputs'
 ] as const
 
-/** What an answer is made of, and its count of tokens. */
+/** Fields of both routes: the conversation and everything else that adds tokens. */
 const shared = {
   model: name,
   input: { type: ['string', 'array'], maxLength: BODY_BYTES, minItems: 1, items: { type: 'object' } },
@@ -43,21 +40,21 @@ const shared = {
           schema: { type: 'object' }, strict: optional('boolean'), description: optionalText
         }
       },
-      verbosity: refusedField('is not served: say in the input how long the answer is to be', 'medium')
+      verbosity: refusedField('is not served: state the desired length in the input', 'medium')
     }
   },
   reasoning: {
     type: ['object', 'null'],
     properties: {
       effort: optional('string'),
-      summary: ignored('the reasoning itself is in the answer'),
-      generate_summary: ignored('the reasoning itself is in the answer')
+      summary: ignored('the answer contains the full reasoning'),
+      generate_summary: ignored('the answer contains the full reasoning')
     }
   },
-  previous_response_id: { ...optional('string'), description: 'an answer that this node has kept' },
-  conversation: refusedField('is not served: go on from an answer with previous_response_id'),
-  truncation: ignored('a conversation that does not fit is a 400 either way: none is shortened'),
-  personality: refusedField('is not served: say it in the instructions')
+  previous_response_id: { ...optional('string'), description: 'an answer that this node stores' },
+  conversation: refusedField('is not served: continue an answer with previous_response_id'),
+  truncation: ignored('a conversation that does not fit is a 400: svc does not truncate'),
+  personality: refusedField('is not served: describe it in the instructions')
 } as const
 
 const { user, ...extras } = openAiExtras
@@ -73,23 +70,23 @@ export const responsesBody = {
     stream_options: {
       type: ['object', 'null'],
       properties: {
-        include_obfuscation: ignored('it pads events against listeners of an encrypted line')
+        include_obfuscation: ignored('it pads events to hide their length on an encrypted connection')
       }
     },
-    metadata: { ...optional('object'), description: 'is in the answer again' },
+    metadata: { ...optional('object'), description: 'returned with the answer' },
     store: {
-      ...optional('boolean'), description: 'kept in the memory of the node that is asked, unless false'
+      ...optional('boolean'), description: 'stores the answer in the memory of this node, unless false'
     },
     include: {
       type: ['array', 'null'], items: { enum: ['reasoning.encrypted_content', ...OF_OTHER_TOOLS] },
-      description: 'reasoning is in the answer as it is, and nothing is encrypted; the others are of tools ' +
-        'that are not served'
+      description: 'the answer always contains the reasoning, unencrypted; the other values belong to ' +
+        'tools that are not served'
     },
     top_logprobs: refusedField('is not served here; POST /v1/chat/completions has it', 0),
     background: refusedField('is not served: keep the connection open', false),
-    max_tool_calls: ignored('it bounds the calls of tools that are not served'),
-    context_management: refusedField('is not served: send what the model is to read', []),
-    prompt: refusedField('is not served: no prompts are kept; send it as input'),
+    max_tool_calls: ignored('it limits calls of tools that are not served'),
+    context_management: refusedField('is not served: send the messages that the model has to read', []),
+    prompt: refusedField('is not served: svc stores no prompts; send it as input'),
     ...extras,
     user
   }
@@ -100,13 +97,11 @@ export const inputTokensBody = {
   type: 'object', required: ['model', 'input'], properties: shared
 } as const
 
-/** A valid body of POST /v1/responses. */
 export type ResponsesBody = FromSchema<typeof responsesBody>
-/** An item of a conversation, as clients send it or as an answer has it. */
+/** An item of a conversation, from a client or from an answer. */
 export type InputItem = Record<string, unknown>
 
-/** An answer. */
 export interface Response extends Record<string, unknown> { id: string, output: object[] }
 
-/** An answer, what it was asked, and the answer that it went on from. */
+/** An answer, its input, and the id of the answer before it. */
 export interface KeptResponse { response: Response, input: InputItem[], previous: string | null }

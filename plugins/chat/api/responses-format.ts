@@ -1,4 +1,4 @@
-/** How answers of OpenAI's Responses API are written. */
+/** Response format of OpenAI's Responses API. */
 import { namedEvent } from './answer.js'
 import { openAiFailure } from '../../staging/service.js'
 import type { AnswerFormat, AnswerMetadata, Formatter, Framing } from './types.js'
@@ -15,25 +15,25 @@ const framing: Framing = {
   end: () => '',
   beat: ': keep-alive\n\n',
   failed: (body) => {
-    const told = openAiFailure(body) as { error: { code: string, message: string, param: string | null } }
-    const { code, message, param } = told.error
-    return namedEvent({ type: 'error', code, message, param, ...told })
+    const failure = openAiFailure(body) as { error: { code: string, message: string, param: string | null } }
+    const { code, message, param } = failure.error
+    return namedEvent({ type: 'error', code, message, param, ...failure })
   }
 }
 
-/** An item of the output while it is written; `text` is what it consists of. */
+/** An output item in progress; `text` grows with each delta. */
 interface OutputItem {
   kind: 'reasoning' | 'message' | 'call', id: string, text: string, callId: string, name: string
 }
 
-/** What the events of an item's text begin with. */
+/** Prefixes of the event names, by item kind. */
 const EVENTS = {
   reasoning: 'response.reasoning_text',
   message: 'response.output_text',
   call: 'response.function_call_arguments'
 } as const
 
-/** The one part that a text has; calls have none. */
+/** The single content part of an item; calls have none. */
 function partOf (kind: OutputItem['kind'], text: string): object {
   if (kind === 'reasoning') return { type: 'reasoning_text', text }
   return { type: 'output_text', text, annotations: [], logprobs: [] }
@@ -48,14 +48,14 @@ function itemValue ({ kind, id, text, callId, name }: OutputItem, status: string
 
 type Keep = (response: Response) => void
 
-/** The events of a stream. Items follow each other; each is complete before the next one begins. */
+/** The events of a stream. An item is complete before the next one begins. */
 class ResponseFormatter implements Formatter {
   readonly #facts: AnswerMetadata
   readonly #body: ResponsesBody
   readonly #keep: Keep
   readonly #done: object[] = []
   #open: OutputItem | null = null
-  /** The call that is written, by its number. */
+  /** Index of the current call. */
   #call = -1
   #finish: Finish = 'stop'
   #sequence = 0
@@ -119,9 +119,9 @@ class ResponseFormatter implements Formatter {
     if (item === null) return []
     const { kind, text, name } = item
     const place = this.#place()
-    const said = kind === 'call' ? { arguments: text, name } : { text }
+    const content = kind === 'call' ? { arguments: text, name } : { text }
     const logprobs = kind === 'message' ? { logprobs: [] } : {}
-    const values = [this.#event(`${EVENTS[kind]}.done`, { ...place, ...said, ...logprobs })]
+    const values = [this.#event(`${EVENTS[kind]}.done`, { ...place, ...content, ...logprobs })]
     if (kind !== 'call') {
       values.push(this.#event('response.content_part.done', { ...place, part: partOf(kind, text) }))
     }
@@ -132,7 +132,6 @@ class ResponseFormatter implements Formatter {
     return values
   }
 
-  /** Where a text lies: item, and part of it. */
   #place (): object {
     const place = { item_id: this.#open?.id, output_index: this.#done.length }
     return this.#open?.kind === 'call' ? place : { ...place, content_index: 0 }
@@ -166,7 +165,7 @@ const usageOf = ({ promptTokens, completionTokens, cachedTokens }: Totals): obje
   total_tokens: promptTokens + completionTokens
 })
 
-/** The whole answer: what the last event of its stream would hold. */
+/** The whole answer: the response in the last event of the equivalent stream. */
 function wholeResponse (
   { only: choice, totals }: Collector, facts: AnswerMetadata, body: ResponsesBody, keep: Keep
 ): object {
@@ -177,7 +176,7 @@ function wholeResponse (
   return formatter.end(totals)[0]?.['response'] as object
 }
 
-/** The format of POST /v1/responses; `keep` gets each answer once it is complete. */
+/** The format of POST /v1/responses; `keep` gets each complete answer. */
 export const formatOf = (body: ResponsesBody, keep: Keep): AnswerFormat => ({
   framing,
   formatter: (facts) => new ResponseFormatter(facts, body, keep),

@@ -1,4 +1,4 @@
-/** Answers of OpenAI's Responses API that are kept: they can be read, gone on from and deleted. */
+/** Stored answers of OpenAI's Responses API: read, continue, delete. */
 import { notStored, invalidField } from './errors.js'
 import type { FromSchema, RouteRequest } from '../../../kernel/index.js'
 import type { ApiParts } from './types.js'
@@ -7,7 +7,7 @@ import type { InputItem, KeptResponse, Response, ResponsesBody } from './respons
 
 type Parts = Pick<ApiParts, 'responses' | 'newId'>
 
-/** What keeps an answer to that request, unless it says `store: false`. */
+/** Returns a function that stores the answer, unless the request has `store: false`. */
 export function keepResponse (
   { responses, newId }: Parts, owner: string, { input, store, previous_response_id: previous }: ResponsesBody
 ): (response: Response) => void {
@@ -22,7 +22,7 @@ export function keepResponse (
   }
 }
 
-/** The items of a conversation up to an answer, that included; none for null. Throws `not_kept`. */
+/** The items of a conversation up to and including an answer; none for null. Throws `not_kept`. */
 export function earlierItems (
   responses: ResponseStore<KeptResponse>, owner: string, id: string | null | undefined
 ): InputItem[] {
@@ -36,23 +36,22 @@ export function earlierItems (
   return turns.flat()
 }
 
-/** The id of an answer in the path of a route. */
 export const responseParams = {
   type: 'object', required: ['response_id'], properties: { response_id: { type: 'string', minLength: 1 } }
 } as const
 
 const include = {
-  type: 'array', items: { type: 'string' }, 'x-ignored': 'all that is kept is in the answer'
+  type: 'array', items: { type: 'string' }, 'x-ignored': 'the answer already contains all stored data'
 } as const
 
 /** Query of GET /v1/responses/{id}. */
 export const responseQuery = {
   type: 'object', additionalProperties: false,
   properties: {
-    stream: { type: 'boolean', description: 'false only: the events of an answer are not kept' },
+    stream: { type: 'boolean', description: 'false only: events are not stored' },
     include,
     'include[]': include,
-    include_obfuscation: { type: 'boolean', 'x-ignored': 'there are no events' }
+    include_obfuscation: { type: 'boolean', 'x-ignored': 'this route sends no events' }
   }
 } as const
 
@@ -60,7 +59,7 @@ export const responseQuery = {
 export const itemsQuery = {
   type: 'object', additionalProperties: false,
   properties: {
-    after: { type: 'string', description: 'the id of the item before the first' },
+    after: { type: 'string', description: 'returns the items after this id' },
     limit: { type: 'integer', minimum: 1, maximum: 100, default: 20 },
     order: { enum: ['asc', 'desc'], default: 'desc' },
     include, 'include[]': include
@@ -77,22 +76,20 @@ function keptAt (
   return kept
 }
 
-/** GET /v1/responses/{id}. */
 export function getResponse (
   parts: Parts, request: RouteRequest<At & { readonly query: typeof responseQuery }>
 ): object {
-  if (request.query.stream === true) throw invalidField('stream', 'must be false: the events are not kept')
+  if (request.query.stream === true) throw invalidField('stream', 'must be false: events are not stored')
   return keptAt(parts, request).response
 }
 
-/** DELETE /v1/responses/{id}. */
 export function deleteResponse (parts: Parts, request: RouteRequest<At>): object {
   const { response: { id } } = keptAt(parts, request)
   parts.responses.delete(id, request.caller.id)
   return { id, object: 'response', deleted: true }
 }
 
-/** GET /v1/responses/{id}/input_items: what was sent with that request, the newest first. */
+/** The input items of that request, newest first by default. */
 export function inputItems (
   parts: Parts, request: RouteRequest<At & { readonly query: typeof itemsQuery }>
 ): object {
@@ -100,7 +97,7 @@ export function inputItems (
   const items = [...keptAt(parts, request).input]
   if (order === 'desc') items.reverse()
   const from = after === undefined ? 0 : items.findIndex(({ id }) => id === after) + 1
-  if (after !== undefined && from === 0) throw invalidField('after', 'is none of the items')
+  if (after !== undefined && from === 0) throw invalidField('after', 'is not the id of an item')
   const data = items.slice(from, from + limit)
   const ends = { first_id: data[0]?.['id'] ?? null, last_id: data.at(-1)?.['id'] ?? null }
   return { object: 'list', data, ...ends, has_more: from + limit < items.length }

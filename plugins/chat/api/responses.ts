@@ -18,7 +18,7 @@ import type { VisionRules } from './request-to-task.js'
 import type { ChatBody, InputMessage, Tool } from './schema.js'
 
 type CountBody = FromSchema<typeof inputTokensBody>
-/** POST /v1/responses. */
+
 export const responses: Handler<typeof responsesBody> = async (parts, request) => {
   const { body, caller: { id: owner } } = request
   const asked = asTask(body, parts, earlierItems(parts.responses, owner, body.previous_response_id))
@@ -26,7 +26,6 @@ export const responses: Handler<typeof responsesBody> = async (parts, request) =
   await answer(parts, request, asked, body.stream === true, formatOf(body, keep))
 }
 
-/** POST /v1/responses/input_tokens. */
 export const inputTokens: Handler<typeof inputTokensBody> = async (parts, request) => {
   const { body, caller: { id: owner } } = request
   const asked = asTask(body, parts, earlierItems(parts.responses, owner, body.previous_response_id))
@@ -34,22 +33,22 @@ export const inputTokens: Handler<typeof inputTokensBody> = async (parts, reques
     ({ object: 'response.input_tokens', input_tokens: await countTokens(parts, asked, call) }))
 }
 
-/** The names that this API has for fields of the chat request. */
+/** This API's names of chat request fields. */
 const NAMES = { response_format: 'text.format', max_tokens: 'max_output_tokens', messages: 'input' }
 
 const asTask = (body: ResponsesBody | CountBody, rules: Rules, earlier: readonly InputItem[]): TextRequest =>
   withApiFieldNames(NAMES, () => chatTask(fromResponses(body, rules, earlier), rules))
 
-/** Throws `invalid_request` naming the field. `earlier`: the items of the answers that it goes on from. */
+/** Throws `invalid_request` naming the field. `earlier`: the items of the continued conversation. */
 export function fromResponses (
   body: ResponsesBody | CountBody, rules: VisionRules, earlier: readonly InputItem[] = []
 ): ChatBody {
   const { model, instructions, input, parallel_tool_calls, reasoning } = body
   const { max_output_tokens: max_tokens } = body as ResponsesBody
-  const eyes = visionSupportOf(rules, model)
+  const vision = visionSupportOf(rules, model)
   const messages = [
-    ...messagesOf(earlier, eyes, 'previous_response_id'),
-    ...typeof input === 'string' ? [{ role: 'user', content: input }] : messagesOf(input, eyes, 'input')
+    ...messagesOf(earlier, vision, 'previous_response_id'),
+    ...typeof input === 'string' ? [{ role: 'user', content: input }] : messagesOf(input, vision, 'input')
   ]
   return {
     model,
@@ -66,7 +65,7 @@ export function fromResponses (
 function toolOf (tool: NonNullable<ResponsesBody['tools']>[number], i: number): Tool {
   const { type, name, description = null, parameters = null, strict = null } = tool
   if (type !== 'function') {
-    throw invalidField(`tools.${i}.type`, `"${type.slice(0, 64)}" is not served; send functions of your own`)
+    throw invalidField(`tools.${i}.type`, `"${type.slice(0, 64)}" is not served; send your own functions`)
   }
   if (name === undefined) throw invalidField(`tools.${i}.name`, 'is required')
   return functionTool(name, { description, parameters, strict })
@@ -86,13 +85,13 @@ function responseFormat ({ text }: Pick<ResponsesBody, 'text'>): ChatBody['respo
   return { type, json_schema: { schema, ...present({ strict }) } }
 }
 
-/** Calls that follow each other, and the text before them, are one message of the assistant. */
-function messagesOf (items: readonly InputItem[], eyes: VisionSupport, field: string): InputMessage[] {
+/** Consecutive calls and the text before them form one assistant message. */
+function messagesOf (items: readonly InputItem[], vision: VisionSupport, field: string): InputMessage[] {
   const messages: InputMessage[] = []
   for (const [i, item] of items.entries()) {
     const path = `${field}.${i}`
     switch (item['type'] ?? 'message') {
-      case 'message': messages.push(messageOf(item, path, eyes)); break
+      case 'message': messages.push(messageOf(item, path, vision)); break
       case 'function_call': {
         if (messages.at(-1)?.role !== 'assistant') messages.push({ role: 'assistant', content: null })
         const message = messages.at(-1)!
@@ -107,7 +106,7 @@ function messagesOf (items: readonly InputItem[], eyes: VisionSupport, field: st
         })
         break
       case 'reasoning': break
-      default: throw invalidField(`${path}.type`, `"${String(item['type']).slice(0, 64)}" is not served here`)
+      default: throw invalidField(`${path}.type`, `"${String(item['type']).slice(0, 64)}" is not served`)
     }
   }
   return messages
@@ -115,12 +114,12 @@ function messagesOf (items: readonly InputItem[], eyes: VisionSupport, field: st
 
 const ROLES = ['system', 'developer', 'user', 'assistant']
 
-function messageOf (item: InputItem, path: string, eyes: VisionSupport): InputMessage {
+function messageOf (item: InputItem, path: string, vision: VisionSupport): InputMessage {
   const role = stringAt(item, 'role', path)
   if (!ROLES.includes(role)) throw invalidField(`${path}.role`, `must be one of ${ROLES.join(', ')}`)
   const content = item['content']
   return { role, content: role === 'user' && isParts(content) && content.some(isInputImage)
-    ? textUnlessImages(content.map((part, i) => partAt(part, `${path}.content.${i}`, eyes)))
+    ? textUnlessImages(content.map((part, i) => partAt(part, `${path}.content.${i}`, vision)))
     : contentAt(item, 'content', path) }
 }
 
@@ -129,13 +128,13 @@ const callOf = (item: InputItem, path: string): object => functionCall(
 
 const isInputImage = (part: Fields): boolean => part['type'] === 'input_image'
 
-/** A part of a user's message in the format of the chat API. Throws `invalid_request`. */
-function partAt (part: Fields, path: string, eyes: VisionSupport): Fields {
+/** A part of a user message in the chat API's format. Throws `invalid_request`. */
+function partAt (part: Fields, path: string, vision: VisionSupport): Fields {
   if (!isInputImage(part)) return { type: 'text', text: partText(part, path) }
   const { image_url: url, file_id: file, detail } = part
   if (url == null && file != null) throw invalidField(`${path}.file_id`,
-    'is not served: no files are kept here')
-  return imagePart({ image_url: { url, detail } }, path, eyes)
+    'is not served: svc stores no files')
+  return imagePart({ image_url: { url, detail } }, path, vision)
 }
 
 const isParts = (value: unknown): value is Fields[] => Array.isArray(value) && value.every(isObject)

@@ -1,6 +1,6 @@
 /**
  * Bodies of OpenAI's chat and completion routes. Unknown fields are ignored and named in a header, since
- * clients send those of other servers too; null is as good as absent.
+ * clients also send fields of other servers; null means absent.
  */
 import { nullableFields } from '../../runners/language/sampling.js'
 import {
@@ -8,18 +8,18 @@ import {
 } from './fields.js'
 import type { FromSchema } from '../../../kernel/index.js'
 
-/** As many tokens as there is room for: -1, as in llama.cpp's server. */
+/** -1 means no limit, as in llama.cpp's server. */
 const mostTokens =
   { ...nullableInteger(-1), description: '1 and more; -1: as many as there is room for' } as const
 
 const range = (minimum: number, maximum: number) => ({ type: ['number', 'null'], minimum, maximum }) as const
 const MOST = 2 ** 31 - 1
 const MOST_GRAMMAR_CHARS = 65_536
-const OF_PLACEMENT = 'is not served: how a model is run is decided when it is placed'
+const OF_PLACEMENT = 'is not served: placement decides how a model runs'
 
 /**
- * Fields of llama.cpp's server: passed on to engines that know them. Each is listed, so that none reaches the
- * server that names a slot, a file or an adapter.
+ * Fields of llama.cpp's server, passed on to engines that support them. The explicit list keeps out fields
+ * that name a slot, a file or an adapter.
  */
 export const llamaFields = {
   repeat_penalty: { ...range(0.01, 100), description: 'the same as repetition_penalty' },
@@ -51,15 +51,15 @@ export const llamaFields = {
   json_schema: { ...optional('object'), description: 'a schema that the answer is held to' }
 } as const
 
-/** Fields of that server that reach beyond the request. */
+/** Fields of that server with effects beyond the request. */
 const llamaRefused = {
   id_slot: refusedField(OF_PLACEMENT, -1),
   slot_id: refusedField(OF_PLACEMENT, -1),
   lora: refusedField(OF_PLACEMENT, []),
-  t_max_predict_ms: refusedField('is not served; max_tokens bounds an answer', 0, -1)
+  t_max_predict_ms: refusedField('is not served; max_tokens limits an answer', 0, -1)
 } as const
 
-/** Fields that say how tokens are chosen. */
+/** Sampling fields. */
 export const sampling = {
   max_tokens: mostTokens,
   ...llamaFields,
@@ -71,7 +71,6 @@ export const sampling = {
   n: nullableInteger(1)
 } as const
 
-/** A message of a conversation. */
 export const message = {
   type: 'object', required: ['role'],
   properties: {
@@ -98,7 +97,6 @@ export const message = {
   }
 } as const
 
-/** A tool that a model may call. */
 export const tool = {
   type: 'object', required: ['type', 'function'],
   properties: {
@@ -126,7 +124,6 @@ const responseFormat = {
   }
 } as const
 
-/** Fields of a chat request that reach the model. */
 export const chatFields = {
   ...sampling,
   model: name,
@@ -147,18 +144,18 @@ export const chatFields = {
   chat_template_kwargs: optional('object')
 } as const
 
-/** Fields of OpenAI's that say nothing of the answer. */
+/** OpenAI's fields without effect on the answer. */
 export const openAiExtras = {
-  user: ignored('names the end user for checks of abuse that nobody makes here'),
-  safety_identifier: ignored('the same under its newer name'),
-  prompt_cache_key: ignored('the cache finds prompts by what they begin with'),
-  prompt_cache_retention: ignored('what is cached stays until its room is needed'),
-  prompt_cache_options: ignored('the cache finds prompts by what they begin with'),
-  service_tier: ignored('there is one tier'),
-  moderation: refusedField('is not served: nothing judges inputs or answers here')
+  user: ignored('identifies the end user for abuse checks, which svc does not do'),
+  safety_identifier: ignored('the newer name of user'),
+  prompt_cache_key: ignored('the cache matches prompts by their prefix'),
+  prompt_cache_retention: ignored('cached prompts stay until their memory is needed'),
+  prompt_cache_options: ignored('the cache matches prompts by their prefix'),
+  service_tier: ignored('there is only one tier'),
+  moderation: refusedField('is not served: svc does not moderate inputs or answers')
 } as const
 
-/** Fields of other servers that bind the answer to a form: without it the answer is of no use. */
+/** Structured output fields of other servers; an answer that ignores them would be useless. */
 const forms = Object.fromEntries(
   ['guided_json', 'guided_regex', 'guided_choice', 'guided_grammar', 'structured_outputs']
     .map((field) => [field, refusedField('is not served; POST /v1/chat/completions has response_format')]))
@@ -169,7 +166,7 @@ const streaming = {
     type: ['object', 'null'],
     properties: {
       include_usage: optional('boolean'),
-      include_obfuscation: ignored('it pads chunks against listeners of an encrypted line')
+      include_obfuscation: ignored('it pads chunks to hide their length on an encrypted connection')
     }
   }
 } as const
@@ -183,15 +180,15 @@ export const chatBody = {
     ...forms,
     ...llamaRefused,
     ...openAiExtras,
-    store: ignored('it is about what is kept afterwards: nothing is'),
-    metadata: ignored('labels of what is kept afterwards: nothing is'),
-    prediction: ignored('it only makes the same answer come sooner'),
-    verbosity: refusedField('is not served: say in the messages how long the answer is to be', 'medium'),
+    store: ignored('svc does not store chat completions'),
+    metadata: ignored('it labels stored completions, and svc stores none'),
+    prediction: ignored('it only speeds up the same answer'),
+    verbosity: refusedField('is not served: state the desired length in the messages', 'medium'),
     modalities: refusedField('may be ["text"] only: answers are text', ['text'], []),
     audio: refusedField('is not served: answers are text'),
     functions: refusedField('is not served; send tools', []),
     function_call: refusedField('is not served; send tool_choice', 'none'),
-    web_search_options: refusedField('is not served: nothing is searched; give the model a tool')
+    web_search_options: refusedField('is not served: svc does not search; send a search tool')
   }
 } as const
 
@@ -207,17 +204,17 @@ export const completionBody = {
     model: name,
     prompt: {
       type: ['string', 'array'], ...longText,
-      description: 'a text, token ids, or a list of either, of which as many are answered at once as there ' +
-        'may be answers, plugins.chat.max_answers'
+      description: 'a text, token ids, or a list of either; a list runs in parallel, with at most ' +
+        'plugins.chat.max_answers answers at a time'
     },
     logprobs: nullableInteger(0, 5),
-    echo: { ...optional('boolean'), description: 'not with logprobs, and of texts only' },
-    best_of: refusedField('is not served; ask for n answers and choose', 1),
-    suffix: refusedField('is not served: nothing is filled in between two texts', '')
+    echo: { ...optional('boolean'), description: 'only for texts, and not with logprobs' },
+    best_of: refusedField('is not served; request n answers and choose', 1),
+    suffix: refusedField('is not served: there is no fill-in-the-middle', '')
   }
 } as const
 
-/** A message as a client sends it; null is as good as absent. */
+/** A message as a client sends it; null means absent. */
 export interface InputMessage {
   role: string
   content?: string | unknown[] | null
@@ -228,9 +225,7 @@ export interface InputMessage {
   tool_calls?: unknown[] | null
 }
 
-/** The chat request every API is put into. */
+/** The chat request that every API converts to. */
 export type ChatBody = Omit<FromSchema<typeof chatBody>, 'messages'> & { messages: InputMessage[] }
-/** A request for text completion. */
 export type CompletionBody = FromSchema<typeof completionBody>
-/** A tool that a model may call. */
 export type Tool = NonNullable<ChatBody['tools']>[number]

@@ -1,4 +1,4 @@
-/** Counts and ids of tokens: vLLM's token routes, and what the counts of other APIs are made with. */
+/** vLLM's token routes, and the token counts of the other APIs. */
 import { present } from '../../runners/language/json.js'
 import { answerJson, runRequest } from './answer.js'
 import { invalidField } from './errors.js'
@@ -29,11 +29,10 @@ export const detokenizeBody = {
   properties: { model: name, tokens: { type: 'array', ...longText, items: { type: 'integer', minimum: 0 } } }
 } as const
 
-/** POST /v1/tokenize. */
 export const tokenize: Handler<typeof tokenizeBody> = async (parts, request) => {
   const { model, prompt, messages, tools, add_special_tokens, add_generation_prompt } = request.body
   if ((prompt === undefined) === (messages === undefined)) {
-    throw invalidField('prompt', 'or messages is required, and not both')
+    throw invalidField('prompt', 'or messages is required, but not both')
   }
   const payload = messages === undefined
     ? present({ prompt, add_special_tokens })
@@ -45,7 +44,6 @@ export const tokenize: Handler<typeof tokenizeBody> = async (parts, request) => 
   })
 }
 
-/** POST /v1/detokenize. */
 export const detokenize: Handler<typeof detokenizeBody> = async (parts, request) => {
   const { model, tokens } = request.body
   await answerJson(parts, request, async (call) => {
@@ -57,13 +55,13 @@ export const detokenize: Handler<typeof detokenizeBody> = async (parts, request)
 function refuseImages (messages: readonly Fields[]): void {
   if (!messages.some(({ content }) => Array.isArray(content) && (content as Fields[]).some(isImage))) return
   throw invalidField('messages',
-    'have images, which no token ids stand for; the usage of an answer counts them')
+    'have images, which have no token ids; the usage of an answer counts them')
 }
 
 /** Tasks of models that have a tokenizer. */
 const TEXT_TASKS = ['chat', 'completions', 'embeddings', 'rerank']
 
-/** The last message of the engine, of tasks that have one only. */
+/** The reply of a task that has a single message. */
 async function replyTo (
   parts: ApiParts, name: string, task: EngineTask, call: CapabilityCall
 ): Promise<Record<string, unknown>> {
@@ -78,7 +76,7 @@ async function replyTo (
   return reply
 }
 
-/** The tokens of the prompt of a chat request. Throws for images, which no token ids stand for. */
+/** Tokens in the prompt of a chat request. Throws `invalid_request` for images: they have no token ids. */
 export async function countTokens (
   parts: ApiParts, { modelId, task: { payload } }: TextRequest, call: CapabilityCall
 ): Promise<number> {

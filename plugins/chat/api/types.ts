@@ -9,79 +9,76 @@ import type { DerivedModels } from './derived-models.js'
 import type { Collector, EndPiece, PieceOptions, TextPiece, Totals } from './pieces.js'
 import type { KeptResponse } from './responses-body.js'
 
-/** What the routes of every API work with. */
+/** Dependencies of the route handlers. */
 export interface ApiParts extends Rules {
   runners: Runners
   invocations: Invocations
   clock: Clock
-  /** Conversations and answers that clients have kept here. */
+  /** Stored conversations and answers. */
   threads: ResponseStore<Thread>
   responses: ResponseStore<KeptResponse>
-  /** This node's own API, in the name of who asks. */
+  /** This node's own API, called on behalf of the caller. */
   own: LocalApi
-  /** What is placed, and what is on disk; undefined where no plugin says. */
+  /** Undefined if no plugin provides them. */
   instances: Instances | undefined
   models: Models | undefined
-  /** Models that are made of others, by name, over the whole cluster. */
-  makes: DerivedModels
-  /** Models that are being loaded for requests of Ollama's clients. */
+  /** Derived models of the whole cluster, by name. */
+  derivedModels: DerivedModels
+  /** Models that requests of Ollama's clients are loading. */
   loading: Map<string, Promise<void>>
-  /** When the node started, ms. */
+  /** Start of the node, Unix ms. */
   startedMs: number
   log: Logger
-  /** A new id of characters and digits. */
+  /** A new id of letters and digits. */
   newId: () => string
 }
 
-/** A route's handler; `Body` is the schema of its body. */
+/** `Body` is the schema of the request body. */
 export type Handler<Body> = (parts: ApiParts, request: RouteRequest<{ readonly body: Body }>) => Promise<void>
 
-/** A prompt as a task of the engine, and how its answers are read. */
+/** A prompt as an engine task, with the options to read its answers. */
 export interface Prompt { task: TaskRequest['task'], reading: PieceOptions }
 
-/** A request for text: its prompt, and further ones where it has a list of them. */
+/** A request for text, with one or more prompts. */
 export interface TextRequest extends TaskRequest, Prompt {
-  /** The model's name in the answer, where that is not its own. */
+  /** Model name in the answer, if it differs from the model id. */
   shownAs?: string
-  /** Time to load the model for this request, ms. */
+  /** Time spent on loading the model for this request, ms. */
   loadMs?: number
-  /** They have `answers` answers each. */
+  /** Further prompts; each prompt has `answers` answers. */
   more?: { prompts: readonly Prompt[], answers: number }
 }
 
-/** Metadata of an answer. */
 export interface AnswerMetadata {
   /** The command id. */
   id: string
   model: string
   /** Unix seconds. */
   created: number
-  /** Since the request was accepted, and the time of these to load the model; monotonic ms. */
+  /** Since the request was accepted, and the part of it that loaded the model; monotonic ms. */
   elapsedMs: () => number
   loadMs: number
   newId: () => string
 }
 
-/** Makes the values of an API's answer of its pieces. */
+/** Turns pieces into the values of an API's answer. */
 export interface Formatter {
   begin (promptTokens: number): object[]
   piece (piece: TextPiece | EndPiece): object[]
   end (totals: Totals): object[]
 }
 
-/** Stream format of an API. */
 export interface Framing {
   contentType: string
-  /** The first bytes of a stream. */
   begin (commandId: string): string
   value (value: object): string
   end (totals: Totals): string
-  /** Shows that the stream is alive. */
+  /** Keep-alive text. */
   beat: string
   failed (error: ErrorBody): string
 }
 
-/** Answer formats of an API: streamed and whole. */
+/** Response formats of an API: streamed and whole. */
 export interface AnswerFormat {
   framing: Framing
   formatter: (facts: AnswerMetadata) => Formatter

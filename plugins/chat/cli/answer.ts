@@ -5,41 +5,38 @@ import type { VerbContext } from '../../../kernel/cli/index.js'
 import type { Fields } from '../../runners/language/json.js'
 import type { Sampling } from '../../runners/language/sampling.js'
 
-/** One message of a conversation. */
 export interface ChatMessage { role: 'system' | 'user' | 'assistant', content: string }
 
-/** What requests to a model have in common. */
+/** Fields of every request to a model. */
 export interface ModelRequest extends Sampling {
   model: string
   max_tokens?: number
 }
 
-/** A request of the chat route. */
 export type AnswerRequest = ModelRequest & { messages: readonly ChatMessage[] }
 
-/** What a stream brings: chunks as they came, and figures of the work behind the answer. */
+/** A chunk of the stream, or the statistics of the finished answer. */
 export type AnswerPart =
   | { readonly kind: 'chunk', readonly chunk: Fields }
   | { readonly kind: 'stats', readonly stats: Fields }
 
-/** What a verb needs to ask. */
-type Asker = Pick<VerbContext, 'client' | 'fail'>
+type Requester = Pick<VerbContext, 'client' | 'fail'>
 
 const STATS = 'generation_stats '
 
 /**
- * Asks a model and yields its answer as it comes. Leaving the loop or aborting the signal closes the
- * stream, which cancels the work. Throws VerbError for a refusal, an error in the stream and a stream that
- * breaks off.
+ * Sends a chat request and yields its answer. Leaving the loop or aborting the signal closes the stream,
+ * which cancels the request. Throws VerbError for a refusal, an error in the stream, and a stream that ends
+ * early.
  */
 export async function * answerOf (
-  ctx: Asker, request: AnswerRequest, signal: AbortSignal
+  ctx: Requester, request: AnswerRequest, signal: AbortSignal
 ): AsyncGenerator<AnswerPart> {
   const { bytes } = await ctx.client.open('/v1/chat/completions',
     { body: { ...request, stream: true }, accept: 'text/event-stream', signal })
   let complete = false
   for await (const part of serverEvents(bytes)) {
-    // Read to its end: a connection that is closed before would look like a cancelled request.
+    // Read to the end: closing the connection earlier would look like a cancelled request.
     if (complete) continue
     if (part.kind === 'event') {
       complete = part.data === '[DONE]'
@@ -49,10 +46,10 @@ export async function * answerOf (
     }
   }
   if (complete) return
-  throw ctx.fail(1, 'the answer broke off: its stream ended without [DONE]; the log of the node says why')
+  throw ctx.fail(1, 'the answer ended early: its stream has no [DONE]; check the log of the node')
 }
 
-/** The texts of a chunk's first choice, and why that choice ended. */
+/** The texts of a chunk's first choice, and its finish reason. */
 export function readDelta (chunk: Fields): { text: string, thought: string, finish: string | null } {
   const { delta, finish_reason: finish } = listOf(chunk['choices'])[0] ?? {}
   const { content, reasoning_content: thought } = fieldsOf(delta)
@@ -62,14 +59,14 @@ export function readDelta (chunk: Fields): { text: string, thought: string, fini
   }
 }
 
-/** The tokens of the answer that a chunk reports; undefined when it reports none. */
+/** Completion tokens that a chunk reports, if it does. */
 export const usedTokens = (chunk: Fields): number | undefined =>
   numberOf(fieldsOf(chunk['usage'])['completion_tokens'])
 
-function readChunk (ctx: Asker, data: string): Fields {
+function readChunk (ctx: Requester, data: string): Fields {
   const value = parsed(data)
   if (!isObject(value)) {
-    throw ctx.fail(1, `the stream has an event that is no chunk: ${plain(data.slice(0, 200))}`)
+    throw ctx.fail(1, `the stream has an invalid chunk: ${plain(data.slice(0, 200))}`)
   }
   if (isObject(value['error'])) throw failureWithin(value['error'])
   return value

@@ -15,26 +15,27 @@ const MAX_CONCURRENCY = 256
 const MAX_WORDS = 1_000_000
 const MAX_TOKENS = 64
 
-/** How a run is made, from the options. */
 interface Plan {
   requests: number
-  /** Requests that are open at once at most. */
+  /** Requests in flight at most. */
   concurrency: number
   maxTokens: number
-  /** Undefined for what is usual for the model. */
+  /** Undefined for the default of the measure. */
   words: number | undefined
 }
 
 interface Machine {
   nodeId: string
   name: string
-  /** Of the model's backends, those the node has; the first one is used unless its settings say otherwise. */
+  /**
+   * The model's backends that this node has; the first one is used unless the node's settings choose another.
+   */
   backends: string[]
   chip: string | null
   accelerator: string | null
 }
 
-/** What was measured, where, and how that went; `--json` prints it with the figures. */
+/** Results of a run; `--json` prints it with the figures. */
 interface Run {
   task: string
   modelId: string
@@ -43,7 +44,7 @@ interface Run {
   requests: number
   concurrency: number
   promptWords: number
-  /** Null where the model makes no tokens of text. */
+  /** Null for models without text tokens. */
   maxTokens: number | null
   completed: number
   failed: number
@@ -53,7 +54,7 @@ interface Run {
   errors: { message: string, count: number }[]
 }
 
-/** `svc bench`. `nonce` is new text for every run: a node keeps what it has read before. */
+/** `svc bench`. `nonce` returns new text for every run, so that a cache cannot answer its prompts. */
 export function createBench (pace: WaitClock, nonce: () => string): Verb {
   return {
     async run (ctx, [model], options) {
@@ -63,10 +64,10 @@ export function createBench (pace: WaitClock, nonce: () => string): Verb {
       if (card.tasks.includes('chat')) return await bench(ctx, pace, nonce, card, plan, chat)
       if (!card.tasks.includes('tts')) {
         const tasks = card.tasks.join(', ') || 'no task'
-        throw ctx.fail(2, plain(`${card.modelId} is for ${tasks}; chat and tts are measured`))
+        throw ctx.fail(2, plain(`${card.modelId} is for ${tasks}; svc bench measures chat and tts`))
       }
       if (options['maxTokens'] === undefined) return await bench(ctx, pace, nonce, card, plan, speech)
-      throw ctx.fail(2, `--max-tokens: ${card.modelId} speaks; --prompt-tokens sets how many words`)
+      throw ctx.fail(2, `--max-tokens: ${card.modelId} is a speech model; use --prompt-tokens, in words`)
     }
   }
 }
@@ -84,7 +85,7 @@ function readPlan (ctx: VerbContext, options: Record<string, unknown>): Plan {
   }
 }
 
-/** Measures, shows what came of it, and resolves to the exit status. */
+/** Measures, prints the results, and resolves to the exit status. */
 async function bench<Sample, Figures extends object> (
   ctx: VerbContext, pace: WaitClock, nonce: () => string, card: ModelCard, plan: Plan,
   measure: Measure<Sample, Figures>
@@ -115,7 +116,7 @@ async function bench<Sample, Figures extends object> (
   return run.failed > 0 ? 1 : 0
 }
 
-/** The first request loads what is loaded on demand; it is not counted, and its error ends the verb. */
+/** The first request may load the model; it is not counted, and its error ends the verb. */
 async function warmUp (ctx: VerbContext, probe: (index: number) => Promise<unknown>): Promise<void> {
   ctx.err.update('warming up')
   await retryUntil(ctx, () => ctx.signal.aborted, async () => { await probe(0) })
@@ -137,8 +138,8 @@ function machinesOf (state: StateView, { modelId, backends }: ModelCard): Machin
 }
 
 /**
- * Makes requests, some at once, until all are made or the signal aborts; those that are open then are not
- * counted. `done` gets the number of finished ones after each. Throws what is no VerbError.
+ * Runs requests in parallel until all are done or the signal aborts; requests in flight at the abort are not
+ * counted. `done` gets the number of finished requests after each. Rethrows errors other than VerbError.
  */
 export async function applyLoad<Sample> (
   { requests, concurrency, signal }: Pick<Plan, 'requests' | 'concurrency'> & { signal: AbortSignal },
@@ -163,7 +164,7 @@ export async function applyLoad<Sample> (
   return { samples, failures }
 }
 
-/** Equal messages with how often each came, the most frequent first. */
+/** Distinct messages with their counts, the most frequent first. */
 export function countFailures (messages: readonly string[]): Run['errors'] {
   const counts = new Map<string, number>()
   for (const message of messages) counts.set(message, (counts.get(message) ?? 0) + 1)
@@ -174,16 +175,16 @@ function show<Figures> (
   { out, err }: VerbContext, run: Run, figures: Figures,
   { rows, summary }: Pick<Measure<unknown, Figures>, 'rows' | 'summary'>
 ): void {
-  const where = run.machines.map(machineText).join('; ') || 'a node that /state does not name'
+  const where = run.machines.map(machineText).join('; ') || 'an unknown node'
   out.line(plain(`${run.modelId} (${run.task}, engine ${run.engine}) on ${where}`))
   out.line(`${run.completed} of ${run.requests} requests in ${amount(run.seconds)} s, ` +
     `${run.concurrency} at once, ${run.failed} failed`)
   out.line('')
   out.table(['', 'P50', 'P99'], rows(figures).map(([what, { p50, p99 }]) => [what, amount(p50), amount(p99)]))
   out.line('')
-  out.line(`in all: ${summary(figures)}`)
+  out.line(`total: ${summary(figures)}`)
   for (const { message, count } of run.errors) err.line(`${count} x ${plain(message)}`)
-  if (run.interrupted) err.line('ended by Ctrl-C; the figures are of what was complete by then')
+  if (run.interrupted) err.line('ended by Ctrl-C; the figures cover the completed requests')
 }
 
 function machineText ({ name, backends, chip, accelerator }: Machine): string {

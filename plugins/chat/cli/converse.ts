@@ -4,28 +4,29 @@ import { isVerbError } from '../../../kernel/cli/index.js'
 import type { VerbContext } from '../../../kernel/cli/index.js'
 
 const PROMPT = '>>> '
-/** Before the further lines of a text between `"""`. */
+/** Prompt of the further lines of a text between `"""`. */
 const MORE = '... '
 const FENCE = '"""'
 
-/** The other side of a prompt. */
 export interface Conversation {
   /** Subject of the first line. */
   readonly about: string
   /** Further commands, by their name without the slash. */
   readonly commands?: Readonly<Record<string, PromptCommand>>
-  /** Answers a text; true if the signal ended this answer. The prompt shows a VerbError and goes on. */
+  /**
+   * Answers a text; resolves to true if the signal ended the answer. The prompt prints a VerbError and
+   * continues.
+   */
   answer (text: string, signal: AbortSignal): Promise<boolean>
-  /** Forgets what was said. */
   forget (): void
 }
 
-/** A command at the prompt; `run` gets the words behind its name and gives the line to show. */
+/** `run` gets the text after the command's name and returns the line to show. */
 interface PromptCommand { readonly usage: string, readonly help: string, run (rest: string): string }
 
 const help = (usage: string, words: string): string => `${usage.padEnd(14)}${words}`
 
-/** Holds a conversation until the user ends it. Resolves to the exit status: 0, or 130 after Ctrl-C. */
+/** Runs the prompt until the user ends it. Resolves to the exit status: 0, or 130 after Ctrl-C. */
 export async function converse (ctx: VerbContext, conversation: Conversation): Promise<number> {
   const { stdin, stderr } = ctx.io
   const lines = createInterface({
@@ -45,14 +46,14 @@ class Repl {
   readonly #ctx: VerbContext
   readonly #lines: Interface
   readonly #conversation: Conversation
-  /** The lines of a text that is not at its end. */
+  /** The lines of an unfinished `"""` text. */
   #block: string[] | null = null
-  /** Ends the answer that is coming. */
+  /** Aborts the current answer. */
   #answering: AbortController | null = null
   /** The last key was Ctrl-C. */
   #warned = false
   #closed = false
-  /** The exit status, once the person wants to end. */
+  /** The exit status, once the user has ended the conversation. */
   #status: number | null = null
 
   constructor (ctx: VerbContext, lines: Interface, conversation: Conversation) {
@@ -67,11 +68,11 @@ class Repl {
     this.#ctx.err.line(`${this.#conversation.about}: /help shows the commands, Ctrl-D ends`)
     this.#prompt()
     for await (const line of this.#lines) {
-      await this.#take(line)
+      await this.#handleLine(line)
       if (this.#status !== null || this.#ctx.signal.aborted) break
       this.#prompt()
     }
-    // The prompt of the shell is to begin on a new line.
+    // Ends the line, so that the shell prompt starts on a new one.
     if (this.#status !== 0) this.#ctx.io.stderr.write('\n')
     return this.#ctx.signal.aborted ? 130 : this.#status ?? 0
   }
@@ -103,19 +104,19 @@ class Repl {
     this.#lines.close()
   }
 
-  async #take (line: string): Promise<void> {
+  async #handleLine (line: string): Promise<void> {
     this.#warned = false
     const [, name, rest = ''] = /^\/([a-z]+)(?:\s([^]*))?$/.exec(line.trim()) ?? []
     if (name !== undefined && this.#block === null) {
       this.#command(name, rest.trimStart())
       return
     }
-    const text = this.#whole(line)
+    const text = this.#completeText(line)
     if (text !== null && text.trim() !== '') await this.#ask(text)
   }
 
-  /** The text with the lines before it; null while its end is still to come. */
-  #whole (line: string): string | null {
+  /** The complete text; null while its `"""` is still open. */
+  #completeText (line: string): string | null {
     const begins = this.#block === null
     if (begins && !line.trimStart().startsWith(FENCE)) return line
     const text = begins ? line.trimStart().slice(FENCE.length) : line
@@ -135,19 +136,19 @@ class Repl {
     else if (name === 'exit' || name === 'bye') this.#end(0)
     else if (name === 'clear') {
       forget()
-      err.line('the conversation is forgotten')
+      err.line('the conversation is cleared')
     } else if (Object.hasOwn(commands, name)) err.line(commands[name]!.run(rest))
-    else err.line(`there is no /${name}; /help shows what there is`)
+    else err.line(`unknown command /${name}; /help shows the commands`)
   }
 
   #help (): string[] {
     return [
-      help('/clear', 'forget the conversation'),
+      help('/clear', 'clear the conversation'),
       ...Object.values(this.#conversation.commands ?? {}).map((own) => help(own.usage, own.help)),
       help('/help', 'show this'),
-      help('/exit, /bye', 'end, as Ctrl-D does'),
-      help(FENCE, 'begins and ends a text of several lines'),
-      'Ctrl-C ends an answer; once more, or twice here, ends the conversation'
+      help('/exit, /bye', 'end the conversation, like Ctrl-D'),
+      help(FENCE, 'begin and end a text of several lines'),
+      'Ctrl-C stops an answer; again, or twice at the prompt, ends the conversation'
     ]
   }
 
@@ -156,8 +157,8 @@ class Repl {
     this.#answering = answering
     try {
       const ended = await this.#conversation.answer(text, answering.signal)
-      if (ended) this.#ctx.err.line('(ended)')
-      // Ctrl-C just after the answer ended nothing, so it does not count as the first of two.
+      if (ended) this.#ctx.err.line('(stopped)')
+      // A Ctrl-C that came too late to end the answer does not count as the first of two.
       else this.#warned = false
     } catch (error) {
       if (!isVerbError(error) || this.#ctx.signal.aborted) throw error

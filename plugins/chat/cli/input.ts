@@ -1,13 +1,10 @@
-/** Numbers that options of verbs are given. */
 import type { VerbContext } from '../../../kernel/cli/index.js'
 
-/** Numbers that an option takes. */
 export interface Range { min: number, max: number, whole: boolean }
 
-/** Whole numbers from one on. */
 export const COUNT: Range = { min: 1, max: Number.MAX_SAFE_INTEGER, whole: true }
 
-/** The value of an option as a number; undefined when it was not given. Throws VerbError (2). */
+/** An option as a number; undefined if absent. Throws VerbError (2). */
 export function readNumber (
   ctx: VerbContext, flag: string, given: unknown, { min, max, whole }: Range
 ): number | undefined {
@@ -16,6 +13,6 @@ export function readNumber (
   const value = text === '' ? NaN : Number(text)
   if (value >= min && value <= max && (!whole || Number.isSafeInteger(value))) return value
   const kind = whole ? 'a whole number' : 'a number'
-  const range = max === Number.MAX_SAFE_INTEGER ? `from ${min} on` : `from ${min} to ${max}`
+  const range = max === Number.MAX_SAFE_INTEGER ? `of at least ${min}` : `from ${min} to ${max}`
   throw ctx.fail(2, `${flag} ${text.slice(0, 200)}: expected ${kind} ${range}`)
 }

@@ -1,49 +1,47 @@
-/** What `svc bench` measures of chat and of speech models: one request, and the figures of many. */
+/** Measures of `svc bench` for chat and speech models. */
 import { Mp3Time } from '../../capabilities-tts/service.js'
 import { numberOf } from '../../runners/language/json.js'
 import { answerOf, readDelta, usedTokens } from './answer.js'
 import type { WaitClock, VerbContext } from '../../../kernel/cli/index.js'
 
-/** One request that is measured; no two texts begin alike, so that nothing is answered from a cache. */
+/** One measured request. Prompts differ from their first word, so that a cache cannot answer them. */
 export interface Probe { modelId: string, nonce: string, index: number, words: number, maxTokens: number }
 
-/** What is measured of a kind of model: `Sample` of a request, `Figures` of all of them. */
+/** Measures a kind of model: `Sample` of one request, `Figures` of all. */
 export interface Measure<Sample, Figures> {
-  /** The task of the models. */
   task: string
-  /** Words of a prompt when nothing else is asked for. */
+  /** Default length of a prompt in words. */
   words: number
-  /** Whether its answers are tokens of text, so that they can be limited. */
+  /** Whether answers are text tokens, so that --max-tokens applies. */
   hasTokens: boolean
-  /** Makes a request. Throws VerbError. */
+  /** Sends one request. Throws VerbError. */
   probe (ctx: VerbContext, pace: WaitClock, probe: Probe): Promise<Sample>
-  /** Pure. `seconds`: how long all of them took together. */
+  /** Pure. `seconds`: duration of the whole run. */
   figures (samples: readonly Sample[], seconds: number): Figures
-  /** The figures that have a spread, and their names. */
+  /** Names and values of the figures that have percentiles. */
   rows (figures: Figures): [string, Spread][]
-  /** The other figures, in a sentence. */
+  /** The other figures, as a sentence. */
   summary (figures: Figures): string
 }
 
-/** What a chat request took. Null where the answer had no text. */
+/** Null if the answer had no text. */
 interface ChatSample {
   firstTokenMs: number | null
   tokens: number
   promptTokens: number | null
-  /** Tokens per second after the first one. */
+  /** Tokens per second after the first token. */
   rate: number | null
 }
 
-/** Figures of all chat requests. Rates are tokens per second. */
+/** Rates are tokens per second. */
 interface ChatFigures {
   timeToFirstTokenMs: Spread
-  /** Of the requests: the middle one, and the slowest of a hundred. */
+  /** Percentiles over the requests: p99 is the slowest of a hundred. */
   tokensPerSecond: Spread & { total: number | null }
   tokens: number
   promptTokens: number | null
 }
 
-/** Chat models: the time to the first token, and the speed. */
 export const chat: Measure<ChatSample, ChatFigures> = {
   task: 'chat', words: 64, hasTokens: true,
   async probe (ctx, pace, probe) {
@@ -77,7 +75,7 @@ export const chat: Measure<ChatSample, ChatFigures> = {
   figures (samples, seconds) {
     const tokens = sum(samples.map((sample) => sample.tokens))
     const prompts = samples.map(({ promptTokens }) => promptTokens).filter((count) => count !== null)
-    // The slow end of a speed is the low one.
+    // Negated, because the slow end of a rate is its low end.
     const slowness = spreadOf(samples.map(({ rate }) => negated(rate)))
     return {
       timeToFirstTokenMs: spreadOf(samples.map(({ firstTokenMs }) => firstTokenMs)),
@@ -89,24 +87,22 @@ export const chat: Measure<ChatSample, ChatFigures> = {
     }
   },
   rows: ({ timeToFirstTokenMs, tokensPerSecond }) =>
-    [['time to first token, ms', timeToFirstTokenMs], ['tokens/s of a request', tokensPerSecond]],
+    [['time to first token, ms', timeToFirstTokenMs], ['tokens/s per request', tokensPerSecond]],
   summary: ({ tokensPerSecond, tokens, promptTokens }) =>
     `${amount(tokensPerSecond.total)} tokens/s, ${tokens} tokens; prompts of ${amount(promptTokens)} tokens`
 }
 
-/** What a speech request took. */
 interface SpeechSample { firstByteMs: number, audioSeconds: number, realTimeFactor: number }
 
 interface SpeechFigures {
   timeToFirstByteMs: Spread
-  /** Time to speak by time to listen. */
+  /** Generation time divided by audio duration. */
   realTimeFactor: Spread
   audioSeconds: number
-  /** Of sound in a second of all requests together. */
+  /** Seconds of audio per second of the whole run. */
   audioSecondsPerSecond: number | null
 }
 
-/** Speech models: the time to the first byte, and the real-time factor. */
 export const speech: Measure<SpeechSample, SpeechFigures> = {
   task: 'tts', words: 24, hasTokens: false,
   async probe (ctx, pace, probe) {
@@ -120,7 +116,7 @@ export const speech: Measure<SpeechSample, SpeechFigures> = {
       first ??= pace.mono()
       sound.add(part)
     }
-    if (first === null || sound.seconds === 0) throw ctx.fail(1, 'the node answered without any sound')
+    if (first === null || sound.seconds === 0) throw ctx.fail(1, 'the node answered without audio')
     const seconds = (pace.mono() - start) / 1000
     return {
       firstByteMs: first - start, audioSeconds: sound.seconds, realTimeFactor: seconds / sound.seconds
@@ -138,29 +134,29 @@ export const speech: Measure<SpeechSample, SpeechFigures> = {
   rows: ({ timeToFirstByteMs, realTimeFactor }) =>
     [['time to first byte, ms', timeToFirstByteMs], ['real-time factor', realTimeFactor]],
   summary: ({ audioSecondsPerSecond, audioSeconds }) =>
-    `${amount(audioSecondsPerSecond)} s of sound in a second, ${amount(audioSeconds)} s; ` +
-    'a real-time factor under 1 is faster than it is heard'
+    `${amount(audioSecondsPerSecond)} s of audio per second, ${amount(audioSeconds)} s; ` +
+    'a real-time factor below 1 is faster than playback'
 }
 
 const WORDS = ('the river house light green stone walks under morning seven quiet birds open window paper ' +
   'mountain slow train garden blue water carries small letters over long winter road').split(' ')
 
-/** A text of so many words. Pure. */
+/** A prompt of `words` words that no other request shares. Pure. */
 export function textOf ({ nonce, index, words }: Pick<Probe, 'nonce' | 'index' | 'words'>): string {
   const rest = Array.from({ length: Math.max(0, words - 1) }, (_, i) => WORDS[(index + i) % WORDS.length]!)
   return [`${nonce}${index}`, ...rest].join(' ')
 }
 
-/** The middle and the slow end of a time or of another value of which less is better. */
+/** Median and slow end of a value of which less is better. */
 export interface Spread { p50: number | null, p99: number | null }
 
-/** The spread of those values that are there. */
+/** Ignores nulls. */
 export function spreadOf (values: readonly (number | null)[]): Spread {
   const known = values.filter((value) => value !== null)
   return { p50: percentile(known, 0.5), p99: percentile(known, 0.99) }
 }
 
-/** The least value that at least `share` (0 to 1) of the values do not exceed; null for no values. Pure. */
+/** Nearest-rank percentile, `share` from 0 to 1; null for no values. Pure. */
 export function percentile (values: readonly number[], share: number): number | null {
   const sorted = values.toSorted((a, b) => a - b)
   return sorted[Math.max(0, Math.ceil(share * sorted.length) - 1)] ?? null
@@ -170,7 +166,7 @@ const sum = (values: readonly number[]): number => values.reduce((all, value) =>
 const negated = (value: number | null): number | null => value === null ? null : -value
 const perSecond = (amount: number, seconds: number): number | null => seconds > 0 ? amount / seconds : null
 
-/** A figure with three significant digits; `-` for none. */
+/** A number with three significant digits; `-` for null. */
 export function amount (value: number | null): string {
   if (value === null) return '-'
   const digits = Math.abs(value) >= 100 ? 0 : Math.abs(value) >= 10 ? 1 : 2

@@ -8,14 +8,14 @@ import type { WaitClock, Verb, VerbContext } from '../../../kernel/cli/index.js'
 import type { ChatMessage } from './answer.js'
 import type { Settings, Turn } from './turn.js'
 
-/** Most tokens of an answer without --max-tokens. */
+/** Default of --max-tokens. */
 const USUAL_TOKENS = 4096
-/** Longest text that is read from a pipe, bytes. */
+/** Longest text from a pipe, bytes. */
 const STDIN_MAX = 16 * 1024 * 1024
 
 /**
- * `svc run`: one answer to a prompt or a pipe, else a conversation on the terminal. A model that is not here
- * is fetched, one that is not placed is placed, and one that is not ready is waited for.
+ * `svc run`: one answer to a prompt or a pipe, otherwise a conversation on the terminal. Downloads and places
+ * the model if necessary, and waits until it is ready.
  */
 export function createRun (pace: WaitClock): Verb {
   return {
@@ -31,7 +31,7 @@ export function createRun (pace: WaitClock): Verb {
       }
       const content = await promptOf(ctx, words.join(' '))
       if (content.trim() === '') {
-        throw ctx.fail(2, `there is nothing to ask: svc run ${model!} "hello", or a text through a pipe`)
+        throw ctx.fail(2, `the prompt is missing: svc run ${model!} "hello", or pipe a text`)
       }
       await checkWeights(ctx, named)
       const ask = async (atOnce: boolean): Promise<Turn> =>
@@ -47,19 +47,19 @@ export function createRun (pace: WaitClock): Verb {
 
 export default createRun(realPace)
 
-/** A conversation at the prompt. A question that failed is no part of it: it can be asked again. */
+/** A conversation at the prompt. A failed question is not added to it and can be repeated. */
 async function talk (ctx: VerbContext, given: Settings): Promise<number> {
   let settings = given
   let messages: ChatMessage[] = []
   const system = (rest: string): string => {
     settings = { ...settings, system: rest }
-    return rest === '' ? 'the model is told nothing first' : 'the model is told that first'
+    return rest === '' ? 'the system message is removed' : 'the system message is set'
   }
   return await converse(ctx, {
     about: settings.request.model,
     commands: {
       system: {
-        usage: '/system TEXT', help: 'what the model is told first; without TEXT nothing', run: system
+        usage: '/system TEXT', help: 'set the system message; without TEXT remove it', run: system
       }
     },
     async answer (content, signal) {
@@ -72,7 +72,7 @@ async function talk (ctx: VerbContext, given: Settings): Promise<number> {
   })
 }
 
-/** Reads the options of `svc run`. Throws VerbError (2). */
+/** Throws VerbError (2). */
 function readSettings (ctx: VerbContext, model: string, options: Record<string, unknown>): Settings {
   const given = parametersOf('cli').map(({ name, parameter, flag, min, max, whole = false }) =>
     [name, readNumber(ctx, flag, options[parameter], { min, max, whole })])
@@ -87,11 +87,11 @@ function readSettings (ctx: VerbContext, model: string, options: Record<string, 
   }
 }
 
-/** The words, and what comes through the pipe after them; `-` stands for the pipe alone. */
+/** The prompt argument, followed by the text of a pipe; `-` means the pipe alone. */
 async function promptOf (ctx: VerbContext, words: string): Promise<string> {
   if (words !== '-' && ctx.io.stdin.isTTY === true) return words
   const bytes = await readPipe(ctx, STDIN_MAX)
-  if (bytes.length > STDIN_MAX) throw ctx.fail(2, `the text of the pipe is over ${STDIN_MAX} bytes`)
+  if (bytes.length > STDIN_MAX) throw ctx.fail(2, `the piped text is over ${STDIN_MAX} bytes`)
   const piped = bytes.toString('utf8').replace(/(?<![\r\n])[\r\n]+$/, '')
   return [words === '-' ? '' : words, piped].filter((text) => text !== '').join('\n\n')
 }

@@ -5,31 +5,30 @@ import type { WaitClock, VerbContext, VerbError } from '../../../kernel/cli/inde
 import type { PlaceModule } from '../../placement/service.js'
 import type { NamedModel } from '../../staging/service.js'
 
-/** What is known of a model here. */
 interface Known { card: { quantization: string | null, files: { path: string }[] } }
 
-/** Whether an answer says that the model is there, and does something else than it was asked for. */
+/** Whether the error means that the model exists but does not support the requested task. */
 export const isOfAnotherTask = (error: unknown): boolean => isVerbError(error) &&
   error.api?.reason === 'no_instance' && error.api.details?.['brokenLink'] === 'request'
 
-/** Whether an answer says that the model is not there, or not ready. */
+/** Whether the error means that the model is missing or not ready. */
 export const isAbsent = (error: unknown): error is VerbError =>
   isVerbError(error) && error.api?.reason === 'no_instance' && !isOfAnotherTask(error)
 
-/** Letters that a mistyped name may have wrong. */
+/** Maximum edit distance of a suggested name. */
 const MISTYPED = 2
 
-/** Reads the name of a model. Throws VerbError (2) with a similar name of a model here. */
+/** Parses a model name. Throws VerbError (2), with a similar name if there is one. */
 export async function namedModel (ctx: VerbContext, word: string): Promise<NamedModel> {
   try {
     return readNamedModel(ctx, word)
   } catch (error) {
-    throw isVerbError(error) ? ctx.fail(2, error.message + await meant(ctx, word)) : error
+    throw isVerbError(error) ? ctx.fail(2, error.message + await suggestion(ctx, word)) : error
   }
 }
 
-/** `; did you mean acme/chat?` if a model here has almost that name, with the same numbers. */
-async function meant ({ client }: VerbContext, word: string): Promise<string> {
+/** `; did you mean acme/chat?` if a known model has a similar name with the same numbers. */
+async function suggestion ({ client }: VerbContext, word: string): Promise<string> {
   const { data } = await client.json<{ data: { id: string }[] }>('/v1/models').catch(() => ({ data: [] }))
   const digits = (name: string): string => name.replace(/\D+/g, ' ').trim()
   const near = data.find(({ id }) => [id, id.replace(/^.*\//, '')].some((name) =>
@@ -37,7 +36,7 @@ async function meant ({ client }: VerbContext, word: string): Promise<string> {
   return near === undefined ? '' : `; did you mean ${near.id}?`
 }
 
-/** Whether the model takes requests already; true also where that cannot be asked. */
+/** Whether the model accepts requests; true if the list is not available. */
 export async function isReady ({ client }: VerbContext, { modelId }: NamedModel): Promise<boolean> {
   const { data } = await client.json<{ data: { id: string, ready: boolean }[] }>('/v1/models')
     .catch(() => ({ data: [{ id: modelId, ready: true }] }))
@@ -45,35 +44,35 @@ export async function isReady ({ client }: VerbContext, { modelId }: NamedModel)
 }
 
 /**
- * Throws VerbError (1) where the model is here with other weights than are asked for: they would be replaced
- * for everybody.
+ * Throws VerbError (1) if the model is here with other weights than requested, since a pull would replace
+ * them for all users.
  */
 export async function checkWeights (ctx: VerbContext, named: NamedModel): Promise<void> {
   const { modelId, variant } = named
-  const known = variant === undefined ? undefined : await lookUp(ctx, named)
+  const known = variant === undefined ? undefined : await fetchCard(ctx, named)
   if (known === undefined) return
   const wanted = variant!.toLowerCase()
   const { quantization, files } = known.card
   const here = quantization ?? 'fp32'
   if (here.toLowerCase() === wanted || files.some(({ path }) => path.toLowerCase().includes(wanted))) return
-  throw ctx.fail(1, `${modelId} is here as ${here}: ask it without :${variant!}, or put the other weights ` +
-    `in its place with svc pull ${modelId}:${variant!}`)
+  throw ctx.fail(1, `${modelId} is here as ${here}: run it without :${variant!}, or replace its ` +
+    `weights with svc pull ${modelId}:${variant!}`)
 }
 
 /**
- * Has a model served that is not: brings it into the store where it is not known, places it, and waits until
- * it is ready. False where the caller may not even look. Throws VerbError.
+ * Makes a model ready: downloads it if it is unknown, places it, and waits. Resolves to false if the caller
+ * may not read its card. Throws VerbError.
  */
 export async function serveModel (
   ctx: VerbContext, pace: WaitClock, named: NamedModel, yes: boolean
 ): Promise<boolean> {
   const { modelId } = named
-  const known = await lookUp(ctx, named).catch(() => null)
+  const known = await fetchCard(ctx, named).catch(() => null)
   if (known === null) return false
   if (known === undefined) {
-    const near = named.source === undefined ? await meant(ctx, modelId) : ''
+    const near = named.source === undefined ? await suggestion(ctx, modelId) : ''
     if (near !== '') {
-      throw ctx.fail(3, `no model is called ${modelId} here${near}\n  the hub's: svc pull ${modelId}`)
+      throw ctx.fail(3, `there is no model ${modelId} here${near}\n  from the hub: svc pull ${modelId}`)
     }
     const fetchModel = await modelFetcher()
     await fetchModel(ctx, pace, named, yes)
@@ -83,8 +82,8 @@ export async function serveModel (
   return true
 }
 
-/** What is known of the model; undefined where nobody knows it. Throws VerbError. */
-async function lookUp ({ client }: VerbContext, { modelId }: NamedModel): Promise<Known | undefined> {
+/** The model's card; undefined if the model is unknown. Throws VerbError. */
+async function fetchCard ({ client }: VerbContext, { modelId }: NamedModel): Promise<Known | undefined> {
   try {
     return await client.json<Known>(`/models/${modelInPath(modelId)}/card`)
   } catch (error) {

@@ -3,7 +3,7 @@ import type { ModelCard } from '../../../kernel/index.js'
 import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 import { locationsText } from '../../staging/service.js'
 import { instancesOf } from './state-view.js'
-import type { SeenInstance, StateView } from './state-view.js'
+import type { InstanceView, StateView } from './state-view.js'
 
 type Copy = Parameters<typeof locationsText>[0][number]
 
@@ -12,26 +12,25 @@ interface CardAnswer { model_id: string, origin: string, card: ModelCard, copies
 /** The body of GET /models/{id}/availability. */
 interface Availability { available: boolean, message: string | null, remedy: string | null }
 
-/** Everything that is known of a model: the body of its card's route, and what belongs to it. */
+/** The body of GET /models/{id}/card, and related state. */
 interface Known extends CardAnswer {
   availability: Availability
-  instances: SeenInstance[]
-  /** By node, what drives the engine there. */
+  instances: InstanceView[]
+  /** One text per node: the driver of the engine there. */
   drivers: string[]
 }
 
-/** `svc show`: what is known of a model. */
 export default {
   async run (ctx, [model]) {
-    const known = await look(ctx, readModelId(ctx, model!))
+    const known = await fetchKnown(ctx, readModelId(ctx, model!))
     if (ctx.out.json) ctx.out.value(known)
     else show(ctx, known)
   }
 } satisfies Verb
 
-async function look ({ client }: VerbContext, modelId: string): Promise<Known> {
+async function fetchKnown ({ client }: VerbContext, modelId: string): Promise<Known> {
   const path = `/models/${modelInPath(modelId)}`
-  // First, and alone: it fails for a model that nobody knows.
+  // Sequential: this request fails for an unknown model.
   const answer = await client.json<CardAnswer>(`${path}/card`)
   const [availability, state] = await Promise.all([
     client.json<Availability>(`${path}/availability`), client.json<StateView>('/state')
@@ -47,7 +46,7 @@ function driversOf (state: StateView, engine: string): string[] {
   })
 }
 
-/** Voices that are named in one line. */
+/** Voices to list before "and N more". */
 const VOICES = 12
 
 function show ({ out }: VerbContext, known: Known): void {
@@ -72,7 +71,7 @@ function show ({ out }: VerbContext, known: Known): void {
     card.files.map((file) => [file.path, file.role, showBytes(file.bytes)]))
 }
 
-function rowOf ({ instanceId, nodes, state, error, contextTokenLimit, slots }: SeenInstance): string[] {
+function rowOf ({ instanceId, nodes, state, error, contextTokenLimit, slots }: InstanceView): string[] {
   const steps = [...new Set(nodes.map((node) => node.state).filter((words) => words !== 'ready'))].join(', ')
   const words = error !== null ? `${state}: ${error}` : state === 'starting' ? steps : state
   return [
@@ -82,7 +81,7 @@ function rowOf ({ instanceId, nodes, state, error, contextTokenLimit, slots }: S
   ]
 }
 
-/** What there is to say of a model, without what does not apply to it. */
+/** Rows of the table, without those that do not apply to the model. */
 function factsOf ({ card, origin, copies, availability, drivers }: Known): [string, string][] {
   const several = (count: number, what: string): string => `${count} ${what}${count === 1 ? '' : 's'}`
   const facts: [string, string | false][] = [

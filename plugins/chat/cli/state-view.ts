@@ -2,51 +2,50 @@ import { nameOf } from '../../../kernel/cli/index.js'
 import { bodyOf } from '../../runners/service.js'
 import type { Instance } from '../../runners/service.js'
 
-/** GET /state, as far as the verbs about one model read it. */
+/** The parts of GET /state that the verbs about one model read. */
 export interface StateView {
   instances: Record<string, Instance>
   /** Runner id to its status, a one-key object. */
   runners: Record<string, Record<string, unknown>>
   instanceFailures: { instanceId: string, errorMessage: string }[]
-  /** Absent in the state of an older node. */
+  /** Absent in the state of older nodes. */
   waitingInstances?: Record<string, { instanceId: string, modelId: string, message: string }>
   nodeIdentities: Record<string, { friendlyName?: string | null, chipId?: string | null }>
   nodeResources: Record<string, { backends?: string[], engines?: Record<string, { words?: string } | null> }>
   nodeSystem: Record<string, { accelerator?: { name?: string | null } | null }>
 }
 
-/** A node of an instance. */
-export interface SeenNode { nodeId: string, name: string, state: string }
+export interface NodeView { nodeId: string, name: string, state: string }
 
-/** An instance of a model, or what waits for a place. */
-export interface SeenInstance {
+/** A placed or waiting instance of a model. */
+export interface InstanceView {
   instanceId: string
   state: 'ready' | 'starting' | 'failed' | 'draining' | 'waiting'
-  /** Why it has failed, or waits. */
+  /** Why it failed or waits. */
   error: string | null
-  /** Most tokens of a request; null while it has no place. */
+  /** Most tokens of a request; null until placed. */
   contextTokenLimit: number | null
-  /** Answers at once; null without a place, and for an engine that keeps none. */
+  /** Parallel requests; null until placed, and for engines without slots. */
   slots: number | null
-  nodes: SeenNode[]
+  nodes: NodeView[]
 }
 
-/** The instances of a model and what waits to be one. Pure. */
-export function instancesOf (state: StateView, modelId: string): SeenInstance[] {
+/** Placed and waiting instances of a model. Pure. */
+export function instancesOf (state: StateView, modelId: string): InstanceView[] {
   const placed = Object.entries(state.instances)
     .filter(([, instance]) => bodyOf(instance).shardAssignments.modelId === modelId)
     .map(([instanceId, instance]) => instanceOf(state, instanceId, instance))
   const waiting = Object.values(state.waitingInstances ?? {})
     .filter((entry) => entry.modelId === modelId && !Object.hasOwn(state.instances, entry.instanceId))
-    .map(({ instanceId, message: error }): SeenInstance =>
+    .map(({ instanceId, message: error }): InstanceView =>
       ({ instanceId, state: 'waiting', error, contextTokenLimit: null, slots: null, nodes: [] }))
   return [...placed, ...waiting]
 }
 
-function instanceOf (state: StateView, instanceId: string, instance: Instance): SeenInstance {
+function instanceOf (state: StateView, instanceId: string, instance: Instance): InstanceView {
   const { contextTokenLimit, slots = null, drainUntil, shardAssignments: { nodeToRunner } } = bodyOf(instance)
   const nodes = Object.entries(nodeToRunner).map(([nodeId, runnerId]) =>
-    ({ nodeId, name: nameOf(state, nodeId), state: wordsOf(state.runners[runnerId]) }))
+    ({ nodeId, name: nameOf(state, nodeId), state: statusText(state.runners[runnerId]) }))
   const ready = nodes.length > 0 && nodes.every((node) => node.state === READY)
   const error = ready ? null : failureOf(state, instanceId, nodes)
   const kind = drainUntil !== undefined
@@ -56,7 +55,7 @@ function instanceOf (state: StateView, instanceId: string, instance: Instance): 
 }
 
 function failureOf (
-  { instanceFailures }: StateView, instanceId: string, nodes: readonly SeenNode[]
+  { instanceFailures }: StateView, instanceId: string, nodes: readonly NodeView[]
 ): string | null {
   const recorded = instanceFailures.find((failure) => failure.instanceId === instanceId)
   const failed = nodes.find(({ state }) => state.startsWith(FAILED))
@@ -66,17 +65,17 @@ function failureOf (
 const READY = 'ready'
 const FAILED = 'failed: '
 
-const WORDS: Readonly<Record<string, string>> = {
+const STATUS_TEXT: Readonly<Record<string, string>> = {
   RunnerIdle: 'waits for its runner', RunnerConnecting: 'starts', RunnerConnected: 'starts',
   RunnerLoading: 'loads', RunnerLoaded: 'warms up', RunnerWarmingUp: 'warms up', RunnerReady: READY,
   RunnerRunning: READY, RunnerShuttingDown: 'ends', RunnerShutdown: 'ends'
 }
 
-/** A runner's status in words. */
-function wordsOf (status: Record<string, unknown> = { RunnerIdle: {} }): string {
+/** A runner's status as text. */
+function statusText (status: Record<string, unknown> = { RunnerIdle: {} }): string {
   const [[kind, body] = ['RunnerIdle', {}]] = Object.entries(status)
   const { layersLoaded, totalLayers, errorMessage } = (body ?? {}) as Record<string, unknown>
   if (kind === 'RunnerFailed') return FAILED + String(errorMessage)
-  const words = WORDS[kind] ?? kind
+  const words = STATUS_TEXT[kind] ?? kind
   return kind === 'RunnerLoading' ? `${words} (${String(layersLoaded)} of ${String(totalLayers)})` : words
 }

@@ -7,24 +7,23 @@ import type { VerbContext } from '../../../kernel/cli/index.js'
 import type { Fields } from '../../runners/language/json.js'
 import type { AnswerPart, ChatMessage, ModelRequest } from './answer.js'
 
-/** What stays the same from question to question. */
+/** Settings of a whole conversation. */
 export interface Settings {
   request: ModelRequest
   /** The system message; empty for none. */
   system: string
-  /** Whether an answer is stopped that repeats itself: where no length was asked for. */
+  /** Whether to stop an answer that repeats itself; only without --max-tokens. */
   endsLoops: boolean
-  /** Whether the speed is shown. */
+  /** Whether to show the speed. */
   stats: boolean
 }
 
-/** What came of a question. */
 export interface Turn { text: string, cancelled: boolean }
 
 /**
- * Asks for the next answer of a conversation, and shows it as it comes: its text, or with `--json` its
- * chunks. The signal ends this answer only. Throws VerbError; what was shown until then stays. `atOnce`: a
- * model that is not there is not waited for because of --wait.
+ * Requests the next answer of a conversation and prints it as it comes: its text, or with `--json` its
+ * chunks. The signal ends this answer only. Throws VerbError; the output so far stays. `atOnce`: --wait does
+ * not apply to a missing model.
  */
 export async function takeTurn (
   ctx: VerbContext, settings: Settings, conversation: readonly ChatMessage[], signal: AbortSignal,
@@ -55,21 +54,21 @@ export async function takeTurn (
     ctx.err.end()
     await printer.endLine()
   }
-  if (!cancelled) printer.sayEnd()
+  if (!cancelled) printer.printEnd()
   return { text: printer.text, cancelled }
 }
 
-/** Shows an answer: text on stdout, what the model thinks and figures on stderr. */
+/** Prints text on stdout, reasoning and statistics on stderr. */
 class Printer {
   text = ''
-  /** It repeats itself, and is to be stopped. */
+  /** The answer repeats itself and has to be stopped. */
   looped = false
   readonly #ctx: VerbContext
   readonly #settings: Settings
   readonly #isLoop = loopFinder()
   #stats: Fields | null = null
   #finish: string | null = null
-  /** What the unfinished line on the terminal is, so that something else begins on a new line. */
+  /** Kind of the unfinished line on the terminal; other output first starts a new line. */
   #open: 'text' | 'thought' | null = null
 
   constructor (ctx: VerbContext, settings: Settings) {
@@ -89,18 +88,18 @@ class Printer {
     this.looped = this.#isLoop(thought + text) && this.#settings.endsLoops
     if (this.#ctx.out.json) this.#line(part.chunk)
     else {
-      await this.#think(thought)
-      await this.#say(text)
+      await this.#printThought(thought)
+      await this.#printText(text)
     }
   }
 
-  /** A C1 control character in JSON is no escape by itself, and controls some terminals. */
+  /** JSON does not escape C1 control characters, and some terminals obey them. */
   #line (chunk: Fields): void {
     this.#ctx.out.line(JSON.stringify(chunk).replace(/[\x7f-\x9f]/g,
       (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`))
   }
 
-  async #say (text: string): Promise<void> {
+  async #printText (text: string): Promise<void> {
     const { out } = this.#ctx
     const shown = out.terminal ? visible(text) : text
     if (shown === '') return
@@ -109,8 +108,8 @@ class Printer {
     this.#open = shown.endsWith('\n') ? null : 'text'
   }
 
-  /** Shown on a terminal only. */
-  async #think (thought: string): Promise<void> {
+  /** On a terminal only. */
+  async #printThought (thought: string): Promise<void> {
     const { err, io: { stderr } } = this.#ctx
     if (thought === '' || stderr.isTTY !== true) return
     if (this.#open === 'text') await this.endLine()
@@ -118,7 +117,6 @@ class Printer {
     this.#open = 'thought'
   }
 
-  /** Ends the line that is open, if one is. */
   async endLine (): Promise<void> {
     const { out, io: { stderr } } = this.#ctx
     if (this.#open === 'text') await out.bytes(Buffer.from('\n'))
@@ -126,19 +124,18 @@ class Printer {
     this.#open = null
   }
 
-  /** What there is to say when the answer is complete. */
-  sayEnd (): void {
+  /** Prints why the answer ended, and the statistics. */
+  printEnd (): void {
     const { err } = this.#ctx
-    if (this.looped) err.line('stopped: it repeats itself; with --max-tokens it goes on as long as that')
-    else if (this.text === '') err.line('the model answered without any text')
-    else if (this.#finish === 'length') err.line('cut off at the limit of tokens (--max-tokens)')
+    if (this.looped) err.line('stopped: the answer repeats itself; --max-tokens continues up to that limit')
+    else if (this.text === '') err.line('the answer has no text')
+    else if (this.#finish === 'length') err.line('cut off at the token limit (--max-tokens)')
     if (!this.#settings.stats || this.looped) return
-    err.line(this.#stats === null ? 'the node gave no figures' : words(this.#stats))
+    err.line(this.#stats === null ? 'the node sent no statistics' : statsText(this.#stats))
   }
 }
 
-/** Figures of an answer in a line. */
-function words (stats: Fields): string {
+function statsText (stats: Fields): string {
   const figure = (name: string): string => {
     const value = numberOf(stats[name])
     return value === undefined ? '?' : String(Math.round(value * 10) / 10)

@@ -4,7 +4,6 @@ import { parametersOf } from '../../runners/language/sampling.js'
 const samplingOptions = parametersOf('cli').map(({ flag, cli }): [string, string] =>
   [`${flag} ${cli!.value}`, cli!.help])
 
-/** The verbs about talking to models, about one model, and the answers of the guide. */
 export const verbs = {
   help: {
     heading: 'Set it up',
@@ -18,15 +17,15 @@ export const verbs = {
   },
   run: {
     heading: 'Use models',
-    summary: 'ask a model, fetched and placed first where need be: one answer, else a conversation',
+    summary: 'run a model, downloaded and placed if necessary: one answer, or a conversation',
     args: '<model> [prompt...]',
     options: [
-      ['--system <text>', 'what the model is told first'],
-      ['--max-tokens <n>', 'end the answer after so many tokens (4096, sooner if it repeats itself)'],
+      ['--system <text>', 'system message'],
+      ['--max-tokens <n>', 'most tokens of the answer (4096, fewer if it repeats itself)'],
       ...samplingOptions,
       ['--stats', 'show the tokens per second, on stderr'],
-      ['-y, --yes', 'fetch a model, and the engine it runs on, without asking where they are not here'],
-      ['--wait [seconds]', 'wait at most so long until the model is ready']
+      ['-y, --yes', 'download a missing model and its engine without asking'],
+      ['--wait [seconds]', 'wait at most this long until the model is ready']
     ],
     examples: [
       'svc run acme/chat:Q4_K_M "How do I place a model?"', 'svc run acme/chat',
@@ -37,7 +36,7 @@ export const verbs = {
   },
   show: {
     heading: 'Keep models',
-    summary: 'show what is known of a model: its card, where it is, its instances, what it supports',
+    summary: 'show a model: its card, copies, instances and supported fields',
     args: '<model>',
     examples: ['svc show svc/voice-en', 'svc show acme/chat --json'],
     load: () => import('./show.js')
@@ -47,10 +46,10 @@ export const verbs = {
     summary: 'measure a chat or tts model: time to the first token or sound, speed, errors',
     args: '<model>',
     options: [
-      ['--requests <n>', 'how many are measured after one to warm up (10)'],
-      ['--concurrency <n>', 'how many at once, 1 to 256 (1)'],
-      ['--max-tokens <n>', 'longest answer of a chat model (64)'],
-      ['--prompt-tokens <n>', 'about how long a prompt is, in words (64; 24 for tts)'],
+      ['--requests <n>', 'measured requests, after one to warm up (10)'],
+      ['--concurrency <n>', 'parallel requests, 1 to 256 (1)'],
+      ['--max-tokens <n>', 'most tokens of a chat answer (64)'],
+      ['--prompt-tokens <n>', 'approximate length of a prompt in words (64; 24 for tts)'],
       ['--wait [seconds]', 'wait until the model is ready']
     ],
     examples: [

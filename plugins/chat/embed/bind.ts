@@ -1,30 +1,28 @@
-/** Finds out what each input and output of a graph that makes vectors is for. */
+/** Binds the inputs and outputs of an embedding graph. */
 import { EngineError } from '../../../kernel/api/engine.js'
 import type { OnnxHeader } from '../../runners/onnx/facts.js'
 
-/** An input or output of a session. A dimension is a number, or a name where it is free. */
+/** An input or output of a session. A dimension is a number, or a name if it is dynamic. */
 export interface Port { name: string, type: string, shape: ReadonlyArray<number | string> }
-/** Types of numbers that a cache may have. */
+/** Element types of a cache. */
 export type FloatType = 'float32' | 'float16'
-/** An input of whole numbers. */
 export interface IntegerInput { name: string, type: 'int64' | 'int32' }
-/** Sizes from the card, used only where the graph leaves them open. */
+/** Sizes from the card, used only if the graph leaves them open. */
 export interface Sizes { kvHeads: number, headSize: number }
 
-/** Inputs by what they are fed with. */
 export interface EncoderBinding {
   ids: IntegerInput
   mask: IntegerInput | null
   types: IntegerInput | null
   positions: IntegerInput | null
-  /** Caches of a decoder that is used as an encoder: fed empty. */
+  /** Caches of a decoder that serves as an encoder: fed empty. */
   pasts: Array<{ name: string, type: FloatType, dims: (rows: number) => number[] }>
   output: string
-  /** The output has one vector per text already. */
+  /** The output already has one vector per text. */
   pooled: boolean
 }
 
-/** Outputs with vectors; the first one a graph has is used. */
+/** Outputs with vectors, in order of preference, and whether they are pooled. */
 const OUTPUTS: ReadonlyArray<[string, boolean]> = [
   ['sentence_embedding', true], ['last_hidden_state', false], ['token_embeddings', false]
 ]
@@ -34,26 +32,29 @@ const shapeText = ({ shape }: Port): string => `[${shape.join(', ')}]`
 const fixed = (dim: number | string | undefined): dim is number => typeof dim === 'number' && dim > 0
 const MAX_NAMES = 12
 
-/** Names of ports for a message. */
+/** Names for a message, shortened. */
 function listed (ports: readonly Port[]): string {
   const names = ports.slice(0, MAX_NAMES).map(({ name }) => name).join(', ')
   return ports.length > MAX_NAMES ? `${names} and ${ports.length - MAX_NAMES} more` : names
 }
 
-/** An input of whole numbers. @throws EngineError model_invalid for another type or more dimensions */
+/** An integer input. @throws EngineError model_invalid for another type or a higher rank */
 function whole (port: Port | undefined, rank: number): IntegerInput | null {
   if (port === undefined) return null
   if (port.type !== 'int64' && port.type !== 'int32') {
-    throw fail(`input "${port.name}" of the graph has type ${port.type}: int64 and int32 can be fed`)
+    throw fail(`input "${port.name}" of the graph has type ${port.type}: int64 and int32 are supported`)
   }
   if (port.shape.length > rank) {
     throw fail(`input "${port.name}" of the graph has shape ${shapeText(port)}: ` +
-      `at most ${rank} dimensions can be fed`)
+      `at most ${rank} dimensions are supported`)
   }
   return { name: port.name, type: port.type }
 }
 
-/** Sizes of keys and values: `[rows, heads, past, width]`, or both as `[2, rows, heads, past, width]`. */
+/**
+ * Sizes of a key/value cache: `[rows, heads, past, width]`, or both in one as `[2, rows, heads, past,
+ * width]`.
+ */
 function growing (port: Port, sizes: Sizes): { lead: number, heads: number, width: number } | undefined {
   const lead = port.shape.length === 5 && port.shape[0] === 2 ? 2 : 1
   const [rows, heads, past, width] = lead === 2 ? port.shape.slice(1) : port.shape
@@ -66,14 +67,14 @@ function growing (port: Port, sizes: Sizes): { lead: number, heads: number, widt
 function pastOf (port: Port, sizes: Sizes): EncoderBinding['pasts'][number] {
   const shape = port.name.startsWith('past') ? growing(port, sizes) : undefined
   if (shape === undefined) {
-    throw fail(`the graph wants an input "${port.name}" (${port.type}) that this engine does not know`)
+    throw fail(`the graph has an unsupported input "${port.name}" (${port.type})`)
   }
   const { lead, heads, width } = shape
   const dims = (rows: number): number[] => [...lead === 2 ? [2] : [], rows, heads, 0, width]
   return { name: port.name, type: port.type === 'float16' ? 'float16' : 'float32', dims }
 }
 
-/** Finds out what each input is for. @throws EngineError model_invalid */
+/** @throws EngineError model_invalid for a graph that cannot be bound */
 export function bindEncoder (
   inputs: readonly Port[], outputs: readonly Port[], sizes: Sizes
 ): EncoderBinding {
@@ -94,13 +95,13 @@ export function bindEncoder (
   }
 }
 
-/** Names of element types, by the numbers of TensorProto. */
+/** Element types by their TensorProto numbers. */
 const TYPES: Readonly<Record<number, string>> = { 1: 'float32', 6: 'int32', 7: 'int64', 10: 'float16' }
 
 const portOf = ({ name, elemType, dims }: OnnxHeader['inputs'][number]): Port =>
   ({ name, type: TYPES[elemType] ?? `number ${elemType}`, shape: dims.map((dim) => dim ?? '') })
 
-/** Checks the head of a file before it is loaded. @throws EngineError model_invalid */
+/** Checks a file's header before the file is loaded. @throws EngineError model_invalid */
 export function checkEncoder (
   { inputs, outputs }: Pick<OnnxHeader, 'inputs' | 'outputs'>, sizes: Sizes
 ): void {

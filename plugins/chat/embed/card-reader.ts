@@ -1,4 +1,4 @@
-/** Models in ONNX that make vectors of texts, as Optimum and transformers.js keep them. */
+/** Reads ONNX embedding models in the layouts of Optimum and transformers.js. */
 import { CardError } from '../../runners/cards/reader.js'
 import { child, count, text, type Fields } from '../../runners/language/json.js'
 import { modelWords } from '../../runners/language/words.js'
@@ -8,7 +8,7 @@ import type { CardReader, Folder, ModelFacts } from '../../staging/service.js'
 import { needsGguf, refusesCard } from '../refusals.js'
 import { checkEncoder } from './bind.js'
 
-/** Names that configurations of different families give to the same size. */
+/** Configuration keys of different families for the same size. */
 const KEYS = {
   layers: ['num_hidden_layers', 'n_layer', 'n_layers', 'num_layers'],
   hidden: ['hidden_size', 'n_embd', 'd_model', 'dim'],
@@ -21,7 +21,7 @@ const KEYS = {
 } as const
 const VECTORS = ['last_hidden_state', 'sentence_embedding', 'token_embeddings']
 
-/** A folder with a genai_config.json is refused. Undefined: there is none. @throws CardError */
+/** Refuses a folder with a genai_config.json. Undefined if there is none. @throws CardError */
 async function findGenai (folder: Folder, modelId: string): Promise<undefined> {
   const [path] = folder.matching(/(^|\/)genai_config\.json$/)
   if (path === undefined) return
@@ -29,7 +29,7 @@ async function findGenai (folder: Folder, modelId: string): Promise<undefined> {
   throw new CardError(needsGguf(modelId, family))
 }
 
-/** A config.json with a model_type, and graphs. Undefined: there is none. @throws CardError */
+/** Reads config.json with a model_type, and graphs. Undefined if there are none. @throws CardError */
 async function findEncoder (folder: Folder, modelId: string): Promise<ModelFacts | undefined> {
   const path = 'config.json'
   const config = await folder.json(path)
@@ -37,25 +37,25 @@ async function findEncoder (folder: Folder, modelId: string): Promise<ModelFacts
   const graphs = folder.matching(/^(onnx\/)?[^/]+\.onnx$/)
   if (config === undefined || family === undefined || graphs.length === 0) return undefined
   if (config['is_encoder_decoder'] === true) {
-    throw new CardError(`${family} models have an encoder and a decoder, which do not run here`)
+    throw new CardError(`${family} models have an encoder and a decoder, which is not supported`)
   }
   const whole = graphs.filter((name) => /(^|\/)model([_-][a-z0-9]+)?\.onnx$/.test(name))
   if (whole.length === 0 && graphs.length > 1) {
-    throw new CardError(`none of its ${graphs.length} graphs is a whole model: looked for model.onnx, ` +
+    throw new CardError(`none of its ${graphs.length} graphs is a complete model: looked for model.onnx, ` +
       `model_q4.onnx and the like, found ${list(graphs)}`)
   }
   const graph = chooseGraph(folder, whole.length > 0 ? whole : graphs)!
   const header = await readGraph(folder, graph)
   refuseOthers(header, graph, modelId, family)
   if (!folder.has('tokenizer.json')) {
-    throw new CardError('tokenizer.json is missing: a model of texts needs its tokenizer')
+    throw new CardError('tokenizer.json is missing: a text model needs its tokenizer')
   }
   const settings = await folder.json('tokenizer_config.json') ?? {}
   const sizes = sizesOf({ ...config, ...child(config, 'text_config') }, settings)
   try {
     checkEncoder(header, sizes)
   } catch (error) {
-    throw new CardError(`${graph} cannot be run here: ${(error as Error).message}`, { cause: error })
+    throw new CardError(`${graph} cannot run here: ${(error as Error).message}`, { cause: error })
   }
   const quantization = suffixOf(header, graph)
   return {
@@ -69,7 +69,7 @@ async function findEncoder (folder: Folder, modelId: string): Promise<ModelFacts
   }
 }
 
-/** @throws CardError for a language model, and for a graph that makes no vectors */
+/** @throws CardError for a language model, and for a graph without embeddings */
 function refuseOthers (header: OnnxHeader, path: string, modelId: string, family: string): void {
   const [inputs, outputs] = [header.inputs, header.outputs].map((ports) => ports.map(({ name }) => name))
   const tokens = inputs!.includes('input_ids')
@@ -77,7 +77,7 @@ function refuseOthers (header: OnnxHeader, path: string, modelId: string, family
     throw new CardError(needsGguf(modelId, family))
   }
   if (tokens && !outputs!.includes('logits') && VECTORS.some((name) => outputs!.includes(name))) return
-  throw new CardError(`${path} makes no vectors of texts: looked for input_ids, and ${VECTORS.join(', ')}. ` +
+  throw new CardError(`${path} is not an embedding model: looked for input_ids, and ${VECTORS.join(', ')}. ` +
     `It has inputs ${list(inputs!)} and outputs ${list(outputs!)}`)
 }
 
@@ -91,19 +91,19 @@ type Sizes = Pick<ModelFacts, 'nLayers' | 'contextLength'> &
 function sizesOf (config: Fields, settings: Fields): Sizes {
   const nLayers = count(config, KEYS.layers)
   if (nLayers === undefined) {
-    throw new CardError(`config.json says no number of layers: looked for ${list(KEYS.layers)}`)
+    throw new CardError(`config.json has no number of layers: looked for ${list(KEYS.layers)}`)
   }
   const heads = count(config, KEYS.heads) ?? 0
   const hidden = count(config, KEYS.hidden)
   const headSize = count(config, KEYS.headSize) ??
     (hidden !== undefined && heads > 0 ? Math.floor(hidden / heads) : 0)
-  // Roberta counts two positions that no token has: the tokenizer knows better.
+  // Roberta counts two positions that no token uses; the tokenizer's limit is exact.
   const positions = [count(config, KEYS.context), count(settings, 'model_max_length')]
   const contextLength = Math.min(...positions.filter((length) => length !== undefined))
   if (contextLength === Infinity) {
-    throw new CardError(`config.json says no length of context: looked for ${list(KEYS.context)}`)
+    throw new CardError(`config.json has no context length: looked for ${list(KEYS.context)}`)
   }
-  // It keeps no keys and values.
+  // An encoder has no key/value cache.
   return { nLayers, heads, headSize, contextLength, hiddenSize: hidden ?? heads * headSize, kvHeads: 0 }
 }
 

@@ -1,9 +1,9 @@
-/** Which of a model's files to open, and reading the small ones. */
+/** Selects a model's files and reads its JSON files. */
 import { readFile } from 'node:fs/promises'
 import { basename, join, posix } from 'node:path'
 import { EngineError, type ModelSpec } from '../../../kernel/api/engine.js'
 
-/** Endings of graph files by how their weights are kept, as transformers.js names them. */
+/** Graph file suffixes by dtype, as transformers.js names them. */
 const SUFFIXES: Readonly<Record<string, string>> = {
   fp32: '', fp16: '_fp16', q8: '_quantized', int8: '_int8', uint8: '_uint8', q4: '_q4', q4f16: '_q4f16',
   bnb4: '_bnb4', q2: '_q2', q1: '_q1', q2f16: '_q2f16', q1f16: '_q1f16'
@@ -12,11 +12,11 @@ const SUFFIXES: Readonly<Record<string, string>> = {
 /** `config` and `special` are tokenizer_config.json and special_tokens_map.json. */
 export interface TokenizerFiles { tokenizer: string, config: string | undefined, special: string | undefined }
 
-/** What a model is made of, as absolute paths. */
+/** A model's files, as absolute paths. */
 export interface ModelFiles {
   graph: string
   tokenizer: TokenizerFiles
-  /** Contents of config.json and 1_Pooling/config.json; null where there is none. */
+  /** Contents of config.json and 1_Pooling/config.json; null if absent. */
   config: unknown
   pooling: unknown
 }
@@ -24,7 +24,7 @@ export interface ModelFiles {
 const incomplete = (message: string): EngineError =>
   new EngineError('model_incomplete', `${message}. Stage the model again.`)
 
-/** Reads a JSON file of the model; null where the card lists none. @throws EngineError */
+/** Reads a JSON file of the model; null if the card lists none. @throws EngineError */
 export async function readJson (path: string | undefined): Promise<unknown> {
   if (path === undefined) return null
   let text
@@ -41,8 +41,8 @@ export async function readJson (path: string | undefined): Promise<unknown> {
 }
 
 /**
- * The graph to open: the one of `options.dtype`, else the one with role `weights`, else the plain one.
- * @throws EngineError model_incomplete, model_invalid for a dtype that the model does not have
+ * The graph to open: that of `options.dtype`, else the one with role `weights`, else model.onnx. @throws
+ * EngineError model_incomplete, model_invalid for a dtype that the model lacks
  */
 function graphOf ({ card, options }: Pick<ModelSpec, 'card' | 'options'>): string {
   const graphs = card.files.map(({ path }) => path).filter((path) => path.endsWith('.onnx'))
@@ -62,7 +62,7 @@ function graphOf ({ card, options }: Pick<ModelSpec, 'card' | 'options'>): strin
   return graph
 }
 
-/** Finds the files of a model. @throws EngineError model_incomplete, model_invalid */
+/** @throws EngineError model_incomplete, model_invalid */
 export async function findFiles (spec: ModelSpec): Promise<ModelFiles> {
   const { card, directory } = spec
   const paths = card.files.map(({ path }) => path)

@@ -1,6 +1,5 @@
 /**
- * Engine `onnx-lm`: models that make vectors of texts, in the public ONNX layouts, on onnxruntime. Runs in a
- * runner process.
+ * Engine `onnx-lm`: embedding models in the public ONNX layouts, on onnxruntime. Runs in a runner process.
  */
 import { readFile, stat } from 'node:fs/promises'
 import type { InferenceSession } from 'onnxruntime-node'
@@ -16,15 +15,15 @@ import { EncoderSession } from './session.js'
 import { readTokenizer } from './tokenizer.js'
 import { pooledByName, poolingOf } from './vectors.js'
 
-/** A graph above this is not read into memory. */
+/** Larger graphs are not read into memory. */
 const MAX_READ_BYTES = 1.5 * 2 ** 30
-/** Quantisations, by the card, that imply one scale: for graphs that are not read. */
+/** Quantizations that imply a shared scale, for graphs that are too large to read. */
 const ONE_SCALE = new Set(['q8', 'int8', 'uint8'])
-/** Operators that quantise all of a call by one scale. */
+/** Operators that quantize a whole batch with one scale. */
 const SCALING = new Set(
   ['DynamicQuantizeLinear', 'DynamicQuantizeMatMul', 'DynamicQuantizeLSTM', 'QAttention'])
 
-/** The engine. `load` reads the files that the card lists below `spec.directory`. */
+/** Loads the files that the card lists below `spec.directory`. */
 const engine: EngineModule = {
   async load (spec, env): Promise<EncoderSession> {
     const { card } = spec
@@ -38,7 +37,7 @@ const engine: EngineModule = {
     try {
       const [inputs, outputs] = [session.inputMetadata, session.outputMetadata].map(portsOf)
       const binding = bindEncoder(inputs!, outputs!, card)
-      // Only the last token of a decoder has seen the whole text.
+      // Only a decoder's last token attends to the whole text.
       const usual = binding.pasts.length > 0 ? 'last' : pooledByName(card.modelId)
       const pooling = poolingOf(files.pooling, usual)
       const reader = new TextReader(await readTokenizer(files.tokenizer), files.tokenizer)
@@ -57,28 +56,28 @@ const portsOf = (list: readonly InferenceSession.ValueMetadata[]): Port[] => lis
     ? { name: value.name, type: value.type, shape: value.shape }
     : { name: value.name, type: 'no tensor', shape: [] })
 
-/** Whether all texts of a call are quantised by one scale. */
+/** Whether a batch is quantized with one scale, so that texts affect each other. */
 async function sharesScale ({ graph }: ModelFiles, { quantization }: ModelCard): Promise<boolean> {
   if ((await stat(graph)).size <= MAX_READ_BYTES) {
     try {
       return decodeModel(await readFile(graph)).graph.node.some(({ opType }) => SCALING.has(opType))
     } catch {
-      // onnxruntime says why.
+      // Ignored: onnxruntime reports the error when it opens the file.
     }
   }
   return ONE_SCALE.has(quantization ?? '')
 }
 
 /**
- * The context of the instance. The model's is by the card, else by config.json.
- * @throws EngineError model_invalid for none
+ * The context of the instance. The card takes precedence over config.json. @throws EngineError model_invalid
+ * if neither has one
  */
 function contextOf ({ card, contextLength }: ModelSpec, { config }: ModelFiles): number {
   const length = card.contextLength > 0
     ? card.contextLength
     : fieldsOf(config)['max_position_embeddings']
   if (typeof length === 'number' && length > 1) return cappedContext({ contextLength: length }, contextLength)
-  throw new EngineError('model_invalid', `nothing says how long the context of ${card.modelId} is: ` +
+  throw new EngineError('model_invalid', `the context length of ${card.modelId} is unknown: ` +
     'looked for contextLength in the card and max_position_embeddings in config.json')
 }
 

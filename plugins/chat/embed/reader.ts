@@ -1,4 +1,4 @@
-/** Turns texts into token ids. A thread reads long ones, so that they do not block the event loop. */
+/** Tokenizes texts; a thread handles long ones, so that they do not block the event loop. */
 import { once } from 'node:events'
 import { Worker } from 'node:worker_threads'
 import type { Tokenizer } from '@huggingface/tokenizers'
@@ -6,15 +6,15 @@ import { invalid } from '../../runners/language/refusals.js'
 import type { TokenizerFiles } from './files.js'
 import { idsIn, type Texts } from './tokenizer.js'
 
-/** Most characters that are read without the thread; the slowest texts take some 20 µs for each. */
+/** Most characters to tokenize without the thread; the slowest texts take about 20 µs per character. */
 const SMALL = 8192
-/** Longest time of the thread for one request, ms. */
+/** Timeout of the thread for one request, ms. */
 const LONGEST_MS = 10_000
 
-/** Replaced by tests. */
+/** Overridden by tests. */
 export interface ReaderParts { entry?: URL, longestMs?: number }
 
-/** Reads texts. The thread is started for the first long one. */
+/** Tokenizes texts. The first long one starts the thread. */
 export class TextReader {
   readonly tokenizer: Tokenizer
   readonly vocabularySize: number
@@ -22,7 +22,7 @@ export class TextReader {
   private readonly longestMs: number
   private readonly entry: URL
   private worker: Worker | undefined
-  /** The thread reads for one request at a time. */
+  /** The thread serves one request at a time. */
   private last: Promise<unknown> = Promise.resolve()
 
   constructor (
@@ -35,7 +35,7 @@ export class TextReader {
     this.entry = entry ?? new URL('./thread.js', import.meta.url)
   }
 
-  /** @throws EngineError invalid_request for what takes too long; the signal's reason when it aborts */
+  /** @throws EngineError invalid_request after a timeout; the signal's reason if it aborts */
   async read (what: Texts, signal: AbortSignal): Promise<number[][]> {
     const characters = what.texts.reduce((sum, { length }) => sum + length, 0)
     if (characters <= SMALL) return idsIn(this.tokenizer, what)
@@ -63,18 +63,18 @@ export class TextReader {
       worker.unref()
       return ids
     } catch (error) {
-      // A thread that gave no answer is not asked again.
+      // A thread that failed or timed out is replaced.
       this.worker = undefined
       worker.on('error', () => {})
       void worker.terminate()
       if (!late.aborted) throw error
-      throw invalid(`the input takes longer than ${this.longestMs / 1000} s to read; send shorter texts`,
+      throw invalid(`the input takes longer than ${this.longestMs / 1000} s to tokenize; send shorter texts`,
         'input')
     }
   }
 
   private begin (): Worker {
-    // Not what the process was started with: loaders of tests stay out of it.
+    // Does not inherit execArgv, so that test loaders stay out.
     return new Worker(this.entry, { workerData: this.files, execArgv: [] })
   }
 }

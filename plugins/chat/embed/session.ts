@@ -1,4 +1,4 @@
-/** The session of models that turn texts into vectors. */
+/** Sessions of embedding models. */
 import type { InferenceSession, Tensor } from 'onnxruntime-node'
 import {
   EngineError, type EngineChunk, type EngineEnv, type EngineSession, type EngineTask, type ModelCard,
@@ -12,16 +12,13 @@ import { halfToFloat, floatTensor, integerTensor, type Feeds } from './tensors.j
 import { readEmbed, vectorChunk, type VectorShape } from '../../runners/language/vectors.js'
 import { pool, type Pooling } from './vectors.js'
 
-/** Tokens, padding included, and rows of one call, which cannot be cancelled. */
+/** Most tokens, padding included, and rows of one batch; a running batch cannot be cancelled. */
 const CALL_TOKENS = 512
 const CALL_ROWS = 32
 
 const fail = (message: string): EngineError => new EngineError('model_invalid', message)
 
-/**
- * Splits texts into calls of at most `most` rows of similar lengths, so that little is padded. Answers
- * indexes.
- */
+/** Groups text indexes into batches of at most `most` rows of similar length, to minimize padding. */
 export function callsOf (lengths: readonly number[], most = CALL_ROWS): number[][] {
   const order = lengths.map((_, i) => i).sort((a, b) => (lengths[a] as number) - (lengths[b] as number))
   const calls: number[][] = []
@@ -35,10 +32,11 @@ export function callsOf (lengths: readonly number[], most = CALL_ROWS): number[]
   return calls
 }
 
-/** A loaded encoder. */
 export interface LoadedEncoder {
   session: InferenceSession, binding: EncoderBinding, pooling: Pooling, env: EngineEnv
-  /** All of a call is quantised by one scale: texts go one by one, so that none changes another's vector. */
+  /**
+   * A batch is quantized with one scale: texts run one by one, so that none changes the vector of another.
+   */
   shared: boolean
   reader: TextReader, contextLength: number, card: ModelCard
 }
@@ -46,9 +44,8 @@ export interface LoadedEncoder {
 interface EmbedRequest { texts: number[][], shape: VectorShape }
 
 /**
- * The session of an encoder. Task `embed` answers one chunk per text, `{ kind: 'embedding', index,
- * dimensions }` with the numbers as little-endian 32-bit floats in `media`, in no particular order, and
- * `{ kind: 'done', usage }`.
+ * Task `embed` yields one chunk per text, `{ kind: 'embedding', index, dimensions }` with little-endian
+ * 32-bit floats in `media`, in no particular order, then `{ kind: 'done', usage }`.
  */
 export class EncoderSession implements EngineSession {
   private readonly loaded: LoadedEncoder
@@ -109,12 +106,12 @@ export class EncoderSession implements EngineSession {
     return { kind: 'text', text: ids.length === 0 ? '' : tokenizer.decode(ids, exact) }
   }
 
-  /** Token ids that the field at `path` has. @throws EngineError invalid_request for anything else */
+  /** Token ids of the field at `path`. @throws EngineError invalid_request for anything else */
   private given (value: unknown, path: string): number[] {
     const { vocabularySize } = this.loaded.reader
     const ids = idsOf(value)
     if (ids?.every((id) => id < vocabularySize) === true) return ids
-    throw invalid(`${path} takes a text or token ids below ${vocabularySize}`, path)
+    throw invalid(`${path} must be a text or token ids below ${vocabularySize}`, path)
   }
 
   private async read (payload: Fields, signal: AbortSignal): Promise<EmbedRequest> {
@@ -130,7 +127,7 @@ export class EncoderSession implements EngineSession {
 
   private check (ids: readonly number[], index: number): void {
     const { contextLength, card } = this.loaded
-    if (ids.length === 0) throw invalid(`input ${index} has no token`, 'input')
+    if (ids.length === 0) throw invalid(`input ${index} has no tokens`, 'input')
     if (ids.length <= contextLength) return
     throw new EngineError('context_length_exceeded',
       `context_length_exceeded: this model's maximum context length is ${contextLength} tokens; input ` +
@@ -138,7 +135,7 @@ export class EncoderSession implements EngineSession {
       { prompt_tokens: ids.length, context_length: contextLength, index })
   }
 
-  /** One vector per text, each of at least one token. */
+  /** One vector per text; each text has at least one token. */
   private async vectorsOf (texts: ReadonlyArray<readonly number[]>): Promise<Float32Array[]> {
     const { session, env, binding: { output, pooled } } = this.loaded
     const tokens = Math.max(...texts.map((ids) => ids.length))
@@ -167,7 +164,7 @@ export class EncoderSession implements EngineSession {
       `the model computed NaN or infinity for a text of ${tokens} tokens`)
   }
 
-  /** Texts padded behind. */
+  /** Inputs of a batch, padded at the end. */
   private feedsOf (texts: ReadonlyArray<readonly number[]>, tokens: number): Feeds {
     const { ids, mask, types, positions, pasts } = this.loaded.binding
     const rows = texts.length

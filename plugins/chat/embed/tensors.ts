@@ -1,17 +1,17 @@
-/** Tensors of onnxruntime, and half-precision floats, which it hands over as unsigned 16-bit integers. */
+/** Tensors, and half-precision floats, which onnxruntime returns as unsigned 16-bit integers. */
 import { Tensor } from 'onnxruntime-node'
 import type { FloatType, IntegerInput } from './bind.js'
 
-/** Numbers of one tensor. Half-precision floats are kept as their bits. */
+/** Data of a tensor. Half-precision floats are stored as their bits. */
 type Part = Float32Array | Uint16Array
 
 /** Inputs or outputs by name. */
 export type Feeds = Record<string, Tensor>
 
 /**
- * onnxruntime-node up to 1.30 loses half-precision inputs where JavaScript has a type for them, as Node 24
- * has: each is told as 0 bytes (microsoft/onnxruntime#26791, #32323). Without the global, which is looked for
- * at the first tensor, onnxruntime keeps to Uint16Array as on older versions.
+ * onnxruntime-node up to 1.30 loses half-precision inputs if the global Float16Array exists, as in Node 24:
+ * each arrives as 0 bytes (microsoft/onnxruntime#26791, #32323). Without the global, which onnxruntime checks
+ * at the first tensor, it uses Uint16Array as on older versions.
  */
 export function hideFloat16Array (scope: object): void {
   Reflect.deleteProperty(scope, 'Float16Array')
@@ -30,7 +30,7 @@ function widen (bits: number): number {
 
 let table: Float32Array | undefined
 
-/** The values of half-precision floats, exactly. */
+/** Exact. */
 export function halfToFloat (halves: Uint16Array): Float32Array {
   const known = table ??= Float32Array.from({ length: 65_536 }, (_, bits) => widen(bits))
   const floats = new Float32Array(halves.length)
@@ -38,11 +38,10 @@ export function halfToFloat (halves: Uint16Array): Float32Array {
   return floats
 }
 
-/** Real numbers as a tensor. */
 export const floatTensor = (type: FloatType, part: Part, dims: readonly number[]): Tensor =>
   part instanceof Float32Array ? new Tensor('float32', part, dims) : new Tensor(type, part, dims)
 
-/** Whole numbers as the port takes them. */
+/** Integers in the port's type. */
 export function integerTensor (
   port: IntegerInput, values: ArrayLike<number>, dims: readonly number[]
 ): Tensor {

@@ -1,4 +1,4 @@
-/** The thread that reads long texts, see reader.ts. */
+/** Tokenizer thread of reader.ts. */
 import { parentPort, workerData } from 'node:worker_threads'
 import type { TokenizerFiles } from './files.js'
 import { idsIn, readTokenizer, type Texts } from './tokenizer.js'

@@ -1,4 +1,3 @@
-/** The tokenizer of a model, from its files. */
 import { Tokenizer } from '@huggingface/tokenizers'
 import { EngineError } from '../../../kernel/api/engine.js'
 import { fieldsOf } from '../../runners/language/json.js'
@@ -17,7 +16,7 @@ export async function readTokenizer (files: TokenizerFiles): Promise<Tokenizer> 
   }
 }
 
-/** Texts to read; `special`: with the tokens that the model puts around them. */
+/** `special`: add the model's special tokens around each text. */
 export interface Texts { texts: string[], special: boolean }
 
 export const idsIn = (tokenizer: Tokenizer, { texts, special }: Texts): number[][] =>

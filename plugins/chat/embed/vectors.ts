@@ -1,7 +1,6 @@
-/** From the vectors of tokens to one for each text. Pure. */
+/** Pooling: from token vectors to one vector per text. Pure. */
 import { EngineError } from '../../../kernel/api/engine.js'
 
-/** Which tokens a text's vector is made of. */
 export type Pooling = 'mean' | 'last' | 'first' | 'max'
 
 const KEYS: ReadonlyArray<[string, Pooling]> = [
@@ -9,24 +8,24 @@ const KEYS: ReadonlyArray<[string, Pooling]> = [
   ['pooling_mode_cls_token', 'first'], ['pooling_mode_max_tokens', 'max']
 ]
 
-/** Families of encoders that are trained to be read at their first token, by what their makers say. */
+/** Encoder families that are trained for their first token, according to their model cards. */
 const FIRST_TOKEN = /(^|[/_-])(bge|mxbai-embed|snowflake-arctic-embed|uae-large)([._-]|$)/i
 
-/** How a model is pooled where no file says so: by its name, as conversions leave that file out. */
+/** Pooling by model name, for conversions that leave out the pooling file. */
 export const pooledByName = (modelId: string): Pooling => FIRST_TOKEN.test(modelId) ? 'first' : 'mean'
 
 /**
- * Reads the `config.json` of a folder `1_Pooling` (sentence-transformers); `usual` where there is none.
- * @throws EngineError model_invalid for a way of pooling that is not served
+ * Reads `1_Pooling/config.json` (sentence-transformers); `usual` if there is none. @throws EngineError
+ * model_invalid for an unsupported pooling mode
  */
 export function poolingOf (config: unknown, usual: Pooling): Pooling {
   if (typeof config !== 'object' || config === null) return usual
   const wanted = Object.entries(config).filter(([key, on]) => key.startsWith('pooling_mode_') && on === true)
   const found = KEYS.find(([key]) => wanted.length === 1 && wanted[0]?.[0] === key)
   if (found !== undefined) return found[1]
-  const named = wanted.map(([key]) => key).join(' and ') || 'of no kind'
+  const named = wanted.map(([key]) => key).join(' and ') || 'mode none'
   const served = KEYS.map(([key]) => key).join(', ')
-  throw new EngineError('model_invalid', `pooling ${named} is not served: one of ${served} is`)
+  throw new EngineError('model_invalid', `pooling ${named} is not supported; use one of ${served}`)
 }
 
 function fold (
@@ -37,7 +36,7 @@ function fold (
     rows.reduce((sum, row) => join(sum, row[i] as number), start))
 }
 
-/** One vector of the vectors of a text's tokens, of which there is at least one. */
+/** Pools at least one token vector. */
 export function pool (tokens: readonly Float32Array[], pooling: Pooling): Float32Array {
   if (pooling === 'last') return Float32Array.from(tokens.at(-1) as Float32Array)
   if (pooling === 'first') return Float32Array.from(tokens[0] as Float32Array)

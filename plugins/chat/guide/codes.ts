@@ -1,18 +1,18 @@
 import type { GuideEntry } from './entries.js'
 
-/** Words that may stand round a declared word that is also a plain English one. */
+/** Words that may surround a declared word that is also a plain English one. */
 const AROUND = new Set((
   'a an and the what is are does do did mean means meaning of for i got get getting have error code ' +
   'reason event status health state setting key verb command route authority exit svc about explain ' +
   'it this that why how tell me in on to you please help http says returns returned shows with'
 ).split(' '))
 const PLAIN = /^[a-z]+$/
-/** "6" is a number like any other, unless one of these words is there. */
+/** "6" means an exit code only beside one of these words. */
 const EXIT = /\b(?:exit(?:ed|s|code)?|status|code|returned|returns|ended|\$\?)\b/i
 
 /**
- * Finds the sheets of declared words that a question names, the first named first; none where it names
- * none. A word that could be plain English counts only in a question without other words.
+ * Finds the sheets of declared words in a question, in order of appearance; may be empty. A word that could
+ * be plain English counts only in a question without other words.
  */
 export function codeIndex (sheets: readonly GuideEntry[]): (question: string) => GuideEntry[] {
   const byWord = new Map<string, GuideEntry[]>()
@@ -36,7 +36,7 @@ export function codeIndex (sheets: readonly GuideEntry[]): (question: string) =>
   }
 }
 
-/** The ways in which a declared word is looked up: in lower case; a route also without its method. */
+/** Lookup keys of a declared word, in lower case; a route also without its method, a verb without `svc`. */
 function keysOf (code: string): string[] {
   const key = code.toLowerCase()
   const [, path] = /^(?:get|post|put|delete) (.*)$/.exec(key) ?? []
@@ -44,7 +44,7 @@ function keysOf (code: string): string[] {
   return [key, ...(path === undefined ? [] : [path]), ...(verb === undefined ? [] : [verb])]
 }
 
-/** The words of a question, paths and dotted names kept whole. */
+/** Splits a question into words; paths and dotted names stay in one piece. */
 const codeWords = (question: string): string[] =>
   question.toLowerCase().split(/[\s,;`'"()]+/).map((word) => word.replace(/(?<![?.!:])[?.!:]+$/, ''))
     .filter((word) => word !== '')

@@ -45,7 +45,6 @@ function meaningsOf ({ manifests, settings, verbs, exitCodes }: DeclarationSet):
   ]
 }
 
-/** The meanings of what stands in a manifest under one key. */
 const meaningsIn = <T>(
   kind: string, record: Readonly<Record<string, T>> | undefined, textOf: (word: string, value: T) => string
 ): Meaning[] =>
@@ -53,7 +52,7 @@ const meaningsIn = <T>(
 
 const codesOf = (m: Manifest): Meaning[] => [
   ...meaningsIn('error', m.errors, (word, { status, message, remedy, retryable }) => {
-    const again = retryable === true ? ' The request may be repeated.' : ''
+    const again = retryable === true ? ' The request can be retried.' : ''
     return `${word} (error, HTTP ${status}): ${message} ${remedy}${again}`
   }),
   ...meaningsIn('health', m.conflicts, (word, { severity, meaning, remediation }) =>
@@ -75,7 +74,7 @@ function verbOf ([name, verb]: [string, Omit<VerbDecl, 'load'>]): Meaning {
   return { kind: 'verb', word: `svc ${name}`, text: lines.join(' ') }
 }
 
-/** A setting with its parts. */
+/** A setting, or the settings nested in it. */
 function settingsOf (path: string, schema: JsonSchema): Meaning[] {
   const inner = entries((schema['properties'] ?? {}) as Record<string, JsonSchema>)
   const text = typeof schema['description'] === 'string' ? schema['description'] : 'A group of settings.'

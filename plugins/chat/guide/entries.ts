@@ -1,39 +1,39 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { parse } from 'yaml'
 
-/** A way to ask: the part of a sentence that a pattern is. */
+/** Pattern fields: the kind of question or sentence part that a pattern matches. */
 export const FIELDS = ['act', 'term', 'err', 'free', 'talk'] as const
 export type Field = (typeof FIELDS)[number]
 
-/** One answer and the ways in which people ask for it. */
+/** An answer and the questions for it. */
 export interface GuideEntry {
-  /** Names the sheet for good; `error:no_quorum` for what is declared, one word for what is written. */
+  /** Never changes: `error:no_quorum` for a declared word, one word for a written sheet. */
   readonly id: string
   readonly title: string
   readonly answer: string
-  /** The declared word that this sheet explains, as it is written: `no_quorum`, `svc place`, `GET /state`. */
+  /** The declared word that this sheet explains: `no_quorum`, `svc place`, `GET /state`. */
   readonly code?: string
-  /** Patterns by field (see `parsePattern`); a field without any is absent. */
+  /** Patterns by field (see `parsePattern`); fields without patterns are absent. */
   readonly asked: Readonly<Partial<Record<Field, readonly string[]>>>
-  /** Words that may stand for `<thing>` and so on in the patterns. */
+  /** Words that replace `<thing>` and other placeholders in the patterns. */
   readonly words?: Readonly<Record<string, readonly string[]>>
 }
 
-/** A sheet as it is written; without answer it only adds ways to ask for something declared. */
+/** A sheet of a YAML file; without title and answer it only adds patterns to a declared word. */
 export interface WrittenEntry extends Omit<GuideEntry, 'title' | 'answer'> {
   readonly title?: string
   readonly answer?: string
 }
 
-/** What is in a file of sheets, before the lists are split. */
+/** A sheet before its lists are split. */
 type Raw = { id: string, title?: string, answer?: string, words?: Record<string, string> } &
   Partial<Record<Field, string>>
 
-/** The patterns of a field as it is written, separated by `;`. */
+/** Splits a field into its patterns, separated by `;`. */
 export const patternsIn = (text: string): string[] =>
   text.split(';').map((one) => one.trim()).filter((one) => one !== '')
 
-/** Reads one file of sheets. Throws on anything that is not a list of sheets. */
+/** Parses a file of sheets. Throws if it is not a list of sheets. */
 export function readSheets (text: string): WrittenEntry[] {
   const raw = parse(text) as Raw[]
   return raw.map(({ id, title, answer, words, ...fields }) => ({
@@ -48,7 +48,7 @@ export function readSheets (text: string): WrittenEntry[] {
   }))
 }
 
-/** Every written sheet, from the files beside this one in the order of their names. */
+/** All written sheets, in the order of their file names. */
 export function writtenSheets (): WrittenEntry[] {
   const folder = new URL('sheets/', import.meta.url)
   return readdirSync(folder).filter((name) => name.endsWith('.yaml')).sort()
@@ -56,8 +56,8 @@ export function writtenSheets (): WrittenEntry[] {
 }
 
 /**
- * All sheets: the written ones, and the declared ones with the ways to ask that were written for them. What
- * was written for a word that nobody declares (its plugin is not there) is left out.
+ * Written and declared sheets, with the written patterns added to the declared sheets. Skips patterns for a
+ * word that is not declared, because its plugin is absent.
  */
 export function allSheets (written: readonly WrittenEntry[], declared: readonly GuideEntry[]): GuideEntry[] {
   const extra = new Map(written.map((sheet) => [sheet.id, sheet]))

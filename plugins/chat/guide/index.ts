@@ -1,4 +1,4 @@
-/** Answers about svc: the sheets, and the search on them. */
+/** The guide: sheets and their search. */
 import { readFileSync } from 'node:fs'
 import { parse } from 'yaml'
 import { declaredSheets } from './declared.js'
@@ -10,18 +10,17 @@ import type { GuideEntry } from './entries.js'
 
 export type { Found, Search } from './search.js'
 
-/** Lists of words that mean much the same in a question. */
+/** Groups of synonyms. */
 export function wordGroups (): string[][] {
   const lines = parse(readFileSync(new URL('./words.yaml', import.meta.url), 'utf8')) as string[]
   return lines.map((line) => line.split(' '))
 }
 
 /**
- * The search on all sheets, written and declared. Reads the files beside this one and counts their words:
- * tenths of a second of work, to be done once, and not in a node.
+ * The search over written and declared sheets. Reads files and indexes them, which takes tenths of a second:
+ * call it once, and not on a node's main thread.
  */
 export const guideSearch = (declared: DeclarationSet): Search => searchIn(declaredSheets(declared))
 
-/** The same on the written sheets and these declared ones. */
 export const searchIn = (declared: readonly GuideEntry[]): Search =>
   makeSearch(allSheets(writtenSheets(), declared), wordGroups())

@@ -1,20 +1,19 @@
 /**
- * The grammar of the question patterns: `{a|b}` is one of them, `[x]` may be left out, both nest; `<M>`
- * stands for any word.
+ * Grammar of question patterns: `{a|b}` is a choice, `[x]` is optional, both nest; `<M>` matches any word.
  */
 export type Pattern = readonly Part[]
 
-/** A run of text, or a choice among patterns. */
+/** Text, or a choice among patterns. */
 export type Part = string | { readonly oneOf: readonly Pattern[] }
 
-/** Reads a pattern. Throws on a bracket without its partner. */
+/** Throws for an unbalanced bracket. */
 export function parsePattern (text: string): Pattern {
   const at = { text, index: 0 }
   const [pattern] = readChoices(at, '')
   return pattern!
 }
 
-/** Reads alternatives up to the closing bracket; at the top level there is none, and `|` is a character. */
+/** Reads alternatives up to the bracket `end`; at the top level `end` is empty and `|` is literal. */
 function readChoices (at: { text: string, index: number }, end: string): Pattern[] {
   const choices: Part[][] = [[]]
   for (; at.index < at.text.length; at.index++) {
@@ -41,8 +40,8 @@ function append (parts: Part[], char: string): void {
 }
 
 /**
- * How likely each word is in a sentence of the pattern, every choice being equally likely: at most 1 each.
- * `words` splits a text into the words that count.
+ * Probability of each word in a sentence of the pattern if all choices are equally likely. `words` splits a
+ * text into counted words.
  */
 export function wordChances (pattern: Pattern, words: (text: string) => string[]): Map<string, number> {
   const absent = new Map<string, number>()
@@ -55,7 +54,7 @@ export function wordChances (pattern: Pattern, words: (text: string) => string[]
   return new Map([...absent].map(([word, chance]) => [word, 1 - chance]))
 }
 
-/** The mean of several tables of chances; a word that is missing in one has the chance 0 there. */
+/** Mean of several tables; a missing word has probability 0. */
 export function meanChances (tables: readonly ReadonlyMap<string, number>[]): Map<string, number> {
   const mean = new Map<string, number>()
   for (const table of tables) {

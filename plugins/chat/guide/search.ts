@@ -3,57 +3,58 @@ import { meanChances, parsePattern, wordChances } from './patterns.js'
 import { isPair, likeness, oneEdit, trigrams, Vocabulary } from './text.js'
 import type { GuideEntry } from './entries.js'
 
-/** What was found for a question. */
 export interface Found {
-  /** The answer; of a question that is not about svc the sentence that says so. */
+  /** The answer, or the sentence that declines a question that is not about svc. */
   readonly answer: string
-  /** The sheet it stands on; `decline` for what is not about svc. */
+  /** The sheet's id; `decline` for questions that are not about svc. */
   readonly id: string
-  /** False where another answer is about as likely, or the question has little in common with any. */
+  /** False if another answer is about as likely, or no sheet is similar to the question. */
   readonly sure: boolean
-  /** The sheets that are nearest, at most three, the best first; none for what is not about svc. */
+  /** The nearest sheets, at most three, best first; empty for questions that are not about svc. */
   readonly near: readonly { readonly id: string, readonly title: string }[]
 }
 
-/** Looks questions up. The same question has the same answer in every run. */
+/** Deterministic. */
 export type Search = (question: string) => Found
 
 const DECLINE = 'decline'
-/** Longest question that is looked at, characters. */
+/** Longest question to search for, characters. */
 const LONGEST = 400
-/** Weight of the share of a sheet's questions that have a word, against how common the word is everywhere. */
+/** Weight of a word's frequency in a sheet's questions against its frequency overall. */
 const MIX = 0.85
-/** A word that no question of a sheet has counts this little: it may be in the title or the answer. */
+/** Weight of words that occur only in a sheet's title or answer. */
 const TEXT_WEIGHT = 0.08
-/** Least likeness at which an unknown word counts as a known one. */
+/** Minimum similarity at which an unknown word counts as a known one. */
 const SPELLING = 0.55
-/** Least lead over the next sheet, natural logarithms, and least likeness to a pattern (cosine). */
+/**
+ * Thresholds of a sure answer: lead over the next sheet (natural log), and similarity to the nearest pattern
+ * (cosine).
+ */
 const SURE_LEAD = 1.5
 const SURE_NEAREST = 0.4
-/** A best score below this is no answer at all. */
+/** A best score below this is no match. */
 const FLOOR = 1.6
-/** Likeness of two words that are one typo apart. */
+/** Similarity of two words that are one typo apart. */
 const SLIP = 0.85
-/** Score by which the refusal has to lead: a question about svc may have words from elsewhere. */
+/** Lead that the sheet `decline` needs: a question about svc may contain unrelated words. */
 const DECLINE_LEAD = 1
-/** Share of words from elsewhere above which a question is not about svc. */
+/** Share of unrelated words above which a question is not about svc. */
 const STRANGE = 0.55
-/** Added to the score of a sheet of a declared word: most people ask for it by that word. */
+/** Score offset for sheets of declared words, since most questions for them contain the word. */
 const CODE_PRIOR = -1.5
 
-/** A sheet with what is known of the words in questions for it, and of pairs of words. */
+/** A sheet with the probabilities of words and word pairs in its questions. */
 interface Entry {
   readonly sheet: GuideEntry
   readonly chances: ReadonlyMap<string, number>
-  /** The chances of the words of each of its patterns. */
+  /** Word probabilities per pattern. */
   readonly patterns: readonly ReadonlyMap<string, number>[]
 }
 
 /**
- * Makes the search. Declared words are found exactly; other questions by their words: each sheet's patterns
- * say how likely a word is in a question for it, and the sheet that explains the words best wins. A word
- * that is not known counts as the known one whose trigrams are most like its own.
- * `groups` are lists of words that mean the same.
+ * Builds the search. Declared words match exactly. Other questions use naive Bayes: each sheet's patterns
+ * give word probabilities, and the sheet that explains the words best wins. An unknown word counts as the
+ * known one with the most similar trigrams. `groups` are lists of synonyms.
  */
 export function makeSearch (sheets: readonly GuideEntry[], groups: readonly (readonly string[])[]): Search {
   const vocabulary = new Vocabulary(groups)
@@ -74,7 +75,7 @@ export function makeSearch (sheets: readonly GuideEntry[], groups: readonly (rea
   }
 }
 
-/** A sheet's score, and how like the question its nearest pattern is, 0 to 1. */
+/** A sheet's score, and its nearest pattern's similarity to the question, 0 to 1. */
 interface Ranked { readonly sheet: GuideEntry, readonly score: number, readonly nearest: number }
 
 function foundCodes (codes: readonly GuideEntry[], ranked: readonly Ranked[]): Found {
@@ -110,7 +111,7 @@ function foundWords (ranked: readonly Ranked[], strange: number): Found {
 
 const isSubject = ({ id }: GuideEntry): boolean => id !== DECLINE && !id.startsWith('small.')
 
-/** How likely each word is in a question for the sheet, and in one of each of its patterns. */
+/** Word probabilities of the sheet's questions and of each pattern. */
 function entryOf (sheet: GuideEntry, vocabulary: Vocabulary): Entry {
   const plain = (text: string): string => text.replace(/<\w+>/g, ' ')
   const patterns = Object.values(sheet.asked).flat()
@@ -129,14 +130,14 @@ const add = (chances: Map<string, number>, word: string, chance: number): void =
   chances.set(word, 1 - (1 - (chances.get(word) ?? 0)) * (1 - chance))
 }
 
-/** How likely each word is in a question for any sheet. */
+/** Word probabilities over all sheets. */
 const backgroundOf = (entries: readonly Entry[]): Map<string, number> =>
   meanChances(entries.map(({ chances }) => chances))
 
-/** A known word, and how like it a word is. */
+/** A known word and its similarity. */
 type Spelled = readonly [word: string, likeness: number]
 
-/** A function that finds the known word most like an unknown one, and how like it is. */
+/** Returns a function that finds the most similar known word for an unknown one. */
 function speller (known: readonly string[]): (word: string) => Spelled | undefined {
   const parts = known.filter((word) => word.length > 3).map((word) => [word, trigrams(word)] as const)
   return (word) => {
@@ -151,12 +152,12 @@ function speller (known: readonly string[]): (word: string) => Spelled | undefin
   }
 }
 
-/** A word or pair of a question: the known one it counts as, if any, and its weight of at most 1. */
+/** A word or pair of a question: the known word it counts as, if any, and its weight, at most 1. */
 interface Weighed {
   readonly word: string | undefined
   readonly weight: number
-  /** An empty word says little about the subject. */
-  readonly kind: 'telling' | 'empty' | 'pair'
+  /** An empty word carries little meaning. */
+  readonly kind: 'meaningful' | 'empty' | 'pair'
 }
 
 function weigh (
@@ -167,30 +168,30 @@ function weigh (
     if (word.startsWith('~')) {
       return [{ word: known.has(word) ? word : undefined, weight: EMPTY_WEIGHT, kind: 'empty' }]
     }
-    if (known.has(word)) return [{ word, weight: 1, kind: 'telling' }]
+    if (known.has(word)) return [{ word, weight: 1, kind: 'meaningful' }]
     const like = spelling(word)
-    return [{ word: like?.[0], weight: like?.[1] ?? 1, kind: 'telling' }]
+    return [{ word: like?.[0], weight: like?.[1] ?? 1, kind: 'meaningful' }]
   })
 }
 
-/** The share of a question's words that no question about svc has; one like a known one counts in part. */
+/** Share of words that occur in no question about svc; a misspelled known word counts in part. */
 function strangeness (words: readonly Weighed[], own: ReadonlySet<string>): number {
-  const telling = words.filter(({ kind }) => kind === 'telling')
-  if (telling.length === 0) return 0
-  const strange = telling.reduce((sum, { word, weight }) =>
+  const meaningful = words.filter(({ kind }) => kind === 'meaningful')
+  if (meaningful.length === 0) return 0
+  const strange = meaningful.reduce((sum, { word, weight }) =>
     sum + (word === undefined || !own.has(word) ? 1 : 1 - weight), 0)
-  return strange / telling.length
+  return strange / meaningful.length
 }
 
-/** Weight of a word that says little, such as "how". */
+/** Weight of a word with little meaning, such as "how". */
 const EMPTY_WEIGHT = 0.25
-/** Weight of a pair of words: its words count already. */
+/** Weight of a word pair; its single words count as well. */
 const PAIR_WEIGHT = 0.25
 /** Rarity of an unknown word. */
 const UNKNOWN = 4
-/** What the nearest pattern counts against the words of all patterns of a sheet. */
+/** Weight of the nearest pattern against all patterns of a sheet. */
 const NEAREST = 4
-/** A word is taken to be at least so common: the chance in one sheet, over all sheets. */
+/** Minimum frequency of a word, as a share of one sheet. */
 const COMMON = 0.5
 
 function rank (
@@ -218,7 +219,7 @@ function rank (
   }).sort((a, b) => b.score - a.score || (a.sheet.id < b.sheet.id ? -1 : 1))
 }
 
-/** The usual length of a sentence of a pattern, in rarities. */
+/** Expected length of a sentence of the pattern, in rarities. */
 function lengthOf (pattern: ReadonlyMap<string, number>, rare: (word: string) => number): number {
   let sum = 0
   for (const [word, chance] of pattern) {

@@ -1,4 +1,4 @@
-/** Words that say nothing about what a question is about. */
+/** Words with little meaning. */
 const EMPTY = new Set((
   'a an and are as at be been but by can could do does did doing for from get got had has have he her ' +
   'hers him his how i if in into is it its just let me mine my myself no not now of off on one or our ' +
@@ -8,42 +8,41 @@ const EMPTY = new Set((
   'mean means meaning ask asks use used using thing things really only also still already all'
 ).split(' '))
 
-/** The words of a text in lower case, as they stand. */
+/** The words of a text in lower case, without stemming. */
 export function rawWords (text: string): string[] {
   return text.toLowerCase().match(/[a-z0-9_]+(?:[-.:/'@][a-z0-9_]+)*/g) ?? []
 }
 
-/** Between the words of a pair; no word has it. */
+/** Separates the words of a pair; no word contains it. */
 const PAIR = ' '
-/** True for a pair among the terms of a text. */
 export const isPair = (term: string): boolean => term.includes(PAIR)
 
-/** Words that only look like a form of another. */
+/** Words that only look like inflected forms. */
 const WHOLE = new Set([
   'evening', 'morning', 'during', 'string', 'bring', 'number', 'ever', 'never', 'server', 'under', 'order',
   'paper', 'water', 'speed', 'need', 'seed', 'family', 'only', 'early', 'reply', 'apply'
 ])
 
-/** The stem of an English word, roughly: the same for most forms of a word, and that is all it has to be. */
+/** A rough stem of an English word: only most forms of a word have to agree. */
 export function stem (word: string): string {
   if (word.length < 4 || /[^a-z]/.test(word) || WHOLE.has(word)) return word
   const bare = word.replace(/(?:'s|ies|ied|ing|edly|ed|es|ers?|s|ly|ation|ations)$/, '')
   const cut = bare.length < 3 ? word : bare
-  // "stopp" of "stopping" and "stop", "remov" of "removing" and "remove" are to be the same.
+  // Maps "stopping" and "stop", "removing" and "remove" to the same stem.
   return cut.replace(/([b-df-hj-np-tv-z])\1$/, '$1').replace(/[eiy]$/, '')
 }
 
-/** Turns texts into the words that count, each by its stem or by the head of its group. */
+/** Turns texts into counted words, each as its stem or the head of its synonym group. */
 export class Vocabulary {
   readonly #heads = new Map<string, string>()
-  /** Several words that stand for one, as they are written, with that one. */
+  /** Phrases of several words, with the word that replaces them. */
   readonly #phrases = new Map<string, string>()
-  /** Finds any of them; nothing where there are none. */
+  /** Matches any phrase; never matches if there are none. */
   readonly #anyPhrase: RegExp
-  /** How words that came before are counted. */
+  /** Cache of `of`. */
   readonly #known = new Map<string, string>()
 
-  /** `groups` are lists of words that mean the same; `throw+away` is two of them. */
+  /** `groups` are lists of synonyms; `throw+away` is a phrase of two words. */
   constructor (groups: readonly (readonly string[])[]) {
     for (const group of groups) {
       for (const word of group) {
@@ -55,7 +54,7 @@ export class Vocabulary {
     this.#anyPhrase = new RegExp(`\\b(?:${phrases.join('|').replaceAll(' ', ' +') || '(?!)'})\\b`, 'g')
   }
 
-  /** The words of a text, each once; those of a group are `=HEAD`, those that say little `~WORD`. */
+  /** Distinct words of a text; members of a group as `=HEAD`, words with little meaning as `~WORD`. */
   words (text: string): string[] {
     const lower = text.toLowerCase()
       .replace(this.#anyPhrase, (phrase) => this.#phrases.get(phrase.replace(/ +/g, ' '))!)
@@ -65,7 +64,7 @@ export class Vocabulary {
     return [...new Set(found)]
   }
 
-  /** The words of a text, and its pairs of words that stand together, or with one between. */
+  /** Words of a text, and pairs of words that are adjacent or one apart. */
   terms (text: string): string[] {
     const words = this.words(text)
     const pairs = [1, 2].flatMap((apart) =>
@@ -73,7 +72,7 @@ export class Vocabulary {
     return [...words, ...pairs]
   }
 
-  /** How a single word is counted. */
+  /** The counted form of a word. */
   of (word: string): string {
     const known = this.#known.get(word)
     if (known !== undefined) return known
@@ -89,14 +88,14 @@ export function trigrams (word: string): Set<string> {
   return new Set(Array.from({ length: marked.length - 2 }, (_, i) => marked.slice(i, i + 3)))
 }
 
-/** How much two sets have in common, 0 to 1 (Dice). */
+/** Similarity of two sets, 0 to 1 (Dice). */
 export function likeness (a: ReadonlySet<string>, b: ReadonlySet<string>): number {
   let shared = 0
   for (const item of a) if (b.has(item)) shared++
   return 2 * shared / (a.size + b.size)
 }
 
-/** True where one character more, less or other, or two swapped, makes one word of the other. */
+/** True if one insertion, deletion, substitution or transposition turns one word into the other. */
 export function oneEdit (a: string, b: string): boolean {
   if (Math.abs(a.length - b.length) > 1) return false
   let from = 0

@@ -1,4 +1,4 @@
-/** The thread that looks questions up for a node, see tools/help.ts. */
+/** Search thread of tools/help.ts. */
 import { parentPort, workerData } from 'node:worker_threads'
 import { searchIn } from './index.js'
 import type { Found } from './search.js'
@@ -6,7 +6,7 @@ import type { GuideEntry } from './entries.js'
 
 const search = searchIn(workerData as GuideEntry[])
 
-/** A question, and its answer under the same number. */
+/** A question and its answer have the same id. */
 export interface ThreadQuestion { readonly id: number, readonly question: string }
 export interface ThreadAnswer { readonly id: number, readonly found: Found }
 

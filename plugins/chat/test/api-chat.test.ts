@@ -25,7 +25,7 @@ t.test('an engine that does not say that it took the request in', async (t) => {
   t.match((await post(URL_, { ...hello, stream: true })).body, /^: keep-alive\n\n: command_id .*"Hi"/s)
 })
 
-/** OpenAI's codes, where they are not our reasons. */
+/** OpenAI's codes that differ from svc's reasons. */
 const CODES: Readonly<Record<string, string>> = {
   overloaded: 'rate_limit_exceeded', no_instance: 'model_not_found', invalid_request: 'invalid_value'
 }

@@ -1,4 +1,4 @@
-/** Beside the cases of cases.test.ts: images, bounds, and failures of the engine. */
+/** Complements cases.test.ts: images, bounds, and engine failures. */
 import t from 'tap'
 import { EngineError } from '../../../kernel/index.js'
 import { fromAnthropic } from '../api/anthropic.js'
@@ -9,7 +9,7 @@ import type { MessagesBody } from '../api/anthropic-body.js'
 import type { Limits } from '../api/errors.js'
 
 const rules = {
-  limits: { max_messages: 4 } as Limits, aliases: {}, sees: (modelId: string) => modelId === 'a/eyes'
+  limits: { max_messages: 4 } as Limits, aliases: {}, readsImages: (modelId: string) => modelId === 'a/eyes'
 }
 const url = `data:image/png;base64,${png(2, 1)}`
 const message = { ...hello, max_tokens: 50 }
@@ -26,8 +26,8 @@ t.test('images reach a model that reads them', (t) => {
   large.writeUInt32BE(65536, 16)
   large.writeUInt32BE(65536, 20)
   const rows: [unknown, RegExp][] = [
-    ['https://10.0.0.1/x.png', /is an address\. None is fetched here/],
-    ['file:///etc/passwd', /is an address/],
+    ['https://10.0.0.1/x.png', /is a network URL, which svc does not fetch/],
+    ['file:///etc/passwd', /is a network URL/],
     ['data:image/svg+xml;base64,AAAA', /must be a png/], ['data:image/png;base64,%%', /must be a png/],
     ['data:text/plain,hello', /must be a png/], ['data:image/png;base64,iVBORw0KGgo=', /must be a png/],
     [`data:image/png;base64,${large.toString('base64')}`, /has 65536 x 65536 pixels; at most 33554432 are/],
@@ -47,7 +47,7 @@ t.test('images in messages of Anthropic', (t) => {
   t.match(of(image({ type: 'base64', media_type: 'image/jpeg', data: png(2, 1) })).messages[1],
     { role: 'user', content: [{ type: 'image_url', image_url: { url } }] })
   t.throws(() => of(image({ type: 'url', url: 'https://a.example/x.png' })),
-    { details: { param: 'messages.0.content.0.source' }, message: /is an address/ })
+    { details: { param: 'messages.0.content.0.source' }, message: /is a network URL/ })
   t.throws(() => of(image({ type: 'file', file_id: 'f' })),
     { details: { param: 'messages.0.content.0.source.url' }, message: /must be a string/ })
   t.throws(() => of({ ...image({}), model: 'a/blind' }),

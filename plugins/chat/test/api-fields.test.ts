@@ -1,5 +1,6 @@
 /**
- * Every field of the public APIs: what is ignored changes nothing, what is refused is a 400 that names it.
+ * Every marked field of the public APIs: ignored fields change nothing, refused ones are a 400 that names
+ * them.
  */
 import t from 'tap'
 import { routes } from '../routes.js'
@@ -11,7 +12,7 @@ import type { RefusedField } from '../../../kernel/api/validate.js'
 type Schema = Readonly<Record<string, unknown>>
 interface Field { path: string[], schema: Schema }
 
-/** The fields that have a word about them, also those within objects and lists. */
+/** Marked fields, including those nested in objects and lists. */
 function wordedFields (schema: Schema, path: string[] = []): Field[] {
   const inner = Object.entries((schema['properties'] ?? {}) as Record<string, Schema>)
     .flatMap(([key, field]) => wordedFields(field, [...path, key]))
@@ -20,7 +21,7 @@ function wordedFields (schema: Schema, path: string[] = []): Field[] {
   return own ? [{ path, schema }, ...inner, ...items] : [...inner, ...items]
 }
 
-/** A body of each route that is taken, and objects in it where fields need more beside them. */
+/** A valid body per route, with the objects that nested fields need. */
 const bodies: Readonly<Record<string, object>> = {
   chat: hello, completions: { model: MODEL, prompt: 'Hi' }, embeddings: { model: MODEL, input: 'Hi' },
   rerank: { model: MODEL, query: 'Hi', documents: ['a'] },
@@ -58,7 +59,7 @@ t.test('fields of every route', async (t) => {
       const answer = await ask(decl, put(bodies[name], path, STRANGE))
       const refusal = schema['x-refused'] as RefusedField | undefined
       if (refusal === undefined) {
-        // It may be of a type, too; a value of that is ignored.
+        // A field with a type may reject the value; without one it must ignore it.
         if (schema['type'] === undefined) t.equal(answer.statusCode, usual, at)
         continue
       }
@@ -89,7 +90,7 @@ t.test('texts of any length cost no more than their length', async (t) => {
   const { post } = await startChat(t)
   const answer = await post('/ollama/api/chat', { ...hello, keep_alive: '0'.repeat(200_000) })
   t.match([answer.statusCode, answer.json()], [400, { error: /keep_alive must have at most 64 characters/ }])
-  // Also without the bound the time is linear.
+  // Without the bound the time must be linear too.
   for (const hostile of ['0'.repeat(2_000_000), '1s'.repeat(1_000_000) + 'x', '1.'.repeat(1_000_000)]) {
     namesField(t, () => keepAliveSeconds(hostile), 'keep_alive')
   }

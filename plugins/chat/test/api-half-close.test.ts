@@ -1,4 +1,4 @@
-/** Clients that end their side of the connection once the request is written. */
+/** Clients that half-close the connection after the request. */
 import { connect } from 'node:net'
 import { text } from 'node:stream/consumers'
 import t from 'tap'
@@ -6,13 +6,13 @@ import { hello, startChat, until } from './api-kit.js'
 import type { Socket } from 'node:net'
 import type { Open } from './api-kit.js'
 
-/** Does not say a word. */
+/** Yields nothing until the abort. */
 const silent: Open = async function * (_task, signal) {
   if (!signal.aborted) await new Promise((resolve) => { signal.addEventListener('abort', resolve) })
   yield * []
 }
 
-/** A connection that has asked and ended its side. */
+/** Sends a request and half-closes the connection. */
 function asked (
   url: string, body: object, version = '1.1', what = 'POST /v1/chat/completions'
 ): Socket {
@@ -31,7 +31,7 @@ t.test('the work of a client that ends its side ends, and it gets a status', asy
     const said = await text(asked(await kit.rig.listen(), { ...hello, stream }, version))
     t.match(said, /^HTTP\/1\.1 499 /, `${version}, stream: ${stream}`)
     t.match(JSON.parse(said.slice(said.indexOf('\r\n\r\n'))), {
-      error: { reason: 'cancelled', message: /ended its side/, requestId: String }
+      error: { reason: 'cancelled', message: /closed its side/, requestId: String }
     })
     await until(() => kit.asked.aborted === kit.asked.tasks.length)
   }

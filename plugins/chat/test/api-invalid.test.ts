@@ -1,10 +1,10 @@
-/** Answers that their schema does not allow, as the engine finds them. */
+/** Answers that violate their schema, as the engine reports them. */
 import t from 'tap'
 import { EngineError } from '../../../kernel/index.js'
 import { admitted, delta, done, hello, MODEL, startChat, values, type Open } from './api-kit.js'
 
 const remedy = 'leave multipleOf out'
-/** An engine whose first `left` answers are invalid, after their text. */
+/** An engine whose first `left` answers fail after their text. */
 let [left, reason] = [0, 'invalid_result']
 const open: Open = async function * () {
   yield admitted()
@@ -13,7 +13,7 @@ const open: Open = async function * () {
   yield done()
 }
 const { post, asked } = await startChat(t, { open })
-/** The answer to a request, and how often the engine was asked. */
+/** The response, and how many tasks the engine got. */
 async function ask (url: string, body: object, invalid: number) {
   const before = asked.tasks.length
   left = invalid
@@ -22,7 +22,6 @@ async function ask (url: string, body: object, invalid: number) {
 }
 
 const input = { model: MODEL, input: 'Hi' }
-/** Routes and requests. */
 const APIS: [url: string, body: object][] = [
   ['/v1/chat/completions', hello], ['/v1/completions', { model: MODEL, prompt: 'Hi' }],
   ['/v1/responses', input], ['/v1/messages', { ...hello, max_tokens: 9 }],

@@ -1,4 +1,4 @@
-/** What clients have a node keep: answers of the Responses API, and threads of Anthropic's. */
+/** Answers of the Responses API and threads of Anthropic's API that a node stores. */
 import t from 'tap'
 import Anthropic from '@anthropic-ai/sdk'
 import { betaTool } from '@anthropic-ai/sdk/helpers/beta/json-schema'
@@ -27,7 +27,7 @@ t.test('what is kept is its owner\'s, and the oldest goes first', (t) => {
   t.end()
 })
 
-/** Says how many messages it was asked, and counts tokens. */
+/** Answers with the number of messages, and counts tokens. */
 const counting: Open = async function * ({ kind, payload }: EngineTask) {
   const { messages } = payload as { messages: unknown[] }
   if (kind === 'tokenize') {
@@ -88,7 +88,7 @@ t.test('anthropic: threads, counts, and ids of requests', async (t) => {
   const error = { type: 'not_found_error', details: { error_code: 'thread_not_found' } }
   t.match(await failure(go('msg_none')), { status: 404, error: { error }, requestID: /^[0-9a-f-]{36}$/ })
   t.match(await failure(go(first.id, { system: 'x' })),
-    { status: 400, message: /system is that of the thread/ })
+    { status: 400, message: /system belongs to the thread/ })
   t.match(await client.messages.countTokens({ model: MODEL, messages: [user('a'), user('b')], system: 'x' }),
     { input_tokens: 30 })
   const { request_id: id } = await client.messages.create({
@@ -98,7 +98,7 @@ t.test('anthropic: threads, counts, and ids of requests', async (t) => {
   const begun = client.messages.create({
     model: MODEL, max_tokens: 9, messages: [user('Hi'), { role: 'assistant', content: 'So' }]
   })
-  t.match(await failure(begun), { status: 400, message: /must end with one of the user/ })
+  t.match(await failure(begun), { status: 400, message: /must end with a user message/ })
 })
 
 t.test('anthropic: the tool runner over several turns, with a thread and without', async (t) => {

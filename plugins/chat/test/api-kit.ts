@@ -1,4 +1,4 @@
-/** The plugin on the real kernel with a runner that says what a test wants. */
+/** The plugin on the real kernel with a scripted runner. */
 import { crc32, deflateSync } from 'node:zlib'
 import { systemClock } from '../../../kernel/api/clock.js'
 import { kernelError } from '../../../kernel/index.js'
@@ -17,14 +17,14 @@ export const card = {
   support: { tools: 'hermes' }, licence: 'MIT', files: [], defaults: {}, nLayers: 2
 } as unknown as ModelCard
 
-/** What a runner is asked, and when its work was given up. */
+/** Tasks and models that the runner received, and the number of aborted tasks. */
 export interface Asked {
   tasks: EngineTask[], models: string[], excepted: (string | undefined)[], aborted: number
 }
 
 export type Open = (task: EngineTask, signal: AbortSignal, instanceId: string) => AsyncIterable<EngineChunk>
 
-/** Chunks of an engine. */
+/** Engine chunks. */
 const chunk = (payload: AnswerChunk): EngineChunk => ({ payload: { ...payload } })
 export const admitted = (): EngineChunk => chunk({ choices: [], usage: { prompt_tokens: 5 } })
 export const news = (delta: Choice['delta'], index = 0): EngineChunk =>
@@ -41,16 +41,16 @@ export const done = (reason: Finish = 'stop', index = 0, completion = 3): Engine
   timings: { prompt_per_second: 50, predicted_per_second: 20, peak_memory_bytes: 4096 }
 })
 
-/** An engine that says these texts. */
+/** An engine that answers with these texts. */
 export const saying = (...texts: string[]): Open =>
   answering(...texts.map((said) => delta(said)), done())
 
-/** An engine that thinks, speaks, and calls `f` and the `others`. */
+/** An engine that yields reasoning, text, a call of `f`, and `others`. */
 export const calling = (...others: EngineChunk[]): Open => answering(
   news({ reasoning_content: 'H' }), news({ reasoning_content: 'm.' }), delta('Look:'), call('f', ''),
   news({ tool_calls: [{ index: 0, function: { arguments: '{"a": 1}' } }] }), ...others, done('tool_calls'))
 
-/** An engine that admits the prompt and answers with these chunks. */
+/** An engine that accepts the prompt and answers with these chunks. */
 export const answering = (...chunks: EngineChunk[]): Open => async function * () {
   yield admitted()
   yield * chunks
@@ -62,7 +62,7 @@ export interface Kit {
   post (url: string, payload: object, headers?: Record<string, string>): ReturnType<Rig['inject']>
 }
 
-/** Starts the plugin. Without `open` the engine says "Hello there.". */
+/** Starts the plugin. The default engine answers "Hello there.". */
 export async function startChat (
   t: TestContext, { open = saying('Hello', ' there.'), cards = [], ...options }:
   StartOptions & { open?: Open, cards?: ModelCard[] } = {}
@@ -97,21 +97,20 @@ export const values = (body: string): Record<string, never>[] =>
   body.split('\n').filter((line) => line.startsWith('data: ') && line !== 'data: [DONE]')
     .map((line) => JSON.parse(line.slice(6)) as Record<string, never>)
 
-/** A promise and what settles it. */
 export function gate (): { opened: Promise<void>, open: () => void } {
   let open = (): void => {}
   const opened = new Promise<void>((resolve) => { open = resolve })
   return { opened, open }
 }
 
-/** Waits until `look` is true; the test's own timeout is the limit. */
+/** Polls until the condition is true; the test's timeout is the limit. */
 export async function until (look: () => boolean): Promise<void> {
   while (!look()) await new Promise((resolve) => { setImmediate(resolve) })
 }
 
 export const hello = { model: MODEL, messages: [{ role: 'user', content: 'Hi' }] }
 
-/** What a call fails with; null where it does not. */
+/** The error of a call, or null. */
 export const failure = async (call: Promise<unknown>): Promise<unknown> =>
   await call.then(() => null, (error: unknown) => error)
 
@@ -127,7 +126,7 @@ export function png (width: number, height: number, [red, green, blue] = [255, 0
   const head = Buffer.alloc(13)
   head.writeUInt32BE(width)
   head.writeUInt32BE(height, 4)
-  // Eight bits each of red, green and blue.
+  // Eight bits per channel, RGB.
   head.set([8, 2], 8)
   const line = Buffer.from([0, ...Array.from({ length: width }, () => [red!, green!, blue!]).flat()])
   return Buffer.concat([
@@ -137,7 +136,7 @@ export function png (width: number, height: number, [red, green, blue] = [255, 0
   ]).toString('base64')
 }
 
-/** Checks that a request is refused with the field that is wrong. */
+/** Expects an error that names the field. */
 export function namesField (t: Test, read: () => unknown, param: string): void {
   try {
     read()

@@ -1,10 +1,10 @@
-/** Ollama's names of models, its times, and models that are made of others. */
+/** Ollama's model names, `keep_alive`, and derived models. */
 import { createServer } from 'node:net'
 import t from 'tap'
 import { Ollama } from 'ollama'
 import { keepAliveSeconds } from '../api/ollama/load.js'
 import { otherNames } from '../api/derived-models.js'
-import { canonical, fetched } from '../api/ollama/names.js'
+import { canonical, parsePullSource } from '../api/ollama/names.js'
 import { card, failure, MODEL, namesField, startChat } from './api-kit.js'
 import type { ModelCard } from '../../../kernel/index.js'
 import type { ApiParts } from '../api/types.js'
@@ -33,9 +33,9 @@ t.test('names', (t) => {
     ['acme/odd:v2', 'acme/odd:v2'], ['none:latest', 'none'], ['none', 'none']
   ]
   for (const [given, name] of rows) t.equal(canonical(parts, given), name, given)
-  t.same(fetched('hf.co/acme/x:Q4_K_M'), { modelId: 'acme/x', variant: 'Q4_K_M' })
-  t.same(fetched('https://huggingface.co/acme/x:latest'), { modelId: 'acme/x' })
-  for (const name of ['llama3.2', 'llama3.2:1b', 'a/b/c']) namesField(t, () => fetched(name), 'model')
+  t.same(parsePullSource('hf.co/acme/x:Q4_K_M'), { modelId: 'acme/x', variant: 'Q4_K_M' })
+  t.same(parsePullSource('https://huggingface.co/acme/x:latest'), { modelId: 'acme/x' })
+  for (const name of ['llama3.2', 'llama3.2:1b', 'a/b/c']) namesField(t, () => parsePullSource(name), 'model')
   t.end()
 })
 
@@ -43,7 +43,7 @@ t.test('the names that a node tells of', (t) => {
   const at = '2024-05-06T07:08:09.000Z'
   const parts = {
     aliases: { 'gpt-4o': 'acme/writer', short: 'brief' },
-    makes: { all: () => [{ key: 'brief', value: { from: 'acme/writer', at } }] }
+    derivedModels: { all: () => [{ key: 'brief', value: { from: 'acme/writer', at } }] }
   } as unknown as ApiParts
   const madeMs = Date.parse(at)
   t.same(otherNames(parts), [
@@ -112,9 +112,9 @@ t.test('models that are made of others', async (t) => {
     { status_code: 404, error: 'model \'brief\' not found' })
   const refused: [object, RegExp][] = [
     [{ model: 'x' }, /^from is required/], [{ model: 'x', from: 'none' }, /model 'none' not found/],
-    [{ model: MODEL, from: MODEL }, /is a model of its own here/],
+    [{ model: MODEL, from: MODEL }, /is the name of another model/],
     [{ model: '../x', from: MODEL }, /^model must be letters/],
-    [{ model: 'x', from: MODEL, system: 'x'.repeat(20_000) }, /at most 16384 are kept/],
+    [{ model: 'x', from: MODEL, system: 'x'.repeat(20_000) }, /at most 16384 are allowed/],
     [{ model: 'x', from: MODEL, template: '{{ .Prompt }}' }, /^template is not served/],
     [{ model: 'x', from: MODEL, files: { 'a.gguf': 'sha256:0' } }, /^files is not served: `svc pull FOLDER`/],
     [{ model: 'x', from: MODEL, parameters: { mirostat: 2 } }, /^parameters.mirostat is not served/]

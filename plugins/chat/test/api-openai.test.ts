@@ -56,7 +56,7 @@ t.test('prompts of a list are answered together, their order kept', async (t) =>
   const open = new Set<string>()
   let most = 0
   const last = gate()
-  // The first prompts wait for each other, and end after the later ones.
+  // The first prompts wait for each other and end after the later ones.
   const together: Open = async function * ({ payload: { prompt: given } }) {
     const prompt = String(given)
     open.add(prompt)
@@ -128,7 +128,7 @@ t.test('tokens there and back', async (t) => {
   t.same((await post('/v1/detokenize', { model: MODEL, tokens: [5, 6] })).json(), { prompt: '5,6' })
   const rows: [string, object, number, RegExp][] = [
     ['tokenize', { model: MODEL }, 400, /prompt or messages is required/],
-    ['tokenize', { ...hello, prompt: 'x' }, 400, /and not both/],
+    ['tokenize', { ...hello, prompt: 'x' }, 400, /but not both/],
     ['tokenize', { model: MODEL, prompt: 'bad' }, 400, /"param":"prompt"/],
     ['tokenize', { model: 'acme/none', prompt: 'x' }, 404, /no_instance/],
     ['detokenize', { model: MODEL, tokens: [-1] }, 400, /tokens/]

@@ -9,7 +9,7 @@ import type { RealRunner } from './real-runner-kit.js'
 
 const MODEL = 'svc/guide'
 
-/** A process that has loaded the model that ships. */
+/** A runner process with the bundled model. */
 async function start (t: TestContext): Promise<RealRunner> {
   const { card, directory } = createBundle({ manifests: [manifest], off: [] }).model(MODEL)!
   const real = await startReal(t, { card, directory })

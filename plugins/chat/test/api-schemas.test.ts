@@ -1,4 +1,4 @@
-/** Schemas and tools of requests on their way to the engine: what the head of the answer says of them. */
+/** Schemas and tools of requests: which parts the header `x-svc-warning` names. */
 import t from 'tap'
 import { hello, saying, startChat } from './api-kit.js'
 

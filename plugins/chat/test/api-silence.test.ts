@@ -1,4 +1,4 @@
-/** Streams of engines that say nothing yet: they open, show that they live, and end with one event. */
+/** Streams of silent engines: they open, send keep-alives, and end with one event. */
 import t from 'tap'
 import { kernelError } from '../../../kernel/index.js'
 import { manualClock } from '../../../kernel/testing/index.js'
@@ -7,7 +7,7 @@ import type { Open } from './api-kit.js'
 
 const ALIVE = ': keep-alive\n\n'
 const COMMENTS = /^: keep-alive\n\n: command_id [\da-f-]{36}\n\n$/
-/** The routes that stream, what their streams open with, and how their failure begins. */
+/** Streaming routes with their first bytes and the start of a failure event. */
 const ROUTES: [url: string, body: object, opening: RegExp, failure: string][] = [
   ['/v1/chat/completions', hello, COMMENTS, 'data: '],
   ['/v1/completions', { model: MODEL, prompt: 'Hi' }, COMMENTS, 'data: '],

@@ -1,4 +1,4 @@
-/** The dialects: `cases/*.json` has requests with their tasks or refusals, and whole answers. */
+/** The API dialects: `cases/*.json` has requests with their tasks or refusals, and whole answers. */
 import { readdirSync, readFileSync } from 'node:fs'
 import t from 'tap'
 import { kernelError, SvcError } from '../../../kernel/index.js'
@@ -13,32 +13,32 @@ import {
 import type { EngineChunk } from '../../../kernel/index.js'
 import type { Open } from './api-kit.js'
 
-/** A request of an API, and the task or the chat request that it becomes, or the field that is refused. */
+/** A request of an API with the resulting task or chat request, or with the refused field. */
 interface Request {
   api: string
-  /** Fields beside the least that the API takes. */
+  /** Added to the API's required fields. */
   request: object
-  /** Among others. */
+  /** Subset. */
   gives?: object
-  /** Exactly, beside the messages. */
+  /** Exact, apart from the messages. */
   only?: object
-  /** Exactly. */
+  /** Exact. */
   messages?: object[]
   mostCalls?: number
   refused?: string
   says?: string
 }
 
-/** Chunks of an engine, and the answer to a request. */
+/** Engine chunks and the answer to a request. */
 interface Answer {
   name: string
   engine?: unknown[] | 'calling'
   post: string
   body: object
   json?: object
-  /** Values of the event stream, as many as it has. */
+  /** All values of the event stream. */
   events?: object[]
-  /** Lines of JSON, as many as there are. */
+  /** All JSON lines. */
   lines?: object[]
   text?: string
   task?: object
@@ -69,7 +69,7 @@ const rules = {
   limits: {
     max_messages: 4, max_stops: 2, max_answers: 2, max_inputs: 4, max_tools: 2, schema_kib: 1, schema_depth: 5
   },
-  aliases: { 'gpt-4o': MODEL }, sees: (modelId: string) => modelId === 'a/eyes'
+  aliases: { 'gpt-4o': MODEL }, readsImages: (modelId: string) => modelId === 'a/eyes'
 }
 const generate = { model: MODEL, prompt: 'Hi' }
 const APIS: Readonly<Record<string, (more: object) => object>> = {
@@ -106,7 +106,7 @@ t.test('requests', (t) => {
   t.end()
 })
 
-/** Chunks of an engine from their short forms. */
+/** Engine chunks from their short forms. */
 const chunksOf = (given: unknown[]): EngineChunk[] => given.map((one) => {
   if (typeof one === 'string') return delta(one)
   const { say, call: made, done: ended, payload, ...more } = one as Record<string, unknown[]>

@@ -11,7 +11,7 @@ import type { Asked } from '../../../kernel/test/cli-helpers.js'
 const CHAT = 'POST /v1/chat/completions'
 const SPEECH = 'POST /v1/audio/speech'
 
-/** Time goes on by 10 ms whenever somebody looks. */
+/** A clock that advances 10 ms per reading. */
 function steps (): WaitClock {
   let now = 0
   return { mono: () => now += 10, pause: async () => {} }
@@ -47,9 +47,9 @@ t.test('svc bench of a chat model', async (t) => {
 
                          P50  P99
 time to first token, ms  10   10
-tokens/s of a request    200  200
+tokens/s per request     200  200
 
-in all: 118 tokens/s, 20 tokens; prompts of 3 tokens
+total: 118 tokens/s, 20 tokens; prompts of 3 tokens
 `)
   const bodies = node.asked.filter(({ method }) => method === 'POST').map(({ body }) => body)
   t.equal(bodies.length, 5, 'one to warm up')
@@ -87,7 +87,7 @@ t.test('svc bench of a voice', async (t) => {
 time to first byte, ms  10    10
 real-time factor        0.38  0.38
 
-in all: 1.49 s of sound in a second, 0.1 s; a real-time factor under 1 is faster than it is heard
+total: 1.49 s of audio per second, 0.1 s; a real-time factor below 1 is faster than playback
 `)
   const said = node.asked.filter(({ method }) => method === 'POST').map(({ body }) => body)
   t.match(said[1], { model: 'acme/chat', response_format: 'mp3', input: /^run2-0 ([a-z]+ ){22}[a-z]+\.$/ })
@@ -95,7 +95,7 @@ in all: 1.49 s of sound in a second, 0.1 s; a real-time factor under 1 is faster
   t.match(json, { task: 'tts', maxTokens: null, audioSeconds: 4 * FRAME_SECONDS, promptWords: 24,
     realTimeFactor: { p50: 0.02 / (2 * FRAME_SECONDS) } })
   t.match(await node.run([...words, '--max-tokens', '4']),
-    { status: 2, err: /--max-tokens: acme\/chat speaks/ })
+    { status: 2, err: /--max-tokens: acme\/chat is a speech model/ })
 })
 
 t.test('svc bench: failures are counted, and the exit status tells', async (t) => {
@@ -113,7 +113,7 @@ t.test('svc bench: failures are counted, and the exit status tells', async (t) =
   const ran = await node.run(['bench', 'acme/chat', '--requests', '5'], { pace: steps() })
   t.equal(ran.status, 1)
   t.match(ran.out, '2 of 5 requests in ')
-  t.match(ran.out, /tokens\/s of a request +- +-\n/, 'no rate of a single piece')
+  t.match(ran.out, /tokens\/s per request +- +-\n/, 'no rate of a single piece')
   t.equal(ran.err, '2 x it is overloaded (429 overloaded)\n1 x gone\n')
   asked = 1
   const json = await node.run(['bench', 'acme/chat', '--requests', '5', '--wait=0', '--json'])
@@ -123,7 +123,7 @@ t.test('svc bench: failures are counted, and the exit status tells', async (t) =
 t.test('svc bench: what is refused', async (t) => {
   const node = await nodeOf(t,
     routes({ [SPEECH]: (response) => { response.end('no sound') } }, { tasks: ['tts'] }))
-  t.match(await node.run(['bench', 'acme/chat']), { status: 1, err: /without any sound/ })
+  t.match(await node.run(['bench', 'acme/chat']), { status: 1, err: /without audio/ })
   const before = node.asked.length
   const wrong: [string[], RegExp][] = [
     [['--requests', '0'], /--requests 0/], [['--concurrency', '257'], /--concurrency 257: .* from 1 to 256/],
@@ -132,11 +132,12 @@ t.test('svc bench: what is refused', async (t) => {
   for (const [words, err] of wrong) {
     t.match(await node.run(['bench', 'acme/chat', ...words]), { status: 2, err })
   }
-  t.match(await node.run(['bench', 'acme']), { status: 2, err: /is no model/ })
+  t.match(await node.run(['bench', 'acme']), { status: 2, err: /is not a model id/ })
   t.equal(node.asked.length, before)
   t.match(await node.run(['bench', 'acme/none']), { status: 3 })
   const vectors = await nodeOf(t, routes({}, { tasks: ['embeddings'] }))
-  t.match(await vectors.run(['bench', 'acme/chat']), { status: 2, err: /is for embeddings; chat and tts/ })
+  t.match(await vectors.run(['bench', 'acme/chat']),
+    { status: 2, err: /is for embeddings; svc bench measures chat and tts/ })
 })
 
 t.test('svc bench: never more at once than asked for', async (t) => {

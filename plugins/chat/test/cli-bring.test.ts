@@ -26,10 +26,10 @@ const TOO_LARGE = {
   neededBytes: 6 * GIB, nodes: [], problem: 'attic: needs 6.00 GiB and can use 3.00 GiB.', engineMissing: null
 }
 
-/** What the stand-in is at: each step of a model from the hub to an answer. */
+/** State of the fake node: the steps of a model from the hub to an answer. */
 interface World { known: boolean, placed: boolean, ready: boolean, looks: number, fails?: boolean }
 
-/** A node that fetches, places and starts the model as it is asked to. */
+/** A node that downloads, places and starts the model on request. */
 async function world (
   t: Parameters<typeof nodeOf>[0], begin: Partial<World> = {}, more: Answers = {}
 ): Promise<{ node: Node, at: World, did: () => string[] }> {
@@ -84,10 +84,11 @@ t.test('svc run fetches, places and waits, and only the answer is on stdout', as
   const ran = await node.run(['run', `hf.co/${ID}:Q4_K_M`, 'hi'], { pace: quickPace() })
   t.equal(ran.status, 0, ran.err)
   t.equal(ran.out, 'Hello!\n')
-  t.match(ran.err, new RegExp('^acme/chat is not here; from https://hub: 3 files, 5.0 GiB \\(GGUF Q8_0\\)\n' +
-    'disk of the store, on attic: 100 GiB are free for it\n' +
-    'memory: it takes at least 6.0 GiB; fits on attic \\(8.0 GiB free for it\\)\n' +
-    'acme/chat  100 % .*\nplaced on attic\nattic: loads\n$'))
+  t.match(ran.err, new RegExp('^acme/chat is not in the cluster; ' +
+    'from https://hub: 3 files, 5.0 GiB \\(GGUF Q8_0\\)\n' +
+    'store disk on attic: 100 GiB available\n' +
+    'memory: the model needs at least 6.0 GiB; fits on attic \\(8.0 GiB available\\)\n' +
+    'acme/chat  100 % .*\nplaced on attic\nattic: loading\n$'))
   t.same(did(), [`${STORE}/download`, '/place_instance'])
   t.match(node.asked.find(({ method, url }) => method === 'POST' && url === `${STORE}/download`)?.body,
     { variant: 'Q4_K_M' })
@@ -101,15 +102,16 @@ t.test('what is here is placed, what is placed is waited for', async (t) => {
   t.match(await placed.node.run(['run', ID, 'hi'], { pace: quickPace() }), { status: 0, out: 'Hello!\n' })
   t.same(placed.did(), [])
   const other = await placed.node.run(['run', `${ID}:Q8_0`, 'hi'])
-  t.match(other, { status: 1, err: /here as Q4_K_M: ask it without :Q8_0, or put .* pull acme\/chat:Q8_0/ })
+  t.match(other,
+    { status: 1, err: /here as Q4_K_M: run it without :Q8_0, or replace .* pull acme\/chat:Q8_0/ })
 })
 
 t.test('a terminal is asked first, unless it is told', async (t) => {
   const { node, did } = await world(t)
   const no = node.sit(['run', ID, 'hi'])
-  await no.stderr.shows(/Fetch 5\.0 GiB\? \[y\/N\] /)
+  await no.stderr.shows(/Download 5\.0 GiB\? \[y\/N\] /)
   no.type('n\n')
-  t.match(await no.done, { status: 1, out: '', err: /nothing was fetched/ })
+  t.match(await no.done, { status: 1, out: '', err: /nothing was downloaded/ })
   t.same(did(), [], 'nothing has begun')
   const yes = node.sit(['run', ID, 'hi', '-y'], { pace: quickPace() })
   yes.hangUp()
@@ -124,15 +126,15 @@ t.test('what does not fit is refused with the sum and the nearest change', async
   })
   const small = await planned({ memory: TOO_LARGE, variants: [q2, { ...q4, fits: true }, q8] })
   t.match(await small.node.run(['run', ID, 'hi']), { status: 6, out: '', err: new RegExp(
-    'not fit into memory: attic: needs 6.00 GiB and can use 3.00 GiB.\n' +
-    ' {2}a smaller one: svc run acme/chat:Q4_K_M \\(2.0 GiB\\)') })
+    'not fit in memory: attic: needs 6.00 GiB and can use 3.00 GiB.\n' +
+    ' {2}smaller variant: svc run acme/chat:Q4_K_M \\(2.0 GiB\\)') })
   const tiny = await planned({ memory: TOO_LARGE, variants: [q2, q4, q8] })
-  t.match(await tiny.node.run(['run', ID, 'hi']), { status: 6, err: /free some: `svc ps` shows/ })
+  t.match(await tiny.node.run(['run', ID, 'hi']), { status: 6, err: /free memory .*: `svc ps` lists/ })
   const disk = { node: 'attic', roomBytes: 2 * GIB, problem: '5.00 GiB more do not fit.' }
   const full = await planned({ disk })
   const without = await planned({ memory: { ...TOO_LARGE, problem: null, engineMissing: 'llama.cpp' } })
   t.match(await without.node.run(['run', ID, 'hi']),
-    { status: 1, err: /on llama.cpp, whose llama-server no node has\n {2}`svc engine add llama.cpp` brings/ })
+    { status: 1, err: /llama.cpp, but no node has llama-server\n {2}run `svc engine add llama.cpp`/ })
   t.match(await full.node.run(['run', ID, 'hi']),
     { status: 6, err: /not fit on the disk of attic: 5.00 GiB more do not fit[^]*:Q4_K_M \(2.0 GiB\)/ })
   t.same([...small.did(), ...tiny.did(), ...full.did(), ...without.did()], [])
@@ -148,9 +150,9 @@ t.test('a mistyped name is compared with those that are here, before the hub is 
     'GET /v1/models': (response) => { sendJson(response, known) }, ...Object.fromEntries(cards)
   })
   const meant: [string, number, RegExp][] = [
-    ['chta', 2, /"chta" is no model: expected org\/name.*; did you mean acme\/chat\?/],
+    ['chta', 2, /"chta" is not a model id: expected org\/name.*; did you mean acme\/chat\?/],
     ['zzzzzzzz', 2, /expected org\/name, such as acme\/voice$/m],
-    ['acme/chta', 3, /acme\/chta here; did you mean acme\/chat\?\n +the hub's: svc pull acme\/chta/],
+    ['acme/chta', 3, /acme\/chta here; did you mean acme\/chat\?\n +from the hub: svc pull acme\/chta/],
     ['Acme/Voices:Q4', 3, /did you mean acme\/voice\?/]
   ]
   for (const [word, status, err] of meant) {
@@ -169,7 +171,7 @@ t.test('Ctrl-C leaves the download and the start to the cluster', async (t) => {
     const { node } = await world(t, begin)
     const ran = await node.run(['run', ID, 'hi'],
       { signal: stop.signal, pace: quickPace(() => { stop.abort() }) })
-    t.match(ran, { status: 130, out: '', err: /(the download continues|it goes on starting); svc / })
+    t.match(ran, { status: 130, out: '', err: /(the download continues|it is still starting); svc / })
   }
 })
 
@@ -185,7 +187,7 @@ t.test('with --wait the time to become ready is bounded', async (t) => {
   const { node, at } = await world(t, { known: true, placed: true })
   at.looks = -1000
   t.match(await node.run(['run', ID, 'hi', '--wait=5'], { pace: quickPace() }),
-    { status: 4, out: '', err: /the time to wait is up and it goes on starting/ })
+    { status: 4, out: '', err: /the wait timed out and it is still starting/ })
 })
 
 t.test('what was placed and cannot start is taken off again', async (t) => {
@@ -193,6 +195,6 @@ t.test('what was placed and cannot start is taken off again', async (t) => {
     'DELETE /instance/i1': (response) => { sendJson(response, {}) }
   })
   t.match(await node.run(['run', ID, 'hi'], { pace: quickPace() }),
-    { status: 1, out: '', err: /acme\/chat cannot start: it is broken; it is not placed any more/ })
+    { status: 1, out: '', err: /acme\/chat cannot start: it is broken; its instance was removed/ })
   t.ok(node.asked.some(({ method, url }) => method === 'DELETE' && url === '/instance/i1'))
 })

@@ -27,12 +27,12 @@ function chatVerbs (pace?: WaitClock): Plugin {
 
 export type { Answers, FakeNode as Node }
 
-/** Starts a stand-in for a node; the command line has the verbs of one plugin beside those of engines. */
+/** Starts a fake node; the command line has the verbs of `plugin` and of the engines. */
 export async function nodeOf (
   t: { teardown (fn: () => unknown): void }, answers: Answers, plugin?: Plugin
 ): Promise<FakeNode> {
   const node: FakeNode = await fakeNode(t, {
-    // Whether a model is ready is asked before a conversation, and is not what these tests are about.
+    // A conversation first asks whether the model is ready; these tests ignore that request.
     'GET /v1/models': (response, one) => {
       node.asked.splice(node.asked.indexOf(one), 1)
       sendError(response, 404, 'not_found')
@@ -42,10 +42,8 @@ export async function nodeOf (
   return node
 }
 
-/** A `data:` event. */
 export const data = (value: unknown): string => `data: ${JSON.stringify(value)}\n\n`
 
-/** A chunk with text. */
 export const chunk = (content: string, more: object = {}): object => ({
   id: 'c1', object: 'chat.completion.chunk',
   choices: [{ index: 0, delta: { content }, finish_reason: null, ...more }]
@@ -60,18 +58,18 @@ export const end = (finish = 'stop'): object => ({
 export const STATS = ': generation_stats {"prompt_tps":120.04,"generation_tps":41.25,"prompt_tokens":3,' +
   '"generation_tokens":5,"peak_memory_usage":{"inBytes":1}}\n\n'
 
-/** A whole stream with these texts. */
+/** A complete stream with these texts. */
 export const stream = (...texts: string[]): string =>
   ': keep-alive\n\n: command_id c1\n\n' + texts.map((text) => data(chunk(text))).join('') + data(end()) +
   STATS + 'data: [DONE]\n\n'
 
-/** The head of a stream, which stays open. */
+/** Sends the headers of a stream that stays open. */
 export function begin (response: ServerResponse): void {
   response.writeHead(200, { 'content-type': 'text/event-stream' })
   response.flushHeaders()
 }
 
-/** The texts that were asked, with who said them. */
+/** The messages of a request as `role: text`. */
 export const messagesOf = ({ body }: Asked): string[] =>
   (body as { messages: { role: string, content: string }[] }).messages
     .map(({ role, content }) => `${role}: ${content}`)

@@ -1,4 +1,4 @@
-/** A card as the routes show it. */
+/** A card as the routes return it. */
 export const card = (more: object = {}): Record<string, unknown> => ({
   modelId: 'acme/chat', revision: 'abc', title: 'A talker', description: 'Talks\nwell.',
   tasks: ['chat', 'completions'], family: 'llama', engine: 'onnx-lm', backends: ['cuda', 'cpu'],
@@ -7,7 +7,7 @@ export const card = (more: object = {}): Record<string, unknown> => ({
   licence: 'MIT', languages: ['en'], quantization: 'q4', voices: [], defaults: {}, support: {}, ...more
 })
 
-/** An instance as /state shows it; nodes with their runners. */
+/** An instance as in /state, with nodes and their runners. */
 export const instance = (
   modelId: string, nodeToRunner: Record<string, string>, more: object = {}
 ): object => ({
@@ -17,7 +17,7 @@ export const instance = (
   }
 })
 
-/** GET /state with the nodes n1 and n2, of which the first has a name. */
+/** GET /state with the nodes n1 and n2; only n1 has a name. */
 export const state = (more: object = {}): object => ({
   instances: {}, runners: {}, instanceFailures: [],
   nodeIdentities: { n1: { friendlyName: 'attic', chipId: 'A chip' }, n2: { friendlyName: null } },

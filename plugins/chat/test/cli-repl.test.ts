@@ -6,16 +6,16 @@ const CHAT = 'POST /v1/chat/completions'
 const CTRL_C = '\x03'
 const CTRL_D = '\x04'
 
-/** An answer that does not end. */
+/** An unfinished answer. */
 function beginWithX (response: ServerResponse): void {
   begin(response)
   response.write(data(chunk('x')))
 }
 
-/** Without what moves the cursor. */
+/** Removes escape sequences. */
 const bare = (text: string): string => text.replace(/\x1b\[[0-9;]*[A-Za-z]/g, '')
 
-/** The prompt is the last thing that was shown, and nothing is typed. */
+/** The prompt is the last output, with nothing typed. */
 const READY = />>> \x1b\[5G$/
 
 t.test('a conversation', async (t) => {
@@ -30,7 +30,7 @@ t.test('a conversation', async (t) => {
   type('/system Be brief\r/clear\r/etc/passwd is what?\r')
   await stdout.shows(/answer 3\n/)
   type('/system\r/nothing\r/help\r')
-  await stderr.shows(/twice here, ends/)
+  await stderr.shows(/twice at the prompt, ends/)
   type('"""one\r two\rthree"""\r')
   await stdout.shows(/answer 4\n/)
   type('/bye\r')
@@ -43,8 +43,8 @@ t.test('a conversation', async (t) => {
   ])
   t.match(node.asked[3]!.body, { seed: 4 })
   t.match(bare(stderr.text), /^acme\/chat: \/help shows the commands, Ctrl-D ends\n>>> /)
-  t.match(stderr.text, /there is no \/nothing; \/help/)
-  t.match(stderr.text, /the conversation is forgotten/)
+  t.match(stderr.text, /unknown command \/nothing; \/help/)
+  t.match(stderr.text, /the conversation is cleared/)
 })
 
 t.test('Ctrl-C ends an answer, and then the conversation', async (t) => {
@@ -67,12 +67,12 @@ t.test('Ctrl-C ends an answer, and then the conversation', async (t) => {
   await stdout.shows(/begun/)
   type(CTRL_C)
   await closed[0]
-  await stderr.shows(/\(ended\)/)
+  await stderr.shows(/\(stopped\)/)
   type('two\r')
   while (open.length < 2) await new Promise((resolve) => { setImmediate(resolve) })
   type(CTRL_C)
   await closed[1]
-  await stderr.shows(/\(ended\)[^]*\(ended\)/)
+  await stderr.shows(/\(stopped\)[^]*\(stopped\)/)
   type('three\r')
   await stdout.shows(/whole\n/)
   await stderr.shows(READY)
@@ -93,7 +93,7 @@ t.test('Ctrl-C right after an ended answer ends the conversation', async (t) => 
   type('one\r')
   await stdout.shows(/x/)
   type(CTRL_C)
-  await stderr.shows(/\(ended\)\n/)
+  await stderr.shows(/\(stopped\)\n/)
   await stderr.shows(READY)
   type(CTRL_C)
   t.equal((await done).status, 130)
@@ -141,7 +141,7 @@ t.test('a failure is told and the conversation goes on', async (t) => {
   type('long\r')
   await stderr.shows(/svc: it is context_length_exceeded/)
   type('broken\r')
-  await stderr.shows(/broke off/)
+  await stderr.shows(/ended early/)
   type('short\r')
   await stderr.shows(/41\.3 tokens\/s/)
   await stderr.shows(READY)

@@ -29,7 +29,7 @@ t.test('svc run: an answer that repeats itself is stopped, unless a length is as
   const passage = 'The capital of France is Paris. '
   const sent = Array.from({ length: 60 }, () => data(chunk(passage)))
   const node = await nodeOf(t, {
-    // An endless answer: only a client that leaves ends it.
+    // An endless answer: only a client disconnect ends it.
     [CHAT]: (response, { body }) => {
       begin(response)
       response.write(sent.join(''))
@@ -39,10 +39,10 @@ t.test('svc run: an answer that repeats itself is stopped, unless a length is as
     }
   })
   const stopped = await node.run(['run', 'acme/chat', 'hi'])
-  t.match(stopped, { status: 0, err: /^stopped: it repeats itself; with --max-tokens it goes on/ })
+  t.match(stopped, { status: 0, err: /^stopped: the answer repeats itself; --max-tokens continues/ })
   t.ok(stopped.out.length < 1_200, `${stopped.out.length} characters`)
   const asked = await node.run(['run', 'acme/chat', 'hi', '--max-tokens', '900'])
-  t.match(asked, { out: `${passage.repeat(60)}\n`, err: /^cut off at the limit/ })
+  t.match(asked, { out: `${passage.repeat(60)}\n`, err: /^cut off at the token limit/ })
 })
 
 t.test('svc run: where the question comes from', async (t) => {
@@ -61,11 +61,11 @@ t.test('svc run: where the question comes from', async (t) => {
   }
   const before = node.asked.length
   const wrong: [string[], RegExp][] = [
-    [['run', 'acme/chat'], /nothing to ask: svc run acme\/chat/],
-    [['run', 'chat', 'hi'], /"chat" is no model/],
-    [['run', 'acme/..', 'hi'], /is no model/],
+    [['run', 'acme/chat'], /the prompt is missing: svc run acme\/chat/],
+    [['run', 'chat', 'hi'], /"chat" is not a model id/],
+    [['run', 'acme/..', 'hi'], /is not a model id/],
     [['run', 'acme/chat', 'hi', '--temperature', '3'], /--temperature 3: expected a number from 0 to 2/],
-    [['run', 'acme/chat', 'hi', '--max-tokens', '0'], /--max-tokens 0: expected a whole number from 1 on/],
+    [['run', 'acme/chat', 'hi', '--max-tokens', '0'], /--max-tokens 0: expected a whole .* of at least 1/],
     [['run', 'acme/chat', 'hi', '--seed', '1.5'], /--seed 1.5/],
     [['run', 'acme/chat', 'hi', '--seed='], /--seed/]
   ]
@@ -127,9 +127,9 @@ t.test('svc run: what is said of an answer', async (t) => {
   let text = ''
   const node = await nodeOf(t, { [CHAT]: (response) => { response.end(text) } })
   const cases: [string, string, RegExp][] = [
-    [data(chunk('cut')) + data(end('length')), 'cut\n', /^cut off at the limit of tokens \(--max-tokens\)\n/],
-    [data(end()), '', /^the model answered without any text\n/],
-    [data({ choices: [] }) + data({ choices: [{ delta: { content: 7 } }] }) + data({}), '', /without any/]
+    [data(chunk('cut')) + data(end('length')), 'cut\n', /^cut off at the token limit \(--max-tokens\)\n/],
+    [data(end()), '', /^the answer has no text\n/],
+    [data({ choices: [] }) + data({ choices: [{ delta: { content: 7 } }] }) + data({}), '', /has no text/]
   ]
   for (const [events, out, err] of cases) {
     text = `${events}data: [DONE]\n\n`
@@ -180,9 +180,9 @@ t.test('svc run: failures in the stream', async (t) => {
     [data({ error }), /^svc: The instance  ?was lost\. \(500 instance_lost\)\n {2}Ask again\.\n$/],
     [`event: error\n${data({ error })}data: [DONE]\n\n`, /was lost/],
     [data({ error: {} }), /^svc: the answer failed\n$/],
-    ['data: {"a\n\n', /an event that is no chunk: {"a\n$/],
-    ['data: 7\n\n', /an event that is no chunk: 7\n$/],
-    ['', /^svc: the answer broke off: its stream ended without \[DONE\]/]
+    ['data: {"a\n\n', /an invalid chunk: {"a\n$/],
+    ['data: 7\n\n', /an invalid chunk: 7\n$/],
+    ['', /^svc: the answer ended early: its stream has no \[DONE\]/]
   ]
   for (const [more, err] of cases) {
     text = more

@@ -70,7 +70,7 @@ model.onnx  weights  2.0 KiB
     }]
   })
   t.match(await node.run(['show', 'acme/none']), { status: 3, out: '', err: /model_not_found/ })
-  t.match(await node.run(['show', 'acme/../x']), { status: 2, err: /is no model/ })
+  t.match(await node.run(['show', 'acme/../x']), { status: 2, err: /is not a model id/ })
 })
 
 t.test('svc show: a model that does not answer', async (t) => {

@@ -1,4 +1,4 @@
-/** Encoders in folders, and sessions of them. */
+/** Encoder folders and sessions. */
 import { mkdir, readdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import {
@@ -8,11 +8,11 @@ import engine from '../embed/index.js'
 import { makeEncoder } from './embed-onnx.js'
 import type { Open } from './api-kit.js'
 
-/** An environment that runs work at once. */
+/** Runs work immediately. */
 export const quietEnv = (): EngineEnv =>
   ({ progress: () => {}, log: () => {}, work: async (_label, _units, call) => await call() })
 
-/** A card with the fields an engine reads, and the rest filled in. */
+/** A card with defaults for the fields that engines ignore. */
 export function cardOf (card: Partial<ModelCard> & Pick<ModelCard, 'files'>): ModelCard {
   return {
     modelId: 'test/model', revision: '1', title: '', description: '', tasks: ['embeddings'],
@@ -38,7 +38,7 @@ export async function specOf (
 const LETTERS = ['Ġ', 'Ċ', '.', ',', '?', '!', ...'abcdefghijklmnopqrstuvwxyz0123456789{}[]":-']
 const SPECIAL = ['<pad>', '<end>', '<user>', '<assistant>']
 
-/** A byte-level tokenizer of single characters for the made-up decoders. */
+/** A byte-level tokenizer of single characters for generated models. */
 export function tinyTokenizer (): Record<string, unknown> {
   const vocab = Object.fromEntries([...SPECIAL, ...LETTERS].map((token, id) => [token, id]))
   const added = SPECIAL.map((content, id) => ({
@@ -52,7 +52,7 @@ export function tinyTokenizer (): Record<string, unknown> {
   }
 }
 
-/** Writes a made-up encoder into a folder; `pooling` is the content of 1_Pooling/config.json. */
+/** Writes a generated encoder into a folder; `pooling` is the content of 1_Pooling/config.json. */
 export async function writeEncoder (directory: string, pooling?: object): Promise<void> {
   await mkdir(join(directory, '1_Pooling'), { recursive: true })
   const json = {
@@ -72,10 +72,10 @@ export async function encoderSession (directory: string, pooling?: object): Prom
   return await engine.load(await specOf(directory), quietEnv())
 }
 
-/** What a session answers, as a runner would hand it on. */
+/** A session as the engine of `startChat`. */
 export const engineOpen = (session: EngineSession): Open => (task, signal) => session.run(task, signal)
 
-/** The refusal of something. */
+/** The EngineError of a call. */
 export async function refusal (call: Promise<unknown>): Promise<EngineError> {
   try {
     await call

@@ -9,7 +9,7 @@ type Element = keyof typeof ELEMENT
 const VOCABULARY = 64
 const WIDTH = 32
 
-/** Collects a graph; methods answer the name of the tensor they made. */
+/** Builds a graph; methods return the name of the tensor they add. */
 class Graph {
   private readonly nodes: OnnxNode[] = []
   private readonly weights: Uint8Array[] = []
@@ -70,7 +70,7 @@ class Graph {
   }
 }
 
-/** The bytes of an encoder whose vectors depend on all tokens that the mask lets through. */
+/** The bytes of an encoder whose vectors depend on all unmasked tokens. */
 export function makeEncoder (): Buffer {
   const graph = new Graph()
   const ids = graph.port(11, 'input_ids', 'int64', ['batch_size', 's'])

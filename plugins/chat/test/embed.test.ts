@@ -71,7 +71,7 @@ t.test('what cannot be embedded', async (t) => {
   const session = await encoderSession(t.testdir())
   const table: Array<[object, object]> = [
     [{ input: [] }, { message: /input is empty/ }],
-    [{ input: '' }, { message: /input 0 has no token/ }],
+    [{ input: '' }, { message: /input 0 has no tokens/ }],
     [{ input: ['a', 5] }, { message: /text or token ids/ }],
     [{}, { message: /text or token ids/ }],
     [{ input: 'a', dimensions: 0 }, { message: /dimensions is 0/ }],
@@ -87,7 +87,7 @@ t.test('what cannot be embedded', async (t) => {
   t.match(await aborted[Symbol.asyncIterator]().next(), { done: true })
   const missing = encoderSession(join(t.testdirName, 'odd'), { pooling_mode_weightedmean_tokens: true })
   t.match(await refusal(missing), { reason: 'model_invalid',
-    message: /pooling_mode_weightedmean_tokens is not served/ })
+    message: /pooling_mode_weightedmean_tokens is not supported/ })
 })
 
 t.test('ways of pooling', (t) => {
@@ -136,8 +136,8 @@ t.test('a language model is refused with the way to get it as GGUF', async (t) =
   t.match(await refusal(engine.load(await specOf(folder, card), quietEnv())), {
     reason: 'model_invalid',
     message: 'acme/Qwen3-0.6B-ONNX is a language model (qwen3) in ONNX, and language models run in ' +
-      'GGUF only: `svc search Qwen3-0.6B gguf` finds it in that format, ' +
-      '`svc pull ORG/Qwen3-0.6B-GGUF` brings it'
+      'GGUF only: `svc search Qwen3-0.6B gguf` finds it as GGUF, ' +
+      '`svc pull ORG/Qwen3-0.6B-GGUF` downloads it'
   })
 })
 

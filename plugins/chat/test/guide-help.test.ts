@@ -16,7 +16,7 @@ t.test('a question has an answer on stdout, without a node', async (t) => {
     ['what does --exclude do', /`--exclude NODE` keeps it off one/],
     ['run nowhere else', /^(?!Usage)\S/],
     ['how do I roast a duck', /^I only know svc/],
-    ['the node', /^I am not sure what you mean\. The nearest I know:\n\n( {2}\S.*\n){3}\n/]
+    ['the node', /^I am not sure what you mean\. The nearest subjects:\n\n( {2}\S.*\n){3}\n/]
   ]
   for (const [question, answer] of table) {
     const ran = await svc(['help', ...question.split(' ')])
@@ -39,7 +39,7 @@ t.test('- takes the question from a pipe', async (t) => {
   const letters = [...Buffer.from('où est le modèle')].map((byte) => Buffer.of(byte))
   const cut = JSON.parse((await svc(['help', '-', '--json'], letters)).out) as { question: string }
   t.equal(cut.question, 'où est le modèle', 'letters that come in pieces')
-  t.match(await svc(['help', '-'], ' \n'), { status: 2, out: '', err: /there is no question/ })
+  t.match(await svc(['help', '-'], ' \n'), { status: 2, out: '', err: /the question is missing/ })
 })
 
 t.test('verbs and topics keep their pages', async (t) => {

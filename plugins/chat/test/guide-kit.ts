@@ -1,5 +1,5 @@
 import { declaredBy } from '../../../kernel/cli/declared.js'
 import { bundled } from '../../index.js'
 
-/** What the whole product declares. */
+/** The declarations of all bundled plugins. */
 export const declarations = declaredBy(bundled.map(({ manifest }) => manifest))

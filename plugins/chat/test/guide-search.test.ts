@@ -52,7 +52,7 @@ t.test('a word of several kinds has all its meanings', (t) => {
   t.end()
 })
 
-// Asked of such servers in their documentation and issue trackers; each with the sheets that answer it.
+// Questions from documentation and issue trackers of similar servers, with the sheets that answer them.
 t.test('what newcomers ask', (t) => {
   const text = readFileSync(new URL('./fixtures/newcomers.tsv', import.meta.url), 'utf8')
   const rows = text.trim().split('\n').map((line) => line.split('\t') as [question: string, ids: string])

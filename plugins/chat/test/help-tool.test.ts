@@ -19,5 +19,5 @@ t.test('the answer of the sheets, also to several at once', async (t) => {
 
 t.test('what is not about svc, and what is not clear', async (t) => {
   t.same(await ask('who won the world cup in 1954'),
-    { facts: [], unknown: ['The sheets of `svc help` are not about that.'] })
+    { facts: [], unknown: ['`svc help` has no answer on that subject.'] })
 })

@@ -1,4 +1,4 @@
-/** Hostile tasks, as a caller with `invoke` can make them, against real runners: none may end one. */
+/** Hostile tasks from a caller with `invoke`, against real runners: none may end a runner. */
 import '../../runners/test/process-plain-spawn.js'
 import { existsSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
@@ -23,11 +23,11 @@ const [LM, VECTORS, TTS] = ['llama-cpp/embedded', 'chat/embed', 'capabilities-tt
 const skip = existsSync(fileURLToPath(LM)) ? false : 'needs the built engines: npm run build'
 const WATCHED = new URL('fixtures/watched-engine.mjs', import.meta.url).href
 /**
- * A runner's loop stands for 250 ms at most, of processor time and outside of native runs. Four times that is
- * allowed here: caches and cores that others use make the same work longer.
+ * A runner's event loop may block for 250 ms of processor time, outside native runs. The test allows four
+ * times that, since cold caches and shared cores slow down the same work.
  */
 const HELD_MS = 4 * 250
-/** A hostile answer is read for so long only: what is written is not what is tried, ms. */
+/** Time to read each hostile answer, ms: the test is about the request, not the text. */
 const ANSWER_MS = 300
 const AT_ONCE = 8
 
@@ -41,7 +41,7 @@ const named = (count: number, make: (i: number) => unknown): object =>
 const nested = (levels: number, word: string): unknown =>
   JSON.parse(`{"${word}":`.repeat(levels) + '{}' + '}'.repeat(levels)) as unknown
 
-/** Texts that are long, alike, broken or of letters with many bytes. */
+/** Texts that are long, repetitive, malformed or multi-byte. */
 const text = (): string => one(['a', ' ', '\n', '👩‍👩‍👧', '日本', '<|end|>', '{{', 'ǅ',
   '\ud800', '\0', '(((', '1e9,']).repeat(1 + whole(one([10, 1000, 60_000])))
 const pattern = (): string => one([
@@ -69,7 +69,7 @@ const schema = (): unknown => one<() => unknown>([
 const tool = (i: number): unknown => one<unknown>([null, 7, { type: 'function', function: {
   name: one(['f', '', text(), i]), strict: random() < 0.5, parameters: schema()
 } }])
-/** Restrictions of an answer: a format, tools, or GBNF. */
+/** Constraints of an answer: a format, tools, or GBNF. */
 const shape = (): object => one<() => object>([
   () => ({ response_format: { type: 'json_object' } }),
   () => ({ response_format: {
@@ -123,7 +123,7 @@ const embedTask = (): EngineTask => ({ kind: one(['embed', 'embeddings', 'tokeni
   encoding_format: one(['float', 'base64', '__proto__'])
 } })
 
-/** Something, but nothing larger than any caller can send. */
+/** Retries until the value fits into a request body. */
 function fitting<T> (next: () => T): T {
   for (;;) {
     const made = next()
@@ -131,7 +131,7 @@ function fitting<T> (next: () => T): T {
   }
 }
 
-/** Does it so often, some at once. What it throws is of no interest: most is refused. */
+/** Runs `once` this often, in parallel. Ignores errors, since most requests are refused. */
 async function attack (
   times: number, once: (number: number, end: AbortSignal) => Promise<void>
 ): Promise<void> {
@@ -182,7 +182,7 @@ for (const [name, engineModule, specIn, next] of RUNNERS) {
 const shaped = (): unknown => one<unknown>([
   undefined, { type: 'json_schema', json_schema: { name: 'x', strict: true, schema: schema() } }
 ])
-/** Two of three keep to the fields that the API knows, or nothing would come as far as a runner. */
+/** Two of three use known fields only; otherwise few requests would reach a runner. */
 const chatBody = (): Record<string, unknown> => ({
   messages: [{ role: 'user', content: text() }], stream: random() < 0.5, max_tokens: 30,
   response_format: shaped(), ...random() < 0.5 ? { n: 4 } : {},

@@ -16,20 +16,20 @@ import type { EngineDecl, ModelCard } from '../../../kernel/index.js'
 import type { Bundle, RunnerStatus } from '../../runners/service.js'
 
 const built = new URL('../../../dist/plugins/llama-cpp/embedded/index.js', import.meta.url)
-/** Given to a test as `skip`: false, or why. A runner loads no TypeScript. */
+/** `skip` of a test: false, or the reason. A runner cannot load TypeScript. */
 export const withoutBuild = existsSync(built) ? false : 'needs the built engine: npm run build'
 
-/** A node's part of it, and what happened to its runner. */
+/** The node and its runner. */
 export interface RealRunner {
   rig: Rig
   url: string
-  /** Process id of the runner that is there now; 0 for none. */
+  /** Process id of the current runner; 0 for none. */
   pid (): number
   /** Resolves when the model serves. */
   ready (): Promise<void>
 }
 
-/** Starts the plugin and places the model; `onStatus` hears every step of its runner. */
+/** Starts the plugin and places the model; `onStatus` gets every status of its runner. */
 export async function startReal (
   t: TestContext, { card, directory, onStatus = () => {} }: {
     card: ModelCard, directory: string, onStatus?: (status: RunnerStatus, pid: () => number) => void
@@ -59,7 +59,7 @@ export async function startReal (
   const files = machine({ hasPackage: () => true })
   const runners = createRunners({ createSupervisor: watched, files, uid: process.getuid?.() ?? 0, bundle })
   const rig = await startPlugin(t, plugin, { plugins: [runners], clock: systemClock })
-  // Its timers do not keep a process; an open port does.
+  // The plugin's timers are unref'd; an open port keeps the process alive.
   const url = await rig.listen()
   const { localNodeId: nodeId } = (await rig.inject({ url: '/state' })).json() as { localNodeId: string }
   const ids = { instanceId: randomUUID(), runnerId: randomUUID(), nodeId }
@@ -76,7 +76,7 @@ export async function startReal (
   }
 }
 
-/** Throws where there is no process: a signal to 0 would reach the test itself. */
+/** Throws if there is no process: a signal to pid 0 would hit the test itself. */
 function pidOf (report: { readonly pid: number | null } | undefined): number {
   if (report?.pid == null) throw new Error('the runner has no process')
   return report.pid

@@ -6,40 +6,40 @@ import type { DeclarationSet, Tool } from '../../../kernel/cli/index.js'
 import type { Found } from '../guide/search.js'
 import type { ThreadAnswer, ThreadQuestion } from '../guide/thread.js'
 
-/** Without a question for so long the thread and its memory are given back, ms. */
+/** Idle time after which the thread ends and frees its memory, ms. */
 const IDLE_MS = 120_000
 
-/** What the sheets of `svc help` answer to a question. */
+/** The read-only tool `help`: answers a question from the sheets of `svc help`. */
 export default {
   async run (ctx, { question }) {
     const { answer, id, sure, near } = await found(ctx.declared, question)
-    if (id === 'decline') return { facts: [], unknown: ['The sheets of `svc help` are not about that.'] }
+    if (id === 'decline') return { facts: [], unknown: ['`svc help` has no answer on that subject.'] }
     const titles = near.map(({ title }) => quoted(title))
     return {
       facts: [fact('info', sure ? 'help' : 'help_unsure', answer, {
         about: [id.replace(/^error:/, ''), ...titles],
         remedy: sure && id.startsWith('error:') ? commandsOf(answer) : null
       })],
-      unknown: sure ? [] : [`It is not sure that this is what was meant; near are: ${titles.join(', ')}.`]
+      unknown: sure ? [] : [`This may not be the intended subject; the nearest are ${titles.join(', ')}.`]
     }
   }
 } satisfies Tool<{ question: string }>
 
-/** The sentences that name a command; null where none does. */
+/** The sentences that name a command; null if there are none. */
 function commandsOf (text: string): string | null {
-  const said = text.split(/(?<=[.:])\s+/).filter((one) => one.includes('`svc '))
-  return said.length === 0 ? null : said.join(' ')
+  const sentences = text.split(/(?<=[.:])\s+/).filter((one) => one.includes('`svc '))
+  return sentences.length === 0 ? null : sentences.join(' ')
 }
 
 let searcher: Searcher | undefined
 
-/** Asks the thread of this process; counting the words of all sheets would hold up a node's requests. */
+/** Searches in a thread: indexing all sheets would block the node's event loop. */
 async function found (declared: () => Promise<DeclarationSet>, question: string): Promise<Found> {
   const own = searcher ??= new Searcher(declared(), () => { searcher = undefined })
   return await own.ask(question)
 }
 
-/** A thread with the search. It ends by itself. */
+/** A search thread that ends when idle. */
 class Searcher {
   readonly #thread: Promise<Worker>
   readonly #waiting = new Map<number, { resolve: (found: Found) => void, reject: (error: Error) => void }>()
@@ -76,7 +76,7 @@ class Searcher {
       this.#stopIdling = systemClock.after(IDLE_MS, () => { void thread.terminate() })
     })
     thread.on('error', (error) => { this.#end(error) })
-    thread.on('exit', () => { this.#end(new Error('the search of the guide has ended')) })
+    thread.on('exit', () => { this.#end(new Error('the search thread of the guide has ended')) })
     return thread
   }
 

@@ -6,10 +6,10 @@ import type { Plugin } from '../../../kernel/index.js'
 import type { Client, ClusterState, VerbContext, VerbError } from '../../../kernel/cli/index.js'
 import type { Ports } from './dev-ports.js'
 
-/** Longest wait for a first master, before which no token can be made, and for all to agree, seconds. */
+/** Longest waits for the first master (join tokens need one) and for all nodes to agree, seconds. */
 const MASTER_SECONDS = 30
 const AGREE_SECONDS = 120
-/** Nodes that have not stopped by then end with this process, ms. */
+/** Longest wait for the nodes to stop, ms; the rest end with this process. */
 const STOP_LIMIT_MS = 16_000
 
 export interface DevOptions {
@@ -24,13 +24,15 @@ export interface DevNodeUp extends StartedNode { name: string }
 
 export interface DevCluster {
   readonly nodes: readonly DevNode[]
-  /** Resolves once all nodes listen. Throws VerbError: 1 when one does not start, else as the first says. */
+  /**
+   * Resolves when all nodes listen. Throws VerbError: 1 if one does not start, or a token request's error.
+   */
   join (): Promise<DevNodeUp[]>
-  /** Resolves when all nodes have ended, or do not end in time. */
+  /** Resolves when all nodes have ended, or after STOP_LIMIT_MS. */
   stopped (): Promise<void>
 }
 
-/** Starts the first node and those that already are members with it; `join` brings in the others. */
+/** Starts the first node and the members of its cluster; `join` adds the others. */
 export function startDev (ctx: VerbContext, options: DevOptions): DevCluster {
   const { homes, stop } = options
   const first = homes[0]!
@@ -71,7 +73,7 @@ export function startDev (ctx: VerbContext, options: DevOptions): DevCluster {
   }
 }
 
-/** The settings that plugins want to be each node's own, with their values at the first node. */
+/** Plugin settings that differ per node (`devSettings`), with the values of the first node. */
 function ownSettings (plugins: readonly Plugin[], firstHome: string | null): Record<string, string | null> {
   const all = plugins.flatMap(({ manifest }) => Object.entries(manifest.devSettings ?? {}))
   return Object.fromEntries(all.map(([path, value]) =>
@@ -92,8 +94,8 @@ async function tokenFrom (ctx: VerbContext, client: Client): Promise<string> {
 }
 
 /**
- * Waits until every node has the same master, session and live nodes. Throws VerbError: 1 when a node ends, 4
- * with the disagreement when that takes too long.
+ * Waits until every node has the same master, session and live nodes. Throws VerbError: 1 if a node ends, 4
+ * with the disagreement after AGREE_SECONDS.
  */
 export async function waitForOneMaster (
   ctx: VerbContext, cluster: DevCluster, up: readonly StartedNode[]
@@ -104,7 +106,7 @@ export async function waitForOneMaster (
   return await ctx.retry({ seconds: AGREE_SECONDS, again }, async () => {
     const dead = cluster.nodes.find((node) => node.ending !== undefined)
     if (dead !== undefined) {
-      throw ctx.fail(1, `${dead.name} did not stay: ${describeEnding(dead.ending!)}`)
+      throw ctx.fail(1, `${dead.name} stopped: ${describeEnding(dead.ending!)}`)
     }
     const states = await Promise.all(clients.map((client) => client.json<ClusterState>('/state')))
     const problem = disagreement(states)
@@ -113,12 +115,12 @@ export async function waitForOneMaster (
   })
 }
 
-/** Why the nodes are not one cluster yet; null when they are. Pure. */
+/** The reason why the nodes are not one cluster yet, or null. Pure. */
 export function disagreement (states: readonly ClusterState[]): string | null {
   const ids = states.map((state) => state.localNodeId)
   const name = (i: number): string => states[i]!.nodeIdentities[ids[i]!]?.friendlyName ?? ids[i]!
   for (const [i, state] of states.entries()) {
-    if (state.masterNodeId === null || state.cluster?.stale === true) return `${name(i)} knows no master`
+    if (state.masterNodeId === null || state.cluster?.stale === true) return `${name(i)} has no master`
     const missing = ids.filter((id) => state.nodeIdentities[id] === undefined)
     if (missing.length > 0) return `${name(i)} does not know ${missing.join(', ')}`
     const live = state.cluster?.liveNodes ?? 1
@@ -127,7 +129,7 @@ export function disagreement (states: readonly ClusterState[]): string | null {
   const differs = (of: (state: ClusterState) => unknown): number =>
     states.findIndex((state) => of(state) !== of(states[0]!))
   const master = differs((state) => state.masterNodeId)
-  if (master > 0) return `${name(0)} and ${name(master)} name different masters`
+  if (master > 0) return `${name(0)} and ${name(master)} follow different masters`
   const session = differs((state) => state.sessionId)
   return session > 0 ? `${name(0)} and ${name(session)} are in different sessions` : null
 }

@@ -7,24 +7,22 @@ import type { VerbContext } from '../../../kernel/cli/index.js'
 import type { ExitStatus } from '../../../kernel/cluster.js'
 import type { Ports } from './dev-ports.js'
 
-/** Lines of a node's log that are repeated when it does not start. */
+/** Last log lines that are shown when a node does not start. */
 const LAST_LINES = 8
 
-/** The line `svc up --json` prints. */
 export interface StartedNode { url: string, nodeId: string, pid: number, home: string }
 
 export interface DevNodeOptions {
   name: string
   home: string
   ports: Ports
-  /** Token to join with at the first start; null: the home is a member already, or is to be the first one. */
+  /** Join token for the first start; null for the first node and for a home that is a member already. */
   token: string | null
   env: NodeJS.ProcessEnv
   settings: DevSettings
   script: string
-  /** Aborted: the node is asked to stop. */
+  /** Aborting stops the node. */
   stop: AbortSignal
-  /** Called for every line of its log. */
   log (line: string): void
   fail: VerbContext['fail']
 }
@@ -33,14 +31,13 @@ export interface DevNode {
   readonly name: string
   readonly home: string
   readonly ports: Ports
-  /** Resolves once it listens; rejects with VerbError (1) when it ends before. */
+  /** Resolves when the node listens; rejects with VerbError (1) if it ends before that. */
   readonly up: Promise<StartedNode>
   readonly over: Promise<ExitStatus>
-  /** Set when it has ended. */
   ending: ExitStatus | undefined
 }
 
-/** Settings that are each node's own here; the others reach all nodes. */
+/** Variables that are set per node; all others pass through. */
 const ownSettings = new Set([
   'SVC_HOME', 'SVC_URL', 'SVC_TOKEN', 'SVC_JOIN', 'SVC_NO_LAUNCHER',
   'SVC_NAME', 'SVC_API_HOST', 'SVC_API_PORT',
@@ -51,11 +48,10 @@ export interface DevSettings {
   name: string
   port: number
   peers?: readonly number[]
-  /** Settings of plugins that it has for itself, by dotted path; null is the default. */
+  /** Plugin settings of this node, by dotted path; null means the default. */
   own?: Readonly<Record<string, string | null>>
 }
 
-/** The environment of a development node: its own port for members, and where the others are. */
 export function devEnv (
   env: NodeJS.ProcessEnv, { name, port, peers = [], own = {} }: DevSettings
 ): NodeJS.ProcessEnv {
@@ -66,7 +62,7 @@ export function devEnv (
     ...Object.fromEntries(given.filter(([, value]) => value !== null)),
     SVC_NAME: name,
     SVC_CLUSTER_PORT: String(port),
-    // With other ports, nodes would not find each other at their remembered addresses.
+    // The ports may have changed since members.json recorded the addresses.
     ...(peers.length === 0 ? {} : { SVC_CLUSTER_PEERS: peers.map((peer) => `127.0.0.1:${peer}`).join(',') }),
     SVC_CLUSTER_DISCOVERY: 'false'
   }
@@ -74,15 +70,15 @@ export function devEnv (
 
 const keptPath = (home: string): string => join(home, 'dev.json')
 
-/** Reads the record of a node of `svc dev` from its home; undefined if the home has none. */
+/** Reads dev.json of a home; undefined if there is none. */
 export const keptNode = (home: string): Pick<DevNodeOptions, 'ports' | 'settings'> | undefined =>
   readVersioned(keptPath(home), 1)
 
-/** The words after `node` that start a development node. */
+/** Arguments for `node` that start a development node. */
 export const devArgs = (script: string, home: string, { api }: Ports): string[] =>
   [script, 'up', '--home', home, '--host', '127.0.0.1', '--port', String(api)]
 
-/** Starts a node with this process as its launcher: it is started again when it asks, and ends with us. */
+/** Starts a node with this process as its launcher, which restarts it on request and stops it on exit. */
 export function startDevNode (options: DevNodeOptions): DevNode {
   const { name, home, ports, settings, script, stop, log, fail } = options
   const args = [...devArgs(script, home, ports), '--json']
@@ -90,26 +86,26 @@ export function startDevNode (options: DevNodeOptions): DevNode {
   mkdirSync(home, { recursive: true, mode: 0o700 })
   writeVersioned(keptPath(home), 1, { ports, settings })
   const last: string[] = []
-  const note = (line: string): void => {
+  const addLine = (line: string): void => {
     last.push(line)
     if (last.length > LAST_LINES) last.shift()
     log(line)
   }
   let first: StartedNode | undefined
-  let told: (line: StartedNode) => void
-  const line = new Promise<StartedNode>((resolve) => { told = resolve })
+  let resolveStarted: (line: StartedNode) => void
+  const line = new Promise<StartedNode>((resolve) => { resolveStarted = resolve })
   const output = (child: ChildProcess): void => {
-    createInterface({ input: child.stderr! }).on('line', note)
+    createInterface({ input: child.stderr! }).on('line', addLine)
     createInterface({ input: child.stdout! }).on('line', (text) => {
       const up = first === undefined ? readUp(text) : undefined
-      if (up === undefined) note(text)
-      // Its own line gives the pid of its launcher.
-      else told(first = { ...up, pid: child.pid! })
+      if (up === undefined) addLine(text)
+      // The printed pid is the launcher's.
+      else resolveStarted(first = { ...up, pid: child.pid! })
     })
   }
   const over = launch({
     args,
-    // A token is good for one start only. It is not among the arguments, which everybody on the machine sees.
+    // Set for the first start only. Not an argument, because other users of the machine see those.
     get env () {
       return options.token === null || first !== undefined ? env : { ...env, SVC_JOIN: options.token }
     },
@@ -139,12 +135,12 @@ function readUp (text: string): StartedNode | undefined {
 }
 
 export function describeEnding ({ status, signal }: ExitStatus): string {
-  return signal === null ? `it ended with status ${status ?? 1}` : `it was ended by ${signal}`
+  return signal === null ? `it exited with status ${status ?? 1}` : `it was killed by ${signal}`
 }
 
 interface KeptMembers { clusterId?: unknown, members?: { installId?: unknown }[] }
 
-/** True when a home is a member of the first home's cluster, and both know it. */
+/** True if both homes belong to one cluster and the first home lists the other's install id. */
 export function isMemberOf (first: string, home: string): boolean {
   const theirs = read<KeptMembers>(join(first, 'state', 'members.json'))
   const own = read<KeptMembers>(join(home, 'state', 'members.json'))

@@ -33,7 +33,7 @@ export default {
       announce(ctx, nodes, await waitForOneMaster(ctx, cluster, nodes))
       return await watch(ctx, cluster.nodes, stop.signal)
     } catch (error) {
-      // Told to stop while it was still starting: no failure.
+      // A stop signal during the start is not a failure.
       if (stop.signal.aborted && !ctx.signal.aborted) return 0
       throw error
     } finally {
@@ -44,13 +44,13 @@ export default {
   }
 } satisfies Verb
 
-/** Starts a node of `svc dev` that has ended, in the foreground. */
+/** Starts one node of `svc dev` again, in the foreground. */
 async function startAgain (ctx: VerbContext, name: string): Promise<number> {
   const folder = join(ctx.home, 'dev')
   const home = join(folder, name)
   const kept = /^node\d+$/.test(name) ? keptNode(home) : undefined
   if (kept === undefined) {
-    throw ctx.fail(3, `there is no node "${name}" of \`svc dev\`; each has its folder in ${folder}`)
+    throw ctx.fail(3, `\`svc dev\` has no node "${name}"; its nodes are the folders in ${folder}`)
   }
   const { ports, settings } = kept
   return await launched(ctx, {
@@ -68,14 +68,13 @@ function whole (
   throw ctx.fail(2, `${flag} ${String(given)}: expected a whole number from ${minimum} to ${maximum}`)
 }
 
-/** All signals that stop this command, as one. */
 function stopping (
   { signal }: VerbContext, nodes: number
 ): { signal: AbortSignal, now: () => void, forget: () => void } {
   const stop = new AbortController()
   const now = (): void => { stop.abort() }
   const signals = ['SIGTERM', 'SIGHUP'] as const
-  // Each node's launcher listens for the same signals.
+  // The launcher of each node listens for the same signals.
   process.setMaxListeners(process.getMaxListeners() + nodes)
   for (const name of signals) process.on(name, now)
   signal.addEventListener('abort', now)
@@ -104,24 +103,24 @@ function announce (
       node.home]))
   const line = `${programIn(ctx.io.cwd)} nodes --url ${nodes[0]!.url}${homeOption(ctx.home)}`
   ctx.out.line(`Session ${agreed.sessionId}. Try: ${line}`)
-  ctx.out.line('Ctrl-C ends all of them.')
+  ctx.out.line('Press Ctrl-C to stop all nodes.')
 }
 
-/** Reports each node that ends; resolves on a stop, or with 1 when the last one has ended. */
+/** Reports each node that ends. Resolves on a stop signal, or with 1 when all nodes have ended. */
 async function watch (ctx: VerbContext, nodes: readonly DevNode[], stop: AbortSignal): Promise<number> {
-  const told = new Promise<void>((resolve) => {
+  const stopRequested = new Promise<void>((resolve) => {
     stop.addEventListener('abort', () => { resolve() })
     if (stop.aborted) resolve()
   })
   const each = nodes.map(async ({ name, over }) => {
     const ending = await over
     if (stop.aborted) return
-    ctx.err.line(`${ctx.err.paint('yellow', `${name}: ${describeEnding(ending)}`)}; the others go on. ` +
-      `Start it again: ${programIn(ctx.io.cwd)} dev start ${name}${homeOption(ctx.home)}`)
+    ctx.err.line(`${ctx.err.paint('yellow', `${name}: ${describeEnding(ending)}`)}; the others ` +
+      `keep running. Restart it: ${programIn(ctx.io.cwd)} dev start ${name}${homeOption(ctx.home)}`)
   })
   const none = Promise.allSettled(each).then(() => 'none' as const)
-  const first = await Promise.race([told, none])
+  const first = await Promise.race([stopRequested, none])
   if (stop.aborted) return ctx.signal.aborted ? 130 : 0
-  if (first === 'none') ctx.err.line('no node is left')
+  if (first === 'none') ctx.err.line('all nodes have stopped')
   return 1
 }

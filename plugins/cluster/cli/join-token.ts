@@ -30,7 +30,7 @@ export default {
     ctx.out.line(made.token)
     const own = options['local'] === true
     const where = own ? 'this machine' : 'the other machine'
-    ctx.err.line(`On ${where}, within ${formatDuration(seconds)} (until ${made.expires}), once:`)
+    ctx.err.line(`Run once on ${where}, within ${formatDuration(seconds)} (until ${made.expires}):`)
     ctx.err.line(`  ${own ? await localCommand(ctx, made.token) : made.command}`)
   }
 } satisfies Verb
@@ -48,11 +48,11 @@ async function localCommand (ctx: VerbContext, token: string): Promise<string> {
 async function list ({ client, out }: VerbContext): Promise<void> {
   const body = await client.json<{ tokens: JoinTokenRecord[] }>('/cluster/join-tokens')
   if (out.json) out.value(body)
-  else out.table(['ID', 'EXPIRES', 'MADE BY'], body.tokens.map(({ id, expires, by }) => [id, expires, by]))
+  else out.table(['ID', 'EXPIRES', 'CREATED BY'], body.tokens.map(({ id, expires, by }) => [id, expires, by]))
 }
 
 async function revoke ({ client, out }: VerbContext, id: string): Promise<void> {
   const answer = await client.json(`/cluster/join-tokens/${encodeURIComponent(id)}`, { method: 'DELETE' })
   if (out.json) out.value(answer)
-  else out.line(`${id} lets nobody in any more`)
+  else out.line(`the join token ${id} is revoked`)
 }

@@ -37,13 +37,15 @@ async function remove (ctx: VerbContext, ref: string): Promise<void> {
   const answer = await ctx.client.json<{ admitted?: AdmittedMember[] }>(path, { method: 'DELETE' })
   if (ctx.out.json) ctx.out.value(answer)
   else {
-    ctx.out.line(`removed ${name} (${installId}); to come back it needs an empty home and a new ` +
+    ctx.out.line(`removed ${name} (${installId}); to join again, it needs an empty home and a new ` +
       'token: `svc join-token`')
   }
   offerRemoval(ctx.err, answer.admitted)
 }
 
-/** The member of that install id, node id, name, or beginning of an install id. Throws VerbError (3, 2). */
+/**
+ * By install id, node id, name or a prefix of an install id. Throws VerbError: 3 if unknown, 2 if ambiguous.
+ */
 function findMember ({ fail }: VerbContext, members: readonly MemberRow[], ref: string): MemberRow {
   const exact = members.filter((m) => m.installId === ref || m.nodeId === ref || m.name === ref)
   const found = exact.length > 0 || ref.length < 4
@@ -51,7 +53,7 @@ function findMember ({ fail }: VerbContext, members: readonly MemberRow[], ref: 
     : members.filter((m) => m.installId.startsWith(ref))
   if (found.length === 1) return found[0]!
   if (found.length > 1) {
-    throw fail(2, `"${ref}" names ${found.length} members; give an id of \`svc members\`: ${
+    throw fail(2, `"${ref}" matches ${found.length} members; use an id of \`svc members\`: ${
       found.map((m) => m.installId).join(', ')}`)
   }
   const near = nearest(ref, members.flatMap((m) => [m.name, m.installId]))
@@ -82,7 +84,7 @@ function liveness ({ live, drained, lostForSeconds }: NodeRow): string {
   return lostForSeconds === null ? 'lost' : `lost ${formatDuration(lostForSeconds)}`
 }
 
-/** `NVIDIA H200: 131 GiB of 140 GiB, 50 %, 38 °C, 79 W`, without the values that are unknown. */
+/** `NVIDIA H200: 131 GiB of 140 GiB, 50 %, 38 °C, 79 W`; leaves out unknown values. */
 function gpuText (gpu: Gpu): string {
   const { name, vramUsedBytes: used, vramTotalBytes: total, utilizationRatio: busy } = gpu
   const { temperatureCelsius: celsius, powerWatts: watts } = gpu

@@ -1,4 +1,4 @@
-/** Nodes and members as verbs show them; also for the verbs, checks and tools of other plugins. */
+/** Rows of nodes and members; the verbs, checks and tools of other plugins use them too. */
 import { isVerbError, nameOf } from '../../../kernel/cli/index.js'
 import type { ClusterState, NamedNodes, VerbContext } from '../../../kernel/cli/index.js'
 import type { Gpu } from '../../../kernel/index.js'
@@ -7,7 +7,7 @@ export interface MemberRow {
   installId: string, nodeId: string | null, name: string, fingerprint: string, addresses: string[]
   live: boolean, master: boolean, self: boolean, version: string | null, rttMs: number | null
   joinedAt: string
-  /** Null for the first member, and for one that a node without this field let in. */
+  /** Null for the first member, and for one that an older release admitted. */
   admitted?: { node: string, by: string[], authorities?: string[] } | null
 }
 
@@ -16,7 +16,6 @@ export interface DialRow {
   reason: string | null, attempts: number, nextInMs: number | null
 }
 
-/** The body of GET /cluster/members. */
 export interface MemberList {
   clusterId: string, members: MemberRow[], dials: DialRow[]
   removed: { installId: string, fingerprint?: string, at?: string }[]
@@ -26,7 +25,7 @@ export interface MemberList {
 export interface NodeRow {
   nodeId: string | null, installId: string | null, name: string | null, url: string | null
   version: string | null, isMaster: boolean, isLocal: boolean, live: boolean
-  /** Seconds since the last sign of life of a node that is not live; null when live or never seen. */
+  /** Seconds since a lost node was last seen; null for a live node, or one never seen. */
   lostForSeconds: number | null
   memoryTotalBytes: number | null, memoryAvailableBytes: number | null
   accelerators: Gpu[]
@@ -34,7 +33,7 @@ export interface NodeRow {
   health: ClusterState['nodeHealth'][string], capabilities: string[]
 }
 
-/** The members; null where the credential or the node does not give them. */
+/** The members; null if the node refuses the request, for example for lack of authority. */
 export async function readMembers (client: VerbContext['client']): Promise<MemberList | null> {
   try {
     return await client.json<MemberList>('/cluster/members')
@@ -80,14 +79,14 @@ function fromState (nodeId: string, state: ClusterState, members: MemberList | n
   }
 }
 
-/** By the clock of the node that answers: its own entry is its present. */
+/** Uses the clock of the node that answers: its own entry in `lastSeen` is the current time. */
 function secondsSinceSeen (nodeId: string, { lastSeen, localNodeId }: ClusterState): number | null {
   const [now, then] = [lastSeen?.[localNodeId], lastSeen?.[nodeId]].map((at) => Date.parse(at ?? ''))
   const age = (now! - then!) / 1000
   return Number.isFinite(age) ? Math.max(0, Math.round(age)) : null
 }
 
-/** A member of which the state has nothing: it has not been here in this session. */
+/** A member that is missing in the state: it was not live in this session. */
 function neverSeen (member: MemberRow): NodeRow {
   return {
     nodeId: member.nodeId,
@@ -108,13 +107,13 @@ function neverSeen (member: MemberRow): NodeRow {
   }
 }
 
-/** What to do about a member that is not there. */
+/** The remedy for a lost member. */
 export function startOrRemove (installId: string, name: string | null = null): string {
   const dev = /^node\d+$/.test(name ?? '') ? `, or \`svc dev start ${name}\` for a node of \`svc dev\`` : ''
-  return `Start it with \`svc up\`${dev}; if it is gone for good: \`svc members remove ${installId}\`.`
+  return `Start it with \`svc up\`${dev}; if it will not return: \`svc members remove ${installId}\`.`
 }
 
-/** Node ids for what the operator calls nodes: id, install id, name or `local`. Throws VerbError (3, 2). */
+/** Resolves ids, names and `local` to node ids. Throws VerbError: 3 if unknown, 2 if ambiguous. */
 export function findNodes (ctx: VerbContext, state: NamedNodes, refs: readonly string[]): string[] {
   const all = Object.entries(state.nodeIdentities)
   return [...new Set(refs.map((ref) => {
@@ -124,9 +123,9 @@ export function findNodes (ctx: VerbContext, state: NamedNodes, refs: readonly s
     if (found.length === 1) return found[0]![0]
     if (found.length > 1) {
       const ids = found.map(([nodeId]) => nodeId).join(', ')
-      throw ctx.fail(2, `"${ref}" names ${found.length} nodes; give an id: ${ids}`)
+      throw ctx.fail(2, `"${ref}" matches ${found.length} nodes; use an id: ${ids}`)
     }
-    throw ctx.fail(3, `there is no node "${ref}"; there is: ${
+    throw ctx.fail(3, `there is no node "${ref}"; the nodes are: ${
       all.map(([nodeId]) => nameOf(state, nodeId)).join(', ')}`)
   }))]
 }

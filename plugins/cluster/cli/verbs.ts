@@ -3,11 +3,11 @@ import type { VerbDecl } from '../../../kernel/index.js'
 export const verbs = {
   dev: {
     heading: 'Run a cluster',
-    summary: 'run a cluster of several nodes on this machine, for trying things out',
+    summary: 'run a test cluster of several nodes on this machine',
     args: '[action] [node]',
     options: [
-      ['--nodes <n>', 'how many (3)'],
-      ['--base-port <port>', 'first of two ports per node, 0 for any free ones (52415)']
+      ['--nodes <n>', 'number of nodes (3)'],
+      ['--base-port <port>', 'first port, two per node; 0: any free ports (52415)']
     ],
     examples: [
       'svc dev', 'svc dev --nodes 5 --json', 'svc dev --base-port 0 --home ./trial', 'svc dev start node2'
@@ -16,24 +16,24 @@ export const verbs = {
   },
   nodes: {
     heading: 'Run a cluster',
-    summary: 'list the nodes: where they are, master, live or lost, memory, health',
+    summary: 'list the nodes: URL, master, live or lost, memory, health',
     examples: ['svc nodes', 'svc nodes --json | jq -r \'.nodes[] | select(.live | not) | .name\''],
     load: async () => ({ default: (await import('./members.js')).nodes })
   },
   'join-token': {
     heading: 'Run a cluster',
-    summary: 'print a token with which one more machine can join the cluster; list them, or end one',
+    summary: 'print a token that lets one machine join the cluster; list or revoke tokens',
     args: '[action] [id]',
     options: [
-      ['--ttl <span>', 'how long it is good for: 90s, 15m, 2h, 1d (15m)'],
-      ['--local', 'for one more node on this machine']
+      ['--ttl <span>', 'time until it expires: 90s, 15m, 2h, 1d (15m)'],
+      ['--local', 'for another node on this machine']
     ],
     examples: ['svc join-token', 'svc join-token --ttl 1h --json', 'svc join-token revoke ID'],
     load: () => import('./join-token.js')
   },
   members: {
     heading: 'Run a cluster',
-    summary: 'list the machines that belong to the cluster, or remove one for good',
+    summary: 'list the members of the cluster, or remove one permanently',
     args: '[action] [id]',
     examples: ['svc members', 'svc members remove attic'],
     load: async () => ({ default: (await import('./members.js')).members })

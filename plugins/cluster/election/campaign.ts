@@ -5,14 +5,14 @@ import { greatest } from './rules.js'
 import type { Campaigning, RequestingVotes, Elector, PreVoting } from './elector.js'
 import type { MessageOf, NodeId, SessionId } from './protocol.js'
 
-/** Whether this node has reason to believe that there is no master. */
+/** Whether an election is due: there is no master, or it is silent. */
 export function suspects (e: Elector, now: number): boolean {
   if (now < e.retryAt) return false
   if (e.leader === null) return true
-  return e.lostAt !== null ? now - e.lostAt >= e.timing.settle : now - e.heardAt >= e.timing.silence
+  return e.lostAt !== null ? now - e.lostAt >= e.timing.settle : now - e.leaderContactAt >= e.timing.silence
 }
 
-/** Asks the live peers whether they miss the master too. */
+/** Asks the live peers whether they have lost the master too. */
 export function startPreVote (e: Elector, now: number): void {
   const peers = e.liveness.alive(now)
   const phase: PreVoting = {
@@ -54,7 +54,7 @@ export function advancePreVote (e: Elector, phase: PreVoting, now: number): void
   else e.toFollower(now + e.timing.heartbeat)
 }
 
-/** Others still hear a master. Its session goes on here too, unless they have moved on to another one. */
+/** Peers still have a master: keeps its session, unless they follow a newer one. */
 function stayDetached (e: Elector, { denied }: PreVoting, now: number): void {
   e.toFollower(now + e.timing.heartbeat)
   if (e.leader !== null && denied !== null && denied.sid !== e.leader.sid && denied.term > e.leader.term) {
@@ -62,7 +62,7 @@ function stayDetached (e: Elector, { denied }: PreVoting, now: number): void {
   }
 }
 
-/** Opens the campaign for a term, or joins it: sends the own ballot and collects those of the live peers. */
+/** Starts or joins the campaign for a term: exchanges ballots with the live peers. */
 export function startCampaign (e: Elector, term: number, now: number): void {
   e.noteTerm(term)
   const ballot = e.ballot(now)
@@ -81,7 +81,7 @@ export function startCampaign (e: Elector, term: number, now: number): void {
 export function onBallot (
   e: Elector, from: NodeId, { term, ballot }: MessageOf<'ballot'>, now: number
 ): void {
-  // A node under a live master names it instead of joining.
+  // A node with a live master names that master instead of joining.
   if (e.hasLiveMaster(now)) return e.send(from, e.heartbeat(now))
   const { role } = e.phase
   if (term > e.topTerm() && role !== 'claim' && role !== 'master') startCampaign(e, term, now)
@@ -100,7 +100,7 @@ export function onStale (e: Elector, _from: NodeId, { term }: MessageOf<'stale'>
   e.toFollower(now + e.io.random() * 2 * e.timing.backoff)
 }
 
-/** Ends the campaign when every peer that is still connected answered, or the time is over. */
+/** Ends the campaign when all connected peers have answered, or at the timeout. */
 export function advanceCampaign (e: Elector, phase: Campaigning, now: number): void {
   const open = [...phase.peers].some((id) => !phase.ballots.has(id) && e.liveness.connected(id))
   if (open && now < phase.until) return
@@ -108,11 +108,11 @@ export function advanceCampaign (e: Elector, phase: Campaigning, now: number): v
   if (best?.nodeId === e.id && best.eligible && phase.term > e.hardState.voted.term) {
     return requestVotes(e, phase.term, now)
   }
-  // The peer with the best ballot asks for votes now: wait for that, and a little longer.
+  // Give the peer with the best ballot time to request votes.
   e.toFollower(now + e.timing.vote + e.timing.preVote * (1 + e.io.random()))
 }
 
-/** Votes for itself, on disk first, then asks every live peer for its vote. */
+/** Writes the vote for itself to disk, then requests votes from the live peers. */
 export function requestVotes (e: Elector, term: number, now: number): void {
   const stored = e.hardState.grant({ term, master: e.id })
   e.noteStorage()

@@ -22,18 +22,16 @@ import type { Timing } from './timing.js'
 
 export interface Status {
   readonly role: Role
-  /** The master this node follows; null while there is none. */
   readonly leader: Leader | null
   readonly term: number
-  /** `lost`: a majority is asked for and not in reach, or their disks take no votes. */
+  /** `lost`: the required majority is unreachable or its disks refuse votes. */
   readonly quorum: 'ok' | 'lost'
   readonly stale: boolean
-  /** Some node that was known is out of reach. */
   readonly partition: boolean
   readonly knownNodes: readonly NodeId[]
   readonly liveNodes: readonly NodeId[]
   readonly eligible: boolean
-  /** False while the disk takes no vote. */
+  /** False while the disk refuses votes. */
   readonly storing: boolean
 }
 
@@ -93,8 +91,8 @@ function onHeartbeat (e: Elector, from: NodeId, beat: MessageOf<'heartbeat'>, no
 }
 
 /**
- * Election and session of one node, without clock, socket or file: time comes in as monotonic ms, effects go
- * out through `io`, control data is behind `log`. Deterministic. Effects must not call the steps.
+ * Election and session of one node, without clock, sockets or files: callers pass monotonic ms, effects leave
+ * through `io`, and control data is behind `log`. Deterministic. Effects must not call the steps.
  */
 export class Election {
   readonly #e: Elector
@@ -129,7 +127,7 @@ export class Election {
     }
   }
 
-  /** Sends the heartbeat now. One that is asked for in time spares the one of `tick`. */
+  /** Sends a heartbeat now, which postpones the one of `tick`. */
   beat (now: number): void {
     this.#step(now)
     this.#beat(now)
@@ -144,14 +142,14 @@ export class Election {
   }
 
   /**
-   * A message from an authenticated peer; `from` is the identity of the connection. False for an ignored one:
-   * unknown kind, malformed, or of a node that never connected.
+   * Handles a message from an authenticated peer; `from` is the identity of the connection. False for an
+   * ignored message: unknown kind, malformed, or from a node that never connected.
    */
   receive (from: NodeId, value: unknown, now: number): boolean {
     const e = this.#e
     const message = readMessage(value)
     this.#step(now)
-    if (message === null || !e.liveness.heard(from, now)) return false
+    if (message === null || !e.liveness.recordContact(from, now)) return false
     onMessageWhileProbing(e, from, message, now)
     const handle = HANDLERS[message.kind] as (e: Elector, from: NodeId, message: Message, now: number) => void
     handle(e, from, message, now)
@@ -159,15 +157,15 @@ export class Election {
     return true
   }
 
-  /** Something else than a message of the election arrived from a peer: it lives. */
-  heard (peer: NodeId, now: number): void { this.#e.liveness.heard(peer, now) }
+  /** Records that a message outside the election arrived from a peer. */
+  recordContact (peer: NodeId, now: number): void { this.#e.liveness.recordContact(peer, now) }
 
   up (peer: NodeId, now: number): void {
     const e = this.#e
     this.#step(now)
     e.liveness.up(peer, now)
     e.send(peer, e.heartbeat(now))
-    // The old connection lost the messages to the master.
+    // Commands sent over the old connection may be lost.
     if (e.leader?.master === peer) resend(e, now)
   }
 
@@ -178,10 +176,9 @@ export class Election {
     if (e.leader?.master === peer) e.lostAt ??= now
   }
 
-  /** Removes a node that left the cluster. */
   forget (peer: NodeId): void { this.#e.liveness.forget(peer) }
 
-  /** Enters a command, or asks again for the answer to one. One `io.commandResult` follows. */
+  /** Submits or resubmits a command. One `io.commandResult` follows. */
   command (id: CommandId, payload: unknown, now: number): void {
     this.#step(now)
     submit(this.#e, id, { kind: 'command', payload }, now)
@@ -195,31 +192,29 @@ export class Election {
   /** Binds an open stream to the session; `io.terminal` ends it when the session ends. */
   openStream (stream: StreamId): void { openStream(this.#e, stream) }
 
-  /** A stream ended before its session. */
   closeStream (stream: StreamId): void { this.#e.streams.delete(stream) }
 
   /**
-   * Gives up the mastership before a planned stop, which spares the others the timeout, and is no candidate
-   * for `timing.silence` ms.
+   * Gives up the mastership before a planned stop, so that the others need not wait for the timeout. This
+   * node is no candidate for `timing.silence` ms.
    */
   resign (now: number): void {
     const e = this.#e
-    e.standsAgainAt = now + e.timing.silence
+    e.eligibleAt = now + e.timing.silence
     if (e.phase.role === 'master') stepDown(e, now + e.timing.silence, now)
   }
 
-  /** Notices that time has passed, before somebody asks who is alive. */
   wake (now: number): void { this.#step(now) }
 
   get wokeAt (): number { return this.#e.wokeAt }
 
-  /** This node was suspended lately: peers that it misses may only have closed their links. */
+  /** True after a recent suspension: missing peers may only have closed their links. */
   isWaking (now: number): boolean {
     const { phase, wokeAt, timing } = this.#e
     return (phase.role === 'master' && phase.probe !== null) || now - wokeAt < timing.silence
   }
 
-  /** The disk refused a test write: the others hear of it at once and try theirs. */
+  /** The disk refused a test write: reports it at once, so that the others test theirs. */
   storageFailed (now: number): void {
     const e = this.#e
     this.#step(now)
@@ -242,21 +237,21 @@ export class Election {
     e.lastStep = now
     if (!e.rules.stalled(gap, e.timing)) return
     e.wokeAt = now
-    e.liveness.forgive(now)
-    e.heardAt = Math.max(e.heardAt, now - e.timing.sticky)
+    e.liveness.resetTimers(now)
+    e.leaderContactAt = Math.max(e.leaderContactAt, now - e.timing.sticky)
     if (e.phase.role === 'master') startProbe(e, e.phase, now)
     else e.toFollower(now + e.timing.sticky)
   }
 }
 
-/** Takes in a command at this node. It waits for a master as long as an election may take. */
+/** Queues a command. It waits for a master for as long as an election may take. */
 function submit (e: Elector, id: CommandId, change: Change, now: number): void {
   if (e.waiting.has(id)) return
   e.waiting.set(id, { change, sid: null, deadline: now + e.timing.campaign, resendAt: now })
   tickWaiting(e, now)
 }
 
-/** Sends what waits, sends again what may have been lost, and gives up what waited too long. */
+/** Sends new commands, resends unanswered ones and fails those past their deadline. */
 function tickWaiting (e: Elector, now: number): void {
   for (const [id, waiting] of e.waiting) {
     if (now >= waiting.deadline) {
@@ -267,13 +262,12 @@ function tickWaiting (e: Elector, now: number): void {
   }
 }
 
-/** Resends all requests without an answer, now. */
 function resend (e: Elector, now: number): void {
   for (const waiting of e.waiting.values()) waiting.resendAt = now
   tickWaiting(e, now)
 }
 
-/** A command is bound to the first session it is sent to; only the same session ever sees it again. */
+/** Binds a command to the first session that it is sent to; retries go to that session only. */
 function dispatch (e: Elector, leader: Leader, id: CommandId, waiting: Waiting, now: number): void {
   if (waiting.sid === null) {
     waiting.sid = leader.sid

@@ -25,7 +25,6 @@ export interface Campaigning {
   readonly role: 'campaign'
   readonly term: number
   readonly until: number
-  /** Peers that were live when it began. */
   readonly peers: ReadonlySet<NodeId>
   readonly ballots: Map<NodeId, Ballot>
 }
@@ -41,13 +40,12 @@ export interface RequestingVotes {
 
 export interface Pending {
   readonly receipt: CommandReceipt
-  /** Entry that must be held: never below the first of this session. */
+  /** Sequence number that must be replicated; at least the first of this session. */
   readonly due: number
-  /** Nodes that wait for the answer. */
   readonly origins: Set<NodeId>
 }
 
-/** A master asks its peers after a pause before it acts again. */
+/** After a pause, a master asks its peers whether they still follow it. */
 export interface Probing {
   readonly nonce: number
   readonly since: number
@@ -58,21 +56,20 @@ export interface Probing {
 export interface MasterPhase {
   readonly role: 'master'
   readonly since: number
-  /** Number of the `session` entry. */
+  /** Sequence number of the `session` entry. */
   readonly startSeq: number
-  /** Number of the newest `voters` entry of this session; `startSeq` when there is none. */
+  /** Sequence number of the newest `voters` entry of this session, or `startSeq`. */
   votersSeq: number
-  /** Up to where each follower holds the data of this session. */
+  /** Highest sequence number that each follower has acknowledged in this session. */
   readonly acks: Map<NodeId, number>
   readonly pending: Map<CommandId, Pending>
   probe: Probing | null
-  /** Since when its disk has refused writes. */
+  /** Time since which the disk refuses writes; null while it accepts them. */
   refusing: number | null
 }
 
 export type Phase = Follower | PreVoting | Campaigning | RequestingVotes | MasterPhase
 
-/** Which role may come after which. */
 export const ROLE_TRANSITIONS: { readonly [R in Role]: readonly Role[] } = {
   follower: ['follower', 'pre-vote', 'campaign'],
   'pre-vote': ['follower', 'campaign'],
@@ -92,7 +89,7 @@ export interface ElectorOptions {
 
 export interface Waiting {
   readonly change: Change
-  /** The session it was sent to; null while no master is known. */
+  /** The session it was sent to; null before that. */
   sid: SessionId | null
   deadline: number
   resendAt: number
@@ -108,15 +105,14 @@ export class Elector {
   readonly streams = new Map<StreamId, SessionId>()
   readonly waiting = new Map<CommandId, Waiting>()
   leader: Leader | null = null
-  /** Time of the leader's last message. */
-  heardAt = -Infinity
-  /** Since when the connection to the leader is closed, or it is known to have resigned. */
+  leaderContactAt = -Infinity
+  /** Time at which the connection to the leader closed or the leader resigned. */
   lostAt: number | null = null
   seen: number
-  /** No election is started before. */
+  /** No election starts before this time. */
   retryAt = 0
-  /** This node does not stand before: it has resigned. */
-  standsAgainAt = 0
+  /** After a resignation: this node is no candidate before this time. */
+  eligibleAt = 0
   lastStep: number | null = null
   /** Monotonic time of the last resume after a suspension. */
   wokeAt = -Infinity
@@ -125,7 +121,7 @@ export class Elector {
   rounds = 0
   #phase: Phase = FOLLOWER
   #storing = true
-  /** The last master that was refused, with its session and term. */
+  /** Session and term of the last refused master. */
   #refused = ''
 
   constructor (options: ElectorOptions, io: Io, log: Log, stored: HardStateRecord | null) {
@@ -142,7 +138,7 @@ export class Elector {
   get timing (): Timing { return this.options.timing }
   get phase (): Phase { return this.#phase }
 
-  /** Changes the role. A move that the table does not know is a defect of the core. */
+  /** Throws for a change that ROLE_TRANSITIONS does not allow: a defect of the core. */
   enter (phase: Phase): void {
     const from = this.#phase.role
     if (!ROLE_TRANSITIONS[from].includes(phase.role)) throw new Error(`no move from ${from} to ${phase.role}`)
@@ -154,14 +150,13 @@ export class Elector {
     this.retryAt = retryAt
   }
 
-  /** Reports once when the disk begins or ceases to refuse. */
+  /** Reports once when the disk starts or stops refusing writes. */
   noteStorage (): void {
     if (this.hardState.storing === this.#storing) return
     this.#storing = this.hardState.storing
     this.io.storageChanged(this.#storing)
   }
 
-  /** Reports each refused master once. */
   noteRefused (stale: Leader): void {
     const which = `${stale.sid} ${stale.term}`
     if (which === this.#refused) return
@@ -169,32 +164,33 @@ export class Elector {
     this.io.staleRefused(stale, this.hardState.voted)
   }
 
-  /** May be master: able to vote, not just resigned, and a voter where voters count. */
+  /**
+   * Whether this node may become master: its disk works, it has not just resigned, and it is a voter if that
+   * counts.
+   */
   eligible (now: number): boolean {
     const voter = this.options.quorum.mode === 'available' || this.log.voters().includes(this.id)
-    return voter && this.hardState.storing && now >= this.standsAgainAt
+    return voter && this.hardState.storing && now >= this.eligibleAt
   }
 
-  /** Votes needed to be elected, and copies needed to acknowledge. */
+  /** Votes needed for an election, and copies needed for an acknowledgement. */
   needed (): number { return votesNeeded(this.options.quorum, this.log.voters()) }
 
   votes (nodes: Iterable<NodeId>): number { return votesOf(this.options.quorum, this.log.voters(), nodes) }
 
-  /** The live nodes whose disks take votes. */
   writable (now: number): NodeId[] {
     const others = this.liveness.alive(now).filter((id) => this.liveness.latest(id)?.durable !== false)
     return this.hardState.storing ? [this.id, ...others] : others
   }
 
-  /** Whether a live master is known, so that no other one is supported. A master knows itself. */
+  /** Whether this node has a live master, and so supports no other candidate. True on the master itself. */
   hasLiveMaster (now: number): boolean {
     if (this.leader === null) return false
     if (this.leader.master === this.id) return this.phase.role === 'master'
     return this.lostAt === null && this.liveness.connected(this.leader.master) &&
-      this.rules.sticksToMaster(now - this.heardAt, this.timing)
+      this.rules.sticksToMaster(now - this.leaderContactAt, this.timing)
   }
 
-  /** The highest term this node knows of. */
   topTerm (): number { return Math.max(this.seen, this.hardState.voted.term) }
 
   noteTerm (term: number): void { if (term > this.seen) this.seen = term }
@@ -209,7 +205,6 @@ export class Elector {
     for (const peer of peers) this.io.send(peer, message)
   }
 
-  /** The other nodes that follow this master. */
   followers (now: number): NodeId[] {
     const sid = this.leader?.sid
     return this.liveness.alive(now).filter((id) => this.liveness.recent(id, now)?.leader?.sid === sid)
@@ -232,7 +227,6 @@ export class Elector {
     }
   }
 
-  /** Heartbeat to every connected peer. */
   beat (now: number): void {
     this.nextBeat = now + this.timing.heartbeat
     this.sendTo(this.liveness.connections(), this.heartbeat(now))

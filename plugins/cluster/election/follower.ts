@@ -1,11 +1,11 @@
 import type { Elector } from './elector.js'
 import type { CommandId, Leader, MessageOf, NodeId, Outcome, SessionId, StreamId } from './protocol.js'
 
-/** Follows `next` or no master. A session's end gives streams their terminal and commands their answer. */
+/** Follows `next`, or no master. If the session ends, its streams and commands end with `session_changed`. */
 export function setLeader (e: Elector, next: Leader | null, now: number): void {
   const old = e.leader
   e.leader = next
-  e.heardAt = now
+  e.leaderContactAt = now
   e.lostAt = null
   if (next !== null) e.noteTerm(next.term)
   if (old?.sid === next?.sid && old?.term === next?.term) return
@@ -24,18 +24,18 @@ function endSession (e: Elector, sid: SessionId): void {
   }
 }
 
-/** Binds a stream to the session of now. Without one it ends at once. */
+/** Binds a stream to the current session; ends it at once if there is no master. */
 export function openStream (e: Elector, stream: StreamId): void {
   if (e.leader === null) e.io.terminal(stream, 'no_master')
   else e.streams.set(stream, e.leader.sid)
 }
 
-/** Answers a command that entered here; later answers to the same one are dropped. */
+/** Reports the outcome of a local command; later outcomes are ignored. */
 export function finish (e: Elector, id: CommandId, outcome: Outcome): void {
   if (e.waiting.delete(id)) e.io.commandResult(id, outcome)
 }
 
-/** Ends the own mastership and announces it, so that no node waits for the timeout. */
+/** Gives up the mastership and announces it, so that no node waits for the timeout. */
 export function stepDown (e: Elector, retryAt: number, now: number): void {
   e.toFollower(retryAt)
   setLeader(e, null, now)
@@ -43,8 +43,8 @@ export function stepDown (e: Elector, retryAt: number, now: number): void {
 }
 
 /**
- * Whether this node follows `leader`, which sent this itself; starts to if needed. Refuses, with the reason,
- * a term below the voted one, and another session while the own master lives.
+ * Follows `leader` if that is allowed; `from` must be that node. Refuses a term below the voted one, with a
+ * nack, and another session while the current master is alive.
  */
 export function accept (e: Elector, from: NodeId, leader: Leader, now: number): boolean {
   if (leader.master !== from) return false

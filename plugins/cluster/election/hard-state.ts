@@ -1,12 +1,12 @@
 import type { HardStateRecord, Io, Token } from './protocol.js'
 
-/** Of a home that has joined, before its first vote there. */
+/** State of a home before its first vote. */
 export const NO_VOTE: HardStateRecord = { term: 0, votedFor: null, boot: 0 }
 
 /**
- * Raft's hard state: the highest term that this node voted in or followed a master of, and that master; on
- * disk before others hear of it. While the disk refuses, the node gives no vote; it may follow a master,
- * which raises `floor` in memory only, but acknowledges nothing.
+ * Raft's hard state: the highest term in which this node voted or followed a master, and that master. It is
+ * on disk before other nodes see it. While the disk refuses writes, the node does not vote; it may follow a
+ * master, which raises `floor` in memory only, but acknowledges no entries.
  */
 export class HardState {
   readonly #persist: Io['persist']
@@ -15,10 +15,7 @@ export class HardState {
   #floor: Token
   #storing = true
 
-  /**
-   * `stored`: null on the first start; `counts`: the answers of `persist` that count as written (rule
-   * `writeCounts`).
-   */
+  /** `stored` is null on the first start; `counts` is the rule `writeCounts`. */
   constructor (
     stored: HardStateRecord | null, persist: Io['persist'], counts: (persisted: boolean) => boolean
   ) {
@@ -30,10 +27,9 @@ export class HardState {
     if (!this.#write(booted)) this.#record = booted
   }
 
-  /** Number of this start. Counted in memory also when the disk refused it. */
+  /** Number of this process start; counted in memory even if the disk refused it. */
   get boot (): number { return this.#record.boot }
 
-  /** The state on disk. */
   get durable (): Token { return { term: this.#record.term, master: this.#record.votedFor ?? '' } }
 
   get voted (): Token { return this.#floor.term > this.#record.term ? this.#floor : this.durable }
@@ -46,20 +42,20 @@ export class HardState {
     return this.#write({ ...this.#record, term: token.term, votedFor: token.master })
   }
 
-  /** Follows a master whose term is at least the one voted in. The floor rises in any case. */
+  /** Follows a master with at least the voted term. Raises the floor even if the disk refuses. */
   follow (token: Token): void {
     if (token.term <= this.voted.term) return
     this.#floor = token
     this.#write({ ...this.#record, term: token.term, votedFor: token.master })
   }
 
-  /** Whether the disk holds at least that term, so that what is done under it may be acknowledged. */
+  /** Whether the disk holds at least that term, so that entries of it may be acknowledged. */
   covers (term: number): boolean { return this.#record.term >= term }
 
-  /** The disk refused something else that must last, such as an entry. */
+  /** Records that the disk refused another durable write, such as an entry. */
   failed (): void { this.#storing = false }
 
-  /** Writes again what was refused. Called from time to time while `storing` is false. */
+  /** Retries a refused write; called at each heartbeat while `storing` is false. */
   retry (): void {
     const { term, master } = this.voted
     this.#write({ ...this.#record, term, votedFor: master === '' ? null : master })

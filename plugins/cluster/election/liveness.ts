@@ -3,17 +3,17 @@ import type { Heartbeat, Leader, NodeId } from './protocol.js'
 interface Peer {
   connected: boolean
   heardAt: number
-  /** Newest heartbeat of this connection, and when it came. */
+  /** Newest heartbeat of this connection, and its time. */
   report: Heartbeat | null
   reportedAt: number
-  /** Boot and count of the newest heartbeat of all. */
+  /** Boot and count of the newest heartbeat over all connections. */
   boot: number
   count: number
 }
 
 /**
- * Failure detector. A closed connection counts at once, an open one after `silence` ms without a message. Has
- * no clock: every method takes the time.
+ * Failure detector: a peer is gone when its connection closes, or after `silence` ms without a message.
+ * Callers pass the time.
  */
 export class Liveness {
   readonly #peers = new Map<NodeId, Peer>()
@@ -33,19 +33,19 @@ export class Liveness {
 
   forget (id: NodeId): void { this.#peers.delete(id) }
 
-  /** Any message of a node. False for an unknown node: it must have connected first. */
-  heard (id: NodeId, now: number): boolean {
+  /** Records a message from a node; false if the node never connected. */
+  recordContact (id: NodeId, now: number): boolean {
     const peer = this.#peers.get(id)
     if (peer !== undefined) peer.heardAt = now
     return peer !== undefined
   }
 
-  /** Takes a heartbeat; false when a newer one was heard before. */
+  /** Records a heartbeat; false if a newer one arrived before. */
   report (id: NodeId, beat: Heartbeat): boolean {
     const peer = this.#peers.get(id)
     if (peer === undefined || (beat.boot - peer.boot || beat.count - peer.count) <= 0) return false
     peer.report = beat
-    // It has just been heard.
+    // `heard` has just recorded the same message.
     peer.reportedAt = peer.heardAt
     peer.boot = beat.boot
     peer.count = beat.count
@@ -53,8 +53,8 @@ export class Liveness {
   }
 
   /**
-   * An ack proves that a node follows `leader` before its next heartbeat does; without this a new master
-   * would have no followers until then and give way to any other.
+   * Records from an ack that a node follows `leader`. Without this, a new master would have no followers
+   * until their next heartbeats and would yield to any other master.
    */
   follows (id: NodeId, leader: Leader): void {
     const peer = this.#peers.get(id)
@@ -65,7 +65,7 @@ export class Liveness {
 
   latest (id: NodeId): Heartbeat | null { return this.#peers.get(id)?.report ?? null }
 
-  /** The newest heartbeat, unless its node counted as gone since: other messages do not renew it. */
+  /** The newest heartbeat if it is younger than `silence` ms; other messages do not renew it. */
   recent (id: NodeId, now: number): Heartbeat | null {
     const peer = this.#peers.get(id)
     return peer !== undefined && now - peer.reportedAt < this.#silence ? peer.report : null
@@ -85,8 +85,8 @@ export class Liveness {
     return alive
   }
 
-  /** After a pause peers only seem silent, and their last messages are old. */
-  forgive (now: number): void {
+  /** After a pause peers only seem silent: resets their timers and drops their old heartbeats. */
+  resetTimers (now: number): void {
     for (const peer of this.#peers.values()) peer.heardAt = now
     this.forgetReports()
   }

@@ -4,7 +4,7 @@ import type {
   Change, CommandId, Entry, Heartbeat, Leader, Message, MessageOf, NodeId, Outcome, CommandReceipt, Refusal
 } from './protocol.js'
 
-/** Enters the first entry of the new session, then announces it. */
+/** Writes the first entry of the new session, then announces the session. */
 export function startSession (e: Elector, leader: Leader, now: number): void {
   const { sid, term } = leader
   const stored = write(e, { kind: 'session', id: `session:${sid}`, sid, term, payload: null })
@@ -34,7 +34,7 @@ function write (e: Elector, entry: Entry): boolean {
   return false
 }
 
-/** Sends the control data to some peers: what they lack, as far as they said. */
+/** Sends each peer the entries after those it acknowledged, or all entries. */
 export function replicate (e: Elector, peers: readonly NodeId[], whole = false): void {
   const { phase, leader } = e
   if (phase.role !== 'master' || leader === null) return
@@ -56,7 +56,9 @@ export function tickMaster (e: Elector, phase: MasterPhase, now: number): void {
   answerReplicated(e, now)
 }
 
-/** Whether enough nodes hold entry `seq`: voters in the majority mode, else one other live node if any. */
+/**
+ * Whether a majority has entry `seq`; in available mode, whether one other live node has it, if there is any.
+ */
 export function isReplicated (e: Elector, phase: MasterPhase, seq: number, now: number): boolean {
   const holders = [...phase.acks].filter(([, upTo]) => upTo >= seq).map(([id]) => id)
   if (e.options.quorum.mode === 'majority') {
@@ -78,7 +80,7 @@ export function onNeed (e: Elector, from: NodeId, { sid }: MessageOf<'need'>): v
   if (e.leader?.sid === sid) replicate(e, [from], true)
 }
 
-/** A follower voted in a higher term. The session goes on under one that is higher still, or ends. */
+/** A follower voted in a higher term: raises the session's term above it, or steps down. */
 export function onNack (e: Elector, _from: NodeId, { sid, promised }: MessageOf<'nack'>, now: number): void {
   e.noteTerm(promised.term)
   const { phase, leader } = e
@@ -89,7 +91,7 @@ export function onNack (e: Elector, _from: NodeId, { sid, promised }: MessageOf<
   else stepDown(e, now + e.timing.preVote, now)
 }
 
-/** Raises the term of the own session, for nodes that voted in a higher one. Streams continue. */
+/** Raises the term of the session for nodes that voted in a higher one. Streams continue. */
 function raiseTerm (e: Elector, leader: Leader, term: number, now: number): void {
   const stored = e.hardState.grant({ term, master: e.id })
   e.noteStorage()
@@ -100,14 +102,14 @@ function raiseTerm (e: Elector, leader: Leader, term: number, now: number): void
   replicate(e, e.liveness.alive(now))
 }
 
-/** Another node says that it is master: this one follows it, or two masters have met and one yields. */
+/** Handles a heartbeat from another master: follows it, or decides which of the two yields. */
 export function onOtherMaster (e: Elector, from: NodeId, other: Leader, beat: Heartbeat, now: number): void {
   const { phase, leader } = e
   if (phase.role !== 'master' || leader === null) {
     accept(e, from, other, now)
     return
   }
-  // Its heartbeat may be old: who follows this one now, this one included, does not follow it any more.
+  // Its heartbeat may be old: nodes that follow this master now no longer follow the other.
   const mine = e.followers(now)
   const theirs = beat.followers.filter((id) => id !== e.id && !mine.includes(id))
   const stays = e.rules.staysMaster({
@@ -127,7 +129,7 @@ export function onOtherMaster (e: Elector, from: NodeId, other: Leader, beat: He
   }
 }
 
-/** Brings a follower up to date whose heartbeat shows that it is behind. */
+/** Replicates to a follower whose heartbeat shows that it is behind. */
 export function catchUp (e: Elector, from: NodeId, beat: Heartbeat): void {
   const { phase, leader } = e
   if (phase.role !== 'master' || leader === null || beat.role === 'master') return
@@ -136,20 +138,19 @@ export function catchUp (e: Elector, from: NodeId, beat: Heartbeat): void {
   if (!follows || phase.acks.get(from) !== seq) replicate(e, [from])
 }
 
-/** After a pause a master asks its peers whether it still is one. */
+/** After a pause, a master asks its peers whether it is still master. */
 export function startProbe (e: Elector, phase: MasterPhase, now: number): void {
   phase.probe = { nonce: ++e.rounds, since: now, askedAt: now, answers: new Set([e.id]) }
   e.sendTo(e.liveness.connections(), { kind: 'probe', nonce: phase.probe.nonce })
-  // The only voter has all the votes.
+  // A sole voter needs no answers.
   countAnswers(e, phase, phase.probe)
 }
 
-/** Ends the probe when enough nodes have answered. */
 function countAnswers (e: Elector, phase: MasterPhase, { answers }: { answers: ReadonlySet<NodeId> }): void {
   const needed = e.options.quorum.mode === 'majority' ? e.needed() : 2
   if (e.votes(answers) < needed) return
   phase.probe = null
-  // Heartbeats that waited while it slept say who followed it then.
+  // Heartbeats that queued during the pause are outdated.
   e.liveness.forgetReports()
 }
 
@@ -173,7 +174,7 @@ export function onProbe (e: Elector, from: NodeId, { nonce }: MessageOf<'probe'>
   e.send(from, { kind: 'probe-answer', nonce, leader: e.leader, promised: e.hardState.voted.term })
 }
 
-/** Any message to a master that asks whether it still is one: it may confirm that, or show that it is not. */
+/** Checks each message during a probe: it may confirm or disprove the mastership. */
 export function onMessageWhileProbing (e: Elector, from: NodeId, message: Message, now: number): void {
   const { phase, leader } = e
   if (phase.role !== 'master' || phase.probe === null || leader === null) return
@@ -187,7 +188,7 @@ export function onMessageWhileProbing (e: Elector, from: NodeId, message: Messag
   countAnswers(e, phase, phase.probe)
 }
 
-/** A command reaches the master. A repeated one is not entered again and gets the first answer. */
+/** Handles a command at the master. A retry is not entered again and gets the first answer. */
 export function onCommand (
   e: Elector, from: NodeId, { id, sid, change }: MessageOf<'command'>, now: number
 ): void {
@@ -195,7 +196,7 @@ export function onCommand (
   if (phase.role !== 'master' || leader === null || !e.rules.fitsSession(sid, leader.sid)) {
     return answer(e, from, id, sid, { ok: false, code: 'stale_session' })
   }
-  // Not sure to be master: silence here, the sender asks again.
+  // The mastership is unconfirmed: send no answer, so that the sender retries.
   if (!e.rules.mayActAsMaster(phase.probe === null)) return
   const open = phase.pending.get(id)
   if (open !== undefined) {
@@ -238,7 +239,6 @@ function readVoters (payload: unknown): readonly NodeId[] {
   return fine ? payload as NodeId[] : []
 }
 
-/** Answers every command that enough nodes hold by now. */
 export function answerReplicated (e: Elector, now: number): void {
   const { phase, leader } = e
   if (phase.role !== 'master' || leader === null || !e.rules.mayActAsMaster(phase.probe === null)) return

@@ -15,7 +15,7 @@ const tokenSchema = record(tokenFields)
 const leaderSchema = record({
   ...tokenFields,
   sid: text,
-  /** Starts of the master before this session. */
+  /** Boot count of the master. */
   boot: count
 })
 const positionFields = { term: count, seq: count }
@@ -23,7 +23,7 @@ const positionSchema = record(positionFields)
 const ballotSchema = record({
   ...positionFields,
   eligible: flag,
-  /** Always 0, and not compared: earlier versions ask for it. */
+  /** Always 0 and not compared; earlier versions require the field. */
   weight: schemaOf<number>({ type: 'number' }),
   nodeId: text
 })
@@ -35,13 +35,12 @@ const outcomeSchema = anyOf<unknown>(
 
 /** Fencing token. Totally ordered by term, then master; carried by every directive. */
 export type Token = Of<typeof tokenSchema>
-/** One mastership. Clients see `sid`, which is never reused; `term` may rise within it. */
+/** One mastership. Clients see `sid`, which is never reused; `term` may rise within the session. */
 export type Leader = Of<typeof leaderSchema>
 /** Last log position: the term and number of a node's last entry. */
 export type LogPosition = Of<typeof positionSchema>
-/** A node's standing as a candidate. */
 export type Ballot = Of<typeof ballotSchema>
-/** A change of the control data: one for an application, or of the list of voters. */
+/** A change of the control data: an application command, or a new list of voters. */
 export type Change = Of<typeof changeSchema>
 export type Role = 'follower' | 'pre-vote' | 'campaign' | 'claim' | 'master'
 
@@ -50,42 +49,41 @@ export type Role = 'follower' | 'pre-vote' | 'campaign' | 'claim' | 'master'
  * node's vote, `fresh` a last log position.
  */
 export const MESSAGES = {
-  /** To every connected peer each `timing.heartbeat`; at once when a node becomes or stops being master. */
+  /** Sent to each connected peer every `timing.heartbeat` ms, and at the start and end of a mastership. */
   heartbeat: record({
-    /** Rises by one with every heartbeat of a boot, so that an old one is known when it arrives late. */
+    /** Increases with every heartbeat of a boot, to detect late ones. */
     count,
     boot: count,
     role: oneOf<Role>('follower', 'pre-vote', 'campaign', 'claim', 'master'),
     leader: orNull(leaderSchema),
     promised: count,
     fresh: positionSchema,
-    /** From a master: the other nodes that follow it. Else none. */
+    /** On a master: its followers. Otherwise empty. */
     followers: listOf<NodeId>(text),
-    /** From a master: milliseconds since it began. Else 0. */
+    /** On a master: milliseconds since it became one. Otherwise 0. */
     age: span,
-    /** Whether the sender's disk takes votes. */
     durable: flag
   }),
-  /** "May I start an election?" */
+  /** Asks whether the peer would support an election. */
   'pre-vote': record({ round: count }),
   'pre-vote-answer': record({ round: count, grant: flag, leader: orNull(leaderSchema) }),
   /** Opens the campaign for `term`, or joins it. */
   ballot: record({ term: count, ballot: ballotSchema }),
-  /** Answer to a ballot whose term is over: the least term worth campaigning above. */
+  /** Answer to a ballot of a past term: a campaign needs a term above this one. */
   stale: record({ term: count }),
-  /** Vote request: "I have the best ballot: vote for me." */
+  /** Vote request of the node with the best ballot. */
   claim: record({ leader: leaderSchema, fresh: positionSchema }),
-  /** A vote; `abstain`: this node's disk takes none, so it counts for neither side. */
+  /** `abstain`: the disk refuses the vote, which counts for neither side. */
   'claim-answer': record({ sid: text, vote: oneOf('yes', 'no', 'abstain'), promised: count }),
   /** Control data from the master; only the log reads `body`. */
   append: record({ leader: leaderSchema, fresh: positionSchema, body: anything }),
-  /** "Your append does not fit what I have: send all of it." */
+  /** The append leaves a gap: asks for all entries. */
   need: record({ sid: text }),
-  /** The sender holds the entries of this session up to `seq`, on its disk where the mode asks for it. */
+  /** The sender has the entries of this session up to `seq`; on disk in majority mode. */
   ack: record({ sid: text, term: count, seq: count }),
-  /** Refusal of a master whose term is below the one of the sender's vote. */
+  /** Refuses a master whose term is below the sender's voted term. */
   nack: record({ sid: text, promised: tokenSchema }),
-  /** After a pause a master asks whether it still is one; only an answer with this nonce counts. */
+  /** A master's question after a pause whether it is still master; only an answer with this nonce counts. */
   probe: record({ nonce: count }),
   'probe-answer': record({ nonce: count, leader: orNull(leaderSchema), promised: count }),
   command: record({ id: text, sid: text, change: changeSchema }),
@@ -100,8 +98,8 @@ export type Heartbeat = MessageOf<'heartbeat'>
 const schemas = new Map<unknown, Schema<unknown>>(Object.entries(MESSAGES))
 
 /**
- * A message from another node; null for an unknown kind and for missing or mistyped fields. Ignores unknown
- * fields, which another version may have.
+ * Parses a message; null for an unknown kind and for missing or mistyped fields. Ignores unknown fields,
+ * which another version may send.
  */
 export function readMessage (value: unknown): Message | null {
   if (typeof value !== 'object' || value === null) return null
@@ -109,23 +107,22 @@ export function readMessage (value: unknown): Message | null {
   return schema !== undefined && fits(schema, value) ? value as Message : null
 }
 
-/** A node's hard state as it lies on its disk. */
 export interface HardStateRecord {
-  /** Highest term this node voted in, or followed a master of. */
+  /** Highest term in which this node voted or followed a master. */
   readonly term: number
-  /** The candidate that got the vote of that term. */
+  /** The candidate that got the vote of that term, or the master that was followed. */
   readonly votedFor: NodeId | null
   readonly boot: number
 }
 
-/** An entry of the control data. `session` starts every term, `anoint` raises the term of a session. */
+/** An entry of the control data. `session` starts a session, `anoint` raises its term. */
 export interface Entry {
   readonly kind: 'session' | 'anoint' | Change['kind']
   readonly id: string
   readonly sid: SessionId
   readonly term: number
   readonly payload: unknown
-  /** Of a command: the node that asked for it. Not part of the data. */
+  /** The node that sent the command. Not part of the data. */
   readonly from?: NodeId
 }
 
@@ -138,66 +135,64 @@ export interface CommandReceipt extends LogPosition {
 export type Refusal =
   /** No master was known for the election timeout. */
   'no_master' |
-  /** The session of the command ended; it may or may not have been carried out. Retry with the same id. */
+  /** The command's session ended; the command may or may not have run. Retry with the same id. */
   'session_changed' |
   /** The command names a session that this node does not lead. */
   'stale_session' |
   'no_answer' |
-  /** The master could not write it to its disk. */
   'storage_failed' |
   /** The change of voters adds or removes more than one, or is not a list of node ids. */
   'voters_invalid' |
-  /** The master does not take itself out: let it resign first. */
+  /** The change removes the master itself, which must resign first. */
   'voters_self' |
-  /** An earlier change of voters, or the start of this session, is not held by a majority yet. */
+  /** An earlier change of voters, or the start of this session, is not on a majority yet. */
   'voters_busy'
 
 export type Outcome =
   ({ readonly ok: true } & CommandReceipt) | { readonly ok: false, readonly code: Refusal }
 
-/** Why a stream ended without its own terminal. */
 export type StreamEnd = 'session_changed' | 'no_master'
 
 /** Effects of the core. Methods return at once; queued effects leave after the step. */
 export interface Io {
-  /** May lose, delay, repeat and reorder. */
+  /** Messages may be lost, delayed, repeated and reordered. */
   send (to: NodeId, message: Message): void
-  /** Writes durably before it returns and before messages of this step leave. False: refused. */
+  /** Writes durably before it returns and before messages of this step leave. False if the disk refused. */
   persist (record: HardStateRecord): boolean
   random (): number
-  /** Ends an open stream. Called once for each stream at most. */
+  /** Called at most once per stream. */
   terminal (stream: StreamId, why: StreamEnd): void
-  /** The one answer to `command` or `changeVoters`. */
+  /** Called once for each `command` and `changeVoters`. */
   commandResult (id: CommandId, outcome: Outcome): void
   becameMaster (leader: Leader): void
-  /** Another session or term, or none. Called before any data of `next` is admitted. */
+  /** The session or term changed. Called before any data of `next` is accepted. */
   sessionChanged (next: Leader | null, previous: Leader | null): void
-  /** The disk began to refuse votes, or takes them again. A node that cannot vote is not eligible. */
+  /** The disk started or stopped refusing votes. A node that cannot vote is not eligible. */
   storageChanged (storing: boolean): void
-  /** A master acts below the term that this node voted in. Once for each term of a session. */
+  /** A master with a term below the voted one was refused. Called once for each session and term. */
   staleRefused (stale: Leader, voted: Token): void
 }
 
 /**
- * Result of data from a master: `gap`: entries between are missing; `refused`: breaks the document's rules;
- * `failed`: the disk refused. All three change nothing.
+ * Result of applying a master's data. `gap`: entries are missing; `refused`: the data breaks the document's
+ * rules; `failed`: the disk refused. All three change nothing.
  */
 export type ApplyResult = 'adopted' | 'gap' | 'refused' | 'failed'
 
 /**
- * The log of one writer: the core knows its last position, never its contents. In the majority mode `append`
- * and `adopt` return after the write to disk.
+ * The replicated log, whose contents the core does not read. In majority mode `append` and `adopt` return
+ * after the write to disk.
  */
 export interface Log {
   last (): LogPosition
-  /** The voters as the newest entry held here says, whether acknowledged or not. Empty while unknown. */
+  /** Voters by the newest local entry, acknowledged or not. Empty while unknown. */
   voters (): readonly NodeId[]
-  /** Adds an entry as the master; its seq is `last().seq` after it. False when the disk refused. */
+  /** Adds an entry as the master; its seq is `last().seq` after it. False if the disk refused. */
   append (entry: Entry): boolean
-  /** The receipt of a command; undefined if it is not held here. */
+  /** The receipt of a command; undefined if this log does not contain it. */
   find (id: CommandId): CommandReceipt | undefined
   /** The entries after `seq` for a follower in this session; all when null. */
   body (seq: number | null): unknown
-  /** Takes over what `body` made on the master. The core has checked that it is not older. */
+  /** Applies a `body` from the master. The core has checked that it is not older. */
   adopt (body: unknown): ApplyResult
 }

@@ -3,19 +3,19 @@ import type {
 } from './protocol.js'
 import type { Timing } from './timing.js'
 
-/** Below 0 when `a` comes first, above 0 when `b` does, 0 when they are equal. */
+/** A comparator, as for Array.prototype.sort. */
 export type Order<T> = (a: T, b: T) => number
 
 const text: Order<string> = (a, b) => a < b ? -1 : a > b ? 1 : 0
 
-/** Whose log is longer, as Raft has it: the term of the last entry decides, then its number. */
+/** Raft's comparison of logs: the term of the last entry, then its sequence number. */
 export const byPosition: Order<LogPosition> = (a, b) => a.term - b.term || a.seq - b.seq
 
-/** Ballots: who may be master comes first, then who knows most, then the id. */
+/** Compares eligibility, then log position, then id. */
 export const byBallot: Order<Ballot> = (a, b) => Number(a.eligible) - Number(b.eligible) ||
   byPosition(a, b) || text(a.nodeId, b.nodeId)
 
-/** Order of two masters that meet: the greater one stays. */
+/** Of two masters that meet, the one with the higher score stays. */
 export interface MasterScore {
   readonly following: number
   readonly age: number
@@ -36,9 +36,9 @@ export function greatest<T> (values: Iterable<T>, order: Order<T>): T | undefine
 
 export interface ProbeState {
   readonly mode: Mode
-  /** Milliseconds since the first question. */
+  /** Milliseconds since the probe began. */
   readonly waited: number
-  /** Peers that live, and those ever met. */
+  /** Live peers, and all known ones. */
   readonly alive: number
   readonly known: number
 }
@@ -57,9 +57,8 @@ export interface Reach {
   readonly mode: Mode
   readonly reachable: number
   readonly needed: number
-  /** Milliseconds since it became master. */
   readonly age: number
-  /** Milliseconds since its own disk refuses writes; null while it takes them. */
+  /** Milliseconds for which its own disk has refused writes; null while it accepts them. */
   readonly refusing: number | null
   readonly heirs: boolean
 }
@@ -89,60 +88,57 @@ function voteResult (state: VoteCount): 'won' | 'lost' | 'open' {
   return complete || expired ? 'won' : 'open'
 }
 
-/** A master whose term is below the one voted in is refused. */
 function mayFollow (mode: Mode, voted: Token, leader: Token): boolean {
   if (leader.term !== voted.term) return leader.term > voted.term
-  // A majority elects one master per term, so whoever leads it was elected. Else two halves may both have
-  // one, and a node follows only the one it chose, so that its data of one term comes from one master.
+  // A majority elects at most one master per term. In available mode two halves may each elect one: a node
+  // follows only the one it voted for, so that its data of a term comes from one master.
   return mode === 'majority' || voted.master === leader.master
 }
 
 /**
- * Whether a master may go on without answers to its probe. With a majority it asks until it has one, or
- * stops. With quorum 1 every live peer must answer first, since it may have elected another master;
- * disconnected ones count as gone after `silence`.
+ * Whether a master may continue without answers to its probe. In majority mode it probes until a majority
+ * answers, or steps down. With quorum 1 a live peer must answer first, because it may have elected another
+ * master; disconnected peers count as gone after `silence`.
  */
 function trustsSilence ({ mode, waited, alive, known }: ProbeState, { silence }: Timing): boolean {
   return mode === 'available' && (known === 0 || (alive === 0 && waited > silence))
 }
 
 /**
- * A master stops if it reaches too few voters for too long, or its disk refuses writes after time for the
- * others to try theirs; with quorum 1 it stays without a successor.
+ * A master steps down if it reaches too few voters for too long, or if its disk still refuses writes after
+ * the others had time to test theirs. With quorum 1 it stays if there is no successor.
  */
 function keepsMastership ({ mode, reachable, needed, age, refusing, heirs }: Reach, timing: Timing): boolean {
   if (refusing !== null && refusing >= timing.heartbeat / 2 && (heirs || mode === 'majority')) return false
   return mode === 'available' || reachable >= needed || age <= timing.silence
 }
 
-/** Of two masters that meet, whether this one stays. */
 function staysMaster ({ mode, verified, mine, other, ageStep }: MasterConflict): boolean {
   if (mode === 'majority') return mine.term >= other.term
   return verified && byScore(mine, other, ageStep) > 0
 }
 
-/** Whether the master's own heartbeat says that it is master no more. */
+/** Whether the master's own heartbeat shows that it has resigned. */
 function hasResigned (leader: Leader, beat: Heartbeat): boolean {
   if (beat.boot !== leader.boot) return beat.boot > leader.boot
-  // A beat from before it became master may arrive late: then its term was lower, or it was still asking
-  // for votes.
+  // A late heartbeat from before it became master has a lower term or the role `claim`.
   return beat.promised >= leader.term && beat.role !== 'master' && beat.role !== 'claim' &&
     beat.leader?.sid !== leader.sid
 }
 
-/** The list of voters changes by one, and only when nothing before it is open. */
+/** Allows a change by one voter, and only if earlier changes are settled. */
 function mayChangeVoters ({ master, from, to, settled }: VoterChange): 'yes' | VoterRefusal {
   const added = to.filter((id) => !from.includes(id)).length
   const removed = from.filter((id) => !to.includes(id)).length
   if (to.length === 0 || added + removed !== 1 || new Set(to).size !== to.length) return 'voters_invalid'
-  // Else the one node that holds the change could be the one that may not stand, and nobody would be elected.
+  // Otherwise the only node that has the change could be the one that may no longer be elected.
   if (!to.includes(master)) return 'voters_self'
   return settled ? 'yes' : 'voters_busy'
 }
 
-/** The decisions of the algorithm as pure functions, so that a test can remove one and show its purpose. */
+/** The decisions of the algorithm as pure functions, so that a test can replace a single one. */
 export const RULES = {
-  /** A gap between two steps that shows that this node was paused. */
+  /** Whether a gap between two steps means that this node was paused. */
   stalled: (gap: number, timing: Timing): boolean => gap > timing.stall,
   /** Whether a node that heard its master `since` ms ago supports no other one. */
   sticksToMaster: (since: number, timing: Timing): boolean => since < timing.sticky,
@@ -153,9 +149,8 @@ export const RULES = {
   denies: (answer: MessageOf<'pre-vote-answer'>, self: NodeId): boolean =>
     !answer.grant && answer.leader !== null && answer.leader.master !== self,
   ballotOrder: byBallot,
-  /** Answers a ballot of a finished term. */
+  /** Whether to answer a ballot of a past term. */
   answersOldBallot: (): boolean => true,
-  /** One vote per term. */
   mayVote: (voted: Token, request: Token): boolean => request.term > voted.term ||
     (request.term === voted.term && request.master === voted.master),
   /** A candidate's log must be at least as long as the voter's. */
@@ -163,20 +158,19 @@ export const RULES = {
   /** Only a vote that was written to the disk counts. */
   writeCounts: (persisted: boolean): boolean => persisted,
   voteResult,
-  /** Accepting any master ends an own candidacy; so does a vote for somebody else. */
+  /** A node stops being a candidate when it accepts a master or votes for another node. */
   candidacyStands: (voted: Token, own: Token, acceptedOther: boolean): boolean =>
     !acceptedOther && voted.term === own.term && voted.master === own.master,
   mayFollow,
-  /** Sends a refused master the term and the master that prevailed. */
+  /** Whether a refused master gets a nack with the voted term. */
   answersRefused: (): boolean => true,
   /** A log is never replaced by a shorter one. */
   mayReplace: (incoming: LogPosition, own: LogPosition): boolean => byPosition(incoming, own) >= 0,
-  /** A change is acknowledged when enough nodes hold it. */
+  /** A change is acknowledged when enough nodes have it. */
   heldByEnough: (copies: number, needed: number): boolean => copies >= needed,
-  /** Whether a message proves that a paused master is still one: an answer to its last probe. */
+  /** Whether a message answers the last probe of a paused master. */
   verifies: (message: Message, nonce: number): boolean =>
     message.kind === 'probe-answer' && message.nonce === nonce,
-  /** A paused master waits for the answers to its probe. */
   mayActAsMaster: (verified: boolean): boolean => verified,
   trustsSilence,
   staysMaster,
@@ -184,9 +178,7 @@ export const RULES = {
   mayRaiseTerm: (mode: Mode, verified: boolean): boolean => mode === 'available' && verified,
   keepsMastership,
   hasResigned,
-  /** A command is entered once; a retry gets the first answer. */
   enteredBefore: (receipt: CommandReceipt | undefined): CommandReceipt | undefined => receipt,
-  /** A command for another session is refused. */
   fitsSession: (commandSid: string, sid: string): boolean => commandSid === sid,
   /** Streams end with their session, and not when only its term rises. */
   sessionEnds: (old: Leader | null, next: Leader | null): boolean => old !== null && old.sid !== next?.sid,
@@ -194,12 +186,14 @@ export const RULES = {
 }
 export type Rules = typeof RULES
 
-/** 1 stays available everywhere; a majority, or more, never loses an acknowledged change. */
+/**
+ * 1 keeps all parts of a split cluster available; a majority, or more, never loses an acknowledged change.
+ */
 export type QuorumSetting = 'majority' | number
 
 export interface Quorum {
   readonly mode: Mode
-  /** Least voters asked for, or all while there are fewer; a majority of the list is always needed. */
+  /** Minimum number of votes, capped at the number of voters; a majority is always needed. */
   readonly atLeast: number
 }
 
@@ -213,7 +207,7 @@ export function readQuorum (setting: QuorumSetting, voters: readonly NodeId[]): 
   if (setting === 'majority') return { mode: 'majority', atLeast: 1 }
   if (Number.isInteger(setting) && setting >= least) return { mode: 'majority', atLeast: setting }
   throw new RangeError(`cluster.quorum is ${setting}, but ${voters.length} voters need at least ${least}, ` +
-    'so that two halves cannot both decide: set "majority", or 1 to stay available without that promise')
+    'so that two halves cannot both decide: set "majority", or 1 to stay available without this guarantee')
 }
 
 /** Smallest number of voters of which any two groups share one. */

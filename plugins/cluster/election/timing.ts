@@ -1,10 +1,10 @@
-/** Every duration of the election, milliseconds of a monotonic clock. Only differences mean anything. */
+/** Durations of the election, ms of a monotonic clock. */
 export const DEFAULT_TIMING = {
   heartbeat: 2000,
   /** Silence after which a peer counts as gone: three heartbeats, so that a lost one is harmless. */
   silence: 6000,
   campaign: 3000,
-  /** A closed connection to the master counts after this time. */
+  /** Delay before a closed connection to the master counts. */
   settle: 200,
   preVote: 500,
   /** A node that heard its master within this time supports no other one. */
@@ -33,7 +33,7 @@ export function timingWith (overrides: Partial<Timing> = {}): Timing {
   const timing = { ...DEFAULT_TIMING, ...overrides }
   for (const [name, ms] of Object.entries(timing)) {
     if (Number.isFinite(ms) && ms > 0) continue
-    throw new RangeError(`timing.${name} is ${ms}: give milliseconds above 0`)
+    throw new RangeError(`timing.${name} is ${ms}: must be above 0 ms`)
   }
   below(timing, 'heartbeat', 'silence')
   below(timing, 'heartbeat', 'sticky')
@@ -48,8 +48,8 @@ function below (timing: Timing, low: keyof Timing, high: keyof Timing): void {
 }
 
 /**
- * The election's times from two settings of `cluster`, ms: silence follows the heartbeat, votes the election
- * timeout. Throws RangeError when they do not fit together.
+ * Scales the silence times with `heartbeat_ms` and the vote times with `election_timeout_ms`. Throws
+ * RangeError if the two do not fit together.
  */
 export function clusterTiming (
   { heartbeat_ms: beat, election_timeout_ms: timeout }: { heartbeat_ms: number, election_timeout_ms: number }

@@ -1,7 +1,7 @@
 import type { Elector } from './elector.js'
 import type { Leader, MessageOf, NodeId } from './protocol.js'
 
-/** A peer asks for this node's vote. The vote is on disk before the answer leaves. */
+/** Answers a vote request. The vote is on disk before the answer is sent. */
 export function onVoteRequest (e: Elector, from: NodeId, request: MessageOf<'claim'>, now: number): void {
   const { leader } = request
   e.noteTerm(leader.term)
@@ -13,7 +13,7 @@ function mayVoteFor (e: Elector, { leader, fresh }: MessageOf<'claim'>, now: num
   if (e.phase.role === 'master') return false
   if (e.hasLiveMaster(now) && e.leader?.sid !== leader.sid) return false
   if (!e.rules.mayVote(e.hardState.voted, leader)) return false
-  // In the available mode a node that cannot be master must not keep the others from having one.
+  // In available mode an ineligible node must not prevent the others from electing a master.
   const counts = e.options.quorum.mode === 'majority' || e.eligible(now)
   return !counts || e.rules.upToDate(fresh, e.log.last())
 }

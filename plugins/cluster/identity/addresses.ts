@@ -2,12 +2,11 @@ import { isIPv6 } from 'node:net'
 import os from 'node:os'
 import { isLoopback } from '../../../kernel/cluster.js'
 
-/** Most addresses of one member. */
 export const MAX_ADDRESSES = 16
 
 const ADDRESS = /^(?:\[([^\s[\]]{2,80})\]|([A-Za-z0-9](?:[A-Za-z0-9._-]{0,252})?)):([0-9]{1,5})$/
 
-/** Reads host:port, IPv6 in []. Undefined when it is not one or the port is not 1 to 65535. */
+/** Parses host:port, IPv6 in []. Undefined for other text, or a port outside 1 to 65535. */
 export function readAddress (text: string): { host: string, port: number } | undefined {
   const match = ADDRESS.exec(text)
   const host = match?.[1] ?? match?.[2]
@@ -22,24 +21,21 @@ export function isLoopbackHost (host: string): boolean {
   return host === 'localhost' || isLoopback(host)
 }
 
-/** True when a host:port may be that of another machine. */
 export function isRemote (address: string): boolean {
   const host = readAddress(address)?.host
   return host !== undefined && !isLoopbackHost(host)
 }
 
-/** host:port, with [] around IPv6. */
 export function formatAddress (host: string, port: number): string {
   return isIPv6(host) ? `[${host}]:${port}` : `${host}:${port}`
 }
 
-/** Every IPv4 address of the machine. */
 export const ANY_IPV4 = '0.0.0.0'
 
 /** Bind address of the members' listener; port 0 before it is bound. */
 export interface BindAddress { host: string, port: number }
 
-/** Where others reach the members' listener: what was configured, or every address it is bound to. */
+/** Addresses of the members' listener: the advertised one, or all that it is bound to. */
 export function addressesOf ({ host, port }: BindAddress, advertised: string | undefined): string[] {
   if (advertised !== undefined) return [advertised]
   if (port === 0) return []
@@ -50,7 +46,7 @@ export function addressesOf ({ host, port }: BindAddress, advertised: string | u
   return found.length > 0 ? found : [formatAddress(host === '::' ? '::1' : '127.0.0.1', port)]
 }
 
-/** True while only this machine reaches the listener, and svc.yaml does not ask for that. */
+/** True if the listener is bound to loopback and svc.yaml does not configure that. */
 export function mayOpen (bound: BindAddress, configured: string | undefined): boolean {
   return configured === undefined && isLoopbackHost(bound.host)
 }

@@ -5,29 +5,29 @@ import type { Maker } from './join-tokens.js'
 import type { Member } from '../members/member.js'
 
 /**
- * The admitter for a caller. It needs every authority that exists: a member signs grants and passes on
- * requests, whose authorities other nodes believe. Throws `unauthenticated` and `missing_grant`.
+ * Returns the admitter for a caller. It needs every authority, because a member signs grants and forwards
+ * requests whose authorities other nodes trust. Throws `unauthenticated` and `missing_grant`.
  */
 export function admitterOf (caller: Caller, known: Iterable<string>): Maker {
   for (const authority of known) {
     requireAuthority(caller, authority,
-      `A member can vouch for every authority, so admitting one needs all, "${authority}" too`)
+      `A member can vouch for every authority, so admitting one needs all of them, including "${authority}"`)
   }
   const { id } = caller
-  // The operator's authorities are those that a plugin brings later, too.
+  // The operator also has the authorities of plugins that are added later.
   return id === 'operator' ? { by: id } : { by: id, authorities: [...caller.authorities] }
 }
 
-/** The authorities that count when a member vouches for these: those of whoever admitted it. */
+/** Filters the authorities that a member may vouch for: at most those of its admitter. */
 export function grantableAuthorities (
   member: Pick<Member, 'admitted'> | undefined, authorities: Iterable<string>
 ): string[] {
-  // Without a record it is the first member, or one that the previous release let in: as the operator's.
+  // A member without a record is the first one, or was admitted by the previous release: no limit.
   const most = member?.admitted?.authorities
   return [...authorities].filter((authority) => most?.includes(authority) !== false)
 }
 
-/** The keys of the members, as `createIdentity` asks for them. */
+/** The members' keys in the form that `createIdentity` needs. */
 export function memberKeys (
   members: Pick<Members, 'current' | 'byFingerprint'>
 ): Pick<Identity, 'vouched' | 'fingerprints'> {

@@ -17,7 +17,7 @@ const PREFIX = 'svcjoin1_'
 const FORM = /^svcjoin1_([A-Za-z0-9_-]{1,4096})_([0-9a-f]{8})$/
 /** 128 bits. */
 const random16 = matching(/^[A-Za-z0-9_-]{22}$/, '22 base64url characters')
-/** The furthest a Date reaches, in milliseconds since 1970. */
+/** Largest time value of a Date, ms since 1970. */
 const MAX_INSTANT = 8.64e15
 
 const ticketSchema = record({
@@ -67,31 +67,31 @@ function readTicket (text: string): JoinTicket {
 
 /**
  * Reads a join token; `nowMs` is the wall time. Throws SvcError invalid_request for a malformed, mistyped or
- * expired one, without its secret.
+ * expired token; the message omits the secret.
  */
 export function readJoinToken (token: string, nowMs: number): JoinTicket {
   const text = token.trim()
   const match = FORM.exec(text)
   if (match === null) {
     throw badToken(text.startsWith(PREFIX)
-      ? 'is cut off or has characters that do not belong; copy it whole'
-      : `does not begin with ${PREFIX}; \`svc join-token\` on a member makes one`)
+      ? 'is truncated or has invalid characters; copy all of it'
+      : `does not begin with ${PREFIX}; \`svc join-token\` on a member creates one`)
   }
   const [, body = '', sum] = match
   if (checksum(PREFIX + body) !== sum) {
-    throw badToken('is mistyped (its checksum does not fit); copy it again')
+    throw badToken('is mistyped (its checksum does not match); copy it again')
   }
   const ticket = mapShapeError(() => readTicket(Buffer.from(body, 'base64url').toString()),
-    ({ message }) => badToken(`is broken: ${message}`))
+    ({ message }) => badToken(`is invalid: ${message}`))
   if (ticket.exp <= nowMs) {
     const [expired, now] = [ticket.exp, nowMs].map((ms) => new Date(ms).toISOString())
     throw badToken(`expired at ${expired}, this node's clock says ${now}; ` +
-      'make a new one with `svc join-token`, or set the clock')
+      'create a new one with `svc join-token`, or set the clock')
   }
   return ticket
 }
 
-/** The key of proofs; the inviter stores this instead of the secret. */
+/** The key for proofs; the inviter stores it instead of the secret. */
 export function proofKeyOf (secret: string): Buffer {
   return createHash('sha256').update(`svc-join-key\0${secret}`).digest()
 }
@@ -118,7 +118,7 @@ export function proofOf (
   return proofWith(proofKeyOf(secret), binding, fingerprints)
 }
 
-/** The channel binding of a TLS 1.3 connection (RFC 8446 7.5, RFC 9266): 32 bytes only its two ends know. */
+/** The channel binding of TLS 1.3 (RFC 8446 7.5, RFC 9266): 32 bytes that only the two ends know. */
 export function joinBinding (socket: TLSSocket): Buffer {
   return socket.exportKeyingMaterial(BINDING_BYTES, BINDING_LABEL, Buffer.alloc(0))
 }
@@ -136,18 +136,16 @@ export interface Redemption {
 }
 
 const FORMAT = 1
-/** The longest life of a token: one day. */
 const MAX_TTL_SECONDS = 86_400
 const MAX_OPEN = 100
-/** Used and expired tokens are remembered, so that a refusal can say which: this many, the newest. */
+/** Maximum number of stored used and expired tokens, which let a refusal state the reason. */
 const MAX_ENDED = 200
 
 const anyText = schemaOf<string>({ type: 'string' })
 const storedSchema = record({
   id: anyText,
-  /** base64url of what checks proofs; null once used or expired. */
+  /** proofKeyOf, base64url; null once used or expired. */
   key: orNull(anyText),
-  /** The inviter's. */
   fingerprint: anyText,
   exp: schemaOf<number>({ type: 'number' }),
   usedBy: orNull(anyText)
@@ -155,20 +153,19 @@ const storedSchema = record({
   by: anyText,
   /** The caller's authorities; all when absent. */
   authorities: listOf(anyText),
-  /** It names an address that other machines reach. */
   outside: flag
 })
 type Stored = Omit<Of<typeof storedSchema>, 'authorities'> & Maker & { outside: boolean }
-/** The caller that made a join token, and what it may do; everything when absent. */
+/** The caller that created a join token, and its authorities; absent means all. */
 export interface Maker { by: string, authorities?: readonly string[] | undefined }
 
 type Why = 'unknown' | 'expired' | 'used' | 'wrong_proof'
 
 const refusals: Record<Why, string> = {
-  unknown: 'The join token is not one of this node.',
+  unknown: 'This node did not create the join token.',
   expired: 'The join token has expired.',
-  used: 'The join token has been used already; each lets one node in.',
-  wrong_proof: 'The proof does not fit the join token and this connection.'
+  used: 'The join token has already been used; each admits one node.',
+  wrong_proof: 'The proof does not match the join token and this connection.'
 }
 
 function refused (why: Why): SvcError {
@@ -176,15 +173,15 @@ function refused (why: Why): SvcError {
 }
 
 function readStored (path: string): readonly Stored[] {
-  // Its keys let a node in: as private as the node's own.
+  // The proof keys admit nodes, so the file must be as private as the node's key.
   readText(path, 'secret')
   const tokens = readVersioned<{ tokens?: unknown }>(path, FORMAT)?.tokens ?? []
   if (fits(listOf(storedSchema), tokens)) {
     return tokens.map((token) => ({ ...token, by: token.by ?? 'operator', outside: token.outside ?? false }))
-      // The previous release gave join tokens to callers who may not admit a member.
+      // The previous release gave join tokens to callers that may not admit members.
       .filter(({ by, authorities }) => by === 'operator' || authorities !== undefined)
   }
-  throw new HomeError(`${path} holds no list of join tokens; run: rm ${path} (open tokens are void then)`)
+  throw new HomeError(`${path} is no valid list of join tokens; run: rm ${path} (it revokes open tokens)`)
 }
 
 function proves (token: Stored, { proof, binding, joinerFingerprint }: Redemption): boolean {
@@ -207,16 +204,15 @@ export interface JoinTokensOptions {
   home: string
   now: () => number
   mono?: () => number
-  /** Whether what a caller made still counts. */
   stands: (by: string) => boolean
 }
 
-/** The join tokens this node has made. Only what is on the disk counts: a failed write changes nothing. */
+/** The join tokens of this node. A failed write changes nothing. */
 export class JoinTokens {
   readonly #options: JoinTokensOptions
   readonly #path: string
   #tokens: readonly Stored[]
-  /** Monotonic times at which tokens of this start end: a wall clock that is set back prolongs none. */
+  /** Monotonic expiry times of tokens from this start: setting the clock back does not extend them. */
   readonly #ends = new Map<string, number>()
 
   constructor (options: JoinTokensOptions) {
@@ -232,14 +228,14 @@ export class JoinTokens {
     checkTtl(ttlSeconds)
     if (this.pending >= MAX_OPEN) {
       throw kernelError('overloaded',
-        `${MAX_OPEN} join tokens are open already; let some expire, or end them: svc join-token ls`)
+        `${MAX_OPEN} join tokens are open already; let some expire, or revoke them: svc join-token ls`)
     }
     const now = this.#options.now()
     const id = randomBytes(16).toString('base64url')
     const secret = randomBytes(16).toString('base64url')
     const exp = now + ttlSeconds * 1000
     const token = writeJoinToken({ clusterId, seeds, fingerprint, id, secret, exp })
-    // A token that its reader would refuse is never given out.
+    // Throws instead of returning a token that its reader would refuse.
     readJoinToken(token, now)
     const key = proofKeyOf(secret).toString('base64url')
     const outside = seeds.some(isRemote)
@@ -253,7 +249,6 @@ export class JoinTokens {
       .map(({ id, exp, by }) => ({ id, expires: new Date(exp).toISOString(), by }))
   }
 
-  /** Ends one before its time; false when no such token is open. */
   revoke (id: string): boolean {
     const found = this.#tokens.find((token) => token.id === id && this.#isOpen(token))
     if (found !== undefined) this.#save(this.#tokens.filter((token) => token !== found))
@@ -261,9 +256,9 @@ export class JoinTokens {
   }
 
   /**
-   * Checks a joiner's proof and uses up the token, on disk before this returns. Its key may ask again until
-   * it expires, since the answer may be lost. `reopen` reopens it for a joiner that could not be admitted.
-   * Throws SvcError join_refused with details.why: unknown | expired | used | wrong_proof.
+   * Checks a joiner's proof and marks the token as used, on disk before it returns. The same key may retry
+   * until the token expires, because the answer may be lost. `reopen` undoes this for a joiner that could not
+   * be admitted. Throws SvcError join_refused with details.why: unknown | expired | used | wrong_proof.
    */
   redeem (request: Redemption): Maker & { reopen: () => void } {
     const found = this.#tokens.find((token) => token.id === request.tokenId)
@@ -279,16 +274,15 @@ export class JoinTokens {
     return { by, authorities, reopen }
   }
 
-  /** Number of open tokens. */
   get pending (): number { return this.#tokens.filter((token) => this.#isOpen(token)).length }
 
-  /** Whether a key may ask to join: a token is open, or it has used one that has not expired yet. */
-  letsIn (fingerprint: string): boolean {
+  /** Whether a key may request to join: a token is open, or this key has used one that has not expired. */
+  mayJoin (fingerprint: string): boolean {
     return this.#tokens.some((token) => this.#isOpen(token) || this.#isUsedBy(token, fingerprint))
   }
 
-  /** One that is open names an address which other machines reach. */
-  get awaitsOthers (): boolean { return this.#tokens.some((token) => token.outside && this.#isOpen(token)) }
+  /** Whether an open token names an address that other machines reach. */
+  get awaitsRemote (): boolean { return this.#tokens.some((token) => token.outside && this.#isOpen(token)) }
 
   #isOpen (token: Stored): boolean { return token.usedBy === null && this.#isValid(token) }
 
@@ -303,7 +297,7 @@ export class JoinTokens {
 
   #mono (): number { return (this.#options.mono ?? this.#options.now)() }
 
-  /** Takes the keys out of ended tokens, and forgets the oldest of them. */
+  /** Removes the keys of ended tokens and drops the oldest of those. */
   #save (next: readonly Stored[]): void {
     const ended = next.filter((token) => !this.#isOpen(token))
     const forgotten = new Set(ended.slice(0, Math.max(0, ended.length - MAX_ENDED)))

@@ -22,31 +22,31 @@ import type { JoinRequest, JoinTicket, JoinTokens, Maker } from './join-tokens.j
 
 export const JOIN_PATH = '/join'
 const DIAL_MS = 5_000
-/** The inviter answers when the whole cluster knows the new member, which may take an election. */
+/** The inviter answers after the cluster has entered the new member, which may take an election. */
 const ANSWER_MS = 30_000
 const MAX_ANSWER_BYTES = 1024 * 1024
-const MAX_WORDS = 500
+const MAX_MESSAGE_CHARS = 500
 
 export interface JoinOptions {
   key: NodeKey
   self: Applicant
   ticket: JoinTicket
   clock: Clock
-  /** How long a cluster that has no master just now is asked again, ms; a minute when left out. */
+  /** How long to retry a cluster without a master, ms; default one minute. */
   patienceMs?: number
 }
 
 interface Answer { status: number, body: unknown }
 
-/** Words of another node, fit for a terminal. */
-const cleaned = (text: string): string => text.replace(unsafe, ' ').slice(0, MAX_WORDS)
+/** Text from another node, safe for a terminal. */
+const cleaned = (text: string): string => text.replace(unsafe, ' ').slice(0, MAX_MESSAGE_CHARS)
 
 async function readBody (response: IncomingMessage): Promise<unknown> {
   const parts: Buffer[] = []
   let size = 0
   for await (const part of response as AsyncIterable<Buffer>) {
     size += part.byteLength
-    if (size > MAX_ANSWER_BYTES) throw new Error(`the answer is longer than ${MAX_ANSWER_BYTES} bytes`)
+    if (size > MAX_ANSWER_BYTES) throw new Error(`the response is longer than ${MAX_ANSWER_BYTES} bytes`)
     parts.push(part)
   }
   return JSON.parse(Buffer.concat(parts).toString())
@@ -63,7 +63,7 @@ function post (socket: TLSSocket, body: JoinRequest, clock: Clock): Promise<Answ
   return new Promise<Answer>((resolve, reject) => {
     const call = request({ createConnection: () => socket, method: 'POST', path: JOIN_PATH, headers })
     const stopTimer = clock.after(ANSWER_MS, () => {
-      call.destroy(new Error(`no answer within ${ANSWER_MS} ms`))
+      call.destroy(new Error(`no response within ${ANSWER_MS} ms`))
     })
     const settle = (act: () => void): void => {
       stopTimer()
@@ -83,27 +83,25 @@ function post (socket: TLSSocket, body: JoinRequest, clock: Clock): Promise<Answ
 const isReason = (reason: unknown): reason is KernelReason =>
   typeof reason === 'string' && Object.hasOwn(kernelErrors, reason)
 
-/** The fields of an error body that are used here. */
 interface ErrorFields { reason?: unknown, message?: unknown, details?: { why?: unknown } | null }
 
-/** The inviter's error body as an error of ours. */
 function refusal (seed: string, { status, body }: Answer): SvcError {
   const { error } = (body ?? {}) as { error?: ErrorFields | null }
-  const words = typeof error?.message === 'string' ? cleaned(error.message) : `status ${status}`
+  const text = typeof error?.message === 'string' ? cleaned(error.message) : `status ${status}`
   const why = error?.details?.why
   const details = typeof why === 'string' ? { seed, why: cleaned(why) } : { seed, why: `status_${status}` }
-  return kernelError(isReason(error?.reason) ? error.reason : 'join_refused', `${seed}: ${words}`, details)
+  return kernelError(isReason(error?.reason) ? error.reason : 'join_refused', `${seed}: ${text}`, details)
 }
 
-/** Checks what the inviter answered: the cluster of the token, with both of us in it. */
+/** Checks that the inviter's answer is the cluster of the token and contains both nodes. */
 function readAnswer (seed: string, answer: Answer, { self, ticket }: JoinOptions): MemberList {
   const bad = (what: string): SvcError =>
-    kernelError('join_refused', `${seed} took the token and answered nonsense: ${what}`, {
+    kernelError('join_refused', `${seed} accepted the token but sent an invalid response: ${what}`, {
       seed, why: 'bad_answer'
     })
   const found = mapShapeError(() => readMemberList(answer.body), ({ message }) => bad(message))
   if (found.clusterId !== ticket.clusterId) {
-    throw bad(`cluster ${found.clusterId}, while the token is for ${ticket.clusterId}`)
+    throw bad(`its cluster is ${found.clusterId}, the token is for ${ticket.clusterId}`)
   }
   const has = (fingerprint: string): boolean => found.members.some((m) => m.fingerprint === fingerprint)
   if (!has(self.fingerprint)) throw bad('this node is not among the members')
@@ -115,8 +113,9 @@ interface Failure { seed: string, code: string, message: string }
 
 function unreachable (failures: readonly Failure[]): SvcError {
   const lines = failures.map(({ message }) => message).join('; ')
-  return kernelError('unreachable', `no address of the join token can be used: ${lines}`, {
-    seeds: failures, remedy: 'Check the network and the firewall between the nodes, then use the token again.'
+  return kernelError('unreachable', `no address of the join token is reachable: ${lines}`, {
+    seeds: failures,
+    remedy: 'Check the network and the firewall between the nodes, then retry with the same token.'
   })
 }
 
@@ -129,10 +128,10 @@ async function ask (seed: string, socket: TLSSocket, options: JoinOptions): Prom
     answer = await post(socket, { token_id: ticket.id, proof, member: self }, clock)
   } catch (error) {
     const { message } = error as Error
-    throw kernelError('unreachable', `${seed} gave no answer (${message}): the token was used, or its time ` +
-      'is over there, or the connection broke; make a new one with `svc join-token` and join again', {
+    throw kernelError('unreachable', `${seed} did not respond (${message}): the token was used or has ` +
+      'expired there, or the connection broke; create a new one with `svc join-token` and join again', {
       seeds: [{ seed, code: NO_ANSWER, message }],
-      remedy: 'The token may be used up: make a new one with `svc join-token` and join again.'
+      remedy: 'The token may have been used: create a new one with `svc join-token` and join again.'
     })
   } finally {
     socket.destroy()
@@ -162,12 +161,12 @@ export async function join (options: JoinOptions): Promise<MemberList> {
 }
 
 /**
- * How long to retry a cluster that cannot decide, ms, which does not use up the token. A majority needs each
- * recently joined node to start first.
+ * How long to retry a cluster without a quorum, ms; a retry does not use up the token. A majority may need
+ * recently joined nodes to start first.
  */
 const ELECTION_MS = 60_000
 const AGAIN_MS = 1000
-/** Retries after a connection that broke before the answer: the same key may show its token again. */
+/** Retries after a connection that broke before the answer; the same key may use its token again. */
 const BROKEN_REPEATS = 2
 const NO_ANSWER = 'no_answer'
 const WAITING: ReadonlySet<string> = new Set(['no_master', 'no_quorum', 'session_changed'])
@@ -199,24 +198,23 @@ export interface JoinRouteOptions {
   joinTokens: JoinTokens
   limits: LinkLimits
   log: Logger
-  /** Throws, e.g. `no_master`, while admission is impossible; called before a token is used up. */
+  /** Throws, e.g. `no_master`, while admission is impossible; called before a token is used. */
   mayAdmit?: () => void
-  /** After token and proof of POST /join were found right: adds the member, answers the membership. */
+  /** Called after the proof is verified: adds the member and returns the membership. */
   admit: (member: Applicant, maker: Maker) => Promise<MemberList>
-  /** Called once the token of a connection was found right. */
+  /** Called when a connection has shown a valid token. */
   tokenShown?: (socket: TLSSocket) => void
-  /** The audit, if a plugin provides it. */
   audit?: (() => Audit | undefined) | undefined
 }
 
-/** POST /join: the one thing a key may do that is no member's yet, and that only with an open token. */
+/** POST /join: the only request that a non-member's key may send, and only with an open token. */
 export function addJoinRoute (app: FastifyInstance, options: JoinRouteOptions): void {
   app.post(JOIN_PATH, { bodyLimit: options.limits.joinBodyBytes }, async (request, reply) => {
     try {
       return await admitted(request.raw.socket as TLSSocket, request.body, options)
     } catch (error) {
       answer(reply, error, options.log)
-      tellRefused(request.raw.socket as TLSSocket, error, options)
+      auditRefused(request.raw.socket as TLSSocket, error, options)
       return reply
     }
   })
@@ -233,8 +231,8 @@ async function admitted (socket: TLSSocket, body: unknown, options: JoinRouteOpt
   const { token_id: tokenId, proof, member } = readJoinRequest(body)
   const fingerprint = peerFingerprint(socket)
   if (fingerprint === undefined || members.isRemoved(fingerprint)) {
-    throw kernelError('join_refused', 'This node was removed from the cluster, and its key is refused for ' +
-      'good. Move its home aside (mv HOME HOME.removed) and start it again with a new token of ' +
+    throw kernelError('join_refused', 'This node was removed from the cluster, and its key stays ' +
+      'refused. Move its home aside (mv HOME HOME.removed) and start it again with a new token of ' +
       '`svc join-token`: it joins as a new node.', { why: 'removed' })
   }
   if (member.fingerprint !== fingerprint) {
@@ -246,9 +244,9 @@ async function admitted (socket: TLSSocket, body: unknown, options: JoinRouteOpt
     throw kernelError('join_refused', `The install id ${member.installId} belongs to another member; ` +
       'run: svc members remove on a member first, if that one is gone.', { why: 'taken' })
   }
-  // A joiner that has lost its answer asks again.
+  // Retry of a joiner that did not receive the answer.
   if (members.byFingerprint(fingerprint)?.installId === member.installId) return members.current()
-  // Before the token is used up for nothing.
+  // Fails before the token is used.
   options.mayAdmit?.()
   const { by, authorities, reopen } = joinTokens.redeem({
     tokenId, proof, binding: joinBinding(socket), joinerFingerprint: fingerprint
@@ -258,20 +256,20 @@ async function admitted (socket: TLSSocket, body: unknown, options: JoinRouteOpt
   try {
     return await recorded(options.audit?.(), change, async () => await admit(member, { by, authorities }))
   } catch (error) {
-    // The node asks again, which a used token would not let it: another one that joined a moment before may
-    // count for the majority already and be slow to start.
+    // The node retries, which needs an open token. Another node that joined just before may already count for
+    // the majority and be slow to start.
     if (toSvcError(error).retryable) reopen()
     throw error
   }
 }
 
-/** A join as the audit keeps it: `who` is the node that joins, or nobody whom a token has shown to be one. */
+/** The audit entry of a join; `who` is the joining node, or `anonymous` without a valid token. */
 function changeOf (who: string, socket: TLSSocket, detail: Record<string, unknown>): Change {
   const from = socket.remoteAddress ?? ''
   return { who, how: 'direct', what: `POST ${JOIN_PATH}`, detail: { from, ...detail } }
 }
 
-/** Makes a change between its two records in the audit. Throws what either throws. */
+/** Writes audit records before and after a change. Throws the errors of both. */
 async function recorded<T> (audit: Audit | undefined, change: Change, make: () => Promise<T>): Promise<T> {
   const end = await audit?.begin(change)
   try {
@@ -285,7 +283,7 @@ async function recorded<T> (audit: Audit | undefined, change: Change, make: () =
   }
 }
 
-function tellRefused (socket: TLSSocket, error: unknown, { audit }: JoinRouteOptions): void {
+function auditRefused (socket: TLSSocket, error: unknown, { audit }: JoinRouteOptions): void {
   const { status, reason, details: { why } } = toSvcError(error)
   if (reason !== 'join_refused') return
   const fingerprint = peerFingerprint(socket) ?? null
@@ -295,6 +293,6 @@ function tellRefused (socket: TLSSocket, error: unknown, { audit }: JoinRouteOpt
 function answer (reply: FastifyReply, error: unknown, log: Logger): void {
   const known = toSvcError(error)
   if (known.reason === 'internal') log.error({ err: error }, 'a node could not be admitted')
-  else log.warn({ reason: known.reason, why: known.details['why'] }, 'a node was not let in')
+  else log.warn({ reason: known.reason, why: known.details['why'] }, 'a node was not admitted')
   void reply.code(known.status).headers(errorHeaders(known)).send(errorBody(known, randomUUID()))
 }

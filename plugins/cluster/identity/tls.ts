@@ -5,11 +5,10 @@ import { fingerprintOf, KEY_GROUPS } from '../../../kernel/cluster.js'
 import type { TLSSocket, TlsOptions } from 'node:tls'
 import type { Clock, NodeKey } from '../../../kernel/cluster.js'
 
-/** Longest handshake of a peer, ms. */
 const HANDSHAKE_MS = 10_000
 
 /**
- * TLS of the members' listener: 1.3 only. The library rejects no peer's key, since there is no authority: the
+ * TLS 1.3 for the members' listener. There is no certificate authority: the library accepts every key and the
  * listener compares the fingerprint.
  */
 export function serverTls (key: NodeKey): TlsOptions {
@@ -21,7 +20,7 @@ export function serverTls (key: NodeKey): TlsOptions {
     requestCert: true,
     rejectUnauthorized: false,
     handshakeTimeout: HANDSHAKE_MS,
-    // Every connection proves its key anew.
+    // No session resumption: each connection proves its key.
     secureOptions: constants.SSL_OP_NO_TICKET
   }
 }
@@ -56,7 +55,6 @@ export interface DialOptions {
   key: NodeKey
   host: string
   port: number
-  /** The fingerprint the other end must have, or what decides about it. */
   expect: string | ((fingerprint: string) => boolean)
   timeoutMs: number
   clock: Clock
@@ -67,31 +65,30 @@ function dialError (code: string, message: string): DialError {
   return Object.assign(new Error(message), { code })
 }
 
-/** The failure in words; several addresses of one name fail as one AggregateError without a message. */
+/** An AggregateError (several addresses of one name) has no message: uses its first error. */
 function systemError (where: string, error: NodeJS.ErrnoException): DialError {
   const first = error instanceof AggregateError ? error.errors[0] as NodeJS.ErrnoException : error
   return dialError(error.code ?? first.code ?? 'failed', `${where}: ${first.message}`)
 }
 
-/** The fault of the other end's key; null when it is as expected. */
 function keyProblem (socket: TLSSocket, expect: DialOptions['expect']): string | null {
   const found = peerFingerprint(socket)
-  if (found === undefined) return 'showed no key'
-  if (typeof expect !== 'string') return expect(found) ? null : `has the key ${found}, which is no member's`
+  if (found === undefined) return 'sent no key'
+  if (typeof expect !== 'string') return expect(found) ? null : `has the unknown key ${found}`
   return found === expect ? null : `has the key ${found}, not the expected ${expect}`
 }
 
 /**
- * Connects and checks the other end's key before writing a byte. The caller handles errors of the open
- * socket; rejects with a DialError and the socket destroyed.
+ * Connects and checks the other end's key before writing a byte. Rejects with a DialError after destroying
+ * the socket. The caller handles errors of the open socket.
  */
 export async function dial (options: DialOptions): Promise<TLSSocket> {
   const { key, host, port, expect, timeoutMs, clock, signal } = options
   const where = `${host} port ${port}`
-  if (signal?.aborted === true) throw dialError('aborted', `${where}: given up before the start`)
+  if (signal?.aborted === true) throw dialError('aborted', `${where}: aborted before the start`)
   const over = new AbortController()
   const giveUp = (code: string, why: string): void => { over.abort(dialError(code, `${where}: ${why}`)) }
-  const onAbort = (): void => { giveUp('aborted', 'given up') }
+  const onAbort = (): void => { giveUp('aborted', 'aborted') }
   const socket = connect({
     host,
     port,
@@ -112,7 +109,7 @@ export async function dial (options: DialOptions): Promise<TLSSocket> {
     if (problem === null) return socket
     throw dialError('wrong_key', `${where} ${problem}`)
   } catch (error) {
-    // A socket in destruction may still emit an error.
+    // A destroyed socket may still emit an error.
     socket.on('error', () => {}).destroy()
     const { name, code } = error as DialError
     if (code === 'wrong_key') throw error

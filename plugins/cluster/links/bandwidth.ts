@@ -2,21 +2,20 @@ import { randomBytes } from 'node:crypto'
 import { Readable } from 'node:stream'
 import type { Clock, MemberRequest, MemberResponse } from '../../../kernel/cluster.js'
 
-/** A smaller transfer says more about the round trip than about the link. */
+/** A smaller transfer measures the round trip rather than the bandwidth. */
 const MIN_SAMPLE_BYTES = 1024 * 1024
 /** Size of a probe: enough for a sample, 32 ms on 1 Gbit/s. */
 export const PROBE_BYTES = 4 * 1024 * 1024
-/** More than this is not read of a probe's answer. */
+/** Maximum bytes read of a probe's answer. */
 const MAX_PROBE_BYTES = 8 * 1024 * 1024
 const CHUNK_BYTES = 64 * 1024
-/** A slow link is measured for so long, ms. */
+/** Longest measurement of a slow link, ms. */
 const PROBE_LIMIT_MS = 5000
 /** Delay from a link's opening to its first measurement, up to twice this, ms. */
 const FIRST_MS = 3000
-/** Time between two measurements of a link, ms. */
 const AGAIN_MS = 30 * 60_000
 
-/** The body of `GET /cluster/probe`: bytes that nothing on the way can compress, made as they are taken. */
+/** The body of `GET /cluster/probe`: random bytes, which cannot be compressed, generated on demand. */
 export function probeBody (): Readable {
   let left = PROBE_BYTES
   return new Readable({
@@ -30,9 +29,9 @@ export function probeBody (): Readable {
 }
 
 /**
- * Times a probe's body from its first piece on, so that the round trip and the other end's thinking are not
- * in it; the first piece's bytes do not count either. A slow link is measured for `limitMs`, then the body is
- * destroyed and what came by then is the result. Rejects when the body breaks off, or is over 8 MiB.
+ * Times a probe's body from its first chunk, which excludes the round trip and the server's delay; the first
+ * chunk's bytes do not count either. After `limitMs` the body is destroyed and the bytes received so far are
+ * the result. Rejects if the body breaks off or exceeds 8 MiB.
  */
 export async function measure (
   body: Readable, clock: Clock, limitMs = PROBE_LIMIT_MS
@@ -50,7 +49,7 @@ export async function measure (
         seen.bytes += chunk.byteLength
       }
       if (seen.bytes + seen.first > MAX_PROBE_BYTES) {
-        throw new Error(`the probe's answer is over ${MAX_PROBE_BYTES} bytes`)
+        throw new Error(`the probe's response exceeds ${MAX_PROBE_BYTES} bytes`)
       }
     }
   } catch (error) {
@@ -61,7 +60,7 @@ export async function measure (
   return { bytes: seen.bytes, ms: seen.startMs === null ? 0 : seen.lastMs - seen.startMs }
 }
 
-/** Bytes per second of a transfer; null when it is too small, or too short, to tell. */
+/** Bytes per second; null if the transfer is too small or too short. */
 export function rateOf ({ bytes, ms }: { bytes: number, ms: number }): number | null {
   return bytes >= MIN_SAMPLE_BYTES && ms > 0 ? Math.round(bytes / ms * 1000) : null
 }
@@ -76,12 +75,12 @@ export interface BandwidthOptions {
 }
 
 /**
- * Measures the bandwidth of each link now and then, by fetching a few MiB of random bytes. One end measures:
- * the one with the smaller install id.
+ * Measures the bandwidth of each link every AGAIN_MS by fetching a few MiB of random bytes. The end with the
+ * smaller install id measures.
  */
 export class Bandwidth {
   readonly #options: BandwidthOptions
-  /** Links that are up, each with what cancels its next measurement. */
+  /** Open links, each with the function that cancels its next measurement. */
   readonly #due = new Map<string, () => void>()
   readonly #measured = new Map<string, { rate: number | null, atMs: number }>()
 
@@ -90,7 +89,7 @@ export class Bandwidth {
   up (installId: string): void {
     const { self, clock, random } = this.#options
     if (self > installId) return
-    // A link that comes and goes is not measured each time.
+    // An unstable link is not measured at each reconnect.
     const age = clock.mono() - (this.#measured.get(installId)?.atMs ?? -Infinity)
     this.#plan(installId, Math.max(FIRST_MS * (1 + random()), AGAIN_MS - age))
   }
@@ -100,7 +99,6 @@ export class Bandwidth {
     this.#due.delete(installId)
   }
 
-  /** Of the last measurement; null until there was one. */
   bytesPerSecond (installId: string): number | null { return this.#measured.get(installId)?.rate ?? null }
 
   close (): void { for (const installId of [...this.#due.keys()]) this.down(installId) }
@@ -117,7 +115,7 @@ export class Bandwidth {
       const rate = rateOf(await measure(body, clock)) ?? this.bytesPerSecond(installId)
       this.#measured.set(installId, { rate, atMs: clock.mono() })
     } catch {
-      // The link is gone or the other end is busy: measured again next time.
+      // The link closed or the other end is busy: measured again next time.
     }
     if (this.#due.has(installId)) this.#plan(installId, AGAIN_MS)
   }

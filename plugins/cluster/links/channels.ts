@@ -27,7 +27,7 @@ export class Channels {
     }
   }
 
-  /** False when the frame is no message of a channel. One for a channel that is not open here is dropped. */
+  /** False if the frame is not a channel message. Drops messages for channels that are not open here. */
   receive (from: string, body: unknown): boolean {
     const { channel, message } = (body ?? {}) as Partial<Envelope>
     if (typeof channel !== 'string') return false

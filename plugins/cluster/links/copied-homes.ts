@@ -2,23 +2,23 @@ import type { Clock, Logger } from '../../../kernel/cluster.js'
 import type { CloseReason } from './frames.js'
 import type { Link } from './link.js'
 
-/** Time in which a process must answer a ping, or another start of its node takes its place, ms. */
+/** Time limit for a ping answer, after which another start of the node may replace the link, ms. */
 const ANSWER_MS = 1000
-/** A copy is reported for this long after its last call, ms; it calls every `backoffMaxMs` at the latest. */
+/** How long a copy is reported after it dialled, ms; it dials at least every `backoffMaxMs`. */
 const SHOWN_MS = 60_000
 
-/** Finds processes that run with the key of a linked node: those of a copied home. */
+/** Detects copied homes: other processes that use the key of a linked node. */
 export class CopiedHomes {
   readonly #options: { clock: Clock, log: Logger }
-  /** Process starts that called while a link was open, by member. */
+  /** Process starts that connected while a link to the same member was open, by member. */
   readonly #doubts = new Map<string, { nodeId: string, sinceMs: number }>()
   readonly #found = new Map<string, { text: string, untilMs: number }>()
 
   constructor (options: { clock: Clock, log: Logger }) { this.#options = options }
 
   /**
-   * Why a link is refused beside the open one to the same member. That may be dead without a word, so it is
-   * pinged first; if it answers, the other process start is a copy.
+   * The reason to refuse a second link to a member. The open link may be dead, so it is pinged first; if it
+   * answers, the other process is a copy.
    */
   refused (link: Link, current: Link): CloseReason | undefined {
     const { installId } = link
@@ -45,7 +45,6 @@ export class CopiedHomes {
     this.#found.set(installId, { text, untilMs: now + SHOWN_MS })
   }
 
-  /** Those found lately, a sentence each. */
   list (): string[] {
     const now = this.#options.clock.mono()
     return [...this.#found.values()].filter(({ untilMs }) => untilMs > now).map(({ text }) => text)

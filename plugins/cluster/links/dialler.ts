@@ -9,7 +9,7 @@ import type { Members } from '../members/file.js'
 import type { Member } from '../members/member.js'
 import type { LinkLimits } from './limits.js'
 
-/** Where to dial, and whom to expect there; null: any member. */
+/** An address to dial and the member expected there; null: any member. */
 export interface Target {
   address: string
   host: string
@@ -22,25 +22,23 @@ export interface DiallerOptions {
   limits: LinkLimits
   /** Uniform in [0, 1). */
   random: () => number
-  /** Addresses of the other members. */
   members: () => readonly { installId: string, addresses: readonly string[] }[]
-  /** True while a link to that member is up. */
   linked: (installId: string) => boolean
   /**
-   * One attempt, from TCP to the other end's hello. Resolves with the member found there, rejects with the
-   * reason as the error's message. Whether the link stays is told by `linked`.
+   * One attempt, from TCP to the other end's hello. Resolves with the install id of the member found there;
+   * rejects with the reason as the error's message. `linked` shows whether the link stays.
    */
   attempt: (target: Target, signal: AbortSignal) => Promise<string>
 }
 
-/** Pause before a hint that led back to this node is tried again, ms. */
+/** Pause before retrying a hint that led to this node itself, ms. */
 const SELF_MS = 60_000
-/** Hints that are kept; more of them replace the oldest. */
+/** Maximum number of hints; a new one replaces the oldest. */
 const MAX_HINTS = 256
 
 interface Entry {
   target: Target
-  /** Of a hint: whom it led to. */
+  /** For a hint: the member found there. */
   found: string | null
   attempts: number
   reason: string | null
@@ -49,7 +47,7 @@ interface Entry {
   cancel: (() => void) | undefined
 }
 
-/** Dials every address of every member no link is up to, and the hints, each with its own backoff. */
+/** Dials the addresses of all unlinked members, and the hints, each with a separate backoff. */
 export class Dialler {
   readonly #options: DiallerOptions
   readonly #entries = new Map<string, Entry>()
@@ -65,7 +63,7 @@ export class Dialler {
     this.update()
   }
 
-  /** Looks again at whom to dial: after members, links or hints changed. */
+  /** Recomputes the targets after members, links or hints changed. */
   update (): void {
     const targets = this.#targets()
     for (const [key, entry] of this.#entries) {
@@ -121,7 +119,7 @@ export class Dialler {
     return installId !== null && this.#options.linked(installId)
   }
 
-  /** Stops an entry while its member is linked; else plans its next attempt. */
+  /** Stops an entry while its member is linked; else schedules its next attempt. */
   #settle (entry: Entry): void {
     if (this.#done(entry)) {
       stop(entry)
@@ -144,7 +142,7 @@ export class Dialler {
 
   #pause ({ attempts, reason }: Entry): number {
     const { limits, random } = this.#options
-    // At the start and after a link broke: soon, at a random moment so that both ends do not dial in step.
+    // At the start and after a link broke: a short random delay, so that both ends do not dial in step.
     if (attempts === 0) return random() * limits.backoffMinMs
     if (reason === 'self') return SELF_MS
     return backoffMs(attempts, { minMs: limits.backoffMinMs, maxMs: limits.backoffMaxMs }, random())
@@ -158,7 +156,7 @@ export class Dialler {
     } catch (error) {
       reason = (error as Error).message
     }
-    // The entry was stopped during the attempt, and perhaps started again.
+    // The entry was stopped during the attempt, and maybe started again.
     if (entry.abort !== abort) return
     entry.abort = undefined
     entry.reason = reason
@@ -198,10 +196,9 @@ const words: Readonly<Record<string, string>> = {
 }
 
 /**
- * Why a dial failed, as one word: `refused`, `timeout`, `wrong_key`, `name_not_found`, `no_route`, `closed`
- * (the other end hung up: it does not know this node's key, or is no member's listener), `self` (the address
- * is this node's own), `removed` (this node is no member any more), a close code's word, or the code as the
- * system gave it.
+ * The reason of a failed dial: `refused`, `timeout`, `wrong_key`, `name_not_found`, `no_route`, `closed` (the
+ * other end does not know this node's key, or is not a members' listener), `self` (the address is this node's
+ * own), `removed` (this node is no longer a member), the name of a close code, or the system's error code.
  */
 export function dialReason (error: unknown): string {
   const code = (error as { code?: unknown } | null)?.code
@@ -209,11 +206,10 @@ export function dialReason (error: unknown): string {
   return words[code] ?? code
 }
 
-/** Path of links on the members' listener. */
 export const CLUSTER_PATH = '/cluster'
-/** Answer to the upgrade of a key that was removed from the cluster. */
+/** Status for the upgrade of a key that was removed from the cluster. */
 export const REMOVED_STATUS = 410
-/** Host header of requests between members, whose connections are judged by their keys and not by names. */
+/** Host header of requests between members; connections are authenticated by key, not by name. */
 export const MEMBERS_HOST = 'svc-members'
 
 export interface ConnectOptions {
@@ -226,8 +222,8 @@ export interface ConnectOptions {
 const aborted = (): Error => new Error('aborted')
 
 /**
- * TCP and TLS to a target, its key compared: the one expected there, or any other member's. Rejects with the
- * reason (dialReason) as message.
+ * Connects to a target and checks its key: the expected member's, or for a hint any member's. Rejects with
+ * the reason (dialReason) as message.
  */
 export async function connectMember (
   target: Target, options: ConnectOptions, signal: AbortSignal
@@ -249,14 +245,14 @@ export async function connectMember (
   }
   const member = memberBy(peerFingerprint(socket))
   if (member !== undefined) return { socket, member }
-  // Removed while the connection was made.
+  // Removed during the handshake.
   socket.on('error', () => {}).destroy()
   throw new Error('wrong_key')
 }
 
 /**
- * Makes a WebSocket of a connection whose key was compared. `opened` gets it in the same tick, before its
- * first message; resolves as that does. Rejects with the reason as message.
+ * Upgrades an authenticated connection to a WebSocket. `opened` gets it in the same tick, before its first
+ * message; resolves with its result. Rejects with the reason as message.
  */
 export function upgrade<T> (
   socket: TLSSocket, { clock, limits }: ConnectOptions, signal: AbortSignal,
@@ -268,7 +264,7 @@ export function upgrade<T> (
     })
     const fail = (error: Error): void => {
       settle()
-      // Later errors of a socket that is given up are of no interest.
+      // Ignore later errors of the abandoned socket.
       ws.on('error', () => {})
       ws.terminate()
       socket.destroy()
@@ -285,7 +281,7 @@ export function upgrade<T> (
       settle()
       resolve(opened(ws))
     }
-    // A peer that does not know this node's key closes only now: in TLS 1.3 the client finishes first.
+    // In TLS 1.3 the client finishes first: a peer that does not know this node's key closes only after that.
     const onError = ({ message }: Error): void => {
       fail(new Error(message.endsWith(` ${REMOVED_STATUS}`) ? 'removed' : 'closed'))
     }

@@ -4,17 +4,16 @@ import { delay, joinGroup, SERVICE_TYPE, setUpMulticast, systemClock } from '../
 import type { EventEmitter } from 'node:events'
 import type { Clock, Logger } from '../../../kernel/cluster.js'
 
-/** Version of the TXT record. */
 const TXT_VERSION = '1'
-/** Questions are repeated, and new network interfaces joined, this often, ms. */
+/** Interval of queries, and of joining new network interfaces, ms. */
 const REPEAT_MS = 60_000
 /** How long to wait for the mDNS goodbye packet to be sent, ms. */
 const GOODBYE_MS = 500
-/** More services than this on one network are a flood: the search ends, the own record stays. */
+/** Above this number of services on a network the search stops; this node's record stays published. */
 const MAX_SERVICES = 512
 const MAX_ADDRESSES = 8
 
-/** What is read of a service on the network; every field comes from strangers. */
+/** Fields that are read from a service on the network; all are untrusted. */
 export interface SeenService {
   readonly port?: unknown
   readonly txt?: unknown
@@ -25,7 +24,6 @@ export interface SeenService {
 export interface PublishedService { name: string, type: string, port: number, host: string, probe: boolean
   txt: Record<string, string>, disableIPv6: boolean }
 
-/** The part of bonjour-service that is used. */
 export interface Responder {
   publish (service: PublishedService): unknown
   find (query: { type: string, txt: Record<string, string> }, up: (service: SeenService) => void): Search
@@ -39,30 +37,30 @@ export interface Search {
   readonly services: readonly unknown[]
 }
 
-/** An open responder; `broken` is called, once or more, when multicast does not work. */
+/** An open responder; `broken` is called, maybe repeatedly, if multicast does not work. */
 export interface OpenedResponder { responder: Responder, repeat (): void, close (): void }
 export type OpenResponder = (broken: (error: Error) => void) => Promise<OpenedResponder>
 
 export interface DiscoveryOptions {
   /** Port of the members' listener, 1 to 65535. */
   port: number
-  /** Whether it listens at IPv6 addresses, which are published then, too. */
+  /** Whether the listener has IPv6 addresses, which are then published too. */
   ipv6: boolean
   installId: string
   /** A short hash of the cluster id; services with another one are not reported. */
   clusterHash: string
   log: Logger
-  /** An address `host:port` (IPv6 in brackets) where a node of this cluster may listen. A hint, no proof. */
+  /** Called with a `host:port` (IPv6 in brackets) where a node of this cluster may listen: a hint only. */
   found (address: string): void
   clock?: Clock
-  /** The network; tests pass their own. */
+  /** Tests replace the network. */
   open?: OpenResponder
 }
 
 /**
- * Tells the local network where this node's members' listener is, and reports where others of the same
- * cluster say theirs is (mDNS). Only hints: who listens there is proven when the address is dialled. Never
- * throws and never keeps the process alive; where multicast does not work it says so once, at debug.
+ * Announces this node's members' listener by mDNS and reports those of other nodes of the cluster. These are
+ * hints: dialling an address authenticates the node. Never throws and never keeps the process alive; logs
+ * once, at debug, if multicast does not work.
  */
 export function createDiscovery (options: DiscoveryOptions): { stop (): Promise<void> } {
   const { log, clock = systemClock, open = openResponder } = options
@@ -79,7 +77,7 @@ export function createDiscovery (options: DiscoveryOptions): { stop (): Promise<
   const broken = (error: unknown): void => {
     if (stopped) return
     stopped = true
-    log.debug({ err: error }, 'no multicast here: nodes are not looked for on the local network')
+    log.debug({ err: error }, 'multicast does not work: no discovery on the local network')
     end()
   }
   const start = async (): Promise<void> => {
@@ -91,7 +89,7 @@ export function createDiscovery (options: DiscoveryOptions): { stop (): Promise<
   const repeat = (): void => {
     opened?.repeat()
     if ((search?.services.length ?? 0) > MAX_SERVICES) {
-      log.debug({ services: MAX_SERVICES }, 'too many services on the network: no more are looked for')
+      log.debug({ services: MAX_SERVICES }, 'too many services on the network: discovery stops')
       search?.stop()
     } else search?.update()
   }
@@ -133,9 +131,9 @@ async function sayGoodbye (responder: Responder, clock: Clock): Promise<void> {
 }
 
 /**
- * Addresses to try for a service on the network; none when it is this node itself, of another cluster or
- * nonsense. Link-local IPv6 addresses mean nothing without their interface and are left out; without any
- * address of its own the sender's counts. Pure.
+ * Addresses to try for a service; none for this node itself, another cluster or invalid fields. Leaves out
+ * link-local IPv6 addresses, which need an interface; uses the sender's address if the service has none.
+ * Pure.
  */
 export function hintsOf (
   service: SeenService, self: { installId: string, clusterHash: string }
@@ -156,7 +154,7 @@ function isUsable (address: unknown): address is string {
   return typeof address === 'string' && isIP(address) !== 0 && !/^fe[89ab]/i.test(address)
 }
 
-/** mDNS over IPv4 multicast. The library is imported only when a node looks for others. */
+/** mDNS over IPv4 multicast. The library is imported only if discovery is on. */
 async function openResponder (broken: (error: Error) => void): Promise<OpenedResponder> {
   const { Bonjour } = await import('bonjour-service')
   const socket = createSocket({ type: 'udp4', reuseAddr: true })
@@ -164,7 +162,7 @@ async function openResponder (broken: (error: Error) => void): Promise<OpenedRes
   const joined = new Set<string>()
   const failed = (error: unknown): void => { broken(error as Error) }
   socket.on('listening', () => { guarded(failed, () => { setUpMulticast(socket, joined) }) })
-  // `multicast: false`: the library's own upkeep would hold the process and throws where nobody listens.
+  // `multicast: false`: the library's own timers would keep the process alive and throw outside any handler.
   const settings = { socket, multicast: false } as ConstructorParameters<typeof Bonjour>[0]
   const bonjour = new Bonjour(settings, broken)
   const { mdns } = (bonjour as unknown as { server: { mdns: EventEmitter } }).server

@@ -1,17 +1,14 @@
 import type { Logger } from '../../../kernel/cluster.js'
 
-/** Kinds counted apart for each node. */
 const MAX_KINDS = 32
 const KIND_CHARS = 40
 
-/** Counts messages of unknown shapes by node and kind. */
 export class DroppedMessages {
   readonly #log: Logger
   readonly #nodes = new Map<string, Map<string, number>>()
 
   constructor (log: Logger) { this.#log = log }
 
-  /** Logged once for each node and kind. */
   add (from: string, named: unknown, err?: unknown): void {
     const kinds = this.#nodes.get(from) ?? new Map<string, number>()
     this.#nodes.set(from, kinds)
@@ -24,7 +21,6 @@ export class DroppedMessages {
       'messages of an unknown shape are dropped: a node of another version?')
   }
 
-  /** Counts of a node by kind. */
   of (installId: string): ReadonlyMap<string, number> { return this.#nodes.get(installId) ?? new Map() }
 
   forget (installId: string): void { this.#nodes.delete(installId) }

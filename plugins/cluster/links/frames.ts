@@ -3,16 +3,16 @@ import { createEncoder, toUint8Array, writeAny, writeVarUint } from 'lib0/encodi
 import { count, flag, name, orNull, read, record, schemaOf, mapShapeError } from '../wire.js'
 import type { Of } from '../wire.js'
 
-/** Why a link is closed: codes of the WebSocket close frame (RFC 6455 7.4.2 leaves 4000 to 4999 to us). */
+/** Reasons to close a link: codes of the WebSocket close frame (4000 to 4999 are private, RFC 6455 7.4.2). */
 export const closeCodes = {
   /** Normal: the node stops. */
   stopping: 1001,
-  /** The bytes are no frame: cut short, too long, nested too deep, unknown value types. */
+  /** The bytes are not a frame: cut short, too long, nested too deep, unknown value types. */
   bad_frame: 4400,
-  /** Links speak binary only. */
+  /** Links accept binary frames only. */
   text_frame: 4401,
   unknown_kind: 4402,
-  /** The key is no member's any more. */
+  /** The key no longer belongs to a member. */
   not_member: 4403,
   other_cluster: 4404,
   /** The hello names another node than the key does. */
@@ -24,24 +24,24 @@ export const closeCodes = {
   no_hello: 4408,
   /** A better link to the same member is up. */
   duplicate: 4409,
-  /** Nothing came from the other end while three pings were sent. */
+  /** No frame arrived while three pings were sent. */
   stalled: 4410,
-  /** A frame that can be read and makes no sense to the cluster. */
+  /** A readable frame that is invalid for the cluster. */
   off_protocol: 4411,
-  /** It broke the protocol, and its back-off is not over. */
+  /** The back-off after a protocol violation is not over. */
   too_soon: 4412,
   too_large: 4413,
   /** Another process with the same key is linked already, and answers. */
   copied: 4414,
-  /** More waits than may. */
+  /** Too many bytes are queued. */
   slow_reader: 4429,
-  /** The other end sends documents and channels beyond its credit. */
+  /** The other end sent documents and channel messages beyond its credit. */
   no_credit: 4430
 } as const
 
 export type CloseReason = keyof typeof closeCodes
 
-/** Words for which the other end broke the protocol. */
+/** Reasons that mean a protocol violation by the other end. */
 export const VIOLATIONS: ReadonlySet<string> = new Set<CloseReason>([
   'bad_frame', 'text_frame', 'unknown_kind', 'wrong_identity', 'bad_hello', 'off_protocol', 'too_large',
   'no_credit'
@@ -49,7 +49,7 @@ export const VIOLATIONS: ReadonlySet<string> = new Set<CloseReason>([
 
 const words = new Map<number, string>(Object.entries(closeCodes).map(([word, code]) => [code, word]))
 
-/** A word for a close code, ours or the WebSocket protocol's: `lost` when there was no close frame. */
+/** The reason for a close code; `lost` without a close frame, `closed` for an unknown code. */
 export function closeWord (code: number): string {
   return words.get(code) ?? (code === 1006 ? 'lost' : 'closed')
 }
@@ -57,8 +57,8 @@ export function closeWord (code: number): string {
 export type FrameKind = 'election' | 'document' | 'telemetry' | 'channel'
 
 /**
- * Version of the messages between nodes, which a hello names; 1 is release 0.1.0, whose hello names none. It
- * rises with any change of a declared shape, and nodes of the version before stay full members.
+ * Version of the messages between nodes, sent in the hello; release 0.1.0 is 1 and sends none. It increases
+ * with any change of a declared shape; nodes of the previous version stay full members.
  */
 export const PROTOCOL = 2
 
@@ -67,14 +67,13 @@ export const WIRE_VERSION = 1
 
 export type WireKind = FrameKind | 'hello' | 'ping' | 'pong' | 'credit'
 
-/** Numbers on the wire; never given to another kind. */
+/** The index is the number on the wire; never reuse one. */
 const KINDS: readonly WireKind[] =
   ['hello', 'ping', 'pong', 'election', 'document', 'telemetry', 'channel', 'credit']
 const numbers = new Map<WireKind, number>(KINDS.map((kind, index) => [kind, index]))
-/** How deep lists and objects may lie in each other. */
 const MAX_DEPTH = 64
 
-/** A frame that closes its link; `word` says with which code. */
+/** An error that closes the link; `word` is the reason. */
 export class FrameError extends Error {
   readonly word: CloseReason
 
@@ -85,7 +84,7 @@ export class FrameError extends Error {
   }
 }
 
-/** The bytes of one frame. Plain values, Uint8Array among them; functions and symbols become undefined. */
+/** Encodes one frame of plain values and Uint8Arrays; functions and symbols become undefined. */
 export function encodeFrame (kind: WireKind, body: unknown): Uint8Array {
   const encoder = createEncoder()
   writeVarUint(encoder, WIRE_VERSION)
@@ -94,39 +93,39 @@ export function encodeFrame (kind: WireKind, body: unknown): Uint8Array {
   return toUint8Array(encoder)
 }
 
-/** Reads one frame. Throws FrameError for what is none; byte arrays in the body are views of `bytes`. */
+/** Decodes one frame. Throws FrameError; byte arrays in the body are views of `bytes`. */
 export function decodeFrame (bytes: Uint8Array): { kind: WireKind, body: unknown } {
   const decoder = createDecoder(bytes)
   const version = reading(() => readVarUint(decoder))
   if (version !== WIRE_VERSION) {
-    throw new FrameError('other_version', `frame version ${version}, this node speaks ${WIRE_VERSION}`)
+    throw new FrameError('other_version', `frame version ${version}, this node uses ${WIRE_VERSION}`)
   }
   const kind = KINDS[reading(() => readVarUint(decoder))]
   if (kind === undefined) throw new FrameError('unknown_kind', 'a frame of an unknown kind')
   const body: unknown = reading(() => readAny(decoder))
-  // The decoder does not stop at the end of its own bytes when they are part of a larger buffer.
+  // The decoder may read past the frame if the bytes are part of a larger buffer.
   if (decoder.pos !== bytes.length) throw new FrameError('bad_frame', 'the value does not end with its frame')
   checkValue(body, 0)
   return { kind, body }
 }
 
-/** Whatever the decoder throws, deep recursion included, is a bad frame. */
+/** Converts any error of the decoder, deep recursion included, to `bad_frame`. */
 function reading<T> (read: () => T): T {
   try {
     return read()
   } catch {
-    throw new FrameError('bad_frame', 'the bytes are no frame')
+    throw new FrameError('bad_frame', 'the bytes are not a frame')
   }
 }
 
 function checkValue (value: unknown, depth: number): void {
   if (typeof value !== 'object' || value === null || value instanceof Uint8Array) return
-  if (depth >= MAX_DEPTH) throw new FrameError('bad_frame', `values lie deeper than ${MAX_DEPTH}`)
+  if (depth >= MAX_DEPTH) throw new FrameError('bad_frame', `values are nested deeper than ${MAX_DEPTH}`)
   if (Array.isArray(value)) {
     for (const item of value) checkValue(item, depth + 1)
     return
   }
-  // A key named __proto__ changes this one object's prototype when it is read.
+  // A key named __proto__ changes the prototype of the decoded object.
   if (Object.getPrototypeOf(value) !== Object.prototype) {
     throw new FrameError('bad_frame', 'an object has a key that is not allowed')
   }
@@ -144,24 +143,21 @@ const helloSchema = record({
   /** Its own members' listener as advertised, host:port. */
   address: orNull(text)
 }, {
-  /** PROTOCOL of the sender. */
   protocol: count,
   /** Its `cluster.quorum`. */
   quorum: text
 })
 export const greetingSchema = record({
   hello: helloSchema,
-  /** Counts this process's links; tells which of two is the later one. */
+  /** Counts this process's links, to find the later one of two. */
   serial: schemaOf<number>({
     type: 'integer', minimum: Number.MIN_SAFE_INTEGER, maximum: Number.MAX_SAFE_INTEGER
   }),
-  /** When this was said, the node had no other connection with the same member. */
+  /** True if the node had no other connection to this member when it sent the hello. */
   alone: flag
 })
 
-/** How a node introduces itself. */
 export type Hello = Of<typeof helloSchema>
-/** What a node says first on a link. */
 export type Greeting = Of<typeof greetingSchema>
 
 /** Reads the body of a hello. Throws FrameError naming the field. */

@@ -8,45 +8,44 @@ import type { Clock, LinkReport } from '../../../kernel/cluster.js'
 import type { CloseReason, FrameKind, Greeting, Hello, WireKind } from './frames.js'
 import type { LinkLimits } from './limits.js'
 
-/** A member that a link is up to; as it was when it was asked for. */
 export interface Peer extends
   Omit<LinkReport, 'dropped'>, Pick<Hello, 'nodeId' | 'name' | 'version' | 'apiUrl'> {
-  /** Its `cluster.quorum`; undefined where it does not say. */
+  /** Its `cluster.quorum`; undefined if not sent. */
   readonly quorum: string | undefined
   /** The other end, ip:port. */
   readonly address: string
   /** This node dialled. */
   readonly outgoing: boolean
-  /** Of the newest answered ping, in milliseconds. */
+  /** Round trip of the newest answered ping, in milliseconds. */
   readonly rttMs: number | null
 }
 
-/** What decides between two links to the same member. */
+/** Fields that decide between two links to the same member. */
 export interface LinkPriority {
   /** Process start of the other end. */
   nodeId: string
   outgoing: boolean
   /** Counts our links. */
   serial: number
-  /** The other end's count, and whether it had no other connection with us when it said so. */
+  /** The other end's count, and whether it had no other connection to this node when it sent the hello. */
   theirs: { serial: number, alone: boolean }
 }
 
-/** What a link tells its owner. */
 export interface LinkHooks {
-  /** The other end's hello; returns why it is refused. */
+  /** Handles the other end's hello; returns the reason to refuse it. */
   greeted (link: Link, greeting: Greeting): CloseReason | undefined
   frame (link: Link, kind: FrameKind, body: unknown): void
-  /** Called once, last. `word`: of `closeCodes`, or `lost`, or `closed`; `detail`: the rest of the reason. */
+  /**
+   * Called once, last. `word`: a key of `closeCodes`, `lost` or `closed`; `detail`: the rest of the reason.
+   */
   closed (link: Link, word: string, mine: boolean, detail: string): void
 }
 
 export interface LinkOptions {
   ws: WebSocket
-  /** The connection under it. */
   socket: Duplex
   serial: number
-  /** Whose key the connection has proven. */
+  /** The member whose key the connection has proven. */
   installId: string
   fingerprint: string
   outgoing: boolean
@@ -58,29 +57,33 @@ export interface LinkOptions {
 }
 
 /**
- * Kinds that need the receiver's credit and queue here without it. All others, heartbeats and votes above
- * all, bypass that queue: at most one window of these is ahead of them.
+ * Kinds that need the receiver's credit and are queued without it. Other kinds, such as heartbeats and votes,
+ * bypass the queue: at most one window of bulk data is ahead of them.
  */
 const BULK: ReadonlySet<WireKind> = new Set(['document', 'channel'])
 
 /**
- * After a network cut, TCP retransmits with growing pauses and stays silent long after the cut has healed. A
- * new connection works at once, so a link is closed after so many ticks without any frame.
+ * After a network partition, TCP's growing retransmission pauses keep a connection silent long after the
+ * network works again. A new connection works at once, so a link closes after this many ticks without a
+ * frame.
  */
 const MAX_SILENT_TICKS = 3
-/** The round trip is measured with every so many ticks, and after each silent one. */
+/** A ping is sent at every fifth tick, and after each silent one. */
 const PING_EVERY = 5
 /** Longest delay of a lazy frame, ms: one write of three frames takes a third of the CPU of three writes. */
 const LAZY_MS = 25
-/** Characters of a close frame's reason; it has room for 123 bytes. */
+/** Characters of a close reason; a close frame has space for 123 bytes. */
 const MAX_REASON = 40
 
-/** What WebSockets of links are opened with; a little more than a frame may come, so that we refuse it. */
+/**
+ * WebSocket options of links. The limit is above `frameBytes`, so that svc itself refuses a frame that is too
+ * large.
+ */
 export function socketOptions (limits: LinkLimits): { maxPayload: number, perMessageDeflate: false } {
   return {
     maxPayload: limits.frameBytes + 64 * 1024,
     perMessageDeflate: false,
-    // Known to ws, not yet to its types: many tiny fragments cost memory out of proportion.
+    // Supported by ws but missing in its types: many tiny fragments use disproportionate memory.
     ...{ maxFragments: 64, maxBufferedChunks: 1024 }
   }
 }
@@ -92,11 +95,10 @@ export class Link {
   readonly outgoing: boolean
   readonly serial: number
   readonly address: string
-  /** Resolves when the connection is gone. */
   readonly gone: Promise<void>
-  /** The other end's; undefined before it came. */
+  /** The other end's; undefined before it arrives. */
   greeting: Greeting | undefined
-  /** Resolves when the other end's hello was accepted; rejects with the reason when it closed before. */
+  /** Resolves when the other end's hello is accepted; rejects with the reason if the link closes first. */
   readonly greeted: Promise<void>
   rttMs: number | null = null
   /** Monotonic time of the newest answer to a ping. */
@@ -109,13 +111,12 @@ export class Link {
   readonly #options: LinkOptions
   readonly #bytes: TokenBucket
   readonly #frames: TokenBucket
-  /** open: takes frames; fading: replaced by another link, frames under way still count; ended: none does. */
-  #state: 'open' | 'fading' | 'ended' = 'open'
+  /** open: accepts frames; replaced: frames in flight still count; closed: ignores frames. */
+  #state: 'open' | 'replaced' | 'closed' = 'open'
   #pinged: number | undefined
   #ticks = 0
-  /** Ticks since the newest frame came. */
   #silentTicks = 0
-  /** Frames that wait for others to share their write, and the timer that ends their wait. */
+  /** Delayed frames that share one write, and the function that cancels their timer. */
   #lazy: Uint8Array[] = []
   #flushes: (() => void) | undefined
   #stop: () => void
@@ -128,8 +129,8 @@ export class Link {
   #credit = 0
   /** Incoming ones: bytes received, bytes credited, and the timer of a credit that is delayed. */
   #bulkIn = 0
-  #given = 0
-  #later: (() => void) | undefined
+  #creditGiven = 0
+  #cancelCredit: (() => void) | undefined
 
   constructor (options: LinkOptions) {
     const { ws, clock, limits } = options
@@ -147,10 +148,10 @@ export class Link {
     ws.on('message', (data, binary) => { this.#receive(data, binary) })
     // Errors are followed by a close.
     ws.on('error', () => {})
-    ws.on('close', (code, reason) => { this.#lost(code, reason.toString()) })
+    ws.on('close', (code, reason) => { this.#onClose(code, reason.toString()) })
     this.gone = new Promise((resolve) => { ws.once('close', () => { resolve() }) })
     this.greeted = new Promise((resolve, reject) => { [this.#accept, this.#fail] = [resolve, reject] })
-    // Nobody waits for a link that the other end opened.
+    // Avoids an unhandled rejection: an inbound link has no awaiter.
     this.greeted.catch(() => {})
     this.#write(encodeFrame('hello', options.greeting))
   }
@@ -158,7 +159,7 @@ export class Link {
   get open (): boolean { return this.#state === 'open' }
   get buffered (): number { return this.#ws.bufferedAmount + this.#queued }
 
-  /** Where the other end listens: as dialled, else its host with the port of its hello, if that came. */
+  /** Address of the other end's listener: the dialled one, else its host with the port from its hello. */
   get listensAt (): string {
     if (this.outgoing) return this.address
     const { host } = readAddress(this.address) ?? { host: this.address }
@@ -166,7 +167,7 @@ export class Link {
     return port === undefined ? host : formatAddress(host, port)
   }
 
-  /** What decides between this and another link; only after the hello. */
+  /** Fields that decide between this and another link; only after the hello. */
   get rival (): LinkPriority {
     const { hello, serial, alone } = this.greeting!
     return { nodeId: hello.nodeId, outgoing: this.outgoing, serial: this.serial, theirs: { serial, alone } }
@@ -183,8 +184,8 @@ export class Link {
   }
 
   /**
-   * Sends an encoded frame; false when too much is queued. A socket that takes nothing ends the link. A lazy
-   * frame goes with the next one, at the latest after LAZY_MS.
+   * Sends an encoded frame; false if too much is queued. A full socket buffer closes the link. A lazy frame
+   * is sent with the next one, after LAZY_MS at the latest.
    */
   send (kind: WireKind, frame: Uint8Array, lazy = false): boolean {
     const { limits } = this.#options
@@ -221,7 +222,7 @@ export class Link {
     }
   }
 
-  /** Ends a link that was silent for MAX_SILENT_TICKS; pings one that is silent, others every PING_EVERY. */
+  /** Ends a link after MAX_SILENT_TICKS; pings silent links, and others every PING_EVERY ticks. */
   tick (): void {
     if (!this.open || this.greeting === undefined) return
     if (this.#silentTicks >= MAX_SILENT_TICKS) {
@@ -232,24 +233,23 @@ export class Link {
     if (silent || this.#ticks++ % PING_EVERY === 0) this.ping()
   }
 
-  /** An answer to it, or to a later one, sets `answeredAt`. */
+  /** The answer to this ping, or to a later one, sets `answeredAt`. */
   ping (): void {
     const now = this.#options.clock.mono()
     if (this.send('ping', encodeFrame('ping', now))) this.#pinged = now
   }
 
-  /** Closes it; the other end gets the code of that word, and the detail, if it reads. */
   end (word: CloseReason, detail = ''): void {
-    if (this.#state === 'ended') return
-    this.#quit()
+    if (this.#state === 'closed') return
+    this.#stopTimers()
     this.#close(word, detail)
     this.#closed(word, true, detail)
   }
 
-  /** Closes it in favour of a better link: frames under way are still delivered, and nothing is reported. */
-  fade (): void {
+  /** Closes the link in favour of another one: frames in flight still arrive, and no close is reported. */
+  markReplaced (): void {
     if (this.#state !== 'open') return
-    this.#state = 'fading'
+    this.#state = 'replaced'
     this.#close('duplicate')
   }
 
@@ -262,17 +262,17 @@ export class Link {
     this.#ws.once('close', cut)
   }
 
-  #quit (): void {
-    this.#state = 'ended'
+  #stopTimers (): void {
+    this.#state = 'closed'
     this.#stop()
-    this.#later?.()
+    this.#cancelCredit?.()
     this.#queue = []
     this.#queued = 0
   }
 
-  #lost (code: number, text: string): void {
-    if (this.#state === 'ended') return
-    this.#quit()
+  #onClose (code: number, text: string): void {
+    if (this.#state === 'closed') return
+    this.#stopTimers()
     const word = closeWord(code)
     this.#closed(word, false, text.startsWith(`${word} `) ? text.slice(word.length + 1) : '')
   }
@@ -282,7 +282,7 @@ export class Link {
     this.#fail(new Error(reason === 'lost' ? 'closed' : reason))
   }
 
-  /** Writes what waits, and a frame, together. */
+  /** Writes the delayed frames and these ones in one write. */
   #write (...frames: Uint8Array[]): void {
     const { socket } = this.#options
     this.#flushes?.()
@@ -291,14 +291,14 @@ export class Link {
     for (const frame of [...this.#lazy.splice(0), ...frames]) {
       this.bytesOut += frame.byteLength
       this.framesOut++
-      // The callback takes the error of a socket that closes during the write; the close is reported.
+      // The callback swallows the error of a socket that closes during the write; the close is reported.
       this.#ws.send(frame, { binary: true }, () => {})
     }
     socket.uncork()
   }
 
   #receive (data: RawData, binary: boolean): void {
-    if (this.#state === 'ended') return
+    if (this.#state === 'closed') return
     const bytes = data as Buffer
     this.bytesIn += bytes.byteLength
     this.framesIn++
@@ -309,7 +309,7 @@ export class Link {
         throw new FrameError('too_large', 'a large frame')
       }
       const { kind, body } = decodeFrame(bytes)
-      this.#take(kind, body)
+      this.#dispatch(kind, body)
       if (BULK.has(kind)) this.#count(bytes.byteLength)
     } catch (error) {
       if (!(error instanceof FrameError)) throw error
@@ -317,19 +317,19 @@ export class Link {
     }
   }
 
-  #take (kind: WireKind, body: unknown): void {
+  #dispatch (kind: WireKind, body: unknown): void {
     if (kind === 'hello') {
-      this.#meet(body)
+      this.#receiveHello(body)
       return
     }
     if (this.greeting === undefined) throw new FrameError('bad_hello', `${kind} before the hello`)
-    if (kind === 'ping') this.#answer(body)
-    else if (kind === 'pong') this.#answered(body)
-    else if (kind === 'credit') this.#credited(body)
+    if (kind === 'ping') this.#sendPong(body)
+    else if (kind === 'pong') this.#receivePong(body)
+    else if (kind === 'credit') this.#receiveCredit(body)
     else this.#options.hooks.frame(this, kind, body)
   }
 
-  #meet (body: unknown): void {
+  #receiveHello (body: unknown): void {
     if (this.greeting !== undefined) throw new FrameError('bad_hello', 'a second hello')
     const greeting = readGreeting(body)
     this.greeting = greeting
@@ -339,45 +339,45 @@ export class Link {
     this.#accept()
   }
 
-  #answer (stamp: unknown): void {
-    if (typeof stamp !== 'number') throw new FrameError('bad_frame', 'a ping carries a number')
+  #sendPong (stamp: unknown): void {
+    if (typeof stamp !== 'number') throw new FrameError('bad_frame', 'the body of a ping is not a number')
     this.send('pong', encodeFrame('pong', stamp))
   }
 
-  #answered (stamp: unknown): void {
+  #receivePong (stamp: unknown): void {
     if (stamp !== this.#pinged || this.#pinged === undefined) return
     this.answeredAt = this.#options.clock.mono()
     this.rttMs = this.answeredAt - this.#pinged
     this.#pinged = undefined
   }
 
-  /** `total`: how many bytes of the documents and channels sent so far the other end has handled. */
-  #credited (total: unknown): void {
+  /** `total`: bytes of documents and channel messages that the other end has handled so far. */
+  #receiveCredit (total: unknown): void {
     if (typeof total !== 'number' || !(total >= this.#credit && total <= this.#bulkOut)) {
-      throw new FrameError('bad_frame', 'credit is a total that rises, for what was sent')
+      throw new FrameError('bad_frame', 'the credit is not an increasing total of sent bytes')
     }
     this.#credit = total
     if (this.open) this.#pump()
   }
 
-  /** Gives credit for what was handled: a quarter of a window at once, later when it came too fast. */
+  /** Gives credit for handled bytes a quarter of a window at a time; delays it above the allowed rate. */
   #count (size: number): void {
     const { clock, limits } = this.#options
     const now = clock.mono()
     const waitMs = Math.max(this.#bytes.take(size, now), this.#frames.take(1, now))
     this.#bulkIn += size
-    const open = this.#bulkIn - this.#given
+    const open = this.#bulkIn - this.#creditGiven
     if (open > limits.windowBytes + limits.frameBytes) {
       throw new FrameError('no_credit', `${open} bytes without credit`)
     }
-    if (this.#state === 'ended' || this.#later !== undefined || open < limits.windowBytes / 4) return
-    if (waitMs === 0) this.#give()
-    else this.#later = clock.after(waitMs, () => { this.#give() })
+    if (this.#state === 'closed' || this.#cancelCredit !== undefined || open < limits.windowBytes / 4) return
+    if (waitMs === 0) this.#sendCredit()
+    else this.#cancelCredit = clock.after(waitMs, () => { this.#sendCredit() })
   }
 
-  #give (): void {
-    this.#later = undefined
-    this.#given = this.#bulkIn
-    this.send('credit', encodeFrame('credit', this.#given))
+  #sendCredit (): void {
+    this.#cancelCredit = undefined
+    this.#creditGiven = this.#bulkIn
+    this.send('credit', encodeFrame('credit', this.#creditGiven))
   }
 }

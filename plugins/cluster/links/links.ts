@@ -19,22 +19,20 @@ import type { Listener, ListenerOptions } from './listener.js'
 export interface LinkEvents {
   /** The first link to a member is up: both hellos were exchanged. */
   up (peer: Peer): void
-  /** The last link to a member is gone. */
   down (installId: string, reason: string): void
   frame (installId: string, kind: FrameKind, body: unknown): void
-  /** The other end, at `address`, says that a process at `known` has this node's key and is linked. */
+  /** The other end, at `address`, reports that a process at `known` is linked with this node's key. */
   copied (address: string, known: string): void
   /** A member broke the protocol; `reason` is the name of the close code. Called once per back-off. */
   violation (installId: string, reason: string): void
 }
 
-/** The links to one member. */
 interface Known {
-  /** Every link that may still carry frames, greeted or not. */
+  /** All links that may still carry frames, greeted or not. */
   open: Set<Link>
   current: Link | undefined
   /** Node id that `events.up` was called with; null while it is down. */
-  told: string | null
+  announced: string | null
 }
 
 export interface LinksOptions extends Omit<ListenerOptions, 'accept' | 'limits'> {
@@ -45,13 +43,10 @@ export interface LinksOptions extends Omit<ListenerOptions, 'accept' | 'limits'>
   limits?: Partial<LinkLimits>
 }
 
-/**
- * The links of a node: one per member, whoever dialled. Made once per node; `listen` and `start` in any
- * order, `close` at the end.
- */
+/** The links of a node: one per member, whichever end dialled. `listen` and `start` may come in any order. */
 export class Links {
   readonly copies: CopiedHomes
-  /** Members that some link is open to, or that `events.up` told of. */
+  /** Members with an open link or a pending `events.down`. */
   readonly #members = new Map<string, Known>()
   readonly #dialler: Dialler
   readonly #requests: Requests
@@ -59,7 +54,7 @@ export class Links {
   readonly #limits: LinkLimits
   readonly #hooks: LinkHooks
   /** Members in back-off after they broke the protocol `times` in a row, until `until` (monotonic ms). */
-  readonly #barred = new Map<string, { until: number, times: number }>()
+  readonly #backOffs = new Map<string, { until: number, times: number }>()
   #listener: Promise<Listener> | undefined
   #serial = 0
   #encoded: { kind: FrameKind, body: unknown, frame: Uint8Array } | undefined
@@ -91,15 +86,15 @@ export class Links {
   }
 
   /**
-   * Opens the members' listener, or moves it. Rejects as node does (EADDRINUSE, EADDRNOTAVAIL, EACCES); one
-   * that was open is then where it was.
+   * Opens or moves the members' listener. Rejects with Node's error (EADDRINUSE, EADDRNOTAVAIL, EACCES); an
+   * open listener then stays as it was.
    */
   async listen (at: { host: string, port: number }): Promise<{ host: string, port: number }> {
     this.#listener ??= createListener({
       ...this.#options,
       limits: this.#limits,
       accept: (ws, socket, member) => {
-        if (this.#isBarred(member.installId)) {
+        if (this.#inBackOff(member.installId)) {
           ws.on('error', () => {}).close(closeCodes.too_soon, 'too_soon')
           return
         }
@@ -110,20 +105,19 @@ export class Links {
     return await (await this.#listener).listen(at)
   }
 
-  /** Begins dialling. */
   start (): void { this.#dialler.start() }
 
   /**
-   * False: no link, the frame is larger than the limit, or too much waits already. Documents and channels
-   * wait for the other end's credit, all else passes them; more than the socket may hold closes the link
-   * (4429). `lazy`: see Link.send.
+   * False if there is no link, the frame exceeds the limit, or too much is queued. Documents and channel
+   * messages wait for the other end's credit, other frames bypass them; more than the socket buffer may hold
+   * closes the link (4429). `lazy`: see Link.send.
    */
   send (to: string, kind: FrameKind, body: unknown, lazy = false): boolean {
-    const link = this.#outlet(to)
+    const link = this.#sendingLink(to)
     return link !== undefined && link.send(kind, this.#encode(kind, body), lazy)
   }
 
-  /** Encodes once; the number of peers it went to. */
+  /** Encodes once; returns the number of peers it was sent to. */
   broadcast (kind: FrameKind, body: unknown): number {
     const links = this.#currents()
     if (links.length === 0) return 0
@@ -134,18 +128,17 @@ export class Links {
   peers (): Peer[] { return this.#currents().map((link) => link.describe()) }
   dials (): readonly DialReport[] { return this.#dialler.dials() }
 
-  /** An address (host:port) to try; any member's key is accepted there. Ignored when it is not an address. */
+  /** Adds an address (host:port) to dial; any member's key is accepted there. Ignores invalid addresses. */
   hint (address: string): void { this.#dialler.hint(address) }
 
   /**
-   * One HTTP request to a member. Throws SvcError `unreachable` (no address answers, the connection broke),
-   * `timeout` (no response head in time), `cancelled` (by `signal`).
+   * Sends one HTTP request to a member. Throws SvcError `unreachable` (no address answers, the connection
+   * broke), `timeout` (no response head in time), `cancelled` (by `signal`).
    */
   async request (installId: string, request: MemberRequest): Promise<MemberResponse> {
     return await this.#requests.request(installId, request)
   }
 
-  /** Ends the link to a member and every request to and from it. */
   drop (installId: string, word: CloseReason = 'not_member'): void {
     for (const link of this.#open(installId)) link.end(word)
     this.#requests.drop(installId)
@@ -165,7 +158,7 @@ export class Links {
     await (await this.#listener)?.close()
   }
 
-  /** The same body for one peer after the other is encoded once. */
+  /** Caches the last frame: the same body is often sent to several peers. */
   #encode (kind: FrameKind, body: unknown): Uint8Array {
     const last = this.#encoded
     if (last !== undefined && last.body === body && last.kind === kind) return last.frame
@@ -178,16 +171,16 @@ export class Links {
     return frame
   }
 
-  /** One dial up to the other end's hello; see DiallerOptions.attempt. */
+  /** One dial, up to the other end's hello; see DiallerOptions.attempt. */
   async #attempt (target: Target, signal: AbortSignal): Promise<string> {
     const { key, members, clock } = this.#options
     const options = { key, members, clock, limits: this.#limits }
     const { socket, member } = await connectMember(target, options, signal)
     const { installId } = member
-    // Of two links that this node dialled, each end could close the other one.
+    // With two links dialled by this node, each end could close a different one.
     const current = this.#current(installId)
     const mine = (link: Link): boolean => (link.outgoing && link.open) || link === current
-    if (this.#isBarred(installId)) {
+    if (this.#inBackOff(installId)) {
       socket.on('error', () => {}).destroy()
       throw new Error('too_soon')
     }
@@ -215,7 +208,7 @@ export class Links {
       hooks: this.#hooks
     })
     this.#known(installId).open.add(link)
-    // Removed while the connection was made.
+    // Removed during the handshake.
     if (this.#options.members.find(installId)?.fingerprint !== fingerprint) link.end('not_member')
     if (this.#closed) link.end('stopping')
     return link
@@ -236,13 +229,13 @@ export class Links {
         const { installId: peer, address } = link
         if (word === 'copied' && !mine) events.copied(link.listensAt, detail)
         log.info({ peer, address, reason: word, by: mine ? 'this node' : 'the other end' }, 'a link closed')
-        if (mine && VIOLATIONS.has(word)) this.#bar(peer, word)
+        if (mine && VIOLATIONS.has(word)) this.#startBackOff(peer, word)
         this.#linkClosed(link, word)
       }
     }
   }
 
-  /** The other end's hello: takes the link into use, or fades it where a better one is. */
+  /** Handles the other end's hello: uses the link, or closes it in favour of a better one. */
   #greeted (link: Link, { hello }: Greeting): CloseReason | undefined {
     const { key, members } = this.#options
     if (hello.installId !== link.installId) return 'wrong_identity'
@@ -252,12 +245,12 @@ export class Links {
     const refused = current === undefined ? undefined : this.copies.refused(link, current)
     if (refused !== undefined || !link.open) return refused
     if (current !== undefined && !replaces(link.rival, current.rival, key.installId, link.installId)) {
-      link.fade()
+      link.markReplaced()
       return undefined
     }
     this.#use(link, state)
-    // Of an older process start nothing counts any more.
-    if (current?.rival.nodeId === hello.nodeId) current.fade()
+    // Frames of an earlier process start are invalid.
+    if (current?.rival.nodeId === hello.nodeId) current.markReplaced()
     else current?.end('duplicate')
     return undefined
   }
@@ -266,10 +259,10 @@ export class Links {
     const { installId } = link
     const { nodeId } = link.greeting!.hello
     state.current = link
-    if (state.told !== null && state.told !== nodeId) this.#down(installId, state, 'restarted')
-    if (state.told === null) {
-      state.told = nodeId
-      this.#tell(() => { this.#options.events.up(link.describe()) })
+    if (state.announced !== null && state.announced !== nodeId) this.#down(installId, state, 'restarted')
+    if (state.announced === null) {
+      state.announced = nodeId
+      this.#notify(() => { this.#options.events.up(link.describe()) })
     }
     this.#dialler.update()
   }
@@ -280,23 +273,22 @@ export class Links {
     state.open.delete(link)
     if (state.current === link) {
       state.current = undefined
-      // Another connection may yet take over from one that was closed as a duplicate.
+      // Another connection may still take over from one that was closed as a duplicate.
       if (word !== 'duplicate' || state.open.size === 0) this.#down(installId, state, word)
       this.#dialler.update()
     } else if (state.current === undefined && state.open.size === 0) {
       this.#down(installId, state, word)
     }
-    if (state.open.size === 0 && state.told === null) this.#members.delete(installId)
+    if (state.open.size === 0 && state.announced === null) this.#members.delete(installId)
   }
 
   #down (installId: string, state: Known, reason: string): void {
-    if (state.told === null) return
-    state.told = null
-    this.#tell(() => { this.#options.events.down(installId, reason) })
+    if (state.announced === null) return
+    state.announced = null
+    this.#notify(() => { this.#options.events.down(installId, reason) })
   }
 
-  /** An exception of a listener must not harm the link. */
-  #tell (act: () => void): void {
+  #notify (act: () => void): void {
     try {
       act()
     } catch (error) {
@@ -307,37 +299,36 @@ export class Links {
   #known (installId: string): Known {
     let found = this.#members.get(installId)
     if (found === undefined) {
-      this.#members.set(installId, found = { open: new Set(), current: undefined, told: null })
+      this.#members.set(installId, found = { open: new Set(), current: undefined, announced: null })
     }
     return found
   }
 
   #current (installId: string): Link | undefined { return this.#members.get(installId)?.current }
 
-  /** What to send through: the current link, or the one that is about to take over from it. */
-  #outlet (installId: string): Link | undefined {
+  /** The link to send through: the current one, or the one that is about to replace it. */
+  #sendingLink (installId: string): Link | undefined {
     const state = this.#members.get(installId)
-    if (state === undefined || state.told === null) return undefined
+    if (state === undefined || state.announced === null) return undefined
     return state.current ?? [...state.open].find((link) => link.open)
   }
 
-  /** The links that are used, one per member. */
   #currents (): Link[] { return [...this.#members.values()].flatMap(({ current }) => current ?? []) }
   #all (): Link[] { return [...this.#members.values()].flatMap(({ open }) => [...open]) }
   #open (installId: string): Link[] { return [...this.#members.get(installId)?.open ?? []] }
 
-  #isBarred (installId: string): boolean {
-    return this.#options.clock.mono() < (this.#barred.get(installId)?.until ?? -Infinity)
+  #inBackOff (installId: string): boolean {
+    return this.#options.clock.mono() < (this.#backOffs.get(installId)?.until ?? -Infinity)
   }
 
-  /** Exponential back-off: a member that breaks the protocol at once again would fill the event log. */
-  #bar (installId: string, word: string): void {
-    if (this.#isBarred(installId)) return
+  /** Exponential back-off: a member that breaks the protocol repeatedly would fill the event log. */
+  #startBackOff (installId: string, word: string): void {
+    if (this.#inBackOff(installId)) return
     const { violationMinMs: minMs, violationMaxMs: maxMs } = this.#limits
     const now = this.#options.clock.mono()
-    const before = this.#barred.get(installId)
+    const before = this.#backOffs.get(installId)
     const times = before === undefined || now > before.until + maxMs ? 1 : before.times + 1
-    this.#barred.set(installId, { until: now + backoffMs(times, { minMs, maxMs }, 1), times })
+    this.#backOffs.set(installId, { until: now + backoffMs(times, { minMs, maxMs }, 1), times })
     this.#options.events.violation(installId, word)
   }
 
@@ -352,22 +343,22 @@ export class Links {
     this.#dialler.update()
   }
 
-  /** Addresses for requests to a member: of its link, as it says itself, as the members file has them. */
+  /** Addresses for requests to a member: from its link, from its hello, from the members file. */
   #addresses (installId: string): readonly string[] {
     const link = this.#current(installId)
-    const said = link?.greeting?.hello.address
+    const advertised = link?.greeting?.hello.address
     const listed = this.#options.members.find(installId)?.addresses ?? []
-    const own = [said ?? '', link?.listensAt ?? '']
+    const own = [advertised ?? '', link?.listensAt ?? '']
     if (link?.outgoing === true) own.reverse()
     return [...new Set([...own, ...listed])].filter((address) => readAddress(address) !== undefined)
   }
 }
 
 /**
- * True when `next`, whose hello came later, replaces `current`. Both ends see the same facts, so that they
- * keep the same one: a link of another process start replaces; so does one that the other end opened later
- * without having the first any more (its end is dead, we have not noticed yet); else the one that the smaller
- * id dialled stays.
+ * True if `next`, whose hello came later, replaces `current`. Both ends decide by the same facts and keep the
+ * same link: one of another process start wins; so does one that the other end opened later without having
+ * the first any more (that end is dead, which this node has not noticed yet); otherwise the link that the
+ * smaller id dialled stays.
  */
 export function replaces (next: LinkPriority, current: LinkPriority, self: string, peer: string): boolean {
   if (next.nodeId !== current.nodeId) return next.serial > current.serial

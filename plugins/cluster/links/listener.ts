@@ -21,18 +21,17 @@ import type { JoinRouteOptions } from '../identity/join.js'
 export interface ListenerOptions extends JoinRouteOptions {
   key: NodeKey
   clock: Clock
-  /** The API server's handler; gets members' requests for /api/<path> with the url rewritten to /<path>. */
+  /** The API's request handler for members' requests; the url /api/<path> is rewritten to /<path>. */
   api: (request: IncomingMessage, response: ServerResponse) => void
-  /** A member's WebSocket on /cluster. */
   accept: (ws: WebSocket, socket: TLSSocket, member: Member) => void
 }
 
 export interface Listener {
-  /** Again: moves there. When that fails it rejects, and listens where it did. */
+  /** A second call moves the listener. If that fails, it rejects and the old address stays in use. */
   listen (at: { host: string, port: number }): Promise<{ host: string, port: number }>
-  /** Ends every connection of a member that carries requests; its links are not touched. */
+  /** Closes all request connections of a member, but not its links. */
   dropRequests (installId: string): void
-  /** Forgets whose a connection is when its key is no longer that member's; `keys`: by install id. */
+  /** Removes the member from connections whose key is no longer that member's; `keys`: by install id. */
   keep (keys: ReadonlyMap<string, string>): void
   close (): Promise<void>
 }
@@ -42,11 +41,11 @@ const linkSockets = new WeakSet<object>()
 const REMOVED_RESPONSE = `HTTP/1.1 ${REMOVED_STATUS} Gone\r\nconnection: close\r\ncontent-length: 0\r\n\r\n`
 const API_PREFIX = '/api/'
 const HEADERS_MS = 5000
-/** A member gives up an idle connection long before, so that no request meets its end. */
+/** Well above the clients' idle timeout, so that no request meets a closing connection. */
 export const KEEP_ALIVE_MS = 15_000
 const CHECK_MS = 1000
 
-/** The members' listener: TLS 1.3, the peer's key compared before anything it says is read. */
+/** The members' listener: TLS 1.3; checks the peer's key before it reads any data. */
 export async function createListener (options: ListenerOptions): Promise<Listener> {
   const { limits } = options
   const upgrades = new EventEmitter()
@@ -66,7 +65,7 @@ export async function createListener (options: ListenerOptions): Promise<Listene
       return server
     }
   })
-  // The plugin listens for upgrades here; those of the API go another way.
+  // The WebSocket plugin handles upgrades from here; those of the API are routed separately.
   await app.register(websocket, { options: { ...socketOptions(limits), server: upgrades as HttpServer } })
   const https = server!
   const { sockets, proven } = guard(isOwnServer(https), options)
@@ -90,7 +89,7 @@ export async function createListener (options: ListenerOptions): Promise<Listene
         const installId = memberOf(socket)
         if (installId === undefined || keys.get(installId) === fingerprint) continue
         setMember(socket, undefined)
-        // A link still says why it closes.
+        // A link first sends a close frame with its reason.
         if (!linkSockets.has(socket)) socket.destroy()
       }
     },
@@ -104,7 +103,7 @@ export async function createListener (options: ListenerOptions): Promise<Listene
   }
 }
 
-/** Listens there and nowhere else; connections that are open stay so. */
+/** Listens at that address only; open connections stay. */
 async function listenOn (server: Server, at: { host: string, port: number }): ReturnType<Listener['listen']> {
   const before = server.address() as AddressInfo | null
   if (before === null) return await bind(server, at)
@@ -128,15 +127,15 @@ function bind (
   })
 }
 
-/** Compares keys the moment a connection is secure, before Node's HTTP parser reads from it. */
+/** Checks keys when a connection becomes secure, before Node's HTTP parser reads from it. */
 function guard (
   server: Server, options: ListenerOptions
 ): { sockets: Map<TLSSocket, string | undefined>, proven: (socket: TLSSocket) => void } {
   const { key, members, joinTokens, clock, limits, log } = options
   const sockets = new Map<TLSSocket, string | undefined>()
-  // Members and strangers may have the same address, so no address is free of the limit.
+  // Members and non-members may share an address, so no address is exempt from the limit.
   const limiter = new ConnectionLimiter({ inAll: limits.connections, perNetwork: limits.requestSockets })
-  // Every open token may bring a node, and all of them from one address.
+  // Each open token may admit a node, and all of them may come from one address.
   const joining = new ConnectionLimiter({
     get inAll () { return Math.max(limits.strangers, joinTokens.pending) },
     get perNetwork () { return Math.max(Math.ceil(limits.strangers / 4), joinTokens.pending) }
@@ -144,8 +143,8 @@ function guard (
   server.on('connection', (socket) => { limiter.accept(socket as Socket) })
   const letJoin = (socket: TLSSocket, fingerprint: string | undefined): boolean => {
     if (fingerprint === undefined || fingerprint === key.fingerprint) return false
-    // A removed node gets an answer, else it could not know why its links are closed.
-    if (!members.isRemoved(fingerprint) && !joinTokens.letsIn(fingerprint)) return false
+    // A removed node gets an answer, so that it learns why its links are closed.
+    if (!members.isRemoved(fingerprint) && !joinTokens.mayJoin(fingerprint)) return false
     joining.accept(socket)
     socket.once('close', clock.after(limits.strangerMs, () => { socket.destroy() }))
     return true
@@ -160,7 +159,7 @@ function guard (
       setMember(socket, member.installId)
       limiter.authenticated(socket)
     } else if (!letJoin(socket, fingerprint)) {
-      log.debug({ address: socket.remoteAddress, fingerprint }, 'a key that is no member\'s was turned away')
+      log.debug({ address: socket.remoteAddress, fingerprint }, 'an unknown key was refused')
       socket.destroy()
     }
   })

@@ -15,14 +15,13 @@ export interface RequestsOptions {
   clock: Clock
   limits: LinkLimits
   member: (installId: string) => Member | undefined
-  /** Addresses of that member, the best first. */
   addresses: (installId: string) => readonly string[]
 }
 
-/** Failures of a kept connection that broke before anything came back. */
+/** Errors of a reused connection that broke before the response. */
 const stale = new WeakSet<object>()
 
-/** HTTP requests to members over connections whose key was compared before the first byte. */
+/** HTTP requests to members over connections whose key is checked before the first byte. */
 export class Requests {
   readonly #options: RequestsOptions
   readonly #agents = new Map<string, MemberAgent>()
@@ -32,27 +31,26 @@ export class Requests {
   async request (installId: string, request: MemberRequest): Promise<MemberResponse> {
     const member = this.#options.member(installId)
     if (installId === this.#options.key.installId || member === undefined) {
-      throw kernelError('unreachable', `${installId} is no other member of this cluster.`)
+      throw kernelError('unreachable', `${installId} is not another member of this cluster.`)
     }
     const agent = this.#agents.get(installId) ?? new MemberAgent(member, this.#options)
     this.#agents.set(installId, agent)
     try {
       return await exchange(agent, request, this.#options)
     } catch (error) {
-      // The other end was stopped or restarted just when a kept connection was reused; reading twice is
-      // harmless.
+      // A reused connection may break because the other end restarted; repeating a read is harmless.
       if (request.method !== 'GET' || !stale.has(error as Error)) throw error
       return await exchange(agent, request, this.#options)
     }
   }
 
-  /** Ends every request to a member, and its kept connections. */
+  /** Ends all requests to a member and closes its idle connections. */
   drop (installId: string): void {
     this.#agents.get(installId)?.stop()
     this.#agents.delete(installId)
   }
 
-  /** Drops every member that is gone or has another key than before; `keys`: fingerprints by install id. */
+  /** Drops members that are gone or have another key; `keys`: fingerprints by install id. */
   keep (keys: ReadonlyMap<string, string>): void {
     for (const [installId, agent] of [...this.#agents]) {
       if (keys.get(installId) !== agent.fingerprint) this.drop(installId)
@@ -62,10 +60,8 @@ export class Requests {
   close (): void { this.keep(new Map()) }
 }
 
-/** Keeps the connections to one member. */
 class MemberAgent extends Agent {
   readonly fingerprint: string
-  /** Names the member in messages. */
   readonly who: string
   readonly #installId: string
   readonly #options: RequestsOptions
@@ -91,7 +87,7 @@ class MemberAgent extends Agent {
     this.destroy()
   }
 
-  /** The first address that answers with the member's key. */
+  /** Connects to the first address that answers with the member's key. */
   async #dial (): Promise<TLSSocket> {
     const { key, clock, limits, addresses } = this.#options
     const failures: { address: string, reason: string }[] = []
@@ -143,7 +139,7 @@ function exchange (
     let response: IncomingMessage | undefined
     const onAbort = (): void => { (response ?? call).destroy(kernelError('cancelled')) }
     const stopTimer = clock.after(timeoutMs, () => {
-      call.destroy(kernelError('timeout', `${agent.who} sent no answer to ${method} ${request.path} ` +
+      call.destroy(kernelError('timeout', `${agent.who} did not respond to ${method} ${request.path} ` +
       `within ${timeoutMs} ms.`))
     })
     signal?.addEventListener('abort', onAbort, { once: true })
@@ -155,7 +151,7 @@ function exchange (
     call.once('response', (head: IncomingMessage) => {
       stopTimer()
       response = head
-      // Without a listener a connection that breaks after the reader has gone would crash the process.
+      // Without a listener, a connection that breaks after the reader has gone would crash the process.
       head.on('error', () => {})
       resolve({ status: head.statusCode!, headers: plainHeaders(head), body: head })
     })
@@ -167,7 +163,7 @@ function failure (who: string, call: ClientRequest, error: Error): Error {
   if (error.name === 'SvcError') return error
   const { code } = error as NodeJS.ErrnoException
   const lost = kernelError('unreachable',
-    `${who} broke off the connection before it answered (${code ?? error.message}).`)
+    `${who} closed the connection before it responded (${code ?? error.message}).`)
   if (call.reusedSocket) stale.add(lost)
   return lost
 }

@@ -16,11 +16,11 @@ const entrySchema = record({
   seq: count,
   /** Covers this entry and all before it. */
   digest,
-  /** Empty when the document did not change. */
+  /** Empty if the document did not change. */
   update: bytes,
   result: json
 }, {
-  /** The list as this entry leaves it; only where it changes. */
+  /** The voters after this entry; only if it changes them. */
   voters: names
 })
 const partSchema = record({
@@ -39,26 +39,24 @@ const wholeSchema = record({
   receipts: listOf(record({ id: text, sid: text, term: count, seq: count }, { result: json }))
 })
 
-/** An entry as it goes to followers. */
 export type WireEntry = Of<typeof entrySchema>
-/** The entries after `base.seq`, for a node that holds that writer's document. */
+/** The entries after `base.seq`, for a node that has that writer's document. */
 export type EntriesBody = Of<typeof partSchema>
 export type WholeBody = Of<typeof wholeSchema>
 export type ControlBody = EntriesBody | WholeBody
 
-/** Digest before the first entry. */
 export const GENESIS = ''
 
 type Digested = Omit<WireEntry, 'digest'>
 
-/** SHA-256, base64url, over the digest before an entry and all that the entry says. */
+/** SHA-256, base64url, over the previous digest and all fields of an entry. */
 export function digestOf (before: string, entry: Digested): string {
   const { seq, term, sid, kind, id, update, result, voters } = entry
   const head = JSON.stringify([before, seq, term, sid, kind, id, voters ?? null, result ?? null])
   return createHash('sha256').update(head).update(update).digest('base64url')
 }
 
-/** The body, or its fault. Ignores unknown fields. Never throws. */
+/** The parsed body, or its problem as text. Ignores unknown fields. Never throws. */
 export function readBody (value: unknown): ControlBody | string {
   const whole = (value as { base?: unknown } | null | undefined)?.base === null
   const wrong = problem(whole ? wholeSchema : partSchema, value)
@@ -67,20 +65,19 @@ export function readBody (value: unknown): ControlBody | string {
   if (body.base === null) return body
   const { base, entries } = body
   const hole = entries.find((entry, i) => entry.seq !== base.seq + 1 + i)
-  return hole === undefined ? body : `entry ${hole.seq} is out of its place`
+  return hole === undefined ? body : `entry ${hole.seq} is out of sequence`
 }
 
-/** Position of the control document; replaced whole, never changed. */
+/** Position of the control document; immutable, replaced as a whole. */
 export type LogState = Omit<Snapshot, 'receipts' | 'entries'>
 
 export const BEGINNING: LogState = { sid: null, term: 0, seq: 0, gen: 0, digest: GENESIS, voters: null }
 export const NO_UPDATE = new Uint8Array()
 export const NO_CHANGES: Changes = new Map()
 
-/** Result of an entry on the master. */
 interface Made { readonly update: Uint8Array, readonly result: unknown, readonly voters: readonly NodeId[] }
 
-/** Numbers, digest and receipt of an entry that follows `place`. */
+/** Position, receipt and wire form of the entry after `place`. */
 export function nextState (
   { seq: last, gen, digest: before, voters: previous }: LogState, entry: Entry,
   { update, result, voters }: Made
@@ -104,8 +101,8 @@ export function readVoters (payload: unknown): readonly NodeId[] {
 }
 
 /**
- * Checks all entries after `digest` before the first one touches the document. Null when they fit, `gap` when
- * they continue another position.
+ * Checks all entries after `digest` before any of them changes the document. Null if they fit; `gap` if they
+ * continue another position.
  */
 export function checkEntries (
   kv: KvDoc, digest: string, entries: readonly WireEntry[]
@@ -114,7 +111,7 @@ export function checkEntries (
   let before = digest
   for (const entry of entries) {
     before = digestOf(before, entry)
-    if (before !== entry.digest || entry.kind === 'session') return { gap: true, why: 'another past' }
+    if (before !== entry.digest || entry.kind === 'session') return { gap: true, why: 'another history' }
     if (entry.update.length === 0) continue
     const verdict = kv.check(entry.update, known)
     if ('refused' in verdict) return { gap: verdict.gap, why: `entry ${entry.seq}: ${verdict.refused}` }
@@ -123,7 +120,7 @@ export function checkEntries (
   return null
 }
 
-/** Applies what was checked; null when the document is not what its writer has. */
+/** Applies checked entries; null if the document differs from its writer's. */
 export function applyEntries (kv: KvDoc, entries: readonly WireEntry[]): Changes | null {
   const all = new Map<string, unknown>()
   for (const { update } of entries) {
@@ -137,7 +134,7 @@ export function applyEntries (kv: KvDoc, entries: readonly WireEntry[]): Changes
 const MAX_ENTRIES = 512
 const MAX_BYTES = 512 * 1024
 
-/** The newest entries of one document, so that followers need not get all of it. */
+/** The newest entries of one document, so that followers need not load all of it. */
 export class RecentEntries {
   #entries: WireEntry[] = []
   #bytes = 0
@@ -152,12 +149,12 @@ export class RecentEntries {
     while (this.#entries.length > MAX_ENTRIES || this.#bytes > MAX_BYTES) this.#shift()
   }
 
-  /** The digest at an entry; undefined when it is not held any more. */
+  /** The digest at an entry; undefined if the entry is no longer in the buffer. */
   digestAt (seq: number): string | undefined {
     return seq === this.#base.seq ? this.#base.digest : this.#at(seq)?.digest
   }
 
-  /** Entries after `seq`; undefined when some are not held any more. */
+  /** Entries after `seq`; undefined if some are no longer in the buffer. */
   since (seq: number): readonly WireEntry[] | undefined {
     return seq < this.#base.seq ? undefined : this.#entries.slice(seq - this.#base.seq)
   }

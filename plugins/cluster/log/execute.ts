@@ -4,38 +4,36 @@ import type { Changes, Clock, KvDoc, Logger, Write } from '../../../kernel/clust
 import type { Entry, NodeId } from '../election/protocol.js'
 import type { SnapshotStore } from './snapshot.js'
 
-/** Bytes of the control document's live entries as updates carry them. */
+/** Maximum bytes of the control document's live entries, as encoded in updates. */
 export const MAX_CONTROL_BYTES = 256 * 1024
 
 export interface ControlOptions {
   readonly store: SnapshotStore
-  /** Majority mode: `append` and `adopt` return after the write to disk. Else it is at most 5 s behind. */
+  /** Majority mode: `append` and `adopt` return after the write to disk. Otherwise it is at most 5 s late. */
   readonly durable: boolean
   /**
-   * On the master: runs a command entry; its writes go into the document, its result into the receipt.
-   * Throwing is a defect: then the result is `{ error: { code: 'internal', message } }` and the document
-   * stays.
+   * On the master: runs a command entry; its writes go into the document, its result into the receipt. If it
+   * throws, which is a defect, the result is `{ error: { code: 'internal', message } }` and the document does
+   * not change.
    */
   execute (payload: unknown, from?: string): { readonly writes: readonly Write[], readonly result: unknown }
-  /** The contents of a new session's document out of those of the old one. */
+  /** The contents of a new session's document, from those of the old one. */
   seed (previous: ReadonlyMap<string, unknown>): ReadonlyMap<string, unknown>
   readonly clock: Clock
   readonly log: Logger
-  /** The voters before any entry; empty on a node that joins. */
+  /** The voters before the first entry; empty on a joining node. */
   readonly founders: readonly NodeId[]
 }
 
-/** The effect of a command entry. */
 export interface Effect { readonly changes: Changes, readonly result: unknown }
 
-/** The result of a failed command. */
 function failed (code: 'internal' | 'control_full', message: string): Effect {
   return { changes: new Map(), result: { error: { code, message } } }
 }
 
 /**
- * Runs a command against the document. Never throws: a defect of `execute` (it throws, or returns invalid
- * values) becomes the result `internal`, a document beyond its limit `control_full`; both write nothing.
+ * Runs a command against the document. Never throws: a defect of `execute` (it throws or returns invalid
+ * values) becomes the result `internal`, a document above its limit `control_full`; both write nothing.
  */
 export function execute (
   options: ControlOptions, kv: KvDoc, { id, payload, from }: Pick<Entry, 'id' | 'payload' | 'from'>
@@ -50,8 +48,8 @@ export function execute (
     }
     return { changes, result: keepResult(result) }
   } catch (error) {
-    options.log.error({ command: id, err: error }, 'a command failed that should not; nothing was written')
-    return failed('internal', 'The command met a defect of this node; its log tells more.')
+    options.log.error({ command: id, err: error }, 'a command failed unexpectedly; nothing was written')
+    return failed('internal', 'The command failed because of a defect of this node; see its log.')
   }
 }
 
@@ -67,7 +65,7 @@ function keepResult (result: unknown): unknown {
   return JSON.parse(text)
 }
 
-/** The contents of a new session; all of the old ones if `seed` fails or returns an invalid value. */
+/** The contents of a new session; those of the old one if `seed` fails or returns an invalid value. */
 export function seedOf (
   options: ControlOptions, previous: ReadonlyMap<string, unknown>
 ): ReadonlyMap<string, unknown> {
@@ -75,7 +73,7 @@ export function seedOf (
     return new Map([...options.seed(previous)].map(([key, value]) => [key, frozenCopy(key, value)]))
   } catch (err) {
     options.log.error({ err },
-      'the new session could not be seeded; it begins with everything of the old one')
+      'the new session could not be seeded; it starts with all data of the old one')
     return previous
   }
 }

@@ -17,21 +17,20 @@ export interface Position {
   readonly sid: string | null
   readonly term: number
   readonly seq: number
-  /** Rises with each rotation of the document within its session. */
+  /** Increases with each rotation of the document within its session. */
   readonly gen: number
   readonly hash: string
 }
 
-/** Bytes of a whole document as Yjs encodes it; its writer rotates earlier. */
+/** Maximum bytes of a whole document in Yjs encoding; its writer rotates before that. */
 const MAX_STATE_BYTES = 768 * 1024
 
-/** A next state, committed once the disk has taken it. */
 interface Draft {
   readonly place: LogState
   readonly kv: KvDoc
   readonly changes: Changes
   readonly receipts: readonly KeptReceipt[]
-  /** Entries for the ring; null when the document begins anew with this state. */
+  /** New entries; null if the document begins anew with this state. */
   readonly entries: readonly WireEntry[] | null
   readonly whole?: boolean
 }
@@ -44,13 +43,13 @@ export class ControlLog implements Log {
   #place = BEGINNING
   #receipts = new ReceiptCache()
   readonly #live = new Map<string, unknown>()
-  /** Null after a start, and when it may differ from the committed entries. */
+  /** Null after a start, and if it may differ from the committed entries. */
   #kv: KvDoc | null = null
   #ring: RecentEntries
   #hash: string | null = null
   #closed = false
 
-  /** Opens it from the disk. @throws HomeError for an unreadable or broken snapshot */
+  /** Loads the snapshot from disk. @throws HomeError for an unreadable or broken one */
   constructor (options: ControlOptions) {
     this.#options = options
     this.#observers = new Listeners(options.log)
@@ -106,8 +105,8 @@ export class ControlLog implements Log {
     return { base: null, state: kv.state(), clientId, ...this.#place, receipts: [...this.#receipts.list()] }
   }
 
-  /** The next body must be whole: this copy differs from the master's at the same position. */
-  distrust (): void {
+  /** Requests the whole document next: this copy differs from the master's at the same position. */
+  invalidate (): void {
     this.#kv?.destroy()
     this.#kv = null
   }
@@ -116,18 +115,18 @@ export class ControlLog implements Log {
     if (this.#closed) return
     this.#closed = true
     this.#disk.close()
-    this.distrust()
+    this.invalidate()
     this.#observers.clear()
   }
 
-  /** The core knows no exceptions: one here is a defect, and the document it left is not to be trusted. */
+  /** The core expects no exceptions: an exception is a defect, and the document after it is invalid. */
   #safely<T> (what: string, failed: T, act: () => T): T {
     if (this.#closed) return failed
     try {
       return act()
     } catch (error) {
       this.#options.log.error({ err: error }, `a defect in ${what} of the control document`)
-      this.distrust()
+      this.invalidate()
       return failed
     }
   }
@@ -138,9 +137,9 @@ export class ControlLog implements Log {
     for (const [key, value] of entries) this.#live.set(key, value)
   }
 
-  /** A document of this node's own with the committed entries, in the next generation. */
+  /** A document with a new writer and the committed entries, in the next generation. */
   #renew (): KvDoc {
-    this.distrust()
+    this.invalidate()
     this.#kv = KvDoc.holding(this.#live)
     this.#place = { ...this.#place, gen: this.#place.gen + 1 }
     this.#ring = new RecentEntries(this.#place.seq, this.#place.digest)
@@ -163,9 +162,9 @@ export class ControlLog implements Log {
     const update = kv.write(changes) ?? NO_UPDATE
     const { place, receipts, wire } =
       nextState(this.#place, entry, { update, result: effect?.result, voters })
-    if (!kv.worn()) return { place, kv, changes, receipts, entries: [wire] }
+    if (!kv.needsCompaction()) return { place, kv, changes, receipts, entries: [wire] }
     const next = { ...place, gen: place.gen + 1 }
-    // The same entries in a new document, without what was deleted.
+    // The same entries in a new document, without tombstones.
     return { place: next, kv: KvDoc.holding(kv.live), changes, receipts, entries: null }
   }
 
@@ -180,13 +179,13 @@ export class ControlLog implements Log {
     if (last === undefined) return 'adopted'
     const wrong = checkEntries(kv, this.#place.digest, rest)
     if (wrong !== null) {
-      // All of it may fit.
+      // The whole document may fit.
       if (!wrong.gap) this.#refuse(wrong.why)
       return 'gap'
     }
     const changes = applyEntries(kv, rest)
     if (changes === null) {
-      this.distrust()
+      this.invalidate()
       return 'gap'
     }
     const voters = rest.findLast((entry) => entry.voters !== undefined)?.voters ?? this.voters()
@@ -203,7 +202,7 @@ export class ControlLog implements Log {
     const wrong = 'refused' in verdict ? verdict.refused : null
     if (wrong !== null || kv.apply(state) === null) {
       kv.destroy()
-      return this.#refuse(wrong ?? 'the document does not hold together')
+      return this.#refuse(wrong ?? 'the document is inconsistent')
     }
     const changes = difference(this.#live, kv.live)
     const known = digest === this.#place.digest && seq === this.#place.seq
@@ -213,8 +212,8 @@ export class ControlLog implements Log {
     }
     const place = { sid, term, seq, gen, digest, voters }
     const draft: Draft = { place, kv, changes, receipts, entries: null, whole: true }
-    // Nothing new for the disk: only the document itself was missing.
-    if (known && changes.size === 0) this.#take(draft)
+    // The disk is up to date: only the Yjs document was missing.
+    if (known && changes.size === 0) this.#apply(draft)
     else if (!this.#commit(draft)) return 'failed'
     return 'adopted'
   }
@@ -224,15 +223,15 @@ export class ControlLog implements Log {
     const held = whole === true ? [] : this.#receipts.list()
     if (!this.#disk.keep(() => this.#snapshot(place, kv.live, [...held, ...receipts]))) {
       if (kv !== this.#kv) kv.destroy()
-      this.distrust()
+      this.invalidate()
       return false
     }
-    this.#take(draft)
+    this.#apply(draft)
     return true
   }
 
-  #take ({ place, kv, changes, receipts, entries, whole }: Draft): void {
-    if (this.#kv !== kv) this.distrust()
+  #apply ({ place, kv, changes, receipts, entries, whole }: Draft): void {
+    if (this.#kv !== kv) this.invalidate()
     this.#kv = kv
     this.#place = place
     if (entries === null) this.#ring = new RecentEntries(place.seq, place.digest)

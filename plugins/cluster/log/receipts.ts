@@ -1,16 +1,14 @@
 import type { CommandReceipt } from '../election/protocol.js'
 
-/** A receipt by its command's id; `result` is undefined once it was given up. */
+/** A receipt by its command's id; `result` is undefined once dropped. */
 export type KeptReceipt = CommandReceipt & { readonly id: string }
 
-/** Number of newest receipts to keep. */
+/** Maximum number of receipts; the newest stay. */
 export const MAX_RECEIPTS = 1000
-/** Bytes of one result as JSON. */
 export const MAX_RESULT_BYTES = 64 * 1024
-/** Bytes of all results as JSON; older ones are given up, their receipts stay. */
+/** Maximum bytes of all results as JSON; older results are dropped, their receipts stay. */
 const MAX_RESULTS_BYTES = 128 * 1024
 
-/** The newest receipts by command id, oldest first. */
 export class ReceiptCache {
   readonly #kept = new Map<string, { receipt: KeptReceipt, bytes: number }>()
   #bytes = 0
@@ -49,7 +47,6 @@ export class ReceiptCache {
   }
 }
 
-/** A receipt as the election takes it. */
 export function toReceipt ({ sid, term, seq, result }: KeptReceipt): CommandReceipt {
   return { sid, term, seq, ...(result === undefined ? {} : { result }) }
 }

@@ -23,16 +23,16 @@ interface File { readonly format: number, readonly sha256: string, readonly snap
 
 const sha256 = (text: string): string => createHash('sha256').update(text).digest('hex')
 
-/** The text of a snapshot's file: the JSON and its hash. */
+/** The text of a snapshot file: JSON with its hash. */
 export function snapshotText (snapshot: Snapshot): string {
   const text = JSON.stringify(snapshot)
   return `{"format":${FORMAT},"sha256":"${sha256(text)}","snapshot":${text}}\n`
 }
 
-/** @throws HomeError for a text that is not what `snapshotText` wrote; it names `path` */
+/** @throws HomeError that names `path`, for a text that `snapshotText` did not write */
 export function readSnapshot (text: string, path: string): Snapshot {
   const broken = (why: string): HomeError => new HomeError(`${path} ${why}; restore it from a backup, or ` +
-    'move it away to begin without the control data (a majority of the members must still have theirs)')
+    'move it away to start without the control data (a majority of the members must still have theirs)')
   let file: Partial<File> | null
   try {
     file = JSON.parse(text) as Partial<File> | null
@@ -41,24 +41,22 @@ export function readSnapshot (text: string, path: string): Snapshot {
   }
   if (file?.format !== FORMAT) throw broken(`has format ${String(file?.format)}, this svc reads ${FORMAT}`)
   const { snapshot } = file
-  // Parsing and writing again gives the same text, so the hash of the text is the hash of the contents.
+  // Serialising parsed JSON again yields the same text, so the hash covers the contents.
   if (snapshot === undefined || sha256(JSON.stringify(snapshot)) !== file.sha256) {
-    throw broken('does not have the hash written in it')
+    throw broken('does not match the hash in it')
   }
   const bad = snapshot.entries.find(([key, value]) => checkKey(key) !== null || checkValue(value) !== null)
-  if (bad !== undefined) throw broken(`has the entry ${JSON.stringify(bad[0])}, which no document takes`)
+  if (bad !== undefined) throw broken(`has the invalid entry ${JSON.stringify(bad[0])}`)
   return snapshot
 }
 
-/** Where the snapshot lies. Synchronous: `write` is durable when it returns, and throws when it is not. */
+/** Storage of the snapshot. Synchronous: `write` is durable when it returns, and throws otherwise. */
 export interface SnapshotStore {
-  /** Of its file, for messages. */
   readonly path?: string
   read (): string | undefined
   write (text: string): void
 }
 
-/** A snapshot's file, `<home>/state/control.json`. */
 export function fileStore (path: string): SnapshotStore {
   return {
     path,
@@ -74,19 +72,17 @@ export function fileStore (path: string): SnapshotStore {
   }
 }
 
-/** For a node that lives in memory only. */
 export const memoryStore: SnapshotStore = { read: () => undefined, write () {} }
 
-/** Longest delay of the disk if entries need not be durable, ms. */
+/** Longest delay of a write if entries need not be durable, ms. */
 const PERIOD = 5000
 
 export interface WriterOptions {
   store: SnapshotStore
-  /** Each change is on disk before it counts; else it is written now and then. */
+  /** Write each change to disk before it counts; otherwise write at intervals. */
   durable: boolean
   clock: Clock
   log: Logger
-  /** The snapshot to write. */
   now: () => Snapshot
 }
 
@@ -97,7 +93,7 @@ export class SnapshotWriter {
 
   constructor (options: WriterOptions) { this.#options = options }
 
-  /** Whether the change counts. False only when it must be durable and the disk refused. */
+  /** Whether the change counts: false only if it must be durable and the disk refused. */
   keep (next: () => Snapshot): boolean {
     if (this.#options.durable) return this.#write(next())
     this.#plan()

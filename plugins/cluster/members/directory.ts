@@ -2,7 +2,6 @@ import type { Clock, NodeView } from '../../../kernel/cluster.js'
 import type { Status } from '../election/core.js'
 import type { MemberRecord } from './member.js'
 
-/** The identity of the node at the other end of a live link. */
 export interface LinkedNode {
   readonly installId: string
   readonly nodeId: string
@@ -21,36 +20,33 @@ export interface DirectoryOptions {
   wokeAt: () => number
 }
 
-/** A node's identity after its link closed; `address`: the other end of that link. */
+/** A node's last identity; `address`: the other end of its link. */
 type MetNode = LinkedNode & { readonly address?: string }
 
-/** The members of the cluster, and which of them are reachable. */
 export class Directory {
   readonly #options: DirectoryOptions
-  /** The last sign of life of each node: wall time to show, monotonic time to count. */
+  /** The last sign of life of each node: wall time for display, monotonic time for durations. */
   readonly #seen = new Map<string, { at: number, mono: number }>()
-  /** Last identity of each disconnected node. */
   readonly #last = new Map<string, MetNode>()
 
-  /** Nodes that have said that they stop, and were not met again since. */
+  /** Nodes that announced a stop and have not reconnected since. */
   readonly #leaving = new Set<string>()
 
   constructor (options: DirectoryOptions) { this.#options = options }
 
-  heard (installId: string): void {
+  recordContact (installId: string): void {
     const { clock } = this.#options
     this.#seen.set(installId, { at: clock.now(), mono: clock.mono() })
   }
 
-  /** Remembers who is at the other end of a link. */
-  met (node: MetNode): void {
+  recordIdentity (node: MetNode): void {
     this.#last.set(node.installId, node)
     this.#leaving.delete(node.installId)
-    this.heard(node.installId)
+    this.recordContact(node.installId)
   }
 
-  /** A node says that it stops, which holds until it is met again. */
-  leaves (installId: string): void { this.#leaving.add(installId) }
+  /** Records that a node announced a stop, until it reconnects. */
+  markLeaving (installId: string): void { this.#leaving.add(installId) }
 
   isLeaving (installId: string): boolean { return this.#leaving.has(installId) }
 
@@ -60,10 +56,10 @@ export class Directory {
     this.#leaving.delete(installId)
   }
 
-  /** The other end of the newest link to a node, also after it closed. */
+  /** The other end of the newest link to a node, even after it closed. */
   addressOf (installId: string): string | undefined { return this.#last.get(installId)?.address }
 
-  /** Wall time of the last sign of life, ms; undefined when there was none since this node started. */
+  /** Wall time of the last sign of life, ms; undefined if there was none since this node started. */
   seenAt (installId: string): number | undefined {
     const { clock, self } = this.#options
     return installId === self().installId ? clock.now() : this.#seen.get(installId)?.at
@@ -103,9 +99,9 @@ export class Directory {
       (named.length === 1 ? named[0] : undefined)
   }
 
-  /** The node id a node has now, or had last; also of one that is no member any more, until `forget`. */
+  /** The current or last node id of a node, even of a removed member until `forget`. */
   nodeIdOf (installId: string): string | null {
-    // Hot path: looked up directly instead of scanning the list. A link's node is the last one met.
+    // Hot path: a direct lookup instead of a scan. The node of a link is the last one met.
     const { self, members } = this.#options
     const own = self()
     if (installId === own.installId) return own.nodeId

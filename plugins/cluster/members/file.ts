@@ -5,7 +5,6 @@ import { invalidField, mapShapeError } from '../wire.js'
 import { readMemberList } from './member.js'
 import type { Applicant, Member, MemberList } from './member.js'
 
-/** The members file of this home. */
 export interface Members {
   current (): MemberList
   find (installId: string): Member | undefined
@@ -13,11 +12,11 @@ export interface Members {
   byFingerprint (fingerprint: string): Member | undefined
   isRemoved (fingerprint: string): boolean
   /**
-   * Replaces the list: a durable write first, then onChange if it differs. Throws SvcError invalid_request
-   * naming the bad field, without a change. Removals count even if the disk refuses.
+   * Replaces the list: writes it durably, then calls onChange if it differs. Throws SvcError invalid_request
+   * that names the bad field, without a change. Removals apply even if the disk refuses.
    */
   replace (next: MemberList): void
-  /** Returns what ends it. */
+  /** Returns a function that unsubscribes. */
   onChange (fn: () => void): () => void
 }
 
@@ -36,7 +35,7 @@ function readStored (path: string, self: MembersOptions['self']): MemberList | u
     new HomeError(`${path}: ${message}; restore it from a backup, or remove it and join the cluster again`))
   const own = found.members.find((member) => member.installId === self.installId)
   if (own !== undefined && own.fingerprint !== self.fingerprint) {
-    throw new HomeError(`${path} knows this node by the key ${own.fingerprint}, ${identityFile.key} is ` +
+    throw new HomeError(`${path} lists this node with key ${own.fingerprint}, but ${identityFile.key} is ` +
       `${self.fingerprint}; restore that key from a backup, or run: rm ${path} and join the cluster again`)
   }
   return found
@@ -79,7 +78,7 @@ export function openMembers ({ home, self, now }: MembersOptions): Members {
       try {
         write(checked)
       } catch (error) {
-        // Of two mistakes the one that leaves a removed key in is the worse one.
+        // Apply removals in any case: keeping a removed key is the worse failure.
         if (grown) {
           take(without(current, checked.removed))
           tell()

@@ -4,13 +4,13 @@ import type { Of } from '../wire.js'
 
 export const MAX_MEMBERS = 512
 export const MAX_REMOVED = 10_000
-/** Credentials that are recorded of whoever admitted a member. */
+/** Maximum number of recorded credentials of an admitter. */
 export const MAX_ADMITTING_CREDENTIALS = 16
 
 const identifier = matching(/^[A-Za-z0-9-]{1,64}$/, 'up to 64 letters, digits and hyphens')
 const instant = matching(
   /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,3})?Z$/, 'a time as 2026-01-31T12:00:00.000Z')
-/** Of a public key: base64url of 32 bytes, whose last character carries four bits. */
+/** Fingerprint of a public key: base64url of 32 bytes, whose last character carries four bits. */
 const fingerprint = matching(
   /^[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]$/, 'a base64url SHA-256 of 43 characters')
 const address = schemaOf<string>({
@@ -27,21 +27,21 @@ const details = {
 }
 
 /**
- * Who admitted a member: the node, the chain of credentials there (the join token's maker first) and their
- * authorities; all authorities when absent, as the operator.
+ * Who admitted a member: the node, the chain of credentials there (the creator of the join token first) and
+ * their authorities; absent authorities mean all, as for the operator.
  */
 export const admissionSchema = record({
   node: identifier, by: listOf(shortText, { maxItems: MAX_ADMITTING_CREDENTIALS })
 }, { authorities: listOf(shortText, { maxItems: 128 }) })
 
-/** A member as it describes itself, before it was admitted. */
+/** A member's own description, before its admission. */
 export const applicantSchema = record(details)
 export const memberSchema = record({ ...details, joinedAt: instant }, { admitted: admissionSchema })
-/** A member as the control document has it. `nodeId`: of its present start, null before the first one. */
+/** A member in the control document. `nodeId`: of its current start, null before the first one. */
 export const memberRecordSchema = record({
   ...details, joinedAt: instant, nodeId: orNull(schemaOf<string>({ type: 'string' }))
 }, { admitted: admissionSchema })
-/** A key that was a member's and never is again. */
+/** The key of a removed member, which stays refused. */
 export const removedSchema = record({ installId: identifier, fingerprint, at: instant })
 export const listSchema = record({
   clusterId: identifier,
@@ -59,10 +59,9 @@ export type Applicant = Of<typeof applicantSchema>
 export type Member = Of<typeof memberSchema>
 export type MemberRecord = Of<typeof memberRecordSchema>
 export type Removed = Of<typeof removedSchema>
-/** The members of the cluster by this node's newest list. */
 export type MemberList = Of<typeof listSchema>
 
-/** Two members with one id or one key, or a member with a removed key, would each be found as the other. */
+/** Duplicate ids or keys, or a member with a removed key, would be confused with each other. */
 function checkKeys ({ members, removed }: MemberList): void {
   const gone = new Set(removed.map((entry) => entry.fingerprint))
   const ids = new Set<string>()
@@ -77,7 +76,7 @@ function checkKeys ({ members, removed }: MemberList): void {
   }
 }
 
-/** A frozen copy with the known fields only, in one order. Throws ShapeError naming the first bad field. */
+/** A frozen copy with the known fields only, in a fixed order. Throws ShapeError for the first bad field. */
 export function readMemberList (value: unknown): MemberList {
   const list = read(listSchema, value)
   checkKeys(list)

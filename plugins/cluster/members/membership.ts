@@ -14,7 +14,7 @@ const MEMBER = 'member/'
 const REMOVED = 'removed/'
 const CLUSTER = 'cluster/id'
 
-/** `put`: a node about itself, or a new node. `keep`: about a node of which the document has nothing. */
+/** `put`: a node about itself, or a new node. `keep`: a known node that is missing in the document. */
 export const memberCommands = {
   put: 'kernel.member-put', keep: 'kernel.member-keep', remove: 'kernel.member-remove'
 } as const
@@ -27,13 +27,12 @@ export interface MembershipOptions {
   self: () => Applicant & { nodeId: string }
   clock: Clock
   log: Logger
-  /** Called after a removal, to drop the node's data. */
-  gone: (member: Pick<MemberRecord, 'installId' | 'name'>) => void
-  /** Told after a removal: the list goes to every peer, since not all of them hear the master. */
-  tell: (list: MemberList) => void
+  onRemoved: (member: Pick<MemberRecord, 'installId' | 'name'>) => void
+  /** Called after a removal: sends the list to all peers, because some have no link with the master. */
+  broadcast: (list: MemberList) => void
 }
 
-/** A value with the fields of its schema only; undefined when it does not fit. */
+/** The value with the fields of its schema only; undefined if it does not fit. */
 const readable = <T>(schema: Schema<T>, value: unknown): T | undefined =>
   fits(schema, value) ? read(schema, value) : undefined
 
@@ -42,8 +41,8 @@ const argument = <T>(schema: Schema<T>, args: unknown): T =>
   mapShapeError(() => read(schema, args), invalidField)
 
 /**
- * The member list. It only grows, and removals are permanent, so that lists of two halves merge without an
- * order. The control document spreads it; each home has a copy, by which links are judged before there is a
+ * The member list. It only grows, and removals are permanent, so that two lists merge in any order. The
+ * control document distributes it; each home has a copy, which authenticates links before there is a
  * document.
  */
 export class Membership {
@@ -68,14 +67,13 @@ export class Membership {
     })
   }
 
-  /** Members as this node knows them. */
   records (): MemberRecord[] {
     const inDocument = this.#inDocument()
     return this.#options.members.current().members.map((member) =>
       inDocument.get(member.installId) ?? { ...member, nodeId: null })
   }
 
-  /** Adds the members to a session's first document if it has none. */
+  /** Adds the known members to the first document of a session. */
   seed (into: Map<string, unknown>): void {
     const { clusterId, members, removed } = this.#options.members.current()
     if (!into.has(CLUSTER)) into.set(CLUSTER, clusterId)
@@ -89,7 +87,7 @@ export class Membership {
     }
   }
 
-  /** Takes a new member into the cluster; resolves once the cluster holds it. */
+  /** Adds a new member; resolves when the cluster has committed it. */
   async admit (candidate: Applicant, admitter: Omit<Admission, 'node'>): Promise<MemberList> {
     const joinedAt = new Date(this.#options.clock.now()).toISOString()
     const admitted = { ...admitter, node: this.#options.self().installId }
@@ -106,13 +104,13 @@ export class Membership {
     const at = new Date(this.#options.clock.now()).toISOString()
     const removed: Removed = { installId, fingerprint: member.fingerprint, at }
     await this.#options.commands.run(memberCommands.remove, removed)
-    // The document may come later than the answer of the master.
+    // The document may arrive after the master's answer.
     this.#spread({ members: [], removed: [removed] })
   }
 
   /**
-   * Enters known members that a new session's document lacks. The document may be incomplete here, so the
-   * master decides which are new.
+   * Enters known members that are missing in a new session's document. This node's document may be
+   * incomplete, so the master decides which ones are new.
    */
   async introduce (): Promise<void> {
     const { commands, members, self } = this.#options
@@ -128,13 +126,13 @@ export class Membership {
       if (!gone.has(member.installId)) await commands.run(memberCommands.keep, { ...member, nodeId: null })
     }
     const mine = { ...members.find(own.installId)!, ...own }
-    const said = inDocument.get(own.installId)
-    if (said === undefined || !sameRecord(said, mine)) await commands.run(memberCommands.put, mine)
+    const recorded = inDocument.get(own.installId)
+    if (recorded === undefined || !sameRecord(recorded, mine)) await commands.run(memberCommands.put, mine)
   }
 
   /**
-   * Merges another member's list across sessions: two halves whose masters refuse each other would else never
-   * exchange theirs. Skips records that do not fit.
+   * Merges another member's list across sessions: otherwise two halves whose masters refuse each other would
+   * never exchange their lists. Skips invalid records.
    */
   merge (other: MemberList): void {
     const { clusterId, members, removed } = other
@@ -143,8 +141,8 @@ export class Membership {
   }
 
   /**
-   * Brings the voters one step nearer to the members; periodic on the master. Also when one node decides
-   * alone, for a later majority.
+   * Moves the voters one step towards the members; called periodically on the master, also in available mode,
+   * for a later majority.
    */
   async alignVoters (): Promise<void> {
     const { driver, control } = this.#options
@@ -165,7 +163,7 @@ export class Membership {
 
   #removedInDocument (): Map<string, Removed> { return this.#values(REMOVED, this.#removedCheck) }
 
-  /** The document's entries below a prefix that fit and are under their own key, by install id. */
+  /** The valid entries of the document under a prefix, by install id. */
   #values<T extends { installId: string }> (prefix: string, check: EntryCheck): Map<string, T> {
     const found = new Map<string, T>()
     for (const [key, value] of this.#options.control.entries()) {
@@ -176,14 +174,14 @@ export class Membership {
     return found
   }
 
-  /** About a member only that member says anything, and never another key; a new one comes by any member. */
+  /** Only a member itself changes its record, and never its key; any member may add a new one. */
   #put ({ admitted, ...record }: MemberRecord, from?: string): void {
     const { control, commands, log } = this.#options
     const { installId, fingerprint } = record
     const gone = [...this.#removedInDocument().values()]
     if (control.get(REMOVED + installId) !== undefined || gone.some((r) => r.fingerprint === fingerprint)) {
-      throw kernelError('join_refused', 'This node was removed from the cluster for good; ' +
-        'give it a fresh home to join again.')
+      throw kernelError('join_refused', 'This node was removed from the cluster permanently; ' +
+        'it needs a new home to join again.')
     }
     const members = this.#inDocument()
     const known = members.get(installId)
@@ -194,22 +192,22 @@ export class Membership {
     }
     if (known === undefined) {
       if (members.size >= MAX_MEMBERS) {
-        throw kernelError('join_refused', `The cluster has ${members.size} members, at most ${MAX_MEMBERS} ` +
-          'may be; run: svc members remove for one that is gone.', { why: 'full' })
+        throw kernelError('join_refused', `The cluster has ${members.size} members, the maximum is ` +
+          `${MAX_MEMBERS}; run svc members remove for one that is gone.`, { why: 'full' })
       }
       log.info({ installId, fingerprint, by: from }, 'a new member')
     } else if (from !== undefined && from !== installId) {
       return
     }
     const before = known ?? this.#options.members.find(installId)
-    // The record of a known member keeps who admitted it, whatever the new one says.
+    // The record of a known member keeps its admitter, whatever the new record contains.
     const by = before === undefined && from !== undefined ? this.#bounded(admitted, from) : before?.admitted
     commands.write(MEMBER + installId, {
       ...record, joinedAt: known?.joinedAt ?? record.joinedAt, ...by === undefined ? {} : { admitted: by }
     })
   }
 
-  /** An admission by a node: it gives no more than the node itself may vouch for. */
+  /** Limits an admission to the authorities that the admitting node may vouch for. */
   #bounded (admitted: Admission | undefined, node: string): Admission | undefined {
     const most = this.#options.members.find(node)?.admitted?.authorities
     if (most === undefined) return admitted && { ...admitted, node }
@@ -230,7 +228,7 @@ export class Membership {
 
   /** Merges the lists of the document, the file and another node into the file, and drops removed members. */
   #spread (other?: Omit<MemberList, 'clusterId'>): void {
-    const { members, log, gone, tell } = this.#options
+    const { members, log, onRemoved, broadcast } = this.#options
     const before = members.current()
     const next = union(before,
       [...this.#inDocument().values()], [...this.#removedInDocument().values()], other)
@@ -238,12 +236,12 @@ export class Membership {
     try {
       members.replace(next)
     } catch (err) {
-      // Removals count, the next change retries the rest, and nodeHealth reports the disk.
+      // Removals apply, the next change retries the rest, and nodeHealth reports the disk.
       log.error({ err }, 'the list of members could not be written')
     }
     const left = before.members.filter(({ installId }) => members.find(installId) === undefined)
-    for (const member of left) gone(member)
-    if (left.length > 0) tell(members.current())
+    for (const member of left) onRemoved(member)
+    if (left.length > 0) broadcast(members.current())
   }
 }
 
@@ -253,8 +251,8 @@ function sameRecord (a: MemberRecord, b: MemberRecord): boolean {
 }
 
 /**
- * Merges the lists of a file, a document and another node: the document has newer addresses, removal wins, a
- * key belongs to one member permanently. Skips only a record that no file takes. Pure.
+ * Merges the lists of a file, a document and another node: the document has newer addresses, removals win,
+ * and a key belongs to one member permanently. Skips invalid records. Pure.
  */
 export function union (
   file: MemberList, members: readonly (Member | MemberRecord)[], removed: readonly Removed[],
@@ -275,7 +273,7 @@ export function union (
     const known = all.get(record.installId)
     if (keys.get(record.fingerprint) !== known?.installId) return
     if (known === undefined ? all.size >= MAX_MEMBERS : !newer) return
-    // A master of the previous release leaves out who admitted a member.
+    // A master of the previous release omits the admission.
     const { admitted } = known ?? record
     all.set(record.installId, admitted === undefined ? record : { ...record, admitted })
     keys.set(record.fingerprint, record.installId)
@@ -292,8 +290,8 @@ export function union (
 }
 
 /**
- * The next voters on a path to the members: one node added or removed, never the master. A node gets its vote
- * once it is present, since an absent voter only counts as missing. Null without a change. Pure.
+ * The next voters on a path to the members: one node added or removed, never the master. A node becomes a
+ * voter when it is live, because an absent voter only raises the majority. Null without a change. Pure.
  */
 export function nextVoters (
   voters: readonly string[], { members, live }: { members: readonly string[], live: readonly string[] },

@@ -4,7 +4,6 @@ import type { PageOf } from '../../../kernel/cluster.js'
 import type { ClusterCore } from '../cluster.js'
 import type { Members } from './file.js'
 
-/** Another member's API, and the other end of its newest link. */
 export interface KnownApi { readonly apiUrl: unknown, readonly address: string | undefined }
 
 export interface ApiSources {
@@ -12,7 +11,6 @@ export interface ApiSources {
   network: { readonly members: Pick<Members, 'find'> }
 }
 
-/** The APIs of other members, also of disconnected ones. */
 export function * apisOf ({ cluster, network }: ApiSources): Iterable<KnownApi> {
   for (const { installId, key, value } of cluster.replicas.entries()) {
     if (key !== 'node/identity' || installId === cluster.service.self.installId) continue
@@ -23,8 +21,8 @@ export function * apisOf ({ cluster, network }: ApiSources): Iterable<KnownApi> 
 }
 
 /**
- * The member's page at an origin: scheme, host and port must equal its API's. A loopback origin counts for
- * members on this machine only. Null: no member's.
+ * Finds the member whose API has this origin (scheme, host and port). A loopback origin matches members on
+ * this machine only. Null: no member.
  */
 export function pageOf (
   origin: string, members: Iterable<KnownApi>, isOwn: (host: string) => boolean = isOwnAddress
@@ -41,7 +39,7 @@ export function pageOf (
   return found
 }
 
-/** Only this machine opens connections from its addresses. */
+/** Only this machine opens connections from its own addresses. */
 function isOwnAddress (host: string): boolean {
   const plain = host.replace(/^::ffff:/, '')
   return Object.values(os.networkInterfaces()).some((list) => list?.some(({ address }) => address === plain))

@@ -6,29 +6,26 @@ import { bytes, count, fits, flag, name, constant, record } from '../wire.js'
 import type { Of, Schema } from '../wire.js'
 
 const id = name(200)
-/** Whose document a message is about. */
 const document = {
-  /** Install id of the document's one writer. */
+  /** Install id of the document's only writer. */
   owner: id,
   boot: id,
   gen: count
 }
-/** The position of `sync` at the receiver. */
+/** The receiver's position after `sync`. */
 const place = {
   ...document,
-  /** Yjs client id of the writer, one for each generation. */
+  /** Yjs client id of the writer; differs in each generation. */
   client: count,
   /** Number of the owner's last change. */
   seq: count
 }
 export const MESSAGES = {
-  /** "This is how far my document is." */
   announce: record({ kind: constant('announce'), ...place }),
-  /** "Send me what I lack." `sync` is a y-protocols sync step 1; it counts when boot and gen still fit. */
+  /** Requests missing changes. `sync`: a y-protocols sync step 1, valid only if boot and gen still match. */
   ask: record({ kind: constant('ask'), ...document, sync: bytes }),
   /** Answer to `ask`, or a new generation: a y-protocols sync step 2. `whole`: for an empty document. */
   state: record({ kind: constant('state'), ...place, whole: flag, sync: bytes }),
-  /** Change number `seq`: a y-protocols update. */
   update: record({ kind: constant('update'), ...place, sync: bytes })
 }
 
@@ -40,7 +37,7 @@ export type DocMessage = Announce | ResyncRequest | State | Update
 
 const schemas = new Map<unknown, Schema<DocMessage>>(Object.entries(MESSAGES))
 
-/** The message, or null for another value. Ignores unknown fields. */
+/** Parses a message; null for another value. Ignores unknown fields. */
 export function readDocMessage (value: unknown): DocMessage | null {
   const schema = schemas.get((value as { kind?: unknown } | null | undefined)?.kind)
   return schema !== undefined && fits(schema, value) ? value : null
@@ -58,10 +55,9 @@ function encoded (write: (encoder: encoding.Encoder) => void): Uint8Array {
   return encoding.toUint8Array(encoder)
 }
 
-/** "This is what I have": the state vector of a document. */
 export function step1 (doc: Doc): Uint8Array { return encoded((e) => { sync.writeSyncStep1(e, doc) }) }
 
-/** The update for this state vector; everything without one. @throws Error for an invalid vector */
+/** The update for a state vector; the whole document without one. @throws Error for an invalid vector */
 export function step2 (doc: Doc, vector?: Uint8Array): Uint8Array {
   return encoded((e) => { sync.writeSyncStep2(e, doc, vector) })
 }
@@ -70,7 +66,7 @@ export function update (bytes: Uint8Array): Uint8Array {
   return encoded((e) => { sync.writeUpdate(e, bytes) })
 }
 
-/** The payload of a y-protocols message of this kind, else null. y-protocols' own reader swallows errors. */
+/** The payload of a y-protocols message of this kind, or null. The reader of y-protocols swallows errors. */
 export function payloadOf (kind: SyncKind, message: Uint8Array): Uint8Array | null {
   try {
     const decoder = decoding.createDecoder(message)

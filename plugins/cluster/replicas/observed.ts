@@ -3,10 +3,10 @@ import { hashOf, frozenCopy, KvDoc, sizeOf } from '../../../kernel/cluster.js'
 import { payloadOf, step2, update } from './messages.js'
 import type { Announce, ResyncRequest, State, Update } from './messages.js'
 
-/** Bytes of an observed document's live entries as updates carry them; well below what a replica takes. */
+/** Maximum bytes of an observed document's live entries, in updates; well below a replica's limit. */
 export const MAX_OBSERVED_BYTES = 192 * 1024
 
-/** The document that this node alone writes. Changes are seen here at once and leave together by `flush`. */
+/** The document that only this node writes. Changes are visible at once; `flush` sends them together. */
 export class ObservedDoc {
   readonly owner: string
   readonly boot: string
@@ -17,7 +17,6 @@ export class ObservedDoc {
   /** The view of `get`: the document and unflushed writes. */
   readonly #view = new Map<string, unknown>()
   readonly #pending = new Map<string, unknown>()
-  /** Bytes of the view's entries. */
   #bytes = 0
 
   constructor (owner: string, boot: string) {
@@ -51,21 +50,21 @@ export class ObservedDoc {
     return true
   }
 
-  /** Writes what is pending. Returns what the others need; null when nothing changed in the end. */
+  /** Writes pending changes. Returns the message for the other nodes; null if nothing changed. */
   flush (): Update | State | null {
     const bytes = this.#kv.write(this.#pending)
     this.#pending.clear()
     if (bytes === null) return null
     this.#seq++
     this.#hash = null
-    if (!this.#kv.worn()) return { kind: 'update', ...this.#place(), sync: update(bytes) }
+    if (!this.#kv.needsCompaction()) return { kind: 'update', ...this.#place(), sync: update(bytes) }
     this.#rotate()
     return this.#state(true, step2(this.#kv.doc))
   }
 
   announce (): Announce { return { kind: 'announce', ...this.#place() } }
 
-  /** The update for the asking node; null when it did not say what it has. */
+  /** The update for the asking node; null for an invalid state vector. */
   answer ({ boot, gen, sync }: ResyncRequest): State | null {
     const vector = payloadOf('step1', sync)
     if (vector === null) return null
@@ -82,7 +81,6 @@ export class ObservedDoc {
     return { seq: this.#seq, hash: this.#hash }
   }
 
-  /** Bytes of an entry of the view; 0 when there is none. */
   #sizeOf (key: string): number { return this.#view.has(key) ? sizeOf(key, this.#view.get(key)) : 0 }
 
   #place (): { owner: string, boot: string, client: number, gen: number, seq: number } {

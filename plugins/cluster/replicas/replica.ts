@@ -4,27 +4,27 @@ import { payloadOf, step1 } from './messages.js'
 import type { Changes } from '../../../kernel/cluster.js'
 import type { Announce, ResyncRequest, State, Update } from './messages.js'
 
-/** More than an owner may have, so that a later version may raise its limit. */
+/** Above an owner's limit, so that a later version may raise that. */
 const MAX_LIVE_BYTES = 256 * 1024
 const MAX_STRUCTS = 20_000
-/** A second gap within so many ms: the document is given up and loaded whole. */
+/** A second gap within this time drops the document and loads all of it, ms. */
 const REPEATED = 10_000
-/** A question without an answer counts as lost after so many ms. */
+/** A request without an answer counts as lost after this time, ms. */
 const ANSWER = 2000
 
-/** Result of a message. `resync`: something was missed. `load`: the document is not (fully) here yet. */
+/** Result of a message. `resync`: changes are missing. `load`: the document is not fully loaded yet. */
 export type Taken = 'ok' | 'load' | 'resync' | 'protocol_error'
 
 const NONE: Changes = new Map()
 
-/** Another node's observed document, as far as it is known here. Decides what it lacks; sends nothing. */
+/** The local copy of another node's observed document. Decides what to request; sends nothing. */
 export class Replica {
   readonly owner: string
   old = false
   #boot: string
   #gen = 0
   #seq = 0
-  /** Null until loaded, and when it is not to be trusted. */
+  /** Null until loaded, and after `distrust`. */
   #kv: KvDoc | null = null
   #live: ReadonlyMap<string, unknown> = new Map()
   #hash: string | null = null
@@ -40,7 +40,7 @@ export class Replica {
   get boot (): string { return this.#boot }
   get live (): ReadonlyMap<string, unknown> { return this.#live }
 
-  /** Takes the changes of the last message. */
+  /** Returns and clears the changes of the last message. */
   takeChanges (): Changes {
     const changes = this.#changes
     this.#changes = NONE
@@ -56,36 +56,36 @@ export class Replica {
     }
   }
 
-  /** The owner said where it is. `diverged`: the same number, other contents. */
+  /** Compares the owner's position. `diverged`: same number, other contents. */
   compare ({ boot, seq, hash }: { boot: string, seq: number, hash: string }): Taken | 'diverged' {
     if (boot !== this.#boot) this.#startAnew(boot)
     if (this.#kv === null) return 'load'
     if (seq !== this.#seq) return seq > this.#seq ? 'resync' : 'ok'
     this.#hash ??= hashOf(this.#live)
     if (hash === this.#hash) return 'ok'
-    this.distrust()
+    this.invalidate()
     return 'diverged'
   }
 
-  /** What to ask the owner; null while an answer is due. `gap`: something was missed. */
+  /** The request to the owner; null while an answer is pending. `gap`: changes are missing. */
   ask (now: number, gap: boolean): ResyncRequest | null {
     if (this.#askedAt !== null && now - this.#askedAt < ANSWER) return null
     if (gap) {
-      if (this.#gapAt !== null && now - this.#gapAt < REPEATED) this.distrust()
+      if (this.#gapAt !== null && now - this.#gapAt < REPEATED) this.invalidate()
       this.#gapAt = now
     }
     this.#askedAt = now
     const { owner } = this
-    // An empty document has an empty state vector, which asks for all of it.
+    // An empty document has an empty state vector, which requests everything.
     const sync = step1(this.#kv?.doc ?? new Doc())
     return { kind: 'ask', owner, boot: this.#boot, gen: this.#gen, sync }
   }
 
-  /** The question was not sent, or its answer will not come. */
-  unasked (): void { this.#askedAt = null }
+  /** The request was not sent, or its answer will not arrive. */
+  clearRequest (): void { this.#askedAt = null }
 
-  /** Drops the document, not what is known: that is shown until the owner has answered. */
-  distrust (): void {
+  /** Drops the Yjs document but not its values, which stay visible until the owner answers. */
+  invalidate (): void {
     this.#kv?.destroy()
     this.#kv = null
     this.#askedAt = null
@@ -97,7 +97,7 @@ export class Replica {
 
   /** The owner restarted: data of its earlier process is invalid. */
   #startAnew (boot: string): void {
-    this.distrust()
+    this.invalidate()
     this.#changes = difference(this.#live, new Map())
     this.#live = new Map()
     this.#hash = null
@@ -114,10 +114,10 @@ export class Replica {
       kv.destroy()
       return 'protocol_error'
     }
-    this.distrust()
+    this.invalidate()
     this.#kv = kv
     this.#gen = gen
-    this.#note(seq, difference(this.#live, kv.live))
+    this.#applied(seq, difference(this.#live, kv.live))
     this.#live = kv.live
     return 'ok'
   }
@@ -150,14 +150,14 @@ export class Replica {
     if ('refused' in verdict) return verdict.gap ? 'resync' : 'protocol_error'
     const changes = kv.apply(bytes)
     if (changes === null || kv.liveBytes > MAX_LIVE_BYTES || kv.structs > MAX_STRUCTS) {
-      this.distrust()
+      this.invalidate()
       return changes === null ? 'resync' : 'protocol_error'
     }
-    this.#note(seq, changes)
+    this.#applied(seq, changes)
     return 'ok'
   }
 
-  #note (seq: number, changes: Changes): void {
+  #applied (seq: number, changes: Changes): void {
     this.#seq = seq
     this.#hash = null
     this.#changes = this.#changes.size === 0 ? changes : new Map([...this.#changes, ...changes])

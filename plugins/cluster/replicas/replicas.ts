@@ -12,29 +12,27 @@ export interface ObservedEntry {
   readonly nodeId: string
   readonly key: string
   readonly value: unknown
-  /** The link to its owner is down: this is what was last known. */
+  /** The link to the owner is down: this is the last known value. */
   readonly old: boolean
 }
 
 export interface ReplicasOptions {
   readonly installId: NodeId
   readonly nodeId: string
-  /** False when there is no link. */
   send (to: NodeId, message: DocMessage): boolean
   broadcast (message: DocMessage): void
   readonly clock: Clock
   readonly log: Logger
-  /** A replica had the owner's number and not its contents. It is being loaded again. */
+  /** A replica had the owner's number but other contents; it is loaded again. */
   diverged (installId: NodeId): void
 }
 
-/** Changes within this time leave as one message, ms. */
+/** Changes within this time are sent as one message, ms. */
 const COALESCE_MS = 10
 
-/** Keys of one node's document that changed. */
 interface Change { readonly installId: NodeId, readonly keys: ReadonlySet<string> }
 
-/** The observed documents: the own one, and a replica of each other node's. */
+/** The observed documents: this node's own, and a replica of every other node's. */
 export class Replicas {
   readonly #options: ReplicasOptions
   readonly #own: ObservedDoc
@@ -49,7 +47,7 @@ export class Replicas {
     this.#own = new ObservedDoc(options.installId, options.nodeId)
   }
 
-  /** Throws TypeError for a bad key or value, RangeError above 192 KiB; both name the key. */
+  /** Throws TypeError for an invalid key or value, RangeError above 192 KiB; both name the key. */
   put (key: string, value: unknown): void { if (this.#own.put(key, value)) this.#changed(key) }
   remove (key: string): void { if (this.#own.remove(key)) this.#changed(key) }
   get (key: string): unknown { return this.#own.view.get(key) }
@@ -62,8 +60,8 @@ export class Replicas {
     }
   }
 
-  /** The document of the run with this node id, also after its link closed. */
-  said (nodeId: string): ReadonlyMap<string, unknown> | undefined {
+  /** The document of the process start with this node id, even after its link closed. */
+  documentOf (nodeId: string): ReadonlyMap<string, unknown> | undefined {
     for (const { boot, live } of this.#replicas.values()) if (boot === nodeId) return live
     return undefined
   }
@@ -75,18 +73,17 @@ export class Replicas {
     const replica = this.#replicas.get(installId)
     if (replica !== undefined) {
       replica.old = false
-      replica.unasked()
+      replica.clearRequest()
     }
     this.#flush()
     this.#options.send(installId, this.#own.announce())
   }
 
-  /** The last link closed: the replica stays, marked old. */
   down (installId: string): void {
     const replica = this.#replicas.get(installId)
     if (replica === undefined) return
     replica.old = true
-    replica.unasked()
+    replica.clearRequest()
   }
 
   drop (installId: string): void {
@@ -94,30 +91,29 @@ export class Replicas {
     if (replica === undefined) return
     this.#replicas.delete(installId)
     const keys = [...replica.live.keys()]
-    replica.distrust()
-    this.#tell(installId, keys)
+    replica.invalidate()
+    this.#notify(installId, keys)
   }
 
-  /** `protocol_error`: it breaks the protocol, or is about a document that `from` may not write. */
+  /** `protocol_error`: the message is invalid, or is about a document that `from` may not write. */
   receive (from: string, message: unknown): 'ok' | 'protocol_error' {
     if (this.#closed) return 'ok'
     const read = readDocMessage(message)
-    const taken = read === null ? 'protocol_error' : this.#take(from, read)
+    const taken = read === null ? 'protocol_error' : this.#apply(from, read)
     if (taken !== 'protocol_error') return 'ok'
     const { kind, owner } = read ?? { kind: null, owner: null }
     this.#options.log.warn({ from, kind, owner }, 'a message about a document broke the protocol')
     return 'protocol_error'
   }
 
-  /** The own document's number, and the hash of its contents then. */
   digest (): { seq: number, hash: string } { return this.#own.digest() }
 
-  /** A peer said where its document is. Behind it: resync. Same number, other hash: diverged. */
+  /** Compares a peer's position with its replica: behind it: resync; same number, other hash: diverged. */
   compare (from: string, digest: { boot: string, seq: number, hash: string }): void {
     if (this.#closed || from === this.#own.owner) return
     const replica = this.#replica(from, digest.boot)
     const verdict = replica.compare(digest)
-    this.#tell(from, [...replica.takeChanges().keys()])
+    this.#notify(from, [...replica.takeChanges().keys()])
     if (verdict !== 'diverged') return this.#ask(replica, verdict)
     this.#options.log.error({ from, seq: digest.seq }, 'a replica had diverged; it is loaded again')
     this.#options.diverged(from)
@@ -129,7 +125,7 @@ export class Replicas {
     this.#closed = true
     this.#cancel?.()
     this.#observers.clear()
-    for (const replica of this.#replicas.values()) replica.distrust()
+    for (const replica of this.#replicas.values()) replica.invalidate()
     this.#replicas.clear()
     this.#own.kv.destroy()
   }
@@ -137,7 +133,7 @@ export class Replicas {
   #changed (key: string): void {
     if (this.#closed) return
     this.#cancel ??= this.#options.clock.after(COALESCE_MS, () => { this.#flush() })
-    this.#tell(this.#own.owner, [key])
+    this.#notify(this.#own.owner, [key])
   }
 
   #flush (): void {
@@ -147,13 +143,13 @@ export class Replicas {
     if (message !== null) this.#options.broadcast(message)
   }
 
-  #take (from: string, message: DocMessage): Taken {
+  #apply (from: string, message: DocMessage): Taken {
     if (message.kind === 'ask') return this.#answer(from, message)
-    // Only the owner says anything about its document.
+    // Only the owner sends data of its document.
     if (message.owner !== from || from === this.#own.owner) return 'protocol_error'
     const replica = this.#replica(from, message.boot)
     const taken = replica.take(message)
-    this.#tell(from, [...replica.takeChanges().keys()])
+    this.#notify(from, [...replica.takeChanges().keys()])
     this.#ask(replica, taken)
     return taken
   }
@@ -179,10 +175,10 @@ export class Replicas {
     if (taken !== 'load' && taken !== 'resync') return
     const ask = replica.ask(this.#options.clock.mono(), taken === 'resync')
     if (ask === null) return
-    if (!this.#options.send(replica.owner, ask)) replica.unasked()
+    if (!this.#options.send(replica.owner, ask)) replica.clearRequest()
   }
 
-  #tell (installId: string, keys: readonly string[]): void {
+  #notify (installId: string, keys: readonly string[]): void {
     if (keys.length > 0) this.#observers.tell({ installId, keys: new Set(keys) })
   }
 }

@@ -6,7 +6,6 @@ import { command, controlRig, put, session, sizeOf } from './documents-kit.js'
 setFlagsFromString('--expose-gc')
 const gc = runInNewContext('gc') as () => void
 
-/** Heap in use after everything that can go is gone, bytes. */
 function heap (): number {
   gc()
   gc()
@@ -22,7 +21,7 @@ t.test('T-Y01: 100,000 overwrites of 100 keys leave what the keys need', (t) => 
   for (let n = 0; n < 2000; n++) control.append(command(`c${n}`, [put(`inst/${n % 100}`, instance(n))]))
   const before = heap()
   for (let n = 2000; n < 102_000; n++) {
-    // Neither in turn nor always the same: the place of the key in the document varies.
+    // Varies the place of the key in the document.
     const key = `inst/${(n * 7919 + (n >> 7)) % 100}`
     control.append(command(`c${n}`, [put(key, instance(n))]))
   }

@@ -44,7 +44,7 @@ class Model {
   }
 }
 
-/** A node: the code under test, its disk, and the model of it. */
+/** A node: the code under test, its disk, and its model. */
 class Pair {
   readonly disk: TestDisk = testDisk()
   readonly model = new Model()
@@ -75,8 +75,8 @@ class Pair {
   }
 
   /**
-   * Takes what another node makes of `held`. A gap is allowed where the model would take it, since a node may
-   * have lost its document; then the whole body must do.
+   * Adopts another node's body for `held`. A gap is allowed even if the model has none, because a node may
+   * have lost its document; the whole body must then fit.
    */
   adopt (from: Pair, held: number | null): boolean {
     const body = from.control.body(held)
@@ -123,7 +123,7 @@ const NODES = 3
 const node = fc.nat({ max: NODES - 1 })
 const write = fc.tuple(fc.constantFrom(...KEYS), fc.option(fc.jsonValue({ maxDepth: 2 }), { nil: undefined }))
   .map(([key, value]) => put(key, value))
-// Texts with half a character are refused by the documents; that is another test.
+// Documents refuse lone surrogates, which another test covers.
 const writes = fc.array(write, { maxLength: 3 })
   .filter((list) => !/\\ud[89a-f]|__proto__/i.test(JSON.stringify(list)))
 const steps: fc.Arbitrary<Step> = fc.oneof(
@@ -177,7 +177,7 @@ function play (pairs: readonly Pair[], step: Step): boolean | void {
   }
 }
 
-/** As the election does it: only what is not older goes out, and a gap is answered with all. */
+/** As in the election: only a newer body is sent, and a gap is answered with the whole. */
 function send (on: Pair, to: Pair, back: number | null): boolean {
   const [mine, theirs] = [on.model.log, to.model.log]
   const term = (log: Model['log']): number => log.at(-1)?.entry.term ?? 0
@@ -185,7 +185,7 @@ function send (on: Pair, to: Pair, back: number | null): boolean {
   return to.adopt(on, back === null ? null : Math.max(0, theirs.length - back))
 }
 
-/** A body with a byte changed: nothing may happen, or all of it, and never an exception. */
+/** A body with one changed byte must have its full effect or none, and never throw. */
 function damage (on: Pair, from: Pair, at: number): void {
   const body = structuredClone(from.control.body(null)) as { state: Uint8Array }
   body.state[at % body.state.length]! ^= 1 << (at % 8)
@@ -201,7 +201,7 @@ t.test('any order of appends, bodies, restarts and failing disks leaves what the
   const holds = fc.property(fc.array(steps, { minLength: 20, maxLength: 60 }), (plan) => {
     const pairs = Array.from({ length: NODES }, () => new Pair())
     for (const step of plan) {
-      // What a damaged body could leave behind is not in the model.
+      // The model does not contain the effects of a damaged body.
       if (step.do === 'nonsense') continue
       if (play(pairs, step) === true) adopted++
       for (const pair of pairs) pair.check()

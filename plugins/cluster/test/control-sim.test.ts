@@ -13,14 +13,14 @@ import type { SimMode } from '../../../test/sim/plan.js'
 
 interface Bodies { readonly twin: ReturnType<LogTwin['body']>, readonly control: unknown }
 
-/** The control document's file of each simulated disk; it outlives the crashes of its node. */
+/** The control document's file of each simulated disk; it survives crashes of its node. */
 const files = new WeakMap<Disk, { text: string | undefined }>()
 let adoptions = 0
 let gaps = 0
 
 /**
- * The control document in the place of the simulator's list, which goes on beside it as the model: both must
- * give the same answers, and the invariants of the simulator look at the list.
+ * The control document in place of the simulator's list, which stays as the model: both must give the same
+ * answers, and the simulator's invariants read the list.
  */
 class ControlledLog implements Log {
   readonly disk: Disk
@@ -40,7 +40,7 @@ class ControlledLog implements Log {
         file.text = text
       }
     }
-    // The list is written when the document was.
+    // The list is written together with the document.
     this.#twin = new LogTwin(disk, first, () => ({ ok: this.#ok, wrote: this.#ok }), changed)
     this.#control = new ControlLog({
       store,
@@ -82,7 +82,7 @@ class ControlledLog implements Log {
     this.#ok = true
     const { twin, control } = body as Bodies
     const adoption = this.#control.adopt(structuredClone(control))
-    // A node that has started anew holds the contents and not the document: it asks for all.
+    // After a restart a node has the contents but not the document: it asks for all of it.
     if (adoption === 'gap') {
       gaps++
       return 'gap'

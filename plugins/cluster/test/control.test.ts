@@ -111,7 +111,7 @@ t.test('equal numbers and another content never stay', (t) => {
   control.append(session('s1', 1))
   control.append(command('c1', [put('a', 1)]))
   follower.adopt(control.body(null))
-  follower.distrust()
+  follower.invalidate()
   t.equal(follower.adopt(control.body(2)), 'gap', 'what is not trusted is loaded whole')
   t.equal(follower.adopt(control.body(null)), 'adopted')
   control.append(command('c2', [put('a', 2)]))
@@ -155,7 +155,7 @@ t.test('what the master takes, its followers take', (t) => {
   control.append(command('c1', [put('decimals', value)]))
   t.same((control.find('c1')?.result as { error?: unknown } | undefined)?.error, undefined)
   t.equal(follower.adopt(control.body(1)), 'adopted')
-  // Again, and everything that was there is deleted.
+  // Deletes and replaces everything.
   control.append(command('c2', [put('decimals', value.slice(1))]))
   t.equal(follower.adopt(control.body(2)), 'adopted')
   t.same(follower.position(), control.position())
@@ -225,7 +225,7 @@ t.test('durable: an entry is on disk or does not count', (t) => {
   t.same(again.find('c1'), { sid: 's1', term: 1, seq: 2, result: 'made' })
   t.equal(again.position().hash, control.position().hash)
   t.same(again.voters(), ['a', 'b', 'c'])
-  // The document is gone with the process; the contents are not.
+  // The restart loses the document, but not the contents.
   t.equal(again.adopt(control.body(3)), 'gap')
   t.equal(again.adopt(control.body(null)), 'adopted')
   t.end()
@@ -298,7 +298,7 @@ t.test('the file: written whole, checked when read', (t) => {
   check('{', /control\.json is not valid JSON/)
   check('null', /has format undefined/)
   check(good.replace('"format":1', '"format":2'), /has format 2, this svc reads 1/)
-  check(good.replace('"seq":2', '"seq":3'), /does not have the hash/)
+  check(good.replace('"seq":2', '"seq":3'), /does not match the hash/)
   t.throws(() => controlRig({ store: fileStore(folder) }), { message: /cannot read/ })
   t.end()
 })

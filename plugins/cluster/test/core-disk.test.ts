@@ -3,13 +3,11 @@ import { coreCluster } from './core-kit.js'
 import type { QuorumSetting } from '../election/rules.js'
 import type { CoreCluster, CoreNode, Owner } from './core-kit.js'
 
-/** One heartbeat timeout: three heartbeats. */
+/** The silence timeout: three heartbeats. */
 const TIMEOUT_MS = 6000
 
-/** Whether the node says itself that its disk takes no votes. */
 const refuses = ({ core }: CoreNode): boolean => !core.storing
 
-/** Three nodes, all of which vote. */
 async function threeVoters (t: Owner, quorum: QuorumSetting): Promise<CoreCluster> {
   const cluster = await coreCluster(t, { quorum })
   await cluster.until('all to have a vote', () => cluster.nodes.every(({ core }) =>

@@ -4,7 +4,7 @@ import { coreCluster } from './core-kit.js'
 import type { WireEntry } from '../log/entries.js'
 import type { CoreCluster, CoreNode, Frame, Owner } from './core-kit.js'
 
-/** A quiet cluster with one master, whose events so far are forgotten. */
+/** A cluster with one master; clears the events so far. */
 async function quiet (
   t: Owner, nodes = 3
 ): Promise<{ c: CoreCluster, master: CoreNode, others: CoreNode[] }> {
@@ -47,7 +47,7 @@ t.test('who is lost is told once, with what was seen of it', async (t) => {
   await c.run(10_000)
   t.strictSame(c.told('NodeJoined'), [{ nodeId: gone!.node.nodeId }], 'and its return')
   c.forget()
-  // Its link stands and carries nothing.
+  // Its link stays open but carries no frames.
   c.filters.push((frame) => frame.from === gone!.installId ? null : frame.body)
   await c.run(20_000)
   t.strictSame(c.told('NodeTimedOut').filter((e) => e['nodeId'] === gone!.node.nodeId),
@@ -68,7 +68,7 @@ t.test('the loss of a master is told by who has just begun to follow it', async 
 
 const signs: Record<string, (master: CoreNode, other: CoreNode) => void> = {
   'a channel or a document': () => {},
-  'its readings': (master, other) => { master.core.heard(other.installId) },
+  'its readings': (master, other) => { master.core.recordContact(other.installId) },
   'an event that was indexed': (master, other) => { master.core.service.lives(other.node.nodeId) }
 }
 for (const [sign, show] of Object.entries(signs)) {
@@ -98,7 +98,7 @@ t.test('a node that stood still blames nobody', async (t) => {
     const { c, master, others } = await quiet(t)
     c.freeze(master)
     await c.run(ms)
-    // The others have given up their links, which it learns first.
+    // The others have closed their links, which it learns first.
     if (deposed) c.cut([master], others)
     c.thaw(master)
     await c.run(300)
@@ -140,7 +140,6 @@ t.test('a cluster that starts as a whole tells who is there', async (t) => {
   t.strictSame(c.told('NodeTimedOut'), [])
 })
 
-/** The same bytes with the one word changed. */
 function tampered (bytes: Uint8Array): Uint8Array {
   const copy = Buffer.from(bytes)
   const at = copy.indexOf('original')
@@ -148,7 +147,7 @@ function tampered (bytes: Uint8Array): Uint8Array {
   return new Uint8Array(copy)
 }
 
-/** Changes entries, and their digests with them: else the chain of digests would refuse them at once. */
+/** Changes entries together with their digests, which would otherwise be refused at once. */
 function tamperEntries ({ body }: Frame): void {
   const part = body['body'] as { base: { digest: string } | null, entries: WireEntry[] } | undefined
   if (body['kind'] !== 'append' || part?.base == null) return
@@ -199,7 +198,7 @@ t.test('an observed document that differs is seen once, and mended', async (t) =
     return to !== reader!.installId || kind !== 'update' ? body : { ...body, sync: tampered(sync) }
   })
   master.core.replicas.put('test/a', 'original')
-  const seen = (): unknown => reader!.core.replicas.said(master.node.nodeId)?.get('test/a')
+  const seen = (): unknown => reader!.core.replicas.documentOf(master.node.nodeId)?.get('test/a')
   await c.until('the wrong copy', () => seen() === 'tampered')
   c.filters.length = 0
   await c.until('the right copy', () => seen() === 'original')

@@ -25,11 +25,11 @@ export interface Owner { teardown (fn: () => unknown): unknown }
 export interface Told { node: string, kind: string, payload: Record<string, unknown> }
 type Kind = Exclude<FrameKind, 'telemetry'>
 
-/** A frame on its way; a filter may change its body, or return null to lose it. */
+/** A frame in transit; a filter may change its body, or return null to lose it. */
 export interface Frame { from: string, to: string, kind: Kind, body: Record<string, unknown> }
 export type Filter = (frame: Frame) => unknown
 
-/** One node: its name stands for it everywhere, its install id ends in its number. */
+/** One node; its install id ends in its number. */
 export interface CoreNode {
   readonly name: string
   readonly installId: string
@@ -38,41 +38,37 @@ export interface CoreNode {
   readonly members: Members
   readonly peers: () => (LinkPeer & { version: string })[]
   readonly running: boolean
-  /** Warnings and errors it logged. */
   readonly lines: string[]
 }
 
 export interface CoreCluster {
   readonly clock: ManualClock
   readonly nodes: readonly CoreNode[]
-  /** Every event, in order; each fits its declaration. */
+  /** All events in order, validated against their declarations. */
   readonly events: Told[]
   /** `ID REASON` of each link that a node dropped. */
   readonly dropped: string[]
-  /** Filters of frames, the first one first. */
   readonly filters: Filter[]
   at (n: number): CoreNode
-  /** Adds a node with a fresh home and has `by` take it in. */
   join (by: CoreNode, admitter?: Omit<Admission, 'node'>): Promise<CoreNode>
-  /** The one master that all of these follow, under one session and with the same control data. */
+  /** Waits until all these nodes follow one master, in one session and with the same control data. */
   agreed (on?: readonly CoreNode[]): Promise<CoreNode>
   others (node: CoreNode): CoreNode[]
   cut (a: readonly CoreNode[], b: readonly CoreNode[]): void
   heal (): void
-  /** Ends a node without a word. */
+  /** Ends a node without announcing it. */
   kill (node: CoreNode): void
-  /** Starts it again from its home, as a new process. */
+  /** Restarts a node from its home, as a new process. */
   restart (node: CoreNode): void
-  /** Stops its process; what comes due and what is sent to it waits until `thaw`. */
+  /** Freezes a node's process; timers and messages wait until `thaw`. */
   freeze (node: CoreNode): void
   thaw (node: CoreNode): void
-  /** Has the disk of a node refuse every write, or take them again. */
+  /** Makes a node's disk refuse every write, or accept them again. */
   breakDisk (node: CoreNode, broken?: boolean): void
   run (ms: number): Promise<void>
   until<T> (what: string, look: () => T | undefined | false | null): Promise<T>
-  /** Moves time on until the promise is settled. */
+  /** Advances time until the promise is settled. */
   settled<T> (promise: Promise<T>): Promise<T>
-  /** Payloads of one kind of event since the last `forget`. */
   told (kind: string): Record<string, unknown>[]
   forget (): void
 }
@@ -82,16 +78,15 @@ export interface CoreOptions {
   quorum?: QuorumSetting
   /** Called with each new core before it starts, also after a restart. */
   prepare?: (core: ClusterCore, name: string) => void
-  /** One way, ms. */
+  /** Delay in one direction, ms. */
   delayMs?: number
   seed?: number
 }
 
-/** Longest wait of `until`, virtual ms. */
 const LIMIT_MS = 120_000
 const STEP_MS = 20
 
-/** `nodes` nodes that joined one after the other, and agree. */
+/** A cluster of `nodes` nodes that joined one after the other, and agree. */
 export async function coreCluster (t: Owner, options: CoreOptions = {}): Promise<CoreCluster> {
   const cluster = new Net(t, options)
   const first = cluster.add(false)
@@ -100,7 +95,6 @@ export async function coreCluster (t: Owner, options: CoreOptions = {}): Promise
   return cluster
 }
 
-/** A generator of numbers from 0 to 1 (mulberry32). */
 function seeded (seed: number): () => number {
   let state = seed
   return () => {
@@ -113,7 +107,7 @@ function seeded (seed: number): () => number {
 
 interface Slot extends CoreNode {
   node: NodeInfo, core: ClusterCore, running: boolean, generation: number
-  /** While it is frozen: the timers that are due, and what has come. */
+  /** While frozen: due timers and received messages. */
   held: { timers: Set<() => void>, arrived: (() => void)[] } | null
 }
 
@@ -126,7 +120,7 @@ class Net implements CoreCluster {
   readonly #options: CoreOptions
   readonly #random: () => number
   readonly #owner: Owner
-  /** Links that stand, and pairs that are cut, as `a b` with a < b. */
+  /** Open links, and cut pairs, as `a b` with a < b. */
   readonly #up = new Set<string>()
   readonly #apart = new Set<string>()
   readonly #broken = new Set<string>()
@@ -204,7 +198,7 @@ class Net implements CoreCluster {
     if (broken) this.#broken.add(name)
     else this.#broken.delete(name)
     for (const file of ['promise.json', 'control.json']) {
-      // A folder stands where the file is written first.
+      // A folder blocks the temporary file of the write.
       const blocked = join(node.home, 'state', `${file}.${process.pid}.tmp`)
       if (broken) mkdirSync(blocked)
       else rmSync(blocked, { recursive: true })
@@ -220,7 +214,6 @@ class Net implements CoreCluster {
     for (const fn of [...timers, ...arrived]) fn()
   }
 
-  /** The clock of a node that may be frozen. */
   #clockOf (slot: Slot): ManualClock {
     const gate = (fn: () => void) => (): void => {
       if (slot.held === null) fn()
@@ -342,7 +335,7 @@ class Net implements CoreCluster {
     return true
   }
 
-  /** Links those who may be linked: both run, know each other and are not cut. */
+  /** Links all pairs that run, know each other and are not cut. */
   #relink (): void {
     for (const [i, a] of this.#slots.entries()) {
       for (const b of this.#slots.slice(i + 1)) {
@@ -368,7 +361,7 @@ class Net implements CoreCluster {
   }
 }
 
-/** Something comes to a node from outside; while it is frozen, that waits. */
+/** Delivers an input to a node; a frozen node gets it later. */
 function arrive (slot: Slot, act: () => void): void {
   if (slot.held === null) act()
   else slot.held.arrived.push(act)
@@ -388,11 +381,9 @@ function candidate (installId: string, name: string): Applicant {
   return { installId, name, fingerprint, addresses: [`${name}:81`] }
 }
 
-/** What a promise that must fail throws. */
 export async function failure (promise: Promise<unknown>): Promise<SvcError> {
   return await promise.then(
     () => { throw new Error('it did not fail') }, (error: unknown) => error as SvcError)
 }
 
-/** A node as it describes itself. */
 export function selfOf ({ installId, name }: CoreNode): Applicant { return candidate(installId, name) }

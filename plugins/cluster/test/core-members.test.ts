@@ -73,7 +73,7 @@ t.test('voters follow the members one by one', (t) => {
   t.end()
 })
 
-/** Numbers of the members that each running node knows. */
+/** Numbers of the members that each running node has. */
 const ids = (c: CoreCluster): Record<string, string[]> => Object.fromEntries(c.nodes.filter((n) => n.running)
   .map((n) => [n.name, n.members.current().members.map((m) => m.installId.slice(-1))]))
 
@@ -114,14 +114,14 @@ t.test('who admitted a member is known everywhere, bounds it and never changes',
   const known = (): unknown[] => c.nodes.map(({ members }) => members.find(three.installId)?.admitted)
   t.same(known(), [admitted, admitted, admitted])
   t.equal(one.members.find(one.installId)!.admitted, undefined, 'nobody has admitted the first')
-  // Its later claim to more changes nothing.
+  // A later claim of more authorities has no effect.
   const record = one.core.membership.records().find((r) => r.installId === three.installId)!
   const claims = { ...record, name: 'renamed', admitted: { node: 'x', by: ['operator'] } }
   await c.settled(three.core.commands.run(memberCommands.put, claims))
   await c.until('the new name', () => c.nodes.every(({ members }) =>
     members.find(three.installId)?.name === 'renamed'))
   t.same(known(), [admitted, admitted, admitted])
-  // A member that was admitted with two authorities admits with those, also as its operator.
+  // A member that was admitted with two authorities admits others with those only, even as operator.
   const four = await c.join(three, { by: ['operator'] })
   await membersAre(c, '1234')
   t.same(one.members.find(four.installId)?.admitted,
@@ -210,8 +210,8 @@ t.test('a removal holds on every node at once, whatever else the list says', asy
     t.equal(node.members.isRemoved(selfOf(out).fingerprint), true, node.name)
     t.notOk(node.peers().some((p) => p.installId === out.installId), 'its link is closed')
   }
-  const told = master.lines.filter((line) => line.includes('is left out'))
-  t.equal(told.length, 3, 'one line for each entry that is left out: z, y and v')
+  const told = master.lines.filter((line) => line.includes('is skipped'))
+  t.equal(told.length, 3, 'one line for each skipped entry: z, y and v')
 })
 
 t.test('what a member may say about members', async (t) => {

@@ -7,7 +7,7 @@ import type { NodeRig } from './core-rig.js'
 
 const HOST = { host: '127.0.0.1:80' }
 
-/** What a page of this origin gets: of a fetch, of the question a browser asks first, and as a WebSocket. */
+/** The responses to a page of this origin: to a fetch, to a CORS preflight, and to a WebSocket. */
 async function visit ({ kernel, ask }: NodeRig, origin: string): Promise<Record<string, unknown>> {
   const { port } = kernel.app.server.address() as AddressInfo
   const fetched = await ask('GET', '/healthz', undefined, { origin })
@@ -42,13 +42,13 @@ t.test('pages of members may call each other; those of a removed one and all oth
     [...one.node.core.replicas.entries()].filter(({ key }) => key === 'node/identity').length === 3)
   const refused =
     { fetched: 403, closed: 403, first: 403, upgraded: 403, allowed: [null], credentials: false }
-  // Being on loopback gives no rights to a page that came from another machine.
+  // Loopback gives no authority to a page that came from another machine.
   const there = { fetched: 200, closed: 401, first: 204, upgraded: 401, credentials: false }
   const live = await visit(one, 'http://n2')
   t.strictSame(live, { ...there, allowed: ['http://n2'] }, 'a member')
   const others = ['http://n2:81', 'https://n2', 'http://n4', 'https://evil.example', 'null',
     'http://n2.evil',
-    // The node that said so is on another machine.
+    // That node is on another machine.
     'http://127.0.0.1:81']
   for (const origin of others) t.strictSame(await visit(one, origin), refused, origin)
   const own = await one.ask('GET', '/state', undefined, { origin: 'http://127.0.0.1' })

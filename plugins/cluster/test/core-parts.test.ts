@@ -87,14 +87,14 @@ t.test('a node is found by any of its names', (t) => {
 t.test('who is linked and silent is not live, and what it said last is kept', (t) => {
   const nodes = directory({ status: () => ({ liveNodes: ['install1'], leader: null }) })
   t.match(nodes.resolve('install2'), { live: false, master: false, nodeId: 'node2' })
-  nodes.met({ ...linked(3), nodeId: 'its second start', apiUrl: 'http://x' })
+  nodes.recordIdentity({ ...linked(3), nodeId: 'its second start', apiUrl: 'http://x' })
   t.match(nodes.resolve('install3'), { live: false, nodeId: 'its second start', apiUrl: 'http://x' })
   t.strictSame([3, 1, 2].map((n) => nodes.seenAt(`install${n}`)), [5000, 5000, undefined])
   nodes.forget('install3')
   t.equal(nodes.seenAt('install3'), undefined)
   t.equal(nodes.nodeIdOf('install3'), 'install3')
   t.equal(nodes.nodeIdOf('nobody'), null)
-  nodes.met(linked(9))
+  nodes.recordIdentity(linked(9))
   t.equal(nodes.nodeIdOf('install9'), 'node9', 'also of one that is no member any more')
   t.end()
 })
@@ -206,7 +206,7 @@ t.test('when other machines have to reach the members\' listener', (t) => {
   const asks = (
     { members = [], invited = false, join }: { members?: object[], invited?: boolean, join?: string }
   ): boolean => needsRemoteListener({
-    installId: 'me', join, joinTokens: { awaitsOthers: invited },
+    installId: 'me', join, joinTokens: { awaitsRemote: invited },
     members: { current: () => ({ clusterId: 'c', removed: [], members: members as MemberList['members'] }) }
   })
   const ticket = (...seeds: string[]): string => writeJoinToken({
@@ -222,7 +222,7 @@ t.test('when other machines have to reach the members\' listener', (t) => {
   t.equal(asks({ join: '192.0.2.9:2' }), true)
   t.equal(asks({ join: ticket('127.0.0.1:2') }), false, 'also one that has expired: the home may be a member')
   t.equal(asks({ join: ticket('192.0.2.9:2') }), true)
-  t.throws(() => asks({ join: 'svcjoin1_x' }), /is cut off/)
+  t.throws(() => asks({ join: 'svcjoin1_x' }), /is truncated/)
 
   t.strictSame(addressesOf({ host: '127.0.0.1', port: 2 }, undefined), ['127.0.0.1:2'])
   t.strictSame(addressesOf({ host: '0.0.0.0', port: 2 }, 'attic.lan:3'), ['attic.lan:3'])
@@ -272,7 +272,7 @@ t.test('of more tasks than the others are told, those that run are told first', 
   t.end()
 })
 
-/** Facts about a node that is there, with nothing known but what is given. */
+/** Facts about a live node; unspecified ones are unknown. */
 function facts (n: number, more: Partial<NodeFacts> = {}, live = true): NodeFacts {
   const view = { ...linked(n), self: n === 1, live, master: n === 2 }
   return {

@@ -25,7 +25,6 @@ const manifest = {
 
 type Probe = Context<typeof manifest>
 
-/** A plugin that counts; its context is handed out. */
 function probe (take: (ctx: Probe) => void): Plugin {
   return definePlugin(manifest, (ctx) => {
     take(ctx)

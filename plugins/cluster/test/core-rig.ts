@@ -17,34 +17,32 @@ import { createVitals } from '../../../kernel/state/vitals.js'
 import type { VitalsSource } from '../../../kernel/api/vitals.js'
 import type { CoreCluster, CoreNode, Owner } from './core-kit.js'
 
-/** A whole kernel on a node of the kit. */
+/** A complete kernel on a node of the kit. */
 export interface NodeRig {
   readonly node: CoreNode
   readonly kernel: Kernel
-  /** Its version of svc, as it tells others. */
+  /** The svc version that it reports to other nodes. */
   version: string
   get (url: string): Promise<object>
-  /** The node gets these readings from another one. */
+  /** Delivers readings from another node. */
   hear (from: NodeRig, readings: Record<string, unknown>): void
   ask (method: string, url: string, payload?: object, headers?: Record<string, string>):
   Promise<LightMyRequestResponse>
-  /** Starts the node again after `kill`, as a new process; its rig takes the place of this one. */
+  /** Restarts the node after `kill`, as a new process; the new rig replaces this one. */
   restart (): Promise<NodeRig>
 }
 
 export interface RigOptions {
-  /** Authorities of the requests; all when left out. */
+  /** Authorities of the requests; default: all. */
   allow?: readonly string[]
   network?: Partial<Network>
   plugins?: KernelOptions['plugins']
   identity? (node: CoreNode): Identity
-  /** Whether a node publishes no readings. */
   silent? (node: CoreNode): boolean
-  /** What a node's kernel gets of its own, such as plugins with their settings; asked at each start. */
+  /** Additional kernel options of a node, such as plugins with their settings; read at each start. */
   own? (node: CoreNode): Partial<KernelOptions>
 }
 
-/** What lies at a path inside a JSON value. */
 export function dig<T> (value: unknown, ...path: string[]): T {
   type Fields = Record<string, unknown> | undefined
   return path.reduce<unknown>((inner, key) => (inner as Fields)?.[key], value) as T
@@ -60,7 +58,6 @@ const reading = {
   network: null
 }
 
-/** A machine that shows always the same. */
 const machine: VitalsSource = { vitals: async () => reading, load: () => reading.system }
 
 const nothing = (): void => {}
@@ -72,7 +69,7 @@ const limits: KernelOptions['limits'] = {
   handlerTimeoutMs: 60_000, bodyBytes: 1024 * 1024, streamStallMs: 30_000
 }
 
-/** Kernels on all nodes of a cluster; their readings go to each other at once. */
+/** Kernels on all nodes of a cluster; readings reach all nodes at once. */
 export async function kernelsOn (t: Owner, c: CoreCluster, options: RigOptions = {}): Promise<NodeRig[]> {
   const planes = new Map<string, Gossip>()
   const rigs: NodeRig[] = []
@@ -128,7 +125,7 @@ function rigOf (
   }
 }
 
-/** A key of its own; the members of a simulation have made-up fingerprints. */
+/** A fresh key; the members of a simulation have made-up fingerprints. */
 function identityOf (members: Members): Identity {
   const privateKeyPem = newKeyPair('Ed25519').privateKey.export({ type: 'pkcs8', format: 'pem' }).toString()
   return createIdentity({ privateKeyPem }, memberKeys(members))

@@ -43,7 +43,7 @@ async function start (
   return { c, master, others: c.others(master) }
 }
 
-/** Ends a node, and holds the election up until all others see no master. */
+/** Ends a node, and delays the election until all others see no master. */
 async function killSlowly (c: CoreCluster, node: CoreNode): Promise<void> {
   c.filters.push((frame) => frame.body['kind'] === 'ballot' ? null : frame.body)
   c.kill(node)
@@ -65,7 +65,7 @@ t.test('open streams end once when their session does', async (t) => {
   await c.run(20_000)
   t.strictSame(ended, [], 'a session that goes on ends none')
   await killSlowly(c, master)
-  // Between two sessions one may begin: it belongs to the next.
+  // A stream that begins between two sessions belongs to the next one.
   for (const node of others) open(node, `between at ${node.name}`)
   const gone = open(others[0]!, 'between, and over before')
   gone()
@@ -206,7 +206,7 @@ t.test('an entry that is not as its section says is left out alone, and told onc
     t.equal(section(other, 'own').get('wrong', master.node.nodeId), undefined)
   }
   t.ok(calls > 0)
-  const told = other.lines.filter((line) => line.includes('not as its schema says'))
+  const told = other.lines.filter((line) => line.includes('does not match its schema'))
   t.equal(told.length, 2, 'once for each entry')
   await c.settled(master.core.commands.run('test.put', { name: 'kept', key: 'wrong', text: 'mended' }))
   await c.agreed()

@@ -6,7 +6,7 @@ const SEEDS = [1, 2, 3, 4, 5, 6, 7, 8]
 
 type Half = (c: CoreCluster, old: CoreNode, others: CoreNode[]) => void | Promise<void>
 
-/** Parts the master from the two others and joins them again: the session of the two is to go on. */
+/** Isolates the master from the two others and reconnects them: the session of the two must continue. */
 function check (
   what: string, part: Half, wait: (c: CoreCluster, others: CoreNode[]) => Promise<CoreNode>,
   join: (c: CoreCluster) => void
@@ -26,7 +26,7 @@ function check (
       await c.run(6000)
       t.equal((await c.agreed()).core.session.sessionId, sessionId, `seed ${seed}`)
       const refused = c.events.slice(told).filter(({ kind }) => kind === 'StaleDirectiveRefused')
-      // On links that stood, the old master is refused only if it speaks before the new one.
+      // On open links, the old master is refused only if it sends before the new one.
       t.ok(refused.every(({ payload }) => [before, sessionId].includes(payload['sessionId'] as string)))
       if (part === closed) t.not(refused.length, 0, 'it is told that the old master was refused')
     }
@@ -42,7 +42,7 @@ const settled = async (c: CoreCluster, others: CoreNode[]): Promise<CoreNode> =>
   await c.run(8000)
   return next
 }
-/** Just elected and followed; no follower has sent a heartbeat since. */
+/** A master that was just elected; no follower has sent a heartbeat since. */
 const fresh = async (c: CoreCluster, others: CoreNode[]): Promise<CoreNode> =>
   await c.until('a new master that is followed', () => {
     const next = others.find((node) => node.core.session.isMaster)

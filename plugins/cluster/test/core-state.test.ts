@@ -223,7 +223,7 @@ t.test('join tokens are listed and revoked', async (t) => {
   const revoke = async (id: string): Promise<object> =>
     (await rig!.ask('DELETE', `/cluster/join-tokens/${id}`)).json()
   t.same(await revoke('a'), { id: 'a', revoked: true })
-  t.match(await revoke('b'), { error: { reason: 'not_found', message: /No join token b is open here/ } })
+  t.match(await revoke('b'), { error: { reason: 'not_found', message: /has no open join token b/ } })
 })
 
 t.test('the routes of the cluster are for operators', async (t) => {

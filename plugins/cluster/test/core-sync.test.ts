@@ -19,7 +19,7 @@ interface Owner { teardown (fn: () => unknown): unknown }
 interface Served extends Rig {
   /** ws://host:port */
   address: string
-  /** Changes /state: a tag of this node comes or goes. */
+  /** Changes /state: adds or removes a tag of this node. */
   advertise (tag: string, on: boolean): void
 }
 
@@ -38,11 +38,10 @@ async function serve (t: Owner, options: StartOptions = {}): Promise<Served> {
 interface Reader {
   doc: Doc
   provider: WebsocketProvider
-  /** The value of a key of the state. */
   get (key: string): unknown
 }
 
-/** The client that everybody uses. */
+/** The reference client (y-websocket). */
 async function reader (t: Owner, { address }: Served, doc = new Doc()): Promise<Reader> {
   const provider = new WebsocketProvider(`${address}/state`, 'sync', doc, {
     disableBc: true, WebSocketPolyfill: WebSocket as unknown as typeof globalThis.WebSocket
@@ -63,7 +62,6 @@ async function until (look: () => boolean): Promise<void> {
 const tags = ({ get }: Reader): string[] =>
   Object.values(get('nodeCapabilities') as Record<string, string[]>).flat()
 
-/** A plain socket that is open. */
 async function socket (t: Owner, { address }: Served): Promise<WebSocket> {
   const made = new WebSocket(`${address}/state/sync`)
   t.teardown(() => { made.terminate() })
@@ -94,7 +92,7 @@ t.test('what a client writes stays with it', async (t) => {
   const entries = bad.doc.getArray<{ key: string, val: unknown }>('entries')
   entries.push([{ key: 'masterNodeId', val: 'me' }])
   entries.delete(0, 1)
-  // What comes later over the same socket is behind the write.
+  // Later messages on the same socket follow the write.
   rig.advertise('later', true)
   await until(() => tags(good).includes('later'))
   const after = await reader(t, rig)
@@ -134,7 +132,7 @@ t.test('a web page shows its token as a subprotocol, which is never sent back', 
       let said = {}
       made.on('upgrade', ({ headers }) => { said = headers })
       made.on('unexpected-response', (_, { statusCode, headers }) => { resolve([statusCode, headers]) })
-      // The client refuses an answer that does not name one of the protocols it offered.
+      // The client refuses a response without one of the protocols that it offered.
       made.on('error', () => { resolve([101, said]) })
       made.on('open', () => { resolve([made.protocol, said]) })
     })
@@ -145,7 +143,7 @@ t.test('a web page shows its token as a subprotocol, which is never sent back', 
   }
   await check([], '')
   await check(['svc'], 'svc')
-  // Over loopback a key of another service counts as none.
+  // Over loopback, a key of another service counts as no credential.
   await check(['svc', 'svc.bearer.sk-none'], 'svc')
   await check(['svc.bearer.sk-none', 'svc'], 'svc')
   await check(['svc.bearer.sk-none'], 101)
@@ -177,7 +175,7 @@ t.test('T-Y04: 2,000 random frames harm nobody', async (t) => {
   const rig = await serve(t)
   const good = await reader(t, rig)
   const bytes = fc.uint8Array({ maxLength: 120 })
-  // Most begin as a message of the protocol does: a sync message of one of its three kinds, or of another.
+  // Most begin like a message of the protocol: a sync message of a known or unknown kind.
   const frame = fc.oneof(bytes, ...[[0], [0, 0], [0, 1], [0, 2]].map((head) =>
     bytes.map((rest) => Uint8Array.of(...head, ...rest))))
   let made = await socket(t, rig)
@@ -188,7 +186,7 @@ t.test('T-Y04: 2,000 random frames harm nobody', async (t) => {
       made = await socket(t, rig)
     }
     made.send(message)
-    // Half of them wait for what comes of it.
+    // Half of them wait for the effects.
     if (message.length % 2 === 0) await new Promise((resolve) => { setImmediate(resolve) })
   }
   t.ok(closed > 10, `${closed} of the sockets were closed`)
@@ -203,7 +201,7 @@ t.test('a quiet connection shows that it lives, and ends with the node', async (
   const rig = await serve(t)
   const made = await socket(t, rig)
   const alive = new Promise<void>((resolve) => {
-    // An empty awareness message: the client would give up a connection that is silent.
+    // An empty awareness message: the client would close a silent connection.
     made.on('message', (data: Buffer) => { if (data.equals(Buffer.from([1, 1, 0]))) resolve() })
   })
   await rig.clock.advance(10_000)

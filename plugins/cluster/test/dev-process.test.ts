@@ -43,7 +43,6 @@ const pidAt = (home: string): number =>
 const svc = (...words: string[]): string =>
   spawnSync(process.execPath, [main, ...words], { env, encoding: 'utf8' }).stdout
 
-/** Waits for what is there some time. */
 async function until<T> (what: string, look: () => T | undefined): Promise<T> {
   for (let i = 0; i < 1200; i++) {
     const found = look()
@@ -60,7 +59,7 @@ t.test('the line that svc dev prints starts a killed node again as it was', asyn
   t.same(known().nodes.map(({ name }) => name).sort(), ['node1', 'node2'], 'the hint leads there')
   const before = await stateOf(first!)
   process.kill(first!.pid, 'SIGKILL')
-  const line = await until('the hint', () => /node1: .*Start it again: (.*)/.exec(err())?.[1])
+  const line = await until('the hint', () => /node1: .*Restart it: (.*)/.exec(err())?.[1])
   const again = spawn('sh', ['-c', `exec ${line}`], { env, stdio: ['ignore', 'pipe', 'pipe'] })
   t.teardown(() => { again.kill() })
   let said = ''
@@ -74,7 +73,7 @@ t.test('the line that svc dev prints starts a killed node again as it was', asyn
   child.kill('SIGTERM')
 })
 
-/** Of a node what has to be the same after a start: its store, how it finds the others, who it is. */
+/** The parts of a node that must survive a restart: its store, its peers, its identity. */
 async function stateOf ({ url, home }: { url: string, home: string }): Promise<unknown> {
   const token = readFileSync(join(home, 'operator.token'), 'utf8').trim()
   const get = async <A> (path: string): Promise<A> =>

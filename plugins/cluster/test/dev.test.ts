@@ -16,8 +16,8 @@ import type { ClusterState } from '../../../kernel/cli/index.js'
 import type { Test } from 'tap'
 
 /**
- * A stand-in for `svc up`: listens as a launched node does, keeps a members file, and knows of the others by
- * the files they leave in the folder above their homes.
+ * A stub for `svc up`: listens as a launched node does, writes a members file, and finds the others by the
+ * files in the folder above their homes.
  */
 const fixture = `
   import { createServer } from 'node:http'
@@ -32,7 +32,7 @@ const fixture = `
   process.channel.unref()
   for (const signal of ['SIGTERM', 'SIGINT']) process.on(signal, () => process.exit(0))
   const dev = dirname(home)
-  // Whole or not at all: other nodes read it.
+  // Write atomically: other nodes read this file.
   const write = (path, text) => {
     writeFileSync(path + '.' + name, text)
     renameSync(path + '.' + name, path)
@@ -95,7 +95,7 @@ interface Dev { home: string, out (): string, err (): string, until (words: RegE
 
 type Folder = Exclude<Parameters<Test['testdir']>[0], undefined>
 
-/** Runs `svc dev` with the stand-in as its node. */
+/** Runs `svc dev` with the stub as its node. */
 function dev (t: Test, words: string[], files: Folder = {}): Dev {
   const folder = t.testdir({ 'package.json': '{"type":"module"}', 'svc.js': fixture, home: { dev: files } })
   const { NODE_OPTIONS: _, ...env } = process.env
@@ -176,7 +176,7 @@ t.test('homes that are members just start; one that is not gets a token', async 
     members: [1, 2].map((k) => ({ installId: `install-node${k}` })) }) },
   'node.json': JSON.stringify({ installId: `install-node${i}` }) })
   const run = dev(t, ['--base-port', '0'], { node1: member(1), node2: member(2) })
-  await run.until(/Ctrl-C ends all/)
+  await run.until(/Press Ctrl-C to stop all nodes/)
   t.same(run.starts().map(({ name, token }) => [name, token]).sort(),
     [['node1', null], ['node2', null], ['node3', 'token-2']])
   t.match(run.out(), /^NAME +NODE +URL +MASTER +PID +HOME\nnode1 +node1-\d+ +http:\S+ +yes +\d+ /)
@@ -193,18 +193,18 @@ t.test('a node that asks for it is started again, without its token; one that di
   await run.until(/restarted: /)
   t.match(run.starts().at(-1), { name: 'node2', token: null, starts: '2' })
   process.kill(nodes[0]!.pid, 'SIGKILL')
-  await run.until(/node1: it was ended by SIGKILL; the others go on\. Start it again: \S+ dev start node1 --/)
+  await run.until(/node1: it was killed by SIGKILL; the others keep running\. Restart it: .* dev start node1/)
   t.ok((await fetch(`${nodes[1]!.url}/state`)).ok, 'the other one goes on')
   await fetch(`${nodes[1]!.url}/exit/3`).catch(() => {})
   t.equal(await run.over, 1)
-  t.match(run.err(), /node2: it ended with status 3/)
-  t.match(run.err(), /no node is left/)
+  t.match(run.err(), /node2: it exited with status 3/)
+  t.match(run.err(), /all nodes have stopped/)
 })
 
 t.test('a node that does not start ends all, with what it said', async (t) => {
   const run = dev(t, ['--nodes', '2', '--base-port', '0'], { node2: { broken: '' } })
   t.equal(await run.over, 1)
-  t.match(run.err(), /node2 did not start: it ended with status 1\n {2}this home is broken/)
+  t.match(run.err(), /node2 did not start: it exited with status 1\n {2}this home is broken/)
   t.equal(run.out(), '')
 })
 
@@ -245,7 +245,7 @@ t.test('two ports a node, all different', async (t) => {
   const ctx = { fail: (...given: ConstructorParameters<typeof CliError>) => new CliError(...given) }
   const free = await devPorts(ctx, 4, 0)
   t.equal(new Set(free.flatMap(({ api, cluster }) => [api, cluster])).size, 8)
-  // A neighbour of a free port may be taken: the first free pair will do.
+  // The neighbour of a free port may be in use: take the first free pair.
   for (let base = 20_000; ; base += 2) {
     const found = await devPorts(ctx, 2, base).catch(() => undefined)
     if (found === undefined) continue
@@ -280,11 +280,11 @@ t.test('why nodes are not one cluster', (t) => {
     else t.match(found, expected)
   }
   check({}, null)
-  check({ masterNodeId: null }, /^B knows no master$/)
-  check({ cluster: { stale: true } }, /^B knows no master$/)
+  check({ masterNodeId: null }, /^B has no master$/)
+  check({ cluster: { stale: true } }, /^B has no master$/)
   check({ nodeIdentities: { b: { friendlyName: 'B' } } }, /^B does not know a$/)
   check({ cluster: { stale: false, liveNodes: 1 } }, /^B counts 1 of 2 nodes as live$/)
-  check({ masterNodeId: 'b' }, /^A and B name different masters$/)
+  check({ masterNodeId: 'b' }, /^A and B follow different masters$/)
   check({ sessionId: 's2' }, /^A and B are in different sessions$/)
   t.end()
 })

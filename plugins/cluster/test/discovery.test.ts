@@ -44,7 +44,7 @@ t.test('only usable addresses of other nodes of this cluster are hints', async (
     Array.from({ length: 8 }, (_, i) => `10.0.0.${i}:7001`))
 })
 
-/** A network in memory: what was published, and who listens for news. */
+/** A network in memory: published services and their listeners. */
 function twin (): { open: (broken: (error: Error) => void) => Promise<OpenedResponder>,
   published: PublishedService[]
   calls: string[], up (service: SeenService): void, fail (error: Error): void } {
@@ -105,7 +105,7 @@ t.test('where multicast does not work it says so once, at debug', async (t) => {
     const log = listener()
     await run(log)
     t.equal(log.said.length, 1, what)
-    t.match(log.said[0], { level: 'debug', message: /no multicast here/ }, what)
+    t.match(log.said[0], { level: 'debug', message: /multicast does not work/ }, what)
   }
   await check('cannot open', async (log) => {
     const open = async (): Promise<OpenedResponder> => { throw new Error('EACCES') }

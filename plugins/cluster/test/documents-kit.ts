@@ -10,7 +10,7 @@ import type { ControlOptions } from '../log/execute.js'
 import type { SnapshotStore } from '../log/snapshot.js'
 import type { Entry } from '../election/protocol.js'
 
-/** A log that keeps its warnings and errors. */
+/** A log that collects its warnings and errors. */
 export interface KeptLog extends Logger { readonly lines: string[] }
 
 export function keptLog (): KeptLog {
@@ -20,7 +20,6 @@ export function keptLog (): KeptLog {
   return { lines, debug: skip, info: keep, warn: keep, error: keep, fatal: keep }
 }
 
-/** A disk in memory that may refuse. */
 export interface TestDisk extends SnapshotStore { text: string | undefined, refuses: boolean, writes: number }
 
 export function testDisk (): TestDisk {
@@ -37,7 +36,7 @@ export function testDisk (): TestDisk {
   }
 }
 
-/** What the commands of these tests say: writes, and a result. */
+/** The commands of these tests: writes, and a result. */
 export interface Told { readonly writes: readonly Write[], readonly result?: unknown }
 
 export interface ControlRig {
@@ -46,7 +45,7 @@ export interface ControlRig {
   readonly log: KeptLog
 }
 
-/** A control document whose commands are lists of writes and whose sessions carry all over. */
+/** A control document whose commands are lists of writes and whose sessions carry everything over. */
 export function controlRig (options: Partial<ControlOptions> = {}): ControlRig {
   const clock = manualClock()
   const log = keptLog()
@@ -76,7 +75,7 @@ export const command = (
 
 export const put = (key: string, value: unknown): Write => ({ key, value })
 
-/** How large a control document is: keys, Yjs structs, bytes as Yjs encodes it. */
+/** Size of a control document: keys, Yjs structs, bytes in Yjs encoding. */
 export function sizeOf (control: ControlLog): { keys: number, structs: number, bytes: number } {
   const { state } = control.body(null) as WholeBody
   const { structs } = decodeUpdate(state)

@@ -9,13 +9,12 @@ import type { ManualClock } from '../../../kernel/testing/index.js'
 
 interface Sent { readonly from: string, readonly to: string, readonly message: DocMessage }
 
-/** Nodes whose messages arrive at once, unless `lose` takes them. */
+/** Nodes whose messages arrive at once, unless `lose` drops them. */
 class Net {
   readonly clock: ManualClock = manualClock()
   readonly nodes = new Map<string, Replicas>()
   readonly sent: Sent[] = []
   readonly diverged: string[] = []
-  /** What each node warned of. */
   readonly lines = new Map<string, string[]>()
   readonly verdicts: string[] = []
   lose: (sent: Sent) => boolean = () => false
@@ -283,7 +282,7 @@ t.test('a worn document is replaced, and all follow', async (t) => {
   for (let i = 0; i < KEYS; i++) a.put(`k/${i}`, 0)
   await net.pass()
   net.kinds()
-  // Every other key: what is dead lies between what lives and cannot melt together.
+  // Every other key, so that tombstones lie between live entries and cannot be merged.
   for (let n = 0; n < KEYS; n += 100) {
     for (let j = 0; j < 100; j += 2) a.put(`k/${n + j}`, 1)
     await net.pass()

@@ -13,7 +13,6 @@ interface Disk {
   persist (record: HardStateRecord): boolean
 }
 
-/** A disk that takes writes while `works`. */
 function disk (): Disk {
   return {
     works: true,

@@ -18,12 +18,12 @@ const beat = (boot: number, count: number): Heartbeat => ({
 })
 
 t.test('who is alive', (t) => {
-  type Step = readonly ['up' | 'down' | 'heard' | 'forgive', string, number]
+  type Step = readonly ['up' | 'down' | 'recordContact' | 'forgive', string, number]
   const closed: Step[] = [['up', 'a', 0], ['down', 'a', 10]]
   const check = (what: string, steps: readonly Step[], now: number, alive: string[]): void => {
     const liveness = new Liveness(SILENCE)
     for (const [act, id, at] of steps) {
-      if (act === 'forgive') liveness.forgive(at)
+      if (act === 'forgive') liveness.resetTimers(at)
       else liveness[act](id, at)
     }
     t.same(liveness.alive(now), alive, what)
@@ -31,14 +31,14 @@ t.test('who is alive', (t) => {
   check('nobody known', [], 0, [])
   check('connected', [['up', 'a', 0]], 5999, ['a'])
   check('silent', [['up', 'a', 0]], 6000, [])
-  check('heard', [['up', 'a', 0], ['heard', 'a', 5000]], 10_999, ['a'])
-  check('one of two silent', [['up', 'a', 0], ['up', 'b', 0], ['heard', 'b', 5000]], 7000, ['b'])
+  check('heard', [['up', 'a', 0], ['recordContact', 'a', 5000]], 10_999, ['a'])
+  check('one of two silent', [['up', 'a', 0], ['up', 'b', 0], ['recordContact', 'b', 5000]], 7000, ['b'])
   check('closed is news at once', [['up', 'a', 0], ['down', 'a', 10]], 10, [])
-  check('words on a closed connection do not open it', [...closed, ['heard', 'a', 11]], 12, [])
+  check('words on a closed connection do not open it', [...closed, ['recordContact', 'a', 11]], 12, [])
   check('open again', [...closed, ['up', 'a', 20]], 21, ['a'])
   check('own sleep is no silence of others', [['up', 'a', 0], ['forgive', '', 9000]], 10_000, ['a'])
   check('nor does it open what is closed', [...closed, ['forgive', '', 9000]], 9000, [])
-  check('strangers do not count', [['heard', 'x', 0]], 1, [])
+  check('strangers do not count', [['recordContact', 'x', 0]], 1, [])
   t.end()
 })
 
@@ -54,7 +54,7 @@ t.test('reports', (t) => {
   check(2, 1, true)
   check(1, 99, false)
   t.equal(liveness.latest('a')?.boot, 2)
-  liveness.forgive(100)
+  liveness.resetTimers(100)
   t.equal(liveness.latest('a'), null, 'what was heard before a sleep is old')
   check(2, 1, false)
   liveness.up('a', 200)
@@ -106,13 +106,13 @@ t.test('whom a node follows is known from its heartbeat and from what it acknowl
   liveness.up('a', 0)
   liveness.follows('a', mine)
   t.equal(leader(0), null, 'nor does one that has not spoken')
-  liveness.heard('a', 100)
+  liveness.recordContact('a', 100)
   liveness.report('a', { ...beat(1, 1), leader: { sid: 's1', term: 1, master: 'c', boot: 1 } })
   t.equal(leader(100), 's1')
-  liveness.heard('a', 200)
+  liveness.recordContact('a', 200)
   liveness.follows('a', mine)
   t.equal(leader(200), 's2', 'what it acknowledged is newer than its heartbeat')
-  liveness.heard('a', 200 + SILENCE)
+  liveness.recordContact('a', 200 + SILENCE)
   t.equal(leader(200 + SILENCE), null, 'after a silence its old words say nothing, whatever else was heard')
   liveness.report('a', { ...beat(1, 2), leader: { sid: 's3', term: 3, master: 'c', boot: 1 } })
   t.equal(leader(200 + SILENCE), 's3')

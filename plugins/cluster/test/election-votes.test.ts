@@ -1,4 +1,4 @@
-/** Single messages to one node's election, which the simulator's plays may miss. */
+/** Single messages to one node's election, for cases that the simulator's plays may miss. */
 import t from 'tap'
 import { Election } from '../election/core.js'
 import { RULES } from '../election/rules.js'
@@ -9,7 +9,7 @@ const leader = (master: string, term: number, sid = `${master}${term}`): Leader 
   ({ sid, term, master, boot: 1 })
 const at = (term: number, seq: number): LogPosition => ({ term, seq })
 
-/** The node `me` of three voters, which are connected; `sent` is what it sends. */
+/** The node `me` of three connected voters; `sent` has its messages. */
 function node (stores = true) {
   const sent: { to: string, message: Message }[] = []
   let last = at(0, 0)
@@ -78,7 +78,7 @@ t.test('votes count for the session that asked for them', async (t) => {
       if (now > 60_000) throw new Error('it never came so far')
       now += 100
       election.tick(now)
-      for (const peer of ['a', 'b']) election.heard(peer, now)
+      for (const peer of ['a', 'b']) election.recordContact(peer, now)
       const [question] = of('pre-vote').slice(-1)
       if (question !== undefined) {
         const grant = { kind: 'pre-vote-answer', round: question.round, grant: true, leader: null }

@@ -56,7 +56,7 @@ function rig (enabled = true): Rig {
   }
 }
 
-/** At any time no reading is lost from the account. */
+/** Checks that the counters account for every reading. */
 function addsUp (t: Test, gossip: Gossip): void {
   const c = gossip.counters()
   t.equal(c.readingsOffered,
@@ -119,10 +119,10 @@ t.test('large readings are spread over several bodies', async (t) => {
 
 t.test('what cannot be a reading', (t) => {
   const { gossip, warned } = rig()
-  t.throws(() => { gossip.offer('no key', 1) }, /"no key" is no key of a reading/)
+  t.throws(() => { gossip.offer('no key', 1) }, /"no key" is not a valid key of a reading/)
   for (let i = 0; i < 3; i++) gossip.offer('big', 'x'.repeat(70_000))
   t.match(gossip.counters(), { readingsOffered: 3, readingsDropped: 3, pendingReadings: 0 })
-  t.match(warned, [/reading "big" is no plain JSON of at most 65536 bytes and was dropped/])
+  t.match(warned, [/reading "big" is not plain JSON of at most 65536 bytes and was dropped/])
   t.equal(warned.length, 1)
   addsUp(t, gossip)
   t.end()
@@ -155,7 +155,7 @@ t.test('a publish that fails is counted, logged once and made good', async (t) =
   await clock.advance(4000)
   t.match(gossip.counters(),
     { publishFailures: 3, pendingReadings: 4, lastSuccessfulPublishAgeSeconds: null })
-  t.same(warned, ['readings could not be published; they go with the next ones'])
+  t.same(warned, ['readings could not be published; they are sent with the next ones'])
   set({ fail: false })
   await clock.advance(2000)
   t.same(bodies, [{ v: 1, readings: reading(4) }])
@@ -169,7 +169,7 @@ t.test('a sample that fails or hangs does not hold back other readings', async (
   gossip.start()
   await clock.advance(2000)
   t.same(bodies, [{ v: 1, readings: { a: 1 } }])
-  t.same(warned, ['this machine could not be sampled; its readings are missing'])
+  t.same(warned, ['the readings of this machine are unavailable'])
   set({ sample: () => new Promise(() => {}) })
   await clock.advance(2000)
   const asked = samples()
@@ -280,7 +280,7 @@ t.test('bodies from peers', (t) => {
   check({ v: 1, readings: many(65) }, /readings must NOT have more than 64 properties/)
   check({ v: 1, readings: JSON.parse('{"__proto__":{"polluted":1}}') as unknown }, /the key "__proto__"/)
   check({ v: 1, readings: { fine: 1, 'no key': 1 } }, /the key "no key"/)
-  check({ v: 1, readings: { a: 'x'.repeat(MAX_READING_BYTES) } }, /"a" is no plain JSON of at most 65536/)
-  check({ v: 1, readings: { a: new Uint8Array(1) } }, /"a" is no plain JSON/)
+  check({ v: 1, readings: { a: 'x'.repeat(MAX_READING_BYTES) } }, /"a" is not plain JSON of at most 65536/)
+  check({ v: 1, readings: { a: new Uint8Array(1) } }, /"a" is not plain JSON/)
   t.end()
 })

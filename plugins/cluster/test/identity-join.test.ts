@@ -30,15 +30,13 @@ interface Inviter {
   port: number
   members: Members
   tokens: JoinTokens
-  /** The requests that arrived. */
   requests: JoinRequest[]
-  /** A ticket to this inviter; further seeds come first. */
+  /** A ticket to this inviter; extra seeds come first. */
   ticket: (...seeds: string[]) => JoinTicket
 }
 
 type Reply = (request: IncomingMessage, response: ServerResponse, inviter: Inviter) => void | Promise<void>
 
-/** What a member does with POST /join. */
 const honest: Reply = async (request, response, { members, tokens, requests }) => {
   const socket = request.socket as TLSSocket
   const asked = readJoinRequest(JSON.parse(await text(request)))
@@ -83,7 +81,6 @@ type Joining = Pick<JoinOptions, 'key' | 'ticket'> & Partial<JoinOptions>
 const joining = (options: Joining): Promise<MemberList> =>
   join({ clock: systemClock, patienceMs: 0, self: candidate(options.key, { name: 'bob' }), ...options })
 
-/** Joins and expects it to fail; the error. */
 async function failing (options: Joining): Promise<SvcError> {
   return await joining(options).then(
     () => { throw new Error('it joined') },
@@ -100,7 +97,7 @@ t.test('a node joins with a token, once', async (t) => {
   t.notMatch(JSON.stringify(inviter.requests), ticket.secret, 'the secret was not sent')
   t.match(await failing({ key: await tempKey(t), ticket }), {
     reason: 'join_refused', details: { why: 'used', seed: `127.0.0.1:${inviter.port}` },
-    message: /^127\.0\.0\.1:\d+: The join token has been used already/
+    message: /^127\.0\.0\.1:\d+: The join token has already been used/
   })
 })
 
@@ -170,15 +167,15 @@ const withJoiner: (id: string, key: string) => MemberList['members'][number] = (
 
 const badAnswers: Bad[] = [
   { title: 'no JSON', reply: (_, response) => { response.end('hello') },
-    is: { reason: 'unreachable', details: { seeds: [{ code: 'no_answer' }], remedy: /make a new one/ } } },
+    is: { reason: 'unreachable', details: { seeds: [{ code: 'no_answer' }], remedy: /create a new one/ } } },
   { title: 'a connection cut', reply: (request) => { request.socket.destroy() },
-    is: { reason: 'unreachable', message: /gave no answer/ } },
+    is: { reason: 'unreachable', message: /did not respond/ } },
   { title: 'more than a megabyte', reply: (_, response) => { response.end(' '.repeat(1024 * 1024 + 1)) },
     is: { reason: 'unreachable', message: /longer than 1048576 bytes/ } },
   { title: 'null', reply: (_, response) => { response.end('null') },
     is: { reason: 'join_refused', details: { why: 'bad_answer' } } },
   { title: 'another cluster', reply: json((found) => ({ ...found, clusterId: 'other' })),
-    is: { reason: 'join_refused', message: /cluster other, while the token is for/ } },
+    is: { reason: 'join_refused', message: /its cluster is other, the token is for/ } },
   { title: 'a cluster without the joiner', reply: json((found) => found),
     is: { message: /this node is not among the members/, details: { why: 'bad_answer' } } },
   { title: 'a cluster without the inviter',
@@ -215,5 +212,5 @@ t.test('an inviter that never answers is given up', async (t) => {
   const outcome = failing({ key: await tempKey(t), ticket: inviter.ticket(), clock })
   await arrived
   await clock.advance(30_000)
-  t.match(await outcome, { reason: 'unreachable', message: /no answer within 30000 ms/ })
+  t.match(await outcome, { reason: 'unreachable', message: /no response within 30000 ms/ })
 })

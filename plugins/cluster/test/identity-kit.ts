@@ -13,7 +13,6 @@ import type { Applicant } from '../members/member.js'
 
 export interface Owner { teardown (fn: () => void): unknown }
 
-/** A prepared home that goes away with the test. */
 export function tempHome (t: Owner): string {
   const path = mkdtempSync(join(tmpdir(), 'svc-identity-'))
   t.teardown(() => { rmSync(path, { recursive: true, force: true }) })
@@ -21,25 +20,22 @@ export function tempHome (t: Owner): string {
   return path
 }
 
-/** The key of a fresh home. */
 export async function tempKey (t: Owner): Promise<NodeKey> {
   return await openNodeKey(tempHome(t), randomUUID())
 }
 
-/** What a node with that key says of itself. */
 export function candidate (key: NodeKey, more: Partial<Applicant> = {}): Applicant {
   const { installId, fingerprint } = key
   return { installId, fingerprint, name: 'ada', addresses: ['127.0.0.1:7001'], ...more }
 }
 
-/** Listens on a free port of loopback; closed with the test. */
 export async function listening (t: Owner, server: Server): Promise<number> {
   t.teardown(() => { server.close() })
   await new Promise<void>((resolve) => { server.listen(0, '127.0.0.1', resolve) })
   return (server.address() as AddressInfo).port
 }
 
-/** What `fn` throws; an error of its own when it does not. */
+/** The error that `fn` throws, or a special one if it does not throw. */
 export function thrown (fn: () => unknown): unknown {
   try {
     fn()
@@ -51,15 +47,15 @@ export function thrown (fn: () => unknown): unknown {
 
 export interface Listener {
   port: number
-  /** The newest connection whose handshake is done. */
+  /** The newest connection with a completed handshake. */
   accepted (): Promise<TLSSocket>
-  /** Application bytes that ever arrived, on any connection. */
+  /** Application bytes received on all connections. */
   bytes (): number
-  /** Resolves when a connection is closed, with or without a handshake. */
+  /** Resolves when a connection closes, with or without a handshake. */
   ended (): Promise<void>
 }
 
-/** A real TLS listener of a node that counts what it is told. */
+/** A real TLS listener of a node that counts received bytes. */
 export async function listener (t: Owner, key: NodeKey, more: TlsOptions = {}): Promise<Listener> {
   let bytes = 0
   const arrived: TLSSocket[] = []

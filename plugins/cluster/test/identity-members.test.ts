@@ -15,7 +15,7 @@ const NOW = Date.UTC(2026, 4, 1)
 const AT = '2026-05-01T00:00:00.000Z'
 const now = (): number => NOW
 
-/** A member with a made-up key: `letter` 43 times over is a fingerprint when its last one may end it. */
+/** A member with a made-up key: a fingerprint of `letter` 43 times, if that is a valid last character. */
 function member (letter: string, more: Partial<Member> = {}): Member {
   return {
     installId: `id-${letter}`,
@@ -170,7 +170,7 @@ t.test('a file that cannot be used is refused', async (t) => {
   check(good.slice(0, -20), /members\.json is not valid JSON/)
   check(good.replace('"format": 1', '"format": 2'), /has format 2, this svc reads up to 1/)
   check(good.replace(self.fingerprint, member('b').fingerprint), new RegExp(
-    `knows this node by the key b+A, node\\.key is ${self.fingerprint}; .* run: rm .*members\\.json`))
+    `lists this node with key b+A, but node\\.key is ${self.fingerprint}; .* run: rm .*members\\.json`))
   writeFileSync(path, good.replace('"clusterId"', '"later": [1], "clusterId"'))
   t.same(openMembers({ home, self, now }).current(), members.current(), 'a field it does not know is no harm')
   t.same(members.find(self.installId), own)

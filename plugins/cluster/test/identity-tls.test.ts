@@ -13,7 +13,6 @@ type Dialled = Pick<DialOptions, 'key' | 'port' | 'expect'> & Partial<DialOption
 const call = (options: Dialled): ReturnType<typeof dial> =>
   dial({ host: '127.0.0.1', timeoutMs: 20_000, clock: systemClock, ...options })
 
-/** Dials and expects it to fail; the error. */
 async function failing (options: Dialled): Promise<DialError> {
   return await call(options).then(
     (socket) => { socket.destroy(); throw new Error('the dial went through') },
@@ -62,7 +61,7 @@ t.test('a wrong key: nothing is written before the check', async (t) => {
   const refused = await failing({
     key: here, port: server.port, expect: (found) => { asked.push(found); return false }
   })
-  t.match(refused, { code: 'wrong_key', message: /no member's/ })
+  t.match(refused, { code: 'wrong_key', message: /has the unknown key/ })
   t.same(asked, [there.fingerprint])
 })
 

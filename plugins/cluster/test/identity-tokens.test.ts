@@ -36,7 +36,7 @@ function ticketOf ({ tokens, time }: Rig, ttlSeconds = 900): JoinTicket {
   return readJoinToken(tokens.create({ ...invitation, ttlSeconds, by: 'operator' }).token, time.ms)
 }
 
-/** What an honest joiner sends over a connection with that binding. */
+/** An honest joiner's request over a connection with that binding. */
 function redemption (ticket: JoinTicket, binding = randomBytes(32), joiner = JOINER): Redemption {
   const proof = proofOf(ticket.secret, binding, { inviter: ticket.fingerprint, joiner })
   return { tokenId: ticket.id, proof, binding, joinerFingerprint: joiner }
@@ -47,16 +47,16 @@ t.test('whether one waits for another machine', (t) => {
   const make = (...seeds: string[]): JoinTicket => readJoinToken(
     tokens.create({ ...invitation, seeds, ttlSeconds: 900, by: 'operator' }).token, time.ms)
   make('127.0.0.1:1', '[::1]:1')
-  t.equal(tokens.awaitsOthers, false)
+  t.equal(tokens.awaitsRemote, false)
   const { id } = make('127.0.0.1:1', '192.0.2.1:1')
-  t.equal(tokens.awaitsOthers, true)
-  t.equal(reopen().awaitsOthers, true, 'also after a restart')
+  t.equal(tokens.awaitsRemote, true)
+  t.equal(reopen().awaitsRemote, true, 'also after a restart')
   tokens.revoke(id)
-  t.equal(tokens.awaitsOthers, false)
+  t.equal(tokens.awaitsRemote, false)
   make('attic.lan:1')
-  t.equal(tokens.awaitsOthers, true)
+  t.equal(tokens.awaitsRemote, true)
   time.ms += 901_000
-  t.equal(reopen().awaitsOthers, false, 'its time is over')
+  t.equal(reopen().awaitsRemote, false, 'its time is over')
   t.end()
 })
 
@@ -108,12 +108,12 @@ t.test('a bad token is refused in words, without its secret', (t) => {
       t.notMatch((error as Error).message, secret)
     }
   }
-  check('', /does not begin with svcjoin1_; `svc join-token` on a member makes one/)
+  check('', /does not begin with svcjoin1_; `svc join-token` on a member creates one/)
   check('svc_op_x', /does not begin with svcjoin1_/)
-  check(token.slice(0, 40), /is cut off/)
-  check(token.replace('_', '_ '), /characters that do not belong/)
-  check(token.slice(0, -1), /is cut off/)
-  check(token.replace(/.{8}$/, '00000000'), /mistyped \(its checksum does not fit\)/)
+  check(token.slice(0, 40), /is truncated/)
+  check(token.replace('_', '_ '), /has invalid characters/)
+  check(token.slice(0, -1), /is truncated/)
+  check(token.replace(/.{8}$/, '00000000'), /mistyped \(its checksum does not match\)/)
   readJoinToken(token, NOW + 899_999)
   check(token, /expired at 2026-05-01T00:15:00\.000Z, this node's clock says 2026-05-01T00:15:00\.000Z/,
     NOW + 900_000)
@@ -139,7 +139,7 @@ t.test('a token lets one node in, which may ask again', (t) => {
   const all = rig(t)
   const ticket = ticketOf(all)
   t.equal(all.tokens.pending, 1)
-  t.equal(all.tokens.letsIn(JOINER), true)
+  t.equal(all.tokens.mayJoin(JOINER), true)
   all.tokens.redeem(redemption(ticket))
   t.equal(all.tokens.pending, 0)
   t.notMatch(readFileSync(all.path, 'utf8'), /"key": "/, 'what checks proofs is gone with it')
@@ -148,14 +148,14 @@ t.test('a token lets one node in, which may ask again', (t) => {
     t.match(thrown(() => { tokens.redeem(redemption(ticket, randomBytes(32), other)) }), {
       reason: 'join_refused', status: 403, details: { why: 'used' }
     })
-    t.equal(tokens.letsIn(other), false)
-    t.equal(tokens.letsIn(JOINER), true)
+    t.equal(tokens.mayJoin(other), false)
+    t.equal(tokens.mayJoin(JOINER), true)
     tokens.redeem(redemption(ticket))
     t.equal(tokens.pending, 0)
   }
   all.time.ms += 900_000
   t.match(thrown(() => { all.tokens.redeem(redemption(ticket)) }), { details: { why: 'used' } })
-  t.equal(all.tokens.letsIn(JOINER), false, 'not for ever')
+  t.equal(all.tokens.mayJoin(JOINER), false, 'not for ever')
   t.equal(kernelErrors.join_refused.retryable, false)
   t.end()
 })
@@ -289,9 +289,9 @@ t.test('open tokens survive a restart; a file others can read or nobody can is r
   chmodSync(all.path, 0o600)
   again.redeem(redemption(ticket))
   for (const [text, message] of [
-    ['{"format":1,"tokens":{}}', /holds no list of join tokens; run: rm /],
-    ['{"format":1,"tokens":[null]}', /holds no list of join tokens/],
-    ['{"format":1,"tokens":[{"id":"x","exp":"soon"}]}', /holds no list of join tokens/],
+    ['{"format":1,"tokens":{}}', /is no valid list of join tokens; run: rm /],
+    ['{"format":1,"tokens":[null]}', /is no valid list of join tokens/],
+    ['{"format":1,"tokens":[{"id":"x","exp":"soon"}]}', /is no valid list of join tokens/],
     ['{"format":2,"tokens":[]}', /has format 2/],
     ['{', /not valid JSON/]
   ] as const) {

@@ -14,7 +14,7 @@ import type { Owner, TestNode } from './links-kit.js'
 
 const FRAMES = process.env['SVC_TEST_FULL'] === '1' ? 20_000 : 2000
 
-/** Two linked nodes, and the key of a third member that is ours to misuse. */
+/** Two linked nodes, and the key of a third member for misuse. */
 async function scene (
   t: Owner, limits: Partial<LinkLimits> = {}
 ): Promise<{ a: TestNode, b: TestNode, key: NodeKey }> {
@@ -90,7 +90,7 @@ t.test('T-Y04: broken frames close their link only', async (t) => {
   }
   await check('far too large a frame', true, 1009, Buffer.alloc(2 * 1024 * 1024))
 
-  // Random frames: many connections, each carrying some; whatever comes after the first bad one is not read.
+  // Random frames on many connections; frames after the first bad one are not read.
   const codes = new Set<number>()
   let sent = 0
   while (sent < FRAMES) {
@@ -98,7 +98,7 @@ t.test('T-Y04: broken frames close their link only', async (t) => {
     if (sent % 2 === 0) raw.ws.send(hello)
     for (let i = 0; i < 100 && sent < FRAMES; i++, sent++) {
       const frame = randomBytes(randomInt(1, 64 * 1024))
-      // Half of them pass for frames of some kind.
+      // Half of them look like frames of some kind.
       if (i % 2 === 0) frame.set([1, randomInt(0, 7), 127 - randomInt(0, 12)].slice(0, frame.length))
       raw.ws.send(frame, () => {})
       if (raw.ws.readyState !== WebSocket.OPEN) break

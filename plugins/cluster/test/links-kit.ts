@@ -25,7 +25,7 @@ export const log: Logger = { debug: quiet, info: quiet, warn: quiet, error: quie
 
 export const caller: Caller = { id: 'tok_ä', mode: 'direct', authorities: new Set(['read', 'operator']) }
 
-/** Resolves when the condition holds; fails after 20 s with what was waited for. */
+/** Resolves when the condition holds; fails after 20 s with the description. */
 export async function until (what: string, condition: () => boolean): Promise<void> {
   const end = Date.now() + 20_000
   while (!condition()) {
@@ -47,13 +47,12 @@ export interface TestNode {
 }
 
 export type Extra = Partial<Omit<LinksOptions, 'key' | 'members' | 'joinTokens'>> & {
-  /** An install id to order nodes by. */
   id?: string
-  /** Host to listen on; null: not at all. */
+  /** Host to listen on; null: do not listen. */
   host?: string | null
 }
 
-/** A node with its links, listening on loopback; not started. */
+/** A node with its links, listening on loopback but not started. */
 export async function testNode (t: Owner, extra: Extra = {}): Promise<TestNode> {
   const { id = randomUUID(), host = '127.0.0.1', limits, ...more } = extra
   const home = tempHome(t)
@@ -77,7 +76,7 @@ export async function testNode (t: Owner, extra: Extra = {}): Promise<TestNode> 
       copied: (address, known) => { told.push(`copied ${address} ${known}`) },
       violation: (from, reason) => { told.push(`violation ${from} ${reason}`) }
     },
-    // Tests that misuse a key do so many times.
+    // Tests that misuse a key do so repeatedly.
     limits: { violationMinMs: 0, ...limits },
     api: (_request, response) => { response.end('{}') },
     admit: async () => members.current(),
@@ -91,7 +90,7 @@ export async function testNode (t: Owner, extra: Extra = {}): Promise<TestNode> 
   return Object.assign(node, { links })
 }
 
-/** Makes all of them members of one cluster, each known at the given addresses (its own when not said). */
+/** Makes all of them members of one cluster at the given addresses (default: their own). */
 export function unite (
   nodes: readonly { id: string, key: NodeKey, members?: Members, address?: string, addresses?: string[] }[]
 ): MemberList {
@@ -108,14 +107,13 @@ export function unite (
   return membership
 }
 
-/** What a node was told of links, without frames. */
+/** The link events of a node, without frames. */
 export const updown = (node: TestNode): string[] => node.told.filter((line) => /^(up|down) /.test(line))
 
-/** The link of a node to a member, as it is told; undefined while there is none. */
 export const peerOf = (node: TestNode, installId: string): Peer | undefined =>
   node.links.peers().find((peer) => peer.installId === installId)
 
-/** A WebSocket of a hand-made peer, whose key is given. */
+/** A WebSocket of a hand-made peer with the given key. */
 export async function rawSocket (
   t: Owner, key: NodeKey, node: TestNode
 ): Promise<{ ws: WebSocket, code: Promise<number> }> {
@@ -134,7 +132,6 @@ export async function rawSocket (
   return { ws, code }
 }
 
-/** The bytes of a hello. */
 export function helloFrame (
   node: TestNode, installId: string, change: Partial<Hello> = {}, serial = 1
 ): Uint8Array {

@@ -17,11 +17,9 @@ import type { Extra, Owner, TestNode } from './links-kit.js'
 
 type Api = (request: IncomingMessage, response: ServerResponse) => void
 
-/** What a promise is rejected with. */
 const refusal = (promise: Promise<unknown>): Promise<unknown> =>
   promise.then(() => 'no refusal', (error) => error)
 
-/** `a` asks, `b` answers with `api`. */
 async function pair (t: Owner, api: Api, extra: Extra = {}): Promise<{ a: TestNode, b: TestNode }> {
   const [a, b] = [await testNode(t, extra), await testNode(t, { api })]
   unite([a, b])
@@ -143,7 +141,7 @@ t.test('unreachable, with every address and its reason', async (t) => {
   const ask = (to: string): Promise<unknown> =>
     a.links.request(to, { method: 'POST', path: '/', body: {}, caller })
   t.match(await refusal(ask(b.id)), { reason: 'unreachable', status: 502,
-    message: new RegExp(`^Node node-${b.id.slice(0, 8)} broke off`) })
+    message: new RegExp(`^Node node-${b.id.slice(0, 8)} closed the connection`) })
   t.match(await refusal(ask('nobody')), { reason: 'unreachable' })
   t.match(await refusal(ask(a.id)), { reason: 'unreachable' })
   await b.links.close()
@@ -182,7 +180,7 @@ const dialled = async (key: NodeKey, node: TestNode): ReturnType<typeof dial> =>
   return socket.on('error', () => {})
 }
 
-/** One request over a connection with that key: status and body, or null when it was hung up on. */
+/** One request over a connection with that key: status and body, or null if the connection was closed. */
 async function plain (
   key: NodeKey, node: TestNode, method: string, path: string,
   make: (binding: Buffer) => unknown = () => undefined

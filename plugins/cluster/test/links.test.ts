@@ -24,7 +24,7 @@ t.test('two that dial each other at once keep one link, told of once', async (t)
     b.links.start()
     await linked(a, B)
     await linked(b, A)
-    // Both ends chose the same link when frames go both ways over one that only one of them dialled.
+    // Both ends chose the same link if only one of them dialled it and frames pass both ways.
     await until('one dialler', () => peerOf(a, B)?.outgoing !== peerOf(b, A)?.outgoing)
     const seen = a.told.length
     t.equal(b.links.send(A, 'channel', { round }), true)
@@ -128,13 +128,13 @@ t.test('failed dials show why', async (t) => {
     [silent]: 'timeout',
     [stranger.address]: 'wrong_key',
     [a.address]: 'self',
-    // b does not know a: it hangs up once the handshake shows it.
+    // b does not know a: it closes after the handshake.
     [b.address]: 'closed',
     'no-such-host.invalid:1': 'name_not_found'
   }
   const reasons = (): Record<string, string | null> =>
     Object.fromEntries(a.links.dials().map(({ address, reason }) => [address, reason]))
-  // On a busy machine a handshake may be given up at first; it is tried again.
+  // On a busy machine a handshake may time out at first; it is retried.
   await until('reasons', () => Object.entries(want).every(([at, reason]) => reasons()[at] === reason))
   t.strictSame(reasons(), want)
   const attempts = (): number => a.links.dials().find(({ address }) => address === refused)!.attempts
@@ -188,7 +188,7 @@ t.test('a member that starts anew replaces its old link, which is told', async (
   const first = await rawSocket(t, key, a)
   first.ws.send(helloFrame(a, key.installId))
   await linked(a, key.installId)
-  // It is asked whether it still lives, and says nothing.
+  // The old connection is pinged and does not answer.
   const next = await secondStart(t, key, a, (word) => word !== 'too_soon')
   t.equal(next, 'in')
   t.equal(await first.code, 4409)
@@ -205,12 +205,12 @@ t.test('one link takes over from another without a word', async (t) => {
   first.ws.send(helloFrame(a, key.installId))
   await linked(a, key.installId)
 
-  // The other end lost the first, of which this node heard nothing.
+  // The other end lost the first link, which this node has not detected.
   const second = await rawSocket(t, key, a)
   second.ws.send(helloFrame(a, key.installId, {}, 2))
   t.equal(await first.code, 4409)
 
-  // The other end closes one as a duplicate before this node has the hello of the other.
+  // The other end closes one link as a duplicate before this node has the hello of the other.
   const third = await rawSocket(t, key, a)
   second.ws.close(4409)
   await until('no current link', () => peerOf(a, key.installId) === undefined)

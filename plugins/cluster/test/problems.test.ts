@@ -8,7 +8,7 @@ t.test('a node names its removal where a member or its own list tells of it', (t
   const dial = { address: '192.0.2.1:1', reason: 'removed' }
   const rows: [dials: object[], removed: object[], found: RegExp | null][] = [
     [[], [], null], [[], [{ ...removal, installId: 'other' }], null],
-    [[dial], [], /192\.0\.2\.1:1 says so/], [[], [removal], /Its own list of members says so/]
+    [[dial], [], /member at 192\.0\.2\.1:1\./], [[], [removal], /Reported by its own member list/]
   ]
   for (const [dials, removed, found] of rows) {
     const { node_removed: told } = clusterProblems({

@@ -1,4 +1,3 @@
-/** A request with an error answer, or without one. */
 export class ApiError extends Error {
   readonly status: number
   readonly reason: string

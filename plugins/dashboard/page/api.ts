@@ -12,7 +12,7 @@ export interface CallOptions {
   signal?: AbortSignal
 }
 
-/** Sends a request; resolves with a good answer. @throws ApiError with the words of the node */
+/** Sends a request; resolves with a successful answer. @throws ApiError with the node's message */
 export async function send (target: Target, path: string, options: CallOptions = {}): Promise<Response> {
   const { body, headers = {}, signal } = options
   const method = options.method ?? (body === undefined ? 'GET' : 'POST')

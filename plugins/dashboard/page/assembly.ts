@@ -11,7 +11,9 @@ export class Assembly {
   readonly #stale = new Set<string>()
   readonly #objects = new Map<string, unknown>()
 
-  /** Takes over one transaction: what it removed from the list, and what it added in the list's order. */
+  /**
+   * Applies one transaction: the entries it removed from the list, and those it added in the list's order.
+   */
   apply (removed: Iterable<Entry>, added: Iterable<Entry>): void {
     for (const { key, val } of removed) this.#set(key, undefined, val)
     for (const { key, val } of added) this.#set(key, val)
@@ -26,7 +28,7 @@ export class Assembly {
     return Object.fromEntries(this.#objects)
   }
 
-  /** Without a value the entry goes, unless a later one with that key has come. */
+  /** Without a value the entry is removed, unless a later one with that key exists. */
   #set (entry: string, val: unknown, gone?: unknown): void {
     const key = keyOf(entry)
     this.#stale.add(key)

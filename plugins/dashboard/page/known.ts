@@ -5,11 +5,11 @@ import { instancesOf, nodesOf, transfersOf } from './state.js'
 
 export const nodes = computed(() => nodesOf(state.value))
 export const instances = computed(() => instancesOf(state.value))
-/** With those that are complete: one that goes says that a copy went. */
+/** Including completed ones: when one disappears, its copy was removed. */
 export const allTransfers = computed(() => transfersOf(state.value))
 export const transfers = computed(() => allTransfers.value.filter(({ status }) => status !== 'completed'))
 export const waiting = computed(() => Object.entries(state.value.waitingInstances ?? {}))
-/** Every node that is known now, whatever moment is shown. */
+/** The current nodes, even while a past moment is shown. */
 export const nodesNow = computed(() => nodesOf(latest.value))
 const names = computed(() =>
   new Map([...nodesNow.value, ...nodes.value].map(({ id, name }) => [id, name])))

@@ -1,4 +1,4 @@
-// The page's connection to the cluster: the node it is at, its token, and where it goes when that node dies.
+// The page's connection to the cluster: its node, its token, and the next node after a failure.
 import { batch, computed, signal } from '@preact/signals'
 import { ApiError, send } from './api.js'
 import { bearerAfter, bearerAt, device, ended, learnNodes, newBearer, signs } from './device/own.js'
@@ -10,10 +10,10 @@ import type { State } from './state.js'
 
 /** Between two attempts to reach a node, ms. */
 const AGAIN_MS = 700
-/** Attempts at the node the page is at before others are tried. */
+/** Attempts at the current node before others are tried. */
 const ATTEMPTS = 2
 
-/** `refused`: the node wants a token, or another one. */
+/** `refused`: the node requires a token, or another one. */
 export type LinkStatus = 'connecting' | 'live' | 'lost' | 'refused'
 
 /** The origin the page came from. */
@@ -21,25 +21,25 @@ export const home = location.origin
 export const origin = signal(home)
 /** Tokens by origin: each is for its node only, and is not sent to others. */
 const tokens = signal<ReadonlyMap<string, string>>(new Map())
-/** The one that was typed in for the node the page is at, in memory only: a reload forgets it. */
+/** The token typed in for the current node, in memory only: a reload forgets it. */
 export const typed = computed(() => tokens.value.get(origin.value) ?? null)
 export const token = computed(() => typed.value ?? bearerAt(origin.value))
-/** As who they go: another one may have other rights. A device stays the same when its bearer is renewed. */
+/** Identity of the caller: a change may change the rights. Renewing a device's bearer does not change it. */
 export const caller = computed(() =>
   typed.value ?? (token.value === null ? null : device.value?.deviceId ?? null))
 export const status = signal<LinkStatus>('connecting')
 /** The message about the connection, until it is dismissed. */
 export const notice = signal<string | null>(null)
 export const latest = signal<State>(emptyState)
-/** A past state that is shown instead, with its moment. */
+/** A past state that is shown instead of the current one, with its moment. */
 export const past = signal<{ at: string, state: State } | null>(null)
 export const state = computed(() => past.value?.state ?? latest.value)
-/** Number of whole states so far; zero until the first. */
+/** Number of complete states so far; zero until the first. */
 export const arrivals = signal(0)
 
 export const here = computed<Target>(() => ({ origin: origin.value, token: token.value }))
 
-/** Sends a request to the node the page is at. A paired device signs anew where its bearer has ended. */
+/** Sends a request to the current node. A paired device signs again if its bearer has ended. */
 export async function call (path: string, options: CallOptions = {}): Promise<Response> {
   const target = here.value
   try {
@@ -52,7 +52,7 @@ export async function call (path: string, options: CallOptions = {}): Promise<Re
   }
 }
 
-/** Whether requests to a node go as the device that this browser is. */
+/** Whether requests to a node are made as this browser's device. */
 const signsAt = (at: string): boolean => !tokens.value.has(at) && signs()
 
 export interface AskOptions extends Pick<CallOptions, 'body' | 'signal'> {
@@ -61,7 +61,7 @@ export interface AskOptions extends Pick<CallOptions, 'body' | 'signal'> {
   query?: URLSearchParams | Record<string, string>
 }
 
-/** Asks a route such as `GET /v1/tokens` and reads its answer. */
+/** Requests a route such as `GET /v1/tokens` and reads its answer. */
 export async function ask<R extends keyof Replies> (
   route: R, { params = [], query, ...options }: AskOptions = {}
 ): Promise<Replies[R]> {
@@ -86,7 +86,7 @@ export function connect (): void {
   newBearer(at).then(() => {
     if (mine !== turn) return
     follow(at)
-    // Without it the page goes by what it knew.
+    // Without it the page uses the nodes it already has.
     if (at === home) learnNodes(at).then(() => { remember(latest.value) }, () => {})
   }, (error: unknown) => {
     if (mine !== turn) return
@@ -112,11 +112,11 @@ function follow (at: string): void {
   })
 }
 
-/** Addresses by install id: what was once shown is not forgotten where they are not shown. */
+/** Addresses by install id, for nodes that do not show them. */
 const addresses = new Map<string, string>()
 
 function remember ({ nodeIdentities }: State): void {
-  // A device got them when it was paired.
+  // A device received them at its pairing.
   for (const { installId, url } of device.value?.nodes ?? []) note(installId, url)
   for (const { nodeInstallId, apiUrl } of Object.values(nodeIdentities)) note(nodeInstallId, apiUrl)
 }
@@ -136,11 +136,11 @@ async function lost (at: string): Promise<void> {
   attempts++
   if (status.value === 'live') status.value = 'lost'
   const counted = signsAt(at)
-  // A refused WebSocket does not say why; an ordinary request does.
+  // A refused WebSocket carries no reason; an ordinary request does.
   const refused = await refusal()
   if (at !== origin.value) return
   if (refused !== null) {
-    // The device counts no more, anywhere; what everyone may see may still be seen.
+    // The device has ended everywhere; the public part may still be visible.
     if (counted && !signsAt(at)) return connect()
     const goes = counted
       ? goOn('does not know this device')
@@ -166,7 +166,7 @@ async function refusal (): Promise<string | null> {
   }
 }
 
-/** Goes to the next live node whose address is known. False: there is none to go to. */
+/** Connects to the next live node with a known address. Returns false without one. */
 function goOn (why: string): boolean {
   const last = latest.value
   const here = origin.value
@@ -201,7 +201,7 @@ function moveTo (to: string, why: string): void {
   timer = setTimeout(connect, 0)
 }
 
-/** Takes a token for the node the page is at; an empty one lets go of it. */
+/** Sets the token for the current node; an empty one removes it. */
 export function useToken (text: string): void {
   const value = text.trim()
   const next = new Map(tokens.value)

@@ -13,7 +13,7 @@ type Panel = Replies['GET /panels']['panels'][number]
 
 export const panels = signal<readonly Panel[]>([])
 
-/** Asks for them. At another node than its own the page shows none: it frames nothing from elsewhere. */
+/** Loads the panels. At another node than its own the page shows none: it frames nothing from elsewhere. */
 export async function loadPanels (): Promise<void> {
   try {
     panels.value = origin.value !== home ? [] : (await ask('GET /panels')).panels
@@ -22,7 +22,7 @@ export async function loadPanels (): Promise<void> {
   }
 }
 
-/** Messages of a frame: a question, or its height. */
+/** Messages of a frame: a request, or its height. */
 type FromPanel = { kind: 'get', id: unknown, path: string } | { kind: 'height', px: number }
 
 const MOST_PX = 20_000

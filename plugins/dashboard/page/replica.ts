@@ -1,4 +1,4 @@
-// One connection to a node's read-only replica of /state, kept as a plain object.
+// One connection to a node's read-only replica of /state, held as a plain object.
 import { WebsocketProvider } from 'y-websocket'
 import { Doc } from 'yjs'
 import type { Item } from 'yjs'
@@ -9,7 +9,7 @@ import type { State } from './state.js'
 
 /** Changes are gathered for this long before they are shown, ms. */
 const GATHER_MS = 40
-/** Longest wait for the first whole state, ms. */
+/** Longest wait for the first complete state, ms. */
 const SYNC_LIMIT_MS = 10_000
 
 export interface ReplicaEvents {

@@ -3,7 +3,7 @@ import type { Replies } from '../../../docs/reference/replies.js'
 type Whole = Extract<Replies['GET /state'], { localNodeId: string }>
 export type State = Omit<Whole, 'sessionId' | 'node_identities' | 'nodeNetwork'> & {
   sessionId: string | null
-  // Of plugins, which declare no schema of them.
+  // Keys of plugins, which declare no schema for them.
   waitingInstances?: Record<string, Waiting>
   /** By install id. */
   drainedNodes?: Record<string, { since: string, by: string }>
@@ -33,7 +33,7 @@ export function phaseWord (tag: string): string {
   return words === '' ? 'waiting' : words
 }
 
-/** Every instance, by model and then by id. It does what the slowest of its runners does. */
+/** Every instance, by model and then by id, with the status of its slowest runner. */
 export function instancesOf (state: State) {
   const busy = new Map<string, number>()
   for (const tagged of Object.values(state.tasks)) {
@@ -65,7 +65,7 @@ const part = (space: { total: Bytes, available: Bytes } | undefined) =>
     ? null
     : { total: space.total.inBytes, used: space.total.inBytes - space.available.inBytes }
 
-/** Every known node, the master first and then by name; a reading that has not come yet is null. */
+/** Every known node, the master first and then by name; a missing reading is null. */
 export function nodesOf (state: State) {
   const ids = new Set([...state.topology.nodes, ...Object.keys(state.nodeIdentities)])
   return [...ids].map((id) => {
@@ -109,7 +109,7 @@ export function transfersOf (state: State) {
   }))
 }
 
-/** Keeps the bars of attempts from going backwards; a new attempt begins anew. */
+/** Keeps progress bars from going backwards; a new attempt starts again. */
 export class Bars {
   readonly #shown = new Map<string, { attempt: string, done: number }>()
 

@@ -61,7 +61,7 @@ t.test('what loads first stays small, with all that it imports', async (t) => {
   const load = (name: string): void => {
     if (loaded.has(name)) return
     loaded.add(name)
-    // What is imported when a page is opened has a bracket before its name.
+    // Dynamic imports have a bracket before their name.
     const text = files.get(name)!.plain.toString()
     for (const [, other] of text.matchAll(/(?:from|import)\s*"\.\/([^"]+)"/g)) load(other!)
   }

@@ -1,11 +1,11 @@
 import { canAsk, confirm, readLine } from '../../../kernel/cli/index.js'
 import type { VerbContext } from '../../../kernel/cli/index.js'
 
-/** Compares the six digits of a side with those of the other: by a question, or from stdin. */
+/** Compares the digits of both sides: by a question, or from stdin. */
 export interface Comparison {
   /** Throws VerbError (2) if stdin ends without digits. */
   same (digits: string, question: string): Promise<boolean>
-  /** Throws VerbError (2) once stdin has ended without digits; begins to read it. */
+  /** Starts to read stdin; throws VerbError (2) once it has ended without digits. */
   check (): void
 }
 
@@ -13,8 +13,8 @@ export interface Comparison {
 export function digitComparison (ctx: VerbContext, options: Record<string, unknown>): Comparison {
   if (options['digitsStdin'] !== true) {
     if (!canAsk(ctx)) {
-      throw ctx.fail(2, 'the six digits of both sides must be compared, and without a terminal nobody can ' +
-        'be asked: give --digits-stdin and write the digits that the other side shows to stdin')
+      throw ctx.fail(2, 'the six digits of both sides must be compared, and there is no terminal to ask: ' +
+        'use --digits-stdin and write the digits that the other side shows to stdin')
     }
     return { same: async (_digits, question) => await confirm(ctx, question), check () {} }
   }

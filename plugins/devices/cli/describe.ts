@@ -14,6 +14,6 @@ export interface DeviceView {
 }
 
 export function describe ({ authorities, deviceId, expires, name }: DeviceView): string {
-  const may = authorities.length === 0 ? 'may do nothing' : `may ${authorities.join(', ')}`
+  const may = authorities.length === 0 ? 'has no authority' : `may ${authorities.join(', ')}`
   return `${deviceId} "${plain(name)}" ${may} until ${expires.slice(0, 10)}`
 }

@@ -18,9 +18,9 @@ export default {
     const { same } = digitComparison(ctx, options)
     const compare = async (digits: string, nodeName: string): Promise<boolean> => {
       err.line(`Compare with what node ${plain(nodeName)} shows: ${err.paint('bold', digits)}`)
-      err.line('Both sides must say yes. If the digits differ, somebody sits between: say no.')
+      err.line('Both sides must confirm. If the digits differ, someone may be in between: answer no.')
       const agreed = await same(digits, 'Does the node show the same digits?')
-      if (agreed) err.line('waiting for the yes of the operator there')
+      if (agreed) err.line('waiting for the confirmation of the operator there')
       return agreed
     }
     const pause = async (ms: number): Promise<void> => {

@@ -26,7 +26,7 @@ export default {
       for (;;) {
         check()
         const view = await client.json<View>('/v1/devices/pairing')
-        if (!view.open) throw ctx.fail(1, 'no device was paired within the time; run `svc pair` again')
+        if (!view.open) throw ctx.fail(1, 'no device was paired in time; run `svc pair` again')
         paired = view.device !== null && await decide(ctx, view.device, same)
         if (paired) return
         await realPace.pause(LOOK_MS, signal)
@@ -39,17 +39,17 @@ export default {
   }
 } satisfies Verb
 
-/** Asks the operator; whether the device was let in. Throws VerbError (1) after a no. */
+/** Asks the operator; returns whether the device was paired. Throws VerbError (1) after a no. */
 async function decide (
   ctx: VerbContext, { attempt, digits, name }: Waiting, same: Comparison['same']
 ): Promise<boolean> {
   const { client, err, out } = ctx
-  err.line(`"${plain(name)}" wants to be paired. Its six digits must be ${err.paint('bold', digits)}.`)
+  err.line(`"${plain(name)}" asks to be paired. Its six digits must be ${err.paint('bold', digits)}.`)
   if (!await same(digits, 'Does the device show the same digits?')) {
     await client.json('/v1/devices/pairing/refuse', { method: 'POST', body: { attempt } })
     throw ctx.fail(1, 'refused, and the pairing is closed; run `svc pair` again for another device')
   }
-  err.line('waiting for the yes of the device')
+  err.line('waiting for the confirmation of the device')
   const made = await client.json<DeviceView>('/v1/devices/pairing/confirm',
     { method: 'POST', body: { attempt, digits } }).catch((error: unknown) => {
     if (!isVerbError(error) || !OVER.includes(error.api?.reason)) throw error
@@ -61,13 +61,12 @@ async function decide (
   return true
 }
 
-/** The client of the verb ends with Ctrl-C, so another one says goodbye. */
+/** Ctrl-C ends the verb's client, so another one closes the window. */
 async function close ({ client: { url, token }, clientFor }: VerbContext): Promise<void> {
   const last = clientFor({ url, token, signal: AbortSignal.timeout(CLOSE_MS) })
   await last.json('/v1/devices/pairing', { method: 'DELETE' }).catch(() => {})
 }
 
-/** The given choices about the device. */
 function choiceOf (ctx: VerbContext, options: Record<string, unknown>): Record<string, unknown> {
   const expires = options['expires'] as string | undefined
   const offline = options['maxOffline'] as string | undefined

@@ -6,7 +6,7 @@ export default {
     const path = `/v1/devices/${encodeURIComponent(id!)}`
     const answer = await client.json<{ id: string, admitted?: AdmittedMember[] }>(path, { method: 'DELETE' })
     if (out.json) out.value(answer)
-    else out.line(`${answer.id} is revoked for good`)
+    else out.line(`${answer.id} is permanently revoked`)
     offerRemoval(err, answer.admitted)
   }
 } satisfies Verb

@@ -14,7 +14,7 @@ export default {
       ['authorities', d.authorities.join(', ')],
       ['through a relay', d.viaRelay.join(', ')], ['paired', d.created ?? 'long ago'], ['by', plain(d.by)],
       ['expires', d.expires], ['last used', d.lastUsedDay ?? 'never'],
-      ['believed offline for', d.maxOfflineSeconds === null ? '-' : `${d.maxOfflineSeconds / 3600} h`]
+      ['trusted offline for', d.maxOfflineSeconds === null ? '-' : `${d.maxOfflineSeconds / 3600} h`]
     ]
     out.table(['WHAT', 'VALUE'], rows)
   }

@@ -10,13 +10,12 @@ import type { KeyPair } from '../../../kernel/index.js'
 import type { Paired, PairOptions } from './pair.js'
 import type { DeviceIdentity } from './signer.js'
 
-/** The keys of a device that has them in its home. */
 export interface DeviceKeys extends DeviceIdentity {
   readonly key: KeyPair
   readonly agreement: KeyPair
 }
 
-/** A paired device as its own home keeps it: with its secrets, in a file of mode 0600. */
+/** A paired device in its own home: with its secrets, in a file of mode 0600. */
 export interface DeviceFile extends Paired {
   readonly deviceId: string
   readonly name: string
@@ -36,7 +35,6 @@ function keysWith (key: KeyPair, agreement: KeyPair): DeviceKeys {
   return { deviceId: deviceIdOf(sha256(key.publicKey)), key, agreement, sign }
 }
 
-/** The keys out of a device's file. */
 export function deviceKeysOf ({ keySeed, agreementSeed }: DeviceFile): DeviceKeys {
   const raw = (text: string): Buffer => Buffer.from(text, 'base64url')
   return keysWith(keyPairOf('Ed25519', raw(keySeed)), keyPairOf('X25519', raw(agreementSeed)))
@@ -64,7 +62,7 @@ export function saveDevice (home: string, device: DeviceFile): void {
   writeVersioned(join(folderOf(home), `${device.deviceId}.json`), FORMAT, device)
 }
 
-/** The devices that this home is, whichever cluster they belong to. Throws HomeError for a broken file. */
+/** The device identities of this home, in any cluster. Throws HomeError for a broken file. */
 export function savedDevices (home: string): DeviceFile[] {
   let names: string[]
   try { names = readdirSync(folderOf(home)) } catch { return [] }
@@ -73,13 +71,13 @@ export function savedDevices (home: string): DeviceFile[] {
     const device = readVersioned<DeviceFile>(path, FORMAT)
     if (device === undefined) return []
     if (typeof device.keySeed === 'string' && typeof device.seen === 'object') return [device]
-    throw new HomeError(`${path} holds no device; remove it and pair again: svc device pair URL`)
+    throw new HomeError(`${path} contains no device; remove it and pair again: svc device pair URL`)
   })
 }
 
 const originOf = (url: string): string => new URL(url).origin
 
-/** The newest device of a home for the node at an address; undefined when it knows none there. */
+/** The newest device identity of a home for the node at an address; undefined without one. */
 export function deviceFor (home: string, url: string): DeviceFile | undefined {
   if (!URL.canParse(url)) return undefined
   const origin = originOf(url)
@@ -89,7 +87,7 @@ export function deviceFor (home: string, url: string): DeviceFile | undefined {
     .sort((a, b) => a.grant.created < b.grant.created ? 1 : -1)[0]
 }
 
-/** A signer for the node at an address that keeps what it learns in the device's file. */
+/** A signer for the node at an address that stores corrections in the device's file. */
 export function signerAt (home: string, url: string, now: () => number): RequestSigner | undefined {
   const device = deviceFor(home, url)
   if (device === undefined) return undefined

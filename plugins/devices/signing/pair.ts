@@ -5,22 +5,22 @@ import { compared, fingerprintOf, isSignedBy, newWebPair, randomBytes, sha256 } 
 import type { Grant, KnownNode, NodeHalf } from './protocol.js'
 import type { DeviceIdentity, Seen } from './signer.js'
 
-/** Interval of the device's questions for the operator's confirmation, ms. */
+/** Poll interval for the operator's confirmation, ms. */
 const ASK_MS = 500
 const NONCE_BYTES = 16
 
-/** Asks the node and reads its JSON answer; throws what it refuses with. */
+/** Sends a request to the node and returns its JSON answer; throws its refusal. */
 export type AskNode = <T>(path: string, body?: object) => Promise<T>
 
 export interface PairOptions {
-  /** Fresh ones: a key that was revoked never counts again. */
+  /** Fresh keys: a revoked key never becomes valid again. */
   keys: DeviceIdentity
   ask: AskNode
   url: string
   name: string
-  /** Shows the six digits and resolves with whether the node shows the same ones; called once. */
+  /** Shows the six digits and resolves to whether the node shows the same; called once. */
   compare: (digits: string, nodeName: string) => Promise<boolean>
-  /** Resolves after that many ms; throws when the wait is given up. */
+  /** Resolves after that many ms; throws when the wait is aborted. */
   pause: (ms: number) => Promise<void>
 }
 
@@ -28,11 +28,11 @@ export interface PairOptions {
 export interface Paired {
   readonly grant: Grant
   readonly nodes: readonly KnownNode[]
-  /** By origin of the URLs at which it was paired or learnt of. */
+  /** By origin of the URLs at which it was paired, or which it learnt. */
   readonly seen: Readonly<Record<string, Seen>>
 }
 
-/** Why a pairing came to nothing, for people. */
+/** Why a pairing failed, for people. */
 export class PairingError extends Error {
   override readonly name = 'PairingError'
 }
@@ -41,8 +41,9 @@ interface Begun { attempt: string, node: Record<keyof NodeHalf, string>, nodeId:
 interface Outcome { state: 'waiting' | 'paired' | 'refused', answer: string | null, mac: string | null }
 
 /**
- * Pairs a device: commits, shows its keys, has the digits compared and waits for the operator. Believes only
- * an answer with the secret behind the digits. Throws PairingError, and the errors of `ask` and `compare`.
+ * Pairs a device: commits, reveals its keys, has the digits compared and waits for the operator. Accepts only
+ * an answer that proves the secret behind the digits. Throws PairingError, and the errors of `ask` and
+ * `compare`.
  */
 export async function pairWith ({ keys, ask, url, name, compare, pause }: PairOptions): Promise<Paired> {
   const ephemeral = await newWebPair('X25519')
@@ -64,31 +65,31 @@ export async function pairWith ({ keys, ask, url, name, compare, pause }: PairOp
     proof: base64url(await keys.sign(proofBytes(hash)))
   })
   if (!await isSignedBy(node.key, purposeBytes('pair', hash), fromBase64url(signature))) {
-    throw new PairingError('the node could not show that its key is its own; nothing was paired')
+    throw new PairingError('the node did not prove its key; nothing was paired')
   }
   const secrets = await compared(ephemeral.privateKey, node.ephemeral, hash).catch(() => {
-    throw new PairingError('the ephemeral key of the node is of no use; nothing was paired')
+    throw new PairingError('the ephemeral key of the node is invalid; nothing was paired')
   })
   if (!await compare(secrets.digits, begun.name)) {
-    // A node that does not hear of it finds that the device never asks for the outcome.
+    // If this request is lost, the node notices that the device never asks for the outcome.
     await ask(`${path}/refuse`, {}).catch(() => {})
-    throw new PairingError('the digits are not the same: somebody sits between, or another device was ' +
-      'compared; nothing was kept')
+    throw new PairingError('the digits differ: someone is intercepting the connection, or another device ' +
+      'was compared; nothing was stored')
   }
   for (;;) {
     await pause(ASK_MS)
     const { state, answer, mac } = await ask<Outcome>(path)
     if (state === 'waiting') continue
     if (state === 'refused' || answer === null) {
-      throw new PairingError('the operator did not confirm, or the time was over; begin anew')
+      throw new PairingError('the operator did not confirm in time; start again')
     }
     if (!await secrets.isAnswer(fromBase64url(mac ?? ''), answer)) {
-      throw new PairingError('the answer is not the node\'s; nothing was kept')
+      throw new PairingError('the answer does not come from the node; nothing was stored')
     }
     const { grant, nodes } = JSON.parse(answer) as { grant: Grant, nodes: KnownNode[] }
     const own = await fingerprintOf(node.key)
     if (grant.deviceId !== keys.deviceId || !nodes.some(({ fingerprint }) => fingerprint === own)) {
-      throw new PairingError('the answer is about another device; nothing was kept')
+      throw new PairingError('the answer is about another device; nothing was stored')
     }
     return { grant, nodes, seen: { [new URL(url).origin]: { nodeId: begun.nodeId, aheadMs: 0 } } }
   }

@@ -1,7 +1,7 @@
 /**
- * The protocol of paired devices: which bytes are signed, hashed and shown, without cryptography, so that
- * nodes, the command line and browsers agree. Binary values travel as base64url (RFC 4648) without padding.
- * Examples for other implementations: plugins/devices/test/signing-vectors.json.
+ * The protocol of paired devices: the bytes to sign, hash and show, without cryptography, so that nodes, the
+ * command line and browsers agree. Binary values travel as base64url (RFC 4648) without padding. Examples for
+ * other implementations: plugins/devices/test/signing-vectors.json.
  */
 
 import { base32, framed } from '../../../kernel/net/encoding.js'
@@ -9,7 +9,7 @@ import { base32, framed } from '../../../kernel/net/encoding.js'
 export const SIGNATURE_SCHEME = 'SVC1'
 /** Prefix of the short bearers of devices. */
 export const DEVICE_BEARER = 'svc_dev_'
-/** Most difference between the times of a signed request and of the node, ms. */
+/** Largest difference between the times of a signed request and of the node, ms. */
 export const WINDOW_MS = 60_000
 
 /** The device's part of a pairing; the operator sees the name. */
@@ -32,7 +32,7 @@ export function commitBytes (device: DeviceHalf): Uint8Array<ArrayBuffer> {
   return framed('svc pair commit 1', key, agreementKey, ephemeral, nonce, name)
 }
 
-/** All that was said while pairing; its SHA-256 is the transcript's hash. */
+/** All messages of a pairing; their SHA-256 is the transcript's hash. */
 export function transcriptBytes (
   commit: Uint8Array, node: NodeHalf, device: DeviceHalf
 ): Uint8Array<ArrayBuffer> {
@@ -40,9 +40,9 @@ export function transcriptBytes (
     device.key, device.agreementKey, device.ephemeral, device.nonce, device.name)
 }
 
-/** HKDF's info for what is derived of the ephemeral X25519 secret, with the transcript's hash as the salt. */
+/** HKDF info for keys from the ephemeral X25519 secret, with the transcript's hash as the salt. */
 export const derived = { digits: 'svc pair digits', answer: 'svc pair answer' } as const
-/** Bytes of HKDF for the digits, and for the key that guards the node's last answer. */
+/** Lengths of the HKDF output for the digits, and for the key that authenticates the node's last answer. */
 export const DIGITS_BYTES = 8
 export const ANSWER_KEY_BYTES = 32
 
@@ -56,7 +56,7 @@ export function digitsOf (bits: Uint8Array): string {
 export const proofBytes = (transcriptHash: Uint8Array): Uint8Array<ArrayBuffer> =>
   framed('svc pair device 1', transcriptHash)
 
-/** A device's id, of the SHA-256 of its raw Ed25519 key. */
+/** A device's id from the SHA-256 of its raw Ed25519 key. */
 export const deviceIdOf = (keySha256: Uint8Array): string => base32(keySha256)
 
 /** The parts of a signed request that the signature covers. */
@@ -67,7 +67,7 @@ export interface SignedRequest {
   readonly target: string
   /** SHA-256 of the body, base64url. */
   readonly body: string
-  /** Milliseconds since 1970, by the node's clock as far as the device knows it. */
+  /** Milliseconds since 1970 by the node's clock, as far as the device knows it. */
   readonly ts: number
   /** 96 random bits, base64url. */
   readonly nonce: string
@@ -89,10 +89,10 @@ export function writeCredential ({ device, ts, nonce, body, signature }: SignedC
 const CREDENTIAL =
   /^dev=([a-z2-7]{52}),ts=(\d{1,15}),n=([\w-]{16}),b=([\w-]{43}),s=([\w-]{86})$/
 
-/** Undefined for what is not exactly one. */
+/** Undefined for an invalid credential. */
 export function readCredential (text: string): SignedCredential | undefined {
   const [, device, ts, nonce, body, signature] = CREDENTIAL.exec(text) ?? []
-  // Of a match each part is there.
+  // A match has every part.
   if (device === undefined || nonce === undefined || body === undefined) return undefined
   if (signature === undefined) return undefined
   return { device, ts: Number(ts), nonce, body, signature }
@@ -111,7 +111,7 @@ export const CORRECTION = 'correction'
 export const correctionBytes = ({ nodeId, timeMs, nonce }: ClockCorrection): Uint8Array<ArrayBuffer> =>
   framed(nodeId, String(timeMs), nonce)
 
-/** A node of the cluster that a device belongs to; `fingerprint`: what its key is known by. */
+/** A node of the device's cluster; `fingerprint`: that of its key. */
 export interface KnownNode {
   readonly installId: string
   readonly name: string
@@ -131,7 +131,7 @@ export interface Grant {
   readonly viaRelay: readonly string[]
   readonly created: string
   readonly expires: string
-  /** Time for which a node without its cluster trusts the grant. */
+  /** How long a node without its cluster trusts the grant, s. */
   readonly maxOfflineSeconds: number
   /** Id of the caller that confirmed it. */
   readonly by: string

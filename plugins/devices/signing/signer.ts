@@ -3,7 +3,7 @@ import { base64url, fromBase64url, purposeBytes } from '../../../kernel/net/enco
 import { CORRECTION, correctionBytes, requestText, SIGNATURE_SCHEME, writeCredential } from './protocol.js'
 import { fingerprintOf, isSignedBy, randomBytes, sha256 } from './web.js'
 
-/** A device's identity and keys, wherever it stores them. */
+/** A device's identity and keys, with any kind of storage. */
 export interface DeviceIdentity {
   readonly deviceId: string
   /** Ed25519, raw. */
@@ -13,14 +13,13 @@ export interface DeviceIdentity {
   readonly sign: (message: Uint8Array<ArrayBuffer>) => Promise<Uint8Array>
 }
 
-/** The node's present id, and how far its clock is ahead, ms. */
+/** The node's current id, and how far its clock is ahead, ms. */
 export interface Seen { readonly nodeId: string, readonly aheadMs: number }
 
 const NONCE_BYTES = 12
 const MOST_SENT = 1024
 const utf8 = new TextEncoder()
 
-/** Details of a refused signature. */
 type Refusal = Partial<Record<'nodeId' | 'timeMs' | 'nonce' | 'nodeKey' | 'signature', unknown>>
 
 export interface SigningOptions {
@@ -30,15 +29,15 @@ export interface SigningOptions {
   /** Undefined until the node's first answer. */
   seen: Seen | undefined
   now: () => number
-  /** Told after each correction. */
+  /** Called after each correction. */
   learnt?: (seen: Seen) => void
 }
 
-/** Signs requests to one node, and learns from its refusals which id it has now and what its clock says. */
+/** Signs requests to one node; its refusals correct the node's id and clock. */
 export class RequestSigner {
   readonly #options: SigningOptions
   #seen: Seen
-  /** Of the newest requests: only an answer to one of them is believed. */
+  /** Nonces of the newest requests: only answers to these are trusted. */
   readonly #sent = new Set<string>()
 
   constructor (options: SigningOptions) {
@@ -46,7 +45,7 @@ export class RequestSigner {
     this.#seen = options.seen ?? { nodeId: '', aheadMs: 0 }
   }
 
-  /** The value of Authorization; `target`: path and query as they will be sent. */
+  /** The value of Authorization; `target`: path and query as sent. */
   async authorization (
     method: string, target: string, body: Uint8Array<ArrayBuffer> | undefined
   ): Promise<string> {
@@ -66,8 +65,8 @@ export class RequestSigner {
   }
 
   /**
-   * Applies a refusal's correction; returns whether to retry. Trusts only one that a node of the cluster
-   * signed, about a request of this signer.
+   * Applies a refusal's correction; returns whether to retry. Trusts only a correction that a node of the
+   * cluster signed, for a request of this signer.
    */
   async correct (details: unknown): Promise<boolean> {
     const { nodeId, timeMs, nonce, nodeKey, signature } = (details ?? {}) as Refusal

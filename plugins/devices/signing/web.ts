@@ -6,7 +6,7 @@ import { base64url } from '../../../kernel/net/encoding.js'
 import { ANSWER_KEY_BYTES, derived, DIGITS_BYTES, digitsOf } from './protocol.js'
 
 type Bytes = Uint8Array<ArrayBuffer>
-/** A key as WebCrypto holds it: its bytes need not be there for the program. */
+/** A WebCrypto key, whose bytes may not be readable. */
 export type WebKey = Parameters<typeof crypto.subtle.sign>[1]
 type WebKeys = Record<'privateKey' | 'publicKey', WebKey>
 
@@ -31,7 +31,7 @@ export async function signedWith (key: WebKey, message: Bytes): Promise<Bytes> {
   return new Uint8Array(await crypto.subtle.sign('Ed25519', key, message))
 }
 
-/** Whether the holder of a raw Ed25519 key signed a message; false for what is no key and no signature. */
+/** False also for an invalid key or signature. */
 export async function isSignedBy (key: Bytes, message: Bytes, signature: Bytes): Promise<boolean> {
   try {
     const held = await crypto.subtle.importKey('raw', key, 'Ed25519', false, ['verify'])
@@ -51,13 +51,14 @@ export async function fingerprintOf (key: Bytes): Promise<string | undefined> {
   }
 }
 
-/** The result of a pairing: the digits, and a check of the node's answer. */
 export interface PairingResult {
   readonly digits: string
   readonly isAnswer: (mac: Bytes, text: string) => Promise<boolean>
 }
 
-/** Compares by X25519 (RFC 7748) and HKDF over the transcript's hash. Throws for a key of low order. */
+/**
+ * Derives the digits by X25519 (RFC 7748) and HKDF over the transcript's hash. Throws for a key of low order.
+ */
 export async function compared (
   privateKey: WebKey, peer: Bytes, transcriptHash: Bytes
 ): Promise<PairingResult> {

@@ -14,7 +14,7 @@ import type { NodeRig } from '../../cluster/test/core-rig.js'
 
 type Owner = Parameters<typeof coreCluster>[0]
 
-/** Three nodes with the plugin; the members' keys are real, unlike those of the kit. */
+/** Three nodes with the plugin; the members' keys are real, unlike those of `startPlugin`. */
 async function three (t: Owner, quorum: 1 | 2): Promise<{ c: CoreCluster, rigs: NodeRig[] }> {
   const c = await coreCluster(t, { nodes: 3, quorum })
   const keys = new Map(c.nodes.map((node) => [node.installId, newKeyPair('Ed25519')]))
@@ -42,7 +42,7 @@ async function json<T> (rig: NodeRig, method: string, url: string, payload?: obj
   return answer.json<T>()
 }
 
-/** Pairs a device at a node and has the cluster hold it. */
+/** Pairs a device at a node and waits until the cluster has stored it. */
 async function pair (c: CoreCluster, rig: NodeRig, choice: object = {}): Promise<DeviceFile> {
   await json(rig, 'POST', '/v1/devices/pairing', choice)
   let show = (_digits: string): void => {}
@@ -60,7 +60,7 @@ async function pair (c: CoreCluster, rig: NodeRig, choice: object = {}): Promise
   return await made
 }
 
-/** What a node answers to a signed request of a device; a correction is followed. */
+/** A node's answer to a signed request of a device; follows a correction. */
 async function use (
   c: CoreCluster, rig: NodeRig, device: DeviceFile, method = 'GET', path = '/state'
 ): Promise<number> {
@@ -143,7 +143,7 @@ t.test('what a part decided whose session gave way is not lost', async (t) => {
   c.cut([c.at(0)], [c.at(1), c.at(2)])
   await c.run(40_000)
   t.ok(c.at(0).core.session.isMaster, 'it decides alone')
-  // Each part revokes, and lets in, something of its own.
+  // Each part revokes and admits different devices.
   await c.settled(json(a, 'DELETE', `/v1/devices/${revoked.deviceId}`))
   const [one, other] = [await pair(c, a), await pair(c, b)]
   c.heal()

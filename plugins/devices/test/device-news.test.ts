@@ -12,7 +12,7 @@ import type { Verb } from '../../../kernel/cli/index.js'
 
 const json = (response: ServerResponse, value: unknown): void => { response.end(JSON.stringify(value)) }
 
-/** Counts what it is asked, and learns a path of the node. */
+/** Counts its requests, and stores a path of the node. */
 function pluginWith (counted: { runs: number, failed: number }) {
   const news: DeviceNews = {
     async run ({ ask, device }) {
@@ -34,7 +34,7 @@ function pluginWith (counted: { runs: number, failed: number }) {
   }, () => ({}))
 }
 
-/** A home that is a device of a node, and what is asked there. */
+/** A home that is a device of a node, and the requests made from it. */
 async function deviceAt (t: Test, news: (response: ServerResponse) => void) {
   const counted = { runs: 0, failed: 0 }
   const node = await standIn(t, {

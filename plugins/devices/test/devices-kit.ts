@@ -9,7 +9,7 @@ import type { Rig, StartOptions } from '../../../kernel/testing/index.js'
 
 export const URL_HERE = 'http://127.0.0.1'
 
-/** An answer that is an error, with its reason and details. */
+/** An error answer, with its reason and details. */
 export class Refused extends Error {
   readonly status: number
   readonly reason: string
@@ -25,7 +25,7 @@ export class Refused extends Error {
 export const start = async (t: Parameters<typeof startPlugin>[0], options: StartOptions = {}): Promise<Rig> =>
   await startPlugin(t, devices, options)
 
-/** Asks as the operator; from another address as nobody. */
+/** Asks as the operator; from another address anonymously. */
 export async function ask<T> (
   rig: Rig, method: string, url: string, payload?: object, remoteAddress = '127.0.0.1'
 ): Promise<T> {
@@ -38,7 +38,7 @@ export async function ask<T> (
 
 export interface Pairing { device: Promise<DeviceFile>, digits: string, attempt: string }
 
-/** A device that asks to be paired; resolves once the operator can compare. */
+/** A device that starts a pairing; resolves once the operator can compare. */
 export async function beginPairing (
   rig: Rig,
   { name = 'phone', through, same = true, from }:
@@ -61,7 +61,6 @@ export async function beginPairing (
   return { device, digits, attempt: view.device?.attempt ?? '' }
 }
 
-/** Opens a pairing, pairs a device, confirms. */
 export async function pair (rig: Rig, choice: object = {}, name = 'phone'): Promise<DeviceFile> {
   await ask(rig, 'POST', '/v1/devices/pairing', choice)
   const { attempt, device, digits } = await beginPairing(rig, { name })
@@ -69,7 +68,6 @@ export async function pair (rig: Rig, choice: object = {}, name = 'phone'): Prom
   return await device
 }
 
-/** A device that makes requests. */
 export function signerOf (rig: Rig, device: DeviceFile, aheadMs = 0): RequestSigner {
   return new RequestSigner({
     keys: deviceKeysOf(device), seen: device.seen[URL_HERE], now: () => rig.clock.now() + aheadMs,

@@ -2,7 +2,7 @@ import { DeviceScheme } from '../scheme.js'
 import type { Clock, Proof } from '../../../kernel/index.js'
 import type { DeviceFile } from '../signing/device.js'
 
-/** The check of credentials alone, for one device. */
+/** The credential check for a single device. */
 export function schemeIn (device: DeviceFile, clock: Clock): (credential: string) => Proof | undefined {
   const scheme = new DeviceScheme({
     clock, nodeId: Object.values(device.seen)[0]!.nodeId,

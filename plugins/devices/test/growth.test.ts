@@ -8,7 +8,7 @@ t.test('10,000 grants ever made, 100 devices at a time: what is kept does not gr
   const clock = manualClock()
   const section = memorySection()
   const { grantDevice, revokeDevice } = deviceCommands({ section, clock, error: refuse })
-  // More than are kept at a time; making 10,000 keys would take most of the test.
+  // More than the store can hold; creating 10,000 keys would take most of the test.
   const keys = Array.from({ length: 400 }, () => newKeyPair('Ed25519').publicKey)
   let largest = 0
   let half = 0
@@ -16,7 +16,7 @@ t.test('10,000 grants ever made, 100 devices at a time: what is kept does not gr
     const grant = grantOf(clock, 1, keys[made % keys.length])
     grantDevice({ grant })
     if (made % 3 === 0) revokeDevice({ revoked: revocationOf(grant, clock.now()) })
-    // A hundred in the day that each is good for.
+    // A hundred during the day for which each is valid.
     await clock.advance(DAY_MS / 100)
     largest = Math.max(largest, section.size)
     if (made === 5000) half = section.bytes

@@ -36,7 +36,7 @@ t.test('a device is paired: the same digits on both sides, then the grant', asyn
   t.match(rig.events[1]!.payload, { deviceId, by: 'local' })
 })
 
-/** Someone in the middle who shows each side keys of its own: what it changes is up to `change`. */
+/** A man in the middle with different keys for each side: `change` alters its messages. */
 const between = (rig: Rig, change: (path: string, body: Record<string, unknown>) => void): AskNode =>
   async <T>(path: string, body?: object) => {
     const sent = structuredClone(body) as Record<string, unknown> | undefined
@@ -48,7 +48,7 @@ const between = (rig: Rig, change: (path: string, body: Record<string, unknown>)
 t.test('whoever sits between is seen by other digits, or refused', async (t) => {
   const rig = await start(t)
   await open(rig)
-  // A node's nonce that is another one to the device: the transcripts differ.
+  // The middle gives the device another nonce of the node: the transcripts differ.
   const { device } = await beginPairing(rig, {
     through: between(rig, (path, answer) => {
       if (path === '/v1/devices/pair') (answer['node'] as { nonce: string }).nonce = 'A'.repeat(22)
@@ -56,13 +56,13 @@ t.test('whoever sits between is seen by other digits, or refused', async (t) => 
   }).catch((error: unknown) => ({ device: Promise.reject(error as Error) }))
   await t.rejects(device, { reason: 'pairing_failed' } as never, 'the proof is over another transcript')
   t.equal((await view(rig)).device, null)
-  // A middle that forwards the keys and lies about the outcome has no secret to guard its answer with.
+  // A middle that forwards the keys and lies about the outcome cannot authenticate its answer.
   const second = await beginPairing(rig, {
     through: between(rig, (_path, answer) => {
       if ('state' in answer) Object.assign(answer, { state: 'paired', answer: '{}', mac: 'x' })
     })
   })
-  await t.rejects(second.device, /not the node's/)
+  await t.rejects(second.device, /does not come from the node/)
 })
 
 t.test('keys of somebody between, on both sides, give other digits', async (t) => {
@@ -123,7 +123,7 @@ t.test('bogus attempts from one address leave the window to the others', async (
       })
     if (attempt !== null) await ask(rig, 'POST', `/v1/devices/pair/${attempt}`, shown, from).catch(() => {})
   }
-  // One more attacker shows real keys, stands first before the operator, and comes back when it is refused.
+  // An attacker with real keys reaches the operator first, and returns after each refusal.
   const attacker = async () => await beginPairing(rig, { name: 'phone', from: '192.0.2.66' })
   const first = await attacker()
   await t.rejects(attacker(), { reason: 'pairing_busy' } as never, 'one at a time from an address')
@@ -163,7 +163,7 @@ t.test('nothing is granted or kept unless both sides say that the digits are the
     const device = await beginPairing(rig, { same: new Promise((resolve) => { answer = resolve }) })
     if (first === 'the device') {
       answer(false)
-      await t.rejects(device.device, /digits are not the same/)
+      await t.rejects(device.device, /the digits differ/)
       await t.rejects(confirm(device), closed, 'it is gone')
     } else {
       const confirmed = confirm(device)
@@ -172,7 +172,7 @@ t.test('nothing is granted or kept unless both sides say that the digits are the
       await rig.clock.advance(10_000)
       t.same(await ask(rig, 'GET', '/v1/devices'), { devices: [] })
       answer(false)
-      await t.rejects(device.device, /digits are not the same/)
+      await t.rejects(device.device, /the digits differ/)
       await over
     }
   }
@@ -197,11 +197,11 @@ t.test('through somebody between, whose digits differ, a device that says no sig
   let answer = (_same: boolean): void => {}
   const device = await beginPairing(middle, { through, same: new Promise((resolve) => { answer = resolve }) })
   t.not(device.digits, forged.digits)
-  // The middle's own operator has said yes long before.
+  // The middle's own operator has confirmed long before.
   const lured = ask(middle, 'POST', '/v1/devices/pairing/confirm',
     { attempt: device.attempt, digits: device.digits }).catch(() => {})
   answer(false)
-  await t.rejects(device.device, /somebody sits between/)
+  await t.rejects(device.device, /someone is intercepting the connection/)
   await lured
   t.same(asked.filter((path) => !path.startsWith('/v1/devices/pair')), [], 'nothing is signed for it')
   t.same(await ask(middle, 'GET', '/v1/devices'), { devices: [] })

@@ -25,7 +25,7 @@ export const probe = definePlugin({
   }
 }))
 
-/** The plugin with a probe that says who asks. */
+/** The plugin with a probe that returns the caller. */
 export const running = async (t: Parameters<typeof start>[0]): Promise<Rig> =>
   await start(t, { plugins: [probe] })
 

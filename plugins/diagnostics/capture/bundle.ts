@@ -6,7 +6,7 @@ import type { TarFile } from './tar.js'
 export const PART_BYTES = 4 * 1024 ** 2
 export const BUNDLE_BYTES = 24 * 1024 ** 2
 
-/** A part of a bundle; `make` gives a value for JSON, or a text as it is. */
+/** A part of a bundle; `make` returns a JSON value, or a text that is stored unchanged. */
 export interface Part { name: string, what: string, make: () => unknown }
 
 export interface BundleOptions {
@@ -14,16 +14,15 @@ export interface BundleOptions {
   version: string
   nowMs: number
   parts: readonly Part[]
-  /** Secrets that are known, besides those that look like one. */
+  /** Known secrets, besides those with a recognisable form. */
   secrets: readonly string[]
 }
 
 export interface Bundle { name: string, bytes: Buffer }
 
-/** A part that was collected. */
 interface Collected extends TarFile { what: string, problem: string | null }
 
-/** Makes a bundle for a bug report. Names a failed or large part with the reason, and keeps the others. */
+/** Creates a bundle for a bug report. A failed or oversized part is replaced by its reason. */
 export async function makeBundle (options: BundleOptions): Promise<Bundle> {
   const { node, nowMs } = options
   const safe = node.replace(/[^A-Za-z0-9.-]+/g, '-').slice(0, 40)
@@ -36,7 +35,7 @@ export async function makeBundle (options: BundleOptions): Promise<Bundle> {
     total += one.bytes.byteLength
     collected.push(one)
   }
-  // A node that never makes a bundle does not load the package.
+  // Loaded on demand: most nodes never make a bundle.
   const { packTar } = await import('./tar.js')
   const files = [{ name: 'README.txt', bytes: Buffer.from(readme(options, collected)) }, ...collected]
   const tar = packTar(files.map(({ name, bytes }) => ({ name: `${folder}/${name}`, bytes })), nowMs / 1000)
@@ -51,7 +50,7 @@ async function collect (part: Part, secrets: readonly string[], room: number): P
     const bytes = Buffer.from(text)
     const most = Math.min(PART_BYTES, room)
     if (bytes.byteLength <= most) return { name, what, bytes, problem: null }
-    return without(part, `left out: it has ${bytes.byteLength} bytes, and there is room for ${most}`)
+    return without(part, `left out: it has ${bytes.byteLength} bytes, and only ${most} are left`)
   } catch (error) {
     const said = maskText(error instanceof Error ? error.message : String(error), secrets).slice(0, 300)
     return without(part, `could not be collected: ${said}`)
@@ -68,8 +67,8 @@ function readme ({ node, version, nowMs }: BundleOptions, parts: readonly Collec
     `  ${name.padEnd(16)} ${problem ?? `${bytes.byteLength} bytes`}\n    ${what}`)
   return `State of the svc ${version} node ${node}, ${new Date(nowMs).toISOString()}, for a bug report.
 
-There are no prompts, texts, answers, sounds, tokens or keys in it; secrets of the settings are masked.
-Names of nodes and models, addresses and paths are in it: look through it before you make it public.
+It contains no prompts, texts, answers, sounds, tokens or keys; secrets of the settings are masked.
+It contains names of nodes and models, addresses and paths: check it before you make it public.
 
 ${lines.join('\n')}
 `

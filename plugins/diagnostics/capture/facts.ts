@@ -6,7 +6,7 @@ import type { ProcessFacts } from '../report.js'
 /** Limits of the process that explain failures. */
 const LIMITS = ['Max open files', 'Max processes', 'Max address space', 'Max locked memory']
 
-/** What `svc doctor` and whoever reads a bug report ask of a machine first. Sizes in bytes. */
+/** The first facts about a machine for `svc doctor` and for readers of a bug report. Sizes in bytes. */
 export async function machineFacts (home: string, process: ProcessFacts): Promise<Record<string, unknown>> {
   const disk = await statfs(home).catch(() => null)
   const cpus = os.cpus()
@@ -30,7 +30,6 @@ export async function machineFacts (home: string, process: ProcessFacts): Promis
   }
 }
 
-/** Soft limits by name. */
 export function limitsOf (text: string): Record<string, string> {
   return Object.fromEntries(LIMITS.flatMap((name) => {
     const soft = fieldOf(text, new RegExp(`^${name}\\s+(\\S+)`, 'm'))

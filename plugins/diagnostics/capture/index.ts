@@ -6,13 +6,12 @@ import { makeBundle } from './bundle.js'
 import { machineFacts } from './facts.js'
 import type { Part } from './bundle.js'
 
-/** Control events and lines of the log that go into a bundle. */
+/** Most control events and log lines in a bundle. */
 const EVENTS = 1000
 const LOG_LINES = 2000
 /** A bundle is sent in pieces of this size, bytes. */
 const PIECE_BYTES = 64 * 1024
 
-/** Answers with a bundle for a bug report. */
 export async function capture (parts: HandlerParts, request: RouteRequest): Promise<void> {
   const { ctx } = parts
   const { name, bytes } = await makeBundle({
@@ -37,14 +36,14 @@ function captureParts (parts: HandlerParts, request: RouteRequest): Part[] {
   const rows: [name: string, what: string, make: () => unknown][] = [
     ['facts.json', 'Machine, system, limits and versions.', () => machineFacts(node.home, processFacts())],
     ['node.json', 'This node: process, runners, flight recorders, plugins, warnings.', own],
-    ['cluster.json', 'The same of every node that answered, and why others did not.',
+    ['cluster.json', 'The same for every node that answered, with the errors of the others.',
       () => clusterDiagnostics(parts, request)],
-    ['config.json', 'The settings in force and where each comes from; secrets masked.',
+    ['config.json', 'The settings in effect with their origins; secrets masked.',
       () => deps.inspection.config()],
-    ['events.json', 'The newest control events of all nodes, as far as memory has them.',
+    ['events.json', 'The newest control events of all nodes that are in memory.',
       () => deps.eventLog?.newest(EVENTS) ?? []],
-    ['event-log.json', 'How the event log is.', () => deps.eventLog?.status() ?? null],
-    ['telemetry.json', 'How readings get to the other nodes.', () => deps.gossip.counters()],
+    ['event-log.json', 'State of the event log.', () => deps.eventLog?.status() ?? null],
+    ['telemetry.json', 'Counters of the readings sent to other nodes.', () => deps.gossip.counters()],
     ['metrics.txt', 'GET /metrics.', metrics.text],
     ['state.json', 'GET /state as an operator sees it.', () => deps.state.read()]
   ]

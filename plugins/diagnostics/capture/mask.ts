@@ -1,15 +1,14 @@
 import { HIDDEN, withoutUrlSecrets } from '../../../kernel/index.js'
 
-/** Replaces a secret. */
 export const MASK = HIDDEN
 
-/** Keys whose texts are never shown, whatever they hold. */
+/** Keys whose texts are never shown. */
 const SECRET_KEY =
   /(^|[_-])(authorization|cookie|password|passphrase|secret|token|api[_-]?key|private[_-]?key)$/i
-/** The same in the case of JavaScript. */
+/** The same in camelCase. */
 const SECRET_NAME = /(Authorization|Cookie|Password|Passphrase|Secret|Token|ApiKey|PrivateKey)$/
 
-/** Patterns of secrets: ours, and those of other services. */
+/** Patterns of secrets: our own, and those of other services. */
 const PATTERNS: readonly (readonly [RegExp, string])[] = [
   [/svc_(op|app|dev|join)_[0-9A-Za-z]{8,}(_[0-9A-Za-z]+)?/g, `svc_$1_${MASK}`],
   [/svcjoin1_[A-Za-z0-9_-]+/g, `svcjoin1_${MASK}`],
@@ -19,13 +18,13 @@ const PATTERNS: readonly (readonly [RegExp, string])[] = [
   [/([?&](?:[\w-]*token|[\w-]*key|secret|password|sig|signature)=)[^&\s"'#]+/gi, `$1${MASK}`]
 ]
 
-/** A text without what looks like a secret, and without the given ones. */
+/** Masks texts that look like a secret, and the given ones. */
 export function maskText (text: string, known: readonly string[] = []): string {
   const without = known.reduce((left, secret) => secret === '' ? left : left.replaceAll(secret, MASK), text)
   return PATTERNS.reduce((left, [pattern, put]) => left.replace(pattern, put), withoutUrlSecrets(without))
 }
 
-/** A JSON value with masked texts, without those under the name of a secret. */
+/** A JSON value with masked texts; the values of secret keys are masked completely. */
 export function masked (value: unknown, known: readonly string[] = []): unknown {
   if (typeof value === 'string') return maskText(value, known)
   if (Array.isArray(value)) return value.map((one) => masked(one, known))

@@ -10,7 +10,7 @@ export function packTar (files: readonly TarFile[], seconds: number): Buffer {
     const size = bytes.byteLength
     const mtime = new Date(seconds * 1000)
     const header = new Header({ path: name, mode: 0o600, size, mtime, type: 'File' })
-    if (header.encode()) throw new RangeError(`"${name}" is longer than a tar header takes`)
+    if (header.encode()) throw new RangeError(`"${name}" is too long for a tar header`)
     return [header.block!, bytes, Buffer.alloc((BLOCK - size % BLOCK) % BLOCK)]
   })
   return Buffer.concat([...parts, Buffer.alloc(2 * BLOCK)])

@@ -7,7 +7,7 @@ import type { DialRow, MemberList, NodeRow } from '../../cluster/cli/nodes.js'
 
 export interface ClusterChecksInput extends CheckContext {
   manifests: readonly Pick<Manifest, 'checks'>[]
-  /** Version of the command line that asks; null where none does. */
+  /** Version of the command line that asks; null without one. */
   version: string | null
 }
 
@@ -18,7 +18,7 @@ export interface ClusterChecks {
   unknown: string[]
 }
 
-/** Runs what these plugins declare as parts of `svc doctor` or `svc status`, in their order. */
+/** Runs the plugins' parts of `svc doctor` or `svc status`, in order. */
 export async function contributed<T> (
   manifests: readonly Pick<Manifest, 'checks' | 'status'>[], kind: 'checks' | 'status', given: CheckContext
 ): Promise<T[]> {
@@ -27,7 +27,7 @@ export async function contributed<T> (
     await ((await load()).default as { run (given: CheckContext): Promise<T> }).run(given)))
 }
 
-/** All of `svc doctor` that a node can be asked for: the checks of the cluster and those of the plugins. */
+/** All checks of `svc doctor` that a node can answer: those of the cluster and of the plugins. */
 export async function clusterChecks (
   { state, look: given, manifests, version }: ClusterChecksInput
 ): Promise<ClusterChecks> {
@@ -48,7 +48,7 @@ export async function clusterChecks (
   const nodes = joinNodes(state, members)
   return {
     nodes,
-    unknown: [...refused].map((path) => `GET ${path} is not shown without more authority.`),
+    unknown: [...refused].map((path) => `GET ${path} needs more authority.`),
     checks: [
       checkReady(ready),
       ...checkMaster(state, nodes),
@@ -64,15 +64,13 @@ export async function clusterChecks (
   }
 }
 
-/** One check of GET /readyz. */
 export interface ReadyCheck { name: string, ok: boolean, detail: string }
 
-/** The checks in an answer of GET /readyz that is a refusal. */
 export const checksIn = ({ api }: VerbError): ReadyCheck[] =>
   (api?.details?.['checks'] ?? []) as ReadyCheck[]
 
 function checkReady (answer: unknown): Check {
-  if (!isVerbError(answer)) return ok('ready', 'everything set to start is ready')
+  if (!isVerbError(answer)) return ok('ready', 'all configured parts are ready')
   const missing = checksIn(answer).filter(({ ok }) => !ok)
     .map(({ name, detail }) => `${name}: ${detail}`)
   const [said] = answer.message.split('\n')
@@ -81,34 +79,35 @@ function checkReady (answer: unknown): Check {
 }
 
 const RESTART = 'restart_needed'
-/** Code of a node whose cluster is switched off. */
 export const CLUSTER_OFF = 'cluster_off'
 
-/** The parts of GET /config that show whether the applied settings are those of the file. */
+/** The parts of GET /config that show whether the file differs from the applied settings. */
 interface Settings { file: string, restart_needed?: boolean }
 
-/** Whether somebody changed svc.yaml and the node has not been restarted since; the others are not asked. */
+/** Whether svc.yaml changed without a restart of this node; other nodes are not checked. */
 function checkSettings ({ file, restart_needed: changed }: Settings, state: CheckContext['state']): Check[] {
   const { localNodeId: nodeId, nodeIdentities, nodeHealth } = state
   // The node's health reports a change made over the API.
   const told = nodeHealth[nodeId]?.reasons.some(({ code }) => code === RESTART) === true
   if (changed !== true || told) return []
   const name = nodeIdentities[nodeId]?.friendlyName ?? nodeId
-  return [warn('settings', `${file} has changed since ${name} started: what it says now is not in force`,
+  return [warn('settings', `${file} has changed since ${name} started; the changes are not in effect`,
     `Restart ${name}: \`svc restart\`.`,
     { code: RESTART, about: [name], evidence: [{ kind: 'node', nodeId, name }] })]
 }
 
 function noMembers (refusal: unknown): Check {
   if (isVerbError(refusal) && refusal.api?.reason === 'plugin_disabled') {
-    return ok('members', 'this node is a cluster of one: it has no plugin for more', { code: CLUSTER_OFF })
+    return ok('members', 'a cluster of one node: the cluster plugin is disabled', { code: CLUSTER_OFF })
   }
   return warn('members', 'the members cannot be listed with this credential',
     'Use a token with the authority "operator" (--token), or run this on the node\'s host.',
     { code: 'members_hidden' })
 }
 
-/** Clocks this far apart are worth a word; beyond the second limit tokens and times go wrong, seconds. */
+/**
+ * Clock differences above the first limit are reported; above the second, tokens and times go wrong. Seconds.
+ */
 const SKEW_WARN_SECONDS = 5
 const SKEW_FAIL_SECONDS = 60
 
@@ -137,9 +136,9 @@ function nodeTold (node: Pick<NodeRow, 'name' | 'nodeId'> | undefined): CheckDat
   return { about: [name], evidence: nodeId === null ? [] : [{ kind: 'node', nodeId, name }] }
 }
 
-/** Each member: live, or why it cannot be reached. */
+/** Each member: live, or why it is unreachable. */
 export function checkMembers (list: MemberList, nodes: readonly NodeRow[]): Check[] {
-  // The health of this node names the removal; the members are well.
+  // The health of this node names the removal; the members are fine.
   if (list.dials.some(({ reason }) => reason === 'removed')) return []
   const members = list.members.filter((member) => !member.self).map((member): Check => {
     const name = `member ${member.name}`
@@ -159,7 +158,7 @@ export function checkMembers (list: MemberList, nodes: readonly NodeRow[]): Chec
   return [...members, ...strangers(list)]
 }
 
-/** Silent nodes, if the members are unknown. */
+/** Silent nodes, if the member list is unavailable. */
 export function lostNodeChecks (nodes: readonly NodeRow[]): Check[] {
   return nodes.filter(({ live }) => !live).map((node) => {
     const since = node.lostForSeconds === null ? 'lost' : `lost for ${formatDuration(node.lostForSeconds)}`
@@ -172,38 +171,37 @@ function describeDial ({ address, reason, attempts }: DialRow): string {
   return `${address}: ${reason ?? 'no answer yet'} (${attempts} attempts)`
 }
 
-/** Addresses from settings or discovery where no member answers. */
+/** Addresses from settings or discovery at which no member answers. */
 function strangers ({ dials, members }: MemberList): Check[] {
   const own = new Set(members.flatMap((member) => member.addresses))
   const silent = dials.filter(({ installId, state, reason, address }) =>
     installId === null && state !== 'connected' && reason !== null && !own.has(address))
   return silent.map((dial) => warn(`address ${dial.address}`, describeDial(dial),
-    'It comes from cluster.peers, or was seen on the network; where no member is to be there, take it out ' +
-    'of cluster.peers, else look at that machine with `svc doctor`.', { code: 'address_silent' }))
+    'It comes from cluster.peers or from discovery. If there is no member, remove it from ' +
+    'cluster.peers; otherwise run `svc doctor` on that machine.', { code: 'address_silent' }))
 }
 
-/** Whether other machines can join. */
 export function checkListener ({ members }: MemberList): Check[] {
   const own = members.find((member) => member.self)
   if (own === undefined || own.addresses.length === 0) return []
   const open = own.addresses.filter((address) => !/^(127\.|\[::1\]|localhost)/.test(address))
-  const only = ': only nodes on this machine can join; svc join-token opens it to others'
+  const only = ': only nodes on this machine can join; svc join-token makes it reachable for others'
   return [ok('members listener', `at ${own.addresses.join(', ')}${open.length > 0 ? '' : only}`)]
 }
 
-/** One version everywhere; `own` is that of the command line which asks, if one does. */
+/** `own`: version of the command line that asks, if any. */
 export function checkVersions (nodes: readonly NodeRow[], own: string | null): Check {
-  // Of a member that was not seen since the start of the node the version is not known.
+  // The version of a member that was not seen since the start of the node is unknown.
   const seen = nodes.filter(({ version }) => version !== null && version !== '')
   const all = new Set([...own === null ? [] : [own], ...seen.map((node) => node.version)])
   const where = `${seen.length > 1 ? 'all ' : ''}${count(seen.length, 'node')}`
-  if (all.size <= 1) return ok('versions', `${[...all][0] ?? 'none told'} on ${where}`)
+  if (all.size <= 1) return ok('versions', `${[...all][0] ?? 'unknown'} on ${where}`)
   const list = seen.map((node) => `${node.name ?? node.nodeId ?? 'a node'} ${node.version ?? ''}`)
   return warn('versions', `${list.join(', ')}${own === null ? '' : `; this command line ${own}`}`,
-    'Bring all nodes to the same version, one after the other.', { code: 'version_mismatch' })
+    'Update all nodes to the same version, one after the other.', { code: 'version_mismatch' })
 }
 
-/** Nodes that are there and have one name: whoever names it means only one of them. */
+/** Live nodes with the same name: a command with that name could mean either. */
 export function checkNames (nodes: readonly NodeRow[]): Check[] {
   const names = nodes.filter(({ live }) => live).map(({ name }) => name).filter((name) => name !== null)
   const twice = new Set(names.filter((name, i) => names.indexOf(name) !== i))
@@ -211,12 +209,11 @@ export function checkNames (nodes: readonly NodeRow[]): Check[] {
     const ids = nodes.filter((node) => node.live && node.name === name)
       .map(({ nodeId }) => nodeId ?? 'unknown')
     return warn('names', `${ids.length} nodes have the same name ${name}: ${ids.join(' and ')}`,
-      'Give one of them another: `svc config set name NAME` at that node, then restart it.',
+      'Rename one of them: `svc config set name NAME` at that node, then restart it.',
       { code: 'name_twice', about: [name, ...ids] })
   })
 }
 
-/** The health that the nodes report. */
 export function checkHealth (nodes: readonly NodeRow[]): Check[] {
   const live = nodes.filter((node) => node.live)
   const reasons = live.flatMap((node) => node.health.reasons.map((reason): Check => {
@@ -227,10 +224,10 @@ export function checkHealth (nodes: readonly NodeRow[]): Check[] {
   return reasons.length > 0 ? reasons : [ok('health', `no problem at ${count(live.length, 'live node')}`)]
 }
 
-/** Clock of a node minus the clock of this machine, seconds. */
+/** Clock of a node minus that of this machine, seconds. */
 export interface ClockReading { name: string, aheadSeconds: number }
 
-/** Differences between the clocks of two nodes or more. */
+/** Differences between the clocks of two or more nodes. */
 export function checkClocks (readings: readonly ClockReading[]): Check {
   const sorted = [...readings].sort((a, b) => a.aheadSeconds - b.aheadSeconds)
   const [slow, fast] = [sorted[0]!, sorted.at(-1)!]
@@ -239,11 +236,11 @@ export function checkClocks (readings: readonly ClockReading[]): Check {
   if (apart < SKEW_WARN_SECONDS) return ok('clocks', numbers)
   const make = apart < SKEW_FAIL_SECONDS ? warn : fail
   return make('clocks', `${numbers}: ${fast.name} is ahead of ${slow.name}`,
-    'Set the time of both machines by NTP: `timedatectl set-ntp true`.',
+    'Synchronise both machines by NTP: `timedatectl set-ntp true`.',
     { code: 'clock_skew', about: [fast.name, slow.name] })
 }
 
-/** Whether members are looked for on the local network, and whether this machine could. */
+/** Whether discovery on the local network is on, and whether it would work on this machine. */
 export function checkDiscovery (on: boolean | null, problem: string | null): Check {
   const known = 'addresses come from tokens and cluster.peers'
   if (on === false) return ok('discovery', `off (cluster.discovery): ${known}`)

@@ -7,14 +7,14 @@ import { missingHomeFile, nodeRange, START_BYTES, SvcError, tryWrite } from '../
 import { fail, judgeDisk, ok, portHolder } from '../../../kernel/cli/index.js'
 import type { Check } from '../../../kernel/cli/index.js'
 
-/** The version of Node against `engines` of the package. */
+/** Compares the version of Node with `engines` of the package. */
 export function checkNode (running: string, required = nodeRange()): Check {
   return satisfies(running, required)
     ? ok('node version', `Node ${running} (needs ${required})`)
     : fail('node version', `Node ${running} is older than ${required}`, `Install Node ${required}.`)
 }
 
-/** Whether the home, or the folder it would be made in, can be written, and has its files. */
+/** Whether the home, or the folder for it, can be written, and has its files. */
 export async function checkHome (home: string): Promise<Check> {
   const folder = nearestFolder(home)
   try {
@@ -22,15 +22,15 @@ export async function checkHome (home: string): Promise<Check> {
     if (folder === home) await tryWrite(home, START_BYTES)
   } catch (error) {
     if (error instanceof SvcError) {
-      return fail('home', error.message, 'Free space on its disk, or name another home with --home.',
+      return fail('home', error.message, 'Free disk space, or choose another home with --home.',
         { code: 'home_unwritable' })
     }
     return fail('home', `${folder} cannot be written: ${(error as NodeJS.ErrnoException).code ?? 'unknown'}`,
-      'Change its owner or its permissions, or name another home with --home.')
+      'Change its owner or its permissions, or choose another home with --home.')
   }
   const lost = missingHomeFile(home)
   if (lost !== null) return fail('home', lost.message, lost.remedy, { code: 'home_incomplete' })
-  return ok('home', folder === home ? `${home} can be written` : `${home} will be made at the first start`)
+  return ok('home', folder === home ? `${home} can be written` : `${home} will be created at the first start`)
 }
 
 function nearestFolder (path: string): string {
@@ -39,13 +39,12 @@ function nearestFolder (path: string): string {
   return folder
 }
 
-/** Free space where the home is. */
 export function checkDisk (home: string): Check {
   const { bavail, blocks, bsize } = statfsSync(nearestFolder(home))
   return judgeDisk(bavail * bsize, blocks * bsize)
 }
 
-/** Whether the ports of a node are free; for a machine without a running node. */
+/** For a machine without a running node. */
 export async function checkPorts (ports: readonly number[]): Promise<Check> {
   const taken: string[] = []
   for (const port of ports) {
@@ -57,7 +56,7 @@ export async function checkPorts (ports: readonly number[]): Promise<Check> {
   }
   return taken.length === 0
     ? ok('ports', `${ports.join(' and ')} are free`)
-    : fail('ports', taken.join('; '), 'Stop what holds it, or start the node with another --port.')
+    : fail('ports', taken.join('; '), 'Stop the program that uses it, or start the node with another --port.')
 }
 
 function listenProblem (port: number): Promise<string | null> {

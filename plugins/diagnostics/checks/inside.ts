@@ -4,7 +4,6 @@ import { SLOW_LOOP_MS, stalledSeconds } from '../warnings.js'
 import { checkClocks } from './cluster.js'
 import type { ClockReading } from './cluster.js'
 
-/** A runner as its node reports it. */
 interface Runner {
   runnerId: string
   modelId: string
@@ -35,22 +34,21 @@ export interface NodeDiagnostics {
 
 export interface Diagnosis { localNodeId: string, nodes: DiagnosedNode[] }
 
-/** A runner that was started again this often dies again and again. */
+/** A runner with this many restarts crashes repeatedly. */
 const RESTARTS_MANY = 3
-/** A heap fuller than this may run over. */
+/** A heap that is fuller may run out of memory. */
 const HEAP_FULL = 0.85
-/** Warnings of a node with a better command here, and past ones. */
+/** Warnings of a node for which this check has a better command, and past ones. */
 const TOLD = new Set([
   'loop_was_late', 'runner_failed', 'runner_restarts', 'runner_silent', 'log_shipping_back'
 ])
 
-/** Past faults: a runner's chunk that came after its request had ended. */
+/** Past faults: chunks of a runner that arrived after the end of their request. */
 const DONE = new Set(['chunks_dropped'])
-/** Remedies of known warnings. */
 const REMEDIES: Readonly<Record<string, string | undefined>> = {
-  log_shipping_failed: 'Start what listens at that address, or name another with ' +
+  log_shipping_failed: 'Start the server at that address, or set another with ' +
     '`svc config set logging.ingest_url URL` and restart the node.',
-  event_log_counting: 'Make room on that disk: `svc purge` removes staged copies that are not in use.'
+  event_log_counting: 'Free disk space: `svc purge` removes staged copies that are not in use.'
 }
 
 /** The nodes' reports about their processes and each other's clocks. */
@@ -71,7 +69,6 @@ export function clocksOf ({ nodes, localNodeId }: Diagnosis): ClockReading[] {
   })
 }
 
-/** The nodes' reports: runners, event loop, heap, and their warnings. */
 export function checkDiagnosis ({ nodes }: Diagnosis): Check[] {
   const found = nodes.flatMap(checkNodeInside)
   const answered = nodes.filter(({ diagnostics }) => diagnostics !== null).length
@@ -81,7 +78,7 @@ export function checkDiagnosis ({ nodes }: Diagnosis): Check[] {
 function checkNodeInside ({ name, live, error, diagnostics }: DiagnosedNode): Check[] {
   const node = plain(name)
   if (diagnostics === null) {
-    // An absent node has another check.
+    // Another check reports absent nodes.
     return live && error !== null
       ? [warn(`inside ${node}`, plain(error.message), 'Run `svc doctor` on that machine.',
           { code: 'node_silent', about: [node] })]
@@ -97,7 +94,7 @@ function checkNodeInside ({ name, live, error, diagnostics }: DiagnosedNode): Ch
       const about = { code, about: [node] }
       if (DONE.has(code)) return [ok(`inside ${node}`, plain(text), about)]
       return [warn(`inside ${node}`, plain(text),
-        REMEDIES[code] ?? `More about it: \`svc logs --node ${node} --level warn\`.`, about)]
+        REMEDIES[code] ?? `Details: \`svc logs --node ${node} --level warn\`.`, about)]
     })
   ]
 }
@@ -110,7 +107,7 @@ function checkRunner (node: string, runner: Runner): Check[] {
   const times = `${runner.restarts} restart${runner.restarts === 1 ? '' : 's'}`
   if (runner.statusKind === 'RunnerFailed') {
     return [fail(name, `given up after ${times}`,
-      `Why: ${logs}; then \`svc stop ${model}\` and \`svc place ${model}\`.`,
+      `Find the cause: ${logs}; then \`svc stop ${model}\` and \`svc place ${model}\`.`,
       { code: 'runner_failed', about })]
   }
   const tasks = runner.inProgressTasks
@@ -118,13 +115,13 @@ function checkRunner (node: string, runner: Runner): Check[] {
   return [
     ...checkRestarts(name, runner, { logs, about }),
     ...silent === null ? []
-      : [warn(name, `works on ${tasks.length} requests and gave nothing for ${silent} s`,
-          `What they wait for: \`svc why ${tasks[0]!}\`.`,
+      : [warn(name, `works on ${tasks.length} requests, without output for ${silent} s`,
+          `Find the cause: \`svc why ${tasks[0]!}\`.`,
           { code: 'runner_silent', about })]
   ]
 }
 
-/** One that died and is back is no fault; one that dies again and again is. */
+/** A runner that crashed once and runs again is no fault; repeated crashes are. */
 function checkRestarts (
   name: string, { restarts, statusKind }: Runner, { logs, about }: { logs: string, about: string[] }
 ): Check[] {
@@ -144,9 +141,9 @@ function checkProcess (
   const full = heapUsedBytes / heapLimitBytes
   return [
     ...late > SLOW_LOOP_MS
-      // The node itself says when it is late now: this is of all the time since it started.
-      ? [ok(`event loop of ${node}`, `it was late by ${Math.round(late)} ms in the worst hundredth of the ` +
-      'time since it started', { code: 'loop_was_late', about: [node] })]
+      // The node itself reports a late loop; this figure covers all the time since its start.
+      ? [ok(`event loop of ${node}`, `delayed by up to ${Math.round(late)} ms (p99 since its start)`,
+          { code: 'loop_was_late', about: [node] })]
       : [],
     ...full > HEAP_FULL
       ? [warn(`heap of ${node}`, `${showBytes(heapUsedBytes)} of ${showBytes(heapLimitBytes)} in use`,

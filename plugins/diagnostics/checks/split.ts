@@ -4,7 +4,7 @@ import { joinNodes, startOrRemove } from '../../cluster/cli/nodes.js'
 import type { ClusterState, VerbError } from '../../../kernel/cli/index.js'
 import type { NodeRow } from '../../cluster/cli/nodes.js'
 
-/** Reports of other nodes may show a link for this long after a crash, seconds. */
+/** After a crash, reports of other nodes may show a link for this long, seconds. */
 const LINK_SECONDS = 5
 
 /** The live nodes that disagree about the others; null if none do. A node that all have lost has crashed. */
@@ -14,7 +14,7 @@ export function splitOf ({ topology, localNodeId }: ClusterState, nodes: readonl
   const live = (topology?.nodes ?? []).filter((id) => linksOf[id] !== undefined)
   for (const [i, a] of live.entries()) {
     const apart = live.slice(i + 1).find((b) => linksOf[a]![b] === undefined && linksOf[b]![a] === undefined)
-    if (apart !== undefined) return `${name(a)} and ${name(apart)} do not reach each other`
+    if (apart !== undefined) return `${name(a)} and ${name(apart)} cannot reach each other`
     const missed = nodes.find(({ nodeId, lostForSeconds }) => nodeId !== null &&
       (lostForSeconds ?? 0) > LINK_SECONDS && linksOf[a]![nodeId] !== undefined)
     if (missed !== undefined) {
@@ -27,7 +27,7 @@ export function splitOf ({ topology, localNodeId }: ClusterState, nodes: readonl
 /** Longer than the default of `cluster.election_timeout_ms`. */
 const SPLIT_MS = 3500
 
-/** The state; where it shows a split, as it is after a while: new members may not be linked yet. */
+/** The state; if it shows a split, the state after a pause, since new members may not be linked yet. */
 export async function settledState<T extends ClusterState | VerbError> (
   read: () => Promise<T>, signal?: AbortSignal
 ): Promise<T> {
@@ -43,24 +43,24 @@ export function clusterWarnings (state: ClusterState, nodes: readonly NodeRow[])
   const warn = (code: string, message: string, remedy: string): Warning =>
     ({ node: null, code, message, remedy })
   const found: Warning[] = []
-  // The members refuse this node, which its health names; all else follows from that.
+  // The members refuse this node, which its health reports; the rest is a consequence.
   if (state.nodeHealth[state.localNodeId]?.reasons.some(({ code }) => code === 'node_removed')) return found
   const lost = nodes.filter((node) => !node.live)
   if (state.cluster?.quorum === 'lost') {
     const { liveNodes, knownNodes } = state.cluster
     const ids = lost.flatMap(({ installId }) => installId ?? [])
     found.push(warn('no_quorum',
-      `Too few nodes are in reach to decide anything: ${liveNodes} of ${knownNodes}.`,
-      `Start the missing nodes with \`svc up\`; remove one that is gone for good: ` +
+      `Too few nodes are reachable to make decisions: ${liveNodes} of ${knownNodes}.`,
+      `Start the missing nodes with \`svc up\`; remove one that will not come back: ` +
       `\`svc members remove ${ids[0] ?? 'ID'}\`.`))
   } else if (state.masterNodeId === null) {
     found.push(warn('no_master', 'No master is known at the moment.',
-      'It settles within seconds; `svc doctor` shows what is in the way if it does not.'))
+      'An election takes a few seconds; if it takes longer, `svc doctor` shows the cause.'))
   }
   const split = splitOf(state, nodes)
   if (split !== null) {
     found.push(warn('partition', `The cluster is split: ${split}.`,
-      'Mend the network between the nodes; `svc doctor` shows which dial fails and why.'))
+      'Fix the network between the nodes; `svc doctor` shows which dial fails and why.'))
   }
   for (const { name, installId, lostForSeconds } of lost) {
     const since = lostForSeconds === null ? 'not seen in this session' : `lost for ${lostForSeconds} s`

@@ -23,7 +23,7 @@ export default {
   }
 } satisfies Verb
 
-/** The name that the node gave the bundle; never a path. */
+/** The file name in the node's answer; never a path. */
 function nameIn (disposition: string): string {
   return /filename="([A-Za-z0-9._-]{1,120})"/.exec(disposition)?.[1] ?? 'svc-capture.tar.gz'
 }
@@ -45,7 +45,7 @@ async function listed (ctx: VerbContext, bytes: Buffer): Promise<Listed[]> {
     })
     return files
   } catch {
-    throw ctx.fail(1, 'the node sent something that is no bundle; is it of the same version?')
+    throw ctx.fail(1, 'the answer of the node is not a bundle; does it run the same version?')
   }
 }
 
@@ -71,6 +71,6 @@ function show (
   const line = path === '-' ? err.line : out.line
   line(`${path === '-' ? 'the bundle' : path}: ${showBytes(bytes.byteLength)}, ${files.length} files`)
   for (const file of files) line(`  ${file.name.split('/').at(-1) ?? file.name}  ${showBytes(file.bytes)}`)
-  line('There are no prompts, texts, tokens or keys in it. Names, addresses and paths are: look through it ' +
+  line('It contains no prompts, texts, tokens or keys, but names, addresses and paths: check it ' +
     'before you make it public.')
 }

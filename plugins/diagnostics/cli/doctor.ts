@@ -23,7 +23,7 @@ export default {
 const colours = { ok: 'green', warn: 'yellow', fail: 'red' } as const
 
 function show ({ out, io, err }: VerbContext, checks: readonly Check[], failed: number): void {
-  // Colours are for stderr elsewhere; here the marks are the data.
+  // Elsewhere colours are for stderr; here the marks are the data.
   const paint = io.stdout.isTTY === true ? err.paint : (_: string, text: string): string => text
   const width = Math.max(...checks.map((check) => check.name.length))
   for (const { name, result, message, remedy } of checks) {
@@ -34,7 +34,7 @@ function show ({ out, io, err }: VerbContext, checks: readonly Check[], failed: 
   out.line(`${count(checks.length, 'check')}: ${count(failed, 'failure')}, ${count(warned, 'warning')}`)
 }
 
-/** Everything that a node has to be asked for; without one, why and how to start it. */
+/** The checks of a node; without a running one, the reason and how to start it. */
 async function checkCluster (ctx: VerbContext, local: boolean): Promise<Check[]> {
   const began = systemClock.mono()
   let state: ClusterState
@@ -64,12 +64,12 @@ async function withoutState (ctx: VerbContext, local: boolean, error: VerbError)
     const node = fail('answers', `no node answers at ${ctx.client.url}`,
       local
         ? `Start one: svc up${homeOption(ctx.home)}`
-        : 'Start it there with `svc up`, or name another with --url.')
+        : 'Start it there with `svc up`, or choose another with --url.')
     return local ? [node, await checkPorts(portsOf(ctx.client.url))] : [node]
   }
   const remedy = error.exitCode === 5
-    ? 'Send a token (--token, SVC_TOKEN); `svc token create` on that host makes one.'
-    : 'Its log says why; `svc status` asks again.'
+    ? 'Send a token (--token, SVC_TOKEN); `svc token create` on that host creates one.'
+    : 'Its log has the reason; `svc status` tries again.'
   return [fail('answers', said!, remedy)]
 }
 
@@ -79,7 +79,7 @@ function portsOf (url: string): number[] {
   return port > 0 ? [port, port + 1].filter((one) => one <= 65535) : []
 }
 
-/** The setting of the node, and whether multicast works on this machine when that is the node's. */
+/** The setting of the node, and whether multicast works on this machine if the node runs here. */
 async function discovery ({ client }: VerbContext, local: boolean): Promise<Check[]> {
   const config = await createGet(client)<{ entries: { path: string, value: unknown }[] }>('/config')
   const on = isVerbError(config)

@@ -40,7 +40,7 @@ export default {
   }
 } satisfies Verb
 
-/** Without the session id, which people do not need and `--json` has. */
+/** Without the session id, which only `--json` shows. */
 function headline ({ masterNodeId, cluster }: ClusterState, nodes: readonly NodeRow[]): string {
   const master = nodes.find((node) => node.isMaster)?.name ?? masterNodeId ?? 'none'
   const live = cluster?.liveNodes ?? nodes.filter((node) => node.live).length
@@ -54,7 +54,6 @@ function healthWarnings ({ name, health }: NodeRow): Warning[] {
     ({ node: name, code, message, remedy: remediation }))
 }
 
-/** The checks of GET /readyz, ready or not. */
 async function readiness ({ client }: VerbContext): Promise<ReadyCheck[]> {
   const answer = await createGet(client)<{ checks: ReadyCheck[] }>('/readyz')
   if (isVerbError(answer) && answer.status !== 503) throw answer

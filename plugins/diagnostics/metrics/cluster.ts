@@ -9,15 +9,14 @@ export interface ClusterMetricsParts {
   inspection: Pick<Inspection, 'links'>
 }
 
-/** Nodes, sessions, elections, links and control events. */
 export function clusterMetrics (meters: Meters, parts: ClusterMetricsParts): void {
   const { session, cluster, tap } = parts
   meters.table(() => parts, TABLE)
   const sessions = meters.counter('svc_cluster_session_changes_total',
-    'Sessions that this node went over to.')
+    'Sessions that this node changed to.')
   const losses = meters.counter('svc_cluster_master_losses_total', 'Times this node lost its master.')
   const elections = meters.counter('svc_cluster_elections_won_total', 'Times this node was elected master.')
-  const events = meters.counter('svc_events_total', 'Control events that this node told, by kind.', ['kind'])
+  const events = meters.counter('svc_events_total', 'Control events of this node, by kind.', ['kind'])
   let known = { sessionId: session.sessionId, master: session.masterNodeId !== null }
   meters.onStop(session.onChange(() => {
     const now = { sessionId: session.sessionId, master: session.masterNodeId !== null }
@@ -31,14 +30,13 @@ export function clusterMetrics (meters: Meters, parts: ClusterMetricsParts): voi
   }))
 }
 
-/** Totals of all links to other nodes, by direction. */
 const perLink = (
   { inspection }: ClusterMetricsParts, of: (link: LinkReport) => Record<'in' | 'out', number>
 ): Sample[] => inspection.links().flatMap((link) =>
   samplesBy('direction', of(link)).map((figure) => ({ ...figure, source: link.installId })))
 
 const TABLE: readonly Row<ClusterMetricsParts>[] = [
-  gauge('svc_cluster_nodes', 'Members of the cluster as this node sees them: live or gone.',
+  gauge('svc_cluster_nodes', 'Members of the cluster as seen by this node: live or gone.',
     ({ cluster }) => {
       const live = cluster.nodes().filter((node) => node.live).length
       return samplesBy('state', { live, gone: cluster.nodes().length - live })
@@ -48,14 +46,14 @@ const TABLE: readonly Row<ClusterMetricsParts>[] = [
   gauge('svc_cluster_master_known', '1 while this node knows a master.',
     ({ session }) => session.masterNodeId === null ? 0 : 1),
   gauge('svc_cluster_links', 'Open links to other nodes.', ({ inspection }) => inspection.links().length),
-  gauge('svc_cluster_link_buffered_bytes', 'Bytes that wait to be sent to other nodes.',
+  gauge('svc_cluster_link_buffered_bytes', 'Bytes queued for other nodes.',
     ({ inspection }) => inspection.links().reduce((sum, { buffered }) => sum + buffered, 0)),
   counter('svc_cluster_link_frames_total', 'Frames over links to other nodes.',
     (parts) => perLink(parts, ({ framesIn, framesOut }) => ({ in: framesIn, out: framesOut })),
     ['direction']),
   counter('svc_cluster_link_bytes_total', 'Bytes over links to other nodes.',
     (parts) => perLink(parts, ({ bytesIn, bytesOut }) => ({ in: bytesIn, out: bytesOut })), ['direction']),
-  counter('svc_cluster_messages_dropped_total', 'Messages of other nodes of no shape that this node knows.',
+  counter('svc_cluster_messages_dropped_total', 'Messages of other nodes with an unknown shape.',
     ({ inspection }) => inspection.links()
       .map(({ dropped, installId }) => ({ value: dropped, source: installId })))
 ]

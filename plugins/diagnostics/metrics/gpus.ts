@@ -5,7 +5,6 @@ import type { Meters, Row } from './meters.js'
 
 export interface GpuMetricsParts { machine: Pick<Machine, 'lastGpus'> | undefined }
 
-/** A gauge with a value for each GPU that reports it. */
 const each = (name: string, help: string, of: (gpu: Gpu) => number | null): Row<GpuMetricsParts> =>
   gauge(name, help, ({ machine }) => (machine?.lastGpus().gpus ?? []).flatMap((gpu, i) => {
     const value = of(gpu)
@@ -13,16 +12,16 @@ const each = (name: string, help: string, of: (gpu: Gpu) => number | null): Row<
   }), ['gpu', 'name'])
 
 const TABLE: readonly Row<GpuMetricsParts>[] = [
-  each('svc_gpu_memory_bytes', 'Memory of a GPU that programs of this node can use.',
+  each('svc_gpu_memory_bytes', 'Memory of a GPU that this node can use.',
     (gpu) => gpu.vramTotalBytes),
-  each('svc_gpu_memory_used_bytes', 'Memory in use on the GPU, by whatever program.',
+  each('svc_gpu_memory_used_bytes', 'Memory in use on the GPU, by any program.',
     (gpu) => gpu.vramUsedBytes),
   each('svc_gpu_utilization_ratio', 'Busy share of the GPU, 0 to 1.', (gpu) => gpu.utilizationRatio),
   each('svc_gpu_temperature_celsius', 'Temperature of the GPU.', (gpu) => gpu.temperatureCelsius),
-  each('svc_gpu_power_watts', 'Power that the GPU draws.', (gpu) => gpu.powerWatts)
+  each('svc_gpu_power_watts', 'Power consumption of the GPU.', (gpu) => gpu.powerWatts)
 ]
 
-/** GPUs of this node, as they were last looked at: every 30 s, and with each placement, load and end. */
+/** The last GPU readings of this node, taken every 30 s and with each placement, load and end. */
 export function gpuMetrics (meters: Meters, parts: GpuMetricsParts): void {
   meters.table(() => parts, TABLE)
 }

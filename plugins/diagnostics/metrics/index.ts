@@ -13,7 +13,6 @@ import type { RequestMetricsParts } from './requests.js'
 import type { RunnerMetricsParts } from './runners.js'
 import type { StoreMetricsParts } from './stores.js'
 
-/** Sources of the figures. */
 export type MetricsParts =
   RequestMetricsParts & ClusterMetricsParts & GpuMetricsParts & RunnerMetricsParts & StoreMetricsParts &
   { version: string }
@@ -23,7 +22,7 @@ export interface Metrics {
   stop (): void
 }
 
-/** Starts to count; reads the counters of others on each request for the metrics. */
+/** Starts to count; reads external counters at each request for the metrics. */
 export function startMetrics (parts: MetricsParts): Metrics {
   const registry = new Registry()
   collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: NEVER_MS })
@@ -50,10 +49,12 @@ export function startMetrics (parts: MetricsParts): Metrics {
   }
 }
 
-/** The longest a timer may be. */
+/** Longest timer of Node. */
 const NEVER_MS = 2 ** 31 - 1
 
-/** Fills the usual metrics of the event loop: their own histogram would wake an idle node every 10 ms. */
+/**
+ * Fills the usual metrics of the event loop: prom-client's own histogram would wake an idle node every 10 ms.
+ */
 function loopMetrics (registry: Registry): LoopMonitor {
   const loop = monitorLoop()
   const gauge = (name: string): Gauge & { collect (): void } =>

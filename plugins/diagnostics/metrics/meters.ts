@@ -1,11 +1,11 @@
 import { Counter, Gauge, Histogram } from 'prom-client'
 import type { Registry } from 'prom-client'
 
-/** Feeds counters from external totals. A total that falls comes from a restart: all of it counts. */
+/** Feeds counters from external totals. After a restart a total is smaller than before: all of it counts. */
 export class CounterFeed {
   readonly #last = new Map<string, number>()
 
-  /** `key` names the source of the total for as long as it exists. */
+  /** `key` identifies the source of the total during its lifetime. */
   follow<L extends string> (
     counter: Counter<L>, labels: Record<L, string>, key: string, total: number
   ): void {
@@ -15,26 +15,26 @@ export class CounterFeed {
     if (risen > 0) counter.inc(labels, risen)
   }
 
-  /** Forgets vanished sources. */
+  /** Drops sources that are gone. */
   keep (there: (key: string) => boolean): void {
     for (const key of this.#last.keys()) if (!there(key)) this.#last.delete(key)
   }
 }
 
-/** A figure of a metric. Those of a gauge with the same labels are added up. */
+/** A value of a metric. Gauge values with the same labels are added up. */
 export interface Sample {
   value: number
   labels?: Record<string, string>
-  /** Of a total: what keeps it, where several do. */
+  /** Of a total: its source, if there are several. */
   source?: string
 }
 
-/** The value of a row; null without a figure. */
+/** The value of a row; null if unknown. */
 type Found = number | null | readonly Sample[]
 
-/** A metric that is read when the metrics are asked for. */
+/** A metric that is read when the metrics are requested. */
 export interface Row<S> {
-  /** A counter is given as the total so far, which somebody else keeps. */
+  /** `counter`: the value is an external total. */
   kind: 'gauge' | 'counter'
   name: string
   help: string
@@ -43,12 +43,11 @@ export interface Row<S> {
 }
 
 type MakeRow = <S>(name: string, help: string, read: Row<S>['read'], labels?: readonly string[]) => Row<S>
-/** Rows of a table. */
 export const gauge: MakeRow = (name, help, read, labels = []) => ({ kind: 'gauge', name, help, read, labels })
 export const counter: MakeRow = (name, help, read, labels = []) =>
   ({ kind: 'counter', name, help, read, labels })
 
-/** Makes metrics in a registry, and lets go of what feeds them. */
+/** Creates metrics in a registry, and stops their sources. */
 export class Meters {
   readonly #registry: Registry
   readonly #tables: (() => Promise<void>)[] = []
@@ -56,7 +55,7 @@ export class Meters {
 
   constructor (registry: Registry) { this.#registry = registry }
 
-  /** A counter for what is counted as it happens. */
+  /** A counter for events as they happen. */
   counter<L extends string = never> (name: string, help: string, labelNames: readonly L[] = []): Counter<L> {
     return new Counter({ name, help, labelNames, registers: [this.#registry] })
   }
@@ -91,7 +90,7 @@ export class Meters {
         const figures = figuresOf(found[i]!)
         if (metric instanceof Gauge) {
           metric.reset()
-          // Unknown figures are absent: 0 would be a figure.
+          // Unknown values are absent: 0 would be a value.
           if (found[i] === null) metric.remove()
         }
         for (const { value, labels = {}, source: keeper = '' } of figures) {
@@ -107,7 +106,7 @@ export class Meters {
 
   onStop (fn: () => void): void { this.#stops.push(fn) }
 
-  /** Brings the tables up to date. */
+  /** Updates the tables. */
   async sample (): Promise<void> {
     for (const table of this.#tables) await table()
   }
@@ -123,6 +122,5 @@ function figuresOf (found: Found): readonly Sample[] {
   return typeof found === 'number' ? [{ value: found }] : found
 }
 
-/** Figures by the values of one label. */
 export const samplesBy = (label: string, values: Readonly<Record<string, number>>): Sample[] =>
   Object.entries(values).map(([name, value]) => ({ labels: { [label]: name }, value }))

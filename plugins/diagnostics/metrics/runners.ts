@@ -17,28 +17,28 @@ function byModel (
 }
 
 const TABLE: readonly RunnerRow[] = [
-  gauge('svc_runners', 'Runners of this node by where they are in their lives.',
+  gauge('svc_runners', 'Runners of this node by status.',
     (runners) => runners().map(({ modelId: model, statusKind: status }) =>
       ({ labels: { model, status }, value: 1 })), ['model', 'status']),
-  byModel('gauge', 'svc_runner_slots', 'Answers that the runners give at once.', (r) => r.slots),
-  byModel('gauge', 'svc_runner_slots_used', 'Slots that are taken.', (r) => r.slotsTaken),
-  byModel('gauge', 'svc_runner_queue_length', 'Tasks that wait for a slot of a runner.',
+  byModel('gauge', 'svc_runner_slots', 'Parallel answers of the runners.', (r) => r.slots),
+  byModel('gauge', 'svc_runner_slots_used', 'Slots in use.', (r) => r.slotsTaken),
+  byModel('gauge', 'svc_runner_queue_length', 'Tasks queued for a slot of a runner.',
     (r) => r.waitingTasks),
-  byModel('gauge', 'svc_runner_chunks_buffered', 'Chunks of answers that wait for their readers.',
+  byModel('gauge', 'svc_runner_chunks_buffered', 'Chunks of answers buffered for their readers.',
     (r) => r.chunks.buffered),
   byModel('gauge', 'svc_runner_resident_memory_bytes', 'Resident memory of the runner processes.',
     (r) => r.rssBytes ?? 0),
-  byModel('counter', 'svc_runner_restarts_total', 'Runner processes that were started again.',
+  byModel('counter', 'svc_runner_restarts_total', 'Restarts of runner processes.',
     (r) => r.restarts),
-  byModel('counter', 'svc_runner_tasks_completed_total', 'Tasks that runners have served to their end.',
+  byModel('counter', 'svc_runner_tasks_completed_total', 'Tasks completed by runners.',
     (r) => r.completedTaskCount),
-  byModel('counter', 'svc_runner_tasks_admitted_total', 'Tasks that got a place in a runner.',
+  byModel('counter', 'svc_runner_tasks_admitted_total', 'Tasks admitted by a runner.',
     (r) => r.admittedTaskCount),
-  byModel('counter', 'svc_runner_queue_seconds_total', 'Time that tasks waited for a place in a runner.',
+  byModel('counter', 'svc_runner_queue_seconds_total', 'Time that tasks were queued for a runner.',
     (r) => r.waitedSeconds),
-  byModel('counter', 'svc_runner_chunks_total', 'Chunks of answers that came from runners.',
+  byModel('counter', 'svc_runner_chunks_total', 'Chunks of answers from runners.',
     (r) => r.chunks.received),
-  byModel('counter', 'svc_runner_chunks_dropped_total', 'Chunks that came too late or twice.',
+  byModel('counter', 'svc_runner_chunks_dropped_total', 'Chunks that arrived too late or twice.',
     (r) => r.chunks.dropped)
 ]
 

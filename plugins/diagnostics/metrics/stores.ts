@@ -13,13 +13,12 @@ export interface StoreMetricsParts {
   gossip: { counters (): GossipCounters }
   log: Pick<LogRing, 'nextSeq'> | undefined
   ship: { readonly shipping: Pick<ShippingStats, 'sent' | 'dropped'> | null } | undefined
-  /** Absent where the plugin is off. */
+  /** Absent if the plugin is off. */
   eventLog: EventLogView | undefined
   models: Pick<Models, 'located'> | undefined
   tracing: Pick<Tracing, 'enabled' | 'counters'> | undefined
 }
 
-/** Models on disk, the event log, gossip, log lines and traces. */
 export function storeMetrics (meters: Meters, parts: StoreMetricsParts): void {
   meters.table(() => parts, STAGED)
   countTransfers(meters, parts.tap)
@@ -36,8 +35,8 @@ function countTransfers (meters: Meters, tap: StoreMetricsParts['tap']): void {
   const downloads = meters.counter('svc_downloads_total',
     'Transfers of models to this node: started, completed and failed ones.', ['result'])
   const downloaded = meters.counter('svc_downloaded_bytes_total',
-    'Size of the models whose transfer was completed.')
-  const freed = meters.counter('svc_staging_freed_bytes_total', 'Bytes that evictions and purges gave back.')
+    'Size of the completely transferred models.')
+  const freed = meters.counter('svc_staging_freed_bytes_total', 'Bytes freed by evictions and purges.')
   meters.onStop(tap.onDurable(({ kind, payload }) => {
     if (kind === 'DownloadFailed') downloads.inc({ result: 'failed' })
     if (kind === 'NodeDownloadProgress') {
@@ -56,19 +55,19 @@ const STAGED: readonly Row<StoreMetricsParts>[] = [
   gauge('svc_staged_models', 'Staged copies of models on this node.', (parts) => stagedBytes(parts).length),
   gauge('svc_staged_bytes', 'Size of the staged copies on this node, by their cards.',
     (parts) => stagedBytes(parts).reduce((sum, bytes) => sum + bytes, 0)),
-  // A disk that cannot be asked shows no figure rather than an old one.
+  // No value, rather than an old one, if the disk does not answer.
   gauge('svc_home_free_bytes', 'Free space on the volume of the home.',
     async ({ home }) => await statfs(home).then(({ bavail, bsize }) => bavail * bsize, () => null))
 ]
 
 const GOSSIP: readonly Row<StoreMetricsParts['gossip']>[] = [
-  gauge('svc_telemetry_queue_length', 'Readings that wait to be sent to other nodes.',
+  gauge('svc_telemetry_queue_length', 'Readings queued for other nodes.',
     (gossip) => gossip.counters().queueDepth),
   gauge('svc_telemetry_last_publish_age_seconds',
-    'Since readings last reached another node; not there before they did.',
+    'Since readings last reached another node; absent before that.',
     (gossip) => gossip.counters().lastSuccessfulPublishAgeSeconds),
   counter('svc_telemetry_readings_total',
-    'Readings of this machine by what became of them; offered counts all.',
+    'Readings of this machine by result; offered counts all.',
     (gossip) => {
       const now = gossip.counters()
       return samplesBy('result', {
@@ -76,32 +75,32 @@ const GOSSIP: readonly Row<StoreMetricsParts['gossip']>[] = [
         published: now.readingsPublished
       })
     }, ['result']),
-  counter('svc_telemetry_published_bytes_total', 'Bytes of readings handed to all other nodes together.',
+  counter('svc_telemetry_published_bytes_total', 'Bytes of readings sent to all other nodes together.',
     (gossip) => gossip.counters().bytesPublished),
-  counter('svc_telemetry_publish_failures_total', 'Publishes that failed.',
+  counter('svc_telemetry_publish_failures_total', 'Failed publishes.',
     (gossip) => gossip.counters().publishFailures)
 ]
 
 const EVENT_LOG: readonly Row<EventLogView>[] = [
-  gauge('svc_event_log_mode', '1 for the mode the event log is in: normal, counting-only or memory.',
+  gauge('svc_event_log_mode', '1 for the current mode of the event log: normal, counting-only or memory.',
     (log) => ['normal', 'counting-only', 'memory'].map((mode) =>
       ({ labels: { mode }, value: log.status().mode === mode ? 1 : 0 })), ['mode']),
   gauge('svc_event_log_stored_bytes', 'Size of the event log on disk.', (log) => log.status().bytes),
   gauge('svc_event_log_queue_length', 'Events that are not yet on disk.', (log) => log.status().queued),
   gauge('svc_event_log_last_index', 'Index of the newest event.', (log) => log.lastIdx),
-  counter('svc_event_log_counted_total', 'Events that were counted and not written.',
+  counter('svc_event_log_counted_total', 'Events that were counted but not written.',
     (log) => log.status().counted),
   counter('svc_event_log_dropped_total', 'Events dropped because the disk was too slow.',
     (log) => log.status().dropped)
 ]
 
 const LOG: readonly Row<NonNullable<StoreMetricsParts['log']>>[] = [
-  counter('svc_log_lines_total', 'Lines of the log, those of runners included.', (log) => log.nextSeq - 1)
+  counter('svc_log_lines_total', 'Lines of the log, including those of runners.', (log) => log.nextSeq - 1)
 ]
 
 const SHIPPING: readonly Row<NonNullable<StoreMetricsParts['ship']>>[] = [
   counter('svc_log_lines_shipped_total',
-    'Lines for logging.ingest_url: sent, and dropped because it did not take them.',
+    'Lines for logging.ingest_url: sent, and dropped because it did not accept them.',
     ({ shipping }) => shipping === null
       ? null
       : samplesBy('result', { sent: shipping.sent, dropped: shipping.dropped }), ['result'])
@@ -109,7 +108,7 @@ const SHIPPING: readonly Row<NonNullable<StoreMetricsParts['ship']>>[] = [
 
 const TRACING: readonly Row<NonNullable<StoreMetricsParts['tracing']>>[] = [
   gauge('svc_tracing_enabled', '1 while new requests are traced.', (tracing) => tracing.enabled ? 1 : 0),
-  counter('svc_traces_total', 'Traces by what became of them; recorded counts all.',
+  counter('svc_traces_total', 'Traces by result; recorded counts all.',
     (tracing) => {
       const { recorded, written, exported, droppedQueue, droppedDisk } = tracing.counters()
       return samplesBy('result', { recorded, written, exported, dropped: droppedQueue + droppedDisk })

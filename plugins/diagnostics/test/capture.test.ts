@@ -89,9 +89,9 @@ t.test('a part that cannot be collected leaves the others as they are', async (t
   t.equal(files.get('large.txt'), '')
   const readme = files.get('README.txt')!
   t.match(readme, /svc 1\.2\.3 node my node/)
-  t.match(readme, /There are no prompts/)
+  t.match(readme, /It contains no prompts/)
   t.match(readme, new RegExp(`broken\\.json +could not be collected: no \\*+ disk`))
-  t.match(readme, /large\.txt +left out: it has 4194305 bytes, and there is room for 4194304/)
+  t.match(readme, /large\.txt +left out: it has 4194305 bytes, and only 4194304 are left/)
   t.match(readme, /What good\.json is\./)
 })
 
@@ -116,7 +116,7 @@ const CAPTURE = '/v1/diagnostics/node/capture'
 const PROMPT = 'canary prompt 4711 about my neighbour'
 const SECRETS = { hub: 'hunter2-hub-secret', operator: TOKEN, engine: 'what the engine printed of it' }
 
-/** A node that has spoken a prompt, with secrets wherever they may lie. */
+/** A node that has answered a prompt, with secrets in every possible place. */
 async function spoken (t: Test): Promise<Rig> {
   const chat = definePlugin({
     name: 'parrot', version: '1.0.0', kernel: '^1.0.0', summary: 'Repeats.',
@@ -230,7 +230,7 @@ t.test('svc capture saves the bundle and says what is in it', async (t) => {
   t.match(piped.err, /the bundle: /)
 })
 
-/** A valid archive that is larger than any bundle when it is unpacked; the noise makes it compress less. */
+/** A valid archive that unpacks to more than any bundle; the noise limits its compression. */
 const huge = (): Buffer => {
   const bytes = Buffer.alloc(65 * 1024 ** 2)
   for (let at = 0; at < bytes.length; at += 65_536) randomBytes(512).copy(bytes, at)
@@ -259,7 +259,7 @@ t.test('svc capture without a name takes the one the node gives, never a path', 
   t.equal(unpackTar(gunzipSync(readFileSync('svc-capture-n-1.tar.gz'))).length, 1)
   t.match(await run('evil'), { status: 0, out: /^svc-capture\.tar\.gz: / })
   for (const other of ['none', 'huge']) {
-    t.match(await run(other), { status: 1, err: /sent something that is no bundle/ }, other)
+    t.match(await run(other), { status: 1, err: /answer of the node is not a bundle/ }, other)
   }
   t.match(await run('weak'), { status: 5 })
 })

@@ -133,10 +133,10 @@ t.test('warnings name what to look at and the next step', (t) => {
   const runners = (more: Parameters<typeof runnerReport>[0]): object => ({ runners: [runnerReport(more)] })
   const stores = (more: object): object => ({ stores: { ...well.stores, ...more } })
   const table: [string, object, RegExp][] = [
-    ['a late loop', { loopDelayMs: { p99: 300.4 } }, /late by 300 ms/],
+    ['a late loop', { loopDelayMs: { p99: 300.4 } }, /delayed by 300 ms/],
     ['a runner given up', runners({ statusKind: 'RunnerFailed', restarts: 2 }),
-      /given up after 2 restart.*Place/],
-    ['a restarted runner', runners({ restarts: 1 }), /started again 1 time.*flight recorder/],
+      /failed after 2 restart.*Place/],
+    ['a restarted runner', runners({ restarts: 1 }), /restarted 1 time.*flight recorder/],
     ['a runner that hangs', runners({ inProgressTasks: ['t'], secondsSinceForward: 31, secondsInStatus: 40 }),
       /31 s\. POST .*r1\/cancel/],
     ['one that never gave anything',
@@ -174,14 +174,14 @@ t.test('an operator cancels what a runner hangs on', async (t) => {
     await rig.inject({ method: 'POST', url: `/v1/diagnostics/node/runners/${runnerId}/cancel`, payload })
   t.same((await cancel('r1')).json(), {
     runnerId: 'r1', cancelledTasks: ['t1', 't2'], restarted: false,
-    message: '2 tasks cancelled; the runner goes on.'
+    message: '2 tasks cancelled; the runner continues.'
   })
   t.match((await cancel('stuck', { graceSeconds: 0.5 })).json(),
-    { restarted: true, message: /did not let go within 0\.5 s/ })
-  t.match((await cancel('idle')).json(), { cancelledTasks: [], message: /works on nothing/ })
+    { restarted: true, message: /did not release them within 0\.5 s/ })
+  t.match((await cancel('idle')).json(), { cancelledTasks: [], message: /has no tasks/ })
   const gone = await cancel('gone')
   t.match([gone.statusCode, gone.json()],
-    [404, { error: { reason: 'not_found', message: /No runner gone/ } }])
+    [404, { error: { reason: 'not_found', message: /no runner gone/ } }])
   const bare = await rig.inject({ method: 'POST', url: '/v1/diagnostics/node/runners/r1/cancel' })
   t.equal(bare.statusCode, 200, 'a body is not asked for')
   t.same(asked, [['r1', 5000], ['stuck', 500], ['idle', 5000], ['gone', 5000], ['r1', 5000]])

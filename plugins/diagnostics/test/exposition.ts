@@ -1,21 +1,19 @@
 /** A strict reader of the text format of Prometheus 0.0.4. */
 
-/** One line with a value. */
 export interface Sample { name: string, labels: Record<string, string>, value: number }
 
-/** A metric with its samples. */
 export interface Family { name: string, help: string, type: string, samples: Sample[] }
 
 const NAME = /^[a-zA-Z_:][a-zA-Z0-9_:]*$/
 const LABEL = /^([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\[\\"n])*)"(,|$)/
 const TYPES = new Set(['counter', 'gauge', 'histogram', 'summary', 'untyped'])
 
-/** Endings of the samples that a type may have. */
+/** Suffixes of the samples that a type may have. */
 const ENDINGS: Readonly<Record<string, readonly string[]>> = {
   histogram: ['_bucket', '_sum', '_count'], summary: ['', '_sum', '_count']
 }
 
-/** Throws an Error with the line for anything that the format does not allow. */
+/** Throws an Error with the line for text that violates the format. */
 export function readExposition (text: string): Map<string, Family> {
   if (!text.endsWith('\n')) throw new Error('the last line does not end')
   const families = new Map<string, Family>()
@@ -53,7 +51,7 @@ function readSample (line: string, wrong: (why: string) => Error): Sample {
   const parts = /^([^{\s]+)(?:\{(.*)\})? (\S+)$/.exec(line)
   if (parts === null || !NAME.test(parts[1]!)) throw wrong('no sample')
   const value = parts[3] === '+Inf' ? Infinity : parts[3] === '-Inf' ? -Infinity : Number(parts[3])
-  // Prometheus takes it in any case; prom-client writes Nan.
+  // Prometheus accepts any case; prom-client writes Nan.
   if (!/^nan$/i.test(parts[3]!) && Number.isNaN(value)) throw wrong('no number')
   const labels: Record<string, string> = {}
   for (let rest = parts[2] ?? ''; rest !== '';) {
@@ -65,7 +63,7 @@ function readSample (line: string, wrong: (why: string) => Error): Sample {
   return { name: parts[1]!, labels, value }
 }
 
-/** What is wrong with a histogram: buckets that fall, or whose last one is not the count. */
+/** The faults of a histogram: decreasing buckets, or a last one that differs from the count. */
 export function histogramProblems ({ name, samples }: Family): string[] {
   const series = new Map<string, number[]>()
   const counts = new Map<string, number>()

@@ -41,7 +41,7 @@ export function endedTask (more: Partial<EndedTask> = {}): EndedTask {
   }
 }
 
-/** The runners' work, and what tells its listeners of an ended task. */
+/** The runners' work, with a function that reports an ended task to its listeners. */
 export function runnerWork (cancel: RunnerWork['cancel'] = async () => null): RunnerWork & {
   ended (task: EndedTask): void
 } {
@@ -65,13 +65,13 @@ export function nodeView (name: string, more: Partial<NodeView> = {}): NodeView 
 
 export type Answer = (request: MemberRequest) => Promise<MemberResponse> | MemberResponse
 
-/** An answer with that body: JSON, or a text as it is. */
+/** An answer with that body: JSON, or a text unchanged. */
 export function answer (body: unknown, status = 200): MemberResponse {
   const text = typeof body === 'string' ? body : JSON.stringify(body)
   return { status, headers: {}, body: Readable.from([Buffer.from(text)]) }
 }
 
-/** A cluster of this node and others that answer as they are told. */
+/** A cluster of this node and others with fixed answers. */
 export function fakeCluster (others: Record<string, Answer>, gone: readonly string[] = []) {
   const asked: { to: string, request: MemberRequest }[] = []
   const nodes = [nodeView('me', { self: true, master: true }),

@@ -23,10 +23,10 @@ import type { Family } from './exposition.js'
 
 const root = (path: string): string => readFileSync(new URL(`../../../${path}`, import.meta.url), 'utf8')
 
-/** As nvidia-smi tells of one. */
+/** In nvidia-smi's format. */
 const [h200] = parseSmi('NVIDIA H200, 50, 143771, 1100, 78.77, 38\n') as [Gpu]
 
-/** A node on which everything there is to count goes on. */
+/** A node with all countable activity. */
 function busy (runners: () => readonly RunnerReport[] = () => [runnerReport()]) {
   const work = runnerWork()
   const session = { sessionId: 's1', isMaster: true, masterNodeId: 'id-me' as string | null }
@@ -100,7 +100,7 @@ t.test('the reader of the format refuses what the format does not allow', (t) =>
 
 const UNIT =
   /_(seconds|bytes|ratio|celsius|watts|total|info|length|index|mode|enabled|known|master|nodes|links|models)$/
-/** Figures without a unit: things that are counted. */
+/** Metrics without a unit: counted things. */
 const THINGS = new Set([
   'svc_calls_running', 'svc_calls_waiting', 'svc_open_streams', 'svc_open_commands', 'svc_runners',
   'svc_runner_slots', 'svc_runner_slots_used', 'svc_runner_chunks_buffered'
@@ -180,7 +180,7 @@ t.test('what goes on is counted, and counters only rise', async (t) => {
   for (const [name, labels, value] of expected) {
     t.equal(valueOf(first, name, labels), value, `${name} ${JSON.stringify(labels)}`)
   }
-  // A runner that began anew, and one that is gone.
+  // A restarted runner, and a vanished one.
   runner = runnerReport({ restarts: 0, completedTaskCount: 2, admittedTaskCount: 0 })
   told.lastSuccessfulPublishAgeSeconds = null
   const second = await scrape(rig)

@@ -6,7 +6,6 @@ import { freePorts } from '../../../test/node/ports.js'
 import diagnostics from '../index.js'
 import type { StatusPart } from '../../../kernel/cli/index.js'
 
-/** A plugin that adds to `svc status`. */
 const part: StatusPart = {
   async run ({ state }) {
     const counted = Object.keys(state.nodeIdentities).length
@@ -57,7 +56,7 @@ t.test('status: two live nodes that disagree are a split; a removal hides what f
     ['one still reaches it', { topology: two }, ['partition', 'node_lost'],
       /attic misses barn, which cellar reaches/],
     ['two that do not meet', { topology: live, ...back }, ['partition'],
-      /cellar and barn do not reach each other/],
+      /cellar and barn cannot reach each other/],
     ['two that had just joined', { topology: live, ...back }, [], undefined,
       { topology: { ...live, connections: {} }, ...back }],
     ['one of two has not said it yet',

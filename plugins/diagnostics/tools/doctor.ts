@@ -3,17 +3,17 @@ import { clusterChecks } from '../checks/cluster.js'
 import { settledState } from '../checks/split.js'
 import type { ClusterState, Evidence, Fact, Tool, ToolContext } from '../../../kernel/cli/index.js'
 
-/** The gravest first. */
+/** Most severe first. */
 const RANKS: Readonly<Record<Fact['level'], number>> = { fail: 0, warn: 1, info: 2, ok: 3 }
 
-/** Everything that `svc doctor` looks at in a cluster. */
+/** All checks of `svc doctor` for a cluster. */
 export default {
   async run ({ look, declared }) {
     const read = settledState(() => look<ClusterState>('/state'))
     const [state, { manifests }] = await Promise.all([read, declared()])
     if (isVerbError(state)) return { facts: [], unknown: [`The state could not be read: ${state.message}`] }
     const { checks, unknown } = await clusterChecks({ state, look, manifests, version: null })
-    // A hidden member list is no fault; it is among the unknown.
+    // A hidden member list is no fault; `unknown` lists it.
     const facts = checks.filter(({ code }) => code !== 'members_hidden').map(factOf)
       .sort((a, b) => RANKS[a.level] - RANKS[b.level])
     return { facts: await withLosses(look, facts), unknown }
@@ -22,7 +22,7 @@ export default {
 
 interface TimedOut { idx: number, at: string, event: { NodeTimedOut?: { nodeId: string } } }
 
-/** Adds the events of the lost nodes, if the caller may see them. */
+/** Adds the events about lost nodes, if the caller may read them. */
 async function withLosses (look: ToolContext['look'], facts: readonly Fact[]): Promise<Fact[]> {
   if (!facts.some(({ code }) => code === 'node_lost')) return [...facts]
   const answer = await look<{ events: TimedOut[] }>('/events?kinds=NodeTimedOut&limit=100')

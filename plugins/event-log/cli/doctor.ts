@@ -10,15 +10,14 @@ export default {
   }
 } satisfies Checker
 
-/** Whether what happens is written down. */
 export function checkEventLog ({ mode, counted, firstIdx, nextIdx }: EventLogHead): Check {
-  const kept = `events ${firstIdx} to ${nextIdx - 1} are kept`
+  const kept = `events ${firstIdx} to ${nextIdx - 1} are stored`
   if (mode === 'normal') return ok('event log', nextIdx <= firstIdx ? 'no events yet' : kept)
   if (mode === 'counting-only') {
-    return fail('event log', `events are only counted, not written (${counted} so far): the disk is full`,
-      'Free space on the volume of the home: `svc purge`; with 2.5 GiB free it ends by itself.',
+    return fail('event log', `events are counted but not stored (${counted} so far): the disk is full`,
+      'Free disk space on the volume of the home: `svc purge`; writing resumes at 2.5 GiB free.',
       { code: 'event_log_counting' })
   }
-  return warn('event log', `${plain(mode)}: ${kept}`, 'Its log says why: `svc logs --grep "event log"`.',
+  return warn('event log', `${plain(mode)}: ${kept}`, 'See its log: `svc logs --grep "event log"`.',
     { code: 'event_log_memory' })
 }

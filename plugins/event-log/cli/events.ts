@@ -3,7 +3,7 @@ import { followEvents, MOMENTS, plain, parseTimeOrIndex } from '../../../kernel/
 import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 import type { EventsPage, ShownEvent } from '../reading/page.js'
 
-/** Events a followed stream begins with when no --since is given. */
+/** Events at the start of a followed stream without --since. */
 const BEGIN_WITH = '20'
 
 export default {
@@ -14,7 +14,7 @@ export default {
   }
 } satisfies Verb
 
-/** The query of GET /events. Throws CliError (2) for a --since or --limit that is none. */
+/** The query of GET /events. Throws CliError (2) for an invalid --since. */
 function queryOf (ctx: VerbContext, options: Record<string, unknown>): Map<string, string> {
   const query = new Map<string, string>()
   const { since, kind, node, limit } = options as
@@ -43,13 +43,13 @@ async function once ({ client, out, err }: VerbContext, query: Map<string, strin
     out.value(page)
     return
   }
-  if (page.degraded === true) err.line('this node does not store events now; `svc doctor` shows why')
+  if (page.degraded === true) err.line('this node does not store events now; `svc doctor` shows the reason')
   for (const [from, to] of page.gaps ?? []) err.line(gapLine({ from, to }))
   for (const event of page.events) out.line(lineOf(event))
-  if (page.events.length === 0) err.line('nothing happened that fits')
+  if (page.events.length === 0) err.line('no events match')
 }
 
-/** Follows the stream until Ctrl-C; when the node goes away and comes back, it goes on where it was. */
+/** Follows the stream until Ctrl-C; after a reconnect it continues at the same position. */
 async function goOn (ctx: VerbContext, query: Map<string, string>): Promise<void> {
   query.set('follow', '1')
   if (!query.has('since') && !query.has('limit')) query.set('limit', BEGIN_WITH)
@@ -70,10 +70,10 @@ function show ({ out, err }: VerbContext, type: string, data: string): void {
 }
 
 function gapLine ({ from, to }: { from: number, to: number }): string {
-  return `events ${from} to ${to} are not kept here`
+  return `events ${from} to ${to} are missing on this node`
 }
 
-/** One line for people: when, which, where, what. */
+/** One line of text: time, index, origin, kind, fields. */
 function lineOf ({ idx, at, origin, event }: ShownEvent): string {
   const [kind, payload] = Object.entries(event)[0] ?? ['?', {}]
   const details = Object.entries(payload).map(([key, value]) => `${key}=${word(value)}`).join(' ')

@@ -1,24 +1,23 @@
 import { deflateRawSync, inflateRawSync } from 'node:zlib'
 import type { ClusterPart, Fields } from './part.js'
 
-/** The contents of a snapshot. */
 export interface Recorded {
   /** Session, membership and instances up to the snapshot's index. */
   readonly part: ClusterPart
-  /** True when the node knew no master: `state` is its own view, and `part` follows from the events. */
+  /** True if the node knew no master: `state` is its own view, and `part` comes from the events. */
   readonly stale: boolean
-  /** Keys of the state that were dropped from a large snapshot. */
+  /** Keys of the state that a large snapshot leaves out. */
   readonly omitted: readonly string[]
   readonly state: Fields
 }
 
-/** Most bytes of a snapshot; above that it lacks the largest keys of the state. */
+/** Maximum bytes of a snapshot; the largest keys of the state are left out above that. */
 const BODY_BYTES = 1024 * 1024
-/** Keys that are never left out: a state is useless without them. */
+/** Keys that are never left out, because a state is useless without them. */
 const ESSENTIAL = new Set(['sessionId', 'masterNodeId', 'localNodeId', 'cluster', 'lastEventAppliedIdx'])
-/** A second name of `nodeIdentities`, which is recorded. */
+/** A second name of `nodeIdentities`, which is recorded already. */
 const TWIN = 'node_identities'
-/** Not recorded: tasks in flight end before anybody reads them, and took most of the disk space. */
+/** Not recorded: tasks end too soon to matter in a snapshot, and took most of the disk space. */
 const TRANSIENT = 'tasks'
 
 /** A snapshot for the disk: JSON of at most `most` bytes without the largest keys, deflated, base64. Pure. */
@@ -45,7 +44,7 @@ export function encodeBody (
   return deflateRawSync(json, { level: 1 }).toString('base64')
 }
 
-/** What `encodeBody` wrote, or the bare JSON of older versions. Throws an Error for anything else. */
+/** Decodes the output of `encodeBody`, or the bare JSON of older versions. Throws for anything else. */
 export function decodeBody (body: string): Recorded {
   const json = body.startsWith('{') ? body : inflateRawSync(Buffer.from(body, 'base64')).toString()
   const { part, stale, omitted, state } = JSON.parse(json) as Recorded
@@ -54,20 +53,20 @@ export function decodeBody (body: string): Recorded {
   return { part, stale, omitted, state: whole }
 }
 
-/** Readings, which always change: they alone are no reason to record another snapshot. */
+/** Readings change constantly: they alone do not cause another snapshot. */
 const READINGS = new Set([
   'lastSeen', 'nodeMemory', 'nodeSystem', 'nodeDisk', 'nodeNetwork', TRANSIENT, 'lastEventAppliedIdx',
   'topology', 'localNodeId', TWIN
 ])
 
 /**
- * A text that is equal for two states that differ only in readings, times and progress, which are numbers.
+ * A text that is equal for two states that differ only in readings, times and progress (which are numbers).
  * Pure.
  */
 export function noteOf (state: Fields, part: ClusterPart): string {
   const noted = Object.entries(state).filter(([key]) => !READINGS.has(key))
   return JSON.stringify([part.members, noted],
-    // The conflicts of nodeHealth; their messages say the same there.
+    // These repeat the conflicts in nodeHealth.
     (key, value: unknown) => key === 'capabilityConflicts' ? undefined : value)
     .replace(/\d+/g, '').replaceAll('RunnerRunning', 'RunnerReady')
 }

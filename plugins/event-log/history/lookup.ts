@@ -12,20 +12,17 @@ import type { EventStore } from '../store/store.js'
 import type { IndexOrTime, Snapshot } from '../store/types.js'
 import type { ClusterPart, Fields } from './part.js'
 
-/** Most bytes of the newest snapshots in memory: with a store, and without. */
+/** Maximum bytes of snapshots in memory: with a store, and without. */
 const RECENT_BYTES = 2 * 1024 * 1024
 const MEMORY_BYTES = 16 * 1024 * 1024
-/** Most events in one answer. */
 const EVENTS_SHOWN = 200
-/** Entries read from the log at once. */
 const READ_ENTRIES = 1_000
-/** Most difference between the clocks of nodes that a search by time allows for, ms. */
+/** Clock difference between nodes that a search by time allows for, ms. */
 const SKEW_MS = 60_000
 
 export interface StateAt extends PastState {
-  /** The requested index or time (ISO-8601). */
   readonly at: number | string
-  /** The recorded state that is shown, and why it was recorded. `stale`: the node knew no master then. */
+  /** The recorded state and its trigger. `stale`: the node knew no master then. */
   readonly snapshot: {
     readonly idx: number, readonly at: string, readonly sessionId: string, readonly cause: string
     readonly stale: boolean
@@ -35,11 +32,10 @@ export interface StateAt extends PastState {
   readonly state: Fields
   /** Session, membership and instances, with all events since the snapshot up to `idx` applied. */
   readonly derived: ClusterPart & { readonly idx: number }
-  /** The events since, oldest first. */
   readonly events: readonly ShownEvent[]
-  /** There are further events: GET /events?since=<idx of the last one> goes on. */
+  /** More events follow: GET /events?since=<idx of the last one> continues. */
   readonly more: boolean
-  /** Indices in between that are not kept: `derived` lacks what they changed. */
+  /** Missing indices in between: `derived` lacks their changes. */
   readonly gaps: readonly Range[]
 }
 
@@ -48,13 +44,13 @@ export interface LookupOptions extends Source {
   readonly clock: Pick<Clock, 'now'>
 }
 
-/** Throws `invalid_request`, `not_recorded`, and `not_ready` while the disk does not answer. */
+/** Throws `invalid_request`, `not_recorded`, and `not_ready` if the disk does not respond. */
 export async function stateAt (options: LookupOptions, text: string): Promise<StateAt> {
   try {
     return await lookUp(options, text)
   } catch (error) {
     if (error instanceof SvcError) throw error
-    throw kernelError('not_ready', `What is recorded of ${text} cannot be read: ${(error as Error).message}`)
+    throw kernelError('not_ready', `The record of ${text} cannot be read: ${(error as Error).message}`)
   }
 }
 
@@ -78,7 +74,7 @@ async function lookUp (options: LookupOptions, text: string): Promise<StateAt> {
     derived: { idx, ...applyEntries(part, changing) },
     events: events.slice(0, EVENTS_SHOWN).map(shown),
     more,
-    // Entries in memory are not missing, even if they are not stored.
+    // Entries in memory are available even if they are not stored.
     gaps: within(missingOf(options), snapshot.idx + 1, Math.min(idx, log.base.idx))
   }
 }
@@ -86,16 +82,16 @@ async function lookUp (options: LookupOptions, text: string): Promise<StateAt> {
 async function nothingBefore (snapshots: Snapshots, text: string): Promise<SvcError> {
   const oldest = await snapshots.oldest()
   if (oldest === null) {
-    return kernelError('not_recorded', 'Nothing is recorded on this node yet; that begins within a minute.',
+    return kernelError('not_recorded', 'This node has recorded no state yet; the first follows in a minute.',
       { oldest: null })
   }
   const at = iso(oldest.at)
   return kernelError('not_recorded',
-    `Nothing is recorded of ${text}: the oldest recorded state is of ${at}, index ${oldest.idx}.`,
+    `No state is recorded for ${text}: the oldest one is from ${at}, index ${oldest.idx}.`,
     { oldest: { idx: oldest.idx, at } })
 }
 
-/** The entries behind the snapshot up to the moment, oldest first, at most `limit`. */
+/** The entries after the snapshot up to the moment, oldest first, at most `limit`. */
 async function since (
   options: LookupOptions, snapshot: Snapshot, moment: IndexOrTime,
   { limit, kinds }: { limit: number, kinds?: readonly string[] }
@@ -119,13 +115,13 @@ async function since (
 }
 
 /**
- * Reads `at`: an index or a time (ISO-8601). Throws `invalid_request` naming it for anything else and a
- * future time, `not_recorded` for a future index.
+ * Parses `at`: an index or a time (ISO-8601). Throws `invalid_request` for anything else and for a future
+ * time, `not_recorded` for a future index.
  */
 function readMoment (text: string, now: { idx: number, ms: number }): IndexOrTime {
   const moment = readPoint('at', text)
   if ('idx' in moment && moment.idx > now.idx) {
-    throw kernelError('not_recorded', `There is no index ${moment.idx} yet: the newest is ${now.idx}.`,
+    throw kernelError('not_recorded', `Index ${moment.idx} does not exist yet: the newest is ${now.idx}.`,
       { param: 'at', newest: now.idx })
   }
   if ('ms' in moment && moment.ms > now.ms) {
@@ -137,7 +133,6 @@ function readMoment (text: string, now: { idx: number, ms: number }): IndexOrTim
 
 const iso = (ms: number): string => new Date(ms).toISOString()
 
-/** True for a snapshot at or before that moment. */
 function isBefore (snapshot: Snapshot, moment: IndexOrTime): boolean {
   return 'idx' in moment ? snapshot.idx <= moment.idx : snapshot.at <= moment.ms
 }
@@ -165,17 +160,17 @@ export class Snapshots {
     }
   }
 
-  /** The newest one at or before that moment; null when there is none. Rejects when the store does. */
+  /** The newest snapshot at or before that moment, or null. Rejects if the store does. */
   async before (moment: IndexOrTime): Promise<Snapshot | null> {
     const found = this.#recent.findLast((snapshot) => isBefore(snapshot, moment))
     return found ?? await this.#store.snapshotBefore(moment)
   }
 
-  /** The oldest one there is; null when there is none. Asks the store a few dozen times at most. */
+  /** The oldest snapshot, or null. Reads the store a few dozen times at most. */
   async oldest (): Promise<Snapshot | null> {
     let oldest = this.#recent[0] ?? await this.#store.snapshotBefore({ ms: Number.MAX_SAFE_INTEGER })
     if (oldest === null) return null
-    // A search by halves: there is none before `low`, and the oldest known is at or after it.
+    // Binary search: there is no snapshot before `low`, and the oldest known one is at or after it.
     for (let low = 0; low < oldest.at;) {
       const middle: number = low + Math.floor((oldest.at - low) / 2)
       const older: Snapshot | null = await this.#store.snapshotBefore({ ms: middle })

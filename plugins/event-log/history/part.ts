@@ -1,30 +1,27 @@
 import { kindOf } from '../log/entries.js'
 import type { Entry } from '../log/entries.js'
 
-/** A JSON object whose fields are not known. */
 export type Fields = Readonly<Record<string, unknown>>
 
 export const fieldsOf = (value: unknown): Fields =>
   typeof value === 'object' && value !== null ? value as Fields : {}
 
-/** The shard assignments of an instance, which a state holds under its tag. */
+/** The shard assignments of an instance, which a state stores under its tag. */
 export function assignmentsOf (tagged: unknown): Fields {
   return fieldsOf(fieldsOf(Object.values(fieldsOf(tagged))[0])['shardAssignments'])
 }
 
-/** A placed instance: what its events say of it. */
 export interface PlacedInstance { readonly modelId: string, readonly nodeIds: readonly string[] }
 
 export interface ClusterPart {
   readonly session: {
     readonly sessionId: string, readonly term: number, readonly masterNodeId: string | null
   }
-  /** Ids of the nodes that are in the cluster, sorted. */
+  /** Ids of the nodes in the cluster, sorted. */
   readonly members: readonly string[]
   readonly instances: Readonly<Record<string, PlacedInstance>>
 }
 
-/** The kinds of events that change that part. */
 export const PART_KINDS: readonly string[] = [
   'SessionChanged', 'MasterElected', 'NodeJoined', 'NodeTimedOut', 'NodeRemoved', 'InstanceCreated',
   'InstanceDeleted'
@@ -51,7 +48,7 @@ export function partOf (state: Fields): ClusterPart {
   }
 }
 
-/** Applies entries of the log in order; idempotent if all later entries are applied too. Pure. */
+/** Applies log entries in order. Applying an entry again is harmless if all later entries follow. Pure. */
 export function applyEntries (part: ClusterPart, entries: Iterable<Entry>): ClusterPart {
   const next = new Draft(part)
   for (const entry of entries) next.apply(entry)
@@ -61,7 +58,6 @@ export function applyEntries (part: ClusterPart, entries: Iterable<Entry>): Clus
 export class Draft {
   #session: ClusterPart['session']
   #members: Set<string>
-  /** Nodes that joined since the newest election. */
   #joined = new Set<string>()
   readonly #instances: Map<string, PlacedInstance>
 
@@ -75,8 +71,8 @@ export class Draft {
     const kind = kindOf(entry.event)
     const payload = entry.event[kind] ?? {}
     if (kind === 'SessionChanged' || kind === 'MasterElected') this.#elected(kind, payload, entry.sid)
-    // Only the session's master decides who is a member and what is placed. An event of another node that
-    // lost touch, acted as master and submitted its events later was never true for this cluster.
+    // Only the session's master decides membership and placement. An isolated node that acted as master may
+    // submit its events later; they never applied to this cluster.
     else if (entry.sid === this.#session.sessionId && entry.origin === this.#session.masterNodeId) {
       this.#changed(kind, payload)
     }
@@ -84,13 +80,13 @@ export class Draft {
 
   #elected (kind: string, payload: Fields, sid: string): void {
     const { sessionId, term, masterNodeId, previousSessionId } = payload
-    // A master indexes its own election in its own session. Any other one was submitted again later.
+    // A master indexes its own election in its own session; any other such event was submitted again later.
     if (sessionId !== sid) return
     const master = textOf(masterNodeId)
     if (sid !== this.#session.sessionId) this.#joined = new Set()
     this.#session = { sessionId: sid, term: Number(term), masterNodeId: master }
-    // A master without an earlier session has just started. It emits NodeJoined for each node that is there,
-    // and may have begun with that before this event.
+    // A master without an earlier session has just started. It emits NodeJoined for each live node, possibly
+    // before this event.
     if (kind === 'SessionChanged' && previousSessionId === null) this.#members = new Set(this.#joined)
     this.#members.add(master)
   }

@@ -8,17 +8,16 @@ import type { EventLog, LogChange } from '../log/log.js'
 import type { ClusterPart } from './part.js'
 import type { Snapshots } from './lookup.js'
 
-/** Interval of snapshots, ms. */
 const MINUTE_MS = 60_000
 /** Interval of snapshots while only readings change, ms. */
 const REFRESH_MS = 600_000
-/** The state contains an event when that is so old, ms. */
+/** Age at which an event is certainly part of the state, ms. */
 const SETTLE_MS = 500
-/** A snapshot waits at most this long for a pause in the events, ms. */
+/** Longest delay of a snapshot to wait for a pause in the events, ms. */
 const SETTLE_MOST_MS = 5_000
-/** Least time between two snapshots, ms. */
+/** Minimum time between two snapshots, ms. */
 const APART_MS = 2_000
-/** Least time between two snapshots for failed tasks, ms. */
+/** Minimum time between two snapshots for failed tasks, ms. */
 const TASKS_APART_MS = 30_000
 
 export interface RecorderOptions {
@@ -26,30 +25,29 @@ export interface RecorderOptions {
   readonly snapshots: Snapshots
   readonly state: Pick<StateReader, 'read'>
   readonly session: Pick<Session, 'isMaster' | 'masterNodeId' | 'onChange'>
-  /** True while this node's log is complete, as far as is known. */
+  /** True while this node's log is complete, as far as it knows. */
   readonly inStep: () => boolean
   readonly clock: Clock
   readonly logger: Logger
 }
 
-/** Events that trigger a snapshot. */
 const CAUSES = new Set([
   ...PART_KINDS, 'RunnerFailed', 'InstanceFailureRecorded', 'TaskFailed', 'DownloadFailed', 'StateDiverged'
 ])
 const PARTS = new Set(PART_KINDS)
-/** Causes that any other cause replaces as the reason of a waiting snapshot. */
+/** Weak causes: any other cause replaces them as the reason of a pending snapshot. */
 const WEAK = new Set(['minute', 'TaskFailed'])
 
-/** Takes a snapshot once a minute, and soon after each of the causes. Returns a function that stops it. */
+/** Takes a snapshot every minute, and soon after each of the causes. Returns a function that stops it. */
 export function startRecorder (options: RecorderOptions): () => void {
   const recorder = new Recorder(options)
   const stops = [
     options.log.onChange((change) => { recorder.changed(change) }),
-    options.session.onChange(() => { recorder.wanted('session') }),
-    options.clock.every(MINUTE_MS, () => { recorder.wanted('minute') }),
+    options.session.onChange(() => { recorder.request('session') }),
+    options.clock.every(MINUTE_MS, () => { recorder.request('minute') }),
     () => { recorder.stop() }
   ]
-  recorder.wanted('start')
+  recorder.request('start')
   return () => { for (const stop of stops) stop() }
 }
 
@@ -60,16 +58,15 @@ class Recorder {
   #cancel = (): void => {}
   #busy = false
   #stopped = false
-  /** Monotonic ms of the newest attempt. */
   #takenAt = -Infinity
   #noted = ''
-  /** Time of that record, monotonic ms. */
+  /** Time of that snapshot, monotonic ms. */
   #notedAt = -Infinity
   /** Session, members and instances in the newest snapshot, and its index. */
   #base: { readonly part: ClusterPart, readonly idx: number } | null = null
-  /** These with all events since applied; null where the log does not go back to the snapshot. */
+  /** That part with all later events applied; null if the log does not reach back to the snapshot. */
   #draft: Draft | null = null
-  /** Events that came just now: the state may not contain them yet. */
+  /** Recent events that the state may not contain yet. */
   #fresh: { readonly prev: number, readonly at: number }[] = []
 
   constructor (options: RecorderOptions) { this.#options = options }
@@ -89,10 +86,10 @@ class Recorder {
     this.#draft?.apply(entry)
     if (PARTS.has(kind)) this.#fresh.push({ prev: entry.prev, at: this.#options.clock.mono() })
     const ready = kind === 'RunnerStatusUpdated' && 'RunnerReady' in fieldsOf(entry.event[kind]?.['status'])
-    if (CAUSES.has(kind) || ready) this.wanted(kind)
+    if (CAUSES.has(kind) || ready) this.request(kind)
   }
 
-  /** A part with the events after an index applied, as far as memory has them. */
+  /** Applies the events after an index to a part, as far as memory has them. */
   #drafted (part: ClusterPart, after: number): Draft {
     const { entries } = this.#options.log
     const draft = new Draft(part)
@@ -101,16 +98,16 @@ class Recorder {
   }
 
   #cut (after: number, begin: Position | null): void {
-    // A log that restarts further on keeps its earlier part.
+    // A log that restarts at a later position keeps its earlier part.
     this.#options.snapshots.cut(begin?.idx ?? after)
     const isTail = begin === null && this.#base !== null
     this.#draft = isTail ? this.#drafted(this.#base!.part, this.#base!.idx) : null
     this.#fresh = []
-    this.wanted('session')
+    this.request('session')
   }
 
-  /** A snapshot is to be taken. It is named after the first cause, unless that was a weak one. */
-  wanted (cause: string): void {
+  /** Schedules a snapshot. The first cause names it, unless that is a weak one. */
+  request (cause: string): void {
     const since = this.#next?.since ?? this.#options.clock.mono()
     const first = this.#next?.cause ?? cause
     this.#next = { since, cause: WEAK.has(first) ? cause : first }
@@ -131,7 +128,7 @@ class Recorder {
   async #take (): Promise<void> {
     const { clock, logger, session, inStep } = this.#options
     if (session.masterNodeId !== null && !inStep()) {
-      // The log has yet to catch up with the state: no index would fit.
+      // The log is behind the state: no index would match.
       this.#takenAt = clock.mono()
       this.#arm()
       return
@@ -143,14 +140,14 @@ class Recorder {
     try {
       this.#record(cause, idx, await this.#options.state.read())
     } catch (err) {
-      logger.error({ err, cause }, 'a snapshot of the state could not be taken; the next is tried as usual')
+      logger.error({ err, cause }, 'a snapshot of the state failed; the next one follows as usual')
     }
     this.#takenAt = clock.mono()
     this.#busy = false
     this.#arm()
   }
 
-  /** The newest event that the state certainly contains. It may contain later ones too: no harm in that. */
+  /** The newest event that the state certainly contains. It may contain later ones too, which is harmless. */
   #settledIdx (): number {
     const settled = this.#options.clock.mono() - SETTLE_MS
     this.#fresh = this.#fresh.filter(({ at }) => at > settled)
@@ -163,7 +160,7 @@ class Recorder {
     const idx = Math.min(settled, log.last.idx)
     const stale = typeof state['masterNodeId'] !== 'string'
     const part = this.#partOf(partOf(state), stale)
-    // There is nothing to record before a node's first session.
+    // Before a node's first session there is nothing to record.
     if (this.#stopped || part.session.sessionId === '') return
     const noted = noteOf(state, part)
     const now = clock.mono()
@@ -177,9 +174,9 @@ class Recorder {
   }
 
   /**
-   * The master's view is right. Another node may lack a link that the master has, so its members come from
-   * the events, and without a master the whole part does. Events that are newer than the snapshot are
-   * idempotent.
+   * The master's view is correct. Another node may lack a link that the master has, so its members come from
+   * the events; without a master the whole part does. Applying events newer than the snapshot again is
+   * harmless.
    */
   #partOf (seen: ClusterPart, stale: boolean): ClusterPart {
     const { log, session } = this.#options

@@ -2,9 +2,9 @@ import { hash } from 'node:crypto'
 
 export type TaggedEvent = Readonly<Record<string, Readonly<Record<string, unknown>>>>
 
-/** An event that has no index yet. */
+/** An event without an index. */
 export interface Submission {
-  /** UUID, made where it happened. An event that is submitted twice gets into the log once. */
+  /** UUID from the origin. An event that is submitted twice is logged once. */
   readonly id: string
   /** Time of the event, ISO-8601 UTC, by the clock of `origin`. */
   readonly at: string
@@ -13,15 +13,13 @@ export interface Submission {
   readonly event: TaggedEvent
 }
 
-/** An event in the log. */
 export interface Entry extends Submission {
-  /** Rises strictly along the log; not every number is used. */
+  /** Strictly increasing; not every number is used. */
   readonly idx: number
-  /** Index of the entry before; 0 for the first of all. */
+  /** Index of the previous entry; 0 for the first one. */
   readonly prev: number
-  /** Digest of the log up to and including this entry. */
   readonly chain: string
-  /** Session of the master that gave the index. */
+  /** Session of the master that assigned the index. */
   readonly sid: string
 }
 
@@ -32,24 +30,21 @@ export const START: Position = { idx: 0, chain: '' }
 /** Characters of a digest: 96 bits. */
 const CHAIN_CHARS = 16
 
-/** Digest of a log that ends in `before` and goes on with the event `id`, put at `idx` in session `sid`. */
+/** Digest of a log that ends at `before` and continues with the event `id` at `idx` in session `sid`. */
 export function chainAfter (before: Position, { idx, sid, id }: Pick<Entry, 'idx' | 'sid' | 'id'>): string {
   const text = `${before.chain}|${before.idx}|${idx}|${sid}|${id}`
   return hash('sha256', text, 'base64url').slice(0, CHAIN_CHARS)
 }
 
-/** The entry that puts `submission` at `idx` behind `before`. */
 export function entryAfter (before: Position, idx: number, sid: string, submission: Submission): Entry {
   const { id, at, origin, event } = submission
   return { idx, prev: before.idx, chain: chainAfter(before, { idx, sid, id }), sid, at, origin, id, event }
 }
 
-/** The event of an entry, to be submitted again. */
 export function submissionOf ({ id, at, origin, event }: Submission): Submission {
   return { id, at, origin, event }
 }
 
-/** The position of an entry, without its other fields. */
 export const positionOf = ({ idx, chain }: Position): Position => ({ idx, chain })
 
 export function samePosition (a: Position, b: Position): boolean {

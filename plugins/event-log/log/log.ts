@@ -1,11 +1,10 @@
 import { chainAfter, entryAfter, positionOf, samePosition, START } from './entries.js'
 import type { Entry, Position, Submission } from './entries.js'
 
-/** Changes of the log. */
 export type LogChange =
   /** `text`: the entry as JSON. */
   | { readonly type: 'append', readonly entry: Entry, readonly text: string }
-  /** The entries after index `after` were removed. With a `base` the log begins again after that. */
+  /** The entries after index `after` were removed. With a `base`, the log restarts after it. */
   | {
     readonly type: 'cut', readonly after: number, readonly entries: readonly Entry[]
     readonly base: Position | null
@@ -14,29 +13,28 @@ export type LogChange =
 /** Entries in memory on a node without a store. */
 export const RING_ENTRIES = 10_000
 
-/** Bytes of JSON that entries in memory may have together; the oldest go first. */
+/** Maximum bytes of JSON of the entries in memory; the oldest are dropped first. */
 export const RING_BYTES = 32 * 1024 * 1024
 
-/** Most entries, and most bytes of them, in one message. */
+/** Maximum entries, and bytes of them, in one message. */
 export const PAGE_ENTRIES = 500
 export const PAGE_BYTES = 256 * 1024
 
 export interface Page {
-  /** Position just before the first of them. */
   readonly base: Position
   readonly entries: string
-  /** Position of the last of them, or `base` when there is none. */
+  /** Position of the last entry, or `base` if there is none. */
   readonly end: Position
 }
 
 /**
  * The newest entries in memory, in order, and the JSON of more of them for followers: strings cost the
- * garbage collector little and are sent unchanged. Listeners see every change.
+ * garbage collector little and are sent unchanged. Listeners receive every change.
  */
 export class EventLog {
-  /** Just before the oldest entry kept. */
+  /** Just before the oldest entry in memory. */
   base: Position = START
-  /** Just before the oldest entry that can still be sent; at or before `base`. */
+  /** Just before the oldest entry whose JSON is in memory; at or before `base`. */
   oldest: Position = START
   readonly entries: Entry[] = []
   readonly #ids = new Set<string>()
@@ -46,13 +44,10 @@ export class EventLog {
   readonly #mostBytes: number
   #texts: (Position & { readonly text: string })[] = []
   #bytes = 0
-  /** The last page, and the end of the log then: most followers need the same. */
+  /** Cache of the last page, with the end of the log then: most followers need the same page. */
   #made: { readonly page: Page, readonly last: Position } | null = null
 
-  /**
-   * Keeps `most` entries, and JSON of at least as many: `mostTexts` of `mostBytes`. Removes an eighth at
-   * once.
-   */
+  /** Keeps `most` entries, and the JSON of `mostTexts` entries or `mostBytes`. Drops an eighth at once. */
   constructor (most = RING_ENTRIES, mostBytes = RING_BYTES, mostTexts = most) {
     this.#most = most
     this.#mostBytes = mostBytes
@@ -61,10 +56,8 @@ export class EventLog {
 
   get last (): Position { return this.entries.at(-1) ?? this.base }
 
-  /** True for the id of an event in memory. */
   has (id: string): boolean { return this.#ids.has(id) }
 
-  /** True when that position is in memory, or is the base. */
   holds (position: Position): boolean {
     if (samePosition(position, this.base)) return true
     const entry = this.entries[firstAfter(this.entries, position.idx - 1)]
@@ -117,7 +110,7 @@ export class EventLog {
 
   #cut (after: number, base: Position | null): Entry[] {
     const removed = this.entries.splice(firstAfter(this.entries, after))
-    // Texts go back further than entries: those that are older stay, whatever `after` is.
+    // Texts reach back further than entries: those before `base` stay, whatever `after` is.
     const texts = this.#texts.splice(firstAfter(this.#texts, Math.max(after, this.base.idx)))
     this.#bytes -= texts.reduce((sum, { text }) => sum + text.length, 0)
     for (const { id } of removed) this.#ids.delete(id)
@@ -125,7 +118,7 @@ export class EventLog {
     return removed
   }
 
-  /** Empties the log, which begins again after `base`. Returns the entries that were in it. */
+  /** Empties the log, which restarts after `base`. Returns the removed entries. */
   restart (base: Position): Entry[] {
     const removed = this.#cut(-1, base)
     this.#texts = []
@@ -134,10 +127,7 @@ export class EventLog {
     return removed
   }
 
-  /**
-   * The page after a position, as large as a message; null for a position that is not in this log from
-   * `oldest` on.
-   */
+  /** The page after a position, up to the size of a message; null for a position outside this log. */
   page (after: Position): Page | null {
     const { last } = this
     const made = this.#made
@@ -152,7 +142,7 @@ export class EventLog {
     return page
   }
 
-  /** Positions from the newest back, ever further apart, the last one `base`. */
+  /** Positions from the newest back, at growing distances; the last one is `base`. */
   locator (): Position[] {
     const positions: Position[] = []
     for (let back =
@@ -170,7 +160,7 @@ export class EventLog {
   }
 }
 
-/** Place of the first of these, in order of their indices, with an index above `idx`. */
+/** Place of the first item, in order of index, with an index above `idx`. */
 export function firstAfter (list: readonly { readonly idx: number }[], idx: number): number {
   let low = 0
   let high = list.length
@@ -182,7 +172,7 @@ export function firstAfter (list: readonly { readonly idx: number }[], idx: numb
   return low
 }
 
-/** The first items that fit into one message, at least one; `bytesOf` gives the JSON size. */
+/** The first items that fit into one message, at least one; `bytesOf` returns the JSON size. */
 export function fitting<T> (items: Iterable<T>, bytesOf: (item: T) => number): T[] {
   const page: T[] = []
   let bytes = 0

@@ -6,29 +6,27 @@ import type { EventLog } from '../log/log.js'
 import type { Source } from './page.js'
 import type { Query } from './query.js'
 
-/** Interval of comments on an idle stream, ms. */
 const COMMENT_MS = 10_000
 
 /** Interval of checks while a stream waits for an event or the disk, ms. */
 const WAIT_MS = 1_000
 
-/** Events that are read and written to the stream at once. */
+/** Events per read and write of the stream. */
 const BATCH = 100
 
 export interface FollowOptions extends Source {
   clock: Clock
   query: Query
-  /** Aborts when the reader goes or the node stops. */
+  /** Aborts when the client disconnects or the node stops. */
   signal: AbortSignal
-  /** The stream begins after this index. */
   since: number
   /** True for an index above all of this log: the client has it from a cluster that no longer exists. */
   foreign: (idx: number) => boolean
 }
 
 /**
- * Writes the log as server-sent events until client or node stop. A slow client delays only its stream; an
- * idle one gets a comment every 10 s.
+ * Writes the log as server-sent events until the client disconnects or the node stops. A slow client delays
+ * only its own stream; an idle stream gets a comment every 10 s.
  */
 export async function follow (stream: StreamWriter, options: FollowOptions): Promise<void> {
   const { log, clock, query, signal } = options
@@ -59,13 +57,13 @@ export async function follow (stream: StreamWriter, options: FollowOptions): Pro
   }
 }
 
-/** The next steps; null when the disk does not answer. The caller then retries without loss. */
+/** The next steps; null if the disk does not respond. The caller then retries without loss. */
 async function next (reader: Reader, source: Source): Promise<FollowItem[] | null> {
   const { position, cuts } = reader
   const base = source.log.base.idx
   try {
     const entries = await readLog(source, { after: position, limit: BATCH })
-    // A page read during a cut may hold removed entries.
+    // A page that was read during a cut may contain removed entries.
     return reader.cuts === cuts ? reader.steps(entries, entries.length < BATCH ? base : 0) : []
   } catch {
     return null
@@ -75,26 +73,24 @@ async function next (reader: Reader, source: Source): Promise<FollowItem[] | nul
 function frame (step: FollowItem, query: Query): string {
   if (step.type === 'gap') return `event: gap\ndata: ${JSON.stringify({ from: step.from, to: step.to })}\n\n`
   if (!isWanted(step.entry, query.wanted)) return ''
-  // Last-Event-ID must never go back: an event with a smaller index than one before is sent without an id.
+  // Last-Event-ID must never decrease: an event with a smaller index than before is sent without an id.
   const id = step.rising ? `id: ${step.entry.idx}\n` : ''
   return `${id}data: ${JSON.stringify(shown(step.entry))}\n\n`
 }
 
-/** The next item for a reader. */
 export type FollowItem =
-  /** `rising`: its index is above all before. False after the log's tail was replaced by another master's. */
+  /** `rising`: its index is above all earlier ones. False after another master's tail replaced the log's. */
   | { readonly type: 'entry', readonly entry: Entry, readonly rising: boolean }
-  /** The events with these indices are not kept on this node. */
+  /** This node does not have the events with these indices. */
   | { readonly type: 'gap', readonly from: number, readonly to: number }
 
 /**
- * Follows the log through cuts and gaps without loss or repetition: when another master's tail replaces this
- * one, the reader gets the new events, and not those that return with another index.
+ * Follows the log through cuts and gaps without loss or repetition: after another master's tail replaces this
+ * one, the reader gets the new events, but not those that return with another index.
  */
 export class Reader {
   /** Everything up to this index has been read. */
   position: number
-  /** Number of cuts of the log. */
   cuts = 0
   readonly close: () => void
   #highest: number
@@ -111,14 +107,14 @@ export class Reader {
     })
   }
 
-  /** Takes entries after the position. Indices up to `whole` without an entry are a gap. */
+  /** Steps for entries after the position. Missing indices up to `whole` are a gap. */
   steps (entries: readonly Entry[], whole: number): FollowItem[] {
     return [
       ...entries.flatMap((entry) => [...this.#gapTo(entry.prev), ...this.#step(entry)]), ...this.#gapTo(whole)
     ]
   }
 
-  /** A gap up to that index, without what was read before the tail was replaced. */
+  /** A gap up to that index, without indices that were read before the tail was replaced. */
   #gapTo (until: number): FollowItem[] {
     if (until <= this.position) return []
     const from = Math.max(this.position, this.#highest) + 1

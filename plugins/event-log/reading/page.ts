@@ -11,7 +11,7 @@ import type { Query } from './query.js'
 /** Sources of events: the newest from memory, older ones from the disk. */
 export interface Source { readonly log: EventLog, readonly store: EventStore }
 
-/** Reads a page of the log, from memory if it goes back far enough. Rejects as the store's `read` does. */
+/** Reads a page of the log, from memory if that reaches back far enough. Rejects as the store's `read`. */
 export async function readLog ({ log, store }: Source, query: StoreQuery): Promise<Entry[]> {
   const { limit, newest = false } = query
   const base = log.base.idx
@@ -33,20 +33,20 @@ function recentOf (log: EventLog, query: StoreQuery): Entry[] {
 const part = (entries: readonly Entry[], { limit, newest = false }: StoreQuery): Entry[] =>
   newest ? entries.slice(-limit) : entries.slice(0, limit)
 
-/** True for an entry of the kinds, nodes and times that are wanted. */
+/** Whether an entry matches the kinds, nodes and times of the query. */
 export function isWanted (entry: Entry, { kinds, origins, sinceMs }: Query['wanted']): boolean {
   return (kinds === undefined || kinds.includes(kindOf(entry.event))) &&
     (origins === undefined || origins.includes(entry.origin)) &&
     (sinceMs === undefined || Date.parse(entry.at) >= sinceMs)
 }
 
-/** Index of the oldest event kept, in memory or on disk; null when there is none. */
+/** Index of the oldest event, in memory or on disk, or null. */
 export function firstIdx ({ log, store }: Source): number | null {
   const all = [store.status().firstIdx, log.entries[0]?.idx ?? null].filter((idx) => idx !== null)
   return all.length === 0 ? null : Math.min(...all)
 }
 
-/** Ranges of indices that this node has not stored, or has no longer. */
+/** Ranges of indices that this node never stored or has deleted. */
 export function missingOf ({ log, store }: Source): Range[] {
   const { firstIdx, gaps } = store.status()
   return firstIdx === null ? merged([[1, log.base.idx], ...gaps]) : [...gaps]
@@ -69,7 +69,7 @@ export function shown ({ idx, at, origin, sid, id, event }: Entry): ShownEvent {
   return { idx, at, origin, sessionId: sid, id, event }
 }
 
-/** The oldest events after `since`, as the query wants them; without a `since` the newest. */
+/** The oldest events after `since` that match the query; the newest without a `since`. */
 export async function pageOf (source: Source, query: Query, sessionId: string): Promise<EventsPage> {
   const { log, store } = source
   const { mode, counted } = store.status()
@@ -77,7 +77,7 @@ export async function pageOf (source: Source, query: Query, sessionId: string): 
   const newest = query.sinceIdx === null && query.wanted.sinceMs === undefined
   const search = { ...query.wanted, after: query.sinceIdx ?? 0, limit: query.limit, newest }
   const base = log.base.idx
-  // If the disk does not answer: the entries in memory.
+  // Fallback if the disk does not respond: the entries in memory.
   const recent = part(recentOf(log, search), search)
   const read = await readLog(source, search).catch(() => null)
   const entries = read ?? recent
@@ -95,7 +95,6 @@ export async function pageOf (source: Source, query: Query, sessionId: string): 
   }
 }
 
-/** The index after which a followed stream begins. */
 export async function startOf (source: Source, { sinceIdx, limit, wanted }: Query): Promise<number> {
   const { log } = source
   if (sinceIdx !== null) return sinceIdx

@@ -3,36 +3,36 @@ import type { FromSchema, SvcError } from '../../../kernel/index.js'
 import type { routes } from '../routes.js'
 import type { IndexOrTime, StoreQuery } from '../store/types.js'
 
-/** Inputs of the check of a query. */
 export interface QueryWorld {
   readonly kinds: readonly string[]
-  /** The ids of the node that is named in the query; null for an unknown one. */
+  /** The ids of the node in the query; null for an unknown one. */
   readonly origins: readonly string[] | null
-  /** Value of the header Last-Event-ID, if any. */
   readonly lastEventId: string | undefined
 }
 
 export interface Query {
-  /** Only events after this index; null when no index was given. */
+  /** Only events after this index; null without one. */
   readonly sinceIdx: number | null
   readonly limit: number
   readonly follow: boolean
-  /** Only these kinds, of these nodes, from this time on; all when absent. */
+  /** Only these kinds, from these nodes, from this time on; all if absent. */
   readonly wanted: Pick<StoreQuery, 'kinds' | 'origins' | 'sinceMs'>
 }
 
 const LIMIT = 200
 const MOST = 1000
 
-/** Reads the query. Throws `invalid_request` naming the parameter, `node_not_found` for an unknown node. */
+/**
+ * Parses the query. Throws `invalid_request` for an invalid parameter, `node_not_found` for an unknown node.
+ */
 export function readQuery (raw: FromSchema<typeof routes.list.query>, world: QueryWorld): Query {
   const follow = raw.follow === '1'
   const since = follow ? world.lastEventId ?? raw.since : raw.since
   const from = since === undefined ? null : readPoint('since', since)
   const limit = readLimit(raw.limit)
   if (follow && limit !== null && from !== null) {
-    throw invalid('limit', 'limit goes with follow only when there is no since (or Last-Event-ID): ' +
-      'it is the number of events to begin with')
+    throw invalid('limit', 'limit and follow exclude since (and Last-Event-ID): ' +
+      'limit is then the number of events to start with')
   }
   const kinds = raw.kinds?.split(',').map((kind) => kind.trim())
   const stranger = kinds?.find((kind) => !world.kinds.includes(kind))
@@ -40,7 +40,7 @@ export function readQuery (raw: FromSchema<typeof routes.list.query>, world: Que
     throw invalid('kinds', `there is no event kind "${stranger}"; docs/reference/events.md lists them`)
   }
   if (raw.node !== undefined && world.origins === null) {
-    throw kernelError('node_not_found', `No node "${raw.node}" is known, and no event came from it.`)
+    throw kernelError('node_not_found', `The node "${raw.node}" is unknown and has no events.`)
   }
   return {
     sinceIdx: from !== null && 'idx' in from ? from.idx : null,
@@ -54,7 +54,7 @@ export function readQuery (raw: FromSchema<typeof routes.list.query>, world: Que
   }
 }
 
-/** Reads an index or a time (ISO-8601). Throws `invalid_request` naming the parameter for anything else. */
+/** Parses an index or a time (ISO-8601). Throws `invalid_request` for anything else. */
 export function readPoint (param: string, text: string): IndexOrTime {
   if (/^\d{1,15}$/.test(text)) return { idx: Number(text) }
   const ms = /^\d{4}-\d{2}-\d{2}(T[\d:.]+(Z|[+-]\d{2}:?\d{2})?)?$/.test(text) ? Date.parse(text) : Number.NaN

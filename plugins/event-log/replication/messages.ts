@@ -2,38 +2,38 @@ import { parseJson } from '../../../kernel/index.js'
 import { PAGE_ENTRIES } from '../log/log.js'
 import type { Entry, Position, Submission } from '../log/entries.js'
 
-/** What nodes send each other. `sid`: the sender's session; a node in another one ignores the message. */
+/** Messages between nodes. `sid`: the sender's session; a node in another session ignores the message. */
 export type Message =
   /** Master to follower: the log ends here. */
   | { readonly type: 'head', readonly sid: string, readonly last: Position }
-  /** Master to follower: the next entries, and where the log ends (absent in older versions). */
+  /** Master to follower: the next entries, and the end of the log (absent in older versions). */
   | {
     readonly type: 'append', readonly sid: string, readonly entries: readonly Entry[]
     readonly last?: Position
   }
-  /** Follower to master: everything up to here has arrived, and there is room for more. */
+  /** Follower to master: everything up to here has arrived, and more may follow. */
   | { readonly type: 'took', readonly sid: string, readonly last: Position }
   /**
-   * Asks for the entries after the newest of these positions (newest first) that the receiver has. `learn`:
+   * Requests the entries after the newest of these positions (newest first) that the receiver has. `learn`:
    * the sender may be a new master, so any node answers. `above`: new indices must be above this one.
    */
   | {
     readonly type: 'want', readonly sid: string, readonly n: number
     readonly learn: boolean, readonly have: readonly Position[], readonly above?: number
   }
-  /** Answers question `n`: the entries after `base`, and where the sender's log ends. */
+  /** Answers request `n`: the entries after `base`, and the end of the sender's log. */
   | {
     readonly type: 'page', readonly sid: string, readonly n: number, readonly base: Position
     readonly entries: readonly Entry[], readonly last: Position, readonly above?: number
   }
-  /** Follower to master: events that shall get an index. */
+  /** Follower to master: events without an index. */
   | { readonly type: 'submit', readonly sid: string, readonly events: readonly Submission[] }
 
 export type Of<T extends Message['type']> = Extract<Message, { type: T }>
 
 type Entries = Extract<Message, { entries: unknown }>
 
-/** A message as it is sent. Entries are JSON text, which is much faster than the encoding of links. */
+/** The wire form of a message. Entries are JSON text, which is much faster than the encoding of links. */
 export type Outgoing = Exclude<Message, Entries> | Packed<Entries>
 
 type Packed<M> = M extends Entries ? Omit<M, 'entries'> & { readonly entries: string } : never
@@ -50,26 +50,26 @@ export type Input =
   | { readonly type: 'tick' }
   | { readonly type: 'found', readonly search: Search, readonly found: Found }
 
-/** Entries that a node lacks and memory no longer has. */
+/** A search for entries that a node lacks and that are no longer in memory. */
 export interface Search {
   readonly to: string
-  /** The newest of these positions (newest first) is looked for, and the page of entries that follows it. */
+  /** The search finds the newest of these positions (newest first) and the page after it. */
   readonly have: readonly Position[]
-  /** The question that the result answers; null when it goes on with what the node is sent unasked. */
+  /** The request to answer; null to continue sending to a follower. */
   readonly want: Of<'want'> | null
 }
 
-/** Entries that follow `base`, the newest position asked for that the store has; null when it has none. */
+/** The page after `base`, the newest requested position in the store; null if the store has none of them. */
 export interface Found { readonly base: Position | null, readonly entries: readonly Entry[] }
 
-/** Effects of the replication. None calls back before it returns. */
+/** Effects of the replication. None of them calls back before it returns. */
 export interface ReplicationHost {
-  /** False when the link has no room. A message that is lost is asked for, or sent, again. */
+  /** False if the link is full. A lost message is requested or sent again. */
   send (to: string, message: Outgoing): boolean
-  /** Searches the store; the result is the input `found`. */
+  /** Searches the store; the result arrives as the input `found`. */
   find (search: Search): void
   wake (ms: number): void
-  /** So many events of this node were dropped between these indices; now there is room again. */
+  /** Reports `count` events dropped between these indices, once the queue is empty again. */
   dropped (gap: { from: number, to: number, count: number }): void
 }
 
@@ -83,13 +83,13 @@ const isFields = (value: unknown): value is Fields =>
 
 const isText = (value: unknown, most: number): boolean => typeof value === 'string' && value.length <= most
 
-/** Far beyond any real index, and still far from where numbers lose their exactness. */
+/** Far above any real index, and far below the limit of exact integers. */
 const MOST_IDX = 2 ** 50
 
 const isIdx = (value: unknown): boolean =>
   Number.isSafeInteger(value) && (value as number) >= 0 && (value as number) <= MOST_IDX
 
-/** Older versions do not say it. */
+/** Older versions do not send it. */
 const isAbove = (value: unknown): boolean => value === undefined || isIdx(value)
 
 const isPosition = (value: unknown): boolean =>
@@ -105,7 +105,7 @@ function isSubmission (value: unknown): boolean {
 const isEntry = (value: unknown): boolean => isSubmission(value) && isPosition(value) &&
   isIdx((value as Fields)['prev']) && isText((value as Fields)['sid'], 200) && isPlain(value, 0)
 
-/** Most levels of a value, the same as on links. `__proto__` would change an object's type when copied. */
+/** Maximum depth of a value, as on links. `__proto__` would change an object's prototype when copied. */
 const MOST_DEPTH = 64
 
 function isPlain (value: unknown, depth: number): boolean {
@@ -130,7 +130,7 @@ const shapes: Readonly<Record<string, (m: Fields) => boolean>> = {
   submit: (m) => isList(m['events'], PAGE_ENTRIES, isSubmission)
 }
 
-/** Checks what arrived; null for anything that is not a message. Other nodes may run another version. */
+/** Parses a message; null for anything else. Other nodes may run another version. */
 export function readMessage (value: unknown): Message | null {
   if (!isFields(value) || typeof value['type'] !== 'string' || !isText(value['sid'], 200)) return null
   const fits = Object.hasOwn(shapes, value['type']) ? shapes[value['type']]! : () => false

@@ -2,43 +2,42 @@ import { jsonBytes } from '../log/entries.js'
 import { fitting } from '../log/log.js'
 import type { Submission } from '../log/entries.js'
 
-/** Events of this node that may wait for their index; further ones are dropped and counted. */
+/** Maximum events of this node without an index; further ones are dropped and counted. */
 const QUEUE_ENTRIES = 1_000
 
 const BACK_ENTRIES = 10_000
 
-/** A larger event is dropped and counted. So the newest 20,000 always fit into the limit on disk. */
+/** A larger event is dropped and counted, so that the newest 20,000 always fit into the limit on disk. */
 export const EVENT_BYTES = 8 * 1024
 
-/** Events by id, in order, with the bytes of each as JSON. */
+/** Events by id, in order, with the JSON size of each. */
 type Queue = Map<string, { readonly submission: Submission, readonly bytes: number }>
 
-/** Events outside the log: new ones of this node, and those cut out of the log. Counts dropped ones. */
+/** Events outside the log: new ones of this node, and those cut from the log. Counts dropped ones. */
 export class Outbox {
   readonly #own: Queue = new Map()
   readonly #back: Queue = new Map()
-  /** Events dropped since that was last reported, and the newest index when the first of them was. */
+  /** Events dropped since the last report, and the newest index at the first of them. */
   #dropped = { count: 0, from: 0 }
 
   get size (): number { return this.#own.size + this.#back.size }
 
-  /** Adds an event of this node. It is dropped when there is no room, or it is too large. */
+  /** Adds an event of this node. Drops it if the queue is full or the event is too large. */
   add (submission: Submission, lastIdx: number): void {
     const bytes = jsonBytes(submission)
     if (this.#own.size >= QUEUE_ENTRIES || bytes > EVENT_BYTES) this.#drop(1, lastIdx)
     else this.#own.set(submission.id, { submission, bytes })
   }
 
-  /** Takes events that were cut out of the log. Those that do not fit are dropped. */
+  /** Adds events that were cut from the log. Drops those that do not fit. */
   takeBack (submissions: readonly Submission[], lastIdx: number): void {
-    const room = Math.max(0, BACK_ENTRIES - this.#back.size)
-    for (const submission of submissions.slice(0, room)) {
+    const free = Math.max(0, BACK_ENTRIES - this.#back.size)
+    for (const submission of submissions.slice(0, free)) {
       this.#back.set(submission.id, { submission, bytes: jsonBytes(submission) })
     }
-    this.#drop(Math.max(0, submissions.length - room), lastIdx)
+    this.#drop(Math.max(0, submissions.length - free), lastIdx)
   }
 
-  /** Removes an event: it is in the log now. */
   settle (id: string): void {
     this.#own.delete(id)
     this.#back.delete(id)
@@ -50,7 +49,7 @@ export class Outbox {
       .map(({ submission }) => submission)
   }
 
-  /** How many events were dropped since the last call; null for none, and while some still wait. */
+  /** Returns and clears the number of dropped events; null for none, and while events are queued. */
   takeDropped (): { from: number, count: number } | null {
     if (this.#dropped.count === 0 || this.size > 0) return null
     const dropped = this.#dropped

@@ -8,30 +8,29 @@ import type { EventLog } from '../log/log.js'
 import type { Host } from './sender.js'
 import type { Input, Of, ReplicationHost } from './messages.js'
 
-/** A follower acknowledges after so many indices. */
+/** A follower acknowledges after this many indices. */
 const TOOK_IDX = 500
 
-/** A `want` or a `submit` that is not answered is sent again after this time, ms. */
+/** An unanswered `want` or `submit` is sent again after this time, ms. */
 const RESEND_MS = 1_000
 
-/** Interval of heads from the master, in case a message was lost, ms. */
+/** Interval of `head` messages from the master, in case a message was lost, ms. */
 const HEAD_MS = 5_000
 
-/** An open `want`: its number, when it was sent, and where this log ended then. */
+/** A pending `want`: its number, time, and the end of this log then. */
 interface Question { readonly n: number, readonly at: number, readonly last: Position }
 
 /**
- * Keeps the logs of all nodes equal. The master assigns indices; followers submit events, append its entries
- * and ask for missing ones. Deterministic: no clock, no sockets, no random numbers.
+ * Keeps the logs of all nodes equal. The master assigns indices; followers submit events, append the master's
+ * entries and request missing ones. Deterministic: no clock, no sockets, no random numbers.
  * Two logs that share a position (index and digest) are equal up to it. A follower sends some positions, and
- * the master answers with the entries after the newest one it knows. The follower removes its other entries
- * after that and submits them again.
+ * the master answers with the entries after the newest one that it has. The follower removes its other
+ * entries after that position and submits them again.
  */
 export class Replication implements Host {
   readonly log: EventLog
   readonly world: ReplicationHost
   readonly peers = new Set<string>()
-  /** Session of this node. */
   sid = ''
   garbled = 0
   now = 0
@@ -39,52 +38,51 @@ export class Replication implements Host {
   readonly #feeding = new LogSender(this)
   #isMaster = false
   #master: string | null = null
-  /** The open question to each peer. A follower asks one at a time, a new master all of them at once. */
+  /** The pending request to each peer. A follower has one at a time, a new master one to each peer. */
   readonly #questions = new Map<string, Question>()
   #asked = 0
-  /** Set while a new master fetches what its peers have beyond its log: since when, and its newest news. */
+  /** Set while a new master fetches entries from its peers: start, and time of the last progress. */
   #learning: { readonly began: number, progress: number, patience: number } | null = null
-  /** While a follower fetches from peers what its master lacks: the position to reach, and untried peers. */
+  /** Set while a follower fetches what its master lacks: the position to reach, and untried peers. */
   #fetching: { readonly target: Position, untried: string[] } | null = null
-  /** No peer has what this follower missed: its log begins again where the master's does. */
+  /** No peer has the missing entries: this log restarts where the master's begins. */
   #gaveUp = false
-  /** Highest index in any message: new ones are above it. */
-  #highestHeard: number
-  /** The last page of the master brought nothing new: it does not have what follows here. */
-  #ledNowhere = false
-  /** The events of the open `submit` that are not in the log yet, and when it was sent. */
+  /** Highest index in any message: new ones must be above it. */
+  #highestSeen: number
+  /** The master's last page had no new entries: the master does not have this log's tail. */
+  #lastPageEmpty = false
+  /** Events of the pending `submit` that are not in the log yet, and its time. */
   #sent: { ids: Set<string>, at: number } | null = null
   #headAt = 0
-  /** As a follower: newest index that was acknowledged to the master. */
+  /** As a follower: newest index acknowledged to the master. */
   #acknowledged = 0
-  /** As a follower: this log was equal to the master's once since they met. */
-  #met = false
+  /** As a follower: this log has equalled the master's since both are connected. */
+  #synced = false
 
-  /** New indices are above `reserved`, since those up to it may have been given before a crash. */
+  /** New indices are above `reserved`, because those up to it may have been assigned before a crash. */
   constructor (log: EventLog, world: ReplicationHost, reserved = 0) {
     this.log = log
     this.world = world
-    this.#highestHeard = reserved
+    this.#highestSeen = reserved
   }
 
   /** Events of this node that are not in the log yet. */
   get waiting (): number { return this.#outbox.size }
 
-  /** Highest index in the log or in any message. */
-  get highest (): number { return Math.max(this.log.last.idx, this.#highestHeard) }
+  get highest (): number { return Math.max(this.log.last.idx, this.#highestSeen) }
 
-  /** True on a master that gives indices. */
+  /** True on a master that assigns indices. */
   get settled (): boolean { return this.#isMaster && this.#learning === null }
 
-  /** True when this log is complete, as far as is known. */
-  get inStep (): boolean { return this.settled || (this.#reachableMaster !== null && this.#met) }
+  /** True if this log is complete, as far as this node knows. */
+  get inStep (): boolean { return this.settled || (this.#reachableMaster !== null && this.#synced) }
 
   get #reachableMaster (): string | null {
     const master = this.#master
     return !this.#isMaster && master !== null && this.peers.has(master) ? master : null
   }
 
-  /** Takes one input. `now`: milliseconds that only rise. */
+  /** Processes one input. `now`: monotonic ms. */
   step (input: Input, now: number): void {
     this.now = now
     switch (input.type) {
@@ -103,7 +101,7 @@ export class Replication implements Host {
     if (dropped !== null) this.world.dropped({ ...dropped, to: this.log.last.idx })
   }
 
-  /** Moves waiting events on: into the log on a master, else to the master. */
+  /** Forwards queued events: into the log on a master, else to the master. */
   #forward (): void {
     if (this.settled) {
       for (let page = this.#outbox.page(); page.length > 0; page = this.#outbox.page()) {
@@ -120,7 +118,7 @@ export class Replication implements Host {
     this.world.send(master, { type: 'submit', sid: this.sid, events })
   }
 
-  /** Gives an index to each event that is not in the log, and has the new entries sent. */
+  /** Assigns an index to each event that is not in the log, and schedules sending the new entries. */
   #assign (submissions: readonly Submission[]): void {
     const fresh = submissions.filter(({ id }) => !this.log.has(id))
     for (const submission of fresh) this.log.extend(this.highest + 1, this.sid, submission)
@@ -133,7 +131,7 @@ export class Replication implements Host {
     else if (this.#isMaster) {
       this.#feeding.begin(peer)
       this.#feeding.announce([peer])
-    } else if (peer === this.#master) this.#meetMaster()
+    } else if (peer === this.#master) this.#connectToMaster()
   }
 
   #peerDown (peer: string): void {
@@ -144,7 +142,7 @@ export class Replication implements Host {
       this.#fetching.untried = this.#fetching.untried.filter((one) => one !== peer)
     }
     if (peer === this.#master) this.#sent = null
-    this.#settleWhenLearnt()
+    this.#settleWhenLearned()
   }
 
   #session ({ sid, isMaster, master }: Extract<Input, { type: 'session' }>): void {
@@ -153,17 +151,17 @@ export class Replication implements Host {
     this.#isMaster = isMaster
     this.#master = master
     this.#learning = null
-    // Peers ask for what they were not sent.
+    // Peers request missing entries.
     this.#feeding.clear()
     if (!isMaster) {
-      this.#meetMaster()
+      this.#connectToMaster()
       return
     }
     this.#forgetQuestions()
     this.#learning = { began: this.now, progress: this.now, patience: PEER_WAIT_MS }
     for (const peer of this.peers) this.#want(peer, true)
     this.world.wake(PEER_WAIT_MS)
-    this.#settleWhenLearnt()
+    this.#settleWhenLearned()
   }
 
   #forgetQuestions (): void {
@@ -172,25 +170,25 @@ export class Replication implements Host {
     this.#sent = null
   }
 
-  #meetMaster (): void {
+  #connectToMaster (): void {
     this.#forgetQuestions()
-    this.#met = false
+    this.#synced = false
     this.#gaveUp = false
-    this.#ledNowhere = false
+    this.#lastPageEmpty = false
     this.#ask()
     this.#forward()
   }
 
-  /** Asks a peer for the next entries. A repeated question keeps its number, so that a late answer counts. */
+  /** Requests entries from a peer. A repeated request keeps its number, so that a late answer counts. */
   #want (peer: string, learn: boolean): void {
     const n = this.#questions.get(peer)?.n ?? ++this.#asked
     this.#questions.set(peer, { n, at: this.now, last: this.log.last })
-    const have = this.#ledNowhere && !learn ? [positionOf(this.log.last)] : this.log.locator()
+    const have = this.#lastPageEmpty && !learn ? [positionOf(this.log.last)] : this.log.locator()
     this.world.send(peer, { type: 'want', sid: this.sid, n, learn, have, above: this.highest })
   }
 
-  /** A new master assigns indices once all peers have answered, or after the time limit. */
-  #settleWhenLearnt (): void {
+  /** A new master assigns indices when all peers have answered, or after the time limit. */
+  #settleWhenLearned (): void {
     const learning = this.#learning
     if (learning === null) return
     const isOver = this.now - learning.progress >= learning.patience ||
@@ -211,14 +209,14 @@ export class Replication implements Host {
   #tick (): void {
     if (this.#learning !== null) {
       this.world.wake(PEER_WAIT_MS)
-      this.#settleWhenLearnt()
+      this.#settleWhenLearned()
     } else if (this.#isMaster) {
       this.#feeding.flush()
       if (this.now - this.#headAt >= HEAD_MS) this.#announce()
       this.#feeding.giveUpStalled()
     } else {
       if (this.#fetching !== null) this.#fetch()
-      if (this.#master !== null && this.#questions.has(this.#master)) this.#askUnlessAsked()
+      if (this.#master !== null && this.#questions.has(this.#master)) this.#askIfIdle()
       if (this.#sent !== null && this.now - this.#sent.at >= RESEND_MS) this.#sent = null
       this.#forward()
     }
@@ -230,55 +228,55 @@ export class Replication implements Host {
       this.garbled++
       return
     }
-    // True for a message of the master that this node follows, in its session.
+    // Whether the message is from this node's master, in its session.
     const isOfMaster = !this.#isMaster && from === this.#master && message.sid === this.sid
     const isForMaster = this.settled && message.sid === this.sid
     switch (message.type) {
       case 'want':
-        this.#hearOf(Math.max(message.have[0]?.idx ?? 0, message.above ?? 0))
+        this.#noteIndex(Math.max(message.have[0]?.idx ?? 0, message.above ?? 0))
         this.#feeding.asked(from, message)
         break
       case 'submit': if (isForMaster) this.#onSubmit(from, message); break
       case 'took': if (isForMaster) this.#feeding.took(from, message.last.idx); break
       case 'page':
-        this.#hearOf(Math.max(message.last.idx, message.above ?? 0))
+        this.#noteIndex(Math.max(message.last.idx, message.above ?? 0))
         this.#onPage(from, message)
         break
       case 'head':
-        this.#hearOf(message.last.idx)
+        this.#noteIndex(message.last.idx)
         if (isOfMaster) this.#onHead(message.last)
         break
       case 'append':
-        this.#hearOf((message.last ?? message.entries.at(-1))?.idx ?? 0)
+        this.#noteIndex((message.last ?? message.entries.at(-1))?.idx ?? 0)
         if (isOfMaster) this.#onAppend(message)
     }
   }
 
-  #hearOf (idx: number): void { this.#highestHeard = Math.max(this.#highestHeard, idx) }
+  #noteIndex (idx: number): void { this.#highestSeen = Math.max(this.#highestSeen, idx) }
 
   #onSubmit (from: string, { events }: Of<'submit'>): void {
     const known = events.some((e) => this.log.has(e.id))
     this.#assign(events)
-    // The follower has not seen entries that are in the log: the head shows it that it is behind.
+    // The follower lacks entries that are in the log: a head shows it that it is behind.
     if (known) this.#feeding.announce([from])
   }
 
   #onHead (last: Position): void {
-    // The logs are equal, so a submission that is still open was lost, or came before the master was ready.
+    // The logs are equal, so a pending submission was lost, or came before the master was ready.
     if (samePosition(last, this.log.last)) {
-      this.#met = true
+      this.#synced = true
       this.#questions.delete(this.#master!)
       this.#sent = null
     } else {
-      this.#askUnlessAsked()
+      this.#askIfIdle()
     }
     this.#forward()
   }
 
   #onAppend ({ entries, last }: Of<'append'>): void {
     const fits = entries.every((entry) => this.log.holds(entry) || this.#append(entry))
-    if (!fits) this.#askUnlessAsked()
-    if (last !== undefined && samePosition(this.log.last, last)) this.#met = true
+    if (!fits) this.#askIfIdle()
+    if (last !== undefined && samePosition(this.log.last, last)) this.#synced = true
     if (fits && this.log.last.idx - this.#acknowledged >= TOOK_IDX) this.#acknowledge()
     this.#forward()
   }
@@ -297,7 +295,7 @@ export class Replication implements Host {
     return true
   }
 
-  #askUnlessAsked (): void {
+  #askIfIdle (): void {
     const question = this.#questions.get(this.#master ?? '')
     const isOpen = question !== undefined && this.now - question.at < RESEND_MS
     if (this.#fetching === null && !isOpen) this.#ask()
@@ -308,7 +306,7 @@ export class Replication implements Host {
     if (master !== null) this.#want(master, false)
   }
 
-  /** Takes the answer to an open question. Those of earlier sessions are forgotten. */
+  /** Handles the answer to a pending request. Answers of earlier sessions are ignored. */
   #onPage (from: string, page: Of<'page'>): void {
     const question = this.#questions.get(from)
     if (question?.n !== page.n) return
@@ -332,16 +330,16 @@ export class Replication implements Host {
     }
     const hasMore = !samePosition(askedAt, log.last) && !log.holds(last)
     if (hasMore) this.#want(from, true)
-    else this.#settleWhenLearnt()
+    else this.#settleWhenLearned()
   }
 
-  /** This log ends before the master's begins: other peers may have what is between. */
+  /** This log ends before the master's begins: other peers may have the entries in between. */
   #startFetching (target: Position): void {
     this.#fetching = { target, untried: [...this.peers].filter((peer) => peer !== this.#master) }
     this.#fetch()
   }
 
-  /** Appends what continues the log up to where the master's begins: from there on its word counts. */
+  /** Appends entries up to where the master's log begins; after that only the master's entries count. */
   #fetchFrom (from: string, { entries }: Of<'page'>): void {
     const { target, untried } = this.#fetching!
     if (extend(this.log, entries, this.#append, target)) untried.unshift(from)
@@ -364,18 +362,18 @@ export class Replication implements Host {
     this.#ask()
   }
 
-  /** Makes this log equal to the master's as far as the page goes; other events go back to the outbox. */
+  /** Makes this log equal to the master's up to the end of the page; other events return to the outbox. */
   #follow (page: Of<'page'>): void {
     const { last } = this.log
     const { state, removed } = applyPage(this.log, page, this.#append)
-    this.#ledNowhere = state === 'more' && samePosition(last, this.log.last)
-    // Some of them are in the new tail as well.
+    this.#lastPageEmpty = state === 'more' && samePosition(last, this.log.last)
+    // The new tail may contain some of them.
     const missing = removed.filter((entry) => !this.log.has(entry.id))
     this.#outbox.takeBack(missing.map(submissionOf), this.log.last.idx)
-    // The acknowledgement: the master sends what comes next without being asked.
+    // Also the acknowledgement: the master then sends further entries unasked.
     if (state !== 'broken') this.#acknowledge()
     if (state === 'whole') {
-      this.#met = true
+      this.#synced = true
       this.#gaveUp = false
     }
   }

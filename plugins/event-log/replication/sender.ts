@@ -4,19 +4,18 @@ import type { Entry, Position } from '../log/entries.js'
 import type { EventLog, Page } from '../log/log.js'
 import type { Input, Of, Outgoing, ReplicationHost } from './messages.js'
 
-/** Entries that come within so many ms after a message share the next message. */
+/** Entries within this time after a message share the next message, ms. */
 const BATCH_MS = 10
 
-/** Pause before a link that was full is tried again, ms. */
+/** Pause before retrying a full link, ms. */
 const FULL_MS = 20
 
-/** Most indices beyond a follower's last ack: half a second at 10,000 events/s, within its disk queue. */
+/** Maximum indices beyond a follower's ack: half a second at 10,000 events/s, within its disk queue. */
 const WINDOW_IDX = 5_000
 
-/** A follower without an ack of a full window for this long gets the end of the log again, ms. */
+/** A follower that does not acknowledge a full window for this long gets the end of the log again, ms. */
 const STALL_MS = 3_000
 
-/** The node's state for the sender. */
 export interface Host {
   readonly log: EventLog
   readonly world: ReplicationHost
@@ -28,21 +27,20 @@ export interface Host {
   readonly now: number
 }
 
-/** The progress of sending to one follower. */
 interface Feed {
   sent: Position
-  /** Newest index that the follower has acknowledged, and when. */
+  /** Newest index that the follower has acknowledged, and its time. */
   taken: number
   takenAt: number
-  /** The next page is being read from the store. */
+  /** A read of the next page from the store is pending. */
   finding: boolean
-  /** Its link was full: retry at this time. */
+  /** The link was full: retry at this time. */
   fullUntil: number
 }
 
 /**
- * Sends the log. Answers `want` messages; on the master also sends each follower page after page, while its
- * link has room and up to a window of unacknowledged entries. Reads entries that left memory from the store.
+ * Sends the log. Answers `want` messages; the master also sends each follower page after page, within the
+ * capacity of its link and a window of unacknowledged entries. Reads entries that left memory from the store.
  */
 export class LogSender {
   readonly #host: Host
@@ -53,38 +51,38 @@ export class LogSender {
 
   constructor (host: Host) { this.#host = host }
 
-  /** Starts to send to a follower as if it had the whole log; otherwise it will ask. */
+  /** Starts sending to a follower as if it had the whole log; otherwise it will request entries. */
   begin (peer: string): void { this.#begin(peer, this.#host.log.last, this.#host.log.last) }
 
   end (peer: string): void { this.#feeds.delete(peer) }
 
   clear (): void { this.#feeds.clear() }
 
-  /** Sends these nodes where the log ends: whoever lacks something will ask. */
+  /** Sends these nodes the end of the log: a node that lacks entries will request them. */
   announce (peers: Iterable<string>): void {
     const { world, sid, log } = this.#host
     for (const peer of peers) world.send(peer, { type: 'head', sid, last: positionOf(log.last) })
   }
 
-  /** True when the follower was sent the whole log, or is unknown. */
+  /** Whether the follower was sent the whole log, or is unknown. */
   ends (peer: string): boolean {
     const feed = this.#feeds.get(peer)
     return feed === undefined || samePosition(feed.sent, this.#host.log.last)
   }
 
-  /** Forgets followers that have not acknowledged a full window for `STALL_MS`: messages were lost. */
+  /** Drops followers that have not acknowledged a full window for `STALL_MS`: messages were lost. */
   giveUpStalled (): void {
     for (const [peer, feed] of this.#feeds) {
-      if (isFull(feed) && this.#host.now - feed.takenAt >= STALL_MS) this.#giveUp(peer)
+      if (isFull(feed) && this.#host.now - feed.takenAt >= STALL_MS) this.#drop(peer)
     }
   }
 
-  #giveUp (peer: string): void {
+  #drop (peer: string): void {
     this.#feeds.delete(peer)
     this.announce([peer])
   }
 
-  /** So many entries are new: they are sent now, or within `BATCH_MS` together with others. */
+  /** Sends new entries at once, or within `BATCH_MS` together with others. */
   added (count: number): void {
     const waiting = this.#added > 0
     this.#added += count
@@ -94,11 +92,10 @@ export class LogSender {
     else if (!waiting) this.#host.world.wake(ms)
   }
 
-  /** Sends each follower what it has yet to be sent. */
   flush (): void {
     if (this.#added > 0) this.#flushedAt = this.#host.now
     this.#added = 0
-    for (const [peer, feed] of this.#feeds) this.#goOn(peer, feed)
+    for (const [peer, feed] of this.#feeds) this.#sendPages(peer, feed)
   }
 
   /** A follower has acknowledged everything up to this index. */
@@ -107,7 +104,7 @@ export class LogSender {
     if (feed === undefined || idx <= feed.taken) return
     feed.taken = idx
     feed.takenAt = this.#host.now
-    this.#goOn(peer, feed)
+    this.#sendPages(peer, feed)
   }
 
   /** Answers a `want` from memory, or after a search of the store. */
@@ -122,7 +119,7 @@ export class LogSender {
     else this.#answer(from, want, log.page(log.oldest)!)
   }
 
-  /** The result of a search: the answer to a `want`, or what a follower is sent next. */
+  /** Handles the result of a search: the answer to a `want`, or the next page for a follower. */
   found ({ search: { to, want }, found: { base, entries } }: Extract<Input, { type: 'found' }>): void {
     const { log, peers } = this.#host
     // No entries: the store has a gap here, or the log was cut.
@@ -134,8 +131,8 @@ export class LogSender {
     const feed = this.#feeds.get(to)
     if (feed?.finding !== true) return
     feed.finding = false
-    if (page === null || !samePosition(page.base, feed.sent)) this.#giveUp(to)
-    else if (this.#append(to, feed, page)) this.#goOn(to, feed)
+    if (page === null || !samePosition(page.base, feed.sent)) this.#drop(to)
+    else if (this.#append(to, feed, page)) this.#sendPages(to, feed)
   }
 
   #begin (peer: string, { idx }: Position, sent: Position): Feed {
@@ -156,12 +153,12 @@ export class LogSender {
       { type: 'page', sid, n, base, entries, last: positionOf(log.last), above: highest }
     const ok = world.send(to, message)
     if (learn) return
-    // From here on the follower is sent what comes next without asking; if the page is lost it asks again.
-    if (ok) this.#goOn(to, this.#begin(to, base, end))
+    // From here on the follower gets further entries unasked; if the page is lost, it asks again.
+    if (ok) this.#sendPages(to, this.#begin(to, base, end))
     else this.#feeds.delete(to)
   }
 
-  #goOn (peer: string, feed: Feed): void {
+  #sendPages (peer: string, feed: Feed): void {
     const { log, now, world } = this.#host
     while (!feed.finding && now >= feed.fullUntil && !isFull(feed) && feed.sent.idx < log.last.idx) {
       const page = log.page(feed.sent)
@@ -172,7 +169,7 @@ export class LogSender {
     }
   }
 
-  /** False when the link is full. */
+  /** False if the link is full. */
   #append (to: string, feed: Feed, { entries, end }: Page): boolean {
     const { log, sid, now, world } = this.#host
     const ok = world.send(to, { type: 'append', sid, entries, last: positionOf(log.last) })
@@ -187,7 +184,6 @@ export class LogSender {
 
 const isFull = ({ sent, taken }: Feed): boolean => sent.idx - taken >= WINDOW_IDX
 
-/** A page out of entries of the store. */
 function pageOf (base: Position, entries: readonly Entry[]): Page {
   return { base: positionOf(base), entries: JSON.stringify(entries), end: positionOf(entries.at(-1) ?? base) }
 }

@@ -11,13 +11,13 @@ import type { Found, Input, Outgoing, ReplicationHost } from './messages.js'
 
 const TICK_MS = 1_000
 
-/** With so many entries waiting for its disk, a node that catches up waits before it asks for more. */
-const FEW_QUEUED = 5_000
+/** With this many entries queued for its disk, a node that catches up delays its next request. */
+const MAX_QUEUED = 5_000
 
-/** How long it waits then at most, ms. Less than a new master waits for a page, so that none gives up. */
-const ROOM_MS = 2_000
+/** Longest such delay, ms: below a new master's timeout for a page. */
+const QUEUE_WAIT_MS = 2_000
 
-/** An event counts as a sign of life of its node when it is no older than this, and once in this time, ms. */
+/** Maximum age of an event that counts as a sign of life of its node, and interval of such reports, ms. */
 const SIGN_MS = 1_000
 const SIGNS_MAX = 256
 
@@ -35,7 +35,7 @@ export interface ReplicationOptions {
   dropped: (gap: Gap) => void
 }
 
-/** Feeds the replication with local durable events and other nodes' messages, and sends its messages. */
+/** Feeds the replication with local durable events and messages of other nodes, and sends its messages. */
 export function startReplication (
   options: ReplicationOptions
 ): { replication: Replication, stop: () => void } {
@@ -49,9 +49,9 @@ export function startReplication (
   const world: ReplicationHost = {
     send (to, message) {
       const asks = message.type === 'want' || message.type === 'took'
-      const room = asks ? waitForRoom(store, clock) : null
-      if (room === null) return channel.send(to, message)
-      void room.then(() => { channel.send(to, message) })
+      const pause = asks ? waitForQueue(store, clock) : null
+      if (pause === null) return channel.send(to, message)
+      void pause.then(() => { channel.send(to, message) })
       return true
     },
     find (search) {
@@ -66,7 +66,7 @@ export function startReplication (
   }
   const replication = new Replication(log, world, store.reserved)
   const push = queued((input: Input) => { replication.step(input, clock.mono()) })
-  const look = (): void => {
+  const updateSession = (): void => {
     const { sessionId: sid, isMaster, masterNodeId } = session
     const master = masterNodeId === null ? null : cluster.masterInstallId
     push({ type: 'session', sid, isMaster, master })
@@ -74,7 +74,7 @@ export function startReplication (
   for (const node of cluster.nodes()) {
     if (!node.self && node.live) push({ type: 'peerUp', peer: node.installId })
   }
-  look()
+  updateSession()
   const stops = [
     tap.onDurable(({ kind, payload }) => {
       const at = new Date(clock.now()).toISOString()
@@ -82,13 +82,13 @@ export function startReplication (
       push({ type: 'local', submission })
     }),
     cluster.onPeers(({ installId, up }) => { push({ type: up ? 'peerUp' : 'peerDown', peer: installId }) }),
-    session.onChange(look),
+    session.onChange(updateSession),
     reportLife(log, cluster, clock, nodeId),
     clock.every(TICK_MS, () => {
-      look()
+      updateSession()
       push({ type: 'tick' })
     }),
-    // At the stop: entries that wait to be sent in one message leave now.
+    // On stop: sends entries that wait for a common message.
     () => { push({ type: 'tick' }) },
     () => { channel.close() },
     waking.cancel
@@ -96,7 +96,7 @@ export function startReplication (
   return { replication, stop: () => { for (const stop of stops) stop() } }
 }
 
-/** Calls `fn` once, at the earliest of the times that were asked for. */
+/** Calls `fn` once, at the earliest of the requested times. */
 function earliest (clock: Clock, fn: () => void): { within: (ms: number) => void, cancel: () => void } {
   let at = Infinity
   let cancel = (): void => {}
@@ -130,10 +130,9 @@ function queued (handle: (input: Input) => void): (input: Input) => void {
   }
 }
 
-/** The result for a store that does not answer. */
 const NOTHING: Found = { base: null, entries: [] }
 
-/** Finds the newest of these positions in the store, and the page after it. Rejects when the disk does. */
+/** Finds the newest of these positions in the store, and the page after it. Rejects if the disk fails. */
 export async function findInStore (
   store: Pick<EventStore, 'read'>, have: readonly Position[]
 ): Promise<Found> {
@@ -148,21 +147,21 @@ export async function findInStore (
   return NOTHING
 }
 
-/** The entries that follow the position without a gap, as many as fit into one message. */
+/** The entries after the position without a gap, as many as fit into one message. */
 function unbroken (base: Position, entries: readonly Entry[]): Entry[] {
   const end = entries.findIndex(({ prev }, i) => prev !== (entries[i - 1] ?? base).idx)
   return fitting(end < 0 ? entries : entries.slice(0, end), jsonBytes)
 }
 
 /**
- * Resolves once the store has room for more entries, or after 2 s; null if it has. Without this a node that
- * catches up would ask faster than its disk writes.
+ * Resolves when the store's queue is written, or after 2 s; null if it is short. Without this, a node that
+ * catches up would request entries faster than its disk writes them.
  */
-export function waitForRoom (store: Pick<EventStore, 'status' | 'flushed'>,
+export function waitForQueue (store: Pick<EventStore, 'status' | 'flushed'>,
   clock: Clock): Promise<void> | null {
-  if (store.status().queued < FEW_QUEUED) return null
+  if (store.status().queued < MAX_QUEUED) return null
   return new Promise((resolve) => {
-    const cancel = clock.after(ROOM_MS, resolve)
+    const cancel = clock.after(QUEUE_WAIT_MS, resolve)
     void store.flushed().then(() => {
       cancel()
       resolve()
@@ -171,8 +170,8 @@ export function waitForRoom (store: Pick<EventStore, 'status' | 'flushed'>,
 }
 
 /**
- * Reports recent events as signs of life of their nodes, whoever sent them; old ones come during catch-up.
- * Returns a function that stops it.
+ * Reports recent events as signs of life of their nodes, whichever node sent them; old ones arrive during
+ * catch-up. Returns a function that stops it.
  */
 function reportLife (
   log: EventLog, cluster: Pick<Cluster, 'lives'>, clock: Clock, self: string
@@ -183,9 +182,9 @@ function reportLife (
     const { origin, at } = change.entry
     const now = clock.mono()
     if (origin === self || now - (reported.get(origin) ?? -Infinity) < SIGN_MS) return
-    // Compares the clocks of two machines: where they differ, only heartbeats count.
+    // Compares the clocks of two machines: if they differ, only heartbeats count.
     if (!(Math.abs(clock.now() - Date.parse(at)) < SIGN_MS)) return
-    // Node ids are new after each start.
+    // Node ids change with each start.
     if (reported.size >= SIGNS_MAX) reported.clear()
     reported.set(origin, now)
     cluster.lives(origin)

@@ -1,13 +1,13 @@
 /** Indices from the first to the second, both inclusive. */
 export type Range = readonly [from: number, to: number]
 
-/** Indices from `from` to `to`, both inclusive, of which `count` were events; 0 when nobody counted. */
+/** Indices from `from` to `to`, both inclusive, of which `count` were events; 0 if they were not counted. */
 export interface Gap { readonly from: number, readonly to: number, readonly count: number }
 
-/** Most ranges in a list; beyond this the oldest become one. */
+/** Maximum ranges in a list; beyond this the oldest are merged into one. */
 const RANGES_MAX = 1000
 
-/** The ranges in order, those that touch or overlap as one. */
+/** Sorts ranges and merges those that touch or overlap. */
 export function merged (list: readonly Range[]): Range[] {
   const result: [number, number][] = []
   for (const [from, to] of [...list].sort((a, b) => a[0] - b[0])) {
@@ -26,20 +26,19 @@ export function within (list: readonly Range[], from: number, to: number): Range
   return list.map(([a, b]): Range => [Math.max(a, from), Math.min(b, to)]).filter(([a, b]) => a <= b)
 }
 
-/** What entries that follow index `tail` show to be missing: each names the one before it. */
+/** The indices that entries after index `tail` show to be missing: each entry names the previous one. */
 export function skipped (entries: readonly { prev: number, idx: number }[], tail: number): Range[] {
   const before = (i: number): number => entries[i - 1]?.idx ?? tail
   return entries.map(({ prev }, i): Range => [before(i) + 1, prev]).filter(([from, to]) => from <= to)
 }
 
 /**
- * Unwritten events that are not yet reported. A run of consecutive indices is one element, so counts stay
+ * Unwritten events that are not reported yet. A run of consecutive indices is one element, so counts stay
  * exact across unused indices and cuts.
  */
 export class PendingGaps {
   #runs: Gap[] = []
 
-  /** The indices of all runs. */
   get ranges (): Range[] { return this.#runs.map(({ from, to }) => [from, to]) }
 
   get gap (): Gap | null {
@@ -61,10 +60,10 @@ export class PendingGaps {
   /** The log was cut after `after`. */
   cut (after: number): void { this.#keep(0, after) }
 
-  /** Everything up to that index is on the disk after all. */
+  /** Everything up to that index turned out to be on disk. */
   found (upTo: number): void { this.#keep(upTo + 1, Infinity) }
 
-  /** Takes out the runs that begin up to this index, as one gap; null when there is none. */
+  /** Removes the runs that begin up to this index and returns them as one gap, or null. */
   take (upTo: number): Gap | null {
     const taken = new PendingGaps()
     taken.#runs = this.#runs.filter(({ from }) => from <= upTo)

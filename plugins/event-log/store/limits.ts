@@ -1,39 +1,36 @@
 const MIB = 1024 * 1024
 
-/** Sizes (bytes) and times of the store. */
 export const STORE_LIMITS = {
-  /** A file is closed at this size, and the next one begun. */
+  /** A file is closed at this size, and the next one begins. */
   fileBytes: 64 * MIB,
-  /** Above this size of all files together the oldest is deleted, whole. */
+  /** Above this total size the oldest file is deleted. */
   totalBytes: 256 * MIB,
-  /** The newest entries that are never deleted. */
+  /** This many of the newest entries are never deleted. */
   keepEntries: 20_000,
-  /** Waiting entries are written after this time, ms, or when there are so many or so many bytes of them. */
+  /** Queued entries are written after this time, ms, or when this many entries or bytes are queued. */
   groupMs: 25,
   groupEntries: 256,
-  /** Also the most bytes of a transaction. */
+  /** Also the maximum bytes of a transaction. */
   groupBytes: MIB,
-  /** Most waiting entries; more are dropped and counted. */
+  /** Maximum queued entries; more are dropped and counted. */
   queueEntries: 10_000,
   queueBytes: 16 * MIB,
-  /** Least free space for writing. */
   floorBytes: 2048 * MIB,
   /** Writing resumes when free space stays this far above the floor for this long, ms. */
   headroomBytes: 512 * MIB,
   holdMs: 30_000,
-  /** Checks of free space: after this many entries; while writing is off, every this many ms. */
+  /** Checks of free space: after this many entries; while writing is off, at this interval, ms. */
   checkEntries: 1024,
   checkMs: 1000,
-  /** A page that takes longer is given up, ms. */
   readMs: 5000,
-  /** Longest wait of a start or a stop for the disk, ms. */
+  /** Longest time a start or a stop waits for the disk, ms. */
   patienceMs: 10_000
 }
 
 export type StoreLimits = Readonly<typeof STORE_LIMITS>
 
 /**
- * Indices are reserved in such steps on disk, so that a crash before a write repeats none: about one wait a
- * second at 10,000 events a second.
+ * Indices are reserved on disk in steps of this size, so that none is reused after a crash before a write:
+ * about one wait a second at 10,000 events a second.
  */
 export const RESERVE = 16_384

@@ -13,22 +13,21 @@ import type { OpenDb } from './sqlite-driver.js'
 import type { EventStore } from './store.js'
 import type { Damaged, StoreOptions } from './types.js'
 
-/** Entries in memory beside a store: enough for most requests; more burden the garbage collector. */
+/** Entries in memory beside a store: enough for most requests; more would burden the garbage collector. */
 const RING_STORED = 1_000
 
-/** Entries as JSON for sending: at 10,000 events a second, two seconds of lag are served from memory. */
+/** Entries as JSON for sending: memory serves two seconds of lag at 10,000 events a second. */
 const RING_TEXTS = 20_000
 
-/** The machine as the store uses it. */
 export interface StoreParts {
-  /** Loads SQLite. Rejects where there is none. */
+  /** Loads SQLite. Rejects if it is not available. */
   readonly load: () => Promise<OpenDb>
-  /** Free bytes on the volume of a folder; null when nobody knows. */
+  /** Free bytes on the volume of a folder; null if unknown. */
   readonly freeBytes: (folder: string) => Promise<number | null>
   readonly limits: StoreLimits
 }
 
-/** SQLite, the disk and the usual limits. `floorBytes`: least free space in digits; other text is ignored. */
+/** SQLite, the disk and the default limits. `floorBytes`: minimum free bytes; ignored unless digits. */
 export function defaultParts (floorBytes: string | undefined): StoreParts {
   const given = floorBytes !== undefined && /^\d{1,15}$/.test(floorBytes)
   const floor = given ? { floorBytes: Number(floorBytes) } : {}
@@ -39,7 +38,7 @@ async function freeBytes (folder: string): Promise<number | null> {
   return await statfs(folder).then(({ bavail, bsize }) => bavail * bsize, () => null)
 }
 
-/** A store that keeps nothing, for a node that cannot store: the newest events are in memory only. */
+/** A store that saves nothing, for a node that cannot store: the newest events are in memory only. */
 export function memoryStore (): EventStore {
   return {
     reserved: 0,
@@ -61,13 +60,13 @@ export interface OpeningOptions {
   readonly logger: Logger
   readonly onGap: (gap: Gap) => void
   readonly onDamaged: (damaged: Damaged) => void
-  /** Nothing can be stored, for this reason. */
+  /** Called with the reason if nothing can be stored. */
   readonly unavailable: (why: string) => void
-  /** Events are counted and not stored, for this reason; null when they are stored again. */
+  /** Called with the reason when events are only counted, and with null when they are stored again. */
   readonly counting: (why: string | null) => void
 }
 
-/** The log in memory with the store behind it: what it holds at the start, and each change from then on. */
+/** The log in memory with the store behind it: filled from the store, and then saved to it. */
 export async function openLog (options: OpeningOptions): Promise<{ log: EventLog, store: EventStore }> {
   const { parts, home, logger, unavailable } = options
   const { store, newest } = await startStore(parts, {
@@ -82,7 +81,7 @@ export async function openLog (options: OpeningOptions): Promise<{ log: EventLog
       options.onDamaged({ ...damaged, file })
     }
   }).catch((error: Error) => {
-    logger.error({ why: error.message }, 'events cannot be stored: the newest are kept in memory only')
+    logger.error({ why: error.message }, 'events cannot be stored: the newest are in memory only')
     unavailable(error.message)
     return { store: memoryStore(), newest: [] }
   })
@@ -91,7 +90,7 @@ export async function openLog (options: OpeningOptions): Promise<{ log: EventLog
   restore(log, newest)
   log.onChange((change) => {
     if (change.type === 'append') store.append([change.entry], [change.text])
-    // A log that begins again further on leaves what is stored up to there as it is.
+    // Entries before the new start of a restarted log stay stored.
     else store.cut(change.base?.idx ?? change.after)
   })
   return { log, store }
@@ -109,15 +108,15 @@ async function startStore (
   }))
   try {
     return await withTimeout(clock, limits.patienceMs, ready, () =>
-      new Error(`${folder} did not answer within ${limits.patienceMs} ms`))
+      new Error(`${folder} did not respond within ${limits.patienceMs} ms`))
   } catch (error) {
     opening.then((store) => store.close(), () => {})
     throw error
   }
 }
 
-/** Fills an empty log with the newest entries that follow each other. */
+/** Fills an empty log with the newest consecutive entries. */
 export function restore (log: EventLog, entries: readonly Entry[]): void {
-  // Of the position before an entry the index alone is known: a log that begins there begins behind it.
+  // The position before an entry has no known digest, so a log that begins at an entry restarts after it.
   for (const entry of entries) if (!log.append(entry)) log.restart(entry)
 }

@@ -4,20 +4,20 @@ import { isDeepStrictEqual } from 'node:util'
 import type { Logger } from '../../../kernel/index.js'
 import type { Gap } from './gaps.js'
 
-/** State for the next start that the files of events lack. */
+/** State for the next start that is not in the event files. */
 export interface Position {
-  /** No index up to this one may be given again. */
+  /** No index up to this one may be assigned again. */
   readonly reserved: number
-  /** Events that are not written yet; null when there are none. */
+  /** Events that are not written yet, or null. */
   readonly missing: Gap | null
 }
 
-/** Bytes of the file, whatever it says. */
+/** Fixed size of the file, bytes. */
 const BYTES = 256
 
 /** A small file that is overwritten in place, which works on a full disk too. */
 export class PositionFile {
-  /** Its `reserved`, as written; 0 before that. */
+  /** The written value of `reserved`; 0 before the first write. */
   reserved = 0
   readonly #path: string
   readonly #logger: Logger
@@ -29,7 +29,7 @@ export class PositionFile {
     this.#logger = logger
   }
 
-  /** Reads it. A file that is missing, cut short or damaged counts as empty. */
+  /** A missing, truncated or damaged file counts as empty. */
   async read (): Promise<Position> {
     try {
       const { reserved, missing } = JSON.parse(await readFile(this.#path, 'utf8')) as Position
@@ -39,7 +39,7 @@ export class PositionFile {
     return { reserved: 0, missing: null }
   }
 
-  /** Writes what has changed. The first failure is logged; the next call tries again. */
+  /** Writes changes. Logs the first failure; the next call tries again. */
   async keep (position: Position): Promise<void> {
     if (isDeepStrictEqual(position, this.#written)) return
     try {
@@ -48,7 +48,7 @@ export class PositionFile {
       this.reserved = position.reserved
     } catch (error) {
       const { message } = error as Error
-      if (!this.#warned) this.#logger.warn({ message }, 'the position of the event log is not kept')
+      if (!this.#warned) this.#logger.warn({ message }, 'the position of the event log cannot be saved')
       this.#warned = true
     }
   }

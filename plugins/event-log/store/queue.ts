@@ -5,9 +5,9 @@ import type { Snapshot } from './types.js'
 export interface Row {
   readonly ms: number
   readonly idx: number
-  /** Every index before this entry, up to this one, that is not on the disk by then is missing. */
+  /** Indices up to this one that are not on disk by then are missing. */
   readonly prev: number
-  /** A JSON array of time, kind and entry, as SQLite takes it. */
+  /** A JSON array of time, kind and entry, for SQLite's JSON functions. */
   readonly text: string
 }
 
@@ -16,12 +16,12 @@ export type Op =
   | { readonly type: 'append', readonly row: Row }
   | { readonly type: 'snapshot', readonly snapshot: Snapshot }
   | { readonly type: 'cut', readonly after: number }
-  /** Somebody waits until everything before is done. */
+  /** A caller waits until everything before is done. */
   | { readonly type: 'mark', readonly resolve: () => void }
 
-/** The row of an entry. `json`: the entry as JSON, if it is at hand; `lost`: newest index that is lost. */
+/** The row of an entry. `json`: the entry as JSON, if available; `lost`: newest lost index. */
 export function rowOf (entry: Entry, json = JSON.stringify(entry), lost = 0): Row {
-  // Another node's clock, or an invalid time.
+  // The time is from another node's clock, and may be invalid.
   const ms = Date.parse(entry.at) || 0
   const prev = Math.max(entry.prev, lost)
   return { ms, idx: entry.idx, prev, text: `[${ms},${JSON.stringify(kindOf(entry.event))},${json}]` }
@@ -30,23 +30,21 @@ export function rowOf (entry: Entry, json = JSON.stringify(entry), lost = 0): Ro
 export const rowsOf = (ops: readonly Op[]): Row[] =>
   ops.flatMap((op) => op.type === 'append' ? [op.row] : [])
 
-/** Rough bytes of an operation in memory and on disk. */
+/** Approximate bytes of an operation in memory and on disk. */
 export function sizeOf (op: Op): number {
   if (op.type === 'append') return op.row.text.length
   return op.type === 'snapshot' ? op.snapshot.body.length + 100 : 50
 }
 
-/** Operations that wait for the writer or are being written. */
 export class WriteQueue {
   ops: Op[] = []
   bytes = 0
-  /** Entries among the operations. */
   entries = 0
   #marks = 0
 
   get rows (): Row[] { return rowsOf(this.ops) }
 
-  /** True while somebody waits for what is in it. */
+  /** True while a caller waits for the queue. */
   get awaited (): boolean { return this.#marks > 0 }
 
   get top (): number {
@@ -59,7 +57,7 @@ export class WriteQueue {
     this.#count(op, 1)
   }
 
-  /** The next group: at most so many operations and bytes, but at least one of them; a cut is alone. */
+  /** The next group: at most this many operations and bytes, but at least one operation; a cut is alone. */
   next (mostOps: number, mostBytes: number): Op[] {
     const group: Op[] = []
     let bytes = 0

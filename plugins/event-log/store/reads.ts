@@ -4,23 +4,20 @@ import type { LogFile } from './segments.js'
 import type { Db, OpenDb, SqlValue } from './sqlite-driver.js'
 import type { IndexOrTime, Snapshot, StoreQuery } from './types.js'
 
-/** The disk did not answer in time. */
 export class SlowDiskError extends Error {
   override readonly name = 'SlowDiskError'
 }
 
-/** Most entries in one page. */
+/** Maximum entries in one page. */
 const PAGE_ROWS = 1000
 
-/** Rows that are parsed without letting other work run. */
+/** Rows to parse before yielding to other work. */
 const BATCH = 100
 
 export interface ReadsOptions {
   readonly openDb: OpenDb
   readonly clock: Clock
-  /** A page that takes longer is given up, ms. */
   readonly deadlineMs: number
-  /** The files as they are now, oldest first. */
   readonly files: () => readonly LogFile[]
 }
 
@@ -31,7 +28,7 @@ export interface ReadsOptions {
 export class Reads {
   readonly #options: ReadsOptions
   #last: Promise<unknown> = Promise.resolve()
-  /** A statement ran past its deadline and has not come back. */
+  /** A statement exceeded its deadline and has not returned. */
   #stuck = false
   #running: Db | null = null
 
@@ -57,7 +54,7 @@ export class Reads {
     return await parsed(bodies)
   }
 
-  /** The newest snapshot before, up to index `most`. Rejects with SlowDiskError, DbError. */
+  /** The newest snapshot at or before `at`, up to index `most`. Rejects with SlowDiskError, DbError. */
   async snapshot (at: IndexOrTime, most: number): Promise<Snapshot | null> {
     const [column, value] = 'idx' in at ? ['idx', at.idx] as const : ['at', at.ms] as const
     return await this.#work(async () => {
@@ -71,7 +68,7 @@ export class Reads {
     })
   }
 
-  /** Resolves when the current read has ended; at once when it is stuck. */
+  /** Resolves when the current read has ended; at once if it is stuck. */
   async done (): Promise<void> {
     if (!this.#stuck) await this.#last
   }
@@ -87,10 +84,10 @@ export class Reads {
     }
   }
 
-  /** One at a time, each with a deadline. */
+  /** Runs reads one at a time, each with a deadline. */
   async #work<T> (read: () => Promise<T>): Promise<T> {
     const mine = this.#last.then(async () => {
-      if (this.#stuck) throw new SlowDiskError('an earlier read of the event log has not come back')
+      if (this.#stuck) throw new SlowDiskError('an earlier read of the event log is still in progress')
       return await this.#withDeadline(read)
     })
     this.#last = mine.catch(() => {})
@@ -124,7 +121,7 @@ function select (query: StoreQuery, top: number, limit: number): { sql: string, 
   }
 }
 
-/** Parses a long page in pieces, so that other work does not wait for it. */
+/** Parses a long page in pieces, so that it does not block other work. */
 async function parsed (bodies: readonly string[]): Promise<Entry[]> {
   const entries: Entry[] = []
   for (let i = 0; i < bodies.length; i += BATCH) {
@@ -134,7 +131,7 @@ async function parsed (bodies: readonly string[]): Promise<Entry[]> {
   return entries
 }
 
-/** Null for a damaged row: the `prev` of the next entry shows the gap. */
+/** Null for a damaged row: the `prev` of the next entry reveals the gap. */
 function entryOf (body: string): Entry | null {
   try {
     return JSON.parse(body) as Entry
@@ -143,7 +140,7 @@ function entryOf (body: string): Entry | null {
   }
 }
 
-/** The result of the work. Rejects with what `late` returns when that takes longer than `ms`. */
+/** Resolves with the result of the work. Rejects with the error of `late` after `ms`. */
 export async function withTimeout<T> (
   clock: Clock, ms: number, work: Promise<T>, late: () => Error
 ): Promise<T> {

@@ -22,13 +22,13 @@ const SCHEMA = [
   'CREATE INDEX IF NOT EXISTS snap_idx ON snap(idx)',
   'CREATE INDEX IF NOT EXISTS snap_at ON snap(at)',
   'CREATE TABLE IF NOT EXISTS gap(lo INTEGER PRIMARY KEY, hi INTEGER, count INTEGER)',
-  // Always empty. Earlier versions delete a file without it as unfinished, should one be started again.
+  // Always empty. Earlier versions delete a file without this table as unfinished.
   'CREATE TABLE IF NOT EXISTS replaced(name TEXT PRIMARY KEY)'
 ]
 
 const TABLES = SCHEMA.filter((sql) => sql.startsWith('CREATE TABLE')).length
 
-/** Of rows as `rowOf` makes them: time, kind, entry. */
+/** Inserts rows of `rowOf`: time, kind, entry. */
 const INSERT_ROWS = 'INSERT OR IGNORE INTO ev SELECT ' +
   ['$[2].idx', '$[0]', '$[2].sid', '$[2].origin', '$[1]', '$[2]']
     .map((path) => `json_extract(value, '${path}')`).join(', ') + ' FROM json_each(?)'
@@ -40,15 +40,13 @@ const CONTENTS = 'SELECT (SELECT min(idx) FROM ev) AS lo, (SELECT max(idx) FROM 
 
 const PARTS = ['-wal', '-shm', '-journal', '']
 
-/** The contents of a file. */
 export interface Contents {
-  /** Indices of the oldest and the newest entry; null when there is none. */
   entries: Range | null
   prev: number
   count: number
   /** Newest time of an entry, ms. */
   newestMs: number
-  /** Indices that entries in it show to be missing. */
+  /** Missing indices that the entries reveal. */
   gaps: Range[]
 }
 
@@ -65,7 +63,7 @@ export async function openForWriting (openDb: OpenDb, path: string, make: boolea
   }
 }
 
-/** Reads what a file holds; null for one whose making was interrupted. Rejects with DbError. */
+/** Reads the contents of a file; null if its creation was interrupted. Rejects with DbError. */
 export async function contentsOf (db: Db): Promise<Contents | null> {
   const tables = await db.all("SELECT 1 FROM sqlite_master WHERE type = 'table'")
   if (tables.length < TABLES) return null
@@ -80,12 +78,11 @@ export async function contentsOf (db: Db): Promise<Contents | null> {
   }
 }
 
-/** True when SQLite finds nothing wrong with the file. Rejects with DbError. */
+/** Whether SQLite's quick check passes. Rejects with DbError. */
 export async function passesQuickCheck (db: Db): Promise<boolean> {
   return (await db.all<{ quick_check: string }>('PRAGMA quick_check(1)'))[0]?.quick_check === 'ok'
 }
 
-/** A group of writes in one transaction. */
 export interface Group {
   readonly rows: readonly Row[]
   readonly gaps: readonly Range[]
@@ -96,7 +93,7 @@ export async function writeGroup (db: Db, { rows, gaps, snapshots }: Group): Pro
   const insert = async (): Promise<void> => {
     if (rows.length > 0) await db.run(INSERT_ROWS, [`[${rows.map(({ text }) => text).join(',')}]`])
   }
-  // A single statement is a transaction; BEGIN and COMMIT would wait for two more turns of a busy loop.
+  // A single statement is a transaction; BEGIN and COMMIT would take two more turns of a busy event loop.
   if (gaps.length + snapshots.length === 0) return await insert()
   await inTransaction(db, async () => {
     await insert()
@@ -109,7 +106,7 @@ export async function writeGroup (db: Db, { rows, gaps, snapshots }: Group): Pro
 }
 
 /**
- * If snapshots exceed `most` bytes, deletes every second one but the oldest and newest; later writes reuse
+ * If snapshots exceed `most` bytes, deletes every second one except the oldest and newest; later writes reuse
  * the space. Rejects with DbError.
  */
 export async function thinSnapshots (db: Db, most: number): Promise<void> {
@@ -118,7 +115,6 @@ export async function thinSnapshots (db: Db, most: number): Promise<void> {
     'AND n < (SELECT max(n) FROM snap)', [most])
 }
 
-/** Takes away what lies behind an index. Rejects with DbError. */
 export async function deleteAfter (db: Db, after: number): Promise<void> {
   await inTransaction(db, async () => {
     await db.run('DELETE FROM ev WHERE idx > ?', [after])
@@ -140,24 +136,24 @@ async function inTransaction (db: Db, work: () => Promise<void>): Promise<void> 
   }
 }
 
-/** Moves the journal into the file and closes it, so that it can be read on a full disk too. */
+/** Merges the journal into the file and closes it, so that it is readable on a full disk too. */
 export async function seal (db: Db): Promise<void> {
   await db.run('PRAGMA journal_mode = DELETE').catch(() => {})
   await db.close().catch(() => {})
 }
 
-/** Bytes of a file on disk, all parts of it. */
+/** Bytes of a file on disk, with its journal files. */
 export async function bytesOf (path: string): Promise<number> {
   const sizes = await Promise.all(PARTS.map((part) => stat(path + part).then(({ size }) => size, () => 0)))
   return sizes.reduce((sum, size) => sum + size, 0)
 }
 
-/** Removes a file; one that is not there is no fault. */
+/** Removes a file with its journal files; a missing one is ignored. */
 export async function removeFile (path: string): Promise<void> {
   for (const part of PARTS) await rm(path + part, { force: true })
 }
 
-/** Moves a file, with all parts there are, to another name. */
+/** Renames a file with its journal files. */
 export async function moveFile (from: string, to: string): Promise<void> {
   for (const part of PARTS) {
     await rename(from + part, to + part).catch((error: NodeJS.ErrnoException) => {

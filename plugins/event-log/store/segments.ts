@@ -16,7 +16,7 @@ import type { Damaged, Snapshot } from './types.js'
 
 export interface LogFile extends Contents {
   readonly path: string
-  /** The number in its name: no entry in it has a smaller index. */
+  /** The number in its name: a lower bound of its indices. */
   readonly first: number
   bytes: number
 }
@@ -31,7 +31,7 @@ export interface LogFilesOptions {
   readonly folder: string
   readonly openDb: OpenDb
   readonly limits: StoreLimits
-  /** Wall time, ms: part of the name of what is set aside. */
+  /** Wall time, ms: part of the name of a damaged file that is set aside. */
   readonly now: () => number
   /** Resolves when no read is in progress: SQLite changes a file's journal only without readers. */
   readonly readsDone: () => Promise<void>
@@ -40,13 +40,13 @@ export interface LogFilesOptions {
 
 const EMPTY = { entries: null, prev: 0, count: 0, newestMs: 0 }
 
-/** Snapshots may have this part of a file. */
+/** Maximum share of snapshots in a file. */
 const SNAPSHOT_SHARE = 1 / 4
 
 /** All files of the log, oldest first. The last one may be open for writing. One caller at a time. */
 export class LogFiles {
   readonly list: LogFile[] = []
-  /** First index of the newest file, if the scan found that one damaged. */
+  /** First index of the newest file, if the scan found it damaged. */
   damagedFrom: number | null = null
   readonly #options: LogFilesOptions
   #active: Active | null = null
@@ -54,15 +54,13 @@ export class LogFiles {
 
   constructor (options: LogFilesOptions) { this.#options = options }
 
-  /** Newest index that is on the disk. */
   get tail (): number { return this.list.findLast(({ entries }) => entries !== null)?.entries![1] ?? 0 }
 
-  /** Oldest index that is on the disk; null when there is none. */
   get head (): number | null { return this.list.find(({ entries }) => entries !== null)?.entries![0] ?? null }
 
   get bytes (): number { return this.list.reduce((sum, { bytes }) => sum + bytes, 0) }
 
-  /** Indices up to the newest that are in no file. */
+  /** Indices below the newest that are in no file. */
   get gaps (): Range[] {
     const ranges: Range[] = []
     let tail = 0
@@ -75,7 +73,7 @@ export class LogFiles {
     return merged(ranges)
   }
 
-  /** Reads the folder. Rejects when a file is unreadable for lack of space; `list` has the others. */
+  /** Reads the folder. Rejects if a file is unreadable; `list` then has the others. */
   async scan (): Promise<void> {
     await this.close()
     this.list.length = 0
@@ -84,13 +82,13 @@ export class LogFiles {
       .sort((a, b) => b - a)
     let failure: unknown = null
     for (const first of firsts) {
-      await this.#look(first, first === firsts[0]).catch((error: unknown) => { failure ??= error })
+      await this.#scanFile(first, first === firsts[0]).catch((error: unknown) => { failure ??= error })
     }
     if (failure !== null) throw failure as Error
   }
 
-  /** Looks into a file, the newest first. */
-  async #look (first: number, newest: boolean): Promise<void> {
+  /** Scans one file; callers go from the newest to the oldest. */
+  async #scanFile (first: number, newest: boolean): Promise<void> {
     const path = this.#path(first)
     let db: Db | null = null
     try {
@@ -112,7 +110,7 @@ export class LogFiles {
 
   #path (first: number): string { return join(this.#options.folder, `seg-${first}.db`) }
 
-  /** Carries out a group; rejects with DbError, without any effect. */
+  /** Executes a group; rejects with DbError, without any effect. */
   async write (ops: readonly Op[]): Promise<void> {
     const [only] = ops
     if (only?.type === 'cut') return await this.#cut(only.after)
@@ -135,14 +133,14 @@ export class LogFiles {
     file.newestMs = Math.max(file.newestMs, ...rows.map(({ ms }) => ms))
   }
 
-  /** The newest file while it has room, else a new one for entries from `first` on. */
+  /** The newest file if it is not full, else a new one for entries from `first` on. */
   async #open (first: number): Promise<Active> {
     const newest = this.list.at(-1)
-    const hasRoom = newest !== undefined && newest.bytes < this.#options.limits.fileBytes
-    return hasRoom ? await this.#use(newest, false) : await this.begin(first)
+    const hasSpace = newest !== undefined && newest.bytes < this.#options.limits.fileBytes
+    return hasSpace ? await this.#use(newest, false) : await this.begin(first)
   }
 
-  /** Begins a new file for entries from `first` on. Rejects with DbError. */
+  /** Starts a new file for entries from `first` on. Rejects with DbError. */
   async begin (first: number): Promise<Active> {
     await this.close()
     const path = this.#path(first)
@@ -163,7 +161,7 @@ export class LogFiles {
     return this.#active = { db, file, unmeasured: 0 }
   }
 
-  /** Closes a full file, and deletes the oldest above the total. Rejects when a deletion fails. */
+  /** Closes a full file, and deletes the oldest files above the total. Rejects if a deletion fails. */
   async rotate (): Promise<void> {
     const { fileBytes, totalBytes, keepEntries } = this.#options.limits
     const active = this.#active
@@ -180,7 +178,6 @@ export class LogFiles {
     }
   }
 
-  /** Takes away everything behind `after`. Rejects with DbError. */
   async #cut (after: number): Promise<void> {
     for (let last = this.list.at(-1); last !== undefined && last.first > after; last = this.list.at(-1)) {
       await this.#remove(last)
@@ -199,7 +196,7 @@ export class LogFiles {
     this.list.splice(this.list.indexOf(file), 1)
   }
 
-  /** Sets aside the error's file, else the one in use. False without one, or if it cannot be moved. */
+  /** Sets aside the error's file, else the one in use. False if there is none, or it cannot be moved. */
   async setAside (error: DbError): Promise<boolean> {
     const path = error.path ?? this.#active?.file.path
     const file = this.list.find((one) => one.path === path)

@@ -1,4 +1,4 @@
-/** The used part of the package sqlite3. Its own types are missing where it could not be installed. */
+/** The used part of the package sqlite3, which is optional: its own types may be missing. */
 interface Database {
   serialize (): void
   run (sql: string, values: readonly SqlValue[], done: Done<undefined>): void
@@ -17,12 +17,11 @@ interface Sqlite {
 
 export type SqlValue = string | number | null
 
-/** An open database. Its statements run one after the other, each outside the event loop. */
+/** An open database. Statements run one after the other, each outside the event loop. */
 export interface Db {
   run (sql: string, values?: readonly SqlValue[]): Promise<void>
-  /** Rows of one statement. */
   all<T> (sql: string, values?: readonly SqlValue[]): Promise<T[]>
-  /** Ends the statement that is running: it fails. */
+  /** Aborts the running statement, which then fails. */
   interrupt (): void
   close (): Promise<void>
 }
@@ -33,7 +32,7 @@ export type OpenDb = (path: string, make: boolean) => Promise<Db>
 export class DbError extends Error {
   override readonly name = 'DbError'
   readonly code: string
-  /** The file; null where that is not known. */
+  /** The file; null if unknown. */
   readonly path: string | null
 
   constructor (message: string, code: string, path: string | null = null) {
@@ -45,9 +44,9 @@ export class DbError extends Error {
   get corrupt (): boolean { return this.code === 'SQLITE_CORRUPT' || this.code === 'SQLITE_NOTADB' }
 }
 
-/** Loads the package sqlite3. Rejects where it is not installed or has no build for this machine. */
+/** Loads the package sqlite3. Rejects if it is not installed or has no build for this machine. */
 export async function loadSqlite (): Promise<OpenDb> {
-  // Not a literal, or the compiler would need the package.
+  // Not a literal, because the compiler would then require the package.
   const name: string = 'sqlite3'
   const { default: sqlite } = await import(name) as { default: Sqlite }
   return async (path, make) => {

@@ -12,7 +12,7 @@ import type { Gap, Range } from './gaps.js'
 import type { Op } from './queue.js'
 import type { IndexOrTime, Snapshot, StoreOptions, StoreQuery, StoreStatus } from './types.js'
 
-/** Opens the store, counting-only on a full or failing disk. Rejects when the folder is unusable. */
+/** Opens the store, in counting-only mode on a full or failing disk. Rejects if the folder is unusable. */
 export async function openStore (options: StoreOptions): Promise<EventStore> {
   await mkdir(options.folder, { recursive: true, mode: 0o700 })
   const store = new Store(options)
@@ -20,12 +20,11 @@ export async function openStore (options: StoreOptions): Promise<EventStore> {
   return store
 }
 
-/** The store as the log uses it. */
 export type EventStore = Pick<Store, Exclude<keyof Store, 'open'>>
 
 /** The log on disk. `append`, `cut` and `record` return at once; a writer works in order. */
 class Store {
-  /** No index up to here may be given again: it may have been, just before a crash. */
+  /** No index up to this one may be assigned again: it may have been assigned just before a crash. */
   reserved = 0
   readonly #options: StoreOptions
   readonly #position: PositionFile
@@ -33,25 +32,25 @@ class Store {
   readonly #reads: Reads
   readonly #queue = new WriteQueue()
   #mode: 'normal' | 'counting-only' = 'normal'
-  /** Newest index that was accepted, written or not. */
+  /** Newest accepted index, written or not. */
   #tail = 0
   #counted = 0
   #dropped = 0
-  /** Counted or dropped events, reported with the next write behind them. */
+  /** Counted or dropped events, reported with the next write after them. */
   readonly #missed = new PendingGaps()
-  /** Events that were not written before the start, until it is clear whether other nodes send them. */
+  /** Events that were not written before the start, until it is known whether other nodes send them. */
   #lost: Gap | null = null
-  /** End of the queue of changes to the files. */
+  /** End of the chain of operations on the files. */
   #turn: Promise<unknown> = Promise.resolve()
   #writing = false
   #cancelGroup: (() => void) | null = null
-  #cancelLook: (() => void) | null = null
-  /** Start of sufficient free space while writing is off, monotonic ms. */
-  #roomSince: number | null = null
+  #cancelCheck: (() => void) | null = null
+  /** Time since which free space suffices while writing is off, monotonic ms. */
+  #spaceSince: number | null = null
   #written = 0
-  /** The files could not all be read at the start. */
+  /** Some files were unreadable at the start. */
   #unread = false
-  /** Files that proved damaged since a group was last written. */
+  /** Damaged files since the last successful write. */
   #damages = 0
 
   constructor (options: StoreOptions) {
@@ -74,14 +73,14 @@ class Store {
     const damage = files.damagedFrom === null ? null
       : { from: files.damagedFrom, to: this.reserved, count: 0 }
     this.#lost = [missing, damage].find((gap) => gap !== null && gap.to > files.tail) ?? null
-    // Takes its room on the disk while there is some.
-    await this.#remember(0)
+    // Allocates the file while there is disk space.
+    await this.#savePosition(0)
     const free = await this.#options.freeBytes()
     if (failure !== null) this.#stop(failure)
     else this.#stopBelowFloor(free)
   }
 
-  /** Takes entries behind all that were appended before; `texts`: their JSON, if it is at hand. */
+  /** Appends entries after all earlier ones; `texts`: their JSON, if available. */
   append (entries: readonly Entry[], texts?: readonly string[]): void {
     for (const [i, entry] of entries.entries()) this.#accept(entry, texts?.[i])
     this.#wake()
@@ -105,15 +104,13 @@ class Store {
     this.#missed.add(entry.idx)
   }
 
-  /** True when something of so many bytes may wait too. */
   #fits (bytes: number): boolean {
     const { queueEntries, queueBytes } = this.#options.limits
     return this.#queue.entries < queueEntries && this.#queue.bytes + bytes <= queueBytes
   }
 
   /**
-   * The first entry at or after the lost ones shows whether they return. Returns the newest index that is
-   * lost permanently; 0 without one.
+   * The first entry at or after the lost ones shows whether they return. Returns the last lost index, or 0.
    */
   #resolveLost ({ idx, prev }: Entry): number {
     const lost = this.#lost
@@ -124,18 +121,17 @@ class Store {
     return lost.to
   }
 
-  /** Takes away what lies behind index `after`, before anything appended later. */
+  /** Removes everything after index `after`, before any later append. */
   cut (after: number): void {
     if (after >= this.#tail) return
     this.#tail = after
     this.#missed.cut(after)
     if (this.#lost !== null && after < this.#lost.from) this.#lost = null
-    // In counting-only mode the cut waits in the queue; reads leave out what it will remove.
+    // In counting-only mode the cut stays queued; reads hide the entries that it will remove.
     this.#queue.push({ type: 'cut', after })
     this.#wake()
   }
 
-  /** Takes a snapshot. */
   record (snapshot: Snapshot): void {
     const op: Op = { type: 'snapshot', snapshot }
     if (this.#mode !== 'normal' || !this.#fits(sizeOf(op))) return
@@ -143,7 +139,7 @@ class Store {
     this.#wake()
   }
 
-  /** Resolves when all that was accepted before is on the disk, or counted. */
+  /** Resolves when all entries accepted so far are on disk, or counted. */
   async flushed (): Promise<void> {
     if (this.#mode !== 'normal' || this.#queue.ops.length === 0) return
     const done = new Promise<void>((resolve) => { this.#queue.push({ type: 'mark', resolve }) })
@@ -151,7 +147,7 @@ class Store {
     await done
   }
 
-  /** A page of entries. Rejects with DbError and SlowDiskError: when the disk fails, and when it is slow. */
+  /** A page of entries. Rejects with DbError if the disk fails and with SlowDiskError if it is slow. */
   async read (query: StoreQuery): Promise<Entry[]> {
     const { until = Infinity } = query
     const waits = this.#queue.rows.some(({ idx }) => idx <= until)
@@ -160,31 +156,31 @@ class Store {
       await withTimeout(clock, readMs, this.flushed(), () =>
         new SlowDiskError(`the newest events were not written within ${readMs} ms`))
     }
-    return await this.#mended(() => this.#reads.page(query, this.#queue.top))
+    return await this.#withRepair(() => this.#reads.page(query, this.#queue.top))
   }
 
   /** The newest snapshot up to that index or time (ms), or null. Rejects as `read` does. */
   async snapshotBefore (at: IndexOrTime): Promise<Snapshot | null> {
-    return await this.#mended(() => this.#reads.snapshot(at, this.#queue.top))
+    return await this.#withRepair(() => this.#reads.snapshot(at, this.#queue.top))
   }
 
   /** Reads, and retries after a file was deleted or proved damaged. */
-  async #mended<T> (read: () => Promise<T>): Promise<T> {
+  async #withRepair<T> (read: () => Promise<T>): Promise<T> {
     try {
       return await read()
     } catch (error) {
-      if (!(error instanceof DbError) || !await this.#mend(error)) throw error
-      return await this.#mended(read)
+      if (!(error instanceof DbError) || !await this.#repair(error)) throw error
+      return await this.#withRepair(read)
     }
   }
 
-  /** Sets a damaged file aside. False when that does not help. */
-  async #mend (error: DbError): Promise<boolean> {
+  /** Sets a damaged file aside. False if that does not help. */
+  async #repair (error: DbError): Promise<boolean> {
     const isGone = (): boolean =>
       error.path !== null && !this.#files.list.some(({ path }) => path === error.path)
     if (isGone()) return true
     // Another read may have found it first.
-    return error.corrupt && await this.#alone(async () =>
+    return error.corrupt && await this.#exclusive(async () =>
       isGone() || (this.#mode === 'normal' && await this.#files.setAside(error)))
   }
 
@@ -207,30 +203,30 @@ class Store {
   async close (): Promise<void> {
     const { clock, limits, logger } = this.#options
     await withTimeout(clock, limits.patienceMs, this.#end(),
-      () => new Error('the disk does not answer')).catch(
-      ({ message }: Error) => { logger.warn({ error: message }, 'the event log was not closed in order') })
+      () => new Error('the disk does not respond')).catch(
+      ({ message }: Error) => { logger.warn({ error: message }, 'the event log was not closed cleanly') })
   }
 
   async #end (): Promise<void> {
     await this.flushed()
     this.#cancelGroup?.()
-    this.#cancelLook?.()
-    await this.#alone(async () => {
-      // A running check has scheduled the next one.
-      this.#cancelLook?.()
-      await this.#remember(0)
+    this.#cancelCheck?.()
+    await this.#exclusive(async () => {
+      // A running check may have scheduled the next one.
+      this.#cancelCheck?.()
+      await this.#savePosition(0)
       await this.#files.close()
     })
   }
 
-  /** Work that changes the files waits for its turn. */
-  #alone<T> (work: () => Promise<T>): Promise<T> {
+  /** Serialises work that changes the files. */
+  #exclusive<T> (work: () => Promise<T>): Promise<T> {
     const mine = this.#turn.then(work)
     this.#turn = mine.catch(() => {})
     return mine
   }
 
-  /** Starts the writer now if there is enough for a group, else in `groupMs`. */
+  /** Starts the writer now if there is enough for a group, else after `groupMs`. */
   #wake (): void {
     const { clock, limits } = this.#options
     if (this.#writing || this.#mode !== 'normal' || this.#queue.ops.length === 0) return
@@ -247,7 +243,7 @@ class Store {
     this.#cancelGroup?.()
     this.#cancelGroup = null
     this.#writing = true
-    void this.#alone(async () => {
+    void this.#exclusive(async () => {
       while (this.#mode === 'normal' && this.#queue.ops.length > 0) {
         await this.#writeGroup()
         if (!this.#enough) break
@@ -263,7 +259,7 @@ class Store {
     const { limits: { checkEntries, groupBytes }, freeBytes } = this.#options
     const ops = this.#queue.next(checkEntries - this.#written % checkEntries, groupBytes)
     try {
-      if (this.#tail + RESERVE / 2 >= this.#position.reserved) await this.#remember(RESERVE)
+      if (this.#tail + RESERVE / 2 >= this.#position.reserved) await this.#savePosition(RESERVE)
       await this.#files.write(ops)
     } catch (error) {
       await this.#failed(error as Error)
@@ -272,14 +268,13 @@ class Store {
     this.#damages = 0
     this.#queue.done(ops.length)
     const rows = rowsOf(ops)
-    this.#tell(this.#queue.ops.length === 0 ? Infinity : rows.at(-1)?.idx ?? 0)
+    this.#reportGap(this.#queue.ops.length === 0 ? Infinity : rows.at(-1)?.idx ?? 0)
     await this.#rotate()
     this.#written += rows.length
     if (rows.length > 0 && this.#written % checkEntries === 0) this.#stopBelowFloor(await freeBytes())
   }
 
-  /** Tells of the events that were missed up to this index. */
-  #tell (upTo: number): void {
+  #reportGap (upTo: number): void {
     const gap = this.#missed.take(upTo)
     if (gap !== null && gap.count > 0) this.#options.onGap(gap)
   }
@@ -292,7 +287,7 @@ class Store {
     }
   }
 
-  /** After damage the group is written to another file; any other failure stops the writing. */
+  /** After damage, the group is written to another file; any other failure stops writing. */
   async #failed (error: Error): Promise<void> {
     const again = error instanceof DbError && error.corrupt && this.#damages++ === 0
     if (!again || !await this.#files.setAside(error)) this.#stop(error.message)
@@ -305,20 +300,20 @@ class Store {
     }
   }
 
-  /** Stops writing: from here on events are counted. Inference and the control of the cluster go on. */
+  /** Stops writing: from here on events are counted. Inference and cluster control continue. */
   #stop (why: string): void {
     const { logger, folder } = this.#options
     this.#mode = 'counting-only'
-    this.#refuse()
-    this.#roomSince = null
+    this.#countQueued()
+    this.#spaceSince = null
     logger.fatal({ why, folder },
-      'CRITICAL: events are only counted, not written; free some space, or see what is wrong with the disk')
-    this.#lookLater()
+      'CRITICAL: events are counted but not stored; free disk space, or check the disk')
+    this.#scheduleCheck()
     this.#report()
   }
 
-  /** Counts what waited, but for what a cut behind it takes away. The cuts go on waiting. */
-  #refuse (): void {
+  /** Counts the queued events, except those that a later cut removes. The cuts stay queued. */
+  #countQueued (): void {
     let waiting: number[] = []
     for (const op of this.#queue.done(this.#queue.ops.length)) {
       if (op.type === 'append') waiting.push(op.row.idx)
@@ -330,37 +325,38 @@ class Store {
     for (const idx of waiting) this.#missed.add(idx)
   }
 
-  #lookLater (): void {
+  #scheduleCheck (): void {
     const { clock, limits } = this.#options
-    this.#cancelLook = clock.after(limits.checkMs, () => {
-      void this.#alone(() => this.#look()).then(() => { if (this.#mode !== 'normal') this.#lookLater() })
+    this.#cancelCheck = clock.after(limits.checkMs, () => {
+      void this.#exclusive(() => this.#checkDisk())
+        .then(() => { if (this.#mode !== 'normal') this.#scheduleCheck() })
     })
   }
 
-  /** In counting-only mode: begins to write again if there is room. */
-  async #look (): Promise<void> {
+  /** In counting-only mode: resumes writing if there is enough disk space. */
+  async #checkDisk (): Promise<void> {
     this.#report()
     try {
-      await this.#remember(RESERVE)
-      if (this.#hasRoom(await this.#options.freeBytes())) await this.#resume()
+      await this.#savePosition(RESERVE)
+      if (this.#hasSpace(await this.#options.freeBytes())) await this.#resume()
     } catch (error) {
-      this.#roomSince = null
+      this.#spaceSince = null
       this.#options.logger.debug({ error: (error as Error).message }, 'the event log cannot be written yet')
     }
   }
 
-  /** True when there has been enough room for long enough. */
-  #hasRoom (free: number | null): boolean {
+  /** Whether there has been enough space for long enough. */
+  #hasSpace (free: number | null): boolean {
     const { limits: { floorBytes, headroomBytes, holdMs }, clock } = this.#options
     if (free !== null && free < floorBytes + headroomBytes) {
-      this.#roomSince = null
+      this.#spaceSince = null
       return false
     }
-    this.#roomSince ??= clock.mono()
-    return clock.mono() - this.#roomSince >= holdMs
+    this.#spaceSince ??= clock.mono()
+    return clock.mono() - this.#spaceSince >= holdMs
   }
 
-  /** Writes again, to a new file: making it shows that the disk takes it. Rejects with DbError. */
+  /** Resumes writing to a new file, whose creation tests the disk. Rejects with DbError. */
   async #resume (): Promise<void> {
     const files = this.#files
     if (this.#unread) {
@@ -373,12 +369,12 @@ class Store {
     this.#mode = 'normal'
     this.#options.logger.info({ gap: this.#missed.gap }, 'events are written again')
     this.#report()
-    this.#tell(Infinity)
+    this.#reportGap(Infinity)
     this.#wake()
   }
 
   /** Writes the position file, with `ahead` more indices reserved. */
-  async #remember (ahead: number): Promise<void> {
+  async #savePosition (ahead: number): Promise<void> {
     const reserved = Math.max(this.reserved, this.#tail + ahead)
     await this.#position.keep({ reserved, missing: this.#missed.gap ?? this.#lost })
   }

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { join } from 'node:path'
 import t from 'tap'
 import { systemClock } from '../../../kernel/index.js'
-import { findInStore, waitForRoom } from '../replication/start.js'
+import { findInStore, waitForQueue } from '../replication/start.js'
 import { manualClock } from '../../../kernel/testing/index.js'
 import { EventLog } from '../log/log.js'
 import { Replication } from '../replication/replication.js'
@@ -13,16 +13,14 @@ import type { Test } from 'tap'
 import type { Input, Outgoing, Search } from '../replication/messages.js'
 import type { EventStore } from '../store/store.js'
 
-/** How many events happen while a node is away, and how many memory holds. */
+/** Number of events while a node is away, and number in memory. */
 const EVENTS = full ? 100_000 : 6_000
 const RING = full ? 10_000 : 500
 const ALL = ['a', 'b', 'c']
 
 interface Peer { log: EventLog, store: EventStore, machine: Replication }
 
-/**
- * Real machines, logs and stores; messages are passed on at once, in order, as long as both ends are there.
- */
+/** Real replications, logs and stores; messages are delivered at once, in order, while both ends run. */
 class Cluster {
   readonly peers = new Map<string, Peer>()
   readonly folder: string
@@ -38,7 +36,7 @@ class Cluster {
     this.folder = tempFolder(t)
   }
 
-  /** A process under this id, with what it stored before. `stores`: false for one without SQLite. */
+  /** Starts a process under this id, with its earlier store. `stores`: false for one without SQLite. */
   async start (id: string, stores = true): Promise<void> {
     const store = stores ? (await openRig(this.#t, join(this.folder, id))).store : memoryStore()
     const log = new EventLog(RING)
@@ -91,7 +89,6 @@ class Cluster {
     }
   }
 
-  /** Lets everything happen that follows, and some time pass. */
   async settle (ms = 1000): Promise<void> {
     for (let passed = 0; passed <= ms; passed += 500) {
       this.#now += 500
@@ -107,7 +104,7 @@ class Cluster {
     if (peer === undefined) return
     peer.machine.step(input, this.#now)
     for (const { to, message } of this.#sent.splice(0)) {
-      if (['want', 'took'].includes(message.type)) await waitForRoom(peer.store, systemClock)
+      if (['want', 'took'].includes(message.type)) await waitForQueue(peer.store, systemClock)
       this.#send(id, to, message)
     }
     for (const search of this.#searches.splice(0)) {
@@ -121,7 +118,6 @@ class Cluster {
     this.#inputs.push({ to, input: { type: 'message', from, message: copy } })
   }
 
-  /** So many events, in parts, as a disk keeps up with them. */
   async live (ids: readonly string[], count: number): Promise<void> {
     for (let done = 0; done < count;) {
       for (const id of ids) {
@@ -136,7 +132,7 @@ class Cluster {
   }
 }
 
-/** All nodes have the same log, in memory and on disk. */
+/** Checks that all nodes have the same log, in memory and on disk. */
 async function agree (t: Test, cluster: Cluster, count: number): Promise<void> {
   const [first] = cluster.peers.values()
   const expected = await everything(first!.store)
@@ -181,7 +177,7 @@ diskTest('what the master does not have comes from another node', async (t) => {
   const wanted = (await everything(cluster.peer('b').store)).map(({ chain }) => chain)
   t.equal(wanted.length, 300 + RING * 3)
   t.same((await everything(cluster.peer('c').store)).map(({ chain }) => chain), wanted)
-  // Where nobody has it, the log begins anew where the master's does, and says so.
+  // If no node has the entries, the log restarts where the master's begins, and reports a gap.
   await cluster.stop('c')
   await cluster.live(['a'], RING * 3)
   await cluster.stop('b')
@@ -203,7 +199,7 @@ diskTest('the whole cluster restarts: the log goes on, and no index is given twi
   const { last } = cluster.peer('a').log
   await cluster.stop('a')
   await cluster.stop('b')
-  // The one that lacks the most is the first to be there, and becomes master.
+  // The node with the shortest log starts first and becomes master.
   for (const id of ['c', 'a', 'b']) await cluster.start(id)
   t.same(cluster.peer('a').log.last, last)
   cluster.elect('s2', 'c')
@@ -230,12 +226,12 @@ t.test('one that catches up asks no faster than its disk writes', async (t) => {
   let flushed = (): void => {}
   const store = { status: () => ({ ...memoryStore().status(), queued }),
     flushed: () => new Promise<void>((resolve) => { flushed = resolve }) }
-  t.equal(waitForRoom(store, clock), null)
+  t.equal(waitForQueue(store, clock), null)
   queued = 5_000
-  const first = waitForRoom(store, clock)
+  const first = waitForQueue(store, clock)
   flushed()
   await first
-  const second = waitForRoom(store, clock)
+  const second = waitForQueue(store, clock)
   await clock.advance(2_000)
   await second
   t.pass('a disk that does not answer is not waited for for ever')

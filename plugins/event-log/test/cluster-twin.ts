@@ -4,35 +4,31 @@ import { Replication } from '../replication/replication.js'
 import type { Position, Submission } from '../log/entries.js'
 import type { Found, Input, Search } from '../replication/messages.js'
 
-/** A node of the twin: the real state machine and log. */
 export interface TwinNode {
   id: string
   log: EventLog
   machine: Replication
   reader: Reader
-  /** Ids of the events its reader was given, in order. */
+  /** Ids of the events that its reader got, in order. */
   read: string[]
-  /** Indices of those that carried an id. */
+  /** Indices of the events that were sent with an id. */
   rising: number[]
   dropped: number
 }
 
-/** What a node has beside its ring. */
 type Find = (have: readonly Position[]) => Found
 
 interface Flying { from: string, to: string, message: unknown, at: number, epoch: number }
 
-/** Nodes joined by links that may lose, double and reorder messages. Time moves when told. */
+/** Nodes with links that may lose, repeat and reorder messages. The test advances time. */
 export class ClusterTwin {
   readonly nodes = new Map<string, TwinNode>()
   now = 0
-  /** Nodes whose links take nothing more. */
   readonly full = new Set<string>()
-  /** Nodes of which nobody hears what they have. */
+  /** Nodes whose acknowledgements are lost. */
   readonly mute = new Set<string>()
-  /** Of what is sent: what arrives, after how many ms. [] is lost, two are doubled. */
+  /** Delays of the copies of a message, ms: [] loses it, two repeat it. */
   fate: () => number[] = () => [1]
-  /** Stores of those nodes that have one. */
   readonly stored = new Map<string, Find>()
   #looking: { id: string, search: Search, find: Find }[] = []
   #flying: Flying[] = []
@@ -41,7 +37,6 @@ export class ClusterTwin {
   #epoch = 0
   #count = 0
   readonly submitted: string[] = []
-  /** Every message, sent over whatever link. */
   readonly posted: { to: string, type: string, entries?: unknown[] }[] = []
 
   constructor (ids: readonly string[], make = () => new EventLog()) {
@@ -71,7 +66,7 @@ export class ClusterTwin {
 
   node (id: string): TwinNode { return this.nodes.get(id)! }
 
-  /** The links are exactly those within the groups; what flies over a closed one is lost. */
+  /** Links exactly the nodes within each group; messages in transit on closed links are lost. */
   connect (...groups: (readonly string[])[]): void {
     const wanted = new Set(groups.flatMap((group) =>
       group.flatMap((a) => group.filter((b) => a < b).map((b) => `${a}|${b}`))))
@@ -97,7 +92,6 @@ export class ClusterTwin {
     for (const id of among) this.step(id, { type: 'session', sid, isMaster: id === master, master })
   }
 
-  /** An event happens at a node. */
   happen (id: string, more: object = {}): string {
     const event = `e${++this.#count}`
     this.submitted.push(event)
@@ -132,7 +126,7 @@ export class ClusterTwin {
     }
   }
 
-  /** Lets time pass: messages arrive, and every 100 ms each node looks at the time. */
+  /** Advances time: messages arrive, and each node ticks every 100 ms. */
   run (ms: number): void {
     const until = this.now + ms
     let nextTick = this.now + 100

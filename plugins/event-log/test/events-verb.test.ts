@@ -28,7 +28,7 @@ t.test('svc events shows a page', async (t) => {
   const gap = await run('--since', '1', '--kind', 'NodeJoined', 'LogGap', '--node', 'two', '--limit', '9')
   t.equal(node.asked.at(-1)!.url, '/events?since=1&kinds=NodeJoined%2CLogGap&node=two&limit=9')
   t.match(gap.err, /does not store events now/)
-  t.match(gap.err, /events 1 to 4 are not kept here/)
+  t.match(gap.err, /events 1 to 4 are missing on this node/)
   t.match(gap.out, /why="it .*fell" count=2\n$/)
   t.notMatch(gap.out, '\u001b')
   t.match(await run('--since', 'soonish'), { status: 2, err: /--since soonish: expected a span such as 10m/ })
@@ -53,7 +53,7 @@ t.test('svc events -f follows, and reads on where the stream broke off', async (
     { plugins: [eventLog], signal: stop.signal })
   t.equal(ran.status, 130)
   t.same(ran.out.trim().split('\n').map((line) => (JSON.parse(line) as ShownEvent).idx), [7, 6, 8])
-  t.match(ran.err, /events 1 to 6 are not kept here/)
+  t.match(ran.err, /events 1 to 6 are missing on this node/)
   t.same(node.asked.map((a) => a.url), ['/events?follow=1&limit=20', '/events?follow=1&since=7'])
 })
 

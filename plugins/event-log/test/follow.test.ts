@@ -8,15 +8,12 @@ import type { Entry, Position } from '../log/entries.js'
 
 type T = Pick<Test, 'same' | 'ok' | 'equal' | 'match' | 'teardown'>
 
-/** A stream of server-sent events that is being read. */
 interface Followed {
   head: Response
   text (): string
-  /** Ids of the events so far. */
   ids (): string[]
-  /** Waits for the event with this id; looks only behind the one waited for before. */
+  /** Waits for the event with this id, after the previous one that was waited for. */
   untilId (id: number): Promise<void>
-  /** Waits until the text so far fits. */
   until (wanted: RegExp): Promise<void>
   close (): void
 }
@@ -181,7 +178,7 @@ t.test('a reader that takes nothing ends its own stream only', async (t) => {
   t.same(quick.ids(), Array.from({ length: 2301 }, (_, i) => String(i + 1)))
 })
 
-/** A chain of entries behind `base`, as the master of `sid` gives them. */
+/** A chain of entries after `base`, as the master of `sid` assigns them. */
 function chain (base: Position, sid: string, ids: readonly string[]): Entry[] {
   let last = base
   return ids.map((id) => {
@@ -201,13 +198,13 @@ t.test('after a split the stream has what the other side had, and nothing twice'
   const common = chain(START, 's2', ['a', 'b'])
   rig.hear('other', { type: 'append', sid: 's2', entries: common })
   await stream.until(/id: 2\n/)
-  // Alone, this node leads a session of its own.
+  // A lone node leads its own session.
   rig.peer('other', false)
   rig.session('s3', 'self-install')
   rig.happen('NodeJoined', { nodeId: 'mine' })
   rig.happen('NodeJoined', { nodeId: 'mine too' })
   await stream.until(/id: 4\n/)
-  // The other side has gone on meanwhile, and wins.
+  // The other side has continued, and wins.
   rig.peer('other', true)
   rig.session('s2', 'other')
   const want = rig.sent.findLast(({ message }) => (message as { type: string }).type === 'want')!

@@ -17,7 +17,7 @@ import type { ClusterPart } from '../history/part.js'
 const nothing = (): void => {}
 const quiet: Logger = { debug: nothing, info: nothing, warn: nothing, error: nothing, fatal: nothing }
 
-/** A cluster of the real core with the real event log on each node, as if kept on its disk. */
+/** A cluster of the real core with the real event log on each node. */
 interface Recorded { c: CoreCluster, instances: string[], log (node: CoreNode): EventLog }
 
 const section = (core: ClusterCore): Section<Instance> =>
@@ -75,7 +75,7 @@ async function recorded (t: Owner, seed: number): Promise<Recorded> {
   return { c, instances: [], log: ({ name }) => logs.get(name)! }
 }
 
-/** The state of a node as GET /state would show it, as far as the part needs it. */
+/** The state of a node as in GET /state, as far as the part needs it. */
 function stateOf ({ core }: CoreNode): Record<string, unknown> {
   const { sessionId, term, masterNodeId } = core.session
   return {
@@ -94,7 +94,7 @@ function instance (id: string, nodeIds: readonly string[]): Instance {
   return { RingInstance: ring }
 }
 
-/** Lets one thing happen to the cluster. At most one node is away, so that there always is a majority. */
+/** Makes one random change. At most one node is away, so that there always is a majority. */
 async function shake ({ c, instances }: Recorded, random: () => number): Promise<string> {
   const pick = <T>(list: readonly T[]): T => list[Math.floor(random() * list.length)]!
   const gone = c.nodes.find((node) => !node.running)
@@ -124,13 +124,13 @@ async function shake ({ c, instances }: Recorded, random: () => number): Promise
   return what
 }
 
-/** What a node recorded of itself: its part, and the newest event it had. */
+/** A node's own record: its part, and its newest event. */
 interface Point { part: ClusterPart, idx: number }
 
-/** Things that happen, and how long each may settle, ms. */
+/** Number of changes, and time for each to settle, ms. */
 const STEPS = 14
 const SETTLE_MS = 8_000
-/** A snapshot may hold newer events than its index says: so many are applied once more. */
+/** A snapshot may contain newer events than its index: this many are applied again. */
 const AGAIN = 4
 
 for (const seed of [1, 2, 4]) {

@@ -11,7 +11,6 @@ import type { StateAt } from '../history/lookup.js'
 import type { EventStore } from '../store/store.js'
 import type { Snapshot } from '../store/types.js'
 
-/** A generator of numbers from 0 to 1 that a seed decides (mulberry32). */
 export function chance (seed: number): () => number {
   let state = seed
   return () => {
@@ -22,10 +21,10 @@ export function chance (seed: number): () => number {
   }
 }
 
-/** A store that keeps everything in memory, in the order in which it came. */
+/** A store that keeps everything in memory, in order of arrival. */
 export function memoryStore (): EventStore & {
   readonly snapshots: Snapshot[], asked: number, gaps: [number, number][]
-  /** Takes away the oldest entries, up to that index. */
+  /** Removes the oldest entries, up to that index. */
   drop (idx: number): void
 } {
   const entries: Entry[] = []
@@ -58,7 +57,7 @@ export function memoryStore (): EventStore & {
   }
 }
 
-/** A state as GET /state answers an operator, of these nodes; the first is master. */
+/** A GET /state response for an operator with these nodes; the first is master. */
 export function stateWith (
   nodes: readonly string[], more: Record<string, unknown> = {}
 ): Record<string, unknown> {
@@ -72,21 +71,21 @@ export function stateWith (
   }
 }
 
-/** An instance as it is in a state. */
+/** An instance as in a state. */
 export function instanceOn (instanceId: string, ...nodeIds: string[]): object {
   const nodeToRunner = Object.fromEntries(nodeIds.map((id) => [id, `${instanceId}-${id}`]))
   const shardAssignments = { modelId: 'acme/x', runnerToShard: {}, nodeToRunner }
   return { RingInstance: { instanceId, shardAssignments, hostsByNode: { n1: ['10.0.0.1'] } } }
 }
 
-/** The history of a node whose log and state the test makes. */
+/** The history of a node with a log and a state from the test. */
 export interface HistoryRig {
   log: EventLog
   store: ReturnType<typeof memoryStore>
   clock: ManualClock
-  /** What the node knows now; null makes reading it fail. */
+  /** The node's current state; null makes reading it fail. */
   state: Record<string, unknown> | null
-  /** How long it takes to read that, ms. */
+  /** Duration of such a read, ms. */
   readMs: number
   inStep: boolean
   isMaster: boolean
@@ -100,14 +99,12 @@ export interface HistoryRig {
 
 export interface RigOptions {
   log?: EventLog
-  /** False: nothing can be stored. */
+  /** False: events cannot be stored. */
   stored?: boolean
-  /** A store that stands for the one in memory. */
   disk?: EventStore
   clock?: ManualClock
 }
 
-/** Starts the history of a node. It ends with the test. */
 export function startHistoryRig (
   t: { teardown (fn: () => void): unknown },
   { log = new EventLog(), stored = true, disk, clock = manualClock() }: RigOptions = {}

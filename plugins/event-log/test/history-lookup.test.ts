@@ -51,8 +51,8 @@ t.test('what cannot be answered says why', async (t) => {
   }
   const oldest = { idx: 0, at: '2026-01-01T00:00:00.500Z' }
   await check('2025-12-31T23:00:00Z', 'not_recorded',
-    /the oldest recorded state is of 2026-01-01T00:00:00.500Z, index 0/, { oldest })
-  await check('2', 'not_recorded', /no index 2 yet: the newest is 1/, { newest: 1 })
+    /the oldest one is from 2026-01-01T00:00:00.500Z, index 0/, { oldest })
+  await check('2', 'not_recorded', /Index 2 does not exist yet: the newest is 1/, { newest: 1 })
   const named = { issues: [{ path: 'at' }], param: 'at' }
   await check('2026-01-01T00:01:00.001Z', 'invalid_request',
     /1 s in the future: this node's clock says 2026-01-01T00:01/, named)
@@ -79,7 +79,7 @@ t.test('what left the memory comes from the store, the rest from memory', async 
   await rig.clock.advance(1000)
   for (let i = 1; i <= 50; i++) rig.happen('NodeJoined', { nodeId: `n${i}` })
   t.equal(rig.log.base.idx, 40)
-  // The newest are still on their way to the disk.
+  // The newest entries are not on disk yet.
   rig.store.cut(45)
   rig.store.gaps = [[20, 25], [60, 70]]
   const then = await rig.then(50)
@@ -109,7 +109,7 @@ t.test('without a store the newest are in memory, within bounds', async (t) => {
     await rig.clock.advance(3000)
   }
   await t.rejects(rig.then(1),
-    { reason: 'not_recorded', message: /oldest recorded state is of .*, index \d\d\.$/ })
+    { reason: 'not_recorded', message: /oldest one is from .*, index \d\d\.$/ })
   t.match(await rig.then(79), { snapshot: { cause: 'InstanceDeleted' } })
 })
 
@@ -145,7 +145,7 @@ t.test('snapshots of an earlier start are found in the store, the oldest too', a
   t.match(await rig.then('2025-12-15'), { snapshot: { sessionId: 's0' }, derived: { members: ['y'] } })
   t.match(await rig.then('2025-12-01'), { derived: { members: ['x'] } })
   await t.rejects(rig.then('2025-11-30'),
-    { message: /of 2025-12-01T00:00:00.000Z, index 0/, reason: 'not_recorded' })
+    { message: /from 2025-12-01T00:00:00.000Z, index 0/, reason: 'not_recorded' })
 })
 
 diskTest('on the disk: what was recorded and what happened is there after a restart', async (t) => {

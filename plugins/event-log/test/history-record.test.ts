@@ -89,7 +89,7 @@ t.test('a state that cannot be read is told, and the next one is recorded', asyn
   const rig = startHistoryRig(t)
   rig.state = null
   await rig.clock.advance(1000)
-  t.match(rig.errors, [/could not be taken/])
+  t.match(rig.errors, [/a snapshot of the state failed/])
   rig.state = stateWith(['a'])
   await rig.clock.advance(MINUTE)
   t.same(rig.taken(), ['minute@0'])
@@ -128,7 +128,7 @@ t.test('before the first session there is nothing to record; without a master th
   rig.state = stateWith([], { sessionId: '', masterNodeId: null })
   await rig.clock.advance(1000)
   t.same(rig.taken(), [])
-  await t.rejects(rig.then(0), { reason: 'not_recorded', message: /^Nothing is recorded on this node yet/ })
+  await t.rejects(rig.then(0), { reason: 'not_recorded', message: /^This node has recorded no state yet/ })
   rig.state = stateWith(['a', 'b', 'c'])
   rig.session()
   await rig.clock.advance(5000)

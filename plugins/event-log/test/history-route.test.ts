@@ -11,7 +11,7 @@ import type { StateAt } from '../history/lookup.js'
 
 interface Failure { error: { reason: string, message: string, details: Record<string, unknown> } }
 
-/** The plugin with a state that the test makes; what runs models is off since then. */
+/** The plugin with a state from the test; the `inference` part has been off since then. */
 async function begin (
   t: Parameters<typeof startLog>[0], allow?: readonly string[]
 ): Promise<LogRig & { at (moment: string, status?: number): Promise<StateAt & Failure> }> {
@@ -39,7 +39,7 @@ t.test('GET /state?at= answers with what was recorded, and with what the events 
   t.match(await rig.at('2026-01-01T00:00:05Z'), { at: '2026-01-01T00:00:05.000Z', events: [] })
   t.match(await rig.at('2025-01-01', 404),
     { error: { reason: 'not_recorded', details: { oldest: { idx: 0 } } } })
-  t.match(await rig.at('7', 404), { error: { reason: 'not_recorded', message: /no index 7 yet/ } })
+  t.match(await rig.at('7', 404), { error: { reason: 'not_recorded', message: /Index 7 does not exist/ } })
   t.match(await rig.at('2027-01-01', 400), { error: { reason: 'invalid_request', param: 'at' } })
   t.match(await rig.at('soon', 400), { error: { details: { issues: [{ path: 'at' }] } } })
   t.match(await rig.at('', 400), { error: { reason: 'invalid_request' } })
@@ -66,7 +66,7 @@ t.test('without the plugin the answer names what brings it', async (t) => {
     start: () => ({}) }
   const rig = await startPlugin(t, other, { off: [eventLog] })
   t.match((await rig.inject({ url: '/state?at=1' })).json(), { error: { reason: 'plugin_disabled', code: 404,
-    message: 'No earlier state is kept on this node. The plugin "event-log" is disabled.' } })
+    message: 'This node does not record earlier states. The plugin "event-log" is disabled.' } })
   const bare = await startPlugin(t, other)
   t.match((await bare.inject({ url: '/state?at=1' })).json(), { error: { reason: 'plugin_disabled' } })
 })
@@ -100,6 +100,6 @@ t.test('svc state --at', async (t) => {
   const asked = Date.parse(decodeURIComponent(node.asked.at(-1)!.url.split('at=')[1]!))
   t.ok(asked >= before - 600_000 && asked <= Date.now() - 600_000, String(asked - before))
   t.match(await run('--at', 'soonish'), { status: 2, err: /--at soonish: expected a span such as 10m/ })
-  t.match(await run('--at', '7', '--follow'), { status: 2, err: /the past does not change/ })
+  t.match(await run('--at', '7', '--follow'), { status: 2, err: /cannot be combined/ })
   t.match(await run('--at', '404'), { status: 3 })
 })

@@ -8,25 +8,21 @@ import type { StoreParts } from '../store/opening.js'
 import type { Cluster, EventTap, NodeView, Session } from '../../../kernel/index.js'
 import type { Rig, StartOptions, TestContext } from '../../../kernel/testing/index.js'
 
-/** The plugin on a real kernel, with a cluster and events that the test makes. */
+/** The plugin on a real kernel, with a cluster and events from the test. */
 export interface LogRig extends Rig {
-  /** A durable event of this node. */
   happen (kind: string, payload?: Record<string, unknown>): void
-  /** What the plugin sends to other nodes. */
+  /** The plugin's messages to other nodes. */
   sent: { to: string, message: unknown }[]
-  /** Nodes of which the plugin said that they live. */
+  /** Nodes that the plugin reported as alive. */
   signs: string[]
-  /** A message of another node. */
   hear (from: string, message: unknown): void
   peer (installId: string, up: boolean): void
-  /** This node is in that session; the node with that install id leads it. */
+  /** Puts this node into a session led by the node with that install id. */
   session (sid: string, masterInstallId: string | null): void
-  /** Waits until all events are stored. */
   stored (): Promise<void>
   page (query?: string): Promise<EventsPage>
 }
 
-/** A machine without SQLite. */
 export const noSqlite: Partial<StoreParts> = { load: async () => { throw new Error('no sqlite3 here') } }
 
 export const SELF = { installId: 'self-install', nodeId: 'selfnode' }
@@ -39,7 +35,7 @@ export const nodes = [
   node(SELF.nodeId, SELF.installId, 'one', true), node('othernode', 'other', 'two', false)
 ]
 
-/** Starts the plugin; it is master of session `s1` at once unless a test says otherwise. */
+/** Starts the plugin; by default it is master of session `s1` at once. */
 export async function startLog (
   t: TestContext, options: StartOptions & { tap?: Partial<EventTap>, parts?: Partial<StoreParts> } = {}
 ): Promise<LogRig> {

@@ -6,16 +6,14 @@ const ALL = ['a', 'b', 'c', 'd']
 const RUNS = 200
 const SEED = 7
 
-/** What is done to the cluster. */
 type Move =
   | { do: 'happen', at: number, times: number }
   | { do: 'run', ms: number }
-  /** Which side of the split each node is on. */
   | { do: 'split', sides: readonly number[] }
-  /** Each side gets a master; one that is master already may keep its session. */
+  /** Each side gets a master; a current master may keep its session. */
   | { do: 'elect', picks: readonly number[], keep: boolean }
   | { do: 'weather', bad: boolean }
-  /** A message is lost on its way to one node: it does not hear of the election. */
+  /** A message to one node is lost: it does not learn of the election. */
   | { do: 'lose', at: number }
 
 const what = <T extends string>(name: T): fc.Arbitrary<T> => fc.constant(name)
@@ -38,13 +36,12 @@ const moves: fc.Arbitrary<Move[]> = fc.array(fc.oneof(
   { weight: 1, arbitrary: fc.record({ do: what('lose'), at: node }) }
 ), { minLength: 12, maxLength: 40, size: 'max' })
 
-/** A cluster that is led through a list of moves, and its chance. */
+/** A cluster that runs a list of moves with seeded randomness. */
 class Story {
   readonly twin = new ClusterTwin(ALL)
   readonly #random: () => number
   #groups: string[][] = [ALL]
   #sessions = 0
-  /** Session of each node that is a master. */
   readonly #leads = new Map<string, string>()
 
   constructor (seed: number) {
@@ -68,7 +65,7 @@ class Story {
     }
   }
 
-  /** One in five messages is lost, one in ten doubled; all come in any order. */
+  /** One in five messages is lost, one in ten repeated; all are reordered. */
   #badFate (): number[] {
     const draw = this.#random()
     const delay = (): number => 1 + Math.floor(this.#random() * 300)
@@ -89,7 +86,7 @@ class Story {
 
   #newSid (): string { return `s${++this.#sessions}` }
 
-  /** Everything heals: good weather, one network, one master. */
+  /** Restores everything: reliable links, one network, one master. */
   heal (pick: number, keep: boolean): void {
     this.play({ do: 'weather', bad: false })
     this.#groups = [ALL]
@@ -99,7 +96,7 @@ class Story {
   }
 }
 
-/** Numbers from 0 to 1 that follow from a seed (a multiplicative generator, modulus 2^31 - 1). */
+/** A seeded generator of numbers in [0, 1) (multiplicative, modulus 2^31 - 1). */
 function chance (seed: number): () => number {
   let state = seed % 2147483646 + 1
   return () => {
@@ -108,7 +105,7 @@ function chance (seed: number): () => number {
   }
 }
 
-/** What is wrong with the cluster at the end; nothing when all is well. */
+/** The problems of the cluster at the end; empty if there are none. */
 function faults ({ nodes, submitted }: ClusterTwin): string[] {
   const sorted = [...submitted].sort().join()
   const first = JSON.stringify(nodes.get('a')!.log.entries)

@@ -8,7 +8,6 @@ type T = Pick<Test, 'same' | 'ok' | 'equal' | 'match' | 'teardown'>
 
 const ALL = ['a', 'b', 'c']
 
-/** A cluster of three in which `a` is the master. */
 function three (make?: () => EventLog): ClusterTwin {
   const twin = new ClusterTwin(ALL, make)
   twin.connect(ALL)
@@ -17,7 +16,7 @@ function three (make?: () => EventLog): ClusterTwin {
   return twin
 }
 
-/** All nodes hold the same list, each event is in it once, indices and the readers' ids rise. */
+/** Checks that all nodes have the same list, each event once, with rising indices and reader ids. */
 function agree (t: T, twin: ClusterTwin, ids: readonly string[] = ALL): void {
   const first = twin.node(ids[0]!).log.entries
   for (const id of ids) t.same(twin.node(id).log.entries, first, `${id} holds the same list`)
@@ -46,7 +45,7 @@ t.test('a new master takes over what only its followers have of the old one', as
   const twin = three()
   twin.happen('a')
   twin.run(50)
-  // The last word of the old master reaches b alone.
+  // The last message of the old master reaches only b.
   twin.connect(['a', 'b'])
   twin.happen('a')
   twin.happen('b')
@@ -210,7 +209,7 @@ t.test('a gap in the master\'s store is passed, also by one that has some of wha
   twin.run(100)
   twin.connect(['a'], ['b'], ['c'])
   const stored = twin.node('a').log.entries.slice(0, 30)
-  // The store of the master lacks all from there on; the follower has twenty of those.
+  // The master's store lacks everything from there on; the follower has twenty of those entries.
   twin.stored.set('a', (have) => {
     const base = have.find(({ idx }) => idx <= stored.at(-1)!.idx && idx > stored[0]!.idx) ?? null
     return { base, entries: stored.filter(({ idx }) => base !== null && idx > base.idx) }

@@ -11,7 +11,7 @@ const MIB = 1024 * 1024
 const root = process.platform === 'linux' && process.getuid?.() === 0
 const skip = root ? false : 'mounting a small disk needs root on Linux'
 
-/** A small disk of its own in memory; null where nobody may mount one. */
+/** A small separate disk in memory; null if mounting is not permitted. */
 function smallDisk (
   t: Test, mebibytes: number
 ): { folder: string, resize: (mebibytes: number) => void } | null {
@@ -91,7 +91,7 @@ diskTest('T-L03: a disk that is full at the start', async (t) => {
   const more = chain(10, { after: entries.at(-1)! })
   rig.store.append(more)
   await rig.store.close()
-  // Another start on the full disk knows of them.
+  // Another start on the full disk reads them.
   const second = await openRig(t, folder, small)
   t.equal(second.store.reserved, 510)
   t.same(second.store.status().gaps, [[501, 510]])

@@ -14,7 +14,6 @@ const segments = (folder: string): string[] =>
   readdirSync(folder).filter((name) => /^seg-\d+\.db$/.test(name))
 const idxs = (entries: readonly Entry[]): number[] => entries.map(({ idx }) => idx)
 
-/** Lets seconds pass, and the disk keep up. */
 async function pass (clock: ManualClock, seconds: number): Promise<void> {
   for (let i = 0; i < seconds; i++) {
     await clock.advance(1000)
@@ -22,7 +21,7 @@ async function pass (clock: ManualClock, seconds: number): Promise<void> {
   }
 }
 
-/** Databases of which one kind of statement is under the test's thumb. */
+/** Databases in which the test controls one kind of statement. */
 function disturbed (affect: (sql: string) => Promise<void>): OpenDb {
   return async (path, make) => {
     const db = await openDb(path, make)
@@ -57,7 +56,7 @@ diskTest('T-L09: the floor is seen at the next 1,024th append, exactly', async (
   t.match(rig.store.status(), { counted: 986, gaps: [[1025, 2010]] })
   t.match(rig.logged.filter(({ level }) => level === 'fatal'), [{ message: /^CRITICAL/, fields: {
     why: /2147483647 bytes are free on the volume, less than 2147483648/ } }])
-  // Enough, but not for long enough; then too little for a moment.
+  // Enough space, but not for long enough; then too little for a moment.
   free = 2560 * MIB
   await pass(clock, 25)
   free = 2560 * MIB - 1
@@ -126,7 +125,7 @@ diskTest('a write that fails: nothing waits for it, and a cut meanwhile is made 
 })
 
 diskTest('a disk that does not answer slows nobody; what does not fit is dropped and said', async (t) => {
-  // The real disk would keep the process alive.
+  // A real disk operation would keep the process alive.
   const alive = setInterval(() => {}, 1000)
   t.teardown(() => { clearInterval(alive) })
   let release = (): void => {}
@@ -145,7 +144,7 @@ diskTest('a disk that does not answer slows nobody; what does not fit is dropped
     { name: 'SlowDiskError', message: /not written within 50 ms/ }, 'what waits is not there yet')
   await t.rejects(rig.store.read({ after: 0, until: 50, limit: 1000 }),
     { name: 'SlowDiskError', message: /not read within 50 ms/ })
-  await t.rejects(rig.store.read({ after: 0, until: 50, limit: 1 }), { message: /has not come back/ })
+  await t.rejects(rig.store.read({ after: 0, until: 50, limit: 1 }), { message: /is still in progress/ })
   release()
   stalled = null
   await rig.store.flushed()
@@ -169,7 +168,7 @@ diskTest('T-L07: a damaged segment is set aside, what is lost is told, and all g
     first.store.append(entries.slice(i, i + 50))
     await first.store.flushed()
   }
-  // As a crash leaves it: the newest segment is copied while it is open, then broken.
+  // As after a crash: the newest segment is copied while it is open, then damaged.
   const names = segments(folder).sort((a, b) => Number(a.slice(4, -3)) - Number(b.slice(4, -3)))
   t.ok(names.length > 2)
   const copy = tempFolder(t)

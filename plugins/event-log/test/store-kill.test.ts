@@ -8,7 +8,7 @@ import type { StoreLimits } from '../store/limits.js'
 
 const RATE = 2000
 
-/** Appends in a process of its own, kills that after `ms`, and returns the last index it was sure of. */
+/** Appends in another process, kills it after `ms`, and returns the last index that it acknowledged. */
 async function appendAndDie (
   folder: string, ms: number, limits: Partial<StoreLimits>
 ): Promise<{ acked: number, reserved: number }> {
@@ -21,7 +21,7 @@ async function appendAndDie (
   let kill: NodeJS.Timeout | undefined
   child.stdout.on('data', (part: Buffer) => {
     text += String(part)
-    // Its first entry is on the disk: from here on it may die at any time.
+    // Its first entry is on disk: from here on it may be killed at any time.
     if (text.includes('acked')) kill ??= setTimeout(() => { child.kill('SIGKILL') }, ms)
   })
   await once(child, 'close')
@@ -29,7 +29,7 @@ async function appendAndDie (
   return { acked: Number([...text.matchAll(/^acked (\d+)$/gm)].at(-1)![1]), reserved: reserved! }
 }
 
-/** Kills it so often, and looks each time whether everything it was sure of is there, in order. */
+/** Kills it `count` times, and checks each time that every acknowledged entry is there, in order. */
 async function rounds (t: Test, count: number, limits: Partial<StoreLimits>, whole: boolean): Promise<void> {
   const folder = tempFolder(t)
   const mostMs = 300
@@ -59,7 +59,7 @@ diskTest('T-L04: kill -9 at 2,000 events a second loses nothing that was acknowl
 })
 
 diskTest('kill -9 while files are closed and deleted', async (t) => {
-  // Files so small that one of these is nearly always going on.
+  // Small files, so that a rotation or deletion is nearly always in progress.
   const small = { fileBytes: 120_000, totalBytes: 300_000, keepEntries: 200 }
   await rounds(t, full ? 50 : 3, small, false)
 })

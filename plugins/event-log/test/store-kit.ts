@@ -23,16 +23,15 @@ const loaded = await loadSqlite().catch((error: Error) => error)
 const missing = loaded instanceof Error ? `sqlite3 cannot be loaded: ${loaded.message}` : false
 export const openDb: OpenDb = loaded instanceof Error ? async () => { throw loaded } : loaded
 
-/** A test that needs SQLite: it is skipped where the package cannot be loaded, or for the reason given. */
+/** A test that needs SQLite: skipped if the package cannot be loaded, or for the given reason. */
 export function diskTest (name: string, body: (t: Test) => unknown, skip: string | false = false): void {
   void t.test(name, { skip: missing === false ? skip : missing }, body)
 }
 
-/** Limits for tests: groups at once, and room for everything. */
+/** Limits for tests: groups are written at once, and no limit is reached. */
 export const limits: StoreLimits = { ...STORE_LIMITS, floorBytes: 0, headroomBytes: 0, groupMs: 1, holdMs: 0,
   checkMs: 5 }
 
-/** A store, and what it said. */
 export interface StoreRig {
   store: EventStore
   folder: string
@@ -56,7 +55,6 @@ export function recorder (logged: StoreRig['logged']): Logger {
   return { debug: at('debug'), info: at('info'), warn: at('warn'), error: at('error'), fatal: at('fatal') }
 }
 
-/** Opens a store in a folder; it is closed at the end of the test. */
 export async function openRig (
   t: Ending, folder: string,
   options: Partial<Omit<StoreOptions, 'limits'>> & { limits?: Partial<StoreLimits> } = {}
@@ -78,7 +76,7 @@ export async function openRig (
   return { ...rig, store }
 }
 
-/** So many entries behind a position, one a second. */
+/** `count` entries after a position, one a second. */
 export function chain (
   count: number, { after = START, kind = 'NodeJoined', text = '', origin = 'here', from = 0, sid = 's1' }:
   { after?: Position, kind?: string, text?: string, origin?: string, from?: number, sid?: string } = {}
@@ -93,7 +91,6 @@ export function chain (
   })
 }
 
-/** Everything in a store, read in pages. */
 export async function everything (store: EventStore): Promise<Entry[]> {
   const all: Entry[] = []
   for (;;) {
@@ -103,7 +100,6 @@ export async function everything (store: EventStore): Promise<Entry[]> {
   }
 }
 
-/** Waits until something is so. */
 export async function until (fits: () => boolean | Promise<boolean>): Promise<void> {
   for (let i = 0; i < 2000; i++) {
     if (await fits()) return

@@ -10,7 +10,6 @@ import type { StoreRig } from './store-kit.js'
 const files = (folder: string): string[] => readdirSync(folder).filter((name) => /^seg-\d+\.db$/.test(name))
 const small = { fileBytes: 100_000, totalBytes: 300_000, keepEntries: 150 }
 
-/** Appends in groups, as it happens. */
 async function feed ({ store }: StoreRig, entries: readonly Entry[], group = 100): Promise<void> {
   for (let i = 0; i < entries.length; i += group) {
     store.append(entries.slice(i, i + group))

@@ -12,7 +12,6 @@ import type { StoreParts } from '../store/opening.js'
 
 const idxs = (page: { events: { idx: number }[] }): number[] => page.events.map((e) => e.idx)
 
-/** Lets seconds pass until something is so. */
 async function pass (rig: LogRig, fits: () => boolean): Promise<void> {
   await until(async () => {
     await rig.clock.advance(1000)
@@ -84,7 +83,7 @@ t.test('a disk that does not answer holds no start up: memory is used', async (t
   t.teardown(() => { clearInterval(alive) })
   const limits = { ...STORE_LIMITS, patienceMs: 20 }
   const rig = await startLog(t, { parts: { load: () => new Promise(() => {}), limits }, clock: systemClock })
-  t.match(rig.conflicts(), [{ code: 'event_log_unavailable', message: /did not answer within 20 ms/ }])
+  t.match(rig.conflicts(), [{ code: 'event_log_unavailable', message: /did not respond within 20 ms/ }])
   rig.happen('NodeJoined')
   t.match(await rig.page(), { mode: 'memory', events: [{ idx: 1 }] })
 })

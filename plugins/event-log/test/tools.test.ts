@@ -56,7 +56,7 @@ t.test('a range, and what the events are about', async (t) => {
   ])
   t.match((await of({ about: 'guide' })).join(' '), /svc\/guide was placed on node2/)
   t.same(await of({ about: 'nobody' }),
-    ['Nothing about nobody is in the event log from 19:40:00 UTC to now.'])
+    ['The event log has no events about nobody from 19:40:00 UTC to now.'])
 })
 
 t.test('text of an event is quoted on one line and is no remedy', async (t) => {
@@ -77,10 +77,10 @@ t.test('what it may not see or does not have is told', async (t) => {
   const { facts, unknown } = await events.run(toolContext({ '/events?': lacks('operator') }, NOW), {})
   t.same([facts, unknown], [[], ['The events could not be read: that needs the authority operator.']])
   const bad = await events.run(toolContext({}, NOW), { from: 'yesterday' })
-  t.match(bad.unknown[0], /"yesterday" is no moment/)
+  t.match(bad.unknown[0], /"yesterday" is not a valid time/)
   const page = { ...lost()['/events?'] as object, gaps: [[40, 50]], degraded: true, mode: 'counting-only' }
   const thin = await events.run(toolContext({ ...lost(), '/events?': page }, NOW), {})
-  t.match(thin.unknown, [/1 stretches of the event log are missing/, /is not kept/])
+  t.match(thin.unknown, [/1 ranges of the event log are missing/, /not stored/])
   t.match(thin.facts[0], { level: 'fail', code: 'event_log_counting', remedy: /`svc purge`/ })
 })
 
@@ -97,10 +97,10 @@ t.test('the cluster as it was', async (t) => {
 })
 
 t.test('a moment of which nothing is recorded', async (t) => {
-  const none = refusal(404, 'not_recorded', 'Nothing is recorded of 2026-11-23T18:00:00.000Z: the oldest ' +
-    'recorded state is of 2026-11-23T20:23:55.178Z, index 33.')
+  const none = refusal(404, 'not_recorded', 'No state is recorded for 2026-11-23T18:00:00.000Z: the oldest ' +
+    'one is from 2026-11-23T20:23:55.178Z, index 33.')
   const ctx = toolContext({ '/state?': none }, NOW)
   const { facts, unknown } = await then.run(ctx, { at: '2026-11-23T18:00Z' })
   t.same(facts, [])
-  t.match(unknown, [/^The state of that moment could not be read: Nothing is recorded of .*index 33\.$/])
+  t.match(unknown, [/^The state at that time could not be read: No state is recorded for .*index 33\.$/])
 })

@@ -1,59 +1,59 @@
 import { quoted, showBytes } from '../../../kernel/cli/index.js'
 
-/** Ids of nodes inside other text. */
+/** Node ids in text. */
 const NODE_ID = /\b[a-z2-7]{26}\b/g
 
 export type Payload = Readonly<Record<string, unknown>>
-/** The name of a node for people. */
 export type NameOf = (nodeId: string) => string
 
-/** Importance of an event: lower is more. */
+/** Importance of an event: lower is more important. */
 const [LOST, DECIDED, CAME, PLACED, KEPT, STEP] = [0, 1, 2, 3, 4, 5]
 
-/** Events in plain words, with the fields that fill them in. */
+/** Descriptions of events, with placeholders for their fields. */
 const EVENTS: Readonly<Record<string, readonly [rank: number, words: string]>> = {
   NodeTimedOut: [LOST, '{nodeId} was lost ({evidence})'],
   RunnerFailed: [LOST,
-    'the runner of {modelId} was given up after {attempts} attempts ({errorCode}): {errorMessage}'],
+    'the runner of {modelId} failed after {attempts} attempts ({errorCode}): {errorMessage}'],
   InstanceFailureRecorded: [LOST, 'an instance of {modelId} cannot serve ({errorCode}): {errorMessage}'],
-  InstanceWaiting: [DECIDED, '{modelId} had no place and waited for one ({reason}): {message}'],
-  DownloadFailed: [LOST, 'the files of {modelId} did not get to {nodeId} ({reason}): {errorMessage}'],
+  InstanceWaiting: [DECIDED, '{modelId} could not be placed and waited ({reason}): {message}'],
+  DownloadFailed: [LOST, 'the transfer of {modelId} to {nodeId} failed ({reason}): {errorMessage}'],
   TaskFailed: [LOST, 'the request {taskId} failed with {errorType}: {errorMessage}'],
   ProtocolViolation: [LOST, '{nodeId} broke the protocol ({reason})'],
-  StateDiverged: [LOST, '{nodeId} held other data than the master and loaded it anew ({document})'],
+  StateDiverged: [LOST, '{nodeId} had different data than the master and reloaded it ({document})'],
   LogCorrupt: [LOST, 'a damaged file of the event log of {nodeId} was set aside: {errorMessage}'],
-  LogGap: [LOST, '{count} events, {from} to {to}, were not kept'],
-  StaleDirectiveRefused: [DECIDED, '{nodeId} refused what {masterNodeId} said as the master of term {term}'],
+  LogGap: [LOST, '{count} events, {from} to {to}, were not stored'],
+  StaleDirectiveRefused: [DECIDED, '{nodeId} refused {masterNodeId} as master of the outdated term {term}'],
   SessionChanged: [DECIDED, '{masterNodeId} became master in a new session (term {term})'],
   MasterElected: [DECIDED, '{masterNodeId} became master (term {term})'],
   NodeRemoved: [DECIDED, '{name} was removed from the cluster'],
-  NodeDrained: [DECIDED, '{name} was drained by {by}: it was to run no models'],
-  NodeUndrained: [DECIDED, '{name} was let run models again by {by}'],
-  NodeRestarted: [CAME, '{nodeId} was told to restart'],
+  NodeDrained: [DECIDED, '{name} was drained by {by}'],
+  NodeUndrained: [DECIDED, '{name} was undrained by {by}'],
+  NodeRestarted: [CAME, 'a restart of {nodeId} was requested'],
   NodeJoined: [CAME, '{nodeId} joined'],
-  PlacementForced: [PLACED, '{modelId} was placed on {nodeIds} without the check of memory, by {by}'],
+  PlacementForced: [PLACED, '{modelId} was placed on {nodeIds} without the memory check, by {by}'],
   InstanceCreated: [PLACED, '{modelId} was placed on {nodeIds}'],
   InstanceDeleted: [PLACED, 'an instance of {modelId} was removed'],
   InstanceUnloaded: [PLACED, 'an instance of {modelId} was unloaded, unused for {idleSeconds} s'],
-  PluginEnabled: [KEPT, 'the plugin {plugin} was switched on at {nodeId}'],
-  PluginDisabled: [KEPT, 'the plugin {plugin} was switched off at {nodeId}'],
-  PluginChanged: [LOST, 'the plugin {plugin} was not loaded at {nodeId}: {file} is not as it was accepted'],
-  DevicePairingOpened: [KEPT, 'one device could be paired until {ends}, by {by}'],
+  PluginEnabled: [KEPT, 'the plugin {plugin} was enabled on {nodeId}'],
+  PluginDisabled: [KEPT, 'the plugin {plugin} was disabled on {nodeId}'],
+  PluginChanged: [LOST,
+    'the plugin {plugin} was not loaded on {nodeId}: {file} has changed since it was accepted'],
+  DevicePairingOpened: [KEPT, '{by} opened the pairing of one device until {ends}'],
   DevicePaired: [KEPT, 'the device {name} was paired by {by}'],
   DeviceRefused: [KEPT, 'the device {name} was refused by {by}'],
   DeviceRevoked: [KEPT, 'the device {name} was revoked by {by}'],
-  ApprovalAsked: [STEP, 'a call of {by} waited for an approval'],
-  ApprovalDecided: [KEPT, 'what a call costs was decided on by {by}'],
-  ApprovalExpired: [KEPT, 'nobody approved in time what the call {id} costs'],
-  RelayConnected: [CAME, 'a node came to its relay {url}'],
-  RelayLost: [LOST, 'a node was cut off from its relay {url} ({reason})'],
-  AuditRecorded: [STEP, '{who} asked for {what}'],
-  ModelStored: [KEPT, 'the store on {nodeId} got {modelId} ({totalBytes})'],
+  ApprovalAsked: [STEP, 'a call of {by} waited for approval'],
+  ApprovalDecided: [KEPT, '{by} decided on the cost of a call'],
+  ApprovalExpired: [KEPT, 'the cost of the call {id} was not approved in time'],
+  RelayConnected: [CAME, 'a node connected to its relay {url}'],
+  RelayLost: [LOST, 'a node lost the connection to its relay {url} ({reason})'],
+  AuditRecorded: [STEP, '{who} requested {what}'],
+  ModelStored: [KEPT, '{modelId} was stored on {nodeId} ({totalBytes})'],
   ModelDeleted: [KEPT, '{modelId} was deleted from the store on {nodeId}'],
   StagedModelEvicted: [KEPT,
-    'the copy of {modelId} on {nodeId} was removed to make room ({freedBytes}, {trigger})'],
+    'the copy of {modelId} on {nodeId} was removed to free disk space ({freedBytes}, {trigger})'],
   StagingPurged: [KEPT, 'the staged copies on {nodeId} were purged ({freedBytes})'],
-  TokenCreated: [KEPT, 'the token {id} ({label}) was made by {by}'],
+  TokenCreated: [KEPT, 'the token {id} ({label}) was created by {by}'],
   TokenRevoked: [KEPT, 'the token {id} was revoked by {by}'],
   TracingStateChanged: [KEPT, 'tracing was switched {enabled}'],
   NodeDownloadProgress: [STEP, 'the transfer of {modelId} to {nodeId} is {status}'],
@@ -62,13 +62,12 @@ const EVENTS: Readonly<Record<string, readonly [rank: number, words: string]>> =
 
 const STATUSES: Readonly<Record<string, string>> = {
   RunnerFailed: 'failed', RunnerReady: 'became ready', RunnerShutdown: 'stopped',
-  RunnerShuttingDown: 'was told to stop'
+  RunnerShuttingDown: 'was asked to stop'
 }
 
-/** True where there are words for events of this kind. */
 export const hasDescription = (kind: string): boolean => Object.hasOwn(EVENTS, kind)
 
-/** The ids of nodes that an event names, also in what it says. */
+/** The node ids in the fields of an event, including those in its texts. */
 export function nodesIn (payload: Payload): string[] {
   return Object.entries(payload).flatMap(([key, value]) => {
     if (/nodeIds?$/i.test(key)) return [value].flat().filter((id) => typeof id === 'string')
@@ -76,15 +75,15 @@ export function nodesIn (payload: Payload): string[] {
   })
 }
 
-/** Importance of an event, lower is more; a failed runner matters more than a state change. */
+/** Importance of an event; a failed runner matters more than a state change. */
 export function rankOf (kind: string, { status, reason }: Payload): number {
   if (kind === 'RunnerStatusUpdated' && statusOf(status) === 'RunnerFailed') return LOST
-  // An instance of the first placement has lost no place.
+  // An instance of the first placement has not lost a node.
   if (kind === 'InstanceWaiting' && reason === 'autoplace') return PLACED
   return EVENTS[kind]?.[0] ?? KEPT
 }
 
-/** An event in plain words, without its time and a full stop. Those of an unknown plugin have only a name. */
+/** Describes an event without its time and full stop. Events of an unknown plugin have only a name. */
 export function describeEvent (kind: string, payload: Payload, nameOf: NameOf): string {
   const [, words = `${quoted(kind, 80)} was recorded`] = EVENTS[kind] ?? []
   return words.replace(/\{(\w+)\}/g, (_, field: string) => fieldText(field, payload[field], nameOf))
@@ -98,7 +97,7 @@ function fieldText (field: string, value: unknown, nameOf: NameOf): string {
     const kind = statusOf(value)
     const { errorMessage } = ((value as Record<string, unknown> | null)?.[kind] ?? {}) as Payload
     const why = typeof errorMessage === 'string' ? `: ${quoted(errorMessage)}` : ''
-    return `${STATUSES[kind] ?? `moved on (${quoted(kind, 40)})`}${why}`
+    return `${STATUSES[kind] ?? `changed to ${quoted(kind, 40)}`}${why}`
   }
   if (field === 'enabled') return value === true ? 'on' : 'off'
   if (field === 'evidence' && value === 'lost') return 'its link broke'

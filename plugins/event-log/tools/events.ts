@@ -8,16 +8,15 @@ import { nodesIn, rankOf, describeEvent } from './descriptions.js'
 import type { NameOf, Payload } from './descriptions.js'
 
 const LAST_MS = 3_600_000
-/** Events of a page, and most pages. */
+/** Events per page, and maximum pages. */
 const PAGE = 1000
 const PAGES_MOST = 5
-/** Clocks of nodes may differ by so much, ms: events are in the order of the log. */
+/** Maximum clock difference between nodes, ms: events are in the order of the log. */
 const SKEW_MS = 60_000
 /** More events of a kind about the same subject become one fact. */
 const ALIKE_MOST = 3
 const FACTS_MOST = 40
 
-/** An event with its name and fields. */
 interface Happened { idx: number, at: string, ms: number, kind: string, payload: Payload, nodes: string[] }
 
 /** The requested times in ms, or the index to start after. */
@@ -34,7 +33,7 @@ export default {
     const used = all.flatMap(({ nodes, at }) => nodes.map((nodeId) => ({ nodeId, at })))
     const nameOf = await namesOf(look, used)
     const wanted = about === undefined ? all : all.filter((one) => isAbout(one, about, nameOf))
-    const facts = told(wanted, nameOf, ctx.nowMs)
+    const facts = factsOf(wanted, nameOf, ctx.nowMs)
     return {
       facts: [...counting(read.mode), ...facts.length > 0 ? facts : [nothing(range, about, ctx.nowMs)]],
       unknown: look.unknown
@@ -42,22 +41,21 @@ export default {
   }
 } satisfies Tool<{ from?: string, to?: string, about?: string }>
 
-/** The range that is asked for; a sentence where a moment is none. */
+/** The requested range, or a sentence about an invalid time. */
 function rangeOf (nowMs: number, from?: string, to?: string): Range | string {
   const [first, last] =
     [from, to].map((text) => text === undefined ? undefined : parseTimeOrIndex(text, nowMs))
   const bad = first === null ? from : last === null ? to : undefined
-  if (bad !== undefined) return `"${quoted(bad, 60)}" is no moment: ${MOMENTS}.`
+  if (bad !== undefined) return `"${quoted(bad, 60)}" is not a valid time: ${MOMENTS}.`
   const byIndex = first !== undefined && /^\d+$/.test(first!)
   const toMs = last == null || /^\d+$/.test(last) ? nowMs + SKEW_MS : Date.parse(last)
   const fromMs = byIndex ? 0 : first == null ? Math.min(toMs, nowMs) - LAST_MS : Date.parse(first)
   return { since: byIndex ? first! : new Date(fromMs).toISOString(), fromMs, toMs }
 }
 
-/** Events from the log, and the log's mode. */
 interface Read { events: Happened[], mode: EventsPage['mode'] }
 
-/** The events of the range, oldest first; null where they cannot be read. */
+/** The events of the range, oldest first; null if they cannot be read. */
 async function eventsIn ({ read, unknown }: ToolReads, range: Range): Promise<Read | null> {
   const found: Happened[] = []
   let { since } = range
@@ -69,26 +67,24 @@ async function eventsIn ({ read, unknown }: ToolReads, range: Range): Promise<Re
     mode = page.mode
     unknown.push(...missingIn(page, pages === 0 ? range : null))
     const last = page.events.at(-1)
-    found.push(...page.events.map(happened).filter(({ ms }) => ms >= range.fromMs && ms <= range.toMs))
+    found.push(...page.events.map(toHappened).filter(({ ms }) => ms >= range.fromMs && ms <= range.toMs))
     const over = last === undefined || page.events.length < PAGE ||
       Date.parse(last.at) > range.toMs + SKEW_MS
     if (over) return { events: found, mode }
     since = String(last.idx)
   }
-  unknown.push(`More than ${PAGE * PAGES_MOST} events lie in that time; the later ones were not read.`)
+  unknown.push(`That period has more than ${PAGE * PAGES_MOST} events; the later ones were not read.`)
   return { events: found, mode }
 }
 
-/** The first fact about a log that is not written. */
 function counting (mode: Read['mode']): Fact[] {
   return mode !== 'counting-only' ? [] : [fact('fail', 'event_log_counting',
-    'Events are only counted on this node and not written: the disk is full.', {
+    'This node counts events but does not store them: the disk is full.', {
       evidence: [{ kind: 'path', path: '/events?limit=1' }],
-      remedy: 'Free space on the volume of the home: `svc purge`; with 2.5 GiB free it ends by itself.'
+      remedy: 'Free disk space on the volume of the home: `svc purge`; writing resumes at 2.5 GiB free.'
     })]
 }
 
-/** Gaps in the log of this node. */
 function missingIn (
   { mode, degraded, gaps = [], events, firstIdx }: EventsPage, range: Range | null
 ): string[] {
@@ -96,26 +92,26 @@ function missingIn (
   const begins = range !== null && first !== undefined && first.idx === firstIdx && firstIdx > 1 &&
     Date.parse(first.at) > range.fromMs
   return [
-    ...begins ? [`Events before ${first.at} are not kept on this node.`] : [],
-    ...gaps.length > 0 ? [`${gaps.length} stretches of the event log are missing on this node.`] : [],
-    ...mode === 'counting-only' ? ['What happened since events are only counted is not kept.'] : [],
+    ...begins ? [`Events before ${first.at} are not stored on this node.`] : [],
+    ...gaps.length > 0 ? [`${gaps.length} ranges of the event log are missing on this node.`] : [],
+    ...mode === 'counting-only' ? ['Newer events are counted but not stored.'] : [],
     ...degraded === true && mode !== 'counting-only'
-      ? ['The disk of this node does not give the older events.']
+      ? ['The older events cannot be read from the disk of this node.']
       : []
   ]
 }
 
-function happened ({ idx, at, event }: EventsPage['events'][number]): Happened {
+function toHappened ({ idx, at, event }: EventsPage['events'][number]): Happened {
   const [kind = '', fields = {}] = Object.entries(event)[0] ?? []
   const payload = fields as Payload
-  // The event of a request has no field for its model; the sentence of the node's own names it.
+  // The event of a request has no field for its model; the node's error message names it.
   const modelId = payload['modelId'] ??
     /^The task of (\S{3,193}) failed with /.exec(String(payload['errorMessage']))?.[1]
-  const told = modelId === undefined ? payload : { ...payload, modelId }
-  return { idx, at, ms: Date.parse(at), kind, payload: told, nodes: nodesIn(payload) }
+  const withModel = modelId === undefined ? payload : { ...payload, modelId }
+  return { idx, at, ms: Date.parse(at), kind, payload: withModel, nodes: nodesIn(payload) }
 }
 
-/** Whether an event is about a node, a model or an id: by its name, its id, or the last part of a model's. */
+/** Whether an event is about a node, model or id: matches names, ids, and the last part of a model id. */
 function isAbout ({ kind, payload, nodes }: Happened, about: string, nameOf: NameOf): boolean {
   const wanted = about.toLowerCase()
   const words = [kind, ...nodes.map(nameOf), ...Object.values(payload).flat()]
@@ -123,14 +119,14 @@ function isAbout ({ kind, payload, nodes }: Happened, about: string, nameOf: Nam
   return words.some((word) => word === wanted || word.endsWith(`/${wanted}`))
 }
 
-/** The events as facts: by importance, then newest; many alike as one. */
-function told (events: readonly Happened[], nameOf: NameOf, nowMs: number): Fact[] {
+/** The events as facts: by importance, then newest first; many similar ones as one. */
+function factsOf (events: readonly Happened[], nameOf: NameOf, nowMs: number): Fact[] {
   const sessions = new Set(events.filter(({ kind }) => kind === 'SessionChanged')
     .map(({ payload }) => payload['sessionId']))
   const groups = new Map<string, Happened[]>()
   for (const one of events) {
     const { kind, payload } = one
-    // The event before it says the same.
+    // The SessionChanged event before it says the same.
     if (kind === 'MasterElected' && sessions.has(payload['sessionId'])) continue
     const subject = payload['modelId'] ?? payload['nodeId'] ?? payload['masterNodeId'] ?? ''
     const key = `${rankOf(kind, payload)} ${kind} ${String(subject)}`
@@ -158,7 +154,7 @@ function factOf (group: readonly Happened[], nameOf: NameOf, nowMs: number): Fac
   })
 }
 
-const REJOIN = 'To have it back: `svc join-token` at a member, and `SVC_JOIN=TOKEN svc up` there with a ' +
+const REJOIN = 'To add it again: `svc join-token` on a member, and `SVC_JOIN=TOKEN svc up` on it with a ' +
   'new home.'
 
 const snake = (kind: string): string =>
@@ -168,6 +164,6 @@ function nothing ({ fromMs, toMs, since }: Range, about: string | undefined, now
   const of = about === undefined ? '' : ` about ${quoted(about, 80)}`
   const from = fromMs === 0 ? `index ${since}` : showTime(fromMs, nowMs)
   const to = toMs > nowMs ? 'now' : showTime(toMs, nowMs)
-  return fact('info', 'nothing_happened', `Nothing${of} is in the event log from ${from} to ${to}.`,
+  return fact('info', 'nothing_happened', `The event log has no events${of} from ${from} to ${to}.`,
     { evidence: [{ kind: 'path', path: `/events?since=${encodeURIComponent(since)}` }] })
 }

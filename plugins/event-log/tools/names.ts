@@ -2,17 +2,16 @@ import { quoted } from '../../../kernel/cli/index.js'
 import type { ClusterState, ToolReads } from '../../../kernel/cli/index.js'
 import type { NameOf } from './descriptions.js'
 
-/** Most earlier moments that are looked at for the names of nodes that have started anew since. */
+/** Maximum recorded states that are searched for the names of restarted nodes. */
 const EARLIER_MOST = 6
 
-/** Use of a node id; ISO-8601. */
 export interface NodeUse { readonly nodeId: string, readonly at: string }
 
 type Identities = ClusterState['nodeIdentities']
 
 /**
- * Names of node ids. Ids change with each start, so unknown ones are resolved in recorded states of the time
- * of their use; an id without a name is shown by its first half.
+ * Names of node ids. Ids change with each start, so unknown ones are resolved in states recorded at the time
+ * of their use; an id without a name is shown shortened.
  */
 export async function namesOf (look: ToolReads, used: readonly NodeUse[]): Promise<NameOf> {
   const now = await look.read<ClusterState>('The names of the nodes', '/state')

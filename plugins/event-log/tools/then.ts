@@ -7,28 +7,29 @@ import type { NameOf } from './descriptions.js'
 
 const INSTANCES_MOST = 30
 
-/** The reported parts of a recorded state. */
 type Recorded = Pick<ClusterState, 'nodeHealth' | 'nodeIdentities'> &
   { runners?: Record<string, object>, instances?: Record<string, object> }
 
 export default {
   async run (ctx, { at }) {
     const moment = parseTimeOrIndex(at, ctx.nowMs)
-    if (moment === null) return { facts: [], unknown: [`"${quoted(at, 60)}" is no moment: ${MOMENTS}.`] }
+    if (moment === null) {
+      return { facts: [], unknown: [`"${quoted(at, 60)}" is not a valid time: ${MOMENTS}.`] }
+    }
     const look = createToolReads(ctx)
     const path = `/state?at=${encodeURIComponent(moment)}`
-    const then = await look.read<StateAt>('The state of that moment', path)
+    const then = await look.read<StateAt>('The state at that time', path)
     const missing = then !== null && then.gaps.length > 0
-      ? ['Events of that time are missing on this node: nodes and instances may be told as they were before.']
+      ? ['Events of that time are missing on this node: nodes and instances may be outdated.']
       : []
     return {
-      facts: then === null ? [] : told(then, path, ctx.nowMs),
+      facts: then === null ? [] : factsOf(then, path, ctx.nowMs),
       unknown: [...look.unknown, ...missing]
     }
   }
 } satisfies Tool<{ at: string }>
 
-function told ({ at, derived, state, snapshot }: StateAt, path: string, nowMs: number): Fact[] {
+function factsOf ({ at, derived, state, snapshot }: StateAt, path: string, nowMs: number): Fact[] {
   const recorded = state as unknown as Partial<Recorded>
   const nameOf: NameOf = (id) =>
     quoted(recorded.nodeIdentities?.[id]?.friendlyName ?? `node ${id.slice(0, 8)}`, 80)
@@ -59,7 +60,7 @@ function unwell ({ nodeHealth = {} }: Partial<Recorded>, nameOf: NameOf): { name
     ({ name: nameOf(id), codes: reasons.map(({ code }) => quoted(code, 60)).join(', ') }))
 }
 
-/** The instances of that moment, each with what its runners were doing when the state was recorded. */
+/** The instances at that moment, each with the states of its runners in the snapshot. */
 function placed (
   { instances }: StateAt['derived'], { runners = {}, instances: bodies = {} }: Partial<Recorded>,
   nameOf: NameOf
@@ -74,7 +75,7 @@ function placed (
   })
 }
 
-/** Ids of the runners of an instance, which a state holds under its tag. */
+/** Runner ids of an instance, which a state stores under its tag. */
 function runnersOf (tagged: object | undefined): string[] {
   interface Body { shardAssignments?: { nodeToRunner?: Record<string, string> } }
   const [body] = Object.values(tagged ?? {}) as Body[]

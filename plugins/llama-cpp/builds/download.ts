@@ -1,4 +1,4 @@
-/** Downloads one archive to a file that may hold its beginning already. */
+/** Downloads an archive; resumes a partial file. */
 import { createHash } from 'node:crypto'
 import { createReadStream } from 'node:fs'
 import { open, rm, stat } from 'node:fs/promises'
@@ -6,17 +6,19 @@ import { BuildError, reasonOf, request } from './release.js'
 import type { PinnedAsset, Source } from './release.js'
 
 export interface DownloadParts extends Omit<Source, 'base'> {
-  /** Told of the bytes that are there. */
+  /** Receives the number of bytes in the file. */
   onBytes (bytes: number): void
 }
 
 /**
- * Brings what `file` lacks of the archive, as often as that gets on, and compares the digest. A file with the
- * wrong one is removed; after another failure the beginning stays for the next time. @throws BuildError
+ * Fetches the missing bytes, retries while each attempt makes progress, and compares the digest. Removes a
+ * file with a wrong digest; keeps a partial file after other errors, for the next call. @throws BuildError
  */
 export async function download (asset: PinnedAsset, file: string, parts: DownloadParts): Promise<void> {
   for (let before = -1, here = await sizeOf(file); here < asset.size; here = await sizeOf(file)) {
-    if (here <= before) throw new BuildError(`${asset.url} ends too early, at byte ${here} of ${asset.size}`)
+    if (here <= before) {
+      throw new BuildError(`the download of ${asset.url} ended early, at byte ${here} of ${asset.size}`)
+    }
     before = here
     try {
       await append(asset, file, here, parts)
@@ -26,11 +28,11 @@ export async function download (asset: PinnedAsset, file: string, parts: Downloa
   }
   if (await digestOf(file) === asset.digest && await sizeOf(file) === asset.size) return
   await rm(file, { force: true })
-  throw new BuildError(`${asset.name} does not have the digest that it must have (${asset.digest}): it ` +
-    'was removed. If that happens again, something between here and there changes what it carries')
+  throw new BuildError(`${asset.name} does not have the expected digest (${asset.digest}) and ` +
+    'was removed. If that happens again, something on the network path modifies the download')
 }
 
-/** `sha256:` and the hex digits of a file's bytes. */
+/** `sha256:` and the hexadecimal digest. */
 export async function digestOf (file: string): Promise<string> {
   const hash = createHash('sha256')
   for await (const bytes of createReadStream(file)) hash.update(bytes as Buffer)
@@ -39,7 +41,10 @@ export async function digestOf (file: string): Promise<string> {
 
 const sizeOf = async (file: string): Promise<number> => await stat(file).then(({ size }) => size, () => 0)
 
-/** Adds bytes from `start` on, at most as many as the archive lacks; anew where the server gives it whole. */
+/**
+ * Appends the bytes from `start`, never more than the archive has; starts over if the server ignores the
+ * range.
+ */
 async function append (
   { url, size, name }: PinnedAsset, file: string, start: number, { onBytes, ...source }: DownloadParts
 ): Promise<void> {
@@ -49,26 +54,26 @@ async function append (
     (answer.headers.get('content-range') ?? '').startsWith(`bytes ${start}-`)
   if (!answer.ok || (answer.status === 206 && !goesOn)) {
     await answer.body?.cancel()
-    throw new BuildError(`${url} answers ${answer.status}`)
+    throw new BuildError(`${url} responded with status ${answer.status}`)
   }
   const handle = await open(file, goesOn ? 'a' : 'w', 0o600)
   try {
     let bytes = goesOn ? start : 0
     for await (const chunk of answer.body ?? []) {
       bytes += (chunk as Uint8Array).length
-      if (bytes > size) throw new BuildError(`${name} has more than the ${size} bytes that the release says`)
+      if (bytes > size) throw new BuildError(`${name} is larger than the ${size} bytes of the release`)
       await write(handle, chunk as Uint8Array)
       onBytes(bytes)
     }
   } catch (error) {
     if (error instanceof BuildError || source.signal.aborted) throw error
-    throw new Error(`${url} broke off: ${reasonOf(error)}`, { cause: error })
+    throw new Error(`the download of ${url} broke off: ${reasonOf(error)}`, { cause: error })
   } finally {
     await handle.close()
   }
 }
 
-/** @throws BuildError where the disk takes no more */
+/** @throws BuildError if the disk is full or fails */
 async function write (handle: Awaited<ReturnType<typeof open>>, bytes: Uint8Array): Promise<void> {
   try {
     await handle.writeFile(bytes)
@@ -77,10 +82,10 @@ async function write (handle: Awaited<ReturnType<typeof open>>, bytes: Uint8Arra
   }
 }
 
-/** What a failed write is told as. */
+/** The error of a failed write. */
 export function diskError (error: unknown): BuildError {
   const { code, message } = error as NodeJS.ErrnoException
   const full = code === 'ENOSPC' || code === 'EDQUOT'
-  return new BuildError(full ? 'the disk is full: make room in the folder engines of the home, and try again'
+  return new BuildError(full ? 'the disk is full: free space in the folder engines of the home and retry'
     : `cannot write: ${message}`, { cause: error })
 }

@@ -1,29 +1,29 @@
-/** The folder of builds: what is under way there, and what an add that was killed has left. */
+/** Temporary files of builds that are being added, and leftovers of adds that were killed. */
 import { randomBytes } from 'node:crypto'
 import { mkdir, readdir, rename, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 
-/** Beside the builds, and no build itself. */
-const UNDER_WAY = '.coming'
+/** Its name is not a valid build name. */
+const WORK_FOLDER = '.coming'
 
-/** The names that one add uses there. Nobody else writes under them. */
+/** The temporary files of one add; their names are unique. */
 export interface AddFolder {
-  /** The file for an archive, which may begin with what an earlier add brought. */
+  /** The file for an archive; may contain the first bytes from an earlier add. */
   part (digest: string): Promise<string>
   folder (name: string): Promise<string>
-  /** Removes all of it; with `keep`, the next add goes on with what is there of archives. */
+  /** Removes the temporary files; `keep` leaves partial archives for the next add. */
   leave (keep: boolean): Promise<void>
 }
 
 const named = /^(\d+|left)\.[0-9a-f]+(?:-([0-9a-f]{64})\.part|-unpacked)$/
 
-/** Makes a place to work in the folder of builds, and removes what dead ones left, apart from archives. */
+/** Creates a work folder, and removes the leftovers of dead processes except archives. */
 export async function openWorkplace (builds: string): Promise<AddFolder> {
-  const all = join(builds, UNDER_WAY)
+  const all = join(builds, WORK_FOLDER)
   await mkdir(all, { recursive: true, mode: 0o700 })
   const id = randomBytes(6).toString('hex')
   const mine = `${process.pid}.${id}`
-  for (const { name, digest } of await leftIn(all)) {
+  for (const { name, digest } of await leftoversIn(all)) {
     if (digest === undefined) await rm(join(all, name), { recursive: true, force: true })
   }
   const parts = new Map<string, string>()
@@ -32,8 +32,8 @@ export async function openWorkplace (builds: string): Promise<AddFolder> {
       const hex = digest.replace('sha256:', '')
       const path = join(all, `${mine}-${hex}.part`)
       parts.set(path, join(all, `left.${id}-${hex}.part`))
-      for (const { name, digest: has } of await leftIn(all)) {
-        // One of several adds gets it; the others begin anew.
+      for (const { name, digest: has } of await leftoversIn(all)) {
+        // A rename lets one of several adds have the file; the others start from zero.
         if (has === hex && await rename(join(all, name), path).then(() => true, () => false)) break
       }
       return path
@@ -53,8 +53,8 @@ export async function openWorkplace (builds: string): Promise<AddFolder> {
   }
 }
 
-/** What nobody works on any more. */
-async function leftIn (folder: string): Promise<{ name: string, digest: string | undefined }[]> {
+/** Files whose process has ended. */
+async function leftoversIn (folder: string): Promise<{ name: string, digest: string | undefined }[]> {
   return (await readdir(folder).catch(() => [])).flatMap((name) => {
     const [, owner, digest] = named.exec(name) ?? []
     return owner === undefined || (owner !== 'left' && alive(Number(owner))) ? [] : [{ name, digest }]

@@ -1,8 +1,8 @@
-/** Releases of llama.cpp: what their archives are called, where they are, and what their digests are. */
+/** Names, addresses and digests of llama.cpp's releases. */
 import { fetch } from 'undici'
 import type { Dispatcher } from 'undici'
 
-/** Why a build could not be brought, in words for who asked; `wrong` where the question itself was. */
+/** A failed installation, described for the user; `wrong` if the arguments are invalid. */
 export class BuildError extends Error {
   readonly wrong: boolean
   constructor (message: string, { wrong = false, cause }: { wrong?: boolean, cause?: unknown } = {}) {
@@ -11,12 +11,12 @@ export class BuildError extends Error {
   }
 }
 
-/** The release that is known to work: the build of llama.cpp 0.5.0, with whose source test/llama runs. */
+/** The release that svc is tested with (test/llama): the build of llama.cpp 0.5.0. */
 export const KNOWN_TAG = 'b11146'
 const archive = (name: string): string => `llama-${KNOWN_TAG}-bin-${name}.tar.gz`
 /**
- * SHA-256 of its archives, which several public projects have recorded from GitHub: no server is believed
- * about what it serves itself.
+ * SHA-256 of its archives, as several public projects recorded them from GitHub: a server must not vouch for
+ * its own files.
  */
 export const PINNED: Record<string, string> = {
   [archive('ubuntu-x64')]: 'c150306eb16b5ab696f76a8bdf810c35fd98a24e82158742e6fa28f420ff8410',
@@ -32,7 +32,7 @@ export const PINNED: Record<string, string> = {
 export const BACKENDS = ['cpu', 'metal', 'vulkan', 'cuda'] as const
 export type BuildBackend = (typeof BACKENDS)[number]
 
-/** A machine that builds are made for, in Node's words. */
+/** Named as in Node's `process`. */
 export interface Machine { platform: string, arch: string }
 
 export interface Asset {
@@ -41,14 +41,17 @@ export interface Asset {
   size: number
 }
 
-/** One of which it is known what it must be. `digest`: `sha256:` and 64 hex digits. */
+/** An asset with a trusted digest: `sha256:` and 64 hexadecimal digits. */
 export interface PinnedAsset extends Asset { digest: string }
 
 const SYSTEMS: Readonly<Record<string, string>> = { linux: 'ubuntu', darwin: 'macos' }
 const MOST_JSON_BYTES = 4 * 2 ** 20
 const MOST_BYTES = 4 * 2 ** 30
 
-/** The backend that is meant. @throws BuildError for one that is not built for the machine */
+/**
+ * The given backend, or the usual one of the machine. @throws BuildError if there is no build of it for the
+ * machine
+ */
 export function backendFor (given: string | undefined, machine: Machine, nvidia: boolean): BuildBackend {
   const { platform, arch } = machine
   if (SYSTEMS[platform] === undefined || !['x64', 'arm64'].includes(arch)) {
@@ -60,11 +63,11 @@ export function backendFor (given: string | undefined, machine: Machine, nvidia:
   const there: readonly BuildBackend[] = platform === 'linux' ? ['cpu', 'vulkan', 'cuda']
     : arch === 'arm64' ? ['cpu', 'metal'] : ['cpu']
   if (backend !== undefined && there.includes(backend)) return backend
-  throw new BuildError(`--backend ${given ?? usual}: for this machine there is ${there.join(', ')}`,
+  throw new BuildError(`--backend ${given ?? usual}: this machine supports ${there.join(', ')}`,
     { wrong: true })
 }
 
-/** A tag as llama.cpp's releases have them. @throws BuildError */
+/** Validates a release tag. @throws BuildError */
 export function tagFor (given: string): string {
   if (/^b[1-9]\d{0,8}$/.test(given)) return given
   throw new BuildError(`--build ${given}: expected a tag such as ${KNOWN_TAG}`, { wrong: true })
@@ -74,7 +77,7 @@ const ENDING = 'tar\\.gz'
 const OFFICIAL =
   new RegExp(`^llama-(b\\d+)-bin-(ubuntu|macos)-(?:(vulkan|cuda-[\\d.]+)-)?(x64|arm64)\\.${ENDING}$`)
 
-/** What the name of an official archive says. Null for another name. Pure. */
+/** Tag and backend in the name of an official archive; null for another name. Pure. */
 export function readName (name: string): { tag: string, backend: BuildBackend | undefined } | null {
   const found = OFFICIAL.exec(name)
   if (found === null) return null
@@ -84,8 +87,8 @@ export function readName (name: string): { tag: string, backend: BuildBackend | 
 }
 
 /**
- * The archives of a release that make up a build: that with the programs first. Of several for CUDA the one
- * for its oldest version, which asks for the least of the driver. Pure. @throws BuildError
+ * The archives of a release that form a build, first the one with the programs. Of several CUDA builds it
+ * picks the oldest CUDA version, which runs with the oldest drivers. Pure. @throws BuildError
  */
 export function assetsFor (
   assets: readonly Asset[], tag: string, { platform, arch }: Machine, backend: BuildBackend
@@ -104,25 +107,25 @@ export function assetsFor (
     throw new BuildError(`release ${tag} of llama.cpp has no build for ${backend} on ${platform}, ${arch}`)
   }
   if (backend !== 'cuda') return [main]
-  // CUDA's own libraries, which go beside the programs.
+  // CUDA's libraries, which belong beside the programs.
   const libraries = assets.find(({ name }) => name === `cudart-${main.name}`)
   if (libraries === undefined) throw new BuildError(`release ${tag} has no cudart-${main.name}`)
   return [main, libraries]
 }
 
-/** Releases for Windows, where svc does not run, and old ones for other systems are ZIP files. */
-const zip = (what: string): BuildError => new BuildError(`${what} is a ZIP archive. Archives for Linux and ` +
-  'macOS are read as .tar.gz, as newer releases have them: take one of those, with --build ' +
-  'or --from, or unpack it yourself and set SVC_LLAMA_SERVER_BIN to its llama-server', { wrong: true })
+/** Releases for Windows, which svc does not support, and old releases for other systems are ZIP files. */
+const zip = (what: string): BuildError => new BuildError(`${what} is a ZIP archive. svc reads only the ` +
+  '.tar.gz archives of newer releases: use one of those with --build or --from, or unpack ' +
+  'the ZIP yourself and set SVC_LLAMA_SERVER_BIN to its llama-server', { wrong: true })
 
-/** @throws BuildError for a file that is called as a ZIP archive is */
+/** @throws BuildError for the name of a ZIP archive */
 export function refuseZip (name: string): void {
   if (/\.zip$/i.test(name)) throw zip(name)
 }
 
 export interface Source { base: string, signal: AbortSignal, dispatcher: Dispatcher }
 
-/** The archives of a release, from the API that GitHub has. @throws BuildError */
+/** The archives of a release, from GitHub's API or a mirror of it. @throws BuildError */
 export async function readRelease ({ base, signal, dispatcher }: Source, tag: string): Promise<Asset[]> {
   const url = `${base.replace(/(?<!\/)\/+$/, '')}/releases/tags/${tag}`
   const headers = { accept: 'application/vnd.github+json' }
@@ -130,27 +133,27 @@ export async function readRelease ({ base, signal, dispatcher }: Source, tag: st
   if (answer.status === 404) throw new BuildError(`there is no release ${tag} at ${base}`)
   if (!answer.ok) {
     const limit = answer.status === 403 || answer.status === 429
-    const why = limit ? ', which may be its limit for one hour' : ''
-    throw new BuildError(`${url} answers ${answer.status}${why}: ` +
-      'try again later, or download the archive elsewhere and add it with --from FILE')
+    const why = limit ? ', possibly its hourly rate limit' : ''
+    throw new BuildError(`${url} responded with status ${answer.status}${why}: ` +
+      'retry later, or download the archive elsewhere and add it with --from FILE')
   }
   const chunks: Uint8Array[] = []
   let bytes = 0
   for await (const chunk of answer.body ?? []) {
     bytes += (chunk as Uint8Array).length
-    if (bytes > MOST_JSON_BYTES) throw new BuildError(`${url} answers more than ${MOST_JSON_BYTES} bytes`)
+    if (bytes > MOST_JSON_BYTES) throw new BuildError(`${url} returned more than ${MOST_JSON_BYTES} bytes`)
     chunks.push(chunk as Uint8Array)
   }
   return readAssets(Buffer.concat(chunks).toString(), url)
 }
 
-/** The archives that a release names. Pure. @throws BuildError */
+/** Parses a release of GitHub's API. Pure. @throws BuildError */
 export function readAssets (text: string, url: string): Asset[] {
   let assets: unknown
   try {
     assets = (JSON.parse(text) as { assets?: unknown }).assets
   } catch { /* said below */ }
-  if (!Array.isArray(assets)) throw new BuildError(`${url} is no release as GitHub's API tells it`)
+  if (!Array.isArray(assets)) throw new BuildError(`${url} is not a release of GitHub's API`)
   return assets.flatMap((asset: Record<string, unknown>) => {
     const { name, browser_download_url: from, size } = asset
     return typeof name === 'string' && typeof from === 'string' && typeof size === 'number'
@@ -158,27 +161,27 @@ export function readAssets (text: string, url: string): Asset[] {
   })
 }
 
-/** An archive that may be downloaded. @throws BuildError for one that nobody vouches for, or too large */
+/** An archive with a trusted digest. @throws BuildError if the digest is unknown or the archive too large */
 export function verifiedAsset (asset: Asset, sha256: string | undefined): PinnedAsset {
   const known = sha256 ?? PINNED[asset.name]
   if (known === undefined) {
-    throw new BuildError(`the SHA-256 of ${asset.name} is not part of svc, and its server is not believed: ` +
-      'give it with --sha256 as its publisher tells it elsewhere, leave out --build and --backend for a ' +
+    throw new BuildError(`svc does not know the SHA-256 of ${asset.name}, and does not trust its server: ` +
+      'pass --sha256 from another source of the publisher, leave out --build and --backend for a ' +
       'build that svc knows, or add a file with --from FILE')
   }
   const digest = digestFor(known)
   if (asset.size > 0 && asset.size <= MOST_BYTES) return { ...asset, digest }
-  throw new BuildError(`${asset.name} is said to have ${asset.size} bytes`)
+  throw new BuildError(`${asset.name} has an invalid size in the release: ${asset.size} bytes`)
 }
 
-/** `sha256:` and what was given. @throws BuildError for what is no SHA-256 */
+/** Normalises to `sha256:` and lower case. @throws BuildError for an invalid SHA-256 */
 export function digestFor (sha256: string): string {
   const hex = sha256.replace(/^sha256:/i, '').toLowerCase()
   if (/^[0-9a-f]{64}$/.test(hex)) return `sha256:${hex}`
   throw new BuildError(`--sha256 ${sha256}: expected 64 hexadecimal digits`, { wrong: true })
 }
 
-/** A GET that follows redirects. @throws BuildError where nobody answers */
+/** A GET that follows redirects. @throws BuildError if the server cannot be reached */
 export async function request (
   url: string, { signal, dispatcher, headers }: Pick<Source, 'signal' | 'dispatcher'> &
     { headers: Record<string, string> }
@@ -190,7 +193,7 @@ export async function request (
     })
 }
 
-/** The cause that fetch hides behind "fetch failed". */
+/** The cause behind fetch's message "fetch failed". */
 export function reasonOf (error: unknown): string {
   const { message, cause } = error as Error
   return cause instanceof Error && cause.message !== '' ? cause.message : message

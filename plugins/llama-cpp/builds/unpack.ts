@@ -1,4 +1,4 @@
-/** Unpacks archives that others made: nothing in them may lead out of the folder they are put in. */
+/** Unpacks untrusted archives: no entry may leave the target folder. */
 import { createReadStream } from 'node:fs'
 import { symlink } from 'node:fs/promises'
 import { join, posix } from 'node:path'
@@ -7,13 +7,13 @@ import * as tar from 'tar'
 import { diskError } from './download.js'
 import { BuildError } from './release.js'
 
-/** Ten times what a release has. */
+/** Ten times the number in a release. */
 const MOST_ENTRIES = 10_000
 const MOST_BYTES = 8 * 2 ** 30
 
 export interface Entry { path: string, type: string, size: number, link?: string | undefined }
 
-/** Looks at the entries of one archive in turn; the result says what is wrong with it, if anything. Pure. */
+/** Checks the entries of one archive, one call per entry; returns the problem or null. Pure. */
 export function createEntryCheck (): (entry: Entry) => string | null {
   let entries = 0
   let bytes = 0
@@ -22,32 +22,32 @@ export function createEntryCheck (): (entry: Entry) => string | null {
     bytes += size
     if (entries > MOST_ENTRIES) return `more than ${MOST_ENTRIES} entries`
     if (bytes > MOST_BYTES) return `more than ${MOST_BYTES} bytes`
-    if (!inside(path)) return `an entry that leads out of it: ${path}`
+    if (!inside(path)) return `an entry outside its folder: ${path}`
     if (type === 'File' || type === 'OldFile' || type === 'Directory') return null
     if (type !== 'SymbolicLink') return `${path}, which is neither a file, a folder nor a link (${type})`
-    // Names of libraries are links to each other, side by side. From name to name nothing leads out.
+    // Libraries are links to file names in the same folder; a link to a bare name cannot leave it.
     const to = link ?? ''
     return /^[^/\\\0]+$/.test(to) && to !== '..' && to !== '.' ? null
-      : `a link to more than a name beside it: ${path} to ${to}`
+      : `a link to another folder: ${path} to ${to}`
   }
 }
 
-/** Whether a path stays in the folder it starts from. */
+/** Whether a path stays in its folder. */
 function inside (path: string): boolean {
   if (posix.isAbsolute(path) || /[\0\\]/.test(path)) return false
   return path.split('/').every((part) => part !== '..') && path !== ''
 }
 
-/** Unpacks a `.tar.gz` into an empty folder, after a look at all that is in it. @throws BuildError */
+/** Unpacks a `.tar.gz` into an empty folder, after all entries passed the check. @throws BuildError */
 export async function unpack (file: string, folder: string, signal: AbortSignal): Promise<void> {
-  const { wrong, links } = await look(file, signal)
-  if (wrong !== null) throw new BuildError(`the archive is refused: it has ${wrong}`)
+  const { problem, links } = await inspect(file, signal)
+  if (problem !== null) throw new BuildError(`the archive is refused: it has ${problem}`)
   try {
     await pipeline(createReadStream(file), tar.x({
       cwd: folder, strict: true, preserveOwner: false, noMtime: true, umask: 0o022,
-      // The package makes no link to a link, as a library has: they are made below.
+      // tar refuses a link to a link, as libraries have; created below.
       filter: (_path, entry) => !('type' in entry) || entry.type !== 'SymbolicLink',
-      // Neither set-user-id nor writable by others, whatever the archive says.
+      // Drop set-user-id and write access for others.
       onReadEntry: (entry) => { entry.mode = (entry.mode ?? 0o644) & 0o755 }
     }), { signal })
     for (const { path, to } of links) await symlink(to, join(folder, path))
@@ -56,26 +56,26 @@ export async function unpack (file: string, folder: string, signal: AbortSignal)
   }
 }
 
-interface Look { wrong: string | null, links: { path: string, to: string }[] }
+interface Inspection { problem: string | null, links: { path: string, to: string }[] }
 
-/** What is wrong with the entries of an archive, and its links. @throws BuildError for a file that is none */
-async function look (file: string, signal: AbortSignal): Promise<Look> {
-  const judge = createEntryCheck()
+/** Checks the entries and collects the links. @throws BuildError if the file is not an archive */
+async function inspect (file: string, signal: AbortSignal): Promise<Inspection> {
+  const problemOf = createEntryCheck()
   const stop = new AbortController()
-  const links: Look['links'] = []
-  let wrong: string | null = null
+  const links: Inspection['links'] = []
+  let problem: string | null = null
   const list = tar.t({ strict: true, onReadEntry ({ path, type, size, linkpath: link }) {
-    wrong ??= judge({ path, type, size, link })
-    // Not another byte is unpacked.
-    if (wrong !== null) stop.abort()
+    problem ??= problemOf({ path, type, size, link })
+    // Stops decompressing.
+    if (problem !== null) stop.abort()
     if (type === 'SymbolicLink') links.push({ path, to: link ?? '' })
   } })
   try {
     await pipeline(createReadStream(file), list, { signal: AbortSignal.any([signal, stop.signal]) })
   } catch (error) {
-    if (wrong === null) throw failure(error, signal)
+    if (problem === null) throw failure(error, signal)
   }
-  return { wrong, links }
+  return { problem, links }
 }
 
 function failure (error: unknown, signal: AbortSignal): unknown {

@@ -1,4 +1,6 @@
-/** What GGUF headers say about the memory of a model: mostly shapes of tensors, named alike everywhere. */
+/**
+ * Estimates a model's memory from GGUF headers, mostly from the shapes of tensors, whose names are uniform.
+ */
 import type { MemoryFacts } from '../../../kernel/index.js'
 import { isCount } from '../../runners/language/json.js'
 import type { GgufHeader, GgufValue } from './gguf.js'
@@ -6,24 +8,25 @@ import type { GgufHeader, GgufValue } from './gguf.js'
 /** Bytes of a cached key or value, and of a number in a state or an intermediate result. */
 const VALUE = 2
 const NUMBER = 4
-/** Widest results of a layer that exist at once, and copies of its input. */
+/** Largest results of a layer that exist at once, and copies of its input. */
 const WIDE_RESULTS = 3
 const INPUTS = 6
 /**
- * Families in which each so many layers see the whole context, and the others a window: the last of them, the
- * first where it is negative, none where it is 0. What llama.cpp assumes if the file does not say it.
+ * Families with windowed attention, and the period of the layers that see the whole context: the last one of
+ * each period, with a negative number the first, with 0 none. llama.cpp's defaults for files without that
+ * metadata.
  */
 const WINDOWED: Readonly<Record<string, number>> = {
   gemma2: 2, gemma3: 6, gemma3n: 5, gemma4: 6, 'gpt-oss': 2, cohere2: 4, cohere2moe: -4, exaone4: 4,
   'exaone-moe': 4, olmo2: 4, afmoe: 4, smallthinker: -4, llama4: 4, plamo3: 8, mellum: 4, laguna: -4,
   mimo2: 0, 'granite-swa': 0, lfm2: 0
 }
-/** Encoders keep nothing. */
+/** Encoders have no cache. */
 const ENCODER = /bert|gemma-embedding/
-/** llama.cpp sets it for llama4, whose files do not. */
+/** llama.cpp's default for llama4, whose files lack it. */
 const LLAMA4_WINDOW = 8192
 
-/** The largest of one per layer, or a number. */
+/** The maximum of a value per layer, or a single value. */
 export const largestOf = (value: GgufValue | undefined): number | undefined => {
   const found = typeof value === 'object' && value !== null ? Math.max(...value.values ?? []) : value
   return isCount(found) ? found : undefined
@@ -31,12 +34,11 @@ export const largestOf = (value: GgufValue | undefined): number | undefined => {
 
 type Layer = ReadonlyMap<string, readonly number[]>
 
-/** The family of a model, its metadata, and the shapes of the tensors of each layer. */
 interface Model {
   family: string
-  /** One for each layer; null where there is one for all. */
+  /** A value per layer; null if the key has a single value. */
   list (key: string): readonly number[] | null
-  /** 0 if the header has no such key. */
+  /** 0 for a missing key. */
   number (key: string, layer?: number): number
   layers: readonly Layer[]
 }
@@ -62,7 +64,7 @@ function read ({ metadata, tensors }: GgufHeader): Model {
 const has = (layer: Layer, prefix: string): boolean =>
   [...layer.keys()].some((name) => name.startsWith(prefix))
 
-/** Values of a token that a layer keeps. */
+/** Cached values per token of a layer. */
 function keptValues (layer: Layer, { number }: Model, at: number): number {
   const width = (name: string): number => layer.get(name)?.[1] ?? 0
   const [latent, keys, index] = [width('attn_kv_a_mqa'), width('attn_k'), width('indexer.attn_k')]
@@ -75,7 +77,7 @@ function keptValues (layer: Layer, { number }: Model, at: number): number {
     ((number('attention.key_length') || size) + (number('attention.value_length') || size))
 }
 
-/** Numbers of the state that a recurrent layer keeps of a sequence. */
+/** Numbers in the state of a recurrent layer, per sequence. */
 function stateValues (layer: Layer, { number }: Model): number {
   const convolution = [...layer].filter(([name]) => /^ssm_conv1d|^shortconv\.conv/.test(name))
     .reduce((sum, [, [taps = 1, ...rest]]) => sum + (taps - 1) * rest.reduce((a, b) => a * b, 1), 0)
@@ -86,7 +88,7 @@ function stateValues (layer: Layer, { number }: Model): number {
   return number('embedding_length') * (number('wkv.head_size') + (number('token_shift_count') || 2))
 }
 
-/** Whether a layer sees only the window. */
+/** Whether a layer's attention is windowed. */
 function isWindowed ({ family, list, number }: Model, at: number): boolean {
   const each = list('attention.sliding_window_pattern')
   if (each !== null) return each[at] === 1
@@ -96,14 +98,14 @@ function isWindowed ({ family, list, number }: Model, at: number): boolean {
   return usual < 0 ? at % period !== 0 : at % period < period - 1
 }
 
-/** Bytes that a model keeps for its context: keys, values and states. */
+/** Memory of the context: keys, values and states, bytes. */
 export function contextFacts (
   header: GgufHeader, model = read(header)
 ): Omit<MemoryFacts, 'weightBytes'> {
   const { family, number, layers } = model
   const windowTokens = number('attention.sliding_window') || (family === 'llama4' ? LLAMA4_WINDOW : 0)
   const own = layers.length - number('nextn_predict_layers')
-  // Layers at the end use the keys and values of earlier ones.
+  // The last layers reuse the keys and values of earlier ones.
   const keeping = own - (number('attention.shared_kv_layers') || (family === 'gemma3n' ? own - 20 : 0))
   let [tokenValues, windowValues, numbers] = [0, 0, 0]
   layers.slice(0, own).forEach((layer, at) => {
@@ -120,7 +122,7 @@ export function contextFacts (
   }
 }
 
-/** What one token of a batch takes: the widest results of a layer, and some copies of its input. */
+/** Bytes per token of a batch: the widest results of a layer, and some copies of its input. */
 function batchTokenBytes ({ layers, number }: Model): number {
   const used = number('expert_used_count') || 1
   const widths = layers.flatMap((layer) => [...layer].map(([name, [, width = 0]]) =>
@@ -129,7 +131,7 @@ function batchTokenBytes ({ layers, number }: Model): number {
   return NUMBER * (WIDE_RESULTS * widest + INPUTS * number('embedding_length'))
 }
 
-/** Memory to work on an image: the results of a layer for all its patches. */
+/** Bytes to process an image: the results of a layer for all its patches. */
 function visionBytes ({ metadata }: GgufHeader): number {
   const of = (key: string): number => largestOf(metadata.get(`clip.vision.${key}`)) ?? 0
   const patches = Math.floor(of('image_size') / Math.max(1, of('patch_size'))) ** 2
@@ -141,13 +143,13 @@ const wordsOf = ({ metadata }: GgufHeader): number => {
   return typeof words === 'object' && words !== null ? words.length : 0
 }
 
-/** Of the files of a model: its own, split or not, and those beside it. */
+/** Memory of a model: its weight files, drafter and vision weights. */
 export function memoryFacts (
   parts: readonly GgufHeader[], drafter?: GgufHeader, vision?: GgufHeader
 ): MemoryFacts {
   const whole = { ...parts[0]!, tensors: parts.flatMap(({ tensors }) => tensors) }
   const facts: MemoryFacts = { weightBytes: 0, tokenBytes: 0 }
-  // A drafter has a context, equally long, and a batch beside those of the model.
+  // A drafter adds a context of the same length, and a batch.
   for (const one of drafter === undefined ? [whole] : [whole, drafter]) {
     const model = read(one)
     const { windowTokens = 0, ...more } = contextFacts(one, model)

@@ -1,46 +1,45 @@
-/** Headers of GGUF files, versions 2 and 3. Nothing is believed before it is checked against the file. */
+/** Reads headers of GGUF files, versions 2 and 3. Checks every length against the file's size first. */
 import { withReader, type HeaderReader } from '../../runners/cards/reader.js'
 
 const HEADER_BYTES = 64 * 1024 * 1024
 const KEY_BYTES = 65_535
-/** Most metadata entries, and most tensors: real files have some thousands. */
+/** Most metadata entries and most tensors; real files have thousands. */
 const ENTRIES = 65_536
 const STRING_BYTES = 1024 * 1024
 const ARRAY_DEPTH = 8
-/** Longest array whose values are read: arrays with a value per layer are shorter. */
+/** Longest array whose values are read; arrays with a value per layer are shorter. */
 const SMALL_ARRAY = 4096
 
-/** An array in the metadata. The values of a short one of whole numbers or booleans; true is 1. */
+/** `values` is null except for short arrays of integers or booleans (true is 1). */
 export interface GgufArray { length: number, values: readonly number[] | null }
 
-/** A value of the metadata. A text of more than 1 MiB is null. */
+/** Null for a text of more than 1 MiB. */
 export type GgufValue = number | boolean | string | GgufArray | null
 
-/** A tensor. `bytes` is 0 for a type that is unknown here. */
+/** `bytes` is 0 for an unknown type. */
 export interface GgufTensor { name: string, shape: readonly number[], type: string, bytes: number }
 
-/** What a GGUF file says before its weights. */
 export interface GgufHeader {
   metadata: Map<string, GgufValue>
   tensors: readonly GgufTensor[]
-  /** Bytes of all weights, of unknown types too. */
+  /** Size of all weights, including those of unknown types. */
   weightBytes: number
 }
 
-/** Bytes of metadata values of fixed size; 8 is a string and 9 an array. */
+/** Sizes of metadata types in bytes; 8 is a string and 9 an array. */
 const SIZES: Record<number, number> = { 0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8 }
 const STRING = 8
 const ARRAY = 9
 
 /**
- * Reads a header: at most 64 MiB, never the weights. Tensors must lie inside the file.
+ * Reads a header of at most 64 MiB, never the weights. Tensors must end inside the file.
  * @throws CardError
  */
 export async function readGguf (path: string): Promise<GgufHeader> {
   return await withReader(path, async (r) => {
     r.limit(HEADER_BYTES)
     await r.ready(24)
-    if (r.size < 24 || (await r.text(4)) !== 'GGUF') r.fail('it does not begin as a GGUF file')
+    if (r.size < 24 || (await r.text(4)) !== 'GGUF') r.fail('it is not a GGUF file')
     const version = r.u32()
     if (version !== 2 && version !== 3) r.fail(`GGUF version ${version} is not 2 or 3 (little-endian)`)
     const tensorCount = entries(r, 'tensors', 24)
@@ -50,10 +49,10 @@ export async function readGguf (path: string): Promise<GgufHeader> {
   })
 }
 
-/** A 64-bit number of things of which each takes at least `each` bytes of what is left. */
+/** A 64-bit count of items of at least `each` bytes; fails if they exceed the rest of the file. */
 function count (r: HeaderReader, what: string, each: number): number {
   const value = r.u64()
-  if (value * BigInt(each) > BigInt(r.left)) r.fail(`it claims ${value} ${what}, which do not fit into it`)
+  if (value * BigInt(each) > BigInt(r.left)) r.fail(`it claims ${value} ${what}, more than the file can hold`)
   return Number(value)
 }
 
@@ -97,7 +96,7 @@ async function readValue (r: HeaderReader, type: number): Promise<GgufValue> {
   return fixed(r, type)
 }
 
-/** A value of fixed size, which `ready` has made available. */
+/** The caller has awaited `ready`. */
 function fixed (r: HeaderReader, type: number): number | boolean {
   switch (type) {
     case 0: return r.u8()
@@ -111,7 +110,7 @@ function fixed (r: HeaderReader, type: number): number | boolean {
     case 10: return Number(r.u64())
     case 11: return Number(BigInt.asIntN(64, r.u64()))
     case 12: return r.f64()
-    default: return r.fail(`metadata of type ${type} is unknown`)
+    default: return r.fail(`metadata has the unknown type ${type}`)
   }
 }
 
@@ -122,13 +121,13 @@ const float32 = (bits: number): number => {
 }
 
 async function readArray (r: HeaderReader, depth: number): Promise<GgufArray> {
-  if (depth > ARRAY_DEPTH) r.fail(`arrays lie in more than ${ARRAY_DEPTH} arrays`)
+  if (depth > ARRAY_DEPTH) r.fail(`arrays are nested more than ${ARRAY_DEPTH} levels deep`)
   await r.ready(12)
   const type = r.u32()
   const size = SIZES[type]
   const length = count(r, 'array items', size ?? (type === ARRAY ? 12 : 8))
   if (size !== undefined) return { length, values: await readFixed(r, type, length, size) }
-  if (type !== STRING && type !== ARRAY) r.fail(`an array of type ${type} is unknown`)
+  if (type !== STRING && type !== ARRAY) r.fail(`an array has the unknown type ${type}`)
   for (let i = 0; i < length; i++) {
     if (type === ARRAY) await readArray(r, depth + 1)
     else await skipString(r)
@@ -136,12 +135,12 @@ async function readArray (r: HeaderReader, depth: number): Promise<GgufArray> {
   return { length, values: null }
 }
 
-/** Without a wait where the window has the length: vocabularies have hundreds of thousands. */
+/** Awaits only if the buffer lacks the length: vocabularies have hundreds of thousands of strings. */
 async function skipString (r: HeaderReader): Promise<void> {
   const wait = r.ready(8)
   if (wait !== undefined) await wait
   const length = r.u64()
-  if (length > BigInt(r.left)) r.fail(`a text of ${length} bytes does not fit into it`)
+  if (length > BigInt(r.left)) r.fail(`a text of ${length} bytes exceeds the file`)
   r.skip(Number(length))
 }
 
@@ -161,7 +160,7 @@ async function readFixed (
   return values
 }
 
-/** Where a block of weights may begin: a power of two, 32 unless said otherwise. */
+/** Alignment of the weights: a power of two, 32 by default. */
 function alignment (r: HeaderReader, metadata: Map<string, GgufValue>): number {
   const value = metadata.get('general.alignment') ?? 32
   if (typeof value === 'number' && value >= 1 && value <= 2 ** 20 && Math.log2(value) % 1 === 0) return value
@@ -176,12 +175,12 @@ async function readTensors (
   const dataOffset = Math.ceil(r.position / align) * align
   for (const { tensor: { type }, end: length } of places) {
     const end = BigInt(dataOffset) + length
-    if (end > BigInt(r.size)) r.fail(`a ${type} tensor ends at byte ${end}, behind the end of the file`)
+    if (end > BigInt(r.size)) r.fail(`a ${type} tensor ends at byte ${end}, beyond the end of the file`)
   }
   return { tensors: places.map(({ tensor }) => tensor), weightBytes: Math.max(0, r.size - dataOffset) }
 }
 
-/** A tensor, and where its data end behind the header. */
+/** A tensor, and the end of its data relative to the data's start. */
 async function readTensor (r: HeaderReader): Promise<{ tensor: GgufTensor, end: bigint }> {
   const name = await key(r)
   await r.ready(4)
@@ -199,7 +198,7 @@ async function readTensor (r: HeaderReader): Promise<{ tensor: GgufTensor, end: 
   return { tensor: { name, shape: shape.map(Number), type, bytes: Number(bytes) }, end: offset + bytes }
 }
 
-/** A type: `bytes` hold `block` values. */
+/** `bytes` hold `block` values. */
 interface GgmlType { name: string, block: number, bytes: number }
 
 const type = (name: string, block: number, bytes: number): GgmlType => ({ name, block, bytes })
@@ -239,7 +238,7 @@ const GGML_TYPES: Readonly<Record<number, GgmlType>> = {
   39: type('MXFP4', 32, 17)
 }
 
-/** Names of the mixes of types, by `general.file_type`. */
+/** Names of quantization mixes by `general.file_type`. */
 export const FILE_TYPES: Readonly<Record<number, string>> = {
   0: 'fp32', 1: 'fp16', 2: 'Q4_0', 3: 'Q4_1', 7: 'Q8_0', 8: 'Q5_0', 9: 'Q5_1', 10: 'Q2_K', 11: 'Q3_K_S',
   12: 'Q3_K_M', 13: 'Q3_K_L', 14: 'Q4_K_S', 15: 'Q4_K_M', 16: 'Q5_K_S', 17: 'Q5_K_M', 18: 'Q6_K',

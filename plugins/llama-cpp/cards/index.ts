@@ -1,4 +1,4 @@
-/** Models in GGUF files, for llama.cpp's server. */
+/** Reads model cards from GGUF files. */
 import { CardError } from '../../runners/cards/reader.js'
 import { modelSampling } from '../../runners/language/sampling.js'
 import { modelWords } from '../../runners/language/words.js'
@@ -9,7 +9,7 @@ import { ChatTemplate } from '../text/template.js'
 import { largestOf, memoryFacts } from './gguf-memory.js'
 import { FILE_TYPES, readGguf, type GgufHeader, type GgufValue } from './gguf.js'
 
-/** A GGUF file, alone, in parts or among others. Undefined: there is none. @throws CardError */
+/** The GGUF model of a folder, split or not; undefined if there is none. @throws CardError */
 async function findGguf (folder: Folder): Promise<ModelFacts | undefined> {
   const { models, companions: beside } = folder.gguf()
   if (models.length === 0) return undefined
@@ -20,9 +20,9 @@ async function findGguf (folder: Folder): Promise<ModelFacts | undefined> {
   const split = header.metadata.get('split.count')
   const count = Math.max(parts, typeof split === 'number' ? split : 1)
   if (count !== paths.length) {
-    throw new CardError(`${paths[0]} is one of ${count} parts, of which ${paths.length} are among the files`)
+    throw new CardError(`${paths[0]} is one of ${count} parts, but there are ${paths.length}`)
   }
-  // Each of the others is a whole file, too.
+  // The other parts are complete GGUF files.
   const headers = [header]
   for (const path of paths.slice(1)) headers.push(await readGguf(folder.at(path)))
   const companions = new Map([...beside].map(([{ path }, role]) => [path, role]))
@@ -47,7 +47,7 @@ function facts (
 ): ModelFacts {
   const { metadata } = header
   const family = text(metadata.get('general.architecture'))?.slice(0, 60)
-  if (family === undefined) throw new CardError(`${parts[0]} does not say general.architecture`)
+  if (family === undefined) throw new CardError(`${parts[0]} has no general.architecture`)
   const own = (key: string): number | undefined => largestOf(metadata.get(`${family}.${key}`))
   const need = (key: string): number => own(key) ?? missing(`${family}.${key}`, parts[0]!)
   const encoder = encoderOf(metadata.get(`${family}.pooling_type`))
@@ -59,13 +59,13 @@ function facts (
   const licence = text(metadata.get('general.license'))
   const words = modelWords({
     encoder, family, quantization, nLayers, contextLength,
-    // llama.cpp renders templates and finds calls: only what this template does not show counts here.
+    // llama.cpp renders templates and parses calls itself, so only the template decides here.
     template: encoder !== null || template === undefined ? null : { hidesTools: hidesTools(template) }
   })
   const sees = [...companions.values()].includes('vision_weights')
   return {
     ...words,
-    ...sees ? { support: { ...words.support, images: 'read by the vision weights beside the model' } } : {},
+    ...sees ? { support: { ...words.support, images: 'read by the vision weights of the model' } } : {},
     family,
     engine: GGUF_ENGINE,
     backends: ['cpu', 'cuda'],
@@ -81,17 +81,17 @@ function facts (
   }
 }
 
-/** Pooling of tokens makes one vector of a text: 1 mean, 2 first, 3 last; 4 ranks documents. */
+/** Pooling type: 1 mean, 2 first and 3 last token make an embedding; 4 is a reranker. */
 function encoderOf (pooling: GgufValue | undefined): 'embeddings' | 'rerank' | null {
   if (pooling === 4) return 'rerank'
   return typeof pooling === 'number' && pooling > 0 ? 'embeddings' : null
 }
 
 function missing (key: string, path: string): never {
-  throw new CardError(`${path} does not say ${key}, or says no whole number of 1 or more`)
+  throw new CardError(`${path} has no ${key}, or it is not a positive integer`)
 }
 
-/** The name of the mix, else the type that most bytes have. */
+/** The name of the mix, else the type of most bytes. */
 function quantizationOf ({ metadata, tensors }: GgufHeader): string | null {
   const mix = metadata.get('general.file_type')
   const bytes = new Map<string, number>()
@@ -100,7 +100,7 @@ function quantizationOf ({ metadata, tensors }: GgufHeader): string | null {
   return (typeof mix === 'number' ? FILE_TYPES[mix] : undefined) ?? most?.[0] ?? null
 }
 
-/** Whether a chat template can be rendered with tools, and does not show them. */
+/** Whether rendering the chat template with tools works but leaves them out. */
 function hidesTools (template: string): boolean {
   const names = { bos_token: '<s>', eos_token: '</s>' }
   const { tools: { way, problem } } = new ChatTemplate(new Map([['default', template]]), names)

@@ -1,4 +1,4 @@
-/** What verbs that bring a build of llama.cpp have in common. */
+/** Shared by the verbs that install llama.cpp. */
 import { readdir } from 'node:fs/promises'
 import { outgoingDispatcher } from '../../../kernel/index.js'
 import { readSetting, showBytes } from '../../../kernel/cli/index.js'
@@ -6,13 +6,12 @@ import { BuildError } from '../builds/release.js'
 import type { AddParts } from '../builds/add.js'
 import type { VerbContext } from '../../../kernel/cli/index.js'
 
-/** Longest wait for a connection or a head, and for the next bytes. */
+/** Timeout of a connection, of the response headers, and between chunks, ms. */
 const PATIENCE_MS = 60_000
 
-/** What is asked for beside the home. */
 type Wanted = Pick<AddParts, 'files' | 'tag' | 'backend' | 'sha256'>
 
-/** Works with what adding a build to the context's home needs. */
+/** Runs `work` with the parts to install a build in the context's home. */
 export async function withParts<T> (
   ctx: VerbContext, wanted: Wanted, work: (parts: AddParts) => Promise<T>
 ): Promise<T> {
@@ -34,7 +33,7 @@ export async function withParts<T> (
   }
 }
 
-/** Does it, and says why it did not work. */
+/** Converts a BuildError to a CliError. */
 export async function withErrorText<T> (ctx: VerbContext, work: () => Promise<T>): Promise<T> {
   try {
     return await work()
@@ -44,7 +43,9 @@ export async function withErrorText<T> (ctx: VerbContext, work: () => Promise<T>
   }
 }
 
-/** Shows how far an archive is: on a terminal in one line, elsewhere at each tenth. Not with --json. */
+/**
+ * Shows the progress of a download: on a terminal in one line, otherwise at each 10 %. Silent with --json.
+ */
 function progressOf ({ io, out, err }: VerbContext): (name: string, bytes: number, total: number) => void {
   let shown = ''
   return (name, bytes, total) => {

@@ -11,7 +11,6 @@ import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 
 const VARIABLE = overrideVariable(GGUF_ENGINE)
 
-/** `svc engine ls` */
 export const ls: Verb = {
   async run (ctx) {
     const builds = buildsOf(ctx.home, ENGINE)
@@ -22,7 +21,7 @@ export const ls: Verb = {
       return
     }
     if (builds.length === 0) {
-      ctx.err.line(`no build is here; \`svc engine add ${ENGINE}\` brings one`)
+      ctx.err.line(`no build is installed; \`svc engine add ${ENGINE}\` installs one`)
       if (other === null) ctx.err.line(libraryInWords())
     } else {
       ctx.out.table(['ENGINE', 'BUILD', 'SINCE', 'USED', 'DEVICES'], builds.map((build, i) => [
@@ -34,7 +33,6 @@ export const ls: Verb = {
   }
 }
 
-/** `svc engine add` */
 export const add: Verb = {
   async run (ctx, [engine], options) {
     mustBeKnown(ctx, engine!)
@@ -50,16 +48,15 @@ export const add: Verb = {
       return
     }
     const devices = build.devices.join('; ') || 'the CPU'
-    ctx.out.line(`${ENGINE} ${build.name} is ${added ? 'added' : 'there already'}; it computes on ${devices}`)
+    ctx.out.line(`${ENGINE} ${build.name} is ${added ? '' : 'already '}installed; it computes on ${devices}`)
     if (build.backend !== 'cpu' && build.devices.length === 0) {
-      ctx.err.line(`it was built for ${build.backend} and finds no such device: look at the driver`)
+      ctx.err.line(`it was built for ${build.backend} but finds no such device: check the driver`)
     }
-    ctx.err.line(other === null ? 'GGUF models run on it from their next placement on, without a restart'
-      : `${other} counts more and stays in use`)
+    ctx.err.line(other === null ? 'GGUF models use it from their next placement; no restart is needed'
+      : `${other} takes precedence and stays in use`)
   }
 }
 
-/** `svc engine rm` */
 export const rm: Verb = {
   async run (ctx, [engine, name]) {
     mustBeKnown(ctx, engine!)
@@ -67,11 +64,11 @@ export const rm: Verb = {
     const build = builds.find((one) => one.name === name)
     if (build === undefined) {
       const names = builds.map((one) => one.name).join(', ')
-      throw ctx.fail(3, `there is no build ${name!}; there is: ${names || 'none'}`)
+      throw ctx.fail(3, `there is no build ${name!}; installed: ${names || 'none'}`)
     }
     const users = await usersOf(build)
     if (users.length > 0) {
-      throw ctx.fail(1, `${build.name} is in use, by process ${users.join(', ')}: stop the models that run ` +
+      throw ctx.fail(1, `${build.name} is in use by process ${users.join(', ')}: stop the models that run ` +
         'on it first (`svc ps` shows them)')
     }
     await withErrorText(ctx, async () => { await removeBuild(build) })
@@ -81,22 +78,22 @@ export const rm: Verb = {
 }
 
 function mustBeKnown (ctx: VerbContext, engine: string): void {
-  if (engine !== ENGINE) throw ctx.fail(3, `there is no engine "${engine}" to manage; there is: ${ENGINE}`)
+  if (engine !== ENGINE) throw ctx.fail(3, `there is no engine "${engine}"; svc installs only ${ENGINE}`)
 }
 
-/** What is used in place of a build, in words. */
+/** The program that overrides the builds, for messages. */
 function otherProgram ({ home, io: { env } }: VerbContext): string | null {
   if (env[VARIABLE] !== undefined) return `${VARIABLE}, ${env[VARIABLE]},`
   const found = findProgram({ home, env }, LLAMA_SERVER)
   return found?.from === 'path' ? `${found.path}, which is in PATH,` : null
 }
 
-/** Says how GGUF models run without any program. */
+/** Describes how GGUF models run without llama-server. */
 function libraryInWords (): string {
   const { otherwise } = LLAMA_SERVER
   const found = findLibrary(runtimeFiles(), otherwise)
-  return typeof found === 'string' ? `nothing runs GGUF models here: ${found}`
-    : `GGUF models run on ${otherwise.name}, on the CPU; the server takes images, GPUs and several nodes, too`
+  return typeof found === 'string' ? `there is no engine for GGUF models: ${found}`
+    : `GGUF models run on ${otherwise.name}, on the CPU; llama-server adds images, GPUs and several nodes`
 }
 
 async function usersOf ({ folder }: Build): Promise<string[]> {

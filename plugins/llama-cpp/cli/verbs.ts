@@ -3,19 +3,19 @@ import type { VerbDecl } from '../../../kernel/index.js'
 export const verbs = {
   'engine ls': {
     heading: 'Keep models', local: true,
-    summary: 'list the builds of llama.cpp in this home, and which program is used',
+    summary: 'list the builds of llama.cpp in this home, and the program in use',
     examples: ['svc engine ls'],
     load: async () => ({ default: (await import('./engine.js')).ls })
   },
   'engine add': {
     heading: 'Keep models', local: true,
-    summary: 'bring a build of llama.cpp for this machine, or use one that is there; GGUF models run on it',
+    summary: 'install a build of llama.cpp for GGUF models, or select an installed one',
     args: '<engine>',
     options: [
-      ['--build <tag>', 'release of llama.cpp (one that is known to work)'],
-      ['--backend <name>', 'cpu, metal, vulkan or cuda (what fits this machine)'],
+      ['--build <tag>', 'release of llama.cpp (the one that svc is tested with)'],
+      ['--backend <name>', 'cpu, metal, vulkan or cuda (the best for this machine)'],
       ['--from <file...>',
-        'a llama-server, its folder, or archives of a release; for cuda also that of its libraries'],
+        'a llama-server, its folder, or archives of a release; for cuda also the archive of its libraries'],
       ['--sha256 <hex...>', 'SHA-256 of each archive, for a release that svc does not know']
     ],
     examples: [

@@ -1,4 +1,4 @@
-/** One answer: tokens on their way to OpenAI's deltas. */
+/** Converts the tokens of one answer to OpenAI's deltas. */
 import { randomUUID } from 'node:crypto'
 import type { SpanSink } from '../../../kernel/api/engine.js'
 import type { AnswerChunk } from '../../runners/language/chunks.js'
@@ -10,7 +10,7 @@ import type { Report, TokenSampler } from './sampler.js'
 
 const KIB = 1024
 
-/** The chunks of a request, from the decoder, which never waits, to one reader. */
+/** Passes chunks from the decoder, which never blocks, to one reader. */
 export class Outbox {
   private readonly pending: AnswerChunk[] = []
   private open: number
@@ -29,7 +29,7 @@ export class Outbox {
     this.wake()
   }
 
-  /** The reader gets the error after what it has not read. */
+  /** The reader gets the pending chunks first. */
   fail (error: unknown): void {
     this.error ??= error
     this.open = 0
@@ -55,9 +55,9 @@ export interface AnswerParts {
   sampler: TokenSampler
   stream: TextStream
   isEnd: (token: number) => boolean
-  /** Null for a completion. */
+  /** Null for a text completion. */
   reader: OutputReader | null
-  /** Most calls. */
+  /** Most tool calls. */
   calls: number
   outbox: Outbox
   signal: AbortSignal
@@ -76,7 +76,7 @@ export class Answer implements Job {
   private written = 0
   private startedAt = 0
   private firstAt = 0
-  /** Reports that go out with the next text. */
+  /** Logprobs to send with the next text. */
   private reports: Report[] = []
   private called = 0
 
@@ -168,5 +168,5 @@ export class Answer implements Job {
   }
 }
 
-/** An id of a call: nine letters and digits, which all templates take. */
+/** An id for a tool call: nine letters and digits, which all templates accept. */
 export const newCallId = (): string => randomUUID().replaceAll('-', '').slice(0, 9)

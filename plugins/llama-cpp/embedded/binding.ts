@@ -1,6 +1,6 @@
 /**
- * The prebuilt addon of node-llama-cpp. Its JavaScript is left out: that downloads and compiles on install,
- * shifts a full context silently, and samples the sequences of a batch in racing threads. The addon's
+ * The prebuilt addon of node-llama-cpp, without its JavaScript, which downloads and compiles on install,
+ * silently shifts a full context, and samples the sequences of a batch in racing threads. The addon's
  * interface is undocumented, so package.json pins its version.
  */
 import { readFileSync } from 'node:fs'
@@ -26,7 +26,7 @@ export interface NativeModel {
   sepToken (): number
 }
 
-/** The sampler, as it is configured; what is absent is off, and no temperature is greedy. */
+/** Absent fields are off; without a temperature, sampling is greedy. */
 export interface SamplerConfig {
   temperature?: number
   topK?: number
@@ -48,23 +48,23 @@ export interface NativeSampler {
   dispose (): void
 }
 
-/** Probabilities are pairs of token and probability in one list. */
+/** `probabilities` alternates tokens and their probabilities. */
 export type Sampled = [token: number, probabilities: number[] | undefined, confidence: number | undefined]
 
 export interface NativeContext {
   init (): Promise<boolean>
   dispose (): Promise<void>
   initBatch (tokens: number): void
-  /** Returns where in the batch the logits of the tokens at `outputs` will be. */
+  /** Returns the batch indices of the logits for the tokens at `outputs`. */
   addToBatch (sequence: number, position: number, tokens: Uint32Array, outputs: Uint32Array): Uint32Array
   decodeBatch (): Promise<void>
   sampleToken (at: number, sampler: NativeSampler): Promise<number>
   sampleToken (at: number, sampler: NativeSampler, probabilities: boolean, confidence: boolean):
   Promise<Sampled>
   disposeSequence (sequence: number): void
-  /** False if this kind of memory cannot drop a part. */
+  /** False if this kind of cache cannot remove a range. */
   removeTokenCellsFromSequence (sequence: number, from: number, to: number): boolean
-  /** The oldest position in its memory: that of windows if there are some. */
+  /** The oldest cached position; with windowed attention, that of the window. */
   getSequenceKvCacheMinPosition (sequence: number): number
   getEmbedding (tokens: number): Float64Array
 }
@@ -92,7 +92,7 @@ export interface Binding {
   AddonModel: new (path: string, options: ModelOptions) => NativeModel
   AddonContext: new (model: NativeModel, options: ContextOptions) => NativeContext
   AddonSampler: new (model: NativeModel) => NativeSampler
-  /** @throws Error for a text that is no GBNF */
+  /** @throws Error for invalid GBNF */
   AddonGrammar: new (gbnf: string, options: { addonExports: Binding, rootRuleName: string }) => object
   AddonGrammarEvaluationState: new (model: NativeModel, grammar: object) => object
   markLoaded (): boolean
@@ -104,16 +104,16 @@ export interface Binding {
 
 /** Bits of `getTokenAttributes`. */
 export const ATTRIBUTE = { unknown: 1, control: 8, userDefined: 16 } as const
-/** Levels of the log. */
+/** Log levels. */
 const ERRORS = 2
 const LOG_MS = 20
 
-/** The loaded addon, and the release of llama.cpp that it contains. */
+/** `release` is that of the included llama.cpp. */
 export interface LlamaCpp { native: Binding, release: string }
 
 let loaded: Promise<LlamaCpp> | undefined
 
-/** Loads the addon, once in a process. @throws EngineError no_backend */
+/** Loads the addon once per process. @throws EngineError no_backend */
 export async function llamaCpp (): Promise<LlamaCpp> {
   return await (loaded ??= loadAddon())
 }
@@ -123,7 +123,7 @@ async function loadAddon (): Promise<LlamaCpp> {
   const native = createRequire(import.meta.url)(join(folder, 'llama-addon.node')) as Binding
   native.markLoaded()
   native.setLoggerLogLevel(ERRORS)
-  // Chooses among the builds for CPUs beside the addon.
+  // Selects the addon's build for this CPU.
   native.loadBackends(folder)
   await native.init()
   return { native, release: releaseOf(folder) }
@@ -152,7 +152,7 @@ function releaseOf (folder: string): string {
   return buildOptions.llamaCpp.release
 }
 
-/** The addon hands its log to the event loop, where it may arrive after the failed call has returned. */
+/** Waits for the log of a failed call, which arrives through the event loop. */
 export const errorsRead = async (): Promise<void> => { await setTimeout(LOG_MS) }
 
 /** Collects the errors that llama.cpp logs during `work`. */

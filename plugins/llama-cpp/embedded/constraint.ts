@@ -1,4 +1,4 @@
-/** Grammars that restrict an answer. */
+/** Grammars that constrain an answer. */
 import { reasonings, type ReasoningName, type ReasoningState } from '../text/reasoning.js'
 import type { ToolFormatName } from '../text/tools/index.js'
 import type { Fields } from '../../runners/language/json.js'
@@ -11,7 +11,7 @@ export interface AnswerFormats {
   thoughts: ReasoningState
 }
 
-/** The grammar, null for none, and the formats that read what is written by it. */
+/** The grammar (null for none), and the formats to parse the answer with. */
 export interface Constraint {
   gbnf: string | null, tools: ToolFormatName | null, reasoning: ReasoningName | null, warnings: string[]
 }
@@ -29,7 +29,7 @@ export function constraintOf (payload: Fields, writing: AnswerFormats): Constrai
   const all = [answer, calls].filter((each) => each !== null)
   return {
     gbnf: behind(either(all.map(({ grammar }) => grammar)), writing), tools: enforced?.reader ?? null,
-    // An answer of a grammar has no channels.
+    // A grammar-constrained answer has no channels.
     reasoning: hasChannels(reasoning) ? null : reasoning, warnings: notEnforced(all)
   }
 }
@@ -37,16 +37,16 @@ export function constraintOf (payload: Fields, writing: AnswerFormats): Constrai
 const hasChannels = (reasoning: ReasoningName | null): boolean =>
   reasoning !== null && reasonings[reasoning].channels === true
 
-/** Prefixes the names of rules, so that one grammar can contain two. */
+/** Prefixes all rule names, so that two grammars can be combined. */
 const renamed = (gbnf: string, prefix: string): string =>
   gbnf.replace(/"(?:\\.|[^"\\])*"?|\[(?:\\.|[^\]\\])*\]?|#.*|[a-zA-Z][\w-]*/g,
     (part) => /^[a-zA-Z]/.test(part) ? prefix + part : part)
 
-/** Of one or two grammars. */
+/** Combines one or two grammars as alternatives. */
 const either = ([one = '', other]: readonly string[]): string => other === undefined ? one
   : `root ::= a-root | c-root\n${renamed(one, 'a-')}\n${renamed(other, 'c-')}`
 
-/** The grammar, with reasoning in front of it where the prompt leaves room for that. */
+/** Puts optional reasoning before the grammar, if the prompt permits it. */
 function behind (gbnf: string, { reasoning, thoughts }: AnswerFormats): string {
   if (reasoning === null || thoughts === 'over' || hasChannels(reasoning)) return gbnf
   const { opens, closes } = reasonings[reasoning]
@@ -58,7 +58,7 @@ function behind (gbnf: string, { reasoning, thoughts }: AnswerFormats): string {
 
 const literal = (text: string): string => JSON.stringify(text)
 
-/** Text without a word: each character but its first, or a beginning of it and another character. */
+/** Matches text without `word`: any character but its first, or a proper prefix and another character. */
 function without (word: string): string {
   const chars = [...word]
   return chars.map((char, i) => {

@@ -1,26 +1,29 @@
 /**
- * Batches what sequences share: each step decodes one token of every answer, and as much of the prompts
- * that wait as fits into the time of a step. Steps are short, so that a cancelled request leaves soon.
+ * Continuous batching: each step decodes one token per answer, and as many prompt tokens as fit into the
+ * target time. Short steps let cancelled requests end early.
  */
 import { EngineError, type EngineEnv } from '../../../kernel/api/engine.js'
 import { BATCH } from '../engine.js'
 import type { NativeContext } from './binding.js'
 
-/** Tokens of prompts in the first step, and the fewest in a step. */
+/** Prompt tokens in the first step, and the minimum per step. */
 const FIRST_PART = 32
 const LEAST_PART = 4
-/** A step above this takes a smaller part of the prompts next time, one below the other a larger part, ms. */
+/** Longer steps halve the number of prompt tokens, shorter ones double it, ms. */
 const LONG_MS = 300
 const SHORT_MS = 100
-/** A slot that holds more than this part of a prompt is preferred to the oldest one. */
+/**
+ * A slot is reused for its prefix if that is more than this part of the prompt; otherwise the oldest slot is
+ * used.
+ */
 const WORTH_KEEPING = 0.1
 
 export interface Job {
   readonly prompt: readonly number[]
   readonly isCancelled: boolean
-  /** It has a slot, which holds so many tokens of its prompt. */
+  /** The job got a slot, which has `cached` tokens of its prompt. */
   started (cached: number): void
-  /** Takes the next token from the logits at this place of the batch; null ends the answer. */
+  /** Chooses the next token from the logits at this batch index; null ends the answer. */
   next (at: number): Promise<number | null>
   failed (error: unknown): void
 }
@@ -29,10 +32,10 @@ interface Slot {
   readonly id: number
   tokens: number[]
   job: Job | null
-  /** Tokens of the job that are not decoded yet. */
+  /** The job's tokens that are not decoded yet. */
   pending: number[]
   used: number
-  /** Number of its job, in the order of their start. */
+  /** Sequence number of its job, in order of start. */
   since: number
 }
 
@@ -48,7 +51,7 @@ export class Decoder {
   private started = 0
   private running: Promise<void> | undefined
   private closed = false
-  /** Tokens of prompts in a step. */
+  /** Prompt tokens per step. */
   private part = FIRST_PART
 
   constructor (
@@ -106,7 +109,7 @@ export class Decoder {
       const best = found.reduce((a, b) => b.common > a.common ? b : a)
       const oldest = found.reduce((a, b) => b.slot.used < a.slot.used ? b : a)
       const { slot, common } = best.common > job.prompt.length * WORTH_KEEPING ? best : oldest
-      // The last token is decoded again for its logits.
+      // Decode the last token again for its logits.
       const kept = this.trim(slot, Math.min(common, job.prompt.length - 1))
       slot.job = job
       slot.pending = job.prompt.slice(kept)
@@ -115,11 +118,11 @@ export class Decoder {
     }
   }
 
-  /** Drops what a slot holds behind `length` tokens, or all where the memory cannot drop a part. */
+  /** Truncates a slot to `length` tokens, or to none if the cache cannot remove a range. */
   private trim (slot: Slot, length: number): number {
     const { context } = this
     if (length === slot.tokens.length) return length
-    // Tokens that slid out of a window cannot be seen again.
+    // A window has dropped older tokens, so a shorter prefix is incomplete.
     const seen = context.getSequenceKvCacheMinPosition(slot.id) <= Math.max(0, length - this.window)
     if (length > 0 && seen && context.removeTokenCellsFromSequence(slot.id, length, -1)) {
       slot.tokens.length = length
@@ -150,13 +153,13 @@ export class Decoder {
       slot.tokens.push(...tokens)
       slot.used = this.steps
     }
-    // One by one: the addon's samplers share the logits of the batch without a lock.
+    // Sequentially: the addon's samplers share the batch's logits without a lock.
     for (const [i, { slot }] of parts.entries()) {
       if (places[i] !== undefined) await this.choose(slot, places[i])
     }
   }
 
-  /** The tokens of a step: one of each answer first, then prompts in the order of their start. */
+  /** The tokens of a step: first one per answer, then prompts in order of start. */
   private share (): { slot: Slot, tokens: number[], isLast: boolean }[] {
     const busy = this.slots.filter(({ job, pending }) => job !== null && pending.length > 0)
       .sort((a, b) => Math.min(a.pending.length, 2) - Math.min(b.pending.length, 2) || a.since - b.since)
@@ -169,7 +172,7 @@ export class Decoder {
     })
   }
 
-  /** Fits the part of the prompts to the time that a step with prompts took. */
+  /** Adapts the number of prompt tokens to the duration of the step. */
   private adapt (ms: number): void {
     if (ms > LONG_MS) this.part = Math.max(LEAST_PART, Math.floor(this.part / 2))
     else if (ms < SHORT_MS) this.part = Math.min(BATCH, this.part * 2)
@@ -188,7 +191,7 @@ export class Decoder {
     }
   }
 
-  /** The memory of a slot is undefined after a failed step. */
+  /** After a failed step, the slot's cache is undefined. */
   private drop (slot: Slot, error: unknown): void {
     this.context.disposeSequence(slot.id)
     slot.tokens = []

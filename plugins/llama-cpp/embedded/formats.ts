@@ -1,11 +1,11 @@
-/** How models write calls, for grammars. A writing that is missing here is enforced as Hermes'. */
+/** Formats of tool calls for grammars. A missing one is enforced as Hermes. */
 import type { ToolFormatName } from '../text/tools/index.js'
 import type { ChatMessage } from '../../runners/language/chunks.js'
 import { fieldsOf, listOf, textOf } from '../../runners/language/json.js'
 
 /**
- * `call` has `{{name}}` and `{{arguments}}`; `begin` and `end` stand around all calls, `separator` between
- * them.
+ * `call` has the placeholders `{{name}}` and `{{arguments}}`; `begin` and `end` enclose all calls,
+ * `separator` is between them.
  */
 export interface ToolCallFormat { call: string, begin?: string, separator?: string, end?: string }
 
@@ -20,7 +20,7 @@ export const HERMES: ToolCallFormat = {
 
 const FORMATS: Partial<Record<ToolFormatName, ToolCallFormat>> = {
   hermes: HERMES,
-  // It writes one call.
+  // This format has a single call.
   llama: { call: object('parameters') },
   mistral: list('[TOOL_CALLS] '),
   mistral_named: { call: '[TOOL_CALLS]{{name}}[ARGS]{{arguments}}' },
@@ -28,7 +28,7 @@ const FORMATS: Partial<Record<ToolFormatName, ToolCallFormat>> = {
   nemotron: list('<TOOLCALL>', '</TOOLCALL>')
 }
 
-/** The writing that a grammar enforces for a model of this format, and the format that reads it. */
+/** The format to enforce by grammar, and the one to parse the answer with. */
 export function enforcedFormat (name: ToolFormatName): { reader: ToolFormatName, format: ToolCallFormat } {
   const format = FORMATS[name]
   return format === undefined ? { reader: 'hermes', format: HERMES } : { reader: name, format }
@@ -41,14 +41,14 @@ const INSTRUCTIONS = (tools: readonly unknown[]): string => [
   HERMES.call.replace('{{name}}', 'NAME').replace('{{arguments}}', '{"PARAMETER": VALUE}')
 ].join('\n')
 
-/** The conversation with the system message in front of the user's first one, as llama-server has it. */
+/** Merges the system message into the first user message, like llama-server. */
 export function withoutSystem (messages: readonly ChatMessage[]): ChatMessage[] {
   const [first, second, ...rest] = messages
   if (first?.role !== 'system' || second?.role !== 'user') return [...messages]
   return [{ ...second, content: `${textOf(first.content)}\n\n${textOf(second.content)}` }, ...rest]
 }
 
-/** The conversation with tools, calls and their results as text, for templates that do not show them. */
+/** The conversation with tools, calls and results as text, for templates without support for tools. */
 export function toHermesFormat (messages: readonly ChatMessage[], tools: readonly unknown[]): ChatMessage[] {
   const told = messages.map(({ tool_calls: calls, tool_call_id: _, ...message }): ChatMessage => {
     if (message.role === 'tool') {

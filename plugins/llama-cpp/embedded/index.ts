@@ -1,6 +1,6 @@
 /**
- * Models in GGUF files, run by llama.cpp in the runner process, where its server is not found. A node does
- * not load it: llama.cpp ends the process for some damaged files.
+ * Runs GGUF models with llama.cpp in the runner process, if llama-server is missing. The node itself never
+ * loads llama.cpp, which aborts the process for some damaged files.
  */
 import { join } from 'node:path'
 import {
@@ -21,12 +21,12 @@ import { TextSession } from './session.js'
 import { VectorSession } from './vectors.js'
 import { Vocabulary } from './vocabulary.js'
 
-/** Options of a model that is spread over devices or nodes. */
+/** Options of a model on several devices or nodes. */
 const SERVER_OPTIONS = ['rpc', 'split', 'lends'] as const
 const PERCENT = 100
 /** More layers than any model has. */
 const ALL_LAYERS = 999
-/** Characters of llama.cpp's errors in a message. */
+/** Longest excerpt of llama.cpp's errors, characters. */
 const MAX_REASON = 500
 
 export default {
@@ -34,8 +34,8 @@ export default {
     const { card, options, directory } = spec
     const wanted = SERVER_OPTIONS.find((name) => options[name] !== undefined)
     if (wanted !== undefined) {
-      throw new EngineError('no_backend', `${card.modelId} cannot be spread by the llama.cpp in svc: ` +
-        '`svc engine add llama.cpp` installs its server, which does that')
+      throw new EngineError('no_backend', `the llama.cpp in svc runs ${card.modelId} on one device only: ` +
+        '`svc engine add llama.cpp` installs llama-server, which supports more')
     }
     const path = join(directory, modelFile(card))
     const header = await headerOf(path, card.modelId)
@@ -64,14 +64,14 @@ async function loadModel (
   return await withErrors(native, async (errors) => {
     const model = new native.AddonModel(path, {
       addonExports: native, gpuLayers: backend === 'cpu' ? 0 : ALL_LAYERS,
-      // Weights are often kept in another order than the file's: a mapped file would count twice.
+      // Weights are often repacked in memory; with the file mapped as well they would count twice.
       useMmap: false,
       onLoadProgress: (part) => { env.progress(Math.floor(part * PERCENT), PERCENT) }
     })
     if (await model.init()) return model
     await errorsRead()
     const why = errors.map((line) => line.replace(/^\w+: /, '')).join('; ').replaceAll(path, 'the file')
-    throw cannotLoad(modelId, why === '' ? 'it gives no reason' : why.slice(0, MAX_REASON))
+    throw cannotLoad(modelId, why === '' ? 'unknown reason' : why.slice(0, MAX_REASON))
   })
 }
 
@@ -88,7 +88,7 @@ async function open ({ native, release, model, header, spec, env }: Opened): Pro
   const slots = embeds ? 1 : sizes.slots
   const context = new native.AddonContext(model, {
     contextSize: contextLength * slots, sequences: slots, threads, embeddings: embeds, ranking: ranks,
-    // Attention over a whole text needs it in one batch.
+    // Attention over a whole text requires a single batch.
     batchSize: embeds ? contextLength : Math.max(BATCH, slots),
     flashAttention: 'auto',
     ...card.cacheType === undefined ? {} : typesOf(card.cacheType)
@@ -96,7 +96,7 @@ async function open ({ native, release, model, header, spec, env }: Opened): Pro
   await withErrors(native, async (errors) => {
     if (await context.init()) return
     await errorsRead()
-    throw cannotLoad(card.modelId, errors.join('; ') || 'no memory for its context')
+    throw cannotLoad(card.modelId, errors.join('; ') || 'not enough memory for its context')
   })
   const vocabulary = new Vocabulary(model, header.metadata)
   if (embeds) {
@@ -131,7 +131,7 @@ const TYPES = { f16: 1, q8_0: 8, q4_0: 2 } as const
 const typesOf = (type: CacheType): Pick<ContextOptions, 'kvCacheKeyType' | 'kvCacheValueType'> =>
   ({ kvCacheKeyType: TYPES[type], kvCacheValueType: TYPES[type] })
 
-/** The templates of a file by name, `default` first. */
+/** Chat templates by name, `default` first. */
 function templatesOf ({ metadata }: GgufHeader): Map<string, string> {
   const key = 'tokenizer.chat_template'
   const named = [...metadata].flatMap(([name, text]) => {

@@ -1,4 +1,4 @@
-/** From a chat request to the tokens of its prompt, and how the answer to it is read. */
+/** Renders and tokenizes a chat request. */
 import { TokenSplitter } from '../text/verbatim.js'
 import { MARKERS } from '../text/parse/output.js'
 import {
@@ -13,15 +13,15 @@ import { toHermesFormat, withoutSystem } from './formats.js'
 import { invalid, needsServer } from './refusals.js'
 import type { Vocabulary } from './vocabulary.js'
 
-/** For files without a template, as llama.cpp does. */
+/** llama.cpp's default for files without a template. */
 const CHATML = '{% for m in messages %}{{ "<|im_start|>" + m.role + "\\n" + m.content + "<|im_end|>\\n" }}' +
   '{% endfor %}{% if add_generation_prompt %}{{ "<|im_start|>assistant\\n" }}{% endif %}'
-/** The end of a prompt that may contain a mark of reasoning, characters. */
+/** Length of the prompt's end to search for reasoning markers, characters. */
 const END_CHARS = 200
 
 export interface Prompt {
   ids: number[]
-  /** Null: calls are not looked for. */
+  /** Null if the request has no tools. */
   tools: ToolFormatName | null
   reasoning: ReasoningName | null
   thoughts: ReasoningState
@@ -33,7 +33,7 @@ export class Prompts {
   private readonly answers: TokenSplitter
   private readonly others: TokenSplitter
 
-  /** `templates`: by name, `default` first; `bos` and `eos` are ids. */
+  /** `templates`: by name, `default` first; `bos` and `eos` are token ids. */
   constructor (
     vocabulary: Vocabulary, templates: ReadonlyMap<string, string>, { bos, eos }: { bos: number, eos: number }
   ) {
@@ -47,12 +47,12 @@ export class Prompts {
       : [reasonings[reasoning].opens, reasonings[reasoning].closes]
     const words = [...added].filter(([text, id]) => [...text].length > 1 &&
       (special.has(id) || MARKERS.includes(text))).map(([text]) => text)
-    // Templates search earlier answers for the marks around reasoning.
+    // Templates search earlier answers for reasoning markers, so these stay intact there.
     this.answers = new TokenSplitter(words.filter((word) => !own.includes(word)))
     this.others = new TokenSplitter(words)
   }
 
-  /** Finds out what the template does with tools, some milliseconds. */
+  /** Detects the template's support for tools in advance, some milliseconds. */
   warm (): void { void this.template.tools }
 
   /** @throws EngineError invalid_request */
@@ -71,7 +71,7 @@ export class Prompts {
     const begins = begun !== undefined || payload['add_generation_prompt'] !== false
     const options = { addGenerationPrompt: begins, extra: variables }
     const bare = { ...options, extra: { ...variables, tools: [] } }
-    // Some templates fail at parameters without a type, at no list of tools, or at system messages.
+    // Some templates fail for untyped parameters, a missing list of tools, or system messages.
     const [rendered, showsTools] = firstOf<[string, boolean]>([
       () => [shows ? this.template.render(spoken, { ...options, tools })
         : this.template.render(asText(), options), shows],
@@ -92,7 +92,7 @@ export class Prompts {
 
   private cutterOf (role: string): TokenSplitter { return role === 'assistant' ? this.answers : this.others }
 
-  /** Whether the template shows these tools and calls in a writing that can be read again. */
+  /** Whether the template renders these tools and calls in a format that can be parsed. */
   private shows (tools: readonly unknown[], messages: readonly ChatMessage[]): boolean {
     const calls = messages.some(({ tool_calls: made, role }) => made !== undefined || role === 'tool')
     if (tools.length === 0 && !calls) return true
@@ -103,19 +103,19 @@ export class Prompts {
 
 type Written = Pick<Prompt, 'reasoning' | 'thoughts'> & { rendered: string }
 
-/** A rendered prompt with the begun answer behind it, as llama-server has it. */
+/** Appends the started answer to a rendered prompt, like llama-server. */
 function goingOn ({ rendered, reasoning, thoughts }: Written, answer: ChatMessage): Written {
   const said = textOf(answer.content)
   if (reasoning === null) return { rendered: rendered + said, reasoning, thoughts }
   const { opens, closes, channels } = reasonings[reasoning]
-  if (channels === true) throw needsServer('messages', 'goes on from no answer of this model')
+  if (channels === true) throw needsServer('messages', 'does not continue answers of this model')
   const before = thoughts === 'may' ? rendered : rendered.slice(0, rendered.lastIndexOf(opens))
   const text = before + opens + textOf(answer.reasoning_content)
   return said === '' ? { rendered: text, reasoning, thoughts: 'inside' }
     : { rendered: text + closes + said, reasoning, thoughts: 'over' }
 }
 
-/** The result of the first attempt that succeeds. Throws the error of the first attempt. */
+/** The first result; if all attempts fail, throws the error of the first. */
 function firstOf<T> (attempts: readonly (() => T)[]): T {
   let first: unknown
   for (const attempt of attempts) {
@@ -132,24 +132,24 @@ function firstOf<T> (attempts: readonly (() => T)[]): T {
 /** @throws EngineError invalid_request */
 function messagesOf (value: unknown): ChatMessage[] {
   if (!Array.isArray(value) || value.length === 0) {
-    throw invalid('messages takes at least one message with a role and a text', 'messages')
+    throw invalid('messages must have at least one message with a role and a text', 'messages')
   }
   return value.map((message: unknown, i) => {
     const { role, content } = fieldsOf(message)
-    if (typeof role !== 'string') throw invalid(`messages[${i}].role is not a text`, `messages[${i}].role`)
+    if (typeof role !== 'string') throw invalid(`messages[${i}].role must be a string`, `messages[${i}].role`)
     return { ...fieldsOf(message), role, content: contentOf(content, `messages[${i}].content`) }
   })
 }
 
 function contentOf (content: unknown, path: string): string | null {
   if (content == null || typeof content === 'string') return content ?? null
-  if (!Array.isArray(content)) throw invalid(`${path} is neither a text nor a list of parts`, path)
+  if (!Array.isArray(content)) throw invalid(`${path} must be a string or a list of parts`, path)
   return content.map((part: unknown) => {
     const { type, text } = fieldsOf(part)
     if (type === 'text' && typeof text === 'string') return text
     if (type === 'image_url' || type === 'input_audio') {
-      throw needsServer(path, 'reads no images and no sound')
+      throw needsServer(path, 'supports no images or audio')
     }
-    throw invalid(`${path} has a part of type ${JSON.stringify(type)}`, path)
+    throw invalid(`${path} has a part of unknown type ${JSON.stringify(type)}`, path)
   }).join('')
 }

@@ -3,9 +3,10 @@ import { invalid } from '../../runners/language/refusals.js'
 
 export { invalid }
 
-/** A refusal of what only llama.cpp's server does. */
+/** Refuses a feature of llama.cpp's server. */
 export const needsServer = (path: string, why: string): EngineError => invalid(
-  `${path}: the llama.cpp in svc ${why}; its server does: \`svc engine add llama.cpp\` installs it`, path)
+  `${path}: the llama.cpp in svc ${why}; llama-server does (install it with \`svc engine add llama.cpp\`)`,
+  path)
 
 export const cannotLoad = (modelId: string, why: string): EngineError =>
   new EngineError('model_invalid', `llama.cpp cannot load ${modelId}: ${why}`)

@@ -1,4 +1,4 @@
-/** The parameters of an answer: what the request sets, else the model's defaults, else llama.cpp's. */
+/** The parameters of an answer: the request's, else the model's defaults, else llama.cpp's. */
 import { randomInt } from 'node:crypto'
 import { numberOf, type Fields } from '../../runners/language/json.js'
 import { SAMPLING, type Parameter } from '../../runners/language/sampling.js'
@@ -11,25 +11,26 @@ const SEEDS = 2 ** 32
 const MAX_ANSWERS = 128
 const MAX_TOP = 20
 
-/** Fields that change an answer, and that only the server knows. */
+/** Fields that change an answer but only the server supports. */
 const SERVER_FIELDS: Readonly<Record<string, string>> = {
-  lora: 'loads no LoRA', id_slot: 'has no slots to choose', suffix: 'fills nothing in',
-  input_prefix: 'fills nothing in', input_suffix: 'fills nothing in', input_extra: 'fills nothing in',
-  samplers: 'has one order of samplers', mirostat: 'has no mirostat', typical_p: 'has no typical_p',
-  dynatemp_range: 'has no dynamic temperature', xtc_probability: 'has no xtc', dry_multiplier: 'has no dry',
-  top_n_sigma: 'has no top_n_sigma', ignore_eos: 'ends where the model does'
+  lora: 'does not support LoRA', id_slot: 'does not select slots', suffix: 'does not support infill',
+  input_prefix: 'does not support infill', input_suffix: 'does not support infill',
+  input_extra: 'does not support infill', samplers: 'does not reorder samplers',
+  mirostat: 'does not support mirostat', typical_p: 'does not support typical_p',
+  dynatemp_range: 'does not support dynamic temperature', xtc_probability: 'does not support XTC',
+  dry_multiplier: 'does not support DRY', top_n_sigma: 'does not support top_n_sigma',
+  ignore_eos: 'does not ignore the end token'
 }
 
-/** A checked request, without its prompt. */
+/** A validated request, without its prompt. */
 export interface Parameters {
   n: number
   maxTokens: number
   stop: string[]
   logprobs: boolean
   tops: number
-  /** The seed of each answer. */
   seedOf: (index: number) => number
-  /** `prompt` is for penalties. */
+  /** Penalties apply to the tokens of `prompt` too. */
   configOf: (index: number, prompt: readonly number[]) => SamplerConfig
 }
 
@@ -39,7 +40,7 @@ interface Facts { defaults: Fields, contextLength: number, vocabularySize: numbe
 export function readParameters (payload: Fields, facts: Facts): Parameters {
   for (const [field, why] of Object.entries(SERVER_FIELDS)) {
     const value = payload[field]
-    // -1 switches some of them off.
+    // -1 disables some of them.
     if (value != null && value !== 0 && value !== -1 && value !== '' && value !== false) {
       throw needsServer(field, why)
     }
@@ -65,7 +66,7 @@ export function readParameters (payload: Fields, facts: Facts): Parameters {
 function samplerOf (payload: Fields, { defaults, contextLength, vocabularySize }: Facts): SamplerConfig {
   const value = (name: Named): number => {
     const { min, max, default: usual } = SAMPLING[name]
-    // Off, for some clients.
+    // Some clients send -1 for off.
     const least = name === 'top_k' ? -1 : min
     return numberAt(payload, name, { min: least, max, whole: 'whole' in SAMPLING[name] }) ??
       numberOf(defaults[name]) ?? usual
@@ -104,5 +105,5 @@ function biasesOf (payload: Fields, vocabularySize: number): SamplerConfig {
 function stopOf (stop: unknown): string[] {
   const list: unknown[] = stop == null ? [] : Array.isArray(stop) ? stop : [stop]
   if (list.every((text) => typeof text === 'string' && text !== '')) return list as string[]
-  throw invalid('stop takes texts that are not empty', 'stop')
+  throw invalid('stop must be a non-empty string or a list of them', 'stop')
 }

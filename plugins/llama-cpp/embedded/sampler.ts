@@ -4,13 +4,12 @@ import { bytesOf, type TokenTable } from '../text/tokens.js'
 import type { Binding, NativeContext, NativeModel, NativeSampler, SamplerConfig } from './binding.js'
 import { invalid } from './refusals.js'
 
-/** A token in OpenAI's form. */
 interface TokenLogprob { token: string, logprob: number, bytes: number[] }
 export interface Report extends TokenLogprob { top_logprobs: TokenLogprob[] }
 
 /** OpenAI's value for a token without a probability. */
 const LEAST = -9_999
-/** Candidates that are read at once; a chosen token is nearly always among them. */
+/** Candidates to fetch at once; they nearly always include the chosen token. */
 const CANDIDATES = 64
 
 export interface SamplerParts {
@@ -20,15 +19,15 @@ export interface SamplerParts {
   table: TokenTable
 }
 
-/** Chooses tokens. Probabilities are the model's own, before biases, penalties, temperature and grammar. */
+/** Reported probabilities are the model's, before biases, penalties, temperature and grammar. */
 export class TokenSampler {
   private readonly parts: SamplerParts
   private readonly tops: number
   private readonly chooser: NativeSampler
-  /** The likeliest token with its probability, and the likeliest tokens among themselves. */
+  /** Samplers for the probability of the most likely token, and for the candidates. */
   private readonly readers: readonly [NativeSampler, NativeSampler] | null
 
-  /** `gbnf`: null for none. @throws EngineError invalid_request for a grammar that llama.cpp cannot read */
+  /** @throws EngineError invalid_request for a grammar that llama.cpp refuses */
   constructor (
     parts: SamplerParts, config: SamplerConfig, gbnf: string | null, logprobs: { tops: number } | null
   ) {
@@ -60,7 +59,7 @@ export class TokenSampler {
     const { context } = this.parts
     const [, , best = 1] = await context.sampleToken(at, likeliest, false, true)
     const [, among = []] = await context.sampleToken(at, candidates, true, false)
-    // Those are shares of the candidates only.
+    // These are relative to the candidates, not to all tokens.
     let found = pairs(among).map(({ id, share }) => ({ id, share: share / among[1]! * best }))
     if (!found.some(({ id }) => id === token)) {
       const [, all = []] = await context.sampleToken(at, likeliest, true, false)
@@ -88,6 +87,6 @@ function grammarState ({ native, model }: SamplerParts, gbnf: string): object {
     const grammar = new native.AddonGrammar(gbnf, { addonExports: native, rootRuleName: 'root' })
     return new native.AddonGrammarEvaluationState(model, grammar)
   } catch {
-    throw invalid('the grammar cannot be read by llama.cpp', 'grammar')
+    throw invalid('llama.cpp cannot parse the grammar', 'grammar')
   }
 }

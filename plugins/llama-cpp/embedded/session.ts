@@ -1,4 +1,4 @@
-/** A loaded model: its tasks. */
+/** The tasks of a loaded language model. */
 import type { EngineChunk, EngineSession, EngineTask, SpanSink } from '../../../kernel/api/engine.js'
 import type { Sizes } from '../server/command-line.js'
 import { fieldsOf, listOf, type Fields } from '../../runners/language/json.js'
@@ -35,7 +35,6 @@ export interface SessionParts {
 
 interface Asked { prompt: Prompt, constraint: Constraint, isChat: boolean, payload: Fields }
 
-/** A model that writes. */
 export class TextSession implements EngineSession {
   private readonly parts: SessionParts
 
@@ -81,11 +80,11 @@ export class TextSession implements EngineSession {
   ): AsyncGenerator<EngineChunk> {
     const { modelId, sizes: { contextLength }, decoder, vocabulary, defaults } = this.parts
     const { ids } = asked.prompt
-    if (ids.length === 0) throw invalid('the prompt is empty: there is nothing to go on from', 'prompt')
+    if (ids.length === 0) throw invalid('the prompt is empty: there is nothing to continue', 'prompt')
     if (ids.length >= contextLength) throw contextExceeded(modelId, ids.length, contextLength)
     const facts = { defaults, contextLength, vocabularySize: vocabulary.table.size }
     const parameters = readParameters(asked.payload, facts)
-    // The reader may leave without an abort.
+    // The reader may stop without an abort.
     const left = new AbortController()
     const outbox = new Outbox(parameters.n)
     const { payload, constraint: { warnings } } = asked
@@ -127,7 +126,7 @@ export class TextSession implements EngineSession {
     }))
   }
 
-  /** Special tokens that the reader of an answer needs; all others are not shown. */
+  /** Special tokens that the answer's reader needs; others are hidden. */
   private markers ({ constraint: { tools, reasoning }, isChat }: Asked): string[] {
     const own = [...tools === null ? [] : markersOf(toolFormats[tools]),
       ...reasoning === null ? [] : reasoningMarkers(reasonings[reasoning])]
@@ -151,7 +150,7 @@ export class TextSession implements EngineSession {
   }
 
   private detokenized ({ tokens }: Fields): Record<string, unknown> {
-    if (!Array.isArray(tokens)) throw invalid('tokens takes token ids', 'tokens')
+    if (!Array.isArray(tokens)) throw invalid('tokens must be a list of token ids', 'tokens')
     const { vocabulary } = this.parts
     return { kind: 'text', text: decodeAll(vocabulary.table, vocabulary.read(tokens, 'tokens'), false) }
   }

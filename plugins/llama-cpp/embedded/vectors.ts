@@ -1,4 +1,4 @@
-/** A model that makes embeddings, or ranks documents. */
+/** A model for embeddings or for reranking. */
 import type {
   EngineChunk, EngineEnv, EngineSession, EngineTask, ModelCard
 } from '../../../kernel/api/engine.js'
@@ -20,7 +20,7 @@ interface VectorParts {
   close: () => Promise<void>
 }
 
-/** One text at a time: the addon reads vectors of one sequence only. */
+/** Processes one text at a time, because the addon returns the vector of only one sequence. */
 export class VectorSession implements EngineSession {
   private readonly parts: VectorParts
   private last: Promise<unknown> = Promise.resolve()
@@ -79,7 +79,7 @@ export class VectorSession implements EngineSession {
 
   private fitting (ids: number[], path: string): number[] {
     const { card: { modelId }, contextLength } = this.parts
-    if (ids.length === 0) throw invalid(`${path}: there is nothing to read`, path)
+    if (ids.length === 0) throw invalid(`${path} is empty`, path)
     if (ids.length > contextLength) throw contextExceeded(modelId, ids.length, contextLength)
     return ids
   }

@@ -1,4 +1,4 @@
-/** The vocabulary of a loaded model: the bytes of its tokens, and text to tokens. */
+/** The vocabulary of a loaded model: bytes of tokens, and tokenization. */
 import { idsOf } from '../../runners/language/json.js'
 import { CUT } from '../text/verbatim.js'
 import type { TokenTable } from '../text/tokens.js'
@@ -8,11 +8,11 @@ import { invalid } from './refusals.js'
 const SENTENCE_PIECE = 1
 const BYTE_LEVEL = 2
 const WORD_PIECE = 3
-/** Tokenizers of byte pairs that put a separator between two texts, as llama.cpp knows them. */
+/** Byte-pair tokenizers for which llama.cpp inserts a separator between two texts. */
 const SEPARATED = /^(jina-v1-en|jina-v2-code|roberta-bpe)$/
 const utf8 = new TextEncoder()
 
-/** GPT-2's writing of bytes as visible characters. */
+/** GPT-2's mapping of visible characters to bytes. */
 const byteOf = ((): ReadonlyMap<string, number> => {
   const isVisible = (byte: number): boolean =>
     (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174
@@ -63,32 +63,32 @@ export class Vocabulary {
     }
   }
 
-  /** The text of a token, such as `<s>`; undefined for none. */
+  /** The text of a token, such as `<s>`; undefined for a negative id. */
   textOf (id: number): string | undefined {
     return id < 0 ? undefined : this.model.getTokenString(id)
   }
 
   isEnd (id: number): boolean { return this.model.isEogToken(id) }
 
-  /** Tokens of a rendered conversation; special tokens that are cut apart by CUT are plain text. */
+  /** Tokenizes a rendered conversation; special tokens divided by CUT become plain text. */
   encodeRendered (text: string): number[] {
     return this.begun(text.split(CUT).flatMap((part) => part === '' ? [] : this.tokens(part)))
   }
 
-  /** Tokens of a plain text; `special`: with what the model puts around texts. */
+  /** Tokenizes a text; `special` adds the model's first token. */
   encode (text: string, special = true): number[] {
     return special ? this.begun(this.tokens(text)) : this.tokens(text)
   }
 
-  /** Tokens of a text, or ids as they are. @throws EngineError invalid_request that names the path */
+  /** Tokenizes a text; checks and returns ids. @throws EngineError invalid_request naming `path` */
   read (value: unknown, path: string, special = true): number[] {
     if (typeof value === 'string') return this.encode(value, special)
     const ids = idsOf(value)
     if (ids?.every((id) => id < this.table.size) === true) return ids
-    throw invalid(`${path} takes a text or token ids below ${this.table.size}`, path)
+    throw invalid(`${path} must be a text or token ids below ${this.table.size}`, path)
   }
 
-  /** Tokens of a text for an embedding. */
+  /** Tokenizes a text for an embedding. */
   encodeWhole (text: string): number[] {
     const ids = this.encode(text)
     const [end, separator] = [this.model.tokenEos(), this.model.sepToken()]
@@ -97,7 +97,7 @@ export class Vocabulary {
     return last < 0 || ids.at(-1) === last ? ids : [...ids, last]
   }
 
-  /** Tokens of a query and a document in one, as llama.cpp's server joins them. */
+  /** Tokenizes a query and a document together, like llama.cpp's server. */
   encodePair (query: string, document: string): number[] {
     const { model, metadata } = this
     const template = metadata.get('tokenizer.chat_template.rerank')
@@ -114,7 +114,7 @@ export class Vocabulary {
 
   private tokens (text: string): number[] { return [...this.model.tokenize(text, true)] }
 
-  /** With the first token of the model, unless a template has written it. */
+  /** Prepends the model's first token, unless a template already did. */
   private begun (ids: number[]): number[] {
     const bos = this.model.tokenBos()
     return this.model.shouldPrependBosToken() && bos >= 0 && ids[0] !== bos ? [bos, ...ids] : ids

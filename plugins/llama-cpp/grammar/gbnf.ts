@@ -2,25 +2,25 @@
 import { invalid as refusal } from '../../runners/language/refusals.js'
 import type { EngineError } from '../../../kernel/api/engine.js'
 
-/** The refusal of a schema; `path` is the JSON pointer of the keyword. */
+/** Refuses a schema; `path` is the JSON pointer of the keyword. */
 export function invalid (path: string, why: string): EngineError {
   return refusal(`${path === '' ? 'the schema' : path} ${why}`, path)
 }
 
-/** A pattern or a number that this compiler does not translate. */
+/** A pattern or number outside the supported subset. */
 export class NotExpressible extends Error {}
 
-/** GBNF text without references, or a rule and how often it is repeated. */
+/** GBNF text without references, or a rule with repetition. */
 export type Item = string | { rule: Rule, min: number, max: number }
 
-/** A rule without alternatives matches nothing; `toText` drops what depends on it. */
+/** A rule without alternatives matches nothing; `toText` removes rules that depend on it. */
 export interface Rule { readonly id: number, alternatives: Item[][] }
 
-/** llama.cpp refuses 2,000 repetitions and more, and an exponent of them in groups. */
+/** llama.cpp refuses 2,000 or more repetitions; nested groups multiply them. */
 export const MAX_REPEAT = 1000
-/** No context has room for so many. */
+/** Longer than any context. */
 const ENDLESS = 1_000_000
-/** Bounded white space, as items. */
+/** Items for bounded white space. */
 export const [SPACE, BLANK] = ['space', 'blank']
 const WHITE = `${SPACE} ::= "" | " " | "\\n" [ \\t]{0,20}\n${BLANK} ::= "" | " "\n`
 const MAX_RULES = 50_000
@@ -29,7 +29,7 @@ const MAX_TEXT = 1024 * 1024
 
 export const ref = (rule: Rule, min = 1, max = min): Item => ({ rule, min, max })
 
-/** A character as an element of a GBNF class. */
+/** A character inside a GBNF class. */
 function inClass (code: number): string {
   const c = String.fromCodePoint(code)
   if (/[0-9A-Za-z]/.test(c)) return c
@@ -61,21 +61,21 @@ export class Grammar {
     if (this.steps > MAX_STEPS) throw invalid('', 'is too large to compile: simplify its alternatives')
   }
 
-  /** Delays `make` until `toText`, so that rules may nest without limit. */
+  /** Defers `make` to `toText`, so that nesting does not exhaust the stack. */
   later (make: () => Item[][]): Rule {
     const rule = this.add()
     this.pending.push(() => { rule.alternatives = make() })
     return rule
   }
 
-  /** The rule of `key`; rules may refer to each other. */
+  /** The rule of `key`, created on first use; rules may be recursive. */
   once (key: string, make: () => Item[][]): Rule {
     const rule = this.named.get(key) ?? this.later(make)
     this.named.set(key, rule)
     return rule
   }
 
-  /** A rule, `min` to `max` times. */
+  /** Items for `min` to `max` repetitions of a rule. */
   repeat (rule: Rule, min: number, max: number): Item[] {
     if (max < min || min >= ENDLESS) return [ref(this.add())]
     if (max === 0) return []
@@ -90,7 +90,7 @@ export class Grammar {
     return [ref(rule, min), ref(block, 0, more), ref(rule, 0, max - min - more * MAX_REPEAT)]
   }
 
-  /** Makes the pending rules; undefined if `root` matches nothing. */
+  /** Builds the deferred rules; undefined if `root` matches nothing. */
   toText (root: Rule): string | undefined {
     for (const make of this.pending) make()
     const live = this.live()
@@ -113,7 +113,7 @@ export class Grammar {
     return text
   }
 
-  /** Rules that match at least one text. Most refer to later ones. */
+  /** Rules that match at least one text. Most rules refer to later ones, hence the reversed order. */
   private live (): Set<Rule> {
     const [live, rules] = [new Set<Rule>(), this.rules.toReversed()]
     for (let before = -1; before < live.size;) {

@@ -1,17 +1,17 @@
-/** JSON Schema (2020-12) to GBNF, the grammars of llama.cpp, for both drivers. Runs in the runner process. */
+/** Compiles JSON Schema (2020-12) to GBNF, llama.cpp's grammars, in the runner process. */
 import { fieldsOf } from '../../runners/language/json.js'
 import type { ToolCallFormat } from '../embedded/formats.js'
 import { Grammar, invalid, literal, ref } from './gbnf.js'
 import { Values } from './schema-rules.js'
 
 const MAX_CALLS = 16
-/** GBNF whose start is `root`, and JSON pointers of the keywords that it does not enforce. */
+/** GBNF with start rule `root`, and JSON pointers of the keywords that it does not enforce. */
 export interface Compiled { grammar: string, unenforced: string[] }
 
 /**
- * The grammar of JSON texts that a schema allows; `path` is its place in the request. All that it admits is
- * valid if `unenforced` is empty. Throws `invalid_request` for a schema that is wrong, too large or allows no
- * value, and, if `strict`, for a keyword that cannot be expressed.
+ * The grammar of a schema; `path` is the schema's place in the request. If `unenforced` is empty, all
+ * admitted texts are valid. Throws `invalid_request` for a schema that is invalid, too large or
+ * unsatisfiable, and, if `strict`, for a keyword that GBNF cannot express.
  */
 export function compileSchema (
   schema: unknown, { strict, path = '' }: { strict: boolean, path?: string }
@@ -24,9 +24,9 @@ export function compileSchema (
 }
 
 /**
- * The grammar of an answer that calls tools of a chat request. `choice` is its `tool_choice`: one that names
- * a function, or any other for calls of any of them, one if not `parallel`. Parameters of a function with
- * `strict: true` must be expressible.
+ * The grammar of tool calls. `choice` is the request's `tool_choice`: with a named function, one call of it;
+ * otherwise calls of any tools, only one unless `parallel`. Parameters of a function with `strict: true` must
+ * be expressible.
  */
 export function compileTools (
   tools: readonly unknown[], choice: unknown, format: ToolCallFormat, parallel = true
@@ -37,7 +37,7 @@ export function compileTools (
   const all: Values[] = []
   const calls = tools.flatMap((tool, i) => {
     const { name, parameters = {}, strict } = fieldsOf(fieldsOf(tool)['function'])
-    if (typeof name !== 'string' || name === '') throw invalid(`tools.${i}.function.name`, 'is not a text')
+    if (typeof name !== 'string' || name === '') throw invalid(`tools.${i}.function.name`, 'must be a string')
     if (wanted !== undefined && wanted !== name) return []
     const values = new Values(parameters, `tools.${i}.function.parameters`, grammar, strict === true)
     all.push(values)

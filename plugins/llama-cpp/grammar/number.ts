@@ -1,13 +1,13 @@
-/** Numbers within bounds, in GBNF. */
+/** GBNF for numbers within bounds. */
 import { NotExpressible } from './gbnf.js'
 
-/** Numbers of at most so many digits keep their order as double-precision numbers. */
+/** Decimal numbers with at most this many digits keep their order as doubles. */
 const DIGITS = 15
 const LIMIT = 10 ** DIGITS
 const INTEGER = '"-"? ("0" | [1-9] [0-9]{0,14})'
 const NUMBER = `${INTEGER} ("." [0-9]{1,15})? ([eE] [-+]? [0-9]{1,2})?`
 
-/** Alternatives by the keywords of a schema; none if no number fits. Throws NotExpressible. */
+/** Alternatives for the keywords of a schema; empty if no number is valid. Throws NotExpressible. */
 export function numbers (words: Record<string, unknown>, integer: boolean): string[] {
   const { minimum: min = -Infinity, exclusiveMinimum: above = -Infinity, maximum: max = Infinity,
     exclusiveMaximum: below = Infinity, multipleOf } = words as Record<string, number>
@@ -20,7 +20,7 @@ export function numbers (words: Record<string, unknown>, integer: boolean): stri
   if (low > high || (low === high && (isAbove || isBelow))) return []
   const places = Math.max(...[low, high].map((bound) => String(bound).split('.')[1]?.length ?? 0))
   const between = (from: number, to: number, isAbove: boolean, isBelow: boolean): string[] => {
-    // Numbers without their points.
+    // The bounds as integers, without the decimal point.
     const [least = 0, most = 0] = [from, to].map((bound) => {
       const [before = '', after = ''] = String(bound).split('.')
       return bound < LIMIT ? Math.min(LIMIT, Number(before + after.padEnd(places, '0'))) : LIMIT
@@ -41,13 +41,13 @@ export function numbers (words: Record<string, unknown>, integer: boolean): stri
 }
 
 function multiples (step: number): string {
-  if (1000 % step !== 0 || step < 1) throw new NotExpressible('does not divide 1000, or stands beside bounds')
+  if (1000 % step !== 0 || step < 1) throw new NotExpressible('does not divide 1000, or is used with bounds')
   const ends = Array.from({ length: 1000 / step }, (_, i) => String(i * step))
   return `"-"? ("${ends.join('" | "')}" | ` +
     `[1-9] [0-9]{0,11} ("${ends.map((end) => end.padStart(3, '0')).join('" | "')}"))`
 }
 
-/** Numbers without their points, of one length each. */
+/** Alternatives for integers from `low` to `high`, by number of digits. */
 function digits (low: number, high: number, places: number): string[] {
   if (low > high) return []
   const [least = '', most = ''] = [low, high].map((bound) => String(bound).padStart(places + 1, '0'))
@@ -58,7 +58,7 @@ function digits (low: number, high: number, places: number): string[] {
   })
 }
 
-/** Digits from `low` to `high`, which are of one length, with a point in front of the last `places`. */
+/** Digits from `low` to `high`, which have equal length, with a decimal point before the last `places`. */
 function span (low: string, high: string, places: number): string {
   const [first, last, rest] = [Number(low[0]), Number(high[0]), low.length - 1]
   if (rest === 0) return `[${first}-${last}]`

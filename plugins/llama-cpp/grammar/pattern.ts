@@ -1,11 +1,11 @@
-/** JSON strings in GBNF: regular expressions of ECMA-262 (flag u), part by part, and enumerations. */
+/** GBNF for JSON strings: regular expressions of ECMA-262 (flag u), and enumerations. */
 import {
   charClass, type Grammar, type Item, literal, MAX_REPEAT, NotExpressible, ref, type Rule
 } from './gbnf.js'
 
 /** Items for texts of `least` to `most` characters. */
 export interface Part { items: Item[], least: number, most: number }
-/** Closed ranges of code points. */
+/** Inclusive ranges of code points. */
 type Ranges = readonly (readonly [low: number, high: number])[]
 
 const MAX_DEPTH = 64
@@ -17,7 +17,7 @@ export const END = '"\\""'
 const single = (text: string): Ranges =>
   Array.from(text, (c) => [c.codePointAt(0) as number, c.codePointAt(0) as number])
 
-/** The characters outside of these ranges, sorted; halves of surrogate pairs are none. */
+/** The complement of the ranges, sorted, without surrogates. */
 function outside (ranges: Ranges): Ranges {
   const out: [number, number][] = []
   let from = 0
@@ -43,7 +43,7 @@ export const charRule = (grammar: Grammar): Rule => grammar.once('char', () => [
   '(["\\\\/bfnrt] | "u" ([0-9a-cA-CefEF] [0-9a-fA-F]{3} | [dD] [0-7] [0-9a-fA-F]{2} | ' +
   '[dD] [89abAB] [0-9a-fA-F]{2} "\\\\u" [dD] [c-fC-F] [0-9a-fA-F]{2}))']])
 
-/** Alternatives for one of these characters in a JSON string; control characters have short escapes only. */
+/** Alternatives for one of these characters in a JSON string; control characters only as short escapes. */
 function written (set: Ranges): Item[][] {
   const plain = common(set, PLAIN)
   const short = Object.entries(SHORT).flatMap(([c, letter]) =>
@@ -52,9 +52,9 @@ function written (set: Ranges): Item[][] {
     ...short.length === 0 ? [] : [[`"\\\\" ${charClass(short)}`]]]
 }
 
-/** The rest of a JSON string that is one of these texts behind their first characters. */
+/** The rest of a JSON string, for texts that share their first `at` characters. */
 export function remainderOf (grammar: Grammar, texts: readonly (readonly string[])[], at = 0): Item[][] {
-  // A tree of characters: an alternative for each text would cost time with every token.
+  // A prefix tree: one alternative per text would slow down every token.
   const groups = new Map<string, (readonly string[])[]>()
   for (const text of texts) {
     const group = groups.get(text[at] ?? '') ?? []
@@ -67,7 +67,7 @@ export function remainderOf (grammar: Grammar, texts: readonly (readonly string[
         ref(grammar.later(() => remainderOf(grammar, group, at + 1)))])
 }
 
-/** Throws NotExpressible for assertions other than `^` and `$` at the ends, back references and the like. */
+/** Throws NotExpressible for back references, and for assertions other than `^` and `$` at the ends. */
 export function translated (source: string, grammar: Grammar): Part {
   const { items, ...lengths } = new Translator(source, grammar).either()
   return { items: [...items, END], ...lengths }
@@ -84,7 +84,7 @@ class Translator {
   }
 
   either (): Part {
-    if (++this.depth > MAX_DEPTH) this.fail(`more than ${MAX_DEPTH} groups inside each other`)
+    if (++this.depth > MAX_DEPTH) this.fail(`more than ${MAX_DEPTH} nested groups`)
     const ways: Part[] = []
     do ways.push(this.sequence(this.depth === 1)); while (this.take(/\|/y) !== null)
     this.depth--
@@ -110,15 +110,15 @@ class Translator {
 
   private term (): Part {
     const { items, least, most } = this.atom()
-    // Greedy or lazy, the same texts match.
+    // Lazy and greedy quantifiers match the same texts.
     const [sign, mark, low, comma, high] = this.take(/(?:([*+?])|\{(\d{1,9})(,(\d{1,9})?)?\})\??/y) ?? []
     if (sign === undefined) return { items, least, most }
     const min = mark === undefined ? Number(low) : mark === '+' ? 1 : 0
     const max = mark === '?' ? 1 : mark === undefined && (comma === undefined || high !== undefined)
       ? Number(high ?? low) : Infinity
     if (max < min || min > MAX_REPEAT || (max > MAX_REPEAT && max < Infinity)) this.fail(`"${sign}"`)
-    // llama.cpp takes it for left recursion.
-    if (least === 0 && max > 1) this.fail('a repetition of something that may be empty')
+    // llama.cpp reports it as left recursion.
+    if (least === 0 && max > 1) this.fail('a repetition of an expression that may be empty')
     const all = this.grammar.repeat(this.grammar.add([items]), min, max)
     return { items: all, least: least * min, most: max === 0 ? 0 : most * max }
   }
@@ -132,7 +132,7 @@ class Translator {
     const set: Ranges = negated !== undefined ? this.ranges()
       : this.take(/\./y) !== null ? outside(single('\n\r\u2028\u2029')) : this.char(/[^\\()[\]*+?{}^$|]/yu)
     const ways = written(negated === '^' ? outside(set) : set).map((items) => ({ items, least: 1, most: 1 }))
-    return ways.length === 0 ? this.fail('no character of JSON') : this.anyOf(ways)
+    return ways.length === 0 ? this.fail('a class without characters of JSON') : this.anyOf(ways)
   }
 
   private ranges (): Ranges {
@@ -141,13 +141,13 @@ class Translator {
       const from = this.char(/[^\\]/yu)
       const to = this.take(/-(?!\])/y) === null ? undefined : this.char(/[^\\]/yu)
       const [low, high] = [from[0]?.[0] ?? 0, to?.[0]?.[1] ?? 0]
-      if (to !== undefined && (from.length * to.length > 1 || low > high)) this.fail('a wrong range')
+      if (to !== undefined && (from.length * to.length > 1 || low > high)) this.fail('an invalid range')
       out.push(...to === undefined ? from : [[low, high] as const])
     }
     return out
   }
 
-  /** One character, or the characters of an escape. */
+  /** A character, or the characters of an escape. */
   private char (plain: RegExp): Ranges {
     const hex = this.take(/\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|u\{([0-9a-f]{1,6})\})/iy)
     const code = parseInt(hex?.[1] ?? hex?.[2] ?? hex?.[3] ?? '', 16)

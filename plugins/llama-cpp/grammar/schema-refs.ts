@@ -5,23 +5,26 @@ import { isDeepStrictEqual } from 'node:util'
 import { formatPattern } from './formats.js'
 import { type Grammar, invalid } from './gbnf.js'
 
-/** Keywords that all hold, without references and combinations; JSON pointers of each and of lost ones. */
+/**
+ * A schema without references and combinations: its keywords, their JSON pointers, and pointers of dropped
+ * keywords.
+ */
 export interface FlatSchema { words: Keywords, at: Record<string, string>, lost: readonly string[] }
 export type Keywords = Record<string, unknown>
 
 const MAX_ALTERNATIVES = 1000
 const MAX_NODES = 50_000
 const MAX_DEPTH = 200
-/** Levels of objects in which a property may distinguish alternatives. */
+/** Depth to which properties may prove that alternatives are disjoint. */
 const APART_DEPTH = 4
-/** Keywords by the type of value that they concern. */
+/** Keywords by the type of value that they apply to. */
 export const KEYWORDS_BY_TYPE: Readonly<Record<string, readonly string[]>> = {
   number: ['minimum', 'exclusiveMinimum', 'maximum', 'exclusiveMaximum', 'multipleOf'],
   string: ['minLength', 'maxLength', 'pattern', 'format'],
   array: ['minItems', 'maxItems', 'prefixItems', 'items'],
   object: ['minProperties', 'maxProperties', 'properties', 'required', 'additionalProperties']
 }
-/** Keywords that are not expressible, and values of them that say nothing. */
+/** Unsupported keywords, with the value that has no effect. */
 export const UNSUPPORTED_KEYWORDS: Keywords = {
   uniqueItems: false, contains: undefined, unevaluatedItems: true, unevaluatedProperties: true,
   propertyNames: true, patternProperties: undefined, dependentRequired: undefined, dependencies: undefined,
@@ -39,7 +42,7 @@ export class SchemaDocument {
   private readonly known = new Map<unknown, readonly FlatSchema[]>()
   private readonly pairs = new Map<unknown, Map<unknown, unknown>>()
   private readonly active = new Set<unknown>()
-  /** Whether it contains other resources, in which references mean something else. */
+  /** The document contains other resources, whose references have another base. */
   private embeds = false
 
   constructor (root: unknown, at: string, grammar: Grammar, strict: boolean) {
@@ -66,7 +69,7 @@ export class SchemaDocument {
     throw invalid(`${at}${instancePath}`, message)
   }
 
-  /** The subschema that a reference names; undefined if it is not in the document. */
+  /** The subschema of a reference; undefined if it is outside the document. */
   private target (reference: string): unknown {
     const [document, ...path] = reference.split('/')
     if (document !== '#' || this.embeds) return undefined
@@ -79,13 +82,13 @@ export class SchemaDocument {
     return target
   }
 
-  /** The alternatives of a schema; none if no value fulfils it. */
+  /** The alternatives of a schema; empty if it is unsatisfiable. */
   protected alternatives (schema: unknown): readonly FlatSchema[] {
     if (typeof schema === 'boolean') return schema ? [{ words: {}, at: {}, lost: [] }] : []
     const [known, at] = [this.known.get(schema), this.pointers.get(schema) ?? '']
     if (known !== undefined) return known
-    if (this.active.has(schema)) throw invalid(at, 'refers to itself without a value between')
-    if (this.active.size >= MAX_DEPTH) throw invalid(at, `is at the end of more than ${MAX_DEPTH} references`)
+    if (this.active.has(schema)) throw invalid(at, 'refers to itself endlessly')
+    if (this.active.size >= MAX_DEPTH) throw invalid(at, `has more than ${MAX_DEPTH} nested references`)
     this.active.add(schema)
     const plain = this.combined(schema as Keywords, at)
     this.active.delete(schema)
@@ -129,7 +132,7 @@ export class SchemaDocument {
       words['properties'] = Object.fromEntries([...names, ...others].map((name) =>
         [name, this.both(propertyOf(a, name), propertyOf(b, name))]))
     }
-    // Items of the one are first items of the other.
+    // Items of one schema are prefix items of the other.
     if ('prefixItems' in a.words && 'items' in b.words) lost.add(b.at['items'] ?? '')
     if ('prefixItems' in b.words && 'items' in a.words) lost.add(a.at['items'] ?? '')
     return { words, at: { ...b.at, ...a.at }, lost: [...lost] }
@@ -150,7 +153,7 @@ export class SchemaDocument {
     return word === 'properties' || equals(a)(b) ? a : undefined
   }
 
-  /** One schema for two that both hold; the same one for the same two. */
+  /** The conjunction of two schemas, cached so that rules are shared. */
   private both (a: unknown, b: unknown): unknown {
     if (a === b || b === true) return a
     if (a === true) return b
@@ -160,7 +163,7 @@ export class SchemaDocument {
     return pair
   }
 
-  /** Whether types, values or required properties show that no value fulfils two of the alternatives. */
+  /** Whether types, values or required properties prove that no value matches two of the alternatives. */
   private areApart (parts: readonly (readonly FlatSchema[])[]): boolean {
     return parts.every((part, i) => parts.slice(0, i).every((other) =>
       this.product(part, other, '').every((both) => this.isEmpty(both, 0))))

@@ -1,4 +1,4 @@
-/** Rules of the values that a schema allows. */
+/** Creates the rules of a schema's values. */
 import { formatPattern } from './formats.js'
 import { BLANK, invalid, type Item, literal, NotExpressible, ref, type Rule, SPACE } from './gbnf.js'
 import { numbers } from './number.js'
@@ -10,7 +10,7 @@ import type { FlatSchema, Keywords } from './schema-refs.js'
 
 const ALL = ['object', 'array', 'string', 'number', 'boolean', 'null']
 export class Values extends SchemaDocument {
-  /** Pointers of keywords that the rules do not express. */
+  /** JSON pointers of keywords that the rules do not enforce. */
   readonly unenforced = new Set<string>()
   private readonly rules = new Map<unknown, Rule>()
 
@@ -26,7 +26,7 @@ export class Values extends SchemaDocument {
     this.unenforced.add(at)
   }
 
-  /** Gives undefined if the keywords are not expressible; `at` has their pointers. */
+  /** Undefined if the keywords cannot be expressed; `at` has their pointers. */
   private attempt<T> (at: readonly (string | undefined)[], express: () => T): T | undefined {
     try {
       return express()
@@ -86,7 +86,10 @@ export class Values extends SchemaDocument {
     return [['"\\""', ...part?.items ?? [...this.grammar.repeat(charRule(this.grammar), min, max), END]]]
   }
 
-  /** Leaves out items behind the first ones if that is allowed, as `object` does with unnamed properties. */
+  /**
+   * Allows no items after `prefixItems`, as `object` allows no unnamed properties: a narrower grammar is
+   * valid.
+   */
   private array ({ words, at }: FlatSchema): Item[][] {
     const { prefixItems: first = [], items = true } = words as { prefixItems?: unknown[] } & Keywords
     const { minItems: min = 0, maxItems: max = Infinity } = words as Record<string, number>
@@ -102,7 +105,7 @@ export class Values extends SchemaDocument {
     const { minProperties: min = 0, maxProperties: max = Infinity } = words as Record<string, number>
     const required = new Set(words['required'] as string[] | undefined)
     const names = [...new Set([...Object.keys(propertiesOf(plain)), ...required])]
-    // Other names may be equal, so that two of them are only one property.
+    // Generated names may repeat, and would then count as one property.
     if (min > Math.max(1, names.length)) this.lose(at['minProperties'])
     const members = names.map((name) => ({
       isNeeded: required.has(name),
@@ -120,12 +123,12 @@ export class Values extends SchemaDocument {
       ...max === 0 ? [] : [[...member, ...this.grammar.repeat(next, Math.max(0, min - 1), max - 1)]]]))
   }
 
-  /** `min` to `max` of the members; a missing one is the last if not `skips`. */
+  /** `min` to `max` of the members in order; without `skips`, the first missing member ends the list. */
   private members (
     members: readonly { isNeeded: boolean, items: Item[] }[], min: number, max: number, skips: boolean
   ): Item {
     const { id } = this.grammar.add()
-    // Counts that make no difference share rules.
+    // Merges counts with the same outcome, so that they share rules.
     const next = (count: number): number => Math.min(count + 1, max < Infinity ? max + 1 : Math.max(min, 1))
     const from = (i: number, count: number): Rule => this.grammar.once(`${id} ${i} ${count}`, () => {
       const member = members[i]

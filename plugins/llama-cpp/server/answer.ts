@@ -1,4 +1,4 @@
-/** From the events of llama.cpp's server to the chunks of an answer. Pure. */
+/** Converts the events of llama.cpp's server to chunks. Pure. */
 import type { SpanSink } from '../../../kernel/api/engine.js'
 import type {
   AnswerChunk, Choice, Finish, NamedToken, TokenReport, Usage
@@ -8,7 +8,7 @@ import { fieldsOf, idsOf, listOf, numberOf, textOf, type Fields } from '../../ru
 
 const MIN_LOGPROB = -9_999
 
-/** Tokens per second; null where nothing was measured. */
+/** Tokens per second; null if not measured. */
 const rate = (value: unknown): number | null => {
   const number = numberOf(value)
   return number === undefined || number <= 0 ? null : number
@@ -23,13 +23,13 @@ const tokenOf = (token: Fields): NamedToken => ({
 const reportsOf = (tokens: unknown, tops: number): TokenReport[] => listOf(tokens).map((token) =>
   ({ ...tokenOf(token), top_logprobs: listOf(token['top_logprobs']).slice(0, tops).map(tokenOf) }))
 
-/** The prompt fits and is worked on; from a server that reports it. */
+/** The chunk for a prompt that was accepted, if the server reports prompt progress. */
 function admittedOf (event: Fields): AnswerChunk[] {
   const tokens = numberOf(fieldsOf(event['prompt_progress'])['total'])
   return tokens === undefined ? [] : [{ choices: [], usage: { prompt_tokens: tokens } }]
 }
 
-/** A chunk with news of the answer; none for an event without. */
+/** No chunk for an event without content. */
 function newsOf (index: number, news: Omit<Choice, 'index'>, tokens: TokenReport[]): AnswerChunk[] {
   const logprobs = tokens.length === 0 ? {} : { logprobs: { content: tokens } }
   const hasNews = tokens.length > 0 || Object.keys(news.delta ?? {}).length > 0 || (news.text ?? '') !== ''
@@ -66,14 +66,14 @@ export abstract class AnswerReader {
   protected readonly index: number
   protected readonly tops: number
 
-  /** `index` is the number of the answer; so many `tops` are told of each token beside the chosen one. */
+  /** `tops`: number of alternatives to report with each token. */
   constructor (index: number, tops: number) {
     this.index = index
     this.tops = tops
   }
 
   abstract read (event: Fields): AnswerChunk[]
-  /** The last chunk; null where the answer is not complete. `peakBytes`: the server's highest memory. */
+  /** The last chunk; null for an incomplete answer. `peakBytes`: the server's peak memory. */
   abstract end (peakBytes: number): AnswerChunk | null
 }
 
@@ -81,7 +81,7 @@ const FINISHES: Readonly<Record<string, Finish>> = {
   stop: 'stop', length: 'length', tool_calls: 'tool_calls'
 }
 
-/** An answer of `/v1/chat/completions`: its deltas as they are, without what is empty. */
+/** Reads `/v1/chat/completions`: passes deltas through without their empty fields. */
 export class ChatReader extends AnswerReader {
   private finish: Finish | null = null
   private usage: Fields = {}
@@ -101,7 +101,7 @@ export class ChatReader extends AnswerReader {
 
   end (peakBytes: number): AnswerChunk | null {
     const { index, finish, usage, timings } = this
-    // The server does not say here which stop text it met.
+    // The server does not report here which stop text it met.
     if (finish === null) return null
     return endOf({ index, delta: {} }, { finish, stop: null, usage, timings, peakBytes })
   }
@@ -124,7 +124,7 @@ function deltaOf (delta: Fields): NonNullable<Choice['delta']> {
   }
 }
 
-/** An answer of `/completion`. */
+/** Reads `/completion`. */
 export class CompletionReader extends AnswerReader {
   private last: Fields | null = null
 
@@ -147,8 +147,8 @@ export class CompletionReader extends AnswerReader {
 }
 
 /**
- * The spans of one traced answer, as its chunks arrive: a chunk with news stands for a token. A server that
- * does not report when it takes up a prompt has no wait; it counts as work on the prompt then.
+ * Records the spans of one traced answer; each chunk with content counts as a token. If the server does not
+ * report prompt progress, the time in its queue counts as prompt work.
  */
 export class ChunkSpans {
   private readonly spans: AnswerSpans

@@ -1,4 +1,4 @@
-/** llama.cpp's programs: where they are looked for, and what they can do. */
+/** Finds llama.cpp's programs and reads their capabilities. */
 import { execFile } from 'node:child_process'
 import { access } from 'node:fs/promises'
 import { dirname, isAbsolute, join } from 'node:path'
@@ -7,22 +7,21 @@ import { EngineError } from '../../../kernel/api/engine.js'
 
 export interface Binary {
   path: string
-  /** Names of its options, as `--model`, and of the ways in which drafters work, as `draft-simple`. */
+  /** Its options, such as `--model`, and draft methods, such as `draft-simple`. */
   flags: ReadonlySet<string>
   sockets: boolean
 }
 
-/** A kind of program, and what is said where it is not found. */
 interface Kind {
-  /** The option of a spec with the path that the operator gave in `variable`. The node has checked it. */
+  /** The spec's option with the path that the operator set in `variable`; the node has checked it. */
   option: string
   variable: string
-  /** Looked for in PATH where no path was given. */
+  /** Names to try in PATH if no path is set. */
   names: readonly string[]
-  /** Options without which it is of no use. */
+  /** Options that svc depends on. */
   needed: readonly string[]
   absent: string
-  /** What a program without them is not, and what to set instead. */
+  /** Fills "… is no WHAT … Set VARIABLE to INSTEAD". */
   wrong: [what: string, instead: string]
 }
 
@@ -31,9 +30,9 @@ const SERVER: Kind = {
   variable: 'SVC_LLAMA_SERVER_BIN',
   names: ['llama-server'],
   needed: ['--model', '--host', '--port', '--ctx-size', '--parallel', '--threads', '--api-key-file'],
-  absent: 'there is no llama-server in PATH: bring llama.cpp with `svc engine add llama.cpp`, or set ' +
+  absent: 'there is no llama-server in PATH: install llama.cpp with `svc engine add llama.cpp`, or set ' +
     'SVC_LLAMA_SERVER_BIN to the absolute path of its llama-server and restart svc',
-  wrong: ['server of llama.cpp, or an old one', 'a newer llama-server']
+  wrong: ['a llama-server, or too old', 'a newer llama-server']
 }
 const DONOR: Kind = {
   option: 'donorBinary',
@@ -44,32 +43,32 @@ const DONOR: Kind = {
   absent: 'there is no rpc-server or ggml-rpc-server beside llama-server or in PATH: install ' +
     'llama.cpp built with GGML_RPC, or set SVC_LLAMA_RPC_SERVER_BIN to the absolute path of its ' +
     'rpc-server, and restart svc',
-  wrong: ['rpc-server of llama.cpp', 'one']
+  wrong: ['an rpc-server of llama.cpp', 'one']
 }
 const HELP_MS = 60_000
 const HELP_BYTES = 4 * 2 ** 20
 
 type Options = Readonly<Record<string, unknown>>
 
-/** The path that the operator gave. @throws EngineError for one that is not absolute */
+/** The operator's path. @throws EngineError for a relative path */
 function givenPath (options: Options, { option, variable }: Kind): string | undefined {
   const given = options[option]
   if (given === undefined || (typeof given === 'string' && isAbsolute(given))) return given
   const written = JSON.stringify(given)
-  throw new EngineError('provider_error', `${variable} is ${written}: it takes an absolute path`)
+  throw new EngineError('provider_error', `${variable} is ${written}, but must be an absolute path`)
 }
 
-/** llama.cpp's server: the one the operator named, else the one in PATH. @throws EngineError for none */
+/** llama.cpp's server: the configured one, else the one in PATH. @throws EngineError if there is none */
 export const findServer = async (options: Options): Promise<Binary> =>
   await examined([givenPath(options, SERVER) ?? SERVER.names].flat(), SERVER)
 
-/** The program that serves as a donor, see donor.ts. @throws EngineError for none */
+/** The rpc-server, see donor.ts. @throws EngineError if there is none */
 export const findDonor = async (options: Options): Promise<Binary> =>
   await examined(await donorPaths(options), DONOR)
 
 /**
- * The programs to try in turn as donors: what the operator named; else the one beside the llama-server that
- * was named; else those in PATH. @throws EngineError for a path that is not absolute
+ * Candidates for the rpc-server: the configured one; else the one beside the configured llama-server; else
+ * names in PATH. @throws EngineError for a relative path
  */
 export async function donorPaths (options: Options): Promise<readonly string[]> {
   const given = givenPath(options, DONOR)
@@ -82,7 +81,9 @@ export async function donorPaths (options: Options): Promise<readonly string[]> 
   return DONOR.names
 }
 
-/** The first program that is there, and its options. @throws EngineError for none, or one of another kind */
+/**
+ * The first program that exists, with its options. @throws EngineError if there is none or it lacks an option
+ */
 async function examined ([path, ...others]: readonly string[], kind: Kind): Promise<Binary> {
   if (path === undefined) throw new EngineError('provider_error', kind.absent)
   const help = await helpOf(path)
@@ -91,11 +92,11 @@ async function examined ([path, ...others]: readonly string[], kind: Kind): Prom
   const missing = kind.needed.filter((name) => !flags.has(name))
   if (missing.length === 0) return { path, flags, sockets }
   const { wrong: [what, instead], variable } = kind
-  throw new EngineError('provider_error', `${path} is no ${what}: its --help does not name ` +
+  throw new EngineError('provider_error', `${path} is not ${what}: its --help does not name ` +
     `${missing.join(', ')}. Set ${variable} to ${instead} and restart svc`)
 }
 
-/** What a program prints for --help; null where none of that name is in PATH. @throws EngineError */
+/** The output of --help; null if PATH does not have the program. @throws EngineError */
 async function helpOf (path: string): Promise<string | null> {
   try {
     const { stdout, stderr } = await promisify(execFile)(path, ['--help'],
@@ -109,7 +110,7 @@ async function helpOf (path: string): Promise<string | null> {
   }
 }
 
-/** Reads the list of options a program prints. Pure. */
+/** Reads the options in the output of --help. Pure. */
 export function readHelp (text: string): Omit<Binary, 'path'> {
   const flags = new Set(text.match(/--[a-z][a-z0-9-]+|\bdraft-[a-z0-9]+/g))
   return { flags, sockets: /unix socket/i.test(text) }

@@ -1,10 +1,9 @@
-/** Text of the server that has calls and reasoning in it: it reads none written by our grammars. */
+/** Parses calls and reasoning out of text that our grammars shaped, which the server returns unparsed. */
 import type { AnswerChunk } from '../../runners/language/chunks.js'
 import type { Fields } from '../../runners/language/json.js'
 import { deltaOf, type OutputReader } from '../text/parse/output.js'
 import type { AnswerReader } from './answer.js'
 
-/** An answer whose text is read again. */
 export class CallReader implements Pick<AnswerReader, 'read' | 'end'> {
   private readonly inner: AnswerReader
   private readonly output: OutputReader

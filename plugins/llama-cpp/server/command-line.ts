@@ -1,4 +1,4 @@
-/** The command line of a server: how much it takes on, and over which nodes its model is spread. Pure. */
+/** The command line of a llama-server: its sizes, and its shares of a model. Pure. */
 import { EngineError, type CacheType, type ModelSpec } from '../../../kernel/api/engine.js'
 import {
   cacheOf, CHECKPOINTS, contextOf, keptBytes, MAX_EMBEDDED
@@ -11,29 +11,29 @@ const MIB = 2 ** 20
 const ALL_LAYERS = '999'
 
 export interface Sizes {
-  /** Tokens of one prompt and its answer. */
+  /** Context of one request: prompt and answer, tokens. */
   contextLength: number
-  /** Answers generated at once. */
+  /** Parallel requests. */
   slots: number
-  /** Memory for prompts that may come again. */
+  /** Memory for the prompt cache. */
   promptCacheMib: number
   cacheType?: CacheType | undefined
 }
 
-/** An option that is a number from `least` up, without a fraction. @throws EngineError model_invalid */
+/** A numeric option, rounded down. @throws EngineError model_invalid if it is below `least` */
 function option (
   options: Readonly<Record<string, unknown>>, name: string, least: number, usual: number
 ): number {
   const value = options[name] ?? usual
   if (typeof value === 'number' && Number.isFinite(value) && value >= least) return Math.floor(value)
   throw new EngineError('model_invalid',
-    `option ${name} is ${String(value)}: it takes a number from ${least} up`)
+    `option ${name} is ${String(value)}, but must be a number of at least ${least}`)
 }
 
 /**
- * The server takes the memory of all its contexts when it starts: as many as placement counts. Options:
- * `prefix_cache_bytes` and `max_batch` (answers at once, fewer than there is memory for).
- * @throws EngineError model_invalid for an option that is no such number
+ * Sizes for the server, which allocates all contexts at its start, as placement has planned. Options:
+ * `prefix_cache_bytes`, and `max_batch` to run fewer requests in parallel than fit into memory.
+ * @throws EngineError model_invalid for an invalid option
  */
 export function sizesOf (
   { card, options, contextLength: asked, slots: planned }: ModelSpec, embeds: boolean
@@ -51,19 +51,18 @@ export function sizesOf (
 }
 
 /**
- * What one node holds of a model: so many layers, of these so many on each of its GPUs, the rest on its CPU.
- * Without `gpus` all of them are on one device. In a tensor split the numbers are proportions of its share.
+ * One node's share of a model: its layers, and how many of them each GPU has; the CPU has the rest. Without
+ * `gpus`, one device has all. In a tensor split the numbers are proportions of the node's share.
  */
 export interface LayerShare { layers: number, gpus?: readonly number[] }
 
-/** A donor: where its rpc-server is reached from here, and its share. */
+/** A donor's share, and the local address that leads to its rpc-server. */
 export interface RpcServer extends LayerShare { address: string }
 
-/** The plan of a model over several nodes, as its driver is told. */
+/** The plan of a model over several nodes, as the driver gets it. */
 export interface RpcPlan extends LayerShare {
-  /** Every layer is cut across all ranks, in equal parts; else each rank has layers of its own. */
+  /** Tensor split: every layer is divided equally between all ranks. Otherwise each rank has whole layers. */
   tensor: boolean
-  /** In the order of the plan. */
   donors: readonly RpcServer[]
 }
 
@@ -72,7 +71,7 @@ const ADDRESS = /^127\.0\.0\.1:[1-9]\d{0,4}$/
 const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0
 const sum = (numbers: readonly number[]): number => numbers.reduce((a, b) => a + b, 0)
 
-/** A share as the node says it. @throws EngineError for a broken one */
+/** Validates a share. @throws EngineError */
 function shareOf (said: Fields, name: string): LayerShare {
   const { layers, gpus } = said
   const whole = isCount(layers) && layers > 0
@@ -83,12 +82,12 @@ function shareOf (said: Fields, name: string): LayerShare {
   throw new EngineError('provider_error', `the option ${name} must name layers, and how many each GPU has`)
 }
 
-/** The share of a model that is on this node alone, or of a donor; null where one device has all of it. */
+/** This node's share of an undistributed model, or a donor's share; null if one device has all of it. */
 export function splitOf ({ split }: Readonly<Record<string, unknown>>): LayerShare | null {
   return split === undefined ? null : shareOf(fieldsOf(split), 'split')
 }
 
-/** The plan in the options of a spec; null for a model on one node. @throws EngineError for a broken one */
+/** The plan in a spec's options; null for a model on one node. @throws EngineError for an invalid plan */
 export function rpcOf ({ rpc }: Readonly<Record<string, unknown>>): RpcPlan | null {
   if (rpc === undefined) return null
   const donors = listOf(fieldsOf(rpc)['donors']).map((donor) =>
@@ -97,10 +96,10 @@ export function rpcOf ({ rpc }: Readonly<Record<string, unknown>>): RpcPlan | nu
   if (donors.length > 0 && fine) {
     return { tensor: fieldsOf(rpc)['tensor'] === true, ...shareOf(fieldsOf(rpc), 'rpc'), donors }
   }
-  throw new EngineError('provider_error', 'the option rpc must name the own layers and those of donors')
+  throw new EngineError('provider_error', 'the option rpc must name the layers of driver and donors')
 }
 
-/** What a donor offers as devices: its GPUs that hold something, then its CPU where that holds the rest. */
+/** A donor's devices: the GPUs with layers, then the CPU if it has the rest. */
 export function devicesOf ({ layers, gpus }: LayerShare): { gpu: number | null, layers: number }[] {
   if (gpus === undefined) return [{ gpu: 0, layers }]
   const rest = layers - sum(gpus)
@@ -108,13 +107,13 @@ export function devicesOf ({ layers, gpus }: LayerShare): { gpu: number | null, 
   return rest > 0 ? [...used, { gpu: null, layers: rest }] : used
 }
 
-/** The shares of this node's own GPUs; none on a CPU, which takes what is not handed out. */
+/** The shares of this node's GPUs; none with backend `cpu`, which has all layers that are not offloaded. */
 const ownGpus = ({ layers, gpus = [layers] }: LayerShare, backend: string): readonly number[] =>
   backend === 'cpu' ? [] : gpus
 
 /**
- * The options for a plan. The devices of a server are those of its donors, then its own GPUs.
- * @throws EngineError where the server cannot do that
+ * The options for a plan. The server's devices are those of the donors, then its GPUs.
+ * @throws EngineError if the server was built without RPC
  */
 export function rpcArguments (plan: RpcPlan, backend: string, flags: ReadonlySet<string>): string[] {
   const missing = RPC_FLAGS.filter((name) => !flags.has(name))
@@ -132,18 +131,21 @@ export function rpcArguments (plan: RpcPlan, backend: string, flags: ReadonlySet
   ]
 }
 
-/** A server counts the layers it hands out from the last one, and one more for the output. */
+/** The server counts offloaded layers from the last one, and counts the output as one more layer. */
 function layerShares (shares: number[]): string[] {
   const handedOut = sum(shares) + 1
   shares[shares.findLastIndex((share) => share > 0)]! += 1
   return ['--tensor-split', shares.join(','), '--n-gpu-layers', String(handedOut)]
 }
 
-/** A GPU as llama.cpp calls it, whatever the case: CUDA0, ROCM0, MTL0. */
+/** llama.cpp's name of a GPU, such as CUDA0, ROCM0 or MTL0; case does not matter. */
 export const deviceName = (backend: string, gpu: number): string =>
   `${backend === 'metal' ? 'MTL' : backend.toUpperCase()}${gpu}`
 
-/** Ranks have equal parts, which their devices share. A server would list its own GPUs first. */
+/**
+ * Ranks have equal parts, divided between their devices. Names all devices, because by default the server's
+ * own GPUs come first.
+ */
 function tensorShares (ranks: readonly (readonly number[])[], backend: string): string[] {
   const own = ranks.at(-1)!
   const shares = ranks.flatMap((rank) => rank.map((share) => Number((share / sum(rank)).toFixed(6))))
@@ -156,22 +158,22 @@ export interface StartOptions {
   flags: ReadonlySet<string>
   model: string
   address: Address
-  /** File with the key clients must show; not on the command line, which every user can read. */
+  /** File with the API key; not an argument, because every user can read those. */
   keyFile: string
   threads: number
   backend: string
   sizes: Sizes
-  /** Only makes embeddings, or only ranks documents. */
+  /** Runs only embeddings or rerank. */
   embeds: boolean
   ranks?: boolean
-  /** Vision weights and a drafter of the model, where it has them. */
+  /** The model's vision weights and drafter, if any. */
   mmproj?: string | undefined
   drafter?: Drafter | undefined
-  /** File with the chat template; undefined for that of the model. */
+  /** File with the chat template; undefined to use the model's. */
   template?: string | undefined
-  /** How the model is spread over donors; null for a model that this server has alone. */
+  /** Null for a model on one node. */
   rpc?: RpcPlan | null
-  /** The GPUs of this node that share a model without donors; null where there is one device. */
+  /** The shares of this node's GPUs without donors; null for one device. */
   split?: LayerShare | null
 }
 
@@ -179,7 +181,7 @@ const placeOf = (address: Address): string[] => 'socketPath' in address
   ? ['--host', address.socketPath]
   : ['--host', address.host, '--port', String(address.port)]
 
-/** Options that are given only to a server that knows them, as it would not start otherwise. */
+/** Options for servers that know them: an unknown option prevents the start. */
 function optional (options: StartOptions): string[][] {
   const { flags, backend, sizes, mmproj, drafter, template, rpc = null, split = null } = options
   const { contextLength, promptCacheMib, cacheType } = sizes
@@ -190,22 +192,21 @@ function optional (options: StartOptions): string[][] {
     ['--offline'],
     ['--jinja'],
     ...template === undefined ? [] : [['--chat-template-file', template]],
-    // Weights are often kept in another order than the file's: with the file mapped beside, they would count
-    // twice.
+    // Weights are often repacked in memory; with the file mapped as well they would count twice.
     ...flags.has('--load-mode') ? [['--load-mode', 'none']] : [['--no-mmap']],
-    // An answer ends where the context does.
+    // An answer ends with the context.
     ['--no-context-shift'],
     ['--cache-ram', String(promptCacheMib)],
     ['--ctx-checkpoints', String(CHECKPOINTS)],
     ...cacheType === undefined ? [] : [['--cache-type-k', cacheType], ['--cache-type-v', cacheType]],
     ...mmproj === undefined ? [] : [['--mmproj', mmproj]],
     ...drafter === undefined ? [] : drafting(drafter, flags),
-    // Not on a GPU, whose memory was not counted, nor on those of donors.
+    // Keep these off GPUs: neither this node's nor the donors' memory was planned for them.
     ...backend !== 'cpu' ? [] : [
       ...mmproj === undefined ? [] : [['--no-mmproj-offload']],
       ...drafter === undefined ? [] : [['--device-draft', 'none']]
     ],
-    // What each device holds was planned; the server would try a load of its own first.
+    // Placement has planned the memory; the server would otherwise start with a trial load.
     ['--fit', 'off'],
     ...rpc === null ? alone(backend, split) : [],
     ...options.embeds
@@ -215,11 +216,11 @@ function optional (options: StartOptions): string[][] {
   ].filter(([name]) => flags.has(name as string))
 }
 
-/** Newer servers load a drafter and let it be unless they are told how it drafts. */
+/** Newer servers load a drafter but do not use it without a draft method. */
 const drafting = ({ path, way }: Drafter, flags: ReadonlySet<string>): string[][] =>
   [['--model-draft', path], ...way !== null && flags.has(way) ? [['--spec-type', way]] : []]
 
-/** Where the layers of a model are that has no donors. */
+/** The devices of a model without donors. */
 function alone (backend: string, split: LayerShare | null): string[][] {
   if (backend === 'cpu') return [['--n-gpu-layers', '0'], ['--device', 'none']]
   if (split === null) return [['--n-gpu-layers', ALL_LAYERS]]
@@ -227,12 +228,12 @@ function alone (backend: string, split: LayerShare | null): string[][] {
   return [[shareName!, shares!], [countName!, count!]]
 }
 
-/** The arguments for a server. @throws EngineError for donors where the server cannot use any */
+/** @throws EngineError for donors if the server was built without RPC */
 export function serverArguments (options: StartOptions): string[] {
   const { model, address, keyFile, threads, sizes, rpc = null, backend, flags } = options
   return [
     '--model', model, ...placeOf(address), '--api-key-file', keyFile, '--threads', String(threads),
-    // The server shares the context out between the answers.
+    // The server divides the context between its slots.
     '--ctx-size', String(sizes.contextLength * sizes.slots), '--parallel', String(sizes.slots),
     ...optional(options).flat(), ...rpc === null ? [] : rpcArguments(rpc, backend, flags)
   ]

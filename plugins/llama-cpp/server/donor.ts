@@ -1,7 +1,7 @@
 /**
- * A donor: llama.cpp's rpc-server as a child of the runner process. It offers this machine's memory and
- * processors to a llama-server on another node, which reaches it through the node; it listens on this machine
- * only.
+ * A donor runs llama.cpp's rpc-server as a child of the runner process. A llama-server on another node uses
+ * this machine's memory and processors through it. It listens on loopback only; the nodes forward the
+ * connection.
  */
 import { connect } from 'node:net'
 import {
@@ -19,11 +19,10 @@ export interface DonorOptions {
   port: number
   threads: number
   backend: string
-  /** What its devices hold; null for one of them. */
+  /** The shares of its devices; null for a single device. */
   split?: LayerShare | null
 }
 
-/** The arguments for a donor: the devices that placement counts on, on this machine's own address. */
 export function donorArguments ({ flags, port, threads, backend, split }: DonorOptions): string[] {
   const devices = devicesOf(split ?? { layers: 1 })
   const names = devices.map(({ gpu }) => gpu === null ? 'CPU' : deviceName(backend, gpu))
@@ -31,13 +30,12 @@ export function donorArguments ({ flags, port, threads, backend, split }: DonorO
     '--host', LOOPBACK, '--port', String(port),
     ...[
       ['--threads', String(threads)],
-      // All that is named is a device of the driver, which has a share for each.
+      // The driver has a share for each device named here, so name exactly those of the plan.
       ['--device', backend === 'cpu' ? 'CPU' : names.join(',')]
     ].filter(([name]) => flags.has(name as string)).flat()
   ]
 }
 
-/** Whether a program listens on a port of this machine. */
 async function answers (port: number): Promise<boolean> {
   const socket = connect(port, LOOPBACK)
   return await new Promise((resolve) => {
@@ -46,19 +44,19 @@ async function answers (port: number): Promise<boolean> {
   }).finally(() => { socket.destroy() }) as boolean
 }
 
-interface Lending { program: Program, port: number }
+interface RpcProcess { program: Program, port: number }
 
 /**
- * Starts a donor. Its only task tells the node where it listens. Each start of a driver, a `run`, gets a
- * program of its own: with what an earlier one has left in the memory of an rpc-server, a tensor split gives
- * wrong answers. A run that was followed by another gets none. @throws EngineError where that fails
+ * Starts a donor, whose only task returns its port. Each start of a driver (`run`) gets a fresh rpc-server:
+ * with leftovers of an earlier driver in its memory, a tensor split computes wrong answers. @throws
+ * EngineError if the start fails, or for a run that a newer one has replaced
  */
 export async function startDonor (
   spec: ModelSpec, env: EngineEnv, parts: EngineParts
 ): Promise<EngineSession> {
   const { options, threads, backend } = spec
   const { path, flags } = await findDonor(options)
-  const start = async (): Promise<Lending> => {
+  const start = async (): Promise<RpcProcess> => {
     const port = await freePort()
     const args = donorArguments({ flags, port, threads, backend, split: splitOf(options) })
     const program = new Program({ ...parts, env, name: 'rpc-server', path, args })
@@ -69,17 +67,17 @@ export async function startDonor (
   let now = await start()
   let ready = Promise.resolve(now)
   const runs: string[] = []
-  const lend = async (run: string): Promise<Lending> => {
+  const serverFor = async (run: string): Promise<RpcProcess> => {
     if (runs.includes(run)) {
       if (runs.at(-1) === run) return await ready
-      throw new EngineError('instance_lost', 'the driver has started anew since')
+      throw new EngineError('instance_lost', 'the driver has restarted since')
     }
     if (runs.push(run) > 1) {
       ready = ready.then(async ({ program }) => {
         await program.close()
         return now = await start()
       })
-      // There is nothing to lend any more, and no reason to stay.
+      // Without an rpc-server this runner has no purpose.
       ready.catch((error: unknown) => { parts.die(error as Error) })
     }
     return await ready
@@ -90,9 +88,9 @@ export async function startDonor (
     },
     async * run ({ kind, payload }): AsyncGenerator<EngineChunk> {
       if (kind !== 'endpoint') {
-        throw new EngineError('invalid_request', `this runner only lends its memory: no task ${kind}`)
+        throw new EngineError('invalid_request', `this runner is a donor and has no task ${kind}`)
       }
-      yield { payload: { port: (await lend(textOf(payload['run']))).port } }
+      yield { payload: { port: (await serverFor(textOf(payload['run']))).port } }
     },
     info: () => ({ port: now.port, serverPid: now.program.pid }),
     close: async () => { await now.program.close() }

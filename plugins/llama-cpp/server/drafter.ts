@@ -1,15 +1,16 @@
-/** How a drafter is used: llama.cpp finds out some kinds by itself, and others only where they are named. */
+/**
+ * Detects the draft method of a drafter: llama.cpp detects some itself and needs an option for the others.
+ */
 import { open } from 'node:fs/promises'
 
-/** Beyond the vocabulary, where the names of tensors are, in every file that was seen. */
+/** Long enough to include the tensor names behind the vocabulary in all known files. */
 const HEAD_BYTES = 48 * 2 ** 20
-/** What is said within the first entries. */
+/** Includes the metadata entry with the architecture. */
 const FIRST_BYTES = 4096
 
-/** A drafter: its file, and how it drafts; null where llama.cpp is left to find that out. */
+/** `way` is the draft method; null if llama.cpp detects it. */
 export interface Drafter { path: string, way: string | null }
 
-/** Looks at the head of a drafter's file. */
 export async function drafterAt (path: string): Promise<Drafter> {
   const file = await open(path)
   try {
@@ -20,11 +21,11 @@ export async function drafterAt (path: string): Promise<Drafter> {
   }
 }
 
-/** How a drafter with that head drafts. Pure. */
+/** The draft method by the head of a file. Pure. */
 export function draftMethodOf (head: Buffer): string | null {
   const architecture = head.toString('latin1', 0, FIRST_BYTES)
   if (architecture.includes('eagle3')) return 'draft-eagle3'
-  // Heads that guess several tokens belong to the model itself.
+  // llama.cpp detects multi-token prediction heads.
   if (architecture.includes('dflash') || head.includes('.nextn.eh_proj.')) return null
   return 'draft-simple'
 }

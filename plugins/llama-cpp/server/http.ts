@@ -1,24 +1,24 @@
-/** The connection to a llama.cpp server on this machine. The only place that speaks HTTP here. */
+/** HTTP client for a llama.cpp server on this machine. */
 import { once } from 'node:events'
 import { Agent, request, type ClientRequest, type IncomingMessage } from 'node:http'
 import { EventParser } from '../../../kernel/api/engine.js'
 import { BrokenAnswer, serverError } from './errors.js'
 import { fieldsOf, parsed, type Fields } from '../../runners/language/json.js'
 
-/** Where the server listens: a socket file, or a port of the loopback. */
+/** A Unix socket, or a port on loopback. */
 export type Address = { socketPath: string } | { host: string, port: number }
 
-/** Bytes of one answer that is no stream. */
+/** Size limit of a response that is not a stream, bytes. */
 const MAX_BYTES = 64 * 2 ** 20
-/** Characters of one event; an event holds some tokens of text at most. */
+/** Size limit of one event, characters; an event contains a few tokens. */
 const MAX_EVENT_CHARS = 4 * 2 ** 20
 const OK = 200
 const END = '[DONE]'
 
-/** A call of the server. Without `body` it is a GET. */
+/** Without `body` it is a GET. */
 interface Call { path: string, body?: Record<string, unknown>, signal?: AbortSignal }
 
-/** A kept connection had been closed by the server, which did not get the call. */
+/** The server closed an idle connection before it read the request. */
 const isStale = (error: unknown, sent: ClientRequest): boolean =>
   sent.reusedSocket && /^(ECONNRESET|EPIPE)$/.test((error as NodeJS.ErrnoException).code ?? '')
 
@@ -35,15 +35,15 @@ export class Client {
   }
 
   /**
-   * The answer to a call. @throws EngineError for what the server refuses, BrokenAnswer where the
-   * connection breaks or the answer is not JSON
+   * A response as JSON. @throws EngineError for an error of the server, BrokenAnswer if the connection breaks
+   * or the response is not JSON
    */
   async json (call: Call): Promise<Fields> {
     const answer = await this.open(call)
-    return fieldsOf(await this.whole(answer))
+    return fieldsOf(await this.bodyOf(answer))
   }
 
-  /** Whether the server is ready; false while it loads or does not listen yet. */
+  /** False while the server loads the model or does not listen yet. */
   async healthy (): Promise<boolean> {
     try {
       const answer = await this.open({ path: '/health' })
@@ -55,14 +55,14 @@ export class Client {
     }
   }
 
-  /** The events of a stream. The connection is closed when the reader stops. Throws what `json` throws. */
+  /** The events of a stream; closes the connection when the reader stops. Throws what `json` throws. */
   async * events (call: Call): AsyncGenerator<Fields> {
     const answer = await this.open(call)
-    if (answer.statusCode !== OK) await this.whole(answer)
+    if (answer.statusCode !== OK) await this.bodyOf(answer)
     try {
-      // Older servers tell of errors in a field of that name.
+      // Older servers send errors in a field `error`.
       const parser = new EventParser(MAX_EVENT_CHARS, 'error')
-      // Leaving the loop closes the connection, and with it the server frees the slot.
+      // Leaving the loop closes the connection, so that the server frees the slot.
       for await (const bytes of answer as AsyncIterable<Uint8Array>) {
         for (const event of parser.push(bytes)) {
           if (event.kind === 'event' && event.data !== END) yield this.event(event.type, event.data)
@@ -83,14 +83,14 @@ export class Client {
     return fields
   }
 
-  /** The body of an answer as JSON. @throws EngineError for a status that is no success */
-  private async whole (answer: IncomingMessage): Promise<unknown> {
+  /** The body as JSON. @throws EngineError for an error status */
+  private async bodyOf (answer: IncomingMessage): Promise<unknown> {
     const pieces: Uint8Array[] = []
     let bytes = 0
     try {
       for await (const piece of answer as AsyncIterable<Uint8Array>) {
         bytes += piece.byteLength
-        if (bytes > MAX_BYTES) throw new BrokenAnswer(`an answer has over ${MAX_BYTES} bytes`)
+        if (bytes > MAX_BYTES) throw new BrokenAnswer(`a response of llama-server exceeds ${MAX_BYTES} bytes`)
         pieces.push(piece)
       }
     } catch (error) {
@@ -98,11 +98,11 @@ export class Client {
     }
     const value = parsed(Buffer.concat(pieces).toString())
     if (answer.statusCode !== OK) throw serverError(value, this.modelId, answer.statusCode)
-    if (value === undefined) throw new BrokenAnswer('an answer of llama-server is not JSON')
+    if (value === undefined) throw new BrokenAnswer('a response of llama-server is not JSON')
     return value
   }
 
-  /** Sends a call; once more where a kept connection had been closed meanwhile, before any answer. */
+  /** Sends a request, and repeats it once if the reused connection was already closed. */
   private async open (call: Call): Promise<IncomingMessage> {
     const first = this.send(call)
     try {
@@ -139,7 +139,7 @@ export class Client {
 
 async function answerTo (sent: ClientRequest): Promise<IncomingMessage> {
   const [answer] = await once(sent, 'response') as [IncomingMessage]
-  // A connection that breaks later is told by the answer.
+  // A connection that breaks later makes reading the response fail.
   sent.on('error', () => {})
   return answer
 }

@@ -1,7 +1,7 @@
 /**
- * Engine `llama-server`: models in GGUF files, run by llama.cpp's own server, an external program. One server
- * is a child of one runner process, on a socket of its own with a key of its own. A model may be spread over
- * several nodes: this server is then its driver, and runners on the others are its donors (donor.ts).
+ * Engine `llama-server`: runs GGUF models with llama.cpp's server, an external program. Each runner process
+ * has one server as its child, with a private socket and key. If a model is spread over several nodes, this
+ * server is the driver, and runners on the other nodes are its donors (donor.ts).
  */
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -18,30 +18,29 @@ import { LOOPBACK, type EngineParts, type Clock } from './program.js'
 import { LlamaServer } from './server.js'
 import { LlamaSession } from './session.js'
 
-/** A runner process has the system's clock only. A pause does not keep it alive. */
+/** Unreferenced, so that a pause does not keep the process alive. */
 const SYSTEM: Clock = {
   now: () => Number(process.hrtime.bigint() / 1_000_000n),
   pause: async (ms) => { await delay(ms, undefined, { ref: false }) }
 }
 
-/** An uncaught error ends the runner process, which reports it to the node. */
 const die = (error: Error): void => { setImmediate(() => { throw error }) }
 
-/** The output of a runner goes to a file of bounded size. */
+/** The runner's stderr goes to a file of limited size. */
 const echo = (line: string): void => { process.stderr.write(`llama.cpp: ${line}\n`) }
 
-/** The model among the card's files: the first part where it is split. @throws EngineError model_invalid */
+/** The model among the card's files; the first part of a split one. @throws EngineError model_invalid */
 export function modelFile ({ modelId, files }: ModelCard): string {
   const models = files.filter(({ path }) => /\.gguf$/i.test(path))
   const weights = models.filter(({ role }) => role === 'weights')
   const [first] = (weights.length > 0 ? weights : models).map(({ path }) => path).sort()
   if (first !== undefined) return first
-  throw new EngineError('model_invalid', `${modelId} has no .gguf file: llama-server runs no other weights`)
+  throw new EngineError('model_invalid', `${modelId} has no .gguf file, which llama-server needs`)
 }
 
 /**
- * The driver's own rank of a tensor split without a GPU: a CPU takes part in one only behind an rpc-server,
- * so there is one here, too.
+ * The driver's rank in a tensor split without a GPU. llama.cpp includes a CPU only behind an rpc-server, so
+ * the driver's node runs one too.
  */
 const ownRank = async (spec: ModelSpec, env: EngineEnv, parts: EngineParts): Promise<EngineSession> =>
   await startDonor({ ...spec, options: { ...spec.options, split: undefined } }, env, parts)
@@ -51,7 +50,6 @@ const withOwn = (plan: RpcPlan, own: EngineSession): RpcPlan => ({
   donors: [{ address: `${LOOPBACK}:${Number(own.info()['port'])}`, layers: plan.layers }, ...plan.donors]
 })
 
-/** The engine with a clock, and a way to end the runner. */
 export function llamaEngine (parts: EngineParts): EngineModule {
   return {
     async load (spec, env): Promise<EngineSession> {
@@ -71,7 +69,7 @@ export function llamaEngine (parts: EngineParts): EngineModule {
         return file === undefined ? undefined : join(directory, file.path)
       }
       const source = await templateOf(spec)
-      // In the runner's own folder, which is its working folder.
+      // In the working folder, which belongs to the runner.
       const template = source === '' ? undefined : 'chat-template.jinja'
       if (template !== undefined) await writeFile(template, source)
       const drafter = beside('assistant')

@@ -1,28 +1,26 @@
-/** An external program as a child of the runner process: its start, its output, its end. */
+/** Runs an external program as a child of the runner process. */
 import { spawn, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { createServer, type AddressInfo } from 'node:net'
 import type { EngineEnv } from '../../../kernel/api/engine.js'
 import { startError } from './errors.js'
 
-/** Time as a runner process has it; a test brings its own. */
+/** Tests replace it. */
 export interface Clock {
-  /** Monotonic, in ms. */
   now: () => number
   pause: (ms: number) => Promise<void>
 }
 
-/** What the engine is made of beside its spec. */
 export interface EngineParts {
   clock: Clock
-  /** Ends the runner: its model is gone. */
+  /** Ends the runner process. */
   die: (error: Error) => void
-  /** Takes the program's own log, line by line. */
+  /** Receives each line of the program's log. */
   echo: (line: string) => void
 }
 
 export interface ProgramParts extends EngineParts {
-  /** What it is called in messages. */
+  /** Its name in messages. */
   name: string
   path: string
   args: readonly string[]
@@ -33,15 +31,15 @@ export const LOOPBACK = '127.0.0.1'
 const CLOSE_MS = 3_000
 const LINE_CHARS = 500
 const KEPT_LINES = 5
-/** Lines for the node's log in each window; the rest is counted. */
+/** Lines per window in the node's log; further ones are only counted. */
 const LOGGED_LINES = 10
 const WINDOW_MS = 10_000
-/** What a server tells of every answer: seven lines, which would go through three processes to a file. */
+/** Seven lines per request, which would pass through three processes to a file. */
 const ROUTINE = /^[\d.]+ I slot /
 const CAUSE = /\b(error|fail(ed|ure)?|abort(ed)?|assert|exception|fatal|out of memory)\b/i
 const ALARMING = RegExp(`\\bwarn(ing)?\\b|${CAUSE.source}`, 'i')
 
-/** A port of the loopback address that is free just now. */
+/** A free port on loopback. */
 export async function freePort (): Promise<number> {
   const server = createServer().listen(0, LOOPBACK)
   await once(server, 'listening')
@@ -52,17 +50,17 @@ export async function freePort (): Promise<number> {
 }
 
 /**
- * The runner's environment without what tells glibc to keep one heap, which is for Node: llama.cpp takes and
- * gives back some memory for each token, and that heap then asks the system anew each time.
+ * The environment without the glibc setting for a single heap, which suits Node. llama.cpp allocates and
+ * frees memory for each token, and a single heap would return it to the system each time.
  */
 function programEnv (): NodeJS.ProcessEnv {
   const { MALLOC_ARENA_MAX: _, ...env } = process.env
   return env
 }
 
-/** A program that runs, or did. It is in the runner's process group, which is killed as a whole. */
+/** A child process. The runner's process group contains it and is killed as a whole. */
 export class Program {
-  /** Resolves to what happened when the program has ended. */
+  /** Resolves with a description when the program has ended. */
   readonly ended: Promise<string>
   private readonly child: ChildProcess
   private readonly parts: ProgramParts
@@ -77,7 +75,7 @@ export class Program {
     const output = this.output = new Output((line, leftOut) => {
       env.log('warn', `${name}: ${line}`, leftOut === 0 ? {} : { linesLeftOut: leftOut })
     }, clock.now)
-    // The program's own log goes to the runner's, which is bounded; what looks bad also to the node's.
+    // All lines go to the runner's log, which has a size limit; alarming ones also to the node's log.
     for (const stream of [child.stdout, child.stderr]) {
       const cutter = new LineCutter()
       stream.on('data', (bytes: Uint8Array) => {
@@ -89,7 +87,7 @@ export class Program {
     }
     this.ended = new Promise((resolve) => {
       child.once('error', (error) => { resolve(`could not be started: ${error.message}`) })
-      // Not `exit`: there may be output to read after that.
+      // Not `exit`: output may follow it.
       child.once('close', (code, signal) => {
         resolve(signal === null ? `exited with code ${code}` : `was ended by ${signal}`)
       })
@@ -97,7 +95,7 @@ export class Program {
     void this.ended.then((how) => { this.end = how })
   }
 
-  /** The last of its own log, for those who operate the node: no error of a request has it. */
+  /** The last lines of the program's log, for operators only; errors of requests must not contain them. */
   private get lastLines (): string {
     return this.output.last === '' ? '' : `; its last lines: ${this.output.last}`
   }
@@ -105,8 +103,8 @@ export class Program {
   get pid (): number | undefined { return this.child.pid }
 
   /**
-   * Waits until it is ready, asking after each pause.
-   * @throws what `startError` makes when the program ends before, and what `ready` throws
+   * Polls `ready` until it is true.
+   * @throws EngineError if the program exits first, and what `ready` throws
    */
   async until (ready: () => Promise<boolean>, pauseMs: number): Promise<void> {
     while (!await ready()) {
@@ -117,7 +115,7 @@ export class Program {
     }
   }
 
-  /** From now on the runner ends with the program, unless that is closed. */
+  /** From now on, ends the runner when the program exits. */
   dieWithIt (): void {
     const { name, die, env } = this.parts
     void this.ended.then((how) => {
@@ -127,13 +125,13 @@ export class Program {
     })
   }
 
-  /** How the program has ended; null while it has not, also a moment later. */
+  /** How the program ended; null if it still runs after `withinMs`. */
   async endOf (withinMs: number): Promise<string | null> {
     await Promise.race([this.ended, this.parts.clock.pause(withinMs)])
     return this.end
   }
 
-  /** Ends the program: by asking, then by force. */
+  /** Sends SIGTERM, then SIGKILL. */
   async close (): Promise<void> {
     this.closing = true
     this.child.kill('SIGTERM')
@@ -142,14 +140,14 @@ export class Program {
   }
 }
 
-/** Cuts output into lines, long ones into their first 500 characters. */
+/** Splits output into lines and truncates them to 500 characters. */
 export class LineCutter {
   private readonly decoder = new TextDecoder()
   private rest = ''
 
   push (bytes: Uint8Array): string[] {
     const lines = (this.rest + this.decoder.decode(bytes, { stream: true })).split(/[\r\n]+/)
-    // One character more than is kept shows that the line is too long.
+    // One extra character marks the line as truncated.
     this.rest = (lines.pop() as string).slice(0, LINE_CHARS + 1)
     return lines.filter((line) => line !== '').map(cut)
   }
@@ -157,12 +155,12 @@ export class LineCutter {
 
 const cut = (line: string): string => line.length > LINE_CHARS ? `${line.slice(0, LINE_CHARS)}…` : line
 
-/** Keeps the last lines, and hands alarming ones to a log, a few at a time. `now` is monotonic, in ms. */
+/** Stores the last lines, and passes alarming ones to a log at a limited rate. `now` is monotonic, in ms. */
 export class Output {
   private readonly log: (line: string, leftOut: number) => void
   private readonly now: () => number
   private readonly kept: string[] = []
-  /** The first two lines with words of a failure, without their times; others are what came of it. */
+  /** The first two lines that report a failure, without their times; later ones are usually consequences. */
   readonly causes: string[] = []
   private since = -Infinity
   private logged = 0

@@ -1,4 +1,4 @@
-/** From the payload of a task to the bodies that llama.cpp's server takes. Pure. */
+/** Converts a task's payload to requests for llama.cpp's server. Pure. */
 import { createHash } from 'node:crypto'
 import type { ChatMessage } from '../../runners/language/chunks.js'
 import { parametersOf } from '../../runners/language/sampling.js'
@@ -14,18 +14,18 @@ import { reasoningMarkers, reasonings, type ReasoningName } from '../text/reason
 export interface Facts {
   contextLength: number
   defaults: Readonly<Record<string, unknown>>
-  /** What the chat template takes as ids of calls. */
+  /** Which ids of tool calls the chat template accepts. */
   callIds?: 'any' | 'short'
-  /** False for a model whose template has no place for tools. */
+  /** False if the chat template does not render tools. */
   tools?: boolean
   reasoning?: ReasoningName | null
 }
 
 export interface Bodies {
   bodies: Body[]
-  /** Number of likeliest tokens to report beside each one. */
+  /** Number of alternatives to report with each token. */
   tops: number
-  /** Parts of the request that the server does not get. */
+  /** Parts of the request that are not enforced. */
   warnings: string[]
 }
 
@@ -34,9 +34,9 @@ type Body = Record<string, unknown>
 const MOST_ANSWERS = 128
 const MOST_BIAS = 100
 const PLAIN: AnswerFormats = { tools: null, reasoning: null, thoughts: 'over' }
-/** The server takes seeds below this one, which means a seed of its own choice. */
+/** Seeds are below this number, which means random. */
 const SEEDS = 2 ** 32 - 1
-/** Fields of a task that the server has other names for, or that are sent in another form. */
+/** Fields that the server names differently, or that need conversion. */
 const OWN_FORM = new Set([
   'messages', 'prompt', 'tools', 'tool_choice', 'parallel_tool_calls', 'response_format',
   'chat_template_kwargs', 'add_generation_prompt', 'n', 'n_predict', 'max_tokens', 'logit_bias', 'logprobs',
@@ -44,7 +44,7 @@ const OWN_FORM = new Set([
   ...parametersOf('llama').map(({ parameter }) => parameter)
 ])
 
-/** A number of the request; undefined if it has none. @throws EngineError invalid_request */
+/** A number in the request; undefined if absent. @throws EngineError invalid_request */
 export function numberAt (
   payload: Fields, path: string, { min, max, whole = true }: { min: number, max: number, whole?: boolean }
 ): number | undefined {
@@ -54,10 +54,10 @@ export function numberAt (
     return value
   }
   const kind = whole ? 'a whole number' : 'a number'
-  throw invalid(`${path} is ${String(value)}, but takes ${kind} from ${min} to ${max}`, path)
+  throw invalid(`${path} is ${String(value)}, but must be ${kind} from ${min} to ${max}`, path)
 }
 
-/** The parameters of the client, else those of the model's card. The server has defaults for all others. */
+/** The client's sampling parameters, else those of the model's card, else the server's defaults. */
 function samplingOf (payload: Fields, { contextLength, defaults }: Facts): Body {
   const named = parametersOf('llama').map(({ parameter, name, min, max, whole = false }) =>
     [name, numberAt(payload, parameter, { min, max, whole }) ?? numberOf(defaults[parameter])])
@@ -67,26 +67,31 @@ function samplingOf (payload: Fields, { contextLength, defaults }: Facts): Body 
   const sent = present(Object.fromEntries(named) as Fields)
   return {
     ...sent,
-    // Newer servers refuse -1, which once meant the whole context.
+    // Newer servers refuse -1, which used to mean the whole context.
     ...last === undefined ? {} : { repeat_last_n: last < 0 ? contextLength : Math.min(last, contextLength) },
-    // The one best token, without weighing all the others first: that costs as much as a tenth of a small
-    // model's token. Penalties and biases come before.
+    // Greedy sampling: sorting all candidates would take a tenth of a small model's time per token. The
+    // server applies penalties and biases before top_k.
     ...sent['temperature'] === 0 ? { top_k: 1 } : {},
     ...bias.length === 0 ? {} : { logit_bias: bias }
   }
 }
 
-/** Biases of ids; the server would cut those above 32 bits. @throws EngineError invalid_request */
+/**
+ * Biases of token ids, without ids that need more than 32 bits, which the server would truncate. @throws
+ * EngineError invalid_request
+ */
 export function biasOf ({ logit_bias: bias }: Fields): [number, number][] {
   const entries = Object.entries(fieldsOf(bias))
   const isFine = (bias == null || isObject(bias)) && entries.every(([id, value]) => /^\d+$/.test(id) &&
     Math.abs(numberOf(value) ?? Infinity) <= MOST_BIAS)
-  if (!isFine) throw invalid(`logit_bias maps token ids to numbers of at most ${MOST_BIAS}`, 'logit_bias')
+  if (!isFine) {
+    throw invalid(`logit_bias must map token ids to numbers from -${MOST_BIAS} to ${MOST_BIAS}`, 'logit_bias')
+  }
   return entries.map(([id, value]): [number, number] => [Number(id), value as number])
     .filter(([id]) => id < 2 ** 31)
 }
 
-/** Answers to one prompt differ, and each can be had again: each is a request of its own. */
+/** One request per answer, each with its seed, so that the answers differ but are reproducible. */
 function copiesOf (body: Body, n: number, seed: number | undefined): Body[] {
   return Array.from({ length: n }, (_, index) => {
     if (seed === undefined) return body
@@ -95,11 +100,11 @@ function copiesOf (body: Body, n: number, seed: number | undefined): Body[] {
   })
 }
 
-/** Mistral's templates refuse other ids than those of nine letters and digits. */
+/** Mistral's templates accept only ids of nine letters and digits. */
 export const callIdsOf = (template: string): 'any' | 'short' =>
   /alphanumeric strings with length 9/.test(template) ? 'short' : 'any'
 
-/** Whether the chat template reads tools, by what `/props` says of it; true if it says nothing. */
+/** Whether the chat template renders tools, by `/props`; true if unknown. */
 export function readsTools (props: Fields): boolean {
   const said = fieldsOf(props['chat_template_caps'])['supports_tools']
   const template = props['chat_template']
@@ -126,24 +131,27 @@ function readMessages (value: unknown): ChatMessage[] {
     isObject(message) && typeof message['role'] === 'string' &&
     (message['content'] == null || typeof message['content'] === 'string' ||
       (Array.isArray(message['content']) && message['content'].every(isObject))))
-  if (!fine) throw invalid('messages takes at least one message with a role and a text', 'messages')
+  if (!fine) throw invalid('messages must have at least one message with a role and a text', 'messages')
   prefilledAnswer(value as ChatMessage[])
   return value as ChatMessage[]
 }
 
-/** The answer at the end, if any. @throws EngineError for one from which llama.cpp does not go on */
+/**
+ * The assistant message to continue, if the conversation ends with one. @throws EngineError if llama.cpp
+ * cannot continue it
+ */
 export function prefilledAnswer (messages: readonly ChatMessage[]): ChatMessage | undefined {
   const last = messages.at(-1)
   if (last?.role !== 'assistant') return undefined
   const isEmpty = (last.content ?? '').length === 0 && textOf(last.reasoning_content) === ''
-  const why = messages.at(-2)?.role === 'assistant' ? 'two answers: the model goes on from one'
-    : listOf(last.tool_calls).length > 0 ? 'tool calls: the results of them have to follow'
-      : isEmpty ? 'an empty answer: leave it out to have one written' : null
+  const why = messages.at(-2)?.role === 'assistant' ? 'two answers: the model can continue only one'
+    : listOf(last.tool_calls).length > 0 ? 'tool calls without their results'
+      : isEmpty ? 'an empty answer: leave it out' : null
   if (why !== null) throw invalid(`messages ends with ${why}`, 'messages')
   return last
 }
 
-/** The messages and what else the template reads. @throws EngineError invalid_request */
+/** The input of the chat template. @throws EngineError invalid_request */
 export function templateBody (payload: Fields, callIds: Facts['callIds'] = 'any'): Body {
   const { tools, chat_template_kwargs: variables, add_generation_prompt: add } = payload
   return {
@@ -158,13 +166,13 @@ export function templateBody (payload: Fields, callIds: Facts['callIds'] = 'any'
 
 const nameOf = (tool: unknown): unknown => fieldsOf(fieldsOf(tool)['function'])['name']
 
-/** The tools that the model may call. */
+/** The tools that `tool_choice` permits. */
 export function offeredTools ({ tools, tool_choice: choice }: Fields): Fields[] {
   if (choice === 'none') return []
   return listOf(tools).filter((tool) => !isObject(choice) || nameOf(tool) === nameOf(choice))
 }
 
-/** The request with messages and tools as the template reads them. */
+/** The request with tools in the form that the chat template supports. */
 export function templated (payload: Fields, { tools: reads = true }: Facts): Fields {
   const offered = offeredTools(payload)
   const { tools: _, ...asked } = payload
@@ -173,13 +181,15 @@ export function templated (payload: Fields, { tools: reads = true }: Facts): Fie
     : { ...asked, messages: toHermesFormat(readMessages(payload['messages']), offered) }
 }
 
-/** Whether a grammar restricts the answer. The server reads images only where it makes that itself. */
+/**
+ * Whether a grammar restricts the answer. Not with images, which the server reads only in its own chat route.
+ */
 export const isConstrained = (payload: Fields): boolean =>
   (requiresCall(payload) || answerSchema(payload) !== null || payload['grammar'] != null) &&
   !listOf(payload['messages']).some(({ content }) => Array.isArray(content) &&
     content.some((part) => fieldsOf(part)['type'] !== 'text'))
 
-/** The most tokens of an answer: one token of the context at least is the prompt's. */
+/** The limit of an answer's tokens; the prompt has at least one token of the context. */
 function mostTokens (payload: Fields, { contextLength }: Facts): number {
   const most = contextLength - 1
   const own = numberAt(payload, 'n_predict', { min: 1, max: most })
@@ -187,7 +197,7 @@ function mostTokens (payload: Fields, { contextLength }: Facts): number {
   return Math.min(asked ?? own ?? most, most)
 }
 
-/** The bodies for a route, with what both routes have in common beside `own`. */
+/** The requests for a route: shared fields, and those in `own`. */
 function bodiesOf (
   payload: Fields, facts: Facts, own: Body, warnings: string[] = []
 ): Bodies {
@@ -206,10 +216,10 @@ function bodiesOf (
 }
 
 const topsOf = (payload: Fields): number => numberAt(payload, 'top_logprobs', { min: 0, max: 20 }) ?? 0
-/** The server reports the chosen token only beside at least one candidate. */
+/** The server reports logprobs only with at least one alternative. */
 const candidates = (payload: Fields): number => Math.max(1, topsOf(payload))
 
-/** Bodies for `/v1/chat/completions`, one for each answer. @throws EngineError invalid_request */
+/** Requests for `/v1/chat/completions`, one per answer. @throws EngineError invalid_request */
 export function chatBodies (payload: Fields, facts: Facts): Bodies {
   const { tool_choice: choice = 'auto', parallel_tool_calls: parallel, json_schema, grammar } = payload
   const { warnings } = constraintOf(payload, PLAIN)
@@ -217,7 +227,7 @@ export function chatBodies (payload: Fields, facts: Facts): Bodies {
   return bodiesOf(payload, facts, {
     ...templateBody(asked, facts.callIds),
     ...present({ response_format: payload['response_format'], json_schema, grammar }),
-    // The server takes a word only: one chosen function is the only tool, and required.
+    // The server accepts only a word: a named function becomes the only tool, and required.
     ...'tools' in asked
       ? { tool_choice: isObject(choice) ? 'required' : choice, ...present({ parallel_tool_calls: parallel }) }
       : {},
@@ -227,15 +237,15 @@ export function chatBodies (payload: Fields, facts: Facts): Bodies {
   }, warnings)
 }
 
-/** A prompt: a text, or ids as they are. @throws EngineError invalid_request */
+/** A prompt: text or token ids. @throws EngineError invalid_request */
 export function promptOf (prompt: unknown, path = 'prompt'): string | number[] {
   const given = typeof prompt === 'string' ? prompt : idsOf(prompt)
-  if (given === undefined) throw invalid(`${path} takes a text or token ids`, path)
-  if (given.length === 0) throw invalid(`${path} is empty: there is nothing to go on from`, path)
+  if (given === undefined) throw invalid(`${path} must be a text or a list of token ids`, path)
+  if (given.length === 0) throw invalid(`${path} is empty: there is nothing to continue`, path)
   return given
 }
 
-/** Bodies for `/completion`, one for each answer. @throws EngineError invalid_request */
+/** Requests for `/completion`, one per answer. @throws EngineError invalid_request */
 export function completionBodies (
   payload: Fields, facts: Facts, { gbnf, warnings, reasoning }: Constraint = constraintOf(payload, PLAIN)
 ): Bodies {

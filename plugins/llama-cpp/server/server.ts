@@ -1,7 +1,4 @@
-/**
- * A llama.cpp server as a child of the runner process: its start, its health, its end. It is in the runner's
- * process group, which is killed as a whole when the runner ends, however it ends.
- */
+/** A llama.cpp server as a child of the runner process. */
 import { randomBytes } from 'node:crypto'
 import { readFile, rm, writeFile } from 'node:fs/promises'
 import type { EngineEnv, EngineSession } from '../../../kernel/api/engine.js'
@@ -10,25 +7,24 @@ import { serverArguments, type StartOptions } from './command-line.js'
 import { Client, type Address } from './http.js'
 import { freePort, LOOPBACK, Program, type EngineParts } from './program.js'
 
-/** What a server is made of, beside its address and key, which are made here. */
 export interface ServerParts extends Omit<StartOptions, 'flags' | 'address' | 'keyFile'>, EngineParts {
   binary: Binary
   modelId: string
-  /** Bytes of the model's files: the server has about as much in memory when it is ready. */
+  /** Size of the model's files, bytes; about the server's memory when it is ready. */
   modelBytes: number
   env: EngineEnv
-  /** A rank on this node that is a program of its own; it ends with the server. */
+  /** This node's rank of a tensor split, which ends with the server. */
   own?: EngineSession | null
 }
 
-/** In the runner's own folder, which is its working folder: the path of a socket has to be short. */
+/** Relative to the working folder, because the length of a socket path is limited. */
 const SOCKET = 'llama.sock'
 const KEY_FILE = 'llama.key'
 const KEY_BYTES = 32
 const POLL_MS = 100
 const KIB = 1024
 
-/** A line of `/proc/<pid>/status` in bytes; 0 where there is none. */
+/** A line of `/proc/<pid>/status`, in bytes; 0 if unavailable. */
 async function memory (pid: number | undefined, name: 'VmRSS' | 'VmHWM'): Promise<number> {
   const status = await readFile(`/proc/${pid}/status`, 'utf8').catch(() => '')
   return Number(new RegExp(`^${name}:\\s+(\\d+) kB$`, 'm').exec(status)?.[1] ?? 0) * KIB
@@ -45,7 +41,7 @@ export class LlamaServer {
     this.parts = parts
   }
 
-  /** Starts a server. It does not listen yet. */
+  /** Resolves before the server listens. */
   static async start (parts: ServerParts): Promise<LlamaServer> {
     const { binary, modelId } = parts
     const key = randomBytes(KEY_BYTES).toString('hex')
@@ -59,10 +55,10 @@ export class LlamaServer {
     return new LlamaServer(program, new Client(address, key, modelId), parts)
   }
 
-  /** The most memory it has had, in bytes; 0 where the system does not tell. */
+  /** Peak memory in bytes; 0 if unavailable. */
   async peakBytes (): Promise<number> { return await memory(this.program.pid, 'VmHWM') }
 
-  /** Waits until the model is loaded, reporting how far that is. @throws EngineError when the server ends */
+  /** Waits until the model is loaded, and reports progress. @throws EngineError if the server exits */
   async ready (): Promise<void> {
     const { client, program, parts: { env, modelBytes } } = this
     const total = Math.max(modelBytes, 1)
@@ -75,7 +71,6 @@ export class LlamaServer {
     env.progress(total, total)
   }
 
-  /** Ends the server: by asking, then by force. */
   async close (): Promise<void> {
     this.client.close()
     await this.program.close()

@@ -1,4 +1,4 @@
-/** A loaded model behind a llama.cpp server: its tasks. */
+/** The tasks of a model that a llama.cpp server has loaded. */
 import {
   EngineError, type EngineChunk, type EngineSession, type EngineTask, type ModelSpec, type SpanSink
 } from '../../../kernel/api/engine.js'
@@ -24,9 +24,9 @@ import {
 import type { AnswerChunk } from '../../runners/language/chunks.js'
 import type { LlamaServer } from './server.js'
 
-/** How long the end of the server may take to be known after its connections broke. */
+/** Longest wait for the server's exit after its connection broke, ms. */
 const END_MS = 1_000
-/** Texts in one call. */
+/** Texts per embedding request. */
 const MAX_TEXTS = 32
 const WARMUP_TOKENS = 4
 const BETWEEN_IMAGES = /got exception: Chunk not found/
@@ -38,14 +38,13 @@ export interface SessionParts {
   embeds: boolean
 }
 
-/** Answers that are asked of the server, and how their events are read. */
+/** Requests to send, and how to read their events. */
 interface Asked extends Bodies {
   path: string
   payload: Fields
   reader: (index: number, tops: number) => Pick<AnswerReader, 'read' | 'end'>
 }
 
-/** A model that a server has loaded. */
 export class LlamaSession implements EngineSession {
   private readonly parts: SessionParts
   private readonly client: Client
@@ -59,11 +58,11 @@ export class LlamaSession implements EngineSession {
     this.facts = { contextLength, defaults }
   }
 
-  /** Asks the server what it has loaded. Throws what a call throws, also where the key is refused. */
+  /** Reads the server's properties. Throws what `json` throws, for instance if the key is refused. */
   async greet (): Promise<void> {
     this.props = await this.client.json({ path: '/props' })
     const length = numberOf(fieldsOf(this.props['default_generation_settings'])['n_ctx'])
-    // The server may have rounded the context that it was given.
+    // The server may have rounded the context.
     if (length !== undefined && length >= 2) this.facts.contextLength = length
     this.facts.callIds = callIdsOf(textOf(this.props['chat_template']))
     this.facts.tools = readsTools(this.props)
@@ -88,7 +87,7 @@ export class LlamaSession implements EngineSession {
         yield chunk
       }
     } catch (error) {
-      if (!signal.aborted) throw await this.explained(error)
+      if (!signal.aborted) throw await this.toEngineError(error)
     }
   }
 
@@ -132,8 +131,8 @@ export class LlamaSession implements EngineSession {
       yield * this.write({ path: '/v1/chat/completions', payload, ...bodies, reader }, signal, trace)
       return
     }
-    // The server takes no grammar beside tools, enforces calls with some templates only, and fails at reading
-    // answers of a grammar with others.
+    // The server accepts no grammar together with tools, enforces calls only for some chat templates, and
+    // fails to parse grammar-constrained answers for others. Hence `/completion` with our prompt and grammar.
     const prompt = await this.rendered(asked, signal)
     const thoughts = reasoning === null ? 'over' : reasoningStateAfter(prompt, reasonings[reasoning])
     const constraint = constraintOf(payload, { tools, reasoning, thoughts })
@@ -147,20 +146,20 @@ export class LlamaSession implements EngineSession {
     asked: Asked, signal: AbortSignal, trace: SpanSink | undefined
   ): AsyncGenerator<EngineChunk> {
     const { bodies, warnings, payload } = asked
-    let begun = false
+    let started = false
     if (warnings.length > 0) yield { payload: { choices: [], warnings } }
     const all = merged(bodies.map((_, index) => this.answer(asked, index, signal, trace)))
     for await (const chunk of withSchemaCheck(all, payload)) {
-      // Each answer has the same prompt, and the server reports its progress several times.
-      if (chunk.choices.length > 0 || !begun) yield { payload: { ...chunk } }
-      begun = true
+      // All answers have the same prompt, and the server reports its progress repeatedly.
+      if (chunk.choices.length > 0 || !started) yield { payload: { ...chunk } }
+      started = true
     }
   }
 
   /**
-   * The chunks of an answer. Where a prompt and the one before it in the same slot are the same up to the end
-   * of one of two neighbouring images, llama.cpp (0.5.0) fails before the first event; without what it
-   * remembers (`forget`) it answers.
+   * The chunks of an answer. llama.cpp 0.5.0 fails before the first event if a prompt and its predecessor in
+   * the same slot are equal up to the end of one of two adjacent images; a retry without the prompt cache
+   * (`forget`) succeeds.
    */
   private async * answer (
     asked: Asked, index: number, signal: AbortSignal, trace: SpanSink | undefined, forget: Fields = {}
@@ -181,7 +180,7 @@ export class LlamaSession implements EngineSession {
       return
     }
     const rest = own.end(await this.parts.server.peakBytes())
-    if (rest === null) throw new BrokenAnswer('llama-server ended an answer before its end')
+    if (rest === null) throw new BrokenAnswer('llama-server ended a response early')
     spans?.saw(rest)
     yield rest
   }
@@ -220,7 +219,7 @@ export class LlamaSession implements EngineSession {
     let tokens = 0
     for (let from = 0; from < inputs.length; from += MAX_TEXTS) {
       const input = inputs.slice(from, from + MAX_TEXTS)
-      // Vectors are normalised here and not by the server, as dimensions may have to be cut first.
+      // Normalised here, because `dimensions` may have to truncate first.
       const body = { input, encoding_format: 'float', ...shape.normalize ? {} : { embd_normalize: -1 } }
       const { data, usage } = await this.client.json({ path: '/v1/embeddings', body, signal })
       tokens += numberOf(fieldsOf(usage)['prompt_tokens']) ?? 0
@@ -239,8 +238,8 @@ export class LlamaSession implements EngineSession {
     yield scoresChunk(this.parts.spec.card, scores, numberOf(fieldsOf(usage)['prompt_tokens']) ?? 0)
   }
 
-  /** A broken connection as what it means: the server has ended, or failed. */
-  private async explained (error: unknown): Promise<unknown> {
+  /** The cause of a broken connection: the server exited or failed. */
+  private async toEngineError (error: unknown): Promise<unknown> {
     if (!(error instanceof BrokenAnswer)) return error
     const end = await this.parts.server.program.endOf(END_MS)
     return end === null
@@ -251,13 +250,13 @@ export class LlamaSession implements EngineSession {
 
 function fail (message: string): never { throw new BrokenAnswer(message) }
 
-/** The vectors of an answer in the order of the texts. @throws BrokenAnswer */
+/** The vectors in the order of the texts. @throws BrokenAnswer */
 function vectorsOf (data: unknown, texts: number): Float32Array[] {
   const found = listOf(data)
   const vectors = Array.from({ length: texts }, (_, i) => {
     const { embedding: numbers } = found.find(({ index }) => index === i) ?? found[i] ?? {}
     return Array.isArray(numbers) && numbers.every(Number.isFinite) ? numbers as number[] : []
   })
-  if (vectors.some(({ length }) => length === 0)) fail(`llama-server did not make ${texts} embeddings`)
+  if (vectors.some(({ length }) => length === 0)) fail(`llama-server did not return ${texts} embeddings`)
   return vectors.map((numbers) => Float32Array.from(numbers))
 }

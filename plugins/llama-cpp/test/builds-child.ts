@@ -1,4 +1,4 @@
-/** For builds-crash.test.ts: `svc engine add` in a process of its own. */
+/** Runs `svc engine add` in a child process, for builds-crash.test.ts. */
 import { engine } from './builds-kit.js'
 
 const [home, ...words] = process.argv.slice(2) as [string, ...string[]]

@@ -1,4 +1,4 @@
-/** Archives as llama.cpp's releases have them, and a server that has such releases. */
+/** Archives like those of llama.cpp's releases, and a server for them. */
 import { createHash, randomBytes } from 'node:crypto'
 import { createServer } from 'node:https'
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
@@ -17,11 +17,11 @@ import llamaCpp from '../index.js'
 import type { TestCase } from './llama-kit.js'
 
 const SYSTEM = process.platform === 'darwin' ? 'macos' : 'ubuntu'
-/** What the archive of a release is called that is made for this machine. */
+/** File name of the release archive for this machine. */
 export const nameOf = (tag: string, variant = ''): string =>
   `llama-${tag}-bin-${SYSTEM}-${variant}${process.arch}.tar.gz`
 
-/** An entry of an archive that is made by hand, so that it can be wrong. */
+/** An entry of a hand-made, possibly invalid archive. */
 export interface Made {
   path: string, text?: string | Buffer, type?: 'File' | 'Directory', link?: string, hard?: boolean
 }
@@ -39,12 +39,12 @@ export function tarOf (entries: readonly Made[]): Buffer {
   return gzipSync(Buffer.concat([...blocks, Buffer.alloc(1024)]))
 }
 
-/** A program that says what llama-server says of itself. */
+/** A script that reports version and devices like llama-server. */
 export const SERVER = '#!/bin/sh\ncase "$1" in\n--version) echo "version: 1" ;;\n' +
   '--list-devices) echo "Available devices:"; echo "  Test0: A made-up device (8 MiB, 7 MiB free)" ;;\n' +
   'wait) touch "$2"; while :; do sleep 0.1; done ;;\nesac\n'
 
-/** The archive of a release, in its layout, with so many bytes that do not get smaller. */
+/** A release archive with `weight` incompressible bytes. */
 export function archiveOf (tag: string, { server = SERVER, weight = 0 } = {}): Buffer {
   const top = `llama-${tag}`
   return tarOf([
@@ -57,20 +57,19 @@ export function archiveOf (tag: string, { server = SERVER, weight = 0 } = {}): B
 
 export const sha256 = (bytes: Buffer): string => `sha256:${createHash('sha256').update(bytes).digest('hex')}`
 
-/** What a server does to one archive. */
+/** The server's behaviour for one archive. */
 export interface Served {
   bytes: Buffer
-  /** The digest that svc has pinned: null for none, by default that of the bytes. */
+  /** The digest that svc pins; null for none, by default the archive's. */
   digest?: string | null
-  /** The download address in the release. */
   url?: string
-  /** Ends the connection of the first answer after so many bytes, or holds it there. */
+  /** Closes the first connection after this many bytes, or stalls it there. */
   cut?: number, hold?: number
-  /** Knows no ranges. */
+  /** Ignores ranges. */
   whole?: boolean
 }
 
-/** A certificate that nobody vouches for; this process believes it until the test ends. */
+/** A self-signed certificate, which this process accepts until the test ends. */
 function selfSigned (t: TestCase) {
   const home = mkdtempSync(join(tmpdir(), 'svc-releases-'))
   const before = process.env['NODE_TLS_REJECT_UNAUTHORIZED']
@@ -84,9 +83,9 @@ function selfSigned (t: TestCase) {
   return { cert, key }
 }
 
-/** A server with releases: by tag, their archives by name, which svc then knows by their digests. */
+/** A server with releases: by tag, their archives by name; pins their digests. */
 export async function startReleases (t: TestCase, releases: Record<string, Record<string, Served>>) {
-  /** Ranges asked for by archive, '' for none. */
+  /** Ranges that were requested, '' for none. */
   const asked: [name: string, range: string][] = []
   const served = Object.values(releases).flatMap((release) => Object.entries(release))
   for (const [name, { bytes, digest = sha256(bytes) }] of served) {
@@ -138,7 +137,7 @@ function give (
   }
 }
 
-/** A home whose releases are at that address. */
+/** A home that uses the release server at `url`. */
 export function homeAt (directory: string, url: string): string {
   const home = join(directory, 'home')
   mkdirSync(home, { recursive: true })
@@ -148,7 +147,6 @@ export function homeAt (directory: string, url: string): string {
 
 export const underWay = (home: string): string => join(buildsFolder(home, 'llama.cpp'), '.coming')
 
-/** Runs `svc engine` with these words. */
 export async function engine (
   home: string, words: readonly string[], given: { env?: NodeJS.ProcessEnv, signal?: AbortSignal } = {}
 ): Promise<Ran> {

@@ -23,7 +23,7 @@ const turn = (): Promise<void> => new Promise((resolve) => { setImmediate(resolv
 const NAME = nameOf('b7')
 const CPU = ['add', 'llama.cpp', '--build', 'b7', '--backend', 'cpu']
 
-/** A home and a server with one release, b7, and this archive of it. */
+/** A home, and a server with release b7 and its archive. */
 async function rig (t: Parameters<typeof folder>[0], served: Partial<Served> = {}) {
   const bytes = served.bytes ?? archiveOf('b7')
   const server = await startReleases(t, { b7: { [NAME]: { bytes, ...served } } })
@@ -35,7 +35,8 @@ t.test('a build is brought, used, and removed', async (t) => {
   const { home, build, bytes } = await rig(t)
   const added = await engine(home, CPU)
   t.equal(added.status, 0, added.err)
-  t.match(added.out, 'llama.cpp b7-cpu is added; it computes on Test0: A made-up device (8 MiB, 7 MiB free)')
+  t.match(added.out,
+    'llama.cpp b7-cpu is installed; it computes on Test0: A made-up device (8 MiB, 7 MiB free)')
   t.match(added.err, `${NAME}  100 %`)
   t.equal(readFileSync(join(build, 'libx.so'), 'utf8'), 'a library', 'links to links')
   t.equal(readlinkSync(join(build, 'libx.so')), 'libx.so.0')
@@ -53,7 +54,7 @@ t.test('a build is brought, used, and removed', async (t) => {
   t.match(await engine(home, ['rm', 'llama.cpp', 'b7-cpu']), { status: 0, out: /b7-cpu is removed/ })
   t.strictSame(readdirSync(join(home, 'engines/llama.cpp')), ['.coming'])
   t.match(await engine(home, ['rm', 'llama.cpp', 'b7-cpu']),
-    { status: 3, err: /no build b7-cpu; there is: none/ })
+    { status: 3, err: /no build b7-cpu; installed: none/ })
 })
 
 t.test('a server that is here already, or its folder', async (t) => {
@@ -68,21 +69,21 @@ t.test('a server that is here already, or its folder', async (t) => {
   for (const path of [made, join(own, 'llama-server')]) {
     const home = homeAt(folder(t), 'https://127.0.0.1:9')
     const run = async (...more: string[]) => await engine(home, ['add', 'llama.cpp', '--from', path, ...more])
-    t.match(await run(), { status: 0, out: /llama\.cpp b812-vulkan is added; it computes on Vulkan0/ })
+    t.match(await run(), { status: 0, out: /llama\.cpp b812-vulkan is installed; it computes on Vulkan0/ })
     const [build] = buildsOf(home, 'llama.cpp')
     t.match(build, { tag: 'b812', backend: 'vulkan', digests: [sha256(Buffer.from(gpu))] })
     t.same(readdirSync(build!.folder).sort(), ['build.json', 'libx.so', 'libx.so.1', 'llama-server'])
-    t.match(await run(), { status: 0, out: /b812-vulkan is there already/ })
-    t.match(await run('--build', 'b9', '--backend', 'cpu'), { status: 0, out: /b9-cpu is added/ })
+    t.match(await run(), { status: 0, out: /b812-vulkan is already installed/ })
+    t.match(await run('--build', 'b9', '--backend', 'cpu'), { status: 0, out: /b9-cpu is installed/ })
   }
   t.match(await engine(homeAt(folder(t), ''), ['add', 'llama.cpp', '--from', folder(t)]),
-    { status: 2, err: /has no llama-server in it/ })
+    { status: 2, err: /contains no llama-server/ })
 })
 
-t.test('what counts more than a build is said', async (t) => {
+t.test('programs that take precedence over a build are named', async (t) => {
   const { home } = await rig(t)
   const named = await engine(home, CPU, { env: { SVC_LLAMA_SERVER_BIN: '/opt/llama-server' } })
-  t.match(named, { status: 0, err: /SVC_LLAMA_SERVER_BIN, \/opt\/llama-server, counts more/ })
+  t.match(named, { status: 0, err: /SVC_LLAMA_SERVER_BIN, \/opt\/llama-server, takes precedence/ })
   const path = folder(t)
   writeFileSync(join(path, 'llama-server'), '')
   chmodSync(join(path, 'llama-server'), 0o755)
@@ -109,16 +110,16 @@ t.test('offline, from a file', async (t) => {
   const file = join(directory, NAME)
   writeFileSync(file, archiveOf('b7'))
   const from = ['add', 'llama.cpp', '--from', file, '--backend', 'cpu']
-  t.match(await engine(home, from), { status: 0, out: /b7-cpu is added/ })
-  t.match(await engine(home, from), { status: 0, out: /is there already/ })
+  t.match(await engine(home, from), { status: 0, out: /b7-cpu is installed/ })
+  t.match(await engine(home, from), { status: 0, out: /is already installed/ })
   writeFileSync(file, archiveOf('b7', { weight: 9 }))
-  t.match(await engine(home, from), { status: 1, err: /b7-cpu is there already, from other archives/ })
+  t.match(await engine(home, from), { status: 1, err: /b7-cpu is already installed, from other archives/ })
   const other = join(directory, 'mine.tar.gz')
   writeFileSync(other, archiveOf('b9'))
   t.match(await engine(home, ['add', 'llama.cpp', '--from', other]),
     { status: 2, err: /--build TAG and --backend/ })
   const named = ['add', 'llama.cpp', '--from', other, '--build', 'b9', '--backend', 'cpu']
-  t.match(await engine(home, named), { status: 0, out: /b9-cpu is added/ })
+  t.match(await engine(home, named), { status: 0, out: /b9-cpu is installed/ })
   t.match(await engine(home, ['add', 'llama.cpp', '--from', join(directory, nameOf('b6'))]),
     { status: 2, err: /cannot be read: ENOENT/ })
 })
@@ -128,17 +129,18 @@ t.test('a release that svc does not know is taken by the digest that a person gi
   const hex = sha256(bytes).slice(7)
   t.match(await engine(home, [...CPU, '--sha256', 'abc']), { status: 2, err: /--sha256 abc: expected 64/ })
   t.match(await engine(home, [...CPU, '--sha256', '1'.repeat(64)]),
-    { status: 1, err: /does not have the digest/ })
+    { status: 1, err: /does not have the expected digest/ })
   const file = join(home, NAME)
   writeFileSync(file, bytes)
   t.match(await engine(home, [...CPU, '--sha256', '1'.repeat(64), '--from', file]),
-    { status: 1, err: /does not have the SHA-256 that was given; it has sha256:/ })
-  t.match(await engine(home, [...CPU, '--sha256', hex.toUpperCase()]), { status: 0, out: /b7-cpu is added/ })
+    { status: 1, err: /does not have the given SHA-256, but sha256:/ })
+  t.match(await engine(home, [...CPU, '--sha256', hex.toUpperCase()]),
+    { status: 0, out: /b7-cpu is installed/ })
 })
 
 t.test('the address of releases is an https one', async (t) => {
   const home = homeAt(folder(t), 'http://127.0.0.1:4711')
-  t.match(await engine(home, CPU), { status: 1, err: /127\.0\.0\.1 is not connected to: it is not https/ })
+  t.match(await engine(home, CPU), { status: 1, err: /not connect to 127\.0\.0\.1: it is not https/ })
   t.match(await cli(['config', 'check', '--home', home], { plugins: [llamaCpp] }),
     { status: 1, out: /engines\.url: expected an https address without a password or a query/ })
 })
@@ -176,13 +178,14 @@ t.test('who interrupts it finds what was there the next time', async (t) => {
 })
 
 const refused: [what: string, served: Partial<Served>, err: RegExp][] = [
-  ['another digest', { digest: '0'.repeat(64) }, /does not have the digest that it must have/],
-  ['a digest that only its server tells', { digest: null }, /SHA-256 of .* is not part of svc.*--sha256/],
-  ['plain HTTP', { url: 'http://127.0.0.1:4711/x' }, /127\.0\.0\.1 is not connected to: it is not https/],
+  ['another digest', { digest: '0'.repeat(64) }, /does not have the expected digest/],
+  ['a digest that only its server tells', { digest: null }, /does not know the SHA-256 of .*--sha256/],
+  ['plain HTTP', { url: 'http://127.0.0.1:4711/x' }, /svc does not connect to 127\.0\.0\.1: it is not https/],
   ['another machine of the network', { url: 'https://10.0.0.1/x' }, /10\.0\.0\.1 is not a public address/],
   ['a metadata service', { url: 'https://169.254.169.254/x' }, /169\.254\.169\.254 is link-local/],
   ['no archive', { bytes: Buffer.from('no archive') }, /the archive cannot be unpacked/],
-  ['an archive without the program', { bytes: tarOf([{ path: 'x/y', text: 'y' }]) }, /has no llama-server/],
+  ['an archive without the program', { bytes: tarOf([{ path: 'x/y', text: 'y' }]) },
+    /contains no llama-server/],
   ['a program that does not start',
     { bytes: archiveOf('b7', { server: '#!/bin/sh\necho no libx >&2; exit 1\n' }) },
     /does not start on this machine: no libx/]
@@ -197,11 +200,11 @@ for (const [what, served, err] of refused) {
 }
 
 const outside: [what: string, entries: Made[], err: RegExp][] = [
-  ['a path upwards', [{ path: 'x/../../evil', text: 'evil' }], /leads out of it: x\/\.\.\/\.\.\/evil/],
-  ['an absolute path', [{ path: '/tmp/svc-evil', text: 'evil' }], /leads out of it: \/tmp\/svc-evil/],
-  ['a link upwards', [{ path: 'x/up', link: '../..' }], /more than a name beside it: x\/up/],
-  ['a link to the folder above', [{ path: 'x/up', link: '..' }], /more than a name beside it: x\/up/],
-  ['an absolute link', [{ path: 'x/etc', link: '/etc' }], /more than a name beside it: x\/etc to \/etc/],
+  ['a path upwards', [{ path: 'x/../../evil', text: 'evil' }], /outside its folder: x\/\.\.\/\.\.\/evil/],
+  ['an absolute path', [{ path: '/tmp/svc-evil', text: 'evil' }], /outside its folder: \/tmp\/svc-evil/],
+  ['a link upwards', [{ path: 'x/up', link: '../..' }], /a link to another folder: x\/up/],
+  ['a link to the folder above', [{ path: 'x/up', link: '..' }], /a link to another folder: x\/up/],
+  ['an absolute link', [{ path: 'x/etc', link: '/etc' }], /a link to another folder: x\/etc to \/etc/],
   ['a second name for a file', [{ path: 'x/hard', link: '/etc/passwd', hard: true }], /neither a file.*Link/],
   ['too many entries', Array.from({ length: 10_001 }, (_, i) => ({ path: `x/${i}` })),
     /more than 10000 entries/]
@@ -233,7 +236,7 @@ t.test('a full disk: refused before a byte is fetched, and nothing stays of one 
     machine: { platform: process.platform, arch: process.arch }, now: () => new Date(), progress () {}
   }
   await t.rejects(addBuild({ ...parts, free: async () => 1000 }),
-    { message: /the disk of the home is too full.* 1 MiB/ })
+    { message: /not enough disk space in the home.* 1 MiB/ })
   t.strictSame(asked, [])
   const root = process.getuid?.() === 0 && process.platform === 'linux'
   const small = join(folder(t), 'small')
@@ -242,7 +245,7 @@ t.test('a full disk: refused before a byte is fetched, and nothing stays of one 
   t.teardown(() => { spawnSync('umount', ['-l', small]) })
   const server = await startReleases(t, { b7: { [NAME]: { bytes: archiveOf('b7', { weight: 200_000 }) } } })
   const full = { ...parts, home: small, base: server.url, free: async () => Infinity }
-  await t.rejects(addBuild(full), { message: /the disk is full: make room/ })
+  await t.rejects(addBuild(full), { message: /the disk is full: free space/ })
   t.strictSame(readdirSync(underWay(small)), [])
 })
 
@@ -254,20 +257,20 @@ t.test('a build that a runner uses stays', async (t) => {
   t.teardown(() => { runner.kill('SIGKILL') })
   while (lstatSync(began, { throwIfNoEntry: false }) === undefined) await turn()
   t.match(await engine(home, ['rm', 'llama.cpp', 'b7-cpu']),
-    { status: 1, err: new RegExp(`in use, by process ${runner.pid!}`) })
+    { status: 1, err: new RegExp(`in use by process ${runner.pid!}`) })
   t.equal(buildsOf(home, 'llama.cpp').length, 1)
 })
 
 t.test('wrong words are told with those there are', async (t) => {
   const { home } = await rig(t)
   t.match(await engine(home, ['add', 'vllm']),
-    { status: 3, err: /no engine "vllm" to manage; there is: llama\.cpp/ })
+    { status: 3, err: /no engine "vllm"; svc installs only llama\.cpp/ })
   t.match(await engine(home, ['add', 'llama.cpp', '--build', '../x', '--backend', 'cpu']),
     { status: 2, err: /--build \.\.\/x: expected a tag/ })
   t.match(await engine(home, ['add', 'llama.cpp', '--from', 'llama-b11324-bin-win-cpu-x64.zip']),
     { status: 2, err: /llama-b11324-bin-win-cpu-x64\.zip is a ZIP archive.*\.tar\.gz/ })
   t.match(await engine(home, ['add', 'llama.cpp', '--backend', 'abacus']),
-    { status: 2, err: /for this machine there is cpu/ })
+    { status: 2, err: /this machine supports cpu/ })
   t.match(await engine(home, ['add', 'llama.cpp', '--build', 'b1', '--backend', 'cpu']),
     { status: 1, err: /no release b1 at/ })
 })
@@ -303,10 +306,10 @@ t.test('which archives a machine takes', async (t) => {
   t.strictSame(takes('darwin', 'arm64'), [names[1]])
   t.strictSame(takes('darwin', 'x64'), [names[3]])
   t.throws(() => takes('linux', 'arm64', 'vulkan'), /has no build for vulkan on linux, arm64/)
-  t.throws(() => takes('darwin', 'x64', 'metal'), /for this machine there is cpu/)
+  t.throws(() => takes('darwin', 'x64', 'metal'), /this machine supports cpu/)
   const old = assets.map((asset) => ({ ...asset, name: asset.name.replace('.tar.gz', '.zip') }))
   t.throws(() => assetsFor(old, 'b11324', { platform: 'linux', arch: 'x64' }, 'cpu'),
-    /has llama-b11324-bin-ubuntu-x64\.zip only, which is a ZIP archive.*read as \.tar\.gz/)
+    /has llama-b11324-bin-ubuntu-x64\.zip only, which is a ZIP archive.*reads only the \.tar\.gz/)
   t.throws(() => takes('win32', 'x64'), /no build of llama\.cpp for win32/)
   t.throws(() => takes('freebsd', 'x64'), /no build of llama\.cpp for freebsd/)
   t.match(readName(names[6]!), { tag: 'b11324', backend: 'cuda' })

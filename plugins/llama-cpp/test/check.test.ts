@@ -1,4 +1,3 @@
-/** Checks of finished answers and calls. */
 import t from 'tap'
 import type { AnswerChunk } from '../../runners/language/chunks.js'
 import { withSchemaCheck } from '../check.js'

@@ -1,4 +1,4 @@
-/** Verbs whose model needs llama.cpp offer to fetch it: stand-ins for a node and for the releases. */
+/** Verbs whose model needs llama.cpp offer to download it; the node and the releases are stand-ins. */
 import { mkdirSync, readdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
@@ -21,7 +21,7 @@ const skip = readdirSync('/dev').some((name) => /^nvidia\d+$/.test(name)) &&
 
 interface World { node: Node, home: string, asked: [string, string][], placed: () => number }
 
-/** A node that runs on a home, has a model and no llama.cpp until a build is there; and releases. */
+/** A node that refuses its model until the home has a build of llama.cpp; and releases. */
 async function world (t: Test, served: Partial<Served> = {}, more: Answers = {}): Promise<World> {
   const { url: releases, asked } = await startReleases(t,
     { [KNOWN_TAG]: { [nameOf(KNOWN_TAG)]: { bytes: archiveOf(KNOWN_TAG, { weight: 4096 }), ...served } } })
@@ -39,7 +39,7 @@ async function world (t: Test, served: Partial<Served> = {}, more: Answers = {})
       sendJson(response, { card: { quantization: 'Q4_K_M', files: [], tasks: ['chat'] } })
     },
     'POST /place_instance': (response) => {
-      // A node takes a moment to see what has come.
+      // A node takes a moment to detect a new build.
       if (!there() || ++looks < 2) sendError(response, 400, 'engine_missing', MISSING)
       else {
         placed++
@@ -67,7 +67,7 @@ async function world (t: Test, served: Partial<Served> = {}, more: Answers = {})
   return { node, home, asked, placed: () => placed }
 }
 
-const QUESTION = new RegExp(`The model runs on llama\\.cpp\\. Fetch llama\\.cpp ${KNOWN_TAG} ` +
+const QUESTION = new RegExp(`The model needs llama\\.cpp\\. Download llama\\.cpp ${KNOWN_TAG} ` +
   `for ${BACKEND} ` + '\\(\\d+(\\.\\d+)? KiB\\)\\? \\[Y/n\\] ')
 
 t.test('a terminal is asked, and an empty line is a yes', { skip, timeout: 30_000 }, async (t) => {
@@ -78,7 +78,7 @@ t.test('a terminal is asked, and an empty line is a yes', { skip, timeout: 30_00
   sitting.type('\n')
   const ran = await sitting.done
   t.match(ran, { status: 0, out: 'Hello!\n' })
-  t.match(ran.err, new RegExp(`llama\\.cpp ${KNOWN_TAG}-${BACKEND} is added; it computes on Test0`))
+  t.match(ran.err, new RegExp(`llama\\.cpp ${KNOWN_TAG}-${BACKEND} is installed; it computes on Test0`))
   t.match(buildsOf(home, 'llama.cpp'), [{ tag: KNOWN_TAG, backend: BACKEND }])
   t.equal(placed(), 1)
 })
@@ -100,7 +100,7 @@ t.test('without a terminal it takes --yes', { skip, timeout: 30_000 }, async (t)
   t.match(await node.run(['run', ID, 'hi', '--home', home]), { status: 1, err: /400 engine_missing/ })
   t.same(asked, [])
   const ran = await node.run(['run', ID, 'hi', '--yes', '--home', home])
-  t.match(ran, { status: 0, out: 'Hello!\n', err: new RegExp(`fetching llama\\.cpp ${KNOWN_TAG} for`) })
+  t.match(ran, { status: 0, out: 'Hello!\n', err: new RegExp(`downloading llama\\.cpp ${KNOWN_TAG} for`) })
 })
 
 t.test('a node of another machine is left alone', { skip, timeout: 30_000 }, async (t) => {
@@ -113,10 +113,10 @@ t.test('a node of another machine is left alone', { skip, timeout: 30_000 }, asy
 t.test('what cannot be fetched is said, and nothing is placed', { skip, timeout: 30_000 }, async (t) => {
   const wrong = await world(t, { digest: '0'.repeat(64) })
   t.match(await wrong.node.run(['run', ID, 'hi', '--yes', '--home', wrong.home]),
-    { status: 1, out: '', err: /does not have the digest that it must have/ })
+    { status: 1, out: '', err: /does not have the expected digest/ })
   t.equal(wrong.placed(), 0)
   const away = await world(t)
   writeFileSync(join(away.home, 'svc.yaml'), 'engines:\n  url: https://127.0.0.1:9/none\n')
   t.match(await away.node.run(['run', ID, 'hi', '--yes', '--home', away.home]),
-    { status: 1, out: '', err: /llama\.cpp cannot be fetched: https:..127\.0\.0\.1:9[^]* engine_missing/ })
+    { status: 1, out: '', err: /llama\.cpp cannot be downloaded: https:..127\.0\.0\.1:9[^]* engine_missing/ })
 })

@@ -1,4 +1,3 @@
-/** Damaged GGUF files. */
 import { SHAPE, tinyModel, type Tensor } from './gguf-kit.js'
 
 const whole64 = (value: bigint): Buffer => {
@@ -6,13 +5,12 @@ const whole64 = (value: bigint): Buffer => {
   bytes.writeBigUInt64LE(value)
   return bytes
 }
-/** The file with other bytes at a place. */
 function patched (at: number, bytes: Uint8Array): Buffer {
   const file = tinyModel()
   file.set(bytes, at)
   return file
 }
-/** The file with other bytes behind the first occurrence of a name. */
+/** Replaces bytes behind the first occurrence of a name. */
 const behind = (name: string, skipped: number, bytes: Uint8Array): Buffer =>
   patched(tinyModel().indexOf(name) + name.length + skipped, bytes)
 const without = (name: string): Buffer =>
@@ -26,7 +24,7 @@ const reshaped = (name: string, shape: number[]): Buffer => tinyModel({
 })
 const FILE = tinyModel()
 
-/** Files that llama.cpp cannot load, by their damage. */
+/** Files that llama.cpp cannot load, by kind of damage. */
 export const DAMAGED: Record<string, Buffer> = {
   'cut in its header': FILE.subarray(0, 500),
   'cut in its weights': FILE.subarray(0, FILE.length / 2),

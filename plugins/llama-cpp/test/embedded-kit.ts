@@ -1,4 +1,4 @@
-/** The engine with a tiny model, in this process. */
+/** Runs the embedded engine with a tiny model in this process. */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import engine from '../embedded/index.js'
@@ -6,15 +6,12 @@ import { card } from '../../runners/test/samples.js'
 import { SHAPE, tinyModel } from './gguf-kit.js'
 import type { EngineError, EngineSession, ModelCard, ModelSpec } from '../../../kernel/api/engine.js'
 
-/** The parts of a tap test that the kit uses. */
 interface TestCase { testdir (): string, teardown (fn: () => unknown): void }
 
-/** A token with its log probability. */
 interface Token {
   token: string, logprob: number, bytes: number[], top_logprobs: Omit<Token, 'top_logprobs'>[]
 }
 interface CallPiece { index: number, function: { name?: string, arguments?: string } }
-/** A choice of a chunk. */
 interface Choice {
   index: number
   text?: string
@@ -26,12 +23,11 @@ interface Choice {
 interface Usage {
   prompt_tokens: number, completion_tokens: number, prompt_tokens_details: { cached_tokens: number }
 }
-/** A chunk of an answer, or of another task. */
 export interface Chunk {
   choices: Choice[], usage: Usage, tokens: number[], text: string, [other: string]: unknown
 }
 
-/** The card of the tiny model; `over` changes fields. */
+/** The tiny model's card; `over` overrides fields. */
 export function tinyCard (over: Partial<ModelCard> = {}): ModelCard {
   const { layers, hidden, heads, kvHeads, headSize, context } = SHAPE
   return card('acme/tiny', {
@@ -41,7 +37,7 @@ export function tinyCard (over: Partial<ModelCard> = {}): ModelCard {
   })
 }
 
-/** A whole answer; `chunks` in their order. */
+/** A complete answer; `chunks` in order. */
 export interface Whole {
   chunks: Chunk[]
   text: string
@@ -56,7 +52,7 @@ export interface Whole {
 const NOTHING: Usage =
   { prompt_tokens: 0, completion_tokens: 0, prompt_tokens_details: { cached_tokens: 0 } }
 
-/** The chunks of one choice as a whole. */
+/** Combines the chunks of one choice. */
 export function whole (given: readonly object[], index = 0): Whole {
   const chunks = given as Chunk[]
   const choices = chunks.flatMap((chunk) => chunk.choices).filter((one) => one.index === index)
@@ -83,7 +79,7 @@ export function whole (given: readonly object[], index = 0): Whole {
   }
 }
 
-/** A loaded model, closed at the end of the test. */
+/** A loaded model, which is closed at the end of the test. */
 export interface Loaded {
   session: EngineSession
   /** Labels and sizes of announced work. */
@@ -91,11 +87,11 @@ export interface Loaded {
   chunks: (kind: string, payload: object, signal?: AbortSignal) => Promise<Chunk[]>
   ask: (payload: object) => Promise<Whole>
   complete: (payload: object) => Promise<Whole>
-  /** The reason of a refusal, and its message. */
+  /** The error of a refused request. */
   refusal: (kind: string, payload: object) => Promise<EngineError>
 }
 
-/** Loads a model; `onWork` hears each step before it begins. */
+/** Loads a model; `onWork` is called before each step. */
 export async function loadTiny (
   t: TestCase, { file = tinyModel(), card = {}, spec = {}, onWork = () => {} }: {
     file?: Uint8Array, card?: Partial<ModelCard>, spec?: Partial<ModelSpec>, onWork?: (label: string) => void
@@ -106,7 +102,6 @@ export async function loadTiny (
   return await load(t, { card: tinyCard(card), directory, ...spec }, onWork)
 }
 
-/** Loads the model of a folder. */
 export async function load (
   t: Pick<TestCase, 'teardown'>, spec: Partial<ModelSpec> & Pick<ModelSpec, 'card' | 'directory'>,
   onWork: (label: string) => void = () => {}
@@ -142,7 +137,7 @@ export async function load (
   }
 }
 
-/** Biases and ends of conversations that both drivers refuse. */
+/** Biases and conversation endings that both drivers refuse. */
 export const ODD_BIAS: unknown[] = [{ one: 1 }, { '-1': 1 }, { 5: 'x' }, { 5: 101 }, [[5, 1]], 7]
 const ANSWER = { role: 'assistant', content: 'So' }
 export const ODD_ENDS: object[][] = [[ANSWER, ANSWER], [{ role: 'assistant', content: '' }],

@@ -10,14 +10,14 @@ import type { ModelSpec } from '../../../kernel/api/engine.js'
 import type { Heard, TestCase } from '../../runners/test/process-kit.js'
 
 const built = new URL('../../../dist/plugins/llama-cpp/embedded/index.js', import.meta.url)
-/** A runner loads no TypeScript. */
+/** Runners load compiled JavaScript only. */
 const skip = existsSync(built) ? false : 'needs the built engine: npm run build'
 
 const never = new AbortController().signal
 
-/** A runner that loads a file. */
+/** Starts a runner with a model file. */
 function runner (t: TestCase, file: Uint8Array): ReturnType<typeof bench> {
-  // The kit empties the folder of the test.
+  // The process kit empties the test's folder.
   const directory = mkdtempSync(join(tmpdir(), 'svc-gguf-'))
   t.teardown(() => { rmSync(directory, { recursive: true }) })
   writeFileSync(join(directory, 'tiny.gguf'), file)

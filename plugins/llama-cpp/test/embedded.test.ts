@@ -8,10 +8,10 @@ import { rankingModel, tinyModel } from './gguf-kit.js'
 import type { Loaded, Whole } from './embedded-kit.js'
 import type { EngineEnv } from '../../../kernel/api/engine.js'
 
-/** Makes texts and objects end soon: the quote, and the brace. */
+/** Biases for the quote and the brace, so that texts and objects end early. */
 const ENDING = { 34: 6, 125: 8 }
 const LOOK = { type: 'function', function: { name: 'look', parameters: { type: 'object' } } }
-/** A template that shows tools, and calls as Hermes does. */
+/** A template that renders tools, and calls in Hermes' format. */
 const TOOLS = '{% if tools %}<|im_start|>system\n{% for x in tools %}{{ x | tojson }}{% endfor %}' +
   '<|im_end|>\n{% endif %}' +
   '{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}' +
@@ -92,7 +92,7 @@ t.test('log probabilities are the model\'s own', async (t) => {
     t.same(tops[0], { token, bytes, logprob }, 'the likeliest was chosen')
     t.ok(tops[1]!.logprob <= logprob && tops[2]!.logprob <= tops[1]!.logprob)
   }
-  // An unlikely token is not among the candidates that are read first: then all tokens are.
+  // An unlikely token is not among the first candidates, so all tokens are fetched.
   const unlikely = await ask({
     temperature: 0, max_tokens: 1, logprobs: true, top_logprobs: 3, logit_bias: { 200: 100 }
   })
@@ -261,9 +261,9 @@ t.test('prompts without room, and what only the server does, are refused', async
     [{ messages: [{ role: 'user', content: [{ type: 'image_url' }] }] }, /svc engine add llama\.cpp/],
     [{ lora: [{ id: 0, scale: 1 }] }, /lora: .*svc engine add llama\.cpp/],
     [{ input_prefix: 'a' }, /input_prefix: .*svc engine add/],
-    [{ temperature: -1 }, /^temperature is -1/], [{ n: 0 }, /^n is 0/], [{ stop: [''] }, /^stop takes/],
+    [{ temperature: -1 }, /^temperature is -1/], [{ n: 0 }, /^n is 0/], [{ stop: [''] }, /^stop must/],
     [{ top_logprobs: 21 }, /^top_logprobs is 21/],
-    [{ messages: [] }, /^messages takes/], [{ grammar: 'root ::= "' }, /^the grammar cannot be read/]
+    [{ messages: [] }, /^messages must/], [{ grammar: 'root ::= "' }, /^llama\.cpp cannot parse the grammar/]
   ]
   for (const [fields, message] of refused) {
     const { reason, message: said } = await refusal('chat', { messages: HELLO, ...fields })
@@ -332,7 +332,7 @@ t.test('reasoning comes apart, and a grammar holds behind it', async (t) => {
   const template = '{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n' +
     '{% endfor %}<|im_start|>assistant\n<think>'
   const { ask } = await loadTiny(t, { file: tinyModel({ template, special: ['<think>', '</think>'] }) })
-  // The token </think> is 262; one of its letters more often than the quote and the brace.
+  // Token 262 is </think>; its bias exceeds those of the quote and the brace.
   const bias = { ...ENDING, 262: 9 }
   const { text, reasoning } = await ask(
     { response_format: { type: 'json_object' }, seed: 4, logit_bias: bias })
@@ -373,7 +373,7 @@ t.test('a model that ranks documents', async (t) => {
   t.equal(await counted(ranker), 10)
   const templated = rankingModel({ 'tokenizer.chat_template.rerank': 'q: {query} d: {document}' })
   t.equal(await counted(await loadTiny(t, { file: templated, card })), 17)
-  // Of a family whose last layer has logits.
+  // A family whose last layer returns logits.
   const logits = tinyModel({ metadata: { 'llama.pooling_type': 4 } })
   t.ok((await scoresOf(await loadTiny(t, { file: logits, card: { tasks: ['rerank'] } })))
     .every((score) => score > 0 && score < 1))

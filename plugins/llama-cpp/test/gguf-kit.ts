@@ -1,4 +1,4 @@
-/** A tiny language model in a GGUF file: random weights, a vocabulary of bytes, and a chat template. */
+/** A tiny language model as a GGUF file: random weights, a byte vocabulary and a chat template. */
 import { seededRandom } from './random.js'
 
 export type Value = string | number | boolean | { f32: number } | string[] | { i32: number[] }
@@ -33,7 +33,7 @@ function valueBytes (value: Value): Buffer[] {
   return [u32(ARRAY), u32(I32), u64(value.i32.length), Buffer.from(Int32Array.from(value.i32).buffer)]
 }
 
-/** A whole GGUF file with weights of 32 bits. */
+/** Builds a GGUF file with 32-bit weights. */
 export function gguf (metadata: Record<string, Value>, tensors: readonly Tensor[]): Buffer {
   const padded = (bytes: Buffer): Buffer =>
     Buffer.concat([bytes, Buffer.alloc((ALIGNMENT - bytes.length % ALIGNMENT) % ALIGNMENT)])
@@ -50,13 +50,13 @@ export function gguf (metadata: Record<string, Value>, tensors: readonly Tensor[
     ...tensors.map(({ values }) => padded(Buffer.from(values.buffer, 0, values.byteLength)))])
 }
 
-/** Bytes as GPT-2's vocabulary writes them. */
+/** GPT-2's mapping of bytes to visible characters. */
 const visible = ((): string[] => {
   let next = 256
   const isVisible = (b: number): boolean => (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174
   return Array.from({ length: 256 }, (_, b) => String.fromCodePoint(isVisible(b) ? b : next++))
 })()
-/** Special tokens, from id 256 on. */
+/** Special tokens, with ids from 256. */
 const SPECIAL = ['<|endoftext|>', '<|im_start|>', '<|im_end|>', '<tool_call>', '</tool_call>']
 export const CHATML = '{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n' +
   '{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}'
@@ -66,16 +66,15 @@ export const SHAPE = { layers: 2, hidden: 64, heads: 4, kvHeads: 2, headSize: 16
 interface Options {
   metadata?: Record<string, Value>
   template?: string | null
-  /** Further special tokens. */
   special?: string[]
-  /** Tokens and merges in place of single bytes. */
+  /** Replaces single bytes by these tokens and merges. */
   learned?: { tokens: string[], merges: string[] }
   context?: number
-  /** Changes the tensors before they are written. */
+  /** Modifies the tensors before they are written. */
   change?: (tensors: Tensor[]) => void
 }
 
-/** The file of the model, some 300 kB. It writes lower-case letters, spaces and marks of JSON. */
+/** The model's file, about 300 kB. It writes lower-case letters, spaces and JSON punctuation. */
 export function tinyModel (
   {
     metadata = {}, template = CHATML, special = [], change = () => {}, context = SHAPE.context,
@@ -124,7 +123,7 @@ export function tinyModel (
   }, tensors)
 }
 
-/** A model that ranks documents, in Qwen3's layout: two classes, the first of which is "yes". */
+/** A reranker in Qwen3's layout, with two classes; the first is "yes". */
 export function rankingModel (metadata: Record<string, Value> = {}): Buffer {
   const { layers, hidden, heads, kvHeads, headSize, feed, context } = SHAPE
   const random = seededRandom(11)

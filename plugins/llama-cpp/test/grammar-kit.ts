@@ -1,9 +1,9 @@
-/** A matcher and a random generator for GBNF, as llama.cpp reads it. */
+/** A matcher and a random generator for GBNF with llama.cpp's semantics. */
 
 type Symbol = { set: readonly [number, number][] } | { rule: number }
 export interface Gbnf { rules: Symbol[][][], root: number }
 
-/** Parses the part of GBNF that the compiler writes. Repetitions become rules, as in llama.cpp. */
+/** Parses the subset of GBNF that the compiler emits. Repetitions become rules, as in llama.cpp. */
 export function parseGbnf (text: string): Gbnf {
   const ids = new Map<string, number>()
   const rules: Symbol[][][] = []
@@ -109,10 +109,10 @@ class Body {
   }
 }
 
-/** A stack of llama.cpp: what is still to come, innermost first. */
+/** A parse stack as in llama.cpp: the remaining symbols, innermost first. */
 interface Stack { symbols: readonly Symbol[], at: number, below: Stack | null, key: string }
 
-/** Whether the grammar admits a text; also the largest number of stacks that were open at once. */
+/** Whether the grammar admits a text; `most` gets the peak number of stacks. */
 export function admits (gbnf: Gbnf, text: string, most = { stacks: 0 }): boolean {
   const ids = new Map<unknown, number>()
   const idOf = (value: unknown): number => {
@@ -151,7 +151,7 @@ export function admits (gbnf: Gbnf, text: string, most = { stacks: 0 }): boolean
   return stacks.includes(null)
 }
 
-/** Numbers from 0 to 1, the same ones for a seed (mulberry32). */
+/** Numbers from 0 to 1, reproducible by seed (mulberry32). */
 export function chance (seed: number): () => number {
   let state = seed
   return () => {
@@ -162,7 +162,7 @@ export function chance (seed: number): () => number {
   }
 }
 
-/** Makes texts of a grammar. Beyond `size` characters it takes the shortest way to the end. */
+/** Generates texts of a grammar; beyond `size` characters it takes the shortest path to the end. */
 export function generator (gbnf: Gbnf, random: () => number, size = 60): () => string {
   const { rules } = gbnf
   const shortest = rules.map(() => Infinity)
@@ -182,7 +182,7 @@ export function generator (gbnf: Gbnf, random: () => number, size = 60): () => s
     for (let symbol = todo.pop(); symbol !== undefined; symbol = todo.pop()) {
       if ('set' in symbol) {
         const [low, high] = pick(symbol.set)
-        // Mostly characters at the ends of a range, where mistakes are.
+        // Prefer the ends of ranges, where bugs are likely.
         const code = random() < 0.3 ? low : random() < 0.3 ? high
           : low + Math.floor(random() * (Math.min(high, low + 200) - low + 1))
         text += String.fromCodePoint(code)

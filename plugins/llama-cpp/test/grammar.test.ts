@@ -11,7 +11,7 @@ const text = (more: object): object => ({ type: 'string', ...more })
 const item = { type: 'object', properties: { a: { type: 'integer' }, b: text({}) }, required: ['a'] }
 const shape = (kind: string, more: object): object => object({ kind: { const: kind }, ...more })
 
-/** Schemas with values that their grammar admits, and values and texts that it does not. */
+/** Schemas with values that their grammar admits, and values and texts that it refuses. */
 const TABLE: readonly [schema: unknown, admitted: readonly unknown[], refused: readonly unknown[]][] = [
   [true, [1, null, 'x', { a: [{}] }, [[]], -0.5, 1e9], []],
   [{ type: 'null' }, [null], [0, 'null']],
@@ -258,6 +258,6 @@ t.test('calls of tools', (t) => {
   t.throws(() => refused([tool('n', { properties: { a: { not: { const: 1 } } } },
     { strict: true })], 'required'),
   /tools.0.function.parameters\/properties\/a\/not cannot be expressed/)
-  t.throws(() => refused([{}], 'required'), /tools.0.function.name is not a text/)
+  t.throws(() => refused([{}], 'required'), /tools.0.function.name must be a string/)
   t.end()
 })

@@ -35,7 +35,7 @@ t.test('a server that does not start', async (t) => {
     [{ dies: 'at start', says: 'common_chat_templates_init: error: parser' }, /templates_init: error: parser/,
       'chat_template_unreadable'],
     [{ dies: 'while loading', refusals: 100 }, /exited with code 9/],
-    [{ help: 'other' }, /is no server of llama\.cpp, .* does not name --model, --host/],
+    [{ help: 'other' }, /is not a llama-server, .* does not name --model, --host/],
     [{ help: 'fails' }, /--help failed: .*Run it by hand/],
     [{ key: 'another' }, /Invalid API Key/]
   ] as const) {

@@ -1,4 +1,4 @@
-/** Helpers of the llama-server tests: a stand-in for the program, and an engine with it. */
+/** Helpers of the llama-server tests: a stand-in for the program, and an engine that uses it. */
 import '../../runners/test/process-plain-spawn.js'
 import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -16,33 +16,32 @@ export { lives, until } from '../../runners/test/process-kit.js'
 
 const SCRIPT = fileURLToPath(new URL('./fixtures/llama-server.mjs', import.meta.url))
 
-/** What the stand-in is to do, beside what the prompt's last word says. */
+/** Behaviour of the stand-in, in addition to the last word of the prompt. */
 export interface Scenario {
   help?: 'new' | 'old' | 'other' | 'fails'
   refusals?: number
   dies?: 'at start' | 'while loading'
-  /** Its last line, of one that dies at start. */
+  /** The last line of a stand-in that dies at start. */
   says?: string
-  /** Other answers of `/props`. */
+  /** Extra fields of `/props`. */
   props?: object
   /** False: built without RPC. */
   rpc?: boolean
-  /** Takes no note of the loss of a donor until it asks it. */
+  /** Does not notice the loss of a donor until it sends a request to it. */
   outlives?: boolean
   noise?: number, cut?: number, context?: number, key?: string, hangsUp?: boolean, stays?: boolean
 }
 
-/** What the kit needs of a tap test. */
 export interface TestCase { teardown (fn: () => unknown): void }
 
-/** A folder with a short path, gone after the test. */
+/** A temporary folder with a short path, removed after the test. */
 export function folder (t: TestCase): string {
   const path = mkdtempSync(join(tmpdir(), 'svc-llama-'))
   t.teardown(() => { rmSync(path, { recursive: true, force: true }) })
   return path
 }
 
-/** Writes a program that is the stand-in with a scenario, and a model's file. */
+/** Writes a stand-in for llama-server with its scenario, and a model file. */
 export function standIn (directory: string, scenario: Scenario = {}): { binary: string, journal: string } {
   const journal = join(directory, 'journal')
   writeFileSync(journal, '')
@@ -56,7 +55,7 @@ export function standIn (directory: string, scenario: Scenario = {}): { binary: 
   return { binary, journal }
 }
 
-/** Writes a program that stands in for rpc-server, beside the one for llama-server. */
+/** Writes a stand-in for rpc-server beside llama-server's. */
 export function donorIn (
   directory: string, scenario: { help?: 'other', dies?: 'at start' } = {}
 ): { binary: string, journal: string } {
@@ -70,14 +69,14 @@ export function donorIn (
   return { binary, journal }
 }
 
-/** A card of a model in one file. */
+/** The card of a single-file model. */
 export const cardOf = (over: Partial<ModelCard> = {}): ModelCard => card('test/gguf', {
   tasks: ['chat', 'completions'], family: 'llama', engine: 'llama-server',
   files: [{ path: 'm.gguf', role: 'weights', bytes: 4 }], totalBytes: 4, nLayers: 1, hiddenSize: 1,
   heads: 1, kvHeads: 1, headSize: 1, contextLength: 2048, ...over
 })
 
-/** A spec of the model beside the stand-in. */
+/** A spec for the model beside the stand-in. */
 export function specOf (
   directory: string, serverBinary: string, card: Partial<ModelCard> = {},
   options: Record<string, unknown> = {}
@@ -90,7 +89,7 @@ export function specOf (
 
 export interface Noted extends EngineEnv { logs: string[], progressed: [number, number][] }
 
-/** An environment that notes logs and progress. */
+/** An environment that records logs and progress. */
 export function notingEnv (): Noted {
   const logs: string[] = []
   const progressed: [number, number][] = []
@@ -105,27 +104,26 @@ export function notingEnv (): Noted {
 
 type Entry = Record<string, unknown>
 
-/** A session on a stand-in of its own. */
+/** A session with a separate stand-in. */
 export interface Rig {
   session: EngineSession
   env: Noted
-  /** Errors that would have ended the runner. */
+  /** Errors that would have ended the runner process. */
   deaths: string[]
-  /** The server's log. */
   echoed: string[]
   pid: number
   journal: () => Entry[]
-  /** Bodies of calls of a route. */
+  /** Bodies of the requests to a route. */
   bodies: (url: string) => Entry[]
 }
 
-/** Entries of a journal; its last line may be half written. */
+/** Entries of a journal; omits a last line that is incomplete. */
 export function entries (journal: string): Entry[] {
   const lines = readFileSync(journal, 'utf8').split('\n').slice(0, -1)
   return lines.map((line) => JSON.parse(line) as Entry)
 }
 
-/** Loads the engine in this process, in a working folder of its own. */
+/** Loads the engine in this process, with a separate working folder. */
 export async function rig (
   t: TestCase, scenario: Scenario = {}, card: Partial<ModelCard> = {}, options: Record<string, unknown> = {}
 ): Promise<Rig> {
@@ -152,7 +150,6 @@ export async function rig (
 
 const never = new AbortController().signal
 
-/** All chunks of a task. */
 export async function chunksOf (
   session: EngineSession, kind: string, payload: Entry, signal = never
 ): Promise<EngineChunk[]> {
@@ -161,12 +158,12 @@ export async function chunksOf (
   return chunks
 }
 
-/** Text of a chunk of one answer; undefined where it has none. */
+/** The text in a chunk; undefined if it has none. */
 export function textIn ({ choices = [] }: Partial<AnswerChunk>): string | undefined {
   return choices[0]?.delta?.content ?? choices[0]?.text
 }
 
-/** What an answer says: its text, its chunks, and the choice, usage and timings of the last one. */
+/** The text and chunks of an answer, and the last chunk's choice, usage and timings. */
 export async function ask (
   session: EngineSession, kind: string, payload: Entry
 ): Promise<{ text: string, pieces: AnswerChunk[], done: Entry }> {
@@ -177,7 +174,7 @@ export async function ask (
   return { text, pieces, done: { ...choice, ...figures } }
 }
 
-/** Reasoning and calls of an answer, put together. */
+/** Combined reasoning and calls of an answer. */
 export function structured ({ pieces }: { pieces: AnswerChunk[] }): {
   thought: string, calls: { id?: string | undefined, name: string | undefined, input: string }[]
 } {
@@ -191,6 +188,6 @@ export function structured ({ pieces }: { pieces: AnswerChunk[] }): {
   return { thought: deltas.map(({ reasoning_content: text }) => text ?? '').join(''), calls }
 }
 
-/** A chat whose last word tells the stand-in what to do. */
+/** A chat whose last word selects the stand-in's behaviour. */
 export const talk = (word: string, more: Entry = {}): Entry =>
   ({ messages: [{ role: 'user', content: `please ${word}` }], ...more })

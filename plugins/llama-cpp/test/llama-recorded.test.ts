@@ -1,4 +1,4 @@
-/** What the stand-in for llama-server says was said by the build that is tested against. */
+/** The stand-in's responses equal those of the tested llama-server build. */
 import { readFileSync } from 'node:fs'
 import t from 'tap'
 import { serverError } from '../server/errors.js'

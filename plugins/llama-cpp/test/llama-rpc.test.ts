@@ -1,4 +1,4 @@
-/** A model over several nodes: the options of its driver, and its donors. */
+/** A model over several nodes: the driver's options, and the donors. */
 import { renameSync } from 'node:fs'
 import { connect } from 'node:net'
 import { join } from 'node:path'
@@ -18,10 +18,10 @@ const donor = (port: number, layers: number, gpus?: number[]) =>
 
 t.test('the shares of a driver and its donors', async (t) => {
   const cases: [string, number, [number, number][], string[]][] = [
-    // What stays here is what is not handed out; the output is one more, with the last.
+    // This node has the layers that are not offloaded; the output is one more layer of the last device.
     ['cpu', 4, [[1, 12]], ['127.0.0.1:1', '13', '13']],
     ['cpu', 4, [[1, 12], [2, 6]], ['127.0.0.1:1,127.0.0.1:2', '12,7', '19']],
-    // The own GPU is the last device.
+    // The driver's GPU is the last device.
     ['cuda', 4, [[1, 12], [2, 6]], ['127.0.0.1:1,127.0.0.1:2', '12,6,5', '23']]
   ]
   for (const [backend, layers, donors, [rpc, split, gpu]] of cases) {
@@ -79,7 +79,7 @@ t.test('the plan a driver is told', async (t) => {
     { ...plan, donors: [{ address: '10.0.0.1:5000', layers: 2 }] }, { ...plan, donors: [{ layers: 2 }] },
     { ...plan, donors: [donor(0, 2)] }, { ...plan, donors: [donor(5000, 0)] }
   ]
-  // Never alone where it was to have donors: it would not fit.
+  // Refuse rather than run without donors: the model would not fit.
   for (const rpc of broken) {
     t.throws(() => rpcOf({ rpc }), { message: /option rpc/ }, JSON.stringify(rpc))
   }
@@ -111,7 +111,7 @@ t.test('which program a donor runs', async (t) => {
   t.strictSame(await donorPaths({ serverBinary: beside }), [newer], 'as newer builds call it')
   t.strictSame(await donorPaths({ serverBinary: '/none/llama-server' }), IN_PATH, 'those in PATH')
   t.strictSame(await donorPaths({}), IN_PATH)
-  await t.rejects(donorPaths({ donorBinary: 'rpc-server' }), { message: /takes an absolute path/ })
+  await t.rejects(donorPaths({ donorBinary: 'rpc-server' }), { message: /must be an absolute path/ })
 })
 
 async function donorOf (t: TestCase, scenario: Parameters<typeof donorIn>[1] = {}): Promise<{
@@ -144,7 +144,7 @@ t.test('a donor listens, for this machine only, and ends when it is asked', asyn
   const said = await new Promise((resolve) => { socket.once('data', resolve) })
   t.equal(String(said), `${start?.['pid']}:hello\n`)
   socket.destroy()
-  await t.rejects(chunksOf(session, 'chat', talk('go')), { reason: 'invalid_request', message: /lends/ })
+  await t.rejects(chunksOf(session, 'chat', talk('go')), { reason: 'invalid_request', message: /is a donor/ })
   await session.close?.()
   t.notOk(lives(Number(start?.['pid'])))
   t.strictSame(deaths, [], 'that is no failure')
@@ -161,7 +161,7 @@ t.test('each start of a driver finds a program without what the one before has l
   t.same(more, [])
   t.notOk(lives(old!))
   t.ok(lives(fresh!))
-  await t.rejects(endpoint('one'), { message: /started anew since/ }, 'a connection that comes late')
+  await t.rejects(endpoint('one'), { message: /has restarted since/ }, 'a connection that comes late')
   t.ok(lives(fresh!))
   t.strictSame(deaths, [], 'that is no failure')
 })
@@ -175,7 +175,7 @@ t.test('a donor that dies ends its runner, and says why', async (t) => {
 
 t.test('programs that are no donors', async (t) => {
   await t.rejects(donorOf(t, { help: 'other' }),
-    { message: /is no rpc-server of llama.cpp.*SVC_LLAMA_RPC_SERVER_BIN/ })
+    { message: /is not an rpc-server of llama.cpp.*SVC_LLAMA_RPC_SERVER_BIN/ })
   await t.rejects(donorOf(t, { dies: 'at start' }), { message: /exited with code 1: .*initialize CUDA0/ })
   const path = process.env['PATH']
   t.teardown(() => { process.env['PATH'] = path })

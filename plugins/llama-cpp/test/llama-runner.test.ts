@@ -1,11 +1,11 @@
-/** The engine in real runner processes: it is the compiled one, as they load no TypeScript. */
+/** The engine in real runner processes, compiled, because runners load no TypeScript. */
 import { existsSync } from 'node:fs'
 import t from 'tap'
 import { bench, hear, type TestCase } from '../../runners/test/process-kit.js'
 import { entries, folder, lives, specOf, standIn, talk, textIn, until, type Scenario } from './llama-kit.js'
 
 const ENGINE = new URL('../../../dist/plugins/llama-cpp/server/index.js', import.meta.url)
-/** For the client: why it ended is in the log. */
+/** The client's error omits the cause, which is in the log. */
 const LOST = 'The instance serving this task was lost: its program ended.'
 const skip = existsSync(ENGINE) ? false : 'needs the compiled engine: run `npm run build` first'
 

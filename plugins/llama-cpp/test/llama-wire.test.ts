@@ -15,7 +15,6 @@ import { cardOf, specOf } from './llama-kit.js'
 const facts = { contextLength: 100, defaults: {} }
 const messages = [{ role: 'user', content: 'hi' }]
 
-/** What a call throws. */
 function thrown (call: () => unknown): unknown {
   try {
     call()
@@ -272,12 +271,12 @@ t.test('errors of other servers', (t) => {
     'The model produced output that does not match the expected peg-native format'
   ]) {
     t.match(serverError({ error: { code: 500, message, type: 'server_error' } }, 'm'),
-      { reason: 'tool_call_unreadable', message: /^m began a tool call.*\((llama-server: )(got|The)/ })
+      { reason: 'tool_call_unreadable', message: /^m started a tool call.*\((llama-server: )(got|The)/ })
   }
   t.match(serverError({ error: { code: 501, message: 'no', type: 'not_supported_error' } }, 'm', 501),
     { reason: 'invalid_request' })
   for (const body of [undefined, null, 'x', {}, { error: 'x' }, { error: { message: 4 } }]) {
-    t.match(serverError(body, 'm', 502), { reason: 'provider_error', message: /status 502 and no message/ })
+    t.match(serverError(body, 'm', 502), { reason: 'provider_error', message: /502 without a message/ })
   }
   const template = '\n------------\nWhile executing CallExpression at line 3, column 9 in source:\n' +
     '...{%- if x -%}{{ raise_exception(...) }}\n           ^\nError: Jinja Exception: roles must alternate'

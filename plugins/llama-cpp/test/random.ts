@@ -1,8 +1,6 @@
 const MASK64 = (1n << 64n) - 1n
 
-/**
- * SplitMix64 (Steele, Lea, Flood 2014; https://prng.di.unimi.it/splitmix64.c): spreads a seed over 64 bits.
- */
+/** SplitMix64 (Steele, Lea, Flood 2014; https://prng.di.unimi.it/splitmix64.c): expands a seed to 64 bits. */
 export function splitMix64 (seed: bigint): () => bigint {
   let state = seed & MASK64
   return () => {
@@ -17,8 +15,8 @@ export function splitMix64 (seed: bigint): () => bigint {
 const rotate = (x: number, k: number): number => (x << k) | (x >>> (32 - k))
 
 /**
- * xoshiro128** 1.1 (Blackman and Vigna, https://prng.di.unimi.it/xoshiro128starstar.c, public domain): a
- * generator of 32-bit numbers over four words of state, of which one must not be 0.
+ * xoshiro128** 1.1 (Blackman and Vigna, https://prng.di.unimi.it/xoshiro128starstar.c, public domain): 32-bit
+ * numbers from a state of four words, not all 0.
  */
 export function xoshiro128 (seed: readonly [number, number, number, number]): () => number {
   let [a, b, c, d] = seed
@@ -35,9 +33,7 @@ export function xoshiro128 (seed: readonly [number, number, number, number]): ()
   }
 }
 
-/**
- * Numbers in [0, 1) with 53 bits, the same for the same seed on every machine; one generator per sequence.
- */
+/** Numbers in [0, 1) with 53 bits, reproducible by seed on every machine. */
 export function seededRandom (seed: number): () => number {
   const spread = splitMix64(BigInt(Math.trunc(seed)))
   const [x, y] = [spread(), spread()]

@@ -1,15 +1,14 @@
-/** Models with the chat templates of every format of tool calls. */
+/** Chat templates for every format of tool calls. */
 import { readFileSync } from 'node:fs'
 import { OutputReader, type OutputOptions, type ToolCallDelta } from '../text/parse/output.js'
 import type { ReasoningName } from '../text/reasoning.js'
 import type { ToolFormatName } from '../text/tools/index.js'
 import { seededRandom } from './random.js'
 
-/** A recorded template. */
 export const recorded = (name: string): string =>
   readFileSync(new URL(`./fixtures/templates/${name}.jinja`, import.meta.url), 'utf8')
 
-/** A template of our own: how a family writes messages and calls, by its public documentation. */
+/** A template for a family's messages and calls, written after its public documentation. */
 const own = (tools: string, call: string, begin = '<|assistant|>', end = '<|end|>'): string =>
   `{%- if tools %}{{ '<|system|>${tools}' + tools | tojson + '${end}' }}{% endif %}` +
   '{%- for m in messages %}{{ "<|" + m.role + "|>" + m.content }}' +
@@ -29,10 +28,10 @@ const gemma = (open: string, end: string, quote: string): string =>
     `{% else %}[{% for x in v %}${quote}{{ x }}${quote}{% if not loop.last %},{% endif %}{% endfor %}]` +
     `{% endif %}{% if not loop.last %},{% endif %}{% endfor %}{{ "}" }}${end}`, '')
 
-/** A template, and what is to be found in it. */
+/** A template, and the formats to detect in it. */
 export interface Known { template: string, format: ToolFormatName | null, reasoning: ReasoningName | null }
 
-/** Templates by the family that they are of. */
+/** Templates by family. */
 export const KNOWN: Record<string, Known> = {
   qwen3: { template: recorded('qwen3'), format: 'hermes', reasoning: 'think' },
   qwen3_coder: { template: recorded('qwen3-coder'), format: 'qwen_coder', reasoning: null },
@@ -67,7 +66,7 @@ export const KNOWN: Record<string, Known> = {
   }
 }
 
-/** A pseudorandom source for tests: floats, whole numbers below n, one of a list. */
+/** A pseudorandom source: floats, integers below n, items of a list. */
 export interface Dice { next (): number, below (n: number): number, of<T> (list: readonly T[]): T }
 
 export function dice (seed: number): Dice {
@@ -76,12 +75,11 @@ export function dice (seed: number): Dice {
   return { next, below, of: (list) => list[below(list.length)] as (typeof list)[number] }
 }
 
-/** A call as a client sees it. */
 export interface Call { name: string, arguments: string }
-/** An answer as a client sees it. */
+/** A complete answer. */
 export interface Whole { content: string, reasoning: string, calls: Call[] }
 
-/** What is read from an output that comes in these pieces. */
+/** Parses an output that arrives in these parts. */
 export function read (parts: readonly string[], options: Omit<OutputOptions, 'newId'>): Whole {
   let ids = 0
   const reader = new OutputReader({ ...options, newId: () => `call_${ids++}` })

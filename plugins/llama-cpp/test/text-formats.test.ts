@@ -1,4 +1,4 @@
-/** Outputs of every format of tool calls and reasoning, as models write them, whole, cut and broken. */
+/** Parses outputs in every format of tool calls and reasoning: complete, split and broken. */
 import t from 'tap'
 import { OutputReader, type OutputOptions } from '../text/parse/output.js'
 import { dice, read, type Whole } from './text-format-kit.js'

@@ -1,4 +1,4 @@
-/** What chat templates do with tools and reasoning, by rendering them. */
+/** Detects how chat templates handle tools and reasoning. */
 import t from 'tap'
 import { ChatTemplate, strftime } from '../text/template.js'
 import { reasoningStateAfter, reasonings } from '../text/reasoning.js'
@@ -19,7 +19,7 @@ const GIVEN = { city: 'São Paulo "SP"', days: 3, exact: true, tags: ['a', 'b'] 
 const call = (name: string, id: string, given: object): object =>
   ({ id, type: 'function', function: { name, arguments: JSON.stringify(given) } })
 const user = { role: 'user', content: 'hi' }
-/** Templates that show no calls of earlier turns. */
+/** Templates that omit calls of earlier turns. */
 const SHOWS_NONE = new Set(['granite'])
 
 t.test('a call that a template renders is read back from it', async (t) => {
@@ -30,7 +30,7 @@ t.test('a call that a template renders is read back from it', async (t) => {
     const prompt = model.render([user], { tools, addGenerationPrompt: true })
     t.match(prompt, /weather[^]*clock/, `${family} shows the tools`)
     if (SHOWS_NONE.has(family)) continue
-    // Quotes in Python's texts are left to the table of its reader.
+    // Quotes in Python's strings are tested with its reader.
     const given = family === 'lfm' ? { ...GIVEN, city: 'São Paulo', exact: 1 } : GIVEN
     const calls = [call('weather', 'abcdefgh1', given)]
     const messages = [user, { role: 'assistant', content: null, tool_calls: calls }]
@@ -49,7 +49,7 @@ t.test('templates without a place for tools, and ways of their own to take them'
   const none = made(plain)
   t.match(none.tools, { way: null, format: null })
   t.equal(none.render([user], { addGenerationPrompt: true }), 'user: hi\n')
-  // The name of a format in a text is no place for tools.
+  // A format's name in a text does not imply support for tools.
   const deceiving = made(`${plain}{# tools #}<tool_call>{{ "tools" }}`)
   t.match(deceiving.tools, { way: null })
   const failing = made(`{% if tools %}{{ raise_exception('not these') }}{% endif %}${plain}`)
@@ -107,7 +107,7 @@ t.test('templates that throw, loop or explode', async (t) => {
   const render = (template: string): string => made(template).render([user], { addGenerationPrompt: true })
   const loops = '{% for i in range(99999) %}{% for j in range(99999) %}{% set x = j %}' +
     '{% endfor %}{% endfor %}'
-  // Few expressions, each of them about millions of letters or items.
+  // Few expressions, each with millions of characters or items.
   const grown = (begins: string): string => `{%- set x = ${begins} -%}${'{%- set x = x + x -%}'.repeat(20)}` +
     '{% for i in range(99999) %}{% set y = x | '
   const bad: [string, RegExp][] = [

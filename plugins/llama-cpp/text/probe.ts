@@ -1,22 +1,22 @@
-/** What a chat template does with tools, found by rendering conversations with and without them. */
+/** Detects how a chat template handles tools, by rendering conversations with and without them. */
 import { EngineError } from '../../../kernel/api/engine.js'
 import { toolFormatNames, toolFormats, type ToolFormatName } from './tools/index.js'
 import { OutputReader } from './parse/output.js'
 import type { ToolFormat } from './tools/format.js'
 import type { ReasoningName } from './reasoning.js'
 
-/** The variable in which a template takes tools. */
+/** The template's variable for tools. */
 export type ToolsVariable = 'tools' | 'xml_tools'
-/** How it takes the arguments of earlier calls: as an object, or as JSON text. */
+/** Whether the template expects the arguments of earlier calls as an object or as JSON text. */
 export type ArgumentsForm = 'object' | 'text'
 
 export interface ToolFacts {
-  /** Null: it does not show them. */
+  /** Null if the template does not render tools. */
   way: ToolsVariable | null
-  /** How it writes calls; null where it shows none of a known format. */
+  /** The format of tool calls; null if it is unknown. */
   format: ToolFormatName | null
   form: ArgumentsForm
-  /** Why it cannot be rendered with tools, where that is why it shows none; else null. */
+  /** The error that prevents rendering with tools; else null. */
   problem: string | null
 }
 
@@ -37,13 +37,13 @@ const TOOL = {
   }
 }
 const ASKED = { role: 'user', content: 'Hello' }
-/** Mistral's templates take ids of nine letters and digits only. */
+/** Mistral's templates accept only ids of nine letters and digits. */
 const CALL = { id: 'probecall', type: 'function' }
 const WAYS: readonly ToolsVariable[] = ['tools', 'xml_tools']
 
 /**
- * What a template does with tools. `render` throws where the template refuses a trial; `source` is its text,
- * where a format is looked for that no rendered conversation shows.
+ * `render` throws if the template refuses a trial. `source` is the template's text, searched for hints if no
+ * rendered conversation shows a call.
  */
 export function toolFactsOf (
   render: (trial: Trial) => string, source: string, reasoning: ReasoningName | null
@@ -81,21 +81,21 @@ export function toolFactsOf (
     if (format !== null) return { way, format, form, problem: why }
     showsCalls ||= text.includes(NAME)
   }
-  // A template that shows a call in another way has another format, whatever its text has in it.
+  // A template that renders calls in an unknown format must not match by hints.
   const format = showsCalls ? null : hintedBy(shown) ?? hintedBy(source)
   return { way, form: 'object', format, problem: why }
 }
 
-/** What a rendered conversation has behind the prompt it goes on from. */
+/** The rendered conversation after the prompt. */
 function behind (prompt: string, whole: string): string {
   if (whole.startsWith(prompt)) return whole.slice(prompt.length)
   let same = 0
   while (same < prompt.length && prompt[same] === whole[same]) same++
-  // A mark that differs inside is taken as a whole.
+  // Start at the beginning of a marker that differs in the middle.
   return whole.slice(Math.max(0, whole.lastIndexOf('<', same)))
 }
 
-/** The format whose reader finds the call of the trial in a rendered one. */
+/** The format whose reader finds the trial's call. */
 function formatOf (text: string, reasoning: ReasoningName | null): ToolFormatName | null {
   return toolFormatNames.find((name) =>
     toolFormats[name].shows.every((shown) => text.includes(shown)) && reads(name, text, reasoning)) ?? null

@@ -1,17 +1,17 @@
-/** How models write their reasoning. Another writing is a row of `REASONING`. */
+/** Formats of reasoning. A new one is a row of `ROWS`. */
 import { HARMONY_MARKERS } from './tools/harmony.js'
 
 export interface Reasoning {
-  /** Texts of which a template, or the added tokens of a vocabulary, has one in this writing. */
+  /** The format is recognised by one of these texts in the template or in the vocabulary's added tokens. */
   shows: readonly string[]
-  /** Begins reasoning; the prompt may have begun it already. */
+  /** Begins reasoning; the prompt may already contain it. */
   opens: string
   closes: string
-  /** Marks around the answer, which are dropped. */
+  /** Markers around the answer, which are removed. */
   around?: readonly string[]
-  /** Begins a call inside of reasoning, which counts as one. */
+  /** Begins a tool call inside reasoning. */
   calls?: string
-  /** The whole output is a sequence of messages in channels (see tools/harmony.ts). */
+  /** The whole output is a sequence of messages in channels (tools/harmony.ts). */
   channels?: true
 }
 
@@ -38,7 +38,7 @@ const ROWS = {
     shows: ['<|START_THINKING|>'], opens: '<|START_THINKING|>', closes: '<|END_THINKING|>',
     around: ['<|START_RESPONSE|>', '<|END_RESPONSE|>', '<|START_TEXT|>', '<|END_TEXT|>']
   },
-  /** Apertus, which calls tools while it deliberates. */
+  /** Apertus; it calls tools while it reasons. */
   apertus: {
     shows: ['<|inner_prefix|>'], opens: '<|inner_prefix|>', closes: '<|inner_suffix|>',
     around: ['<|inner_suffix|>'], calls: '<|tools_prefix|>'
@@ -53,21 +53,18 @@ const ROWS = {
 export type ReasoningName = keyof typeof ROWS
 export const reasonings: Readonly<Record<ReasoningName, Reasoning>> = ROWS
 
-/** Special tokens that a text stream has to pass on for the reader of a writing. */
+/** Special tokens that the text stream must pass on. */
 export const reasoningMarkers = ({ opens, closes, around = [], channels }: Reasoning): readonly string[] =>
   channels === true ? HARMONY_MARKERS : [opens, closes, ...around]
 
-/** The writing that a template, or a vocabulary, speaks of; null for none. */
+/** The format of a template or vocabulary; null for none. */
 export function reasoningOf (template: string, added: Iterable<string>): ReasoningName | null {
   const text = [template, ...added].join('\n')
   const names = Object.keys(ROWS) as ReasoningName[]
   return names.find((name) => reasonings[name].shows.some((shown) => text.includes(shown))) ?? null
 }
 
-/**
- * Where an answer begins, by the end of its prompt: inside reasoning, behind one that is closed already, or
- * where the model may begin one.
- */
+/** The state at the end of a prompt: inside reasoning, after it, or undecided. */
 export type ReasoningState = 'inside' | 'over' | 'may'
 
 export function reasoningStateAfter (prompt: string, { opens, closes }: Reasoning): ReasoningState {

@@ -3,10 +3,10 @@ import { join } from 'node:path'
 import type { ModelSpec } from '../../../kernel/api/engine.js'
 import { fieldsOf, textOf } from '../../runners/language/json.js'
 
-/** The chat template beside a model counts before that in its file. */
+/** This file overrides the template in the model. */
 export const TEMPLATE_FILE = 'chat_template.jinja'
 
-/** The chat template that an instance was placed with, else that beside its model; an empty text for none. */
+/** The placement's chat template, else the file beside the model; an empty text for neither. */
 export async function templateOf ({ options, directory, card: { files } }: ModelSpec): Promise<string> {
   const given = textOf(fieldsOf(options['chatTemplate'])['source'])
   if (given !== '' || !files.some(({ path }) => path === TEMPLATE_FILE)) return given

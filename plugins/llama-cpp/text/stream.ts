@@ -5,31 +5,31 @@ import type { TokenTable } from './tokens.js'
 const SPACE = 0x20
 
 /**
- * Turns ids into text as they come: holds back what may still change (UTF-8 across tokens) and what may
- * begin a stop string. After `stopped` every further push gives nothing.
+ * Decodes token ids to text: holds back incomplete UTF-8 characters and possible beginnings of stop strings.
+ * After `stopped`, further pushes return nothing.
  */
 export interface TextStream {
   push (id: number): { text: string, stopped: boolean }
   end (): { text: string }
-  /** The stop string that was found; null for none so far. */
+  /** The stop string that was found, or null. */
   readonly stop: string | null
 }
 
 interface StreamOptions {
-  /** Text completion: the leading space that some decoders drop is kept. Default false. */
+  /** Text completion: keeps the leading space that some decoders remove. Default false. */
   continues?: boolean
-  /** Special tokens that are passed on as text (markers of tool calls and reasoning). Default: none. */
+  /** Special tokens to pass on as text (markers of tool calls and reasoning). Default: none. */
   markers?: readonly string[]
 }
 
 /**
- * Decodes ids one by one. Bytes are joined over tokens, so that a character appears only when all its bytes
- * are there; `end` gives incomplete ones as U+FFFD. Drops the first `strip` spaces at the start of the text.
+ * Decodes ids one by one. A character appears with its last byte; `end` returns an incomplete one as U+FFFD.
+ * Removes up to `strip` spaces at the start of the text.
  */
 function detokeniser (
   table: TokenTable, strip: number, shown: (id: number) => boolean
 ): { push: (id: number) => string, end: () => string } {
-  // The mark U+FEFF is text here, not an encoding signature.
+  // U+FEFF is text here, not a byte order mark.
   const decoder = new TextDecoder('utf-8', { fatal: false, ignoreBOM: true })
   let spaces = strip
   const stripped = (bytes: Uint8Array): Uint8Array => {
@@ -47,7 +47,7 @@ function detokeniser (
   }
 }
 
-/** The text of ids as a whole: the same as all pushes of a stream without stop strings. */
+/** Decodes all ids: equal to a stream without stop strings. */
 export function decodeAll (table: TokenTable, ids: readonly number[], skipSpecial: boolean): string {
   const text = detokeniser(table, table.strip, (id) => !skipSpecial || !table.special.has(id))
   let out = ''
@@ -56,8 +56,8 @@ export function decodeAll (table: TokenTable, ids: readonly number[], skipSpecia
 }
 
 /**
- * Finds stop strings in text that comes in pieces. The one that ends first counts (of those the longest), so
- * the result does not depend on how the text was cut.
+ * Finds stop strings in a stream. The one that ends first wins (of those the longest), so that the result
+ * does not depend on how the text was split.
  */
 export class StopFinder {
   private readonly stops: readonly string[]
@@ -94,7 +94,6 @@ export class StopFinder {
   }
 }
 
-/** A text stream over a token table; see `TextStream`. */
 export function textStream (table: TokenTable, stops: readonly string[],
   options: StreamOptions = {}): TextStream {
   const markers = new Set((options.markers ?? []).map((m) => table.added.get(m)))

@@ -5,30 +5,29 @@ import { invalid } from '../../runners/language/refusals.js'
 import { toolFactsOf, type ArgumentsForm, type ToolFacts, type Trial } from './probe.js'
 import { reasoningOf, type ReasoningName } from './reasoning.js'
 
-/** `extra` reaches the template as variables, e.g. `enable_thinking`. */
+/** `extra` become template variables, such as `enable_thinking`. */
 interface RenderOptions { tools?: unknown[], addGenerationPrompt: boolean, extra?: Record<string, unknown> }
 
-/** Steps that one rendering may take: one to two seconds. Public templates take some 40 a message. */
+/** Limit per rendering, one to two seconds. Public templates take about 40 steps per message. */
 const MAX_STEPS = 400_000
-/** Characters and items of a result that count as one step, since filters read all of them. */
+/** Characters and items of a result that count as one step, because filters read all of them. */
 const STEP_CHARS = 1024
 const STEP_ITEMS = 64
-/** Most numbers of one range(). */
+/** Limit of range(). */
 const MAX_RANGE = 100_000
 
-/** The chat templates of a model by name; `default` is the one without tools. */
+/** Chat templates by name; `default` is the one without tools. */
 type Templates = ReadonlyMap<string, string>
 
-/** The chat template of a model: renders conversations as the text of a prompt. */
 export class ChatTemplate {
-  /** How the model writes its reasoning; null where the template speaks of none. */
+  /** The format of the reasoning; null if the template has none. */
   readonly reasoning: ReasoningName | null
   private readonly templates: Templates
   private readonly tokens: Readonly<Record<string, string>>
   private readonly parsed = new Map<string, Template>()
   private facts: ToolFacts | null = null
 
-  /** `tokens`: bos_token, eos_token and so on; `added`: the added tokens of the vocabulary. */
+  /** `tokens`: bos_token, eos_token and so on; `added`: the vocabulary's added tokens. */
   constructor (
     templates: Templates, tokens: Readonly<Record<string, string>>, added: Iterable<string> = []
   ) {
@@ -37,9 +36,9 @@ export class ChatTemplate {
     this.reasoning = reasoningOf(this.source, added)
   }
 
-  /** What the template does with tools. Found by rendering, some milliseconds for the first caller. */
+  /** Detected on first use, by rendering for some milliseconds. */
   get tools (): ToolFacts {
-    // Arguments as the trial has them.
+    // The trial's arguments are already in the right form.
     const render = (trial: Trial): string => this.rendered({ ...trial, form: 'text' })
     this.facts ??= toolFactsOf(render, this.source, this.reasoning)
     return this.facts
@@ -75,7 +74,7 @@ export class ChatTemplate {
       return evaluate(this.find(tools !== null), variables)
     } catch (error) {
       const { message } = error as Error
-      const refusal = invalid(`the model's chat template fails at these messages: ${message}`, 'messages')
+      const refusal = invalid(`the model's chat template fails for these messages: ${message}`, 'messages')
       refusal.cause = error
       throw refusal
     }
@@ -92,7 +91,7 @@ export class ChatTemplate {
 
 const NO_TOOLS = { way: 'tools', form: 'object' } as const
 
-/** Templates expect text, and most of them arguments as objects; the API has null, and JSON texts. */
+/** Templates expect text instead of null, and most of them arguments as objects instead of JSON text. */
 function forTemplate (message: Record<string, unknown>, form: ArgumentsForm): Record<string, unknown> {
   const { tool_calls: calls, content } = message
   return {
@@ -109,7 +108,7 @@ function withObjectArguments (call: unknown): unknown {
   return { ...call, function: { ...rest, arguments: value === undefined ? given : value } }
 }
 
-/** What is used of the library's interpreter; its own declarations cannot be resolved by an ESM project. */
+/** The library's own declarations cannot be resolved by an ESM project. */
 interface LibraryInterpreter {
   evaluate (statement: unknown, environment: unknown): { value: unknown }
   run (program: unknown): { value: unknown }
@@ -118,10 +117,9 @@ interface LibraryEnvironment { set (name: string, value: unknown): unknown }
 const BaseInterpreter = Interpreter as unknown as new (environment: LibraryEnvironment) => LibraryInterpreter
 const BaseEnvironment = Environment as unknown as new () => LibraryEnvironment
 
-/** A template does not come to an end: another try would not, either. */
+/** The template exceeds the step limit; a retry would too. */
 export class EndlessTemplate extends Error {}
 
-/** An interpreter that gives up on a template that does not come to an end. */
 class BoundedInterpreter extends BaseInterpreter {
   private steps = 0
 
@@ -140,7 +138,7 @@ class BoundedInterpreter extends BaseInterpreter {
   }
 }
 
-/** As Template.render of the library, with bounds, and dates in English. */
+/** Like the library's Template.render, with limits, and dates in English. */
 function evaluate (template: Template, variables: Record<string, unknown>): string {
   const environment = new BaseEnvironment()
   const globals: Record<string, unknown> = {
@@ -157,11 +155,11 @@ function boundedRange (start: number, stop?: number, step = 1): number[] {
   const [from, to] = stop === undefined ? [0, start] : [start, stop]
   if (step === 0) throw new Error('range() step must not be zero')
   const count = Math.max(0, Math.ceil((to - from) / step))
-  if (!(count <= MAX_RANGE)) throw new Error(`range() of ${count} numbers, at most ${MAX_RANGE} are made`)
+  if (!(count <= MAX_RANGE)) throw new Error(`range() of ${count} numbers exceeds the limit of ${MAX_RANGE}`)
   return Array.from({ length: count }, (_, i) => from + i * step)
 }
 
-/** The part of Python's strftime that public templates use, English names, local time. */
+/** The directives of Python's strftime that public templates use; English names, local time. */
 export function strftime (date: Date, format: string): string {
   const two = (n: number): string => String(n).padStart(2, '0')
   const month = date.toLocaleString('en-US', { month: 'long' })

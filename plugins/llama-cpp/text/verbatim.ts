@@ -1,11 +1,11 @@
-/** Keeps texts in messages that equal special tokens from being encoded as such. */
+/** Prevents text in messages from being tokenized as special tokens. */
 
-/** A noncharacter that separates the pieces in which a rendered conversation is encoded. */
+/** A noncharacter: the rendered conversation is tokenized in the pieces between. */
 export const CUT = '\ufdd0'
 
 interface Step { next: Map<string, Step>, ends: boolean }
 
-/** Inserts CUT after the first character of certain words. */
+/** Inserts CUT after the first character of special tokens. */
 export class TokenSplitter {
   private readonly first: Step = { next: new Map(), ends: false }
 
@@ -21,7 +21,7 @@ export class TokenSplitter {
     }
   }
 
-  /** Copies a value with the words cut in all texts and keys. */
+  /** Copies a value, with CUT inserted in all texts and keys. */
   cut<T> (value: T): T {
     if (typeof value === 'string') return this.cutText(value) as T
     if (Array.isArray(value)) return value.map((each: unknown) => this.cut(each)) as T

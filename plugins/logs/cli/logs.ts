@@ -4,9 +4,12 @@ import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 import type { ClusterPage, Gap, NodeStatus, ShownLine } from '../lines.js'
 import { createLineText, gapText, statusText } from './show.js'
 
-/** First lines of a followed stream by default. */
+/** Default `limit` of a followed stream. */
 const BEGIN_WITH = '20'
-/** Lines of several nodes come in order of time only roughly: so much is asked for again, ms. */
+/**
+ * Lines of several nodes are only roughly in order of time: after a reconnect, this much is fetched again,
+ * ms.
+ */
 const OVERLAP_MS = 5000
 /** Exit status when no node answered. */
 const UNREACHABLE = 7
@@ -15,12 +18,12 @@ export default {
   async run (ctx, _args, options) {
     const query = queryOf(ctx, options)
     const show = printer(ctx, patternOf(ctx, options['grep'] as string | undefined))
-    if (options['follow'] !== true) return await once(ctx, query, show)
-    await goOn(ctx, query, show)
+    if (options['follow'] !== true) return await printPage(ctx, query, show)
+    await followStream(ctx, query, show)
   }
 } satisfies Verb
 
-/** The query of GET /v1/logs/cluster. Throws CliError (2) for a --since that is none. */
+/** The query of GET /v1/logs/cluster. Throws CliError (2) for an invalid --since. */
 function queryOf (ctx: VerbContext, options: Record<string, unknown>): Map<string, string> {
   const query = new Map<string, string>()
   for (const name of ['node', 'model', 'plugin', 'level', 'limit']) {
@@ -38,7 +41,7 @@ function queryOf (ctx: VerbContext, options: Record<string, unknown>): Map<strin
   return query
 }
 
-/** Throws CliError (2) for a pattern that is none. */
+/** Throws CliError (2) for an invalid pattern. */
 function patternOf (ctx: VerbContext, grep: string | undefined): RegExp | null {
   try {
     return grep === undefined ? null : new RegExp(grep, 'i')
@@ -49,9 +52,7 @@ function patternOf (ctx: VerbContext, grep: string | undefined): RegExp | null {
 
 const path = (query: Map<string, string>): string => `/v1/logs/cluster?${new URLSearchParams([...query])}`
 
-/** Prints a line, unless the pattern is not found in it. */
 function printer ({ out, err, io }: VerbContext, pattern: RegExp | null): (line: ShownLine) => void {
-  // Colours are for stderr elsewhere; here the lines are the data.
   const textOf = createLineText(io.stdout.isTTY === true ? err.paint : (_, text) => text)
   const bare = createLineText((_, text) => text)
   return (line) => {
@@ -61,18 +62,18 @@ function printer ({ out, err, io }: VerbContext, pattern: RegExp | null): (line:
   }
 }
 
-async function once (
+async function printPage (
   { client, err, out }: VerbContext, query: Map<string, string>, show: (line: ShownLine) => void
 ): Promise<number> {
   const { nodes, lines } = await client.json<ClusterPage>(path(query))
   lines.forEach(show)
-  for (const word of nodes) if (word.error !== null) err.line(statusText(word))
-  if (lines.length === 0 && !out.json) err.line('no lines that fit')
+  for (const status of nodes) if (status.error !== null) err.line(statusText(status))
+  if (lines.length === 0 && !out.json) err.line('no matching lines')
   return nodes.some(({ error }) => error === null) ? 0 : UNREACHABLE
 }
 
-/** Follows the stream until Ctrl-C; when the node goes away and comes back, it goes on where it was. */
-async function goOn (
+/** Follows the stream until Ctrl-C; reconnects and resumes at its position. */
+async function followStream (
   ctx: VerbContext, query: Map<string, string>, show: (line: ShownLine) => void
 ): Promise<void> {
   query.set('follow', '1')
@@ -88,7 +89,7 @@ async function goOn (
   }
   await followEvents(ctx, from, ({ type, data }) => {
     if (type !== 'message') {
-      tell(ctx, type, data)
+      printNotice(ctx, type, data)
       return
     }
     const line = JSON.parse(data) as ShownLine
@@ -99,7 +100,7 @@ async function goOn (
   })
 }
 
-function tell ({ err }: VerbContext, type: string, data: string): void {
+function printNotice ({ err }: VerbContext, type: string, data: string): void {
   if (type === 'node') err.line(statusText(JSON.parse(data) as NodeStatus))
   if (type === 'gap') err.line(gapText(JSON.parse(data) as Gap))
 }

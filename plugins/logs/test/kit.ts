@@ -8,12 +8,11 @@ import type { LogRingEnd } from '../../../kernel/observe/log-ring.js'
 import type { Rig, StartOptions, TestContext } from '../../../kernel/testing/index.js'
 import type { ShownLine } from '../lines.js'
 
-/** How a made-up node answers. */
 export type Answer = (request: MemberRequest) => Promise<MemberResponse> | MemberResponse
 
 export interface LogsRig extends Rig {
   ring: LogRingEnd
-  /** Paths that other nodes were asked for, with the node. */
+  /** Requests to other nodes. */
   asked: { installId: string, path: string }[]
   /** The other nodes; a test may change them. */
   peers: Map<string, { view: NodeView, answer: Answer }>
@@ -24,7 +23,7 @@ export const viewOf = (name: string, more: Partial<NodeView> = {}): NodeView => 
   ...more
 })
 
-/** The plugin on a real kernel, with a ring that the test writes and other nodes that it makes up. */
+/** The plugin on a real kernel, with a ring that the test fills and simulated other nodes. */
 export async function startLogs (t: TestContext, options: StartOptions = {}): Promise<LogsRig> {
   const peers: LogsRig['peers'] = new Map()
   const asked: LogsRig['asked'] = []
@@ -48,12 +47,10 @@ export async function startLogs (t: TestContext, options: StartOptions = {}): Pr
   return Object.assign(rig, { ring, asked, peers })
 }
 
-/** Writes a line of the node's log. */
 export function say (ring: LogRingEnd, msg: string, fields: Record<string, unknown> = {}): void {
   ring.push(JSON.stringify({ level: 30, msg, plugin: 'chat', ...fields }))
 }
 
-/** A line as another node sends it. */
 export const lineAt = (seq: number, at: string, more: Partial<ShownLine> = {}): ShownLine => ({
   nodeId: 'whoever', node: 'liar', seq, at, level: 'info', source: 'node', plugin: 'chat', modelId: null,
   runnerId: null, message: `m${seq}`, fields: {}, ...more
@@ -64,7 +61,7 @@ export const json = (value: unknown, status = 200): MemberResponse => ({
   body: Readable.from([Buffer.from(typeof value === 'string' ? value : JSON.stringify(value))])
 })
 
-/** A body that the test writes as it goes. */
+/** A response body that the test writes step by step. */
 export function stream (): {
   response: MemberResponse, body: PassThrough, send: (...lines: ShownLine[]) => void
 } {
@@ -76,7 +73,6 @@ export function stream (): {
   }
 }
 
-/** An event stream that is being read. */
 export interface Followed {
   events (): { type: string, id: string | null, data: unknown }[]
   text (): string
@@ -105,7 +101,7 @@ export async function followed (
   return { events, text: () => text, stop: () => { stop.abort() } }
 }
 
-/** Resolves when it holds; time goes on by steps meanwhile. Throws after 20 s of real time. */
+/** Advances the clock in steps until `holds()` is true. Throws after 20 s of real time. */
 export async function until (rig: Rig, what: string, holds: () => boolean, stepMs = 100): Promise<void> {
   const end = performance.now() + 20_000
   while (!holds()) {

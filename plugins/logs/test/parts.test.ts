@@ -63,27 +63,27 @@ t.test('order of time, and of writing within a node', (t) => {
   t.end()
 })
 
-t.test('the mixer holds back who writes faster than is read', async (t) => {
+t.test('the merger holds back who writes faster than is read', async (t) => {
   const clock = manualClock()
   const end = new AbortController()
-  const mixer = new LogMerger()
+  const merger = new LogMerger()
   const many = Array.from({ length: 2000 }, (_, i) => lineAt(i, AT))
   let through = false
-  const putting = mixer.put(many, null, end.signal).then(() => { through = true })
-  t.equal(await mixer.filled(clock, 1000, end.signal), true)
+  const putting = merger.put(many, null, end.signal).then(() => { through = true })
+  t.equal(await merger.filled(clock, 1000, end.signal), true)
   t.equal(through, false)
-  t.equal(mixer.take().lines.length, 2000)
+  t.equal(merger.take().lines.length, 2000)
   await putting
-  const waiting = mixer.filled(clock, 1000, end.signal)
+  const waiting = merger.filled(clock, 1000, end.signal)
   await clock.advance(1000)
   t.equal(await waiting, false, 'nothing came')
-  const next = mixer.filled(clock, 1000, end.signal)
-  mixer.tell({ ...self, error: null })
+  const next = merger.filled(clock, 1000, end.signal)
+  merger.addStatus({ ...self, error: null })
   t.equal(await next, true)
-  const last = mixer.put(many, { ...self, lost: 3 }, end.signal)
+  const last = merger.put(many, { ...self, lost: 3 }, end.signal)
   end.abort()
   await last
-  t.match(mixer.take(), { words: [{ node: 'attic' }], gaps: [{ lost: 3 }] })
+  t.match(merger.take(), { statuses: [{ node: 'attic' }], gaps: [{ lost: 3 }] })
 })
 
 t.test('lines for people', (t) => {
@@ -103,6 +103,6 @@ t.test('lines for people', (t) => {
   t.match(painted(lineAt(1, AT, { level: 'warn' })), /<dim>2026.*<bold>liar {2}<yellow>warn /)
   t.equal(statusText({ ...self, error: { reason: 'timeout', message: 'late' } }), 'no lines from attic: late')
   t.equal(statusText({ ...self, error: null }), 'attic is back')
-  t.equal(gapText({ ...self, lost: 3 }), '3 lines of attic were gone before they could be read')
+  t.equal(gapText({ ...self, lost: 3 }), '3 lines of attic were dropped before they could be read')
   t.end()
 })

@@ -45,7 +45,7 @@ type Behave = (request: IncomingMessage, response: ServerResponse, lines: string
 
 interface Receiver {
   url: string
-  /** Lines of the requests that were answered with 2xx. */
+  /** Lines of the requests with a 2xx response. */
   got: string[]
   requests: { lines: number, encoding: string | undefined }[]
   behave: Behave
@@ -53,7 +53,7 @@ interface Receiver {
 
 const take: Behave = (_request, response) => { response.writeHead(204).end() }
 
-/** A receiver on loopback; it takes everything unless told otherwise. */
+/** A receiver on loopback; accepts everything by default. */
 async function receiver (t: Test, behave: Behave = take): Promise<Receiver> {
   const made: Receiver = { url: '', got: [], requests: [], behave }
   const server = createServer((request, response) => {
@@ -78,19 +78,19 @@ async function receiver (t: Test, behave: Behave = take): Promise<Receiver> {
 /** Real time, a hundred times faster. */
 const quick = { ...systemClock, after: (ms: number, fn: () => void) => systemClock.after(ms / 100, fn) }
 
-/** Half a minute of real time: on a busy machine a request must not be sent twice for want of an answer. */
+/** Half a minute of real time, so that a busy machine causes no second request. */
 const patient = { sendTimeoutMs: 3_000_000 }
 
 function ship (
   t: Test, url: string, { limits = {}, ...more }: Partial<ShipperOptions> = {}
-): { shipper: LogShipper, told: ShippingChange[] } {
-  const told: ShippingChange[] = []
+): { shipper: LogShipper, changes: ShippingChange[] } {
+  const changes: ShippingChange[] = []
   const shipper = new LogShipper({
-    url, clock: quick, random: () => 0, tell: (news) => { told.push(news) }, ...more,
+    url, clock: quick, random: () => 0, onChange: (news) => { changes.push(news) }, ...more,
     limits: { ...patient, ...limits }
   })
   t.teardown(async () => { await shipper.close() })
-  return { shipper, told }
+  return { shipper, changes }
 }
 
 const line = (n: number, pad = 0): string => `{"n":${n},"pad":"${'x'.repeat(pad)}"}\n`
@@ -108,16 +108,16 @@ async function until (what: string, holds: () => boolean): Promise<void> {
 
 t.test('a receiver that fails and returns gets every line once, compressed and in order', async (t) => {
   const at = await receiver(t, (_request, response) => { response.writeHead(500).end() })
-  const { shipper, told } = ship(t, at.url)
+  const { shipper, changes } = ship(t, at.url)
   for (const n of range(0, 1200)) shipper.push(line(n))
   await until('three failures', () => shipper.shipping.failures >= 3)
   t.match(shipper.shipping, { sent: 0, dropped: 0, problem: 'it answered 500', lastSentAt: null })
-  t.same(told, [{ kind: 'failing', problem: 'it answered 500' }], 'it is told once')
+  t.same(changes, [{ kind: 'failing', problem: 'it answered 500' }], 'it is reported once')
   at.behave = take
   await until('all lines', () => at.got.length >= 1200)
   t.same(numbers(at.got), range(0, 1200))
   t.ok(at.requests.every(({ encoding, lines }) => encoding === 'gzip' && lines <= 500))
-  t.match(told[1], { kind: 'going', dropped: 0 })
+  t.match(changes[1], { kind: 'going', dropped: 0 })
   await until('the counts', () => shipper.shipping.sent === 1200)
   t.match(shipper.shipping, { failures: 0, problem: null, waiting: 0, waitingBytes: 0, lastSentAt: /^2/ })
 })
@@ -140,20 +140,20 @@ t.test('a line that comes as the last batch is done is sent, whichever moment it
   t.same(numbers(at.got).sort((a, b) => a - b), [...range(0, 12), ...range(100, 112)])
 })
 
-/** Resolves after so many turns of the queue of promises. */
+/** Waits for this many microtask turns. */
 async function after (turns: number): Promise<void> {
   for (let turn = 0; turn < turns; turn++) await null
 }
 
 t.test('lines and bytes that wait are bounded: the oldest are dropped, counted and told', async (t) => {
   const at = await receiver(t)
-  const { shipper, told } = ship(t, at.url, { limits: { queuedLines: 100 } })
+  const { shipper, changes } = ship(t, at.url, { limits: { queuedLines: 100 } })
   for (const n of range(0, 150)) shipper.push(line(n))
   t.equal(shipper.shipping.dropped, 50)
   await until('what is left', () => at.got.length === 100)
   t.same(numbers(at.got), range(50, 150))
-  await until('the line about it', () => told.length > 0)
-  t.same(told, [{ kind: 'going', failures: 0, dropped: 50 }])
+  await until('the line about it', () => changes.length > 0)
+  t.same(changes, [{ kind: 'going', failures: 0, dropped: 50 }])
 
   const heavy = ship(t, at.url, { limits: { queuedBytes: 64 * 1024 } }).shipper
   for (const n of range(0, 100)) heavy.push(line(n, 2000))
@@ -165,10 +165,10 @@ t.test('lines and bytes that wait are bounded: the oldest are dropped, counted a
 
 t.test('a receiver that stalls holds nobody up, and is tried again', async (t) => {
   const at = await receiver(t, () => {})
-  const { shipper, told } = ship(t, at.url, { limits: { sendTimeoutMs: 10_000 } })
+  const { shipper, changes } = ship(t, at.url, { limits: { sendTimeoutMs: 10_000 } })
   shipper.push(line(1))
   await until('a timeout', () => shipper.shipping.failures > 0)
-  t.match(told, [{ kind: 'failing', problem: 'no answer within 10000 ms' }])
+  t.match(changes, [{ kind: 'failing', problem: 'no response within 10000 ms' }])
   at.behave = (_request, response) => { response.writeHead(200).write('it goes on') }
   await until('an answer without an end', () => shipper.shipping.sent === 1)
   at.behave = take
@@ -183,7 +183,7 @@ t.test('closing is bounded while the receiver stalls, and sends what waits where
   first.push(line(1))
   await until('the request', () => stalled.requests.length === 1)
   await first.close()
-  t.match(first.shipping, { sent: 0, waiting: 1, problem: 'the node stops' })
+  t.match(first.shipping, { sent: 0, waiting: 1, problem: 'the node is stopping' })
   first.push(line(2))
   t.equal(first.shipping.waiting, 1, 'nothing more is taken')
 
@@ -211,10 +211,10 @@ t.test('a connection that breaks in the middle is another failure', async (t) =>
 })
 
 t.test('nobody listens', async (t) => {
-  const { shipper, told } = ship(t, 'http://127.0.0.1:1/secret?key=k')
+  const { shipper, changes } = ship(t, 'http://127.0.0.1:1/secret?key=k')
   shipper.push(line(1))
   await until('a failure', () => shipper.shipping.failures > 0)
-  t.same(told, [{ kind: 'failing', problem: 'ECONNREFUSED' }], 'without the address')
+  t.same(changes, [{ kind: 'failing', problem: 'ECONNREFUSED' }], 'without the address')
 })
 
 t.test('413: smaller batches from then on; a line that is alone too much is dropped', async (t) => {
@@ -233,13 +233,13 @@ for (const status of [415, 400]) {
     const at = await receiver(t, (request, response) => {
       response.writeHead(request.headers['content-encoding'] === 'gzip' ? status : 200).end()
     })
-    const { shipper, told } = ship(t, at.url)
+    const { shipper, changes } = ship(t, at.url)
     shipper.push(line(1))
     await until('the line', () => at.got.length === 1)
     shipper.push(line(2))
     await until('the next', () => at.got.length === 2)
     t.same(at.requests.map(({ encoding }) => encoding), ['gzip', undefined, undefined])
-    t.same(told, [{ kind: 'uncompressed' }], 'that is no failure')
+    t.same(changes, [{ kind: 'uncompressed' }], 'that is no failure')
   })
 }
 
@@ -247,13 +247,14 @@ t.test('lines that the receiver refuses do not keep others waiting', async (t) =
   const at = await receiver(t, (_request, response, lines) => {
     response.writeHead(numbers(lines).includes(1) ? 422 : 204).end()
   })
-  const { shipper, told } = ship(t, at.url)
+  const { shipper, changes } = ship(t, at.url)
   shipper.push(line(1))
   await until('the refusal', () => shipper.shipping.dropped === 1)
   shipper.push(line(2))
   await until('the next', () => at.got.length === 1)
-  await until('the news', () => told.length === 2)
-  t.match(told, [{ kind: 'failing', problem: 'it answered 422' }, { kind: 'going', failures: 1, dropped: 1 }])
+  await until('the news', () => changes.length === 2)
+  t.match(changes,
+    [{ kind: 'failing', problem: 'it answered 422' }, { kind: 'going', failures: 1, dropped: 1 }])
 })
 
 t.test('redirects are not followed', async (t) => {

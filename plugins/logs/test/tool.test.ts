@@ -25,7 +25,7 @@ t.test('what is asked for goes to the nodes', async (t) => {
   t.same(Object.fromEntries(query), {
     level: 'error', node: 'node2', model: 'svc/voice-en', since: '2026-11-23T20:48:00.000Z', limit: '200'
   })
-  t.match((await logs.run(ctx, { from: 'long ago' })).unknown, [/"long ago" is no moment of a log/])
+  t.match((await logs.run(ctx, { from: 'long ago' })).unknown, [/"long ago" is not a time in the log/])
 })
 
 t.test('lines are quoted, many alike are one, and silent nodes are named', async (t) => {

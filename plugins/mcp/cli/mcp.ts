@@ -8,19 +8,19 @@ import type { Server } from '@modelcontextprotocol/server'
 import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 import type { Client, Shared } from '../server.js'
 
-/** How often it is looked whether the node offers something else, ms. */
-const LOOK_AGAIN_MS = 5000
+/** Interval of checks for changed tools, ms. */
+const CHANGE_POLL_MS = 5000
 
 export default {
   async run (ctx) {
     const shared: Shared = {
       clock: systemClock, version: version(), media: new MediaCache(systemClock),
-      looks: createToolAdmission(systemClock), checker: schemaChecker,
+      toolAdmission: createToolAdmission(systemClock), checker: schemaChecker,
       manifests: () => homeManifests(ctx), declared: () => ctx.declared()
     }
     const client: Client = { id: 'cli', invokes: true, api: (signal) => bound(ctx, signal) }
     const servers = new Set<Server>()
-    ctx.err.line(`MCP on stdin and stdout, for the node at ${ctx.client.url}; it ends with its input`)
+    ctx.err.line(`MCP server on stdin and stdout for ${ctx.client.url}; it ends when stdin closes`)
     const ended = new Promise<void>((resolve) => {
       const transport = new StdioServerTransport(ctx.io.stdin, ctx.io.stdout)
       const handle = serveStdio(() => {
@@ -32,7 +32,7 @@ export default {
       ctx.io.stdin.once('close', resolve).once('end', resolve)
       ctx.signal.addEventListener('abort', () => { void handle.close().finally(resolve) }, { once: true })
     })
-    await Promise.race([ended, tellChanges(ctx, shared, client, servers)])
+    await Promise.race([ended, notifyChanges(ctx, shared, client, servers)])
   }
 } satisfies Verb
 
@@ -46,8 +46,8 @@ function bound ({ client }: VerbContext, outer: AbortSignal): ReturnType<Client[
   }
 }
 
-/** Tells the client when the node, perhaps another start of it, offers other tools. Never resolves. */
-async function tellChanges (
+/** Notifies the client when the node, possibly after a restart, offers other tools. Never resolves. */
+async function notifyChanges (
   ctx: VerbContext, shared: Shared, client: Client, servers: ReadonlySet<Server>
 ): Promise<never> {
   let before: string | undefined
@@ -57,6 +57,6 @@ async function tellChanges (
       for (const server of servers) server.sendToolListChanged().catch(() => {})
     }
     before = now
-    await delay(systemClock, LOOK_AGAIN_MS)
+    await delay(systemClock, CHANGE_POLL_MS)
   }
 }

@@ -17,7 +17,7 @@ const decl = {
 
 interface Sound { bytes?: number, pieces?: number, wait?: boolean }
 
-/** A plugin of somebody else: it counts, sounds, chats, and looks something up. */
+/** A third-party plugin with capabilities for counting, sound and chat, and a read-only tool. */
 function others (seen: { ended: number, running: number }): Plugin {
   const fact = { level: 'ok', code: 'x', text: 'All is well.' }
   const looks = { run: async () => ({ facts: [fact], unknown: [] }) }
@@ -84,7 +84,7 @@ const headers = { 'content-type': 'application/json', accept: 'application/json,
 
 interface Answer { id?: unknown, result?: Record<string, unknown>, error?: { code: number, message: string } }
 
-/** The last message of an answer, be it JSON or events. */
+/** The messages of a JSON or event-stream response. */
 const messagesOf = (text: string): Answer[] => text.startsWith('{') || text.startsWith('[')
   ? [JSON.parse(text) as Answer].flat()
   : [...text.matchAll(/^data: (.+)$/gm)].map(([, data]) => JSON.parse(data!) as Answer)
@@ -139,7 +139,7 @@ t.test('what fails is told to the model that asked; what is no tool to its progr
   }
   await failed(call('acme_count'), /text .*\(400 invalid_payload\)/)
   await failed(call('broken'), /Nothing is placed.*\(404 no_instance\)/)
-  await failed(call('look_it_up', { deep: 1 }), /asked wrongly: deep/)
+  await failed(call('look_it_up', { deep: 1 }), /arguments of look_it_up are invalid: deep/)
   await failed(call('sound', { bytes: 20 * 1024 * 1024 }), /too large for MCP: over 33554432 bytes/)
   t.match(await ask('tools/call', call('constructor')), { error: { code: -32602, message: /constructor/ } })
   t.match(await ask('tools/call', { name: 7 }), { error: { code: -32602 } })

@@ -2,7 +2,6 @@ import { failuresOf, installationOf, kernelManifest } from '../../../kernel/inst
 import type { Verb } from '../../../kernel/cli/index.js'
 import type { Manifest } from '../../../kernel/index.js'
 
-/** A word with a fixed meaning, and who gives it that meaning. */
 interface Code {
   kind: 'error' | 'conflict' | 'event' | 'authority'
   code: string

@@ -23,8 +23,8 @@ export interface Fetched {
 
 /**
  * Fetches a package with its dependencies into a new folder under `<home>/plugins`, by npm and without
- * scripts, and reads its module's declarations in a process that cannot write or start others. Throws
- * VerbError and leaves no files then.
+ * scripts, and reads its module's declarations in a process that cannot write or start other processes.
+ * Throws VerbError and then leaves no files.
  */
 export async function fetchPackage (ctx: VerbContext, source: string): Promise<Fetched> {
   const folder = packagesFolder(ctx.home)
@@ -52,7 +52,7 @@ export async function fetchPackage (ctx: VerbContext, source: string): Promise<F
   }
 }
 
-/** What npm is to install: a folder is packed first, so that what is installed is what would be published. */
+/** The argument for npm: a folder is packed first, so that the published contents are installed. */
 async function packed (ctx: VerbContext, source: string, root: string): Promise<string> {
   const path = resolve(ctx.io.cwd, source)
   const stat = existsSync(path) ? statSync(path) : undefined
@@ -65,7 +65,7 @@ async function packed (ctx: VerbContext, source: string, root: string): Promise<
     return join(to, readdirSync(to)[0]!)
   }
   if (isPackage(source) && !source.endsWith('.tgz')) return source
-  throw ctx.fail(2, `"${source}" is neither a folder with a package.json, nor a file .tgz, nor the name ` +
+  throw ctx.fail(2, `"${source}" is neither a folder with a package.json, nor a .tgz file, nor the name ` +
     'of a package such as demo, @me/demo or demo@^1.2.0')
 }
 
@@ -73,11 +73,11 @@ function refuseOwnSvc (ctx: VerbContext, folder: string): void {
   const { dependencies, optionalDependencies } =
     jsonAt(join(folder, 'package.json')) as Record<string, object>
   if (!('svc' in { ...dependencies, ...optionalDependencies })) return
-  throw ctx.fail(1, 'the package names "svc" under "dependencies": it would bring another svc along; ' +
-    'name it under "peerDependencies" (and "devDependencies" for its tests)')
+  throw ctx.fail(1, 'the package lists "svc" under "dependencies", which would install a second svc; ' +
+    'list it under "peerDependencies" (and "devDependencies" for its tests)')
 }
 
-/** Throws for a file that the lockfile has no hash of, or that a link brings from elsewhere. */
+/** Throws for a file without a hash in the lockfile, and for one that a link brings from elsewhere. */
 function refuseUnpinned (ctx: VerbContext, root: string): void {
   interface Locked { integrity?: string, resolved?: string, inBundle?: boolean, link?: boolean }
   const { packages } = jsonAt(join(root, 'package-lock.json')) as { packages: Record<string, Locked> }
@@ -85,15 +85,15 @@ function refuseUnpinned (ctx: VerbContext, root: string): void {
     path !== '' && (link === true || (integrity === undefined && inBundle !== true)))
   if (found === undefined) return
   const [path, { resolved = 'nowhere' }] = found
-  throw ctx.fail(1, `the package brings ${path.replace(/^.*node_modules\//, '')} from ${resolved}, ` +
-    'which has no hash that could be kept; it may bring packages of a registry, and what lies in itself')
+  throw ctx.fail(1, `the package installs ${path.replace(/^.*node_modules\//, '')} from ${resolved}, ` +
+    'which has no fixed hash; use packages of a registry, or bundle it')
 }
 
 function jsonAt (path: string): Record<string, unknown> {
   return JSON.parse(readFileSync(path, 'utf8')) as Record<string, unknown>
 }
 
-/** Leftovers of installs that were killed; npm of one may go on for a moment, and then they stay. */
+/** Leftovers of killed installs; they stay while npm of one is still running. */
 function clearIncoming (folder: string): void {
   for (const name of readdirSync(folder)) {
     if (!name.startsWith(INCOMING) || runs(Number(name.slice(INCOMING.length).split('-')[0]))) continue
@@ -107,7 +107,7 @@ function runs (pid: number): boolean {
   }
 }
 
-/** Marks what the module says among what it may print itself. */
+/** Marks the declarations among other output of the module. */
 const MARK = 'svc-manifest '
 
 async function describe (
@@ -121,7 +121,7 @@ async function describe (
       if (typeof plugin?.manifest === 'object' && typeof plugin.start === 'function') {
         const { panels, models, engines, verbs, checks, tools, ...manifest } = plugin.manifest
         tell({ url, manifest })
-      } else tell({ problem: 'its default export is not what definePlugin returns' })
+      } else tell({ problem: 'its default export is not the result of definePlugin' })
     } catch (error) {
       tell({ problem: String(error?.message ?? error).split('\\n')[0] })
     }`
@@ -134,14 +134,14 @@ async function describe (
     { cwd: root, env: { PATH: ctx.io.env['PATH'] }, limitMs: DESCRIBE_MS, ctx })
   const line = text.split('\n').findLast((one) => one.startsWith(MARK))
   if (line === undefined) {
-    const how = status === null ? `it was ended after ${DESCRIBE_MS / 1000} s` : `it ended with ${status}`
+    const how = status === null ? `it was stopped after ${DESCRIBE_MS / 1000} s` : `it ended with ${status}`
     throw ctx.fail(1,
-      `${name} does not tell what it declares; ${how}:\n${visible(text.trim().slice(0, 2000))}`)
+      `${name} did not print its declarations; ${how}:\n${visible(text.trim().slice(0, 2000))}`)
   }
   const { url, manifest, problem } = JSON.parse(line.slice(MARK.length)) as
     { url: string, manifest: Manifest, problem?: string }
-  if (problem !== undefined) throw ctx.fail(1, `${name} is no plugin of svc: ${plain(problem)}`)
+  if (problem !== undefined) throw ctx.fail(1, `${name} is not an svc plugin: ${plain(problem)}`)
   const module = decodeURIComponent(new URL(url).pathname)
-  if (!module.startsWith(`${root}/`)) throw ctx.fail(1, `the module of ${name} lies outside of its package`)
+  if (!module.startsWith(`${root}/`)) throw ctx.fail(1, `the module of ${name} is outside its package`)
   return { module: module.slice(root.length + 1), manifest }
 }

@@ -19,7 +19,7 @@ import type { Fetched } from './fetch.js'
 
 /** Interval of checks of the other command's lock, ms. */
 const LOCK_POLL_MS = 100
-/** Longest wait for it, ms. */
+/** Longest wait for the lock, ms. */
 const LOCK_MS = 600_000
 
 export const install: Verb = {
@@ -27,7 +27,7 @@ export const install: Verb = {
     const fetched = await fetchPackage(ctx, source!)
     try {
       const { name } = fetched.manifest
-      if (!/^[a-z][a-z0-9-]*$/.test(name)) throw ctx.fail(1, `"${name}" is no name of a plugin`)
+      if (!/^[a-z][a-z0-9-]*$/.test(name)) throw ctx.fail(1, `"${name}" is not a valid plugin name`)
       if ((await ctx.plugins()).some(({ manifest }) => manifest.name === name)) {
         throw ctx.fail(1, `"${name}" is the name of a plugin that ships with svc`)
       }
@@ -37,7 +37,7 @@ export const install: Verb = {
         const old = installedFolder(ctx, installation, name)
         const known = installation.plugins.find(({ manifest }) => manifest.name === name)
         if (known !== undefined && old === undefined) {
-          throw ctx.fail(1, `svc.yaml names "${name}" as ${known.source}; remove that section first`)
+          throw ctx.fail(1, `svc.yaml loads "${name}" from ${known.source}; remove that section first`)
         }
         const folder = keep(ctx, fetched)
         const effect = await use(ctx, installation, fetched, folder)
@@ -55,11 +55,11 @@ async function afterOthers (ctx: VerbContext, work: () => Promise<void>): Promis
   prepareHome(ctx.home, ['plugins'])
   const path = join(packagesFolder(ctx.home), '.lock')
   let taken = takeLock(path)
-  if (typeof taken !== 'function') ctx.err.line(`waiting for process ${taken.pid}, which changes plugins too`)
+  if (typeof taken !== 'function') ctx.err.line(`waiting for process ${taken.pid}, which is changing plugins`)
   const until = systemClock.mono() + LOCK_MS
   while (typeof taken !== 'function') {
     if (systemClock.mono() > until) {
-      throw ctx.fail(1, `process ${taken.pid} still changes plugins; nothing was done`)
+      throw ctx.fail(1, `process ${taken.pid} is still changing plugins; nothing was done`)
     }
     await sleep(LOCK_POLL_MS, undefined, { signal: ctx.signal })
     taken = takeLock(path)
@@ -77,14 +77,14 @@ async function accepted (ctx: VerbContext, fetched: Fetched, yes: boolean): Prom
   for (const line of [`${name} ${version}: ${manifest.summary}`, ...declares(manifest)]) {
     ctx.err.line(plain(line))
   }
-  ctx.err.line('It runs inside the node: whatever it declares, it can read and change all that the node ' +
-    'can, its keys and tokens too.')
+  ctx.err.line('It runs inside the node: regardless of its declarations, it can read and change everything ' +
+    'that the node can, including its keys and tokens.')
   if (yes) return
-  if (!canAsk(ctx)) throw ctx.fail(2, 'nobody can be asked here; add --yes to install it')
+  if (!canAsk(ctx)) throw ctx.fail(2, 'there is no terminal to ask; add --yes to install it')
   if (!await confirm(ctx, `Install ${manifest.name}?`)) throw ctx.fail(1, 'not installed')
 }
 
-/** Puts the fetched folder where it stays, under the hash of its files. The record is there before it. */
+/** Moves the fetched folder to its final place, under the hash of its files. The record is written first. */
 function keep ({ home }: VerbContext, { root, manifest, module, version, package: name }: Fetched): string {
   tighten(root)
   const files = hashFolder(root)
@@ -95,7 +95,7 @@ function keep ({ home }: VerbContext, { root, manifest, module, version, package
     name: manifest.name, package: name, version, installed: new Date().toISOString(), sha256, files,
     module, manifest
   })
-  // The same package again: whole files stay, broken ones are renamed away.
+  // The same package again: an intact folder stays, a broken one is renamed.
   if (existsSync(to)) {
     if (faultOf(home, folder, readRecord(home, folder)!) === null) return folder
     renameSync(to, `${root}-old`)
@@ -114,13 +114,12 @@ function removeFolder (home: string, folder: string): void {
   rmSync(recordPath(home, folder), { force: true })
 }
 
-/** One hash for all files. */
 function hashOfAll (files: Readonly<Record<string, string>>): string {
   const lines = Object.entries(files).sort(([a], [b]) => a < b ? -1 : 1)
   return createHash('sha256').update(lines.map(([path, hash]) => `${hash}  ${path}\n`).join('')).digest('hex')
 }
 
-/** Only the owner may write to it, whatever modes the package had. */
+/** Only the owner may write to it, whatever modes the package has. */
 function tighten (path: string): void {
   const stat = lstatSync(path)
   if (stat.isSymbolicLink()) return
@@ -128,7 +127,7 @@ function tighten (path: string): void {
   if (stat.isDirectory()) for (const name of readdirSync(path)) tighten(join(path, name))
 }
 
-/** Names it in svc.yaml, and has the node of this home start it; what fails leaves the file as it was. */
+/** Adds it to svc.yaml and starts it on the node of this home; a failure leaves the file unchanged. */
 async function use (
   ctx: VerbContext, installation: Installation, { manifest: { name }, module }: Fetched, folder: string
 ): Promise<SwitchEffect & { file: string }> {
@@ -161,11 +160,11 @@ async function use (
   }
 }
 
-/** Replaces the node's remedy, to enable the plugin again: the plugin is not installed. */
+/** Replaces the node's remedy, to enable the plugin again, since the plugin is not installed. */
 function withoutEnable (ctx: VerbContext, error: VerbError): VerbError {
   const { api } = error
   if (api?.reason !== 'plugin_failed') return error
-  return ctx.fail(1, `${api.message}\n  Mend the plugin and install it again: it is not installed.`)
+  return ctx.fail(1, `${api.message}\n  Fix the plugin and install it again: it is not installed.`)
 }
 
 function report (ctx: VerbContext, fetched: Fetched, folder: string, effect: SwitchEffect): void {
@@ -176,7 +175,7 @@ function report (ctx: VerbContext, fetched: Fetched, folder: string, effect: Swi
   }
   ctx.out.line(`${name} ${version} is installed${effect.inEffect ? ', and running' : ''}.`)
   if (effect.why !== null) printEffect(ctx, effect)
-  else if (!effect.inEffect) ctx.out.line('It starts with the node; a disabled one with `svc plugin enable`.')
+  else if (!effect.inEffect) ctx.out.line('It starts with the node; if disabled, with `svc plugin enable`.')
 }
 
 function installedFolder (ctx: VerbContext, installation: Installation, name: string): string | undefined {
@@ -192,7 +191,7 @@ export const remove: Verb = {
     if (folder === undefined) {
       const { source } = findPlugin(installation, name!)
       throw ctx.fail(1, source === 'bundled'
-        ? `"${name!}" ships with svc; \`svc plugin disable ${name!}\` switches it off`
+        ? `"${name!}" ships with svc; \`svc plugin disable ${name!}\` disables it`
         : `"${name!}" was not installed by svc: remove its section from svc.yaml`)
     }
     if (options['yes'] !== true && canAsk(ctx) && !await confirm(ctx, `Remove ${name!}?`)) {
@@ -209,7 +208,7 @@ async function removeOne (ctx: VerbContext, name: string, folder: string): Promi
   if (running) {
     const { inEffect, why } = await turn(ctx, name, false)
     if (!inEffect) {
-      const lines = [`${name} still runs. ${why ?? ''}`, ...restartHint(ctx), 'Then remove it.']
+      const lines = [`${name} is still running. ${why ?? ''}`, ...restartHint(ctx), 'Then remove it.']
       throw ctx.fail(1, lines.join('\n'))
     }
   }
@@ -237,7 +236,7 @@ export const verify: Verb = {
       tighten(join(packagesFolder(ctx.home), folder))
       const files = hashFolder(join(packagesFolder(ctx.home), folder))
       writeRecord(ctx.home, folder, { ...record, files, sha256: hashOfAll(files) })
-      ctx.out.line(`${name} is accepted as it is; \`svc plugin enable ${name}\` starts it.`)
+      ctx.out.line(`${name} is accepted in its current state; \`svc plugin enable ${name}\` starts it.`)
       return
     }
     const shown = rows.map(({ name: plugin, record: { version, sha256 }, fault }) =>

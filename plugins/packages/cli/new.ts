@@ -10,14 +10,14 @@ const NAME = /^[a-z][a-z0-9]*(-[a-z0-9]+)*$/
 export default {
   async run (ctx, [name], options) {
     if (!NAME.test(name!)) {
-      throw ctx.fail(2, `"${name!}": a plugin's name is small letters, digits and single dashes`)
+      throw ctx.fail(2, `"${name!}": a plugin name consists of lower-case letters, digits and single dashes`)
     }
     if ((await ctx.plugins()).some(({ manifest }) => manifest.name === name)) {
-      throw ctx.fail(2, `"${name!}" is the name of a plugin that ships with svc; take another`)
+      throw ctx.fail(2, `"${name!}" is the name of a plugin that ships with svc; choose another`)
     }
     const folder = resolve(ctx.io.cwd, (options['dir'] as string | undefined) ?? name!)
     if (existsSync(folder) && readdirSync(folder).length > 0) {
-      throw ctx.fail(1, `${folder} is not empty; name another with --dir`)
+      throw ctx.fail(1, `${folder} is not empty; choose another with --dir`)
     }
     const files = pluginFiles(name!, pathBetween(folder, packageRoot()))
     try {
@@ -45,7 +45,7 @@ function write (folder: string, files: Record<string, string>): void {
 /** The test runner; an installed svc does not include it. */
 const TAP = join(packageRoot(), 'node_modules/tap')
 
-/** `./demo/index.js` when the module lies below the folder of svc.yaml or near it, else its absolute path. */
+/** `./demo/index.js` if the module lies below the folder of svc.yaml or near it, else its absolute path. */
 function pathBetween (from: string, to: string): string {
   const path = relative(from, to)
   const steps = path.split('/').filter((part) => part === '..').length
@@ -71,12 +71,12 @@ function report (ctx: VerbContext, name: string, folder: string, files: string[]
     `    ${name}:`,
     `      module: ${JSON.stringify(module)}`,
     '',
-    'Start the node again, then:',
+    'Restart the node, then:',
     `  ${programIn(ctx.io.cwd)} call ${name}@1.0.0 --text "good morning"`
   ].join('\n'))
 }
 
-/** A plugin that runs, named `demo`. */
+/** A working plugin, named `demo`. */
 const TEMPLATE = new URL('../data/plugin/', import.meta.url)
 
 function pluginFiles (name: string, svcPath: string): Record<string, string> {

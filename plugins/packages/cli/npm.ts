@@ -8,7 +8,7 @@ const NPM_MS = 10 * 60_000
 const NAME = /^(@[a-z0-9][\w.-]*\/)?[a-z0-9][\w.-]*$/i
 const TAG = /^[a-z][\w.-]*$/i
 
-/** True for a package of the registry: a name, perhaps with a range or tag; false for other sources. */
+/** True for a package of the registry: a name, possibly with a range or tag; false for other sources. */
 export function isPackage (text: string): boolean {
   const at = text.indexOf('@', 1)
   const [name, wanted] = at < 0 ? [text, '*'] : [text.slice(0, at), text.slice(at + 1)]
@@ -16,14 +16,14 @@ export function isPackage (text: string): boolean {
   return semver.validRange(wanted) !== null || TAG.test(wanted)
 }
 
-/** Skips useless output and work; a registry that is down fails within seconds. */
+/** Skips useless output and work; an unreachable registry fails within seconds. */
 const FLAGS = [
   '--ignore-scripts', '--allow-git=none', '--no-audit', '--no-fund', '--no-update-notifier',
   '--loglevel=error', '--fetch-retries=2', '--fetch-retry-mintimeout=500',
   '--fetch-retry-maxtimeout=2000'
 ]
 
-/** Runs npm for `source`. Throws VerbError in words of what was asked for. */
+/** Runs npm for `source`. Throws VerbError with a message about that source. */
 export async function npm (ctx: VerbContext, cwd: string, source: string, args: string[]): Promise<void> {
   const [command = '', ...more] = args
   const options = [ctx.io.env['NODE_OPTIONS'] ?? '', ...noInspector()].join(' ').trim()
@@ -33,32 +33,32 @@ export async function npm (ctx: VerbContext, cwd: string, source: string, args: 
   if (status !== 0) throw ctx.fail(...failure(source, command, text))
 }
 
-/** Explanations of npm's failure codes; others are shown in npm's words. */
+/** Explanations of npm's failure codes; other failures keep npm's message. */
 function failure (source: string, command: string, text: string): Parameters<VerbContext['fail']> {
   const code = /^npm (?:error|ERR!) code (\w+)$/m.exec(text)?.[1] ?? ''
   const said = text.split('\n')
     .map((line) => line.replace(/^npm (?:error|ERR!) ?(?:\d+ |notarget )?/, '').trim())
     .filter((line) => line !== '' && !/^code |^A complete log|^\/.*-debug-\d+\.log$/.test(line))
-  const first = said[0] ?? 'npm says nothing'
+  const first = said[0] ?? 'npm gave no reason'
   switch (code) {
     case 'E404':
       return [3, `there is no package for ${source}: ${first}\n` +
-        '  `npm config get registry` says where it was looked for']
+        '  `npm config get registry` shows the registry in use']
     case 'ETARGET':
-      return [3, `${first.replace(/\.$/, '')}: \`npm view ${nameOf(source)} versions\` lists those there are`]
+      return [3, `${first.replace(/\.$/, '')}: \`npm view ${nameOf(source)} versions\` lists them`]
     case 'EINTEGRITY':
-      return [1, `a file for ${source} is not what its hash says, and nothing was installed: ${first}\n` +
-        '  try again; if it stays so, the registry, or something before it, changes files: ' +
-        '`npm config get registry` says which one it is']
+      return [1, `a file for ${source} does not match its hash; nothing was installed: ${first}\n` +
+        '  try again; if that fails, the registry or a proxy changes files: ' +
+        '`npm config get registry` shows the registry']
     case 'E401':
     case 'E403':
-      return [5, `the registry refuses ${source}: ${first}\n  \`npm login\`, or a token in .npmrc, helps`]
+      return [5, `the registry refuses ${source}: ${first}\n  use \`npm login\`, or a token in .npmrc`]
     case 'EALLOWGIT':
-      return [1, `${source} wants something from git, which has no hash to hold on to: ${first}`]
+      return [1, `${source} depends on a git repository, which has no fixed hash: ${first}`]
   }
   if (UNREACHABLE.test(code)) {
     return [7, `the registry cannot be reached (${code}): ${first}\n` +
-      '  `npm ping` tries it; `npm config get registry` says where it is. Nothing was installed']
+      '  `npm ping` tests it; `npm config get registry` shows its address. Nothing was installed']
   }
   return [1, `npm ${command} failed:\n${said.join('\n')}`]
 }
@@ -68,7 +68,7 @@ const UNREACHABLE = RegExp('^(ECONNREFUSED|ECONNRESET|EPIPE|ENOTFOUND|EAI_AGAIN|
 
 const nameOf = (source: string): string => source.split(/(?<=.)@/)[0]!
 
-/** Runs a command to its end; an abort kills it before this throws. */
+/** Runs a command until it ends; an abort kills it before this throws. */
 export async function ran (
   command: string, args: string[],
   { cwd, env, limitMs, ctx }: { cwd: string, env: NodeJS.ProcessEnv, limitMs: number, ctx: VerbContext }

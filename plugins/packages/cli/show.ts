@@ -3,7 +3,10 @@ import { asksFor, findPlugin, installationOf, neededBy } from '../../../kernel/i
 import type { Out, Verb } from '../../../kernel/cli/index.js'
 import type { Manifest } from '../../../kernel/index.js'
 
-/** Lists routes, authorities, services, capabilities and settings of a plugin, for a question about it. */
+/**
+ * Lists routes, authorities, services, capabilities and settings of a plugin, for the question about
+ * installing it.
+ */
 export function declares (manifest: Manifest): string[] {
   const more = [
     ...Object.values({ ...manifest.consumes, ...manifest.consumesOptional })
@@ -35,7 +38,6 @@ export default {
 
 interface Section { title: string, headers: string[], rows: string[][] }
 
-/** Everything a manifest declares, as tables. */
 function sectionsOf (m: Manifest): Section[] {
   const rows = <T> (
     record: Readonly<Record<string, T>> | undefined, row: (key: string, value: T) => string[]
@@ -50,7 +52,7 @@ function sectionsOf (m: Manifest): Section[] {
       rows: rows(m.routes, (_, r) => [`${r.method} ${r.url}`, r.authority ?? 'none', r.summary]) },
     { title: 'Capabilities', headers: ['CAPABILITY', 'MODE', 'TITLE'],
       rows: rows(m.capabilities, (_, c) => [`${c.id}@${c.version}`, c.io_mode, c.title]) },
-    { title: 'Authorities it adds', headers: ['NAME', 'MEANING'],
+    { title: 'Authorities', headers: ['NAME', 'MEANING'],
       rows: rows(m.authorities, (key, text) => [key, text]) },
     { title: 'Errors', headers: ['REASON', 'STATUS', 'MEANING', 'WHAT TO DO'],
       rows: rows(m.errors, (key, e) => [key, String(e.status), e.message, e.remedy]) },
@@ -60,10 +62,10 @@ function sectionsOf (m: Manifest): Section[] {
     summaries('Engines', m.engines),
     summaries('Sections', m.sections),
     summaries('Verbs', m.verbs),
-    { title: 'Models it ships', headers: ['MODEL'], rows: rows(m.models, (key) => [key]) },
+    { title: 'Bundled models', headers: ['MODEL'], rows: rows(m.models, (key) => [key]) },
     { title: `Settings under plugins.${m.name}`, headers: ['KEY', 'VALUE', 'MEANING'],
       rows: rows(fieldsOf(m.config ?? {}), (key, s) => [key, describe(s), String(s['description'] ?? '')]) },
-    { title: 'Settings of its own in svc.yaml', headers: ['KEY', 'VALUE', 'MEANING'],
+    { title: 'Top-level settings in svc.yaml', headers: ['KEY', 'VALUE', 'MEANING'],
       rows: rows(m.settings, (key, s) => [key, describe(s), String(s['description'] ?? '')]) }
   ]
 }

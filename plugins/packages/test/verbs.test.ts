@@ -17,7 +17,7 @@ t.test('verbs that work on a home are refused with the address of another node',
   for (const words of ['rm x', 'install ./x', 'verify', 'show x']) {
     const url = 'http://127.0.0.1:1'
     const ran = await cli([...words.split(' '), '--home', home, '--url', url], t.testdirName)
-    t.match(ran, { status: 2, err: ` works on the home ${home}, and no node of it has the address ${url}` })
+    t.match(ran, { status: 2, err: `${home}, but none of its nodes has the address ${url}` })
   }
   t.notOk(existsSync(home))
 })
@@ -25,12 +25,12 @@ t.test('verbs that work on a home are refused with the address of another node',
 t.test('a home that cannot be made is an error', async (t) => {
   const { status, err } = await cli(['install', './x', '--home', '/proc/x'], t.testdir({ x: {} }))
   t.equal(status, 1)
-  t.match(err, /cannot make the home \/proc\/x: ENOENT.*--home/)
+  t.match(err, /cannot create the home \/proc\/x: ENOENT.*--home/)
 })
 
 t.test('an install that the node refuses says to install again, not to enable what is gone', async (t) => {
   const { url } = await standIn(t, { 'POST /v1/plugins/demo': (response) => {
-    sendError(response, 409, 'plugin_failed', { remedy: 'Mend what the message names, and enable it again.' })
+    sendError(response, 409, 'plugin_failed', { remedy: 'Fix it, and enable it again.' })
   } })
   const processes = [{ pid: process.pid, startTicks: startTicks(process.pid) }]
   const home = t.testdir({
@@ -44,7 +44,7 @@ t.test('an install that the node refuses says to install again, not to enable wh
   const { status, err } = await run(['plugin', 'install', './demo', '--yes', '--home', home],
     { plugins: [packages], cwd: home, env: { PATH: process.env['PATH'], HOME: process.env['HOME'] } })
   t.equal(status, 1)
-  t.match(err, /it is plugin_failed\n {2}Mend the plugin and install it again: it is not installed/)
+  t.match(err, /it is plugin_failed\n {2}Fix the plugin and install it again: it is not installed/)
   t.notMatch(err, /enable/)
   t.notOk(existsSync(join(home, 'svc.yaml')))
 })
@@ -62,7 +62,7 @@ t.test('plugin new writes a project whose test passes', async (t) => {
     t.match(await cli([...words, '--home', cwd], cwd), { status, err }, words.join(' '))
   }
   await check(['new', 'demo-echo'], 1, /is not empty/)
-  await check(['new', 'Demo'], 2, /small letters/)
+  await check(['new', 'Demo'], 2, /lower-case letters/)
   await check(['new', 'packages'], 2, /ships with svc/)
   const kit = join(packageRoot(), 'dist/kernel/testing/index.js')
   if (!existsSync(kit)) return t.fail('compile first: npm run prepare')

@@ -16,8 +16,8 @@ export function createDrain (pace: WaitClock): Verb {
       if (ctx.out.json) ctx.out.value(answer)
       else ctx.out.line(plain(answer.message))
       if (left === 0) return undefined
-      ctx.err.line(`the time to wait is up and ${count(left, 'instance')} still runs there; ` +
-        '`svc ps` shows what each waits for')
+      ctx.err.line(`the wait timed out: ${count(left, 'instance')} left there; \`svc ps\` shows what it ` +
+        'waits for')
       return 4
     }
   }

@@ -22,7 +22,7 @@ interface Placed { message: string, command_id: string, instance_id: string, mod
 interface Ask {
   model_id: string
   sharding: 'Pipeline' | 'Tensor'
-  /** Left out: as the route takes it by itself. */
+  /** When absent, the server uses the meta of the model's engine. */
   instance_meta?: 'Ring' | 'LlamaRpc'
   min_nodes: number
   chat_template?: string
@@ -55,7 +55,7 @@ function askOf (ctx: VerbContext, model_id: string, options: Record<string, unkn
     { minNodes?: string, sharding?: string, meta?: string, exclude?: string[] }
   const min = Number(minNodes)
   if (!Number.isInteger(min) || min < 1) {
-    throw ctx.fail(2, `--min-nodes ${minNodes}: expected a number from 1 on`)
+    throw ctx.fail(2, `--min-nodes ${minNodes}: expected an integer of at least 1`)
   }
   const known = named(['Pipeline', 'Tensor'], sharding)
   if (known === undefined) throw ctx.fail(2, `--sharding ${sharding}: expected pipeline or tensor`)
@@ -65,11 +65,12 @@ function askOf (ctx: VerbContext, model_id: string, options: Record<string, unkn
   return {
     model_id, sharding: known, ...instance, min_nodes: min, excluded: exclude,
     context_length: wholeOf(ctx, 'ctx', options, 'tokens', 2),
-    slots: wholeOf(ctx, 'slots', options, 'answers at once', 1), ...templateOf(ctx, options['chatTemplate'])
+    slots: wholeOf(ctx, 'slots', options, 'concurrent requests', 1),
+    ...templateOf(ctx, options['chatTemplate'])
   }
 }
 
-/** Install ids of all nodes except the given one. Throws VerbError (3, 2). */
+/** Install ids of all nodes except the given one; none without `--node`. Throws VerbError (3, 2). */
 function othersThan (ctx: VerbContext, node: unknown, state: SeenState): string[] {
   const [only] = node === undefined ? [] : findNodes(ctx, state, [node as string])
   return only === undefined ? [] : Object.entries(state.nodeIdentities)
@@ -82,7 +83,7 @@ function wholeOf (
   if (given === undefined) return undefined
   const number = Number(given)
   if (Number.isInteger(number) && number >= least) return number
-  throw ctx.fail(2, `--${name} ${String(given)}: expected a number of ${what} from ${least} on`)
+  throw ctx.fail(2, `--${name} ${String(given)}: expected a number of ${what}, at least ${least}`)
 }
 
 function templateOf (ctx: VerbContext, path: unknown): Pick<Ask, 'chat_template'> {
@@ -117,7 +118,7 @@ async function explain (ctx: VerbContext, ask: Ask, state: SeenState): Promise<v
   }
 }
 
-/** Plans with equal parts are shown once, under the least number of nodes. */
+/** The preview lists equal plans once, under their lowest number of nodes. */
 function rowFor (rows: readonly PreviewRow[], ask: Ask): PreviewRow | undefined {
   return rows.filter((row) => (ask.min_nodes === 1 || row.sharding === ask.sharding) &&
     row.min_nodes <= ask.min_nodes && ranks(row) >= ask.min_nodes)[0]
@@ -141,13 +142,13 @@ async function tryOut (ctx: VerbContext, ask: Ask, state: SeenState): Promise<vo
     const { bytes } = cacheOf(card, contextTokenLimit, slots)
     ctx.err.line(`${cacheWords(card, contextTokenLimit, slots)} = ${showBytes(bytes)} of KV cache`)
   }
-  ctx.err.line('nothing was placed; the same without --dry-run does')
+  ctx.err.line('nothing was placed; repeat without --dry-run to place it')
 }
 
 /**
- * Has a model served for another verb: places it where it is not placed, and waits until it is ready, at most
- * `limitMs`. What it placed and what cannot start is removed again. `yes`: a program that is missing is
- * fetched without a question. Throws VerbError.
+ * For other verbs: places a model unless it is already placed, and waits at most `limitMs` until it is ready.
+ * If it cannot start, an instance placed here is removed again. `yes` installs a missing engine without a
+ * prompt. Throws VerbError.
  */
 export async function makeReady (
   ctx: VerbContext, pace: WaitClock, modelId: string, limitMs: number, yes = false
@@ -163,7 +164,7 @@ export async function makeReady (
     if (progress.kind === 'ready') return
     if (progress.kind === 'failed' && there === undefined) {
       await ctx.client.json(`/instance/${follower.instanceId}`, { method: 'DELETE' })
-      throw ctx.fail(1, plain(`${modelId} cannot start: ${progress.message}; it is not placed any more`))
+      throw ctx.fail(1, plain(`${modelId} cannot start: ${progress.message}; its instance was removed`))
     }
     checkEnd(ctx, modelId, follower.instanceId, progress)
     throw ctx.fail(4, timeUp(progress))
@@ -173,12 +174,12 @@ export async function makeReady (
   }
 }
 
-/** Longest time until a node has seen a new program, seconds. */
+/** Longest time until a node reports a newly installed engine, seconds. */
 const SEEN_SECONDS = 15
 
 /**
- * Does what needs the program of a model. Where that is refused because no node has it, offers to bring it,
- * and does it again. Throws what that throws, and VerbError.
+ * Runs `work`. If it fails because no node has the engine, offers to install the engine and runs it again.
+ * Throws the error of `work`, or VerbError.
  */
 async function withEngine<T> (ctx: VerbContext, yes: boolean, work: () => Promise<T>): Promise<T> {
   try {
@@ -194,7 +195,6 @@ async function withEngine<T> (ctx: VerbContext, yes: boolean, work: () => Promis
 const isMissing = (error: unknown): error is VerbError =>
   isVerbError(error) && error.api?.reason === 'engine_missing'
 
-/** Enters the instance. Where no node has the program of its engine, that is offered first. */
 async function request (
   ctx: VerbContext, { excluded, ...shape }: Ask, options: Record<string, unknown>
 ): Promise<Placed> {
@@ -217,7 +217,7 @@ async function place (
   const placed = await request(ctx, ask, options)
   if (options['wait'] === false) {
     show(ctx, placed)
-    ctx.err.line('it is starting; svc ps shows how far it is')
+    ctx.err.line('it is starting; svc ps shows its progress')
     return 0
   }
   const limitMs = typeof options['wait'] === 'string' && options['wait'] !== '' ? ctx.wait! * 1000 : Infinity
@@ -231,14 +231,14 @@ async function place (
   }
 }
 
-/** Pause between two looks at the state, ms. */
+/** Pause between two state fetches, ms. */
 const POLL_MS = 500
-/** How long a node that went away in the middle of a wait is asked again, seconds. */
+/** Retry limit while the node does not answer, seconds. */
 const RETURN_SECONDS = 60
 
 /**
- * Shows how far the instance is until it is ready, has failed for good or is gone, or the time is up. Where
- * it is lost and placed anew it goes on with the one in its place.
+ * Prints the progress until the instance is ready, has failed or is removed, or until the time limit. Follows
+ * the replacement of a lost instance.
  */
 async function watch (
   ctx: VerbContext, pace: WaitClock, follower: InstanceProgress, limitMs: number
@@ -251,7 +251,7 @@ async function watch (
     const state = await ctx.retry({
       seconds: RETURN_SECONDS,
       again: ctx.notYet,
-      onWait: (error) => { ctx.err.update(`${error.message.split('\n')[0]!}; asking again`) }
+      onWait: (error) => { ctx.err.update(`${error.message.split('\n')[0]!}; retrying`) }
     }, () => ctx.client.json<SeenState>('/state'))
     const now = pace.mono()
     const { progress, over } = follower.look(state, now)
@@ -261,7 +261,7 @@ async function watch (
     }
     if (follower.instanceId !== at && progress.kind !== 'waiting' && progress.kind !== 'gone') {
       at = follower.instanceId
-      ctx.err.line(`it is placed anew, as ${at}`)
+      ctx.err.line(`it was placed again as ${at}`)
     }
     const text = progressText(state, progress)
     if (text !== shown) {
@@ -273,7 +273,7 @@ async function watch (
   }
 }
 
-/** Progress without the fields that every retry changes. */
+/** Progress without the fields that change with every retry. */
 const stageOf = (progress: Progress): string => JSON.stringify(progress, (key, value: unknown) =>
   key === 'waitsFor' || key === 'attemptId' || key === 'entry' ? undefined : value)
 
@@ -282,8 +282,8 @@ function progressText (state: SeenState, progress: Progress): string {
     case 'starting':
       return progress.ranks.map((rank) => `${nameOf(state, rank.nodeId)}: ${rankText(rank)}`).join('; ')
     case 'failed': return plain(`failed: ${progress.message}`)
-    case 'waiting': return plain(`waits for a node: ${progress.entry.message}`)
-    case 'draining': return 'is being stopped'
+    case 'waiting': return plain(`waiting for a node: ${progress.entry.message}`)
+    case 'draining': return 'stopping'
     case 'ready': return 'ready'
     case 'gone': return 'waiting for the cluster'
   }
@@ -293,11 +293,11 @@ function ttlOf (ctx: VerbContext, given: unknown): number | undefined {
   if (given === undefined) return undefined
   const seconds = Number(given)
   if (Number.isInteger(seconds) && seconds >= 1) return seconds
-  throw ctx.fail(2, `--ttl ${String(given)}: expected a number of seconds from 1 on`)
+  throw ctx.fail(2, `--ttl ${String(given)}: expected a number of seconds, at least 1`)
 }
 
 function interrupted (ctx: VerbContext): 130 {
-  ctx.err.line('it goes on starting; svc ps shows how far it is, svc stop ends it')
+  ctx.err.line('it is still starting; svc ps shows its progress, svc stop stops it')
   return 130
 }
 
@@ -321,15 +321,15 @@ function finish (ctx: VerbContext, placed: Placed, progress: Progress): number {
 
 function checkEnd (ctx: VerbContext, modelId: string, instanceId: string, progress: Progress): void {
   if (progress.kind === 'failed') {
-    throw ctx.fail(1, plain(`${modelId} cannot start: ${progress.message}; svc why ${modelId} says more, ` +
-      `svc stop ${instanceId} gives the place back`))
+    throw ctx.fail(1, plain(`${modelId} cannot start: ${progress.message}; svc why ${modelId} explains ` +
+      `it, svc stop ${instanceId} removes it`))
   }
-  if (progress.kind === 'gone') throw ctx.fail(1, `the instance ${instanceId} was removed meanwhile`)
+  if (progress.kind === 'gone') throw ctx.fail(1, `the instance ${instanceId} was removed`)
 }
 
 const timeUp = (progress: Progress): string => progress.kind === 'waiting'
-  ? plain(`the time to wait is up; it waits for a node: ${progress.entry.message}`)
-  : 'the time to wait is up and it goes on starting; svc ps shows how far it is, svc why what is missing'
+  ? plain(`the wait timed out; it is waiting for a node: ${progress.entry.message}`)
+  : 'the wait timed out and it is still starting; svc ps shows its progress, svc why what is missing'
 
 function tryWith (modelId: string, tasks: readonly string[]): string {
   if (tasks.includes('tts')) return `svc say "hello" --model ${modelId}`
@@ -341,7 +341,7 @@ function explained (ctx: VerbContext, ask: Ask, state: SeenState, error: VerbErr
   if (api === undefined) return error
   for (const line of linesOf(ask.model_id, api.details, (id) => nameOf(state, id))) ctx.err.line(line)
   if (api.reason === 'model_unknown') return ctx.fail(3, error.message)
-  // These two have an exit status of their own; the others would count as a wrong use of the verb.
+  // These two have a dedicated exit status; the other refusals exit with 1, not as a usage error.
   const known = api.reason === 'insufficient_memory' || api.reason === 'info_pending'
   const others = ['no_source', 'readings_disabled']
   const refused = !known && [...REFUSALS, ...others].some((reason) => reason === api.reason)

@@ -13,23 +13,21 @@ export interface PsRow {
   instanceId: string
   modelId: string
   state: 'ready' | 'starting' | 'failed' | 'draining' | 'waiting'
-  /** Why it has failed, or waits. */
   error: string | null
-  /** The id under which it waited for a place; that of the lost instance where it is in the place of one. */
+  /** The id under which it waited for a place: that of the instance it replaces, if any. */
   replaces: string | null
-  /** Without a request for so long it is unloaded. */
+  /** Idle time after which it is unloaded. */
   ttlSeconds: number | null
-  /** ISO-8601; null unless it is being stopped. */
+  /** ISO 8601; null unless it is draining. */
   drainUntil: string | null
-  /** Tokens of context; null where the model has none, or it waits. */
+  /** Tokens; null if the model has no context or the instance waits. */
   contextLength: number | null
-  /** Answers at once; null where its engine keeps no slots. Requests that are answered, and that wait. */
+  /** Concurrent requests; null if the engine has no slots. `running` and `waiting` count requests. */
   slots: number | null
   running: number
   waiting: number
-  /** Weights on all nodes, bytes. */
   memoryBytes: number
-  /** What its runners have in RAM and on GPUs, and what was counted, bytes; null if not known. */
+  /** Measured RAM and GPU memory of its runners, and the estimate, bytes; null if unknown. */
   residentBytes: number | null
   vramBytes: number | null
   estimatedBytes: number | null
@@ -41,7 +39,7 @@ export default {
     const state = await client.json<SeenState>('/state')
     const instances = rowsOf(state)
     if (out.json) out.value({ instances })
-    else if (instances.length === 0) err.line('nothing is placed; `svc place org/name` does it')
+    else if (instances.length === 0) err.line('no models are placed; place one with `svc place org/name`')
     else table(out, state, instances)
   }
 } satisfies Verb
@@ -61,7 +59,7 @@ function table (out: VerbContext['out'], state: SeenState, rows: readonly PsRow[
     ['SLOTS', slotsOf, rows.some(({ slots }) => slots !== null)],
     ['TTL', ({ ttlSeconds }) => ttlSeconds === null ? '-' : `${ttlSeconds} s`,
       rows.some(({ ttlSeconds }) => ttlSeconds !== null)],
-    // A first placement has waited under an id, too: not all of them replace an instance.
+    // A first placement may have waited under another id too, so this is not always a replaced instance.
     ['EARLIER ID', ({ replaces }) => replaces ?? '-', rows.some(({ replaces }) => replaces !== null)]
   ]
   const shown = columns.filter(([, , wanted = true]) => wanted)
@@ -71,10 +69,9 @@ function table (out: VerbContext['out'], state: SeenState, rows: readonly PsRow[
 const slotsOf = ({ slots, running, waiting }: PsRow): string =>
   slots === null ? '-' : `${running}/${slots}${waiting === 0 ? '' : `, ${waiting} wait`}`
 
-/** The instances and what waits to be one, by model. */
 export function rowsOf (state: SeenState): PsRow[] {
   const waiting = Object.values(state.waitingInstances ?? {})
-    // While the lost one is being removed both are there.
+    // Both exist while the lost instance is being removed.
     .filter(({ instanceId }) => !Object.hasOwn(state.instances, instanceId))
   return [
     ...Object.entries(state.instances).map(([id, instance]) => rowOf(state, id, instance)),
@@ -102,7 +99,7 @@ function rowOf (state: SeenState, instanceId: string, instance: Instance): PsRow
   return {
     instanceId,
     modelId,
-    // It is there, so it is not gone.
+    // The instance exists, so `gone` is impossible.
     state: progress.kind as PsRow['state'],
     error: progress.kind === 'failed' ? progress.message : null,
     replaces: placement?.replaces ?? null,

@@ -4,15 +4,13 @@ import type { InstanceStates, RankProgress } from '../progress/progress.js'
 
 export { nameOf } from '../../../kernel/cli/index.js'
 
-/** Bytes of one runner; null where nothing tells. */
 export interface RunnerMemory {
   residentBytes: number | null
-  /** On GPUs; absent from nodes of earlier releases. */
   vramBytes?: number | null
   estimatedBytes: number | null
 }
 
-/** GET /state, as far as the verbs about instances read it. */
+/** The fields of GET /state that these verbs read. */
 export interface SeenState extends InstanceStates, NamedNodes {
   nodeSystem?: Record<string, { runnerMemory?: Record<string, RunnerMemory> } | null>
   tasks?: Record<string, { Inference?: SeenTask }>
@@ -36,10 +34,13 @@ export function queueOf (
   return { waiting: count('Pending'), running: count('Running') }
 }
 
-/** Pause between two looks at the state, ms. */
+/** Pause between two state fetches, ms. */
 const POLL_MS = 500
 
-/** Waits for `left` to be 0, for the seconds of --wait at most; resolves to it. Throws VerbError (130). */
+/**
+ * Polls until `left` returns 0 or the seconds of `--wait` are over; resolves to the last count. Throws
+ * VerbError (130).
+ */
 export async function waitUntilZero (
   ctx: VerbContext, pace: WaitClock, left: (state: SeenState) => number, goesOn: string
 ): Promise<number> {
@@ -55,26 +56,26 @@ export async function waitUntilZero (
 export const count = (n: number, what: string): string => `${n} ${what}${n === 1 ? '' : 's'}`
 
 const WORDS: Readonly<Record<string, string>> = {
-  RunnerIdle: 'waits for its runner',
-  RunnerConnecting: 'connects',
+  RunnerIdle: 'waiting for its runner',
+  RunnerConnecting: 'connecting',
   RunnerConnected: 'connected',
-  RunnerLoading: 'loads',
+  RunnerLoading: 'loading',
   RunnerLoaded: 'loaded',
-  RunnerWarmingUp: 'warms up',
+  RunnerWarmingUp: 'warming up',
   RunnerReady: 'ready',
   RunnerRunning: 'ready',
-  RunnerShuttingDown: 'shuts down',
+  RunnerShuttingDown: 'shutting down',
   RunnerShutdown: 'shut down',
-  RunnerFailed: 'failed; it is tried again',
-  DownloadPending: 'waits for its files',
-  DownloadOngoing: 'copies its files'
+  RunnerFailed: 'failed; will be retried',
+  DownloadPending: 'waiting for its files',
+  DownloadOngoing: 'copying its files'
 }
 
 export function rankText ({ state, detail, waitsFor }: RankProgress): string {
   if (state === 'RunnerIdle' && waitsFor !== null) {
     const { message, since, tries, nextTryAt } = waitsFor
-    const told = `waits since ${since}: ${message}`
-    return plain(nextTryAt === undefined ? told : `${told}. Tried ${tries} times, next at ${nextTryAt}`)
+    const told = `waiting since ${since}: ${message}`
+    return plain(nextTryAt === undefined ? told : `${told}. Tried ${tries} times, next try at ${nextTryAt}`)
   }
   const words = plain(WORDS[state] ?? state)
   const { layersLoaded, totalLayers, downloadProgress } = detail as

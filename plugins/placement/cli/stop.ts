@@ -31,14 +31,14 @@ async function stopAll (
   const waits = failures.length === 0 && ctx.wait !== undefined
   const there = ({ instances }: SeenState): number =>
     all.filter(({ instanceId }) => Object.hasOwn(instances, instanceId)).length
-  const left = waits ? await waitUntilZero(ctx, pace, there, 'it goes on stopping: svc ps') : 0
+  const left = waits ? await waitUntilZero(ctx, pace, there, 'it is still stopping; see svc ps') : 0
   if (!ctx.out.json) say(ctx, all, waits)
   else {
     ctx.out.value({ instances: all.map(({ instanceId, modelId, message, failure }) =>
       ({ instanceId, modelId, stopped: failure === null, message, error: failure?.message ?? null })) })
   }
   if (left > 0) {
-    ctx.err.line(`the time to wait is up and ${count(left, 'instance')} still has open requests; svc ps`)
+    ctx.err.line(`the wait timed out: ${count(left, 'instance')} with open requests left; see svc ps`)
     return 4
   }
   if (failures.length === 0) return undefined
@@ -47,22 +47,22 @@ async function stopAll (
     `${failures.length} of ${count(rows.length, 'instance')} could not be stopped`)
 }
 
-/** The instances that a word means: one by its id or the beginning of it, or all of a model. */
+/** The instances of a model, or the one whose id starts with `word`. Throws VerbError (3, 2). */
 function meant (ctx: VerbContext, rows: readonly PsRow[], word: string): PsRow[] {
   const found = isModelId(word)
     ? rows.filter(({ modelId }) => modelId === word)
     : rows.filter(({ instanceId }) => word !== '' && instanceId.startsWith(word.toLowerCase()))
   if (found.length === 0) {
-    throw ctx.fail(3, `no instance is called "${word.slice(0, 200)}"; svc ps shows what there is`)
+    throw ctx.fail(3, `no instance matches "${word.slice(0, 200)}"; svc ps lists the instances`)
   }
   if (!isModelId(word) && found.length > 1) {
-    throw ctx.fail(2, `"${word}" begins ${found.length} instance ids: ${
+    throw ctx.fail(2, `"${word}" matches ${found.length} instance ids: ${
       found.map(({ instanceId }) => instanceId).join(', ')}`)
   }
   return found
 }
 
-/** Shows what would be stopped, and asks; the end of the input is a no. Throws VerbError (130) at Ctrl-C. */
+/** Lists the instances and asks for confirmation; end of input means no. Throws VerbError (130) at Ctrl-C. */
 async function agreed (ctx: VerbContext, rows: readonly PsRow[]): Promise<boolean> {
   const { err } = ctx
   for (const { instanceId, modelId, nodes } of rows) {
@@ -71,7 +71,7 @@ async function agreed (ctx: VerbContext, rows: readonly PsRow[]): Promise<boolea
   return await confirm(ctx, `Stop ${count(rows.length, 'instance')}?`)
 }
 
-/** How long open requests may go on without --now, seconds. */
+/** Grace period for open requests without `--now`, seconds. */
 const DRAIN_SECONDS = 30
 
 async function stop (ctx: VerbContext, { instanceId, modelId }: PsRow, now: boolean): Promise<Outcome> {
@@ -81,13 +81,13 @@ async function stop (ctx: VerbContext, { instanceId, modelId }: PsRow, now: bool
     return { instanceId, modelId, message, failure: null }
   } catch (error) {
     if (ctx.signal.aborted || !isVerbError(error)) throw error
-    // Somebody else stopped it meanwhile.
+    // Another client stopped it first.
     const failure = error.api?.reason === 'instance_not_found' ? null : error
     return { instanceId, modelId, message: null, failure }
   }
 }
 
-/** `gone`: it was waited for, so what the node said first is not news any more. */
+/** `gone`: the instances are already removed, so the server's "is being stopped" messages are outdated. */
 function say ({ out, err }: VerbContext, all: readonly Outcome[], gone: boolean): void {
   const done = all.filter(({ failure }) => failure === null)
   const models = [...new Set(done.map(({ modelId }) => modelId))].join(', ')

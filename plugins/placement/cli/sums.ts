@@ -12,18 +12,16 @@ export interface PreviewRow {
   details: Record<string, unknown> | null
 }
 
-/** The sums of one node: of a placement that fits, or with every term of one that does not. */
+/** Memory figures of one node, from a plan (`ranks`) or a refusal (`nodes`). */
 type NodeSums = Omit<PlanRank, 'freeAfterBytes' | 'nodeId' | keyof Need> &
   Pick<Need, 'shareBytes' | 'neededBytes'> & { nodeId?: string, name?: string } & Partial<Need & Usable>
 
-/** Of a node whose GPUs and CPU share its part, a line for each of the two memories. */
 const partsOf = (node: NodeSums, name: string): string[] => node.memories === undefined
   ? [sumLine(node, name)]
   : node.memories.map((part: MemoryPart) => sumLine(
       { backend: node.backend, startLayer: 0, endLayer: 0, ...part },
       `${name}, ${part.layers} layers on the ${part.memory === 'vram' ? 'GPU' : 'CPU'}`))
 
-/** One line per node: what it needs and what it can use, with every term that is told. */
 function sumLine (node: NodeSums, name: string): string {
   const { backend, startLayer, endLayer, neededBytes, usableBytes } = node
   const layers = endLayer > startLayer ? `, layers ${startLayer} to ${endLayer}` : ''
@@ -45,7 +43,7 @@ function useTerms ({ freeBytes, limitBytes, reservedBytes = 0 }: NodeSums): stri
     `allowed${reserved})`
 }
 
-/** A change after which a model fits, and the command that makes it where there is one. */
+/** A change that makes the model fit; `command` is null if no single command does it. */
 export interface FitSuggestion { text: string, command: string | null }
 
 export function waysOf (
@@ -73,7 +71,7 @@ export function linesOf (
   const nodes = (details?.['ranks'] ?? details?.['nodes'] ?? []) as NodeSums[]
   const ways = waysOf(modelId, details)
   return [
-    // What a client gave as an instance is refused with other terms.
+    // The refusal of a client-supplied instance has other fields.
     ...nodes.filter(({ neededBytes }) => typeof neededBytes === 'number')
       .flatMap((node) => partsOf(node, node.name ?? nameOf(node.nodeId!))),
     ...ways.length === 0 ? [] : [`${count(ways.length, 'way')} to make it fit:`],

@@ -6,21 +6,21 @@ export const verbs = {
     summary: 'place a model on nodes that have the memory for it, and wait until it is ready',
     args: '<model>',
     options: [
-      ['--min-nodes <n>', 'spread it over at least so many nodes'],
-      ['--sharding <s>', 'how it is cut: pipeline (by layers) or tensor'],
-      ['--meta <kind>', 'how its parts talk: Ring, or LlamaRpc for GGUF on llama.cpp'],
-      ['--ctx <tokens>', 'tokens of context; when left out, 2048 to 32768 by the free memory'],
-      ['--slots <n>', 'answers at once, with a context each; as many as there is memory for when left out'],
-      ['--chat-template <file>', 'a chat template in Jinja, instead of that of a GGUF model'],
-      ['--node <node>', 'on this node and no other'],
-      ['--exclude <node...>', 'nodes that take no part, by id, install id or name'],
+      ['--min-nodes <n>', 'spread it over at least this many nodes'],
+      ['--sharding <s>', 'how it is split: pipeline (by layers) or tensor'],
+      ['--meta <kind>', 'how its parts communicate: Ring, or LlamaRpc for GGUF on llama.cpp'],
+      ['--ctx <tokens>', 'context length in tokens; default: 2048 to 32768, by free memory'],
+      ['--slots <n>', 'concurrent requests, each with its own context; default: as many as fit in memory'],
+      ['--chat-template <file>', 'a Jinja chat template, instead of that of a GGUF model'],
+      ['--node <node>', 'place it on this node only'],
+      ['--exclude <node...>', 'nodes to exclude, by id, install id or name'],
       ['--dry-run', 'show where it would go; place nothing'],
-      ['--explain', 'show the sums of memory, node by node, and what would make it fit'],
-      ['--ttl <seconds>', 'unload it after so long without a request'],
-      ['--force', 'do not check memory; the event log tells of it'],
-      ['-y, --yes', 'fetch the engine it runs on, where that is missing here, without asking'],
-      ['--wait [seconds]', 'wait at most so long, else exit 4 (as long as it gets on when no time is given)'],
-      ['--no-wait', 'place it and return']
+      ['--explain', 'show the memory calculation for each node, and what would make it fit'],
+      ['--ttl <seconds>', 'unload it after this long without a request'],
+      ['--force', 'do not check memory; recorded in the event log'],
+      ['-y, --yes', 'install a missing engine on this node without asking'],
+      ['--wait [seconds]', 'wait at most this long, then exit 4 (default: while it makes progress)'],
+      ['--no-wait', 'return without waiting']
     ],
     examples: [
       'svc place svc/voice-en --node attic', 'svc place acme/chat --dry-run --explain',
@@ -30,27 +30,27 @@ export const verbs = {
   },
   ps: {
     heading: 'Keep models',
-    summary: 'list the instances, and what waits for a place: model, nodes, state, memory',
+    summary: 'list placed and waiting instances: model, nodes, state, memory',
     examples: ['svc ps', 'svc ps --json | jq -r \'.instances[] | select(.state == "ready") | .instanceId\''],
     load: () => import('./ps.js')
   },
   stop: {
     heading: 'Keep models',
-    summary: 'stop an instance, or all instances of a model, when open requests have ended; the files stay',
+    summary: 'stop an instance, or all instances of a model, after its open requests; the files stay',
     args: '<instance-or-model>',
     options: [
       ['--now', 'do not wait for open requests: they end with an error'],
-      ['--wait [seconds]', 'come back when it is gone; exit 4 when the time is up'],
-      ['-y, --yes', 'do not ask when there are several']
+      ['--wait [seconds]', 'wait until it is removed; exit 4 on timeout'],
+      ['-y, --yes', 'do not ask before stopping several']
     ],
     examples: ['svc stop svc/voice-en', 'svc stop 7d0f8a52 --now', 'svc stop -y acme/chat --wait=60'],
     load: () => import('./stop.js')
   },
   drain: {
     heading: 'Run a cluster',
-    summary: 'run no models on a node: nothing is placed there, and what it runs moves to others',
+    summary: 'stop running models on a node: its instances move to other nodes, and it gets no new ones',
     args: '<node>',
-    options: [['--wait [seconds]', 'come back when it runs nothing; exit 4 when the time is up']],
+    options: [['--wait [seconds]', 'wait until it runs nothing; exit 4 on timeout']],
     examples: ['svc drain attic', 'svc drain attic --wait=600 && ssh attic sudo reboot'],
     load: () => import('./drain.js')
   },
@@ -63,7 +63,7 @@ export const verbs = {
   },
   why: {
     heading: 'Watch it',
-    summary: 'show what keeps a model from answering, or what became of a request (command or task id)',
+    summary: 'explain why a model does not answer, or what happened to a request (command or task id)',
     args: '<model-or-id>',
     explainsCommands: true,
     examples: [

@@ -33,7 +33,7 @@ async function aboutModel (ctx: VerbContext, modelId: string): Promise<number> {
 const MARKS = { true: ['ok', 'green'], false: ['no', 'red'], null: ['-', 'dim'] } as const
 
 function showLinks ({ out, err, io }: VerbContext, links: readonly ChainLink[]): void {
-  // Colours are for stderr elsewhere; here the marks are the data.
+  // `err.paint` follows stderr, but these marks go to stdout.
   const paint = io.stdout.isTTY === true ? err.paint : (_: string, text: string): string => text
   for (const { link, ok, message } of links) {
     const [mark, colour] = MARKS[`${ok}`]
@@ -52,21 +52,21 @@ async function aboutRequest (ctx: VerbContext, id: string): Promise<number> {
 }
 
 const ENDS = {
-  completed: 'well', failed: 'failed', cancelled: 'cancelled', open: 'not yet', unknown: 'unknown'
+  completed: 'completed', failed: 'failed', cancelled: 'cancelled', open: 'not yet', unknown: 'unknown'
 } as const
 
 function showStory ({ out, err }: VerbContext, story: RequestHistory): void {
   const { asked, entered, ran, parts, ended, around, logs, tookMs } = story
   const instance = asked.instanceId === null ? '' : `, instance ${asked.instanceId}`
   const nodes = new Set(parts.map(({ node }) => node)).size
-  const over = ended.how === 'unknown' ? 'nobody works on it' : 'it is over'
+  const over = ended.how === 'unknown' ? 'no node works on it' : 'it has ended'
   const rows: [title: string, lines: readonly string[]][] = [
     ['', [[['task', asked.taskId], ['command', asked.commandId]]
       .filter(([, id]) => id !== null).map((pair) => pair.join(' ')).join(', ')]],
-    ['asked', [`${asked.kind ?? 'something'} of ${asked.modelId ?? 'a model that nobody noted'}` +
-      `${asked.at === null ? '' : `, ${asked.at}`}`]],
-    ['entered', [entered ?? 'nobody noted where']],
-    ['ran', [ran.length === 0 ? 'nobody noted where' : `${ran.join(', ')}${instance}`]],
+    ['asked', [`${asked.kind ?? 'request'} ` +
+      `for ${asked.modelId ?? 'an unrecorded model'}${asked.at === null ? '' : `, ${asked.at}`}`]],
+    ['entered', [entered ?? 'not recorded']],
+    ['ran', [ran.length === 0 ? 'not recorded' : `${ran.join(', ')}${instance}`]],
     ['took', [
       ...tookMs === null ? [] : [showMs(tookMs)], ...parts.map((part) => partText(part, tookMs, nodes))
     ]],
@@ -75,13 +75,13 @@ function showStory ({ out, err }: VerbContext, story: RequestHistory): void {
     ['around', around.map(({ at, text }) => `${at}  ${text}`)],
     ['logs', logs.map(({ at, node, text }) => `${at}  ${node}: ${text}`)],
     ['then', story.then],
-    ['now', [story.open ? 'it is still under way' : over]],
+    ['now', [story.open ? 'it is still in progress' : over]],
     ['next', story.next]
   ]
   for (const [title, lines] of rows) {
     lines.forEach((line, i) => { out.line(plain(`${(i === 0 ? title : '').padEnd(8)}${line}`).trimEnd()) })
   }
-  for (const text of story.unseen) err.line(`not looked at: ${plain(text)}`)
+  for (const text of story.unseen) err.line(`not checked: ${plain(text)}`)
 }
 
 function partText ({ words, node, startMs, tookMs }: Part, wholeMs: number | null, nodes: number): string {

@@ -5,8 +5,8 @@ import type { Planning } from '../place/planning.js'
 import type { routes } from '../routes.js'
 
 /**
- * PUT and DELETE /nodes/{node}/drain: written down for the whole cluster; the master's keeper moves what is
- * there.
+ * Handles PUT and DELETE /nodes/{node}/drain. Only records the drain; the master's keeper moves the
+ * instances.
  */
 export async function drain (
   planning: Planning, { params, caller }: RouteRequest<{ readonly params: typeof routes.drain.params }>,
@@ -23,13 +23,13 @@ export async function drain (
     .filter((one) => nodesOf(one).includes(nodeId)).map(idOf)
   const moving = instances.length === 0
     ? 'It runs nothing.'
-    : `What it runs moves to other nodes, each once it is ready there (${instances.length} now).`
-  const message = drained ? `${name} is drained: nothing is placed there. ${moving}`
+    : `Its instances (${instances.length} now) move to other nodes, each once its replacement is ready.`
+  const message = drained ? `${name} is drained and gets no new instances. ${moving}`
     : changed ? `${name} runs models again.` : `${name} was not drained.`
   return { message, node_id: nodeId, drained, changed, instances }
 }
 
-/** Also one that is not live: it may be drained before it comes back. */
+/** Includes nodes that are not live: they can be drained before they return. */
 function nodeOf ({ ctx }: Planning, ref: string): NodeView {
   const node = ctx.deps.cluster.resolve(ref)
   if (node === undefined) throw noSuchNode(ref, ctx.deps.cluster.nodes())

@@ -22,7 +22,6 @@ export async function get (planning: Planning, request: RouteRequest<typeof rout
   return visibleTo(request.caller, instance)
 }
 
-/** DELETE /instance/{id}: of one that runs, and of one that waits for a place. */
 export async function remove (
   planning: Planning, request: RouteRequest<typeof routes.remove>
 ): Promise<unknown> {
@@ -39,27 +38,27 @@ export async function remove (
   await endMoving(planning, facts, instanceId)
   const answer = (message: string): object => ({ message, command_id: commandId, instance_id: instanceId })
   if (instance === undefined && waits !== undefined) {
-    return answer(`Instance ${instanceId} waits for a place no more.`)
+    return answer(`Instance ${instanceId} no longer waits for a place.`)
   }
-  // What is not there is for the master to say, which may know more.
+  // The master decides whether it exists: it may have newer facts.
   const ended = seconds === 0
     ? instances.remove(instanceId, { commandId })
     : instances.drain(instanceId, { seconds, commandId })
   const gone = await ended.then(() => null, errorOfGone)
-  // It may have been lost at that very moment.
+  // The instance may have been lost in between and now wait for a place.
   if (!await endWaiting(planning, instanceId) && gone !== null) throw gone
   return answer(outcomeOf(planning, instanceId, seconds))
 }
 
-/** Throws what the plugin says that has the cluster keep the instance, while it wants it to be there. */
+/** Throws the refusal of the plugin whose role still needs the instance. */
 function checkUnkept (planning: Planning, instanceId: string, intent: PlacementIntent | undefined): void {
   const keeping = planning.roles.get(intent?.systemRole ?? '')
   if (keeping !== undefined && keeping.wanted().models.length > 0) throw keeping.refusal(instanceId)
 }
 
 /**
- * What would come back by itself, under whatever id, stays away only when that is written down, first of all.
- * While another instance of the model goes on, there is nothing to come back.
+ * Records the model as stopped before the removal, or autoplace, on-demand requests or roles would place it
+ * again. Not needed while another instance of the model remains.
  */
 async function keepAway (
   planning: Planning, facts: Facts, instanceId: string, instance: Instance | undefined,
@@ -77,8 +76,8 @@ async function keepAway (
 }
 
 /**
- * Has it wait no more; false when it does not wait. What was given its place at that moment is not wanted
- * either.
+ * Removes the waiting entry, and an instance that was placed for it in the same moment. Resolves to false if
+ * there is no entry.
  */
 async function endWaiting ({ ctx, facts }: Planning, instanceId: string): Promise<boolean> {
   const { command, deps: { instances }, sections: { waiting } } = ctx
@@ -90,7 +89,7 @@ async function endWaiting ({ ctx, facts }: Planning, instanceId: string): Promis
   return true
 }
 
-/** What was to take over from it, because its node is drained, is not wanted either. */
+/** Cancels the replacement that a drain has started for this instance. */
 async function endMoving ({ ctx }: Planning, facts: Facts, instanceId: string): Promise<void> {
   const { command, deps: { instances }, sections: { waiting } } = ctx
   for (const { key, value } of [...waiting.entries()]) {
@@ -111,11 +110,11 @@ function outcomeOf ({ ctx: { clock }, facts }: Planning, instanceId: string, sec
   const instance = there(facts.now(), instanceId)
   if (seconds === 0 || instance === undefined) return `Instance ${instanceId} is removed.`
   const until = bodyOf(instance).drainUntil ?? new Date(clock.now() + seconds * 1000).toISOString()
-  return `Instance ${instanceId} takes no new requests; it is removed when those it has have ended, ` +
-    `at the latest at ${until}.`
+  return `Instance ${instanceId} accepts no new requests; it is removed when its open requests have ` +
+    `ended, at the latest at ${until}.`
 }
 
-/** A client that waits hears at least this often that the stream is alive, ms. */
+/** Interval of keep-alive comments in the event stream, ms. */
 const KEEP_ALIVE_MS = 10_000
 
 export async function awaitReady (

@@ -12,7 +12,7 @@ import type { routes } from '../routes.js'
 import { bodyOf, changed, stateCard } from '../../runners/service.js'
 import type { Instance } from '../../runners/service.js'
 
-/** Longest wait for an instance to be ready when none is given, s. */
+/** Default wait for an instance to become ready, seconds. */
 const WAIT_SECONDS = 600
 
 interface Placed { message: string, command_id: string, instance_id: string, model_card: unknown }
@@ -40,12 +40,12 @@ export async function place (
   const { outcome: { plan, card, facts }, entered } = await planAndEnter(planning, asked, request)
   const names = plan.ranks.map(({ nodeId }) => planning.nameOf(nodeId)).join(', ')
   const what = entered.isNew ? `is placed on ${names}. ${plan.why}`
-    : `is placed on ${names} already, as it was asked for then.`
+    : `is already placed on ${names}, with its earlier settings.`
   const differs = [body.context_length, body.slots, body.chat_template].some((one) => one !== undefined)
   const stays = entered.isNew || !differs ? ''
-    : ` Its context, slots and template stay: for others, \`svc stop ${asked.modelId}\` first.`
+    : ` Its context, slots and template stay; to change them, \`svc stop ${asked.modelId}\` first.`
   const unknown = planning.unknownNodes(asked.excluded)
-  const ignored = unknown.length === 0 ? '' : ` Excluded but not known: ${unknown.join(', ')}.`
+  const ignored = unknown.length === 0 ? '' : ` Unknown excluded nodes: ${unknown.join(', ')}.`
   const { chat_template: untold } = asked.chatTemplate === undefined ? card.support : {}
   const note = untold === undefined ? '' : ` Chat template: ${untold}.`
   const answer = answerOf(`${asked.modelId} ${what}${stays}${ignored}${note}`, card, entered)
@@ -66,19 +66,19 @@ export async function create (
   await planning.readGpus()
   const facts = planning.facts.now()
   if (facts.instances[idOf(given)] !== undefined) {
-    throw invalid(`instance.${Object.keys(given)[0]}.instanceId`, 'is the id of an instance that there is')
+    throw invalid(`instance.${Object.keys(given)[0]}.instanceId`, 'is the id of an existing instance')
   }
   const instance = completed(given, card, facts.nodes)
   checkFits(instance, card, planning.view(facts, modelId))
   planning.checkSource(modelId)
-  // A donor needs none of the files.
+  // Donors need no model files.
   await planning.checkRoom(modelId, nodesOf(given).slice(0, 'LlamaRpcInstance' in given ? 1 : Infinity))
   const entered = await commitInstance(planning, instance, request.caller, false)
   const names = nodesOf(given).map((id) => planning.nameOf(id)).join(', ')
-  return answerOf(`${modelId} is placed on ${names}${entered.isNew ? '' : ' already'}.`, card, entered)
+  return answerOf(`${modelId} is ${entered.isNew ? '' : 'already '}placed on ${names}.`, card, entered)
 }
 
-/** With this cluster's own card, addresses and intent, which a client only repeats. */
+/** Replaces the card, addresses and intent of the client with those of the cluster. */
 function completed (given: Instance, card: ModelCard, nodes: readonly NodeReport[]): Instance {
   const { contextTokenLimit, systemRole, slots } = bodyOf(given)
   const intent = intentShownBy(given)

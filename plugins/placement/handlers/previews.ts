@@ -42,7 +42,6 @@ export async function previews (
   }
 }
 
-/** What fits has its sums under `details`, as what does not. */
 function rowOf (
   modelId: string, { sharding, instanceMeta, minNodes, result }: Preview,
   instance: (planned: Preview['result'] & { ok: true }) => unknown

@@ -3,29 +3,28 @@ import type { Instance } from '../../runners/service.js'
 import { idOf, ranksOf } from '../place/instance.js'
 import { SUSPECT_MS } from './lost-nodes.js'
 
-/** Links over which instances can work no more. */
 export interface CutLinkChanges {
-  /** By instance id, what is cut as a sentence. */
+  /** Instance id to a sentence that names the link. */
   cut: Map<string, string>
-  /** Ms until another cut has lasted long enough; null when there is none. */
+  /** Ms until the next broken link reaches SUSPECT_MS; null if there is none. */
   nextMs: number | null
 }
 
 /**
- * Watches the links between drivers and their donors. The master may reach both ends of one that is cut, so
- * that no node counts as lost; the model cannot come back there before the link does. Time is an argument.
+ * Detects broken links between drivers and donors. The master may still reach both nodes, so neither counts
+ * as lost, but the model cannot run there until the link is back. Time is an argument.
  */
 export class CutLinks {
   readonly #since = new Map<string, number>()
 
-  /** The instances with a link that is cut for as long as a suspicion lasts. `now` is monotonic, ms. */
+  /** Instances whose link has been down for SUSPECT_MS. `now` is monotonic, ms. */
   look (instances: readonly Instance[], nodes: readonly NodeReport[], now: number): CutLinkChanges {
     const live = new Map(nodes.filter(({ view }) => view.live).map((node) => [node.view.nodeId, node]))
     const cuts = instances.flatMap((instance) => spokesOf(instance).flatMap(([from, to]) => {
       const [driver, donor] = [live.get(from), live.get(to)]
       if (driver === undefined || donor === undefined || linked(driver, donor)) return []
       const [a, b] = [driver.view.name, donor.view.name]
-      return [{ id: idOf(instance), pair: `${from} ${to}`, text: `The link between ${a} and ${b} is cut.` }]
+      return [{ id: idOf(instance), pair: `${from} ${to}`, text: `The link between ${a} and ${b} is down.` }]
     }))
     const pairs = new Set(cuts.map(({ pair }) => pair))
     for (const pair of this.#since.keys()) if (!pairs.has(pair)) this.#since.delete(pair)
@@ -39,7 +38,7 @@ export class CutLinks {
   }
 }
 
-/** Pairs of nodes that an instance needs a link between: its driver and each of its donors. */
+/** The driver paired with each of its donors. */
 function spokesOf (instance: Instance): [driver: string, donor: string][] {
   if (!('LlamaRpcInstance' in instance)) return []
   const { driverNode } = instance.LlamaRpcInstance
@@ -47,7 +46,7 @@ function spokesOf (instance: Instance): [driver: string, donor: string][] {
     .map(({ nodeId }) => [driverNode, nodeId])
 }
 
-/** False only where both tell of links, as every live node has some, and either leaves this one out. */
+/** False only if both nodes report links and at least one does not list the other. */
 function linked (one: NodeReport, other: NodeReport): boolean {
   const tells = (from: NodeReport, to: NodeReport): boolean =>
     from.links.some(({ nodeId }) => nodeId === to.view.nodeId)

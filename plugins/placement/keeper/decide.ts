@@ -8,13 +8,13 @@ import { AUTOPLACE, idOf, intentOf, modelOf, nodesOf } from '../place/instance.j
 import { planRoles } from './roles.js'
 import type { FitChecks, Situation } from './roles.js'
 
-/** How often an instance is moved because it failed on a live node. */
+/** How often an instance is moved after failures on live nodes. */
 export const MOVES_MAX = 2
 
 /**
- * A step of the keeper. They are carried out in order, and a master that dies between two of them loses
- * nothing. `lose` adds an entry and then removes the instance, `move` adds it and then drains the instance,
- * `drain` only drains it, `wait` only adds an entry, `forget` removes one.
+ * A step of the keeper. Steps run in order and survive a change of master between any two. `lose` adds an
+ * entry, then removes the instance; `move` adds an entry, then drains the instance; `drain` only drains;
+ * `wait` only adds an entry; `forget` removes one.
  */
 export type Step =
   | { do: 'forget', id: string, why: string }
@@ -26,8 +26,8 @@ export type Step =
   | { do: 'place', id: string, entry: WaitingEntry }
 
 /**
- * The steps from what is there to what was asked for. Pure: the same situation gives the same steps, and none
- * when all is well. An entry is done when an instance that `replaces` it is there.
+ * Computes the steps from the current to the desired placements; none if they agree. An entry is done once an
+ * instance `replaces` it. Pure.
  */
 export function decide (situation: Situation, judge: FitChecks): Step[] {
   const { instances, waiting } = situation
@@ -57,7 +57,10 @@ export function decide (situation: Situation, judge: FitChecks): Step[] {
   ]
 }
 
-/** Entries that are done, with why. While the lost instance is there and not draining, its entry stays. */
+/**
+ * Entries that are done or obsolete, with the reason. An entry stays while its lost instance exists and is
+ * not draining.
+ */
 function forgettable (situation: Situation): [string, string][] {
   const { instances, waiting, stopped } = situation
   const there = new Set(instances.filter(stays).map(idOf))
@@ -72,12 +75,12 @@ function forgettable (situation: Situation): [string, string][] {
   return oldestFirst.flatMap(([id, { modelId, intent }]): [string, string][] => {
     if (there.has(id)) return []
     if (replaced.has(id)) return [[id, 'it is placed']]
-    if (movesInVain(situation, intent)) return [[id, 'its node is not drained any more']]
+    if (movesInVain(situation, intent)) return [[id, 'its node is no longer drained']]
     if (there.has(intent.moves ?? '')) return []
     if (intent.origin !== 'autoplace' || intent.systemRole !== undefined) return []
     if (stopped.has(modelId)) return [[id, 'an operator stopped the model']]
-    if (running.has(modelId)) return [[id, 'an instance of the model is there']]
-    if (first.has(modelId)) return [[id, `${first.get(modelId)} waits for the same`]]
+    if (running.has(modelId)) return [[id, 'an instance of the model exists']]
+    if (first.has(modelId)) return [[id, `${first.get(modelId)} already waits for the model`]]
     first.set(modelId, id)
     return []
   })
@@ -85,25 +88,27 @@ function forgettable (situation: Situation): [string, string][] {
 
 const stays = (instance: Instance): boolean => bodyOf(instance).drainUntil === undefined
 
-/** Whether an instance, or an entry, is to take over from one that need not move any more. */
+/** True if the instance to move away from no longer has to move. */
 function movesInVain ({ instances, drained }: Situation, { moves }: PlacementIntent): boolean {
   const from = moves === undefined ? undefined : instances.find((one) => idOf(one) === moves)
   return from !== undefined && stays(from) && !nodesOf(from).some((nodeId) => drained.has(nodeId))
 }
 
-/** What is to take over from an instance on a drained node: an entry, or an instance; neither at first. */
+/** The replacement of an instance on a drained node: an instance, or 'waits' for an entry. */
 function successorOf ({ instances, waiting }: Situation, id: string): Instance | 'waits' | undefined {
   const waits = [...waiting.values()].some(({ intent }) => intent.moves === id)
   return instances.find((one) => stays(one) && intentOf(one).moves === id) ?? (waits ? 'waits' : undefined)
 }
 
-/** An entry for each instance on a drained node that nothing takes over from yet. It goes on until then. */
+/**
+ * One entry for each instance on a drained node without a replacement. The old instance serves until then.
+ */
 function movesOff (situation: Situation, judge: FitChecks, losses: readonly Step[]): Step[] {
   const { now, instances, nodes, leaving, drained, waiting } = situation
   return instances.filter(stays).flatMap((one): Step[] => {
     const [id, modelId, intent] = [idOf(one), modelOf(one), intentOf(one)]
     const on = nodesOf(one).filter((nodeId) => drained.has(nodeId))
-    // Those of a role are one by one, so that their successor comes after them; see `lossOf`.
+    // A role has one instance, so its replacement starts afterwards; see `lossOf`.
     if (on.length === 0 || intent.systemRole !== undefined) return []
     if (losses.some((step) => step.id === id) || nodesOf(one).some((at) => leaving.has(at))) return []
     if (successorOf(situation, id) !== undefined || waiting.has(id)) return []
@@ -111,13 +116,13 @@ function movesOff (situation: Situation, judge: FitChecks, losses: readonly Step
     const entry = {
       modelId, intent: { ...intent, failedOn: [], moves: id }, replaces: null,
       since: new Date(now).toISOString(), reason: 'node_drained',
-      message: `It is to take over from ${id}: ${names.join(', ')} is drained.`
+      message: `It is to replace ${id}: ${names.join(', ')} is drained.`
     }
     return [{ do: 'wait', id: judge.newId(), entry }]
   })
 }
 
-/** The step for an instance whose node is lost or stops, whose link is cut, or that failed; else none. */
+/** The step for an instance whose node is lost or stopping, whose link is cut, or which failed. */
 function lossOf (situation: Situation, judge: FitChecks, instance: Instance): Step[] {
   const { now, nodes, gone, cut, leaving, drained, failures } = situation
   const id = idOf(instance)
@@ -132,7 +137,7 @@ function lossOf (situation: Situation, judge: FitChecks, instance: Instance): St
     }
   }]
   const lost = nodesOf(instance).filter((nodeId) => gone.has(nodeId))
-  // One that was draining can no longer be ended by its node.
+  // A lost node cannot finish the drain.
   if (!stays(instance)) return lost.length > 0 ? [{ do: 'remove', id }] : []
   const successor = successorOf(situation, id)
   if (successor !== undefined) {
@@ -141,10 +146,10 @@ function lossOf (situation: Situation, judge: FitChecks, instance: Instance): St
   }
   if (lost.length > 0) {
     const names = lost.map((lostId) => nodes.find(({ nodeId }) => nodeId === lostId)?.name ?? lostId)
-    return step('lose', 'node_lost', `Its node ${names.join(', ')} is gone.`)
+    return step('lose', 'node_lost', `Its node ${names.join(', ')} was lost.`)
   }
   if (nodesOf(instance).some((nodeId) => leaving.has(nodeId))) {
-    // It drains while another node takes over, where there is one.
+    // It drains while its replacement starts, if one fits elsewhere.
     return judge.fits(modelId, intent) ? step('move', 'node_leaves', 'Its node is stopping.') : []
   }
   if (intent.systemRole !== undefined && nodesOf(instance).some((nodeId) => drained.has(nodeId))) {
@@ -152,7 +157,7 @@ function lossOf (situation: Situation, judge: FitChecks, instance: Instance): St
   }
   if (serves(situation, instance)) return []
   const severed = cut.get(id)
-  // Also where there is no other place yet: it waits for one, or for the link.
+  // Even if no other node fits: it then waits for a node or for the link.
   if (severed !== undefined) return step('lose', 'link_lost', severed)
   const failure = failures.find(({ instanceId }) => instanceId === id)
   if (failure === undefined || intent.failedOn.length >= MOVES_MAX) return []
@@ -165,7 +170,7 @@ function affected ({ nodes }: Situation, { affectedNodeIds }: InstanceFailure, i
   return ids.map((id) => nodes.find(({ nodeId }) => nodeId === id)?.installId ?? id)
 }
 
-/** An entry for each model to place automatically that has neither an instance nor an entry. */
+/** An entry for each `autoplace` model without an instance or entry. */
 function missing (
   situation: Situation, judge: FitChecks,
   left: ReadonlyMap<string, WaitingEntry>, losses: readonly Step[]
@@ -180,10 +185,10 @@ function missing (
     .map((modelId) => newEntry(situation, judge, modelId))
 }
 
-/** An entry for a model that somebody wants and nobody asked for by hand. */
+/** An entry for a model that `autoplace` or a role requires. */
 function newEntry ({ now }: Situation, judge: FitChecks, modelId: string, systemRole?: string): Step {
   const [intent, reason, message] = systemRole === undefined
-    ? [AUTOPLACE, 'autoplace', 'It is to be placed by itself.']
+    ? [AUTOPLACE, 'autoplace', 'It is to be placed automatically.']
     : [{ ...AUTOPLACE, systemRole }, systemRole, `It is to be placed for the ${systemRole}.`]
   const since = new Date(now).toISOString()
   return { do: 'wait', id: judge.newId(), entry: { modelId, intent, replaces: null, since, reason, message } }

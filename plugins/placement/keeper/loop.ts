@@ -19,21 +19,20 @@ import { onceFor } from './once.js'
 import { isLater, PlacementQueue } from './placing.js'
 import { Stalls } from './stalls.js'
 
-/** Pause between two looks while something is under way, ms; also how soon a changed state is looked at. */
+/** Pause between two passes while work is in progress, and the longest delay after a state change, ms. */
 const LOOK_EVERY_MS = 1000
-/** Events within this time cause one look, ms. */
+/** Events within this time share one pass, ms. */
 const GATHER_MS = 50
-/** Longest time that an instance may drain while its node stops, seconds; mostly the node stops earlier. */
+/** Longest drain of an instance whose node stops, seconds. The node usually stops earlier. */
 const LEAVE_SECONDS = 30
 const NO_PROGRESS = 'no_progress'
 
-/** Events after which there may be something to do. */
 const TRIGGERS = ['InstanceCreated', 'InstanceDeleted', 'InstanceFailureRecorded', 'RunnerStatusUpdated']
 
 /**
- * Reconciles what is placed with what was asked for, until the plugin stops: on the master it reads the
- * facts, decides, and carries the steps out, one pass (a "look") at a time. On other nodes it only records
- * which nodes are missing, so that a new master knows since when.
+ * Reconciles placements with the desired state until the plugin stops. On the master each pass reads the
+ * facts, decides and runs the steps. On other nodes it only tracks missing nodes, so that a new master knows
+ * since when they are missing.
  */
 export class Keeper {
   readonly #planning: Planning
@@ -45,14 +44,14 @@ export class Keeper {
   #session = ''
   #sessionSince: number
   #lookedAt = -Infinity
-  /** When the next look begins, monotonic ms, and what cancels it. */
+  /** Start of the next pass, monotonic ms, and a function that cancels its timer. */
   #dueAt = Infinity
   #cancel: () => void = () => {}
   #looking = false
   #closed = false
-  /** The list of models to place automatically could not be read. */
+  /** The `autoplace` list could not be read. */
   #unread = false
-  /** The last look found nothing to do or under way, and nothing has changed since. */
+  /** The last pass found no work, and the state has not changed since. */
   #atRest = false
   #nodesSeen = ''
 
@@ -65,29 +64,29 @@ export class Keeper {
     this.#sessionSince = ctx.clock.mono()
     const poke = (): void => { this.#poke() }
     ctx.effect('keeper', () => {
-      // A command under way is not cancelled: it may be waiting for a master.
+      // A running command is not cancelled: it may be waiting for a master.
       this.#closed = true
       this.#cancel()
     })
     ctx.effect('new session', session.onChange(() => { this.#sessionChanged() }))
-    ctx.effect('nodes that come and go', cluster.onPeers(poke))
+    ctx.effect('membership changes', cluster.onPeers(poke))
     ctx.sections.waiting.observe(poke)
     ctx.sections.drainedNodes.observe(poke)
     for (const kind of TRIGGERS) ctx.on(kind, poke)
-    // Not urgent: the next tick looks.
-    ctx.effect('changes of what is placed', state.onChange(() => { this.#atRest = false }))
-    ctx.every('look at what is placed', LOOK_EVERY_MS, () => { this.#tick() })
+    // Not urgent: the next tick runs a pass.
+    ctx.effect('state changes', state.onChange(() => { this.#atRest = false }))
+    ctx.every('placement pass', LOOK_EVERY_MS, () => { this.#tick() })
     this.#sessionChanged()
   }
 
   readonly poke = (): void => { this.#poke() }
 
-  /** Looks at once, or GATHER_MS after the last look. */
+  /** Runs a pass now, or GATHER_MS after the last one. */
   #poke (): void { this.#lookBy(this.#lookedAt + GATHER_MS) }
 
   /**
-   * Looks unless the keeper is at rest. The nodes are compared because a node that announces its stop causes
-   * no event. A look on a node that is not the master is cheap.
+   * Runs a pass unless the keeper is at rest. Compares the nodes because a node that announces its stop emits
+   * no event. A pass on a node that is not the master is cheap.
    */
   #tick (): void {
     const { isMaster } = this.#ctx.deps.session
@@ -117,7 +116,7 @@ export class Keeper {
     this.#atRest = true
     await this.#look().catch((error: unknown) => { this.#failed(error) })
     this.#looking = false
-    // A look that was scheduled meanwhile.
+    // A pass was requested during this one.
     const next = this.#dueAt
     this.#dueAt = Infinity
     this.#lookBy(next)
@@ -126,8 +125,8 @@ export class Keeper {
   #failed (error: unknown): void {
     this.#atRest = false
     const { log } = this.#ctx
-    if (isLater(error)) log.debug({ err: error }, 'the placements are looked at again')
-    else log.warn({ err: error }, 'the placements could not be brought in line')
+    if (isLater(error)) log.debug({ err: error }, 'the keeper will retry the placements')
+    else log.warn({ err: error }, 'the keeper could not reconcile the placements')
   }
 
   async #look (): Promise<void> {
@@ -153,7 +152,7 @@ export class Keeper {
       try {
         await this.#do(step, still)
       } catch (error) {
-        // A failed step for one instance must not hold up the others.
+        // A failed step of one instance must not block the others.
         if (isLater(error)) throw error
         this.#failed(error)
       }
@@ -161,7 +160,7 @@ export class Keeper {
     this.#wake(losses)
   }
 
-  /** Whether anything is under way: an instance starts or has failed, a node may be lost or stops. */
+  /** True while an instance is starting or has failed, or a node is missing or stopping. */
   #goesOn ({ instances, nodes, runners }: Facts, { nextMs }: LostNodesResult): boolean {
     return nextMs !== null || this.#unread ||
       nodes.some(({ view: { live, leaving } }) => live && leaving === true) ||
@@ -196,33 +195,33 @@ export class Keeper {
     }, { newId: randomUUID, fits: (modelId, intent) => this.#placing.fits(modelId, intent, facts) })
   }
 
-  /** The models to place automatically; none while a card cannot be read, which must not stop the rest. */
+  /** The models of `autoplace`. If a card cannot be read, returns none: the rest of the pass must go on. */
   #autoplace (): readonly string[] {
     try {
       const models = this.#planning.placedAlways()
       this.#unread = false
       return models
     } catch (error) {
-      if (!this.#unread) this.#ctx.log.error({ err: error }, 'nothing is placed by itself')
+      if (!this.#unread) this.#ctx.log.error({ err: error }, 'models cannot be placed automatically')
       this.#unread = true
       return []
     }
   }
 
-  /** Carries out a step. `still` says whether the session goes on. */
+  /** `still` returns false once the session has changed. */
   async #do (step: Step, still: () => boolean): Promise<void> {
     const { log, command, deps: { instances } } = this.#ctx
     const { id } = step
-    // Not waiting for a slow runner on this node: others wait for a place.
+    // Without waiting for a slow runner: other entries wait for a place.
     const remove = async (): Promise<boolean> => await wasThere(instances.remove(id, { ended: false }))
-    // The `wait` of a master that stops may be repeated to the next one after that has placed the entry, and
-    // would add it again. With the same id it is the same command, whichever master gives it.
+    // A stopping master may repeat `wait` to the next master after that one has placed the entry, and would
+    // add it again. A fixed command id makes both the same command.
     const wait = async (entry: WaitingEntry): Promise<void> => {
       await command('wait', { id, entry }, onceFor('wait', id))
     }
     switch (step.do) {
       case 'forget':
-        log.info({ instanceId: id, why: step.why }, 'an instance waits no more')
+        log.info({ instanceId: id, why: step.why }, 'an instance no longer waits')
         await command('unwait', { id })
         return
       case 'wait':
@@ -230,22 +229,22 @@ export class Keeper {
         return
       case 'lose': {
         const { modelId, reason, message } = step.entry
-        log.warn({ instanceId: id, modelId, reason, message }, 'an instance is to be placed anew')
+        log.warn({ instanceId: id, modelId, reason, message }, 'an instance is to be placed again')
         await wait(step.entry)
-        // If it was gone, somebody removed it on purpose, so it is not wanted any more. After the end of the
-        // session it was the next master that removed it, and the entry counts.
+        // If it was already removed, that was on purpose, so drop the entry. After the session has changed,
+        // the next master may have removed it, so keep the entry.
         if (!await remove() && still()) await command('unwait', { id })
         return
       }
       case 'move': {
-        log.info({ instanceId: id }, 'an instance is placed elsewhere: its node stops')
+        log.info({ instanceId: id }, 'an instance moves to another node')
         await wait(step.entry)
         const drained = await wasThere(instances.drain(id, { seconds: LEAVE_SECONDS }))
         if (!drained && still()) await command('unwait', { id })
         return
       }
       case 'drain':
-        log.info({ instanceId: id }, 'an instance ends: another one has taken over from its drained node')
+        log.info({ instanceId: id }, 'an instance is drained: its replacement is ready')
         await wasThere(instances.drain(id, { seconds: LEAVE_SECONDS }))
         return
       case 'remove':
@@ -259,7 +258,7 @@ export class Keeper {
   async #place (id: string, entry: WaitingEntry): Promise<void> {
     const { clock, log, command, sections } = this.#ctx
     const facts = this.#planning.facts.now()
-    // The instance that it replaces must be gone, or take no new requests.
+    // The replaced instance must be gone or draining.
     const before = facts.instances[id]
     if (before !== undefined && bodyOf(before).drainUntil === undefined) return
     if (sections.waiting.get(id) === undefined || this.#placing.pause(id, clock.mono()) > 0) return
@@ -267,17 +266,18 @@ export class Keeper {
     if (tried.ok) {
       const instanceId = idOf(tried.instance)
       log.info({ instanceId, modelId: entry.modelId, waitedAs: id }, 'an instance was placed')
-      // Without a fixed id, so that an entry that a late repetition added again is removed again.
+      // No fixed command id: a late repeated `wait` may add the entry again, and it must be removed again.
       await command('unwait', { id })
       return
     }
     const { reason, message } = tried
-    // Only when the reason changes: numbers in the message change often, and the document would grow.
+    // Only when the reason changes: numbers in messages change often, and each write grows the replicated
+    // document.
     if (reason === entry.reason) return
     await command('note', { id, reason, message: message.slice(0, MESSAGE_CHARS_MAX) })
   }
 
-  /** Why instances have failed. Stalled instances count as failed, and are recorded as such. */
+  /** Recorded failures, plus stalled instances, which are recorded as failures here. */
   #failures (facts: Facts, { gone }: LostNodesResult): readonly InstanceFailure[] {
     const { clock, deps: { instances } } = this.#ctx
     const stalls = this.#stalls.look(facts, clock.mono())
@@ -287,16 +287,16 @@ export class Keeper {
       .filter(({ instanceId, nodeIds }) => !known.has(instanceId) && !nodeIds.some((id) => gone.has(id)))
       .map(({ instanceId, modelId, nodeIds, seconds }) => ({
         instanceId, modelId, errorCode: NO_PROGRESS, affectedNodeIds: nodeIds,
-        errorMessage: `Nothing has moved for ${Math.round(seconds)} s.`
+        errorMessage: `No progress for ${Math.round(seconds)} s.`
       }))
     for (const failure of failures) instances.recordFailure(failure)
-    // A recorded stall no longer counts once the instance makes progress again.
+    // A recorded stall no longer counts once the instance makes progress.
     const told = facts.instanceFailures.filter(({ instanceId, errorCode }) =>
       errorCode !== NO_PROGRESS || stalled.has(instanceId))
     return [...failures, ...told]
   }
 
-  /** Schedules the next look when it is due before the next tick: a node counts as lost, or a pause ends. */
+  /** Schedules a pass if a node will count as lost, or a pause ends, before the next tick. */
   #wake ({ nextMs }: LostNodesResult): void {
     const { clock, sections } = this.#ctx
     const now = clock.mono()

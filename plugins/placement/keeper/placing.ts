@@ -6,10 +6,10 @@ import { idOf, instanceOf, modelOf, nodesOf } from '../place/instance.js'
 import type { Outcome, Planning } from '../place/planning.js'
 import type { WaitingEntry } from '../waitlist.js'
 
-/** First and longest pause before an entry is tried again, ms. */
+/** First and longest pause between two attempts to place an entry, ms. */
 const PAUSE = { minMs: 250, maxMs: 5000 }
 
-/** Reasons of errors that only say that the master cannot act now. */
+/** Errors that mean only that the master cannot act now. */
 const LATER: ReadonlySet<string> =
   new Set(['no_quorum', 'no_master', 'not_master', 'session_changed', 'shutting_down'])
 
@@ -26,7 +26,7 @@ export class PlacementQueue {
 
   constructor (planning: Planning) { this.#planning = planning }
 
-  /** Ends all pauses when what a plan depends on has changed. */
+  /** Ends all pauses when the inputs of a plan have changed. */
   notice (facts: Facts, waiting: ReadonlyMap<string, unknown>): void {
     const seen = signature(facts)
     if (seen !== this.#seen) this.#pauses.clear()
@@ -34,17 +34,17 @@ export class PlacementQueue {
     for (const id of this.#pauses.keys()) if (!waiting.has(id)) this.#pauses.delete(id)
   }
 
-  /** Ms until the entry may be tried again; 0 for now. */
+  /** Ms until the next attempt is allowed; 0 if it is allowed now. */
   pause (id: string, now: number): number { return Math.max(0, (this.#pauses.get(id)?.until ?? 0) - now) }
 
-  /** Whether there is a place for it by these facts, on a node that does not run the model already. */
+  /** True if a node that does not run the model yet has enough memory. */
   fits (modelId: string, intent: PlacementIntent, facts: Facts): boolean {
     return !(this.#plan(modelId, intent, facts) instanceof SvcError)
   }
 
   /**
-   * Plans a place for an entry and has the master enter it. Throws what `isLater` knows when the master
-   * cannot act now.
+   * Plans an entry and places it through the master. Throws the errors of `isLater` if the master cannot act
+   * now.
    */
   async place (id: string, entry: WaitingEntry, facts: Facts, now: number): Promise<PlacementAttempt> {
     const tried = await this.#tryTo(id, entry, facts)
@@ -60,7 +60,7 @@ export class PlacementQueue {
     const planning = this.#planning
     try {
       if (planning.known(modelId) === undefined) await planning.card(modelId)
-      // Away from the nodes on which it failed, unless only those are left.
+      // Prefer nodes on which it has not failed.
       const anywhere = { ...intent, failedOn: [] }
       let found = this.#plan(modelId, intent, facts)
       if (found instanceof SvcError && intent.failedOn.length > 0) {
@@ -73,7 +73,7 @@ export class PlacementQueue {
       return entered === idOf(instance) ? { ok: true, instance } : alreadyThere(modelId)
     } catch (error) {
       if (!(error instanceof SvcError) || isLater(error)) throw error
-      // It may be that only nodes that already run the model have room for it.
+      // Perhaps only nodes that already run the model could hold it.
       const there = runningOn(facts, modelId).length > 0
       const beside = there ? this.#plan(modelId, { ...intent, failedOn: [] }, facts, []) : error
       if (!(beside instanceof SvcError)) return alreadyThere(modelId)
@@ -81,7 +81,7 @@ export class PlacementQueue {
     }
   }
 
-  /** A plan for another instance of the model, or why there is none; without the nodes in `taken`. */
+  /** A plan without the nodes in `taken`, or the refusal. */
   #plan (
     modelId: string, intent: PlacementIntent, facts: Facts, taken = runningOn(facts, modelId)
   ): Outcome | SvcError {
@@ -90,7 +90,7 @@ export class PlacementQueue {
       return this.#planning.look({
         modelId, sharding, minNodes, contextLength, slots, force: false,
         excluded: [...excluded, ...failedOn, ...taken],
-        // Nobody chose a topology for a model that is placed automatically: its engine's is used.
+        // An automatic placement uses the topology of its engine.
         instanceMeta: origin === 'autoplace' ? undefined : intent.instanceMeta
       }, facts)
     } catch (error) {
@@ -101,7 +101,7 @@ export class PlacementQueue {
 }
 
 const alreadyThere = (modelId: string): PlacementAttempt => ({
-  ok: false, reason: 'placed_already', message: `The nodes with a place for ${modelId} run it already.`
+  ok: false, reason: 'placed_already', message: `All nodes with a place for ${modelId} already run it.`
 })
 
 const runningOn = ({ instances }: Facts, modelId: string): string[] =>
@@ -110,7 +110,7 @@ const runningOn = ({ instances }: Facts, modelId: string): string[] =>
 /** Smaller changes of free memory do not end the pauses, bytes. */
 const STEP_BYTES = 256 * 1024 * 1024
 
-/** What a plan depends on, coarsely: changes when it is worth planning again. */
+/** The inputs of a plan, coarsely: a change means that planning again may succeed. */
 function signature ({ nodes, instances }: Facts): string {
   return JSON.stringify([
     nodes.filter(({ view }) => view.live).map(({ view: { nodeId }, memory, resources, links }) => [

@@ -6,7 +6,7 @@ import type { RoleModels } from '../service.js'
 import type { WaitingEntry } from '../waitlist.js'
 
 export interface Situation {
-  /** Wall time, ms. */
+  /** Wall clock, ms. */
   now: number
   instances: readonly Instance[]
   /** Runner id to its status, a one-key object. */
@@ -14,13 +14,12 @@ export interface Situation {
   failures: readonly InstanceFailure[]
   nodes: readonly { nodeId: string, installId: string, name: string }[]
   gone: ReadonlySet<string>
-  /** Ids of instances that have lost a link they need, with what is cut. */
+  /** Instance id to a sentence that names the broken link. */
   cut: ReadonlyMap<string, string>
   leaving: ReadonlySet<string>
   drained: ReadonlySet<string>
   waiting: ReadonlyMap<string, WaitingEntry>
   stopped: ReadonlySet<string>
-  /** Models to place without a request (`autoplace`). */
   autoplace: readonly string[]
   roles: ReadonlyMap<string, RoleModels>
 }
@@ -31,19 +30,18 @@ export interface FitChecks {
 }
 
 export interface RolePlan {
-  /** Ids of instances that nobody wants any more. */
   remove: string[]
   forget: [id: string, why: string][]
   enter: { systemRole: string, modelId: string }[]
 }
 
-/** The role an instance has by the cluster's own doing; undefined for what somebody placed. */
+/** The role for which the cluster placed the instance; undefined for other instances. */
 export const roleOf = (instance: Instance): string | undefined => bodyOf(instance).placement?.systemRole
 
 /**
- * Compares what each role has with what its plugin wants. One instance is kept of a role: the first whose
- * model will do. A model that runs for somebody else, or comes by itself, needs no second instance. A role
- * that no plugin here speaks for is not wanted. Pure.
+ * Compares each role with the models that its plugin requests. A role keeps one instance: the first with an
+ * acceptable model. A model that other clients or `autoplace` run needs no second instance. A role without a
+ * plugin on this node is not wanted. Pure.
  */
 export function planRoles (situation: Situation, judge: FitChecks): RolePlan {
   const { instances, waiting, roles } = situation
@@ -63,13 +61,13 @@ function planRole (situation: Situation, judge: FitChecks, systemRole: string): 
   const { instances, waiting, roles } = situation
   const models = roles.get(systemRole)?.models ?? []
   const replaced = new Set(instances.map((one) => bodyOf(one).placement?.replaces))
-  // What has an entry, or a successor, is being replaced.
+  // An instance with an entry or a successor is being replaced.
   const own = instances.filter((one) => roleOf(one) === systemRole &&
     bodyOf(one).drainUntil === undefined && !waiting.has(idOf(one)) && !replaced.has(idOf(one)))
   const entries = [...waiting].filter(([id, { intent }]) =>
     intent.systemRole === systemRole && !replaced.has(id))
   const kept = own.find((one) => models.includes(modelOf(one)))
-  // An entry beside its instance: that one is being replaced.
+  // If entry and instance both exist, the instance is being replaced.
   const there = new Set(instances.map(idOf))
   const moving = entries.find(([id, { modelId }]) => there.has(id) && models.includes(modelId))?.[0]
   const modelId = kept === undefined && moving === undefined
@@ -79,12 +77,12 @@ function planRole (situation: Situation, judge: FitChecks, systemRole: string): 
   return {
     remove: own.filter((one) => one !== kept).map(idOf),
     forget: entries.filter(([id]) => id !== entry).map(([id]) =>
-      [id, kept === undefined ? 'it is not wanted any more' : `${idOf(kept)} is there for the same`]),
+      [id, kept === undefined ? 'it is no longer wanted' : `${idOf(kept)} already serves the role`]),
     enter: modelId === null || entry !== undefined ? [] : [{ systemRole, modelId }]
   }
 }
 
-/** The model that is to be placed for the role; null where none is, or one serves already. */
+/** The model to place for the role; null if there is none, or if one already serves. */
 function missingOf (
   { instances, waiting, roles, stopped, autoplace }: Situation, judge: FitChecks, systemRole: string,
   entries: readonly [string, WaitingEntry][]

@@ -3,19 +3,18 @@ import type { Instance } from '../../runners/service.js'
 import type { Facts } from '../facts.js'
 import { runnerKind, SERVING } from '../progress/progress.js'
 
-/** How long an instance may make no progress before it is ready, s. */
+/** Longest time without progress before an instance is ready, seconds. */
 export const STALL_SECONDS = 150
-/** A large model is given twice the time that loading takes at this rate, bytes per second. */
+/** Large models get twice their loading time at this rate, bytes per second. */
 export const SLOWEST_BYTES_PER_SECOND = 20_000_000
-/** A warmup shows no progress: its limit, s. */
+/** Limit of a warm-up, which shows no progress, seconds. */
 export const WARMUP_SECONDS = 1800
 
-/** An instance without progress for too long, with the nodes that are not ready. */
 export interface Stall { instanceId: string, modelId: string, nodeIds: string[], seconds: number }
 
 type Watched = Pick<Facts, 'instances' | 'runners' | 'downloads'>
 
-/** Watches whether starting instances make progress. Time is an argument. */
+/** Detects starting instances without progress. Time is an argument. */
 export class Stalls {
   readonly #seen = new Map<string, { what: string, since: number }>()
 
@@ -43,7 +42,7 @@ export class Stalls {
   }
 }
 
-/** The transfers whose progress counts: those of the model, and while one is queued all of that node. */
+/** Transfers that count as progress: those of the model; while one of them is queued, all of the node. */
 function transfersOf ({ downloads }: Watched, instance: Instance): unknown {
   const modelId = modelOf(instance)
   return ranksOf(instance).map(({ nodeId }) => {

@@ -13,8 +13,8 @@ import type { Planning } from './planning.js'
 import type { Rank } from './instance.js'
 
 /**
- * Checks an instance for consistency, after its schema. Throws `invalid_request` that names the field.
- * Whether the cluster can run it is for `checkFits`.
+ * Checks the consistency of an instance that matches its schema. Throws `invalid_request` with the field.
+ * `checkFits` checks whether the cluster can run it.
  */
 export function checkForm (instance: Instance, card: ModelCard): void {
   const at = `instance.${Object.keys(instance)[0]}`
@@ -40,7 +40,6 @@ export function checkForm (instance: Instance, card: ModelCard): void {
   ])
 }
 
-/** `place` is the position of the rank among all ranks, which are sorted by their number. */
 function checkShard (
   { runnerId, shard, tensor }: Rank, place: number, ranks: readonly Rank[], card: ModelCard, shards: string
 ): void {
@@ -51,7 +50,7 @@ function checkShard (
   const start = tensor || place === 0 ? 0 : ranks[place - 1]!.shard.endLayer
   const last = tensor || place === ranks.length - 1
   check([
-    [tensor === ranks[0]!.tensor, at, 'must be cut as the others are'],
+    [tensor === ranks[0]!.tensor, at, 'must be split like the others'],
     [!tensor || ranks.length > 1, at, 'must be a PipelineShardMetadata: it is the only one'],
     [shard.modelCard.modelId === modelId, `${at}.modelCard.modelId`, `must be ${modelId}`],
     [shard.worldSize === ranks.length, `${at}.worldSize`, `must be ${ranks.length}`],
@@ -72,9 +71,9 @@ function check (rules: readonly (readonly [holds: boolean, path: string, message
 }
 
 /**
- * Throws why these nodes cannot run the instance: what the planner says of a placement on exactly them, then
- * what each of them has for the layers it is given. Whatever is not told yet is `info_pending`; a node
- * that is not live is `node_not_found`.
+ * Throws a refusal if these nodes cannot run the instance: first the planner's, restricted to these nodes,
+ * then one for the layers of each rank. Throws `info_pending` for missing readings, and `node_not_found` for
+ * a node that is not live.
  */
 export function checkFits (instance: Instance, card: ModelCard, view: ClusterView): void {
   const ranks = ranksOf(instance)
@@ -99,7 +98,7 @@ export function checkFits (instance: Instance, card: ModelCard, view: ClusterVie
   for (const rank of ranks) checkShare(instance, card, rank, view)
 }
 
-/** Checks the links in the order given: the planner may have found another order of the same nodes. */
+/** Checks the links in the given order; the planner may have found another order of the nodes. */
 function checkLinks (
   ids: readonly string[], { instanceMeta }: PlanRequest, { nodes, edges }: ClusterView
 ): void {
@@ -140,17 +139,16 @@ function checkShare (instance: Instance, card: ModelCard, { nodeId, shard }: Ran
 }
 
 /**
- * The master's own check of an instance, since two nodes may have planned for the same memory at once. Throws
- * why it cannot be placed beside the present instances. What has not been reported to the master yet is not
- * an error: the node that planned knew it.
+ * The check on the master: two nodes may have planned for the same memory at the same time. Throws the reason
+ * of the refusal. Readings that the master does not have yet are no error: the planning node had them.
  */
 export function checkEntering (planning: Planning, { instance, instances }: PendingInstance): void {
   const { placement, shardAssignments: { modelId } } = bodyOf(instance)
   const id = placement?.replaces ?? null
-  // The command of an earlier master may arrive after the present one has placed the entry.
+  // The command of an earlier master may arrive after the current one has placed the entry.
   const done = instances.some((one) => id !== null && bodyOf(one).placement?.replaces === id)
   if (id !== null && (done || planning.ctx.sections.waiting.get(id) === undefined)) {
-    throw refuse('not_waiting', `Nothing waits for a place under ${id}.`)
+    throw refuse('not_waiting', `No instance waits for a place as ${id}.`)
   }
   const there = Object.fromEntries(instances.map((one) => [idOf(one), one]))
   const card = planning.known(modelId) ?? cardOf(ranksOf(instance)[0]!.shard)

@@ -8,19 +8,18 @@ import type { PlanningInput, Outcome, Planning } from './planning.js'
 import { runnerErrors } from '../../runners/service.js'
 import type { Instance, PlacementIntent } from '../../runners/service.js'
 
-/** How often one request is planned when the master, which has newer facts, refuses. */
 const TRIES = 3
 
 export interface Requester { caller: Caller, signal: AbortSignal }
 
-/** What the master answered; `isNew` is false where the model is on these nodes already. */
+/** Reply of the master; `isNew` is false if the model already runs on these nodes. */
 export interface CommittedInstance { commandId: string, instanceId: string, isNew: boolean }
 
 export interface PlacementRequest extends PlanningInput, Pick<PlacementIntent, 'origin' | 'ttlSeconds'> {}
 
 /**
- * Plans a placement and has the master enter it. When the master refuses, it plans again, three times at
- * most. Throws the typed reasons of the planner.
+ * Plans a placement and places it through the master; plans again if the master refuses, up to TRIES times.
+ * Throws the refusal reasons of the planner.
  */
 export async function planAndEnter (
   planning: Planning, request: PlacementRequest, { caller, signal }: Requester
@@ -29,7 +28,7 @@ export async function planAndEnter (
   const {
     origin, sharding, minNodes, excluded, ttlSeconds, contextLength, slots, chatTemplate, force
   } = request
-  // Install ids, because node ids change at a restart.
+  // Node ids change at a restart, install ids do not.
   const installIds = new Set(excluded.flatMap((ref) => cluster.resolve(ref)?.installId ?? []))
   for (let tries = 1; ; tries++) {
     const outcome = await planning.plan(request, signal)
@@ -54,7 +53,7 @@ function refused (error: unknown): boolean {
   return error instanceof SvcError && Object.hasOwn({ ...errors, ...runnerErrors }, error.reason)
 }
 
-/** Has the master enter the instance. The model no longer counts as stopped, since somebody wants it. */
+/** Places the instance through the master. A stopped model counts as wanted again. */
 export async function commitInstance (
   planning: Planning, instance: Instance, caller: Caller, force: boolean
 ): Promise<CommittedInstance> {
@@ -65,10 +64,10 @@ export async function commitInstance (
   const isNew = instanceId === idOf(instance)
   if (force && isNew) {
     const payload = { instanceId, modelId, nodeIds: nodesOf(instance), by: caller.id }
-    ctx.log.warn(payload, 'an instance was placed without the check of memory')
+    ctx.log.warn(payload, 'an instance was placed without a memory check')
     ctx.emit('PlacementForced', payload)
   }
-  // Also for models that come back: a stop on another node may not be known here yet.
+  // Also if the model could be placed automatically: this node may not have seen a stop on another node yet.
   if (planning.isStopped(modelId) || planning.returns(modelId)) await ctx.command('unstop', { modelId })
   return { commandId, instanceId, isNew }
 }

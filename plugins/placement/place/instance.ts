@@ -3,14 +3,13 @@ import type { Plan, PlanRank } from '../planner/types.js'
 import { bodyOf, changed, stateCard } from '../../runners/service.js'
 import type { Instance, PlacementIntent, RingInstance, Shard, ShardBody } from '../../runners/service.js'
 
-/** The part of a plan that an instance is made from; the nodes in order of their rank. */
 export interface InstancePlan extends Pick<Plan, 'sharding' | 'instanceMeta' | 'contextLength' | 'slots'> {
   ranks: readonly Pick<PlanRank, 'nodeId' | 'startLayer' | 'endLayer' | 'gpuLayers'>[]
 }
 
 /**
- * Makes the instance of a plan. `newId` is called for the runner of each rank, then for the instance;
- * `placement` is what was asked for, so that it can be placed again.
+ * Builds the instance of a plan. `newId` is called for the runner of each rank, then for the instance.
+ * `placement` records the request, so that the instance can be placed again.
  */
 export function instanceOf (
   plan: InstancePlan, card: ModelCard, nodes: readonly NodeReport[], newId: () => string,
@@ -21,7 +20,7 @@ export function instanceOf (
     : 'PipelineShardMetadata'
   const runnerToShard: Record<string, Shard> = {}
   const nodeToRunner: Record<string, string> = {}
-  // The card goes to every node, and it may name thousands of files.
+  // The card is replicated to every node, and its file list may have thousands of entries.
   const modelCard = stateCard({ ...card, files: [] })
   plan.ranks.forEach(({ nodeId, startLayer, endLayer, gpuLayers }, deviceRank) => {
     const runnerId = newId()
@@ -48,10 +47,10 @@ export function instanceOf (
     : { RingInstance: body }, nodes)
 }
 
-/** Fills in the addresses: in a ring of the next node, with a driver those between it and its donors. */
+/** Adds addresses: each rank's successor in a ring; the endpoints between driver and donors in a star. */
 function withHosts (instance: Instance, nodes: readonly NodeReport[]): Instance {
   const nodeIds = ranksOf(instance).map(({ nodeId }) => nodeId)
-  // The addresses of `sink` as seen by `from`; none where there is no link, such as from a node to itself.
+  // Addresses of `sink` as seen by `from`; empty without a link.
   const to = (from: string, sink: string): RingInstance['hostsByNode'][string] =>
     nodes.filter(({ view }) => view.nodeId === from)
       .flatMap(({ links }) => links.filter(({ nodeId }) => nodeId === sink))
@@ -74,7 +73,7 @@ function withHosts (instance: Instance, nodes: readonly NodeReport[]): Instance 
   }
 }
 
-/** The instance as this caller may see it: addresses are for the operator. */
+/** Only operators may see addresses. */
 export function visibleTo (caller: Caller, instance: Instance): unknown {
   if (caller.authorities.has('operator')) return instance
   const [tag, body] = Object.entries(instance)[0] as [string, object]
@@ -82,7 +81,7 @@ export function visibleTo (caller: Caller, instance: Instance): unknown {
   return { [tag]: { ...body, hostsByNode: null, ...endpoints } }
 }
 
-/** The intent behind a model that the cluster places by itself: anywhere, for as long as nobody stops it. */
+/** The intent of an automatic placement: any node, until an operator stops the model. */
 export const AUTOPLACE: PlacementIntent = {
   origin: 'autoplace',
   sharding: 'Pipeline',
@@ -94,7 +93,6 @@ export const AUTOPLACE: PlacementIntent = {
   replaces: null
 }
 
-/** What was asked for when the instance was placed; derived from its shards when it does not say. */
 export const intentOf = (instance: Instance): PlacementIntent =>
   bodyOf(instance).placement ?? intentShownBy(instance)
 
@@ -118,7 +116,7 @@ export const nodesOf = (instance: Instance): string[] =>
 
 export interface Rank { nodeId: string, runnerId: string, shard: ShardBody, tensor: boolean }
 
-/** The ranks of an instance by their number; a runner without a shard is left out. */
+/** Sorted by `deviceRank`; omits runners without a shard. */
 export function ranksOf (instance: Instance): Rank[] {
   const { nodeToRunner, runnerToShard } = bodyOf(instance).shardAssignments
   return Object.entries(nodeToRunner).flatMap(([nodeId, runnerId]): Rank[] => {
@@ -127,7 +125,6 @@ export function ranksOf (instance: Instance): Rank[] {
   }).sort((a, b) => a.shard.deviceRank - b.shard.deviceRank)
 }
 
-/** The card of a shard, with sizes as plain bytes again. */
 export function cardOf ({ modelCard }: ShardBody): ModelCard {
   const { storageSize, files, ...rest } = modelCard
   return {

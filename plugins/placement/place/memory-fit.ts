@@ -5,13 +5,13 @@ import type { MemoryFit, MemoryPlanner } from '../../staging/service.js'
 import { ENGINES } from './planning.js'
 import type { Planning } from './planning.js'
 
-/** Of a model whose files nobody has read: enough to be dealt out over nodes by memory. */
+/** Assumed layers of a model that is not downloaded yet: enough to split it by memory. */
 const LAYERS = 32
 
 /**
- * Whether a model would fit, and on which nodes. Of one that is not here only the bytes are known, and its
- * context comes on top: what does not fit so does not fit at all. Null where nodes have not told what they
- * have, or no plugin brings the engine.
+ * Estimates whether a model fits, and on which nodes. For a model that is not downloaded only its size is
+ * known; its context needs memory on top, so `fits` is optimistic. Null if nodes have not reported their
+ * memory, or no plugin provides the engine.
  */
 export function memoryFit (
   planning: Planning, ...[format, totalBytes, modelId]: Parameters<MemoryPlanner>
@@ -26,7 +26,7 @@ export function memoryFit (
     card, sharding: 'Pipeline', instanceMeta: traits.meta, minNodes: 1, excluded: [], force: false
   } as const
   const now = planWithoutSuggestions(request, view)
-  // A program can be brought later, memory not.
+  // A missing engine can be installed later, so ignore it here.
   const nodes = view.nodes.map((node) => ({ ...node, lacks: [], onLibrary: [] }))
   const result = planWithoutSuggestions(request, { ...view, nodes })
   if (!result.ok && result.reason === 'info_pending') return null

@@ -6,15 +6,15 @@ import { failedAttempts, instancesOf } from '../progress/progress.js'
 import { bodyOf } from '../../runners/service.js'
 import type { RouteQuery } from '../../runners/service.js'
 
-/** Longest wait of one request for the model that is placed for it, seconds. */
+/** Longest wait of one request for its on-demand model, seconds. */
 export const WAIT_SECONDS = 120
-/** How long the readings of a node may still show the memory of an unloaded model in use, ms. */
+/** How long readings may still count the memory of an unloaded model, ms. */
 export const STALE_MS = 3000
 
 /**
- * Makes the function for `Instances.onMissing`, which places the model that a request names and waits until
- * it is ready. Requests for the same model share a placement, which goes on when a request goes away. A model
- * that is not known, or that an operator stopped, is not placed: false.
+ * Creates the function for `Instances.onMissing`, which places the requested model and waits until it is
+ * ready. Requests for the same model share one placement, which survives an aborted request. Resolves to
+ * false for an unknown or stopped model.
  */
 export function createOnDemand (planning: Planning): (query: RouteQuery) => Promise<boolean> {
   const placing = new Map<string, Promise<string>>()
@@ -35,8 +35,8 @@ export function createOnDemand (planning: Planning): (query: RouteQuery) => Prom
 }
 
 /**
- * The instance that is there or waits already, else a new one. Too little memory is no refusal while models
- * are being unloaded: they give theirs back in a moment. Throws the typed reasons of the planner.
+ * The id of the existing or waiting instance, or of a new one. While instances are unloading, retries on too
+ * little memory. Throws the refusal reasons of the planner.
  */
 async function place (planning: Planning, { modelId, caller }: RouteQuery): Promise<string> {
   const { ctx: { clock, config }, facts } = planning
@@ -73,7 +73,7 @@ async function ready (planning: Planning, instanceId: string, signal: AbortSigna
   }
 }
 
-/** Resolves with the work, or throws when the request ends; a deadline becomes `not_ready`. */
+/** Settles with `work`, or rejects when the request is aborted; a timeout becomes `not_ready`. */
 async function unlessOver (work: Promise<void>, modelId: string, signal: AbortSignal): Promise<void> {
   try {
     await raceAbort(work, signal)
@@ -84,7 +84,7 @@ async function unlessOver (work: Promise<void>, modelId: string, signal: AbortSi
   const reason: unknown = signal.reason
   if (!(reason instanceof SvcError)) throw kernelError('cancelled')
   throw reason.reason === 'timeout'
-    ? loading(`${modelId} is placed for this request and not ready yet.`)
+    ? loading(`${modelId} is placed for this request but not ready yet.`)
     : reason
 }
 

@@ -10,19 +10,17 @@ import { virtualModel } from '../../staging/service.js'
 import type { NodeProblem } from '../../staging/service.js'
 import { viewOf } from './view.js'
 
-/** The engines of language models, by the format of their files. */
+/** Engines of language models, by file format. */
 export const ENGINES = { gguf: 'llama-server', onnx: 'onnx-lm' } as const
-/** Longest wait for nodes that have not reported their readings yet, ms. */
+/** Longest wait for missing readings of nodes, ms. */
 export const INFO_PENDING_MS = 15_000
-/** Pause between two tries meanwhile, ms: readings of other nodes arrive without an event. */
+/** Pause between two attempts, ms: readings of other nodes arrive without an event. */
 export const POLL_MS = 250
 
-/** A placement as a request or an intent asks for it. */
 export interface PlanningInput extends Omit<PlanRequest, 'card' | 'instanceMeta'> {
   modelId: string
-  /** When left out, the topology that the model's engine uses. */
+  /** Default: the topology of the model's engine. */
   instanceMeta?: InstanceMeta | undefined
-  /** Instead of the model's own. */
   chatTemplate?: string | undefined
   /** Node ids, install ids or names; unknown ones are ignored. */
   excluded: readonly string[]
@@ -31,8 +29,8 @@ export interface PlanningInput extends Omit<PlanRequest, 'card' | 'instanceMeta'
 export interface Outcome { plan: Plan, card: ModelCard, facts: Facts, instanceMeta: InstanceMeta }
 
 /**
- * Answers questions about placements; places nothing. It carries the kernel's context and the facts, so it
- * is what every part of the plugin is given.
+ * Plans placements without changing anything. Also carries the plugin context and the facts for the other
+ * modules.
  */
 export class Planning {
   readonly ctx: PlacementContext
@@ -44,7 +42,7 @@ export class Planning {
     this.facts = facts
   }
 
-  /** The card of a model. Throws `model_unknown`; `info_pending` while a store that may know it is away. */
+  /** Throws `model_unknown`, or `info_pending` while a store that may have the model is unreachable. */
   async card (modelId: string): Promise<ModelCard> {
     const { models, bundle, declarations } = this.ctx.deps
     await models?.opened
@@ -62,15 +60,15 @@ export class Planning {
     return models?.card(modelId) ?? bundle.model(modelId)?.card
   }
 
-  /** Models the cluster places by itself. Throws where a card cannot be read. */
+  /** Models placed automatically. Throws if a card cannot be read. */
   placedAlways (): readonly string[] {
     const { config: { autoplace }, deps: { bundle } } = this.ctx
     return autoplace ?? bundle.models().map(({ card }) => card.modelId)
   }
 
   /**
-   * True for a model that comes back without its last instance: by autoplace, by the next request, or because
-   * it is one of those that will do for a role.
+   * True if the model would be placed again after its last instance is removed: by autoplace, on demand, or
+   * for a role.
    */
   returns (modelId: string): boolean {
     const { config: { autoplace, on_demand: onDemand }, deps: { bundle } } = this.ctx
@@ -95,7 +93,7 @@ export class Planning {
 
   nameOf (nodeId: string): string { return this.ctx.deps.cluster.resolve(nodeId)?.name ?? nodeId }
 
-  /** References to nodes (id, install id or name) in one list; a text may hold several, with commas. */
+  /** Merges node references (id, install id, name); an item may hold several, separated by commas. */
   refs (...lists: (readonly string[] | undefined)[]): string[] {
     const { cluster } = this.ctx.deps
     const all = lists.flatMap((list) => list ?? []).flatMap((ref) =>
@@ -112,9 +110,8 @@ export class Planning {
   }
 
   /**
-   * Plans a placement. While nodes have not reported enough, or still show memory that was just freed, it
-   * tries again, for at most 15 s. Throws `model_unknown` and the typed reasons of the planner,
-   * `info_pending` among them.
+   * Plans a placement. Retries for at most 15 s while readings are missing or still count memory that was
+   * just freed. Throws `model_unknown` and the refusal reasons of the planner, including `info_pending`.
    */
   async plan (ask: PlanningInput, signal: AbortSignal): Promise<Outcome> {
     const { ctx: { clock }, facts } = this
@@ -133,25 +130,25 @@ export class Planning {
     }
   }
 
-  /** Has this node look at its GPUs: other programs may have taken or left memory. */
+  /** Refreshes the GPU readings of this node: other programs may use GPU memory. */
   async readGpus (): Promise<void> { await this.ctx.deps.machine.freeVram() }
 
-  /** Throws `no_source` for a model of which there is only a card. A store that is away may have it. */
+  /** Throws `no_source` if only the card of the model exists. An unreachable store may have the files. */
   checkSource (modelId: string): void {
     const { models, bundle } = this.ctx.deps
     if (models === undefined || bundle.model(modelId) !== undefined) return
     if (models.copies(modelId).length > 0 || models.silentStore() !== undefined) return
-    throw refuse('no_source', `No node has the files of ${modelId}, of which there is only a card. ` +
-      `Bring them first: \`svc pull ${modelId}\`.`, { param: 'model_id' })
+    throw refuse('no_source', `No node has the files of ${modelId}, only its card. Download them ` +
+      `first: \`svc pull ${modelId}\`.`, { param: 'model_id' })
   }
 
-  /** Throws `insufficient_disk` where copies of the model do not fit on the disk of one of these nodes. */
+  /** Throws `insufficient_disk` if the files of the model do not fit on the disk of one of these nodes. */
   async checkRoom (modelId: string, nodeIds: readonly string[]): Promise<void> {
     const full = await this.ctx.deps.models?.withoutRoom(modelId, nodeIds) ?? []
     if (full.length > 0) throw this.#noRoom(modelId, full)
   }
 
-  /** A plan on nodes whose disks have room; `full`: those that were found to have none. */
+  /** Plans on nodes with enough disk space; `full` are nodes without, which are excluded. */
   async #withRoom (ask: PlanningInput, now: Facts, full: readonly NodeProblem[] = []): Promise<Outcome> {
     const { modelId } = ask
     let outcome: Outcome
@@ -161,7 +158,7 @@ export class Planning {
       throw full.length === 0 || this.#passing(error) ? error : this.#noRoom(modelId, full)
     }
     const { plan: { instanceMeta, ranks } } = outcome
-    // A donor needs none of the files.
+    // Donors need no model files.
     const holders = instanceMeta === 'LlamaRpc' ? ranks.slice(0, 1) : ranks
     const more = await this.ctx.deps.models?.withoutRoom(modelId, holders.map(({ nodeId }) => nodeId)) ?? []
     return more.length === 0 ? outcome : await this.#withRoom(ask, now, [...full, ...more])
@@ -173,17 +170,17 @@ export class Planning {
       { nodes: full })
   }
 
-  /** Plans a placement from these facts, without waiting. Throws as `plan` does. */
+  /** Plans from these facts without waiting. Throws like `plan`. */
   look (asked: PlanningInput, facts: Facts): Outcome {
     const { modelId, excluded, ...ask } = asked
     const card = this.known(modelId)
     if (card === undefined) throw modelUnknown(modelId, [])
     checkAsked(card, asked)
     const view = this.view(facts, modelId)
-    const keeper = card.tasks.includes('rerank') ? 'a model that ranks'
+    const keeper = card.tasks.includes('rerank') ? 'a reranking model'
       : view.engines[card.engine]?.slots === undefined ? card.engine : undefined
     if (ask.slots !== undefined && keeper !== undefined) {
-      throw invalid('slots', `cannot be chosen for ${modelId}: ${keeper} keeps no slots`)
+      throw invalid('slots', `cannot be chosen for ${modelId}: ${keeper} has no slots`)
     }
     const instanceMeta = ask.instanceMeta ?? view.engines[card.engine]?.meta ?? 'Ring'
     const result = plan({ ...ask, card, instanceMeta, excluded: this.nodeIds(excluded) }, view)
@@ -198,26 +195,26 @@ export class Planning {
   }
 }
 
-/** Throws `invalid_request` for a context, or a use of a template, that the model does not have. */
+/** Throws `invalid_request` for a context or a chat template that the model does not support. */
 function checkAsked ({ modelId, contextLength, engine }: ModelCard, asked: PlanningInput): void {
   if ((asked.contextLength ?? 0) > contextLength) {
-    throw invalid('context_length', contextLength === 0 ? `is not for ${modelId}: it has no context to choose`
+    throw invalid('context_length', contextLength === 0 ? `is not supported: ${modelId} has no context`
       : `must be at most ${contextLength}, the context of ${modelId}`)
   }
   if (asked.chatTemplate === undefined || engine === ENGINES.gguf) return
-  throw invalid('chat_template', `is for models in GGUF files, and ${modelId} is none`)
+  throw invalid('chat_template', `requires a GGUF model, which ${modelId} is not`)
 }
 
 function storeAway (modelId: string, { nodeId, name }: NodeView): SvcError {
-  const message = `No model is called ${modelId.slice(0, 200)} on the nodes that are there, and the store ` +
-    `on ${name} does not tell at the moment what it has.`
+  const message = `No model is called ${modelId.slice(0, 200)} on the live nodes, and the store on ${name} ` +
+    'does not respond at the moment.'
   return refuse('info_pending', message,
     { param: 'model_id', pendingNodes: [{ nodeId, name, missing: ['store'] }] })
 }
 
 /**
- * `info_pending` instead of a refusal that missing connections may have caused: among several live nodes each
- * has a connection, so a node without one has not reported it yet.
+ * `info_pending` instead of a refusal that missing link reports may have caused: among several live nodes
+ * each has a connection, so a node without one has not reported it yet.
  */
 function unlinked ({ reason }: Refusal, { nodes, edges }: ClusterView): SvcError | undefined {
   const byLinks = reason === 'no_connected_cycle' || reason === 'insufficient_memory'
@@ -228,17 +225,17 @@ function unlinked ({ reason }: Refusal, { nodes, edges }: ClusterView): SvcError
   if (untold.length === 0) return undefined
   const pendingNodes = untold.map(({ nodeId, name }) => ({ nodeId, name, missing: ['connections'] }))
   const names = untold.slice(0, 4).map(({ name }) => name).join(', ')
-  return refuse('info_pending', `Waiting for ${names} to tell of the connections to other nodes.`,
+  return refuse('info_pending', `Waiting for ${names} to report the connections to other nodes.`,
     { pendingNodes })
 }
 
-/** Instead of `info_pending` for nodes that will not publish the missing readings. */
+/** Replaces `info_pending` if all pending nodes have readings disabled. */
 function readingsDisabled (
   { reason, pendingNodes = [], details: { modelId } }: Refusal, { nodes }: ClusterView
 ): SvcError | undefined {
   const pending = nodes.filter(({ nodeId }) => pendingNodes.includes(nodeId))
   if (reason !== 'info_pending' || pending.some(({ silent }) => silent !== true)) return undefined
   const names = pending.slice(0, 4).map(({ name }) => name).join(', ')
-  return refuse('readings_disabled', `The memory of ${names} is not known here, since ` +
-    `SVC_TELEMETRY_DISABLE=1 is set there, and no other node can run ${String(modelId)}.`)
+  return refuse('readings_disabled', `The memory of ${names} is unknown, because SVC_TELEMETRY_DISABLE=1 ` +
+    `is set there, and no other node can run ${String(modelId)}.`)
 }

@@ -24,14 +24,14 @@ function traitsOf (decl: EngineDecl): EngineTraits {
 
 export interface ViewParts {
   engines: readonly { name: string, decl: EngineDecl }[]
-  /** Node id to the bytes of the model that lie there. */
+  /** Node id to the bytes of the model on its disk. */
   staged: ReadonlyMap<string, number>
-  /** Instances that are removed and still give their memory back, with the nodes on which they do. */
+  /** Removed instances that have not released their memory yet, with their nodes. */
   releasing: readonly EndingInstance[]
   drained: ReadonlySet<string>
 }
 
-/** The cluster as the planner sees it; a node that is not live, or is leaving, is no part of it. Pure. */
+/** The planner's view: live nodes that are not leaving. Pure. */
 export function viewOf (parts: ViewParts, facts: Facts, modelId: string): ClusterView {
   const engines = Object.fromEntries(parts.engines.map(({ name, decl }) => [name, traitsOf(decl)]))
   const reports = facts.nodes.filter(({ view }) => view.live && view.leaving !== true)
@@ -85,12 +85,12 @@ function factsOf (
   }
 }
 
-/** With less memory than this a GPU is part of a processor, and uses the RAM. */
+/** A GPU with less memory than this is integrated and uses RAM. */
 const OWN_VRAM_BYTES = 2 ** 30
 
 /**
- * The GPUs of which a backend can be: all of the first one's maker. One that does not tell what is in use is
- * one without room; where that is so of all, the RAM is counted.
+ * The GPUs that a backend can use: those of the first GPU's vendor. A GPU with unknown usage counts as full;
+ * if all are unknown, RAM is counted instead.
  */
 function gpusOf (all: NonNullable<NodeReport['system']>['accelerators']): NodeFacts['gpus'] {
   const gpus = all.filter(({ vendor }) => vendor === all[0]!.vendor)
@@ -99,13 +99,13 @@ function gpusOf (all: NonNullable<NodeReport['system']>['accelerators']): NodeFa
   return gpus.every((gpu) => gpu === null) ? [] : gpus.map((gpu) => gpu ?? { total: 0, used: 0 })
 }
 
-/** The engines of which a node says that they drive such a thing there: null where they have no program. */
+/** Engines whose driver on the node matches `such`; the driver is null if the program is missing. */
 function enginesWith (engines: unknown, such: (driver: { from?: string } | null) => boolean): string[] {
   return Object.entries((engines ?? {}) as Record<string, { from?: string } | null>)
     .flatMap(([name, driver]) => such(driver) ? [name] : [])
 }
 
-/** By engine; release 0.1.0 has one list for all. */
+/** By engine; release 0.1.0 reports one list for all engines. */
 function backendsOf (
   { backends: offered, engineBackends }: NonNullable<NodeReport['resources']>, engines: ClusterView['engines']
 ): Record<string, readonly string[]> {
@@ -114,7 +114,7 @@ function backendsOf (
     [name, backends.filter((backend) => (own?.[name] ?? offered).includes(backend))]))
 }
 
-/** Runners that the last reading of their node's GPUs does not show yet. */
+/** Runners that are missing in the last GPU readings of their nodes. */
 function unreadRunners (reports: readonly NodeReport[]): Set<string> {
   return new Set(reports.flatMap(({ system }) => {
     const { runnerMemory = {} } = (system ?? {}) as
@@ -123,14 +123,14 @@ function unreadRunners (reports: readonly NodeReport[]): Set<string> {
   }))
 }
 
-/** A runner in one of these has its model in memory: the readings show it, those of GPUs after a while. */
+/** The model is in memory in these states, so readings include it; GPU readings lag. */
 const LOADED = new Set([
   'RunnerLoaded', 'RunnerWarmingUp', 'RunnerReady', 'RunnerRunning', 'RunnerShuttingDown'
 ])
-/** A runner in one of these takes no memory and will not. */
+/** Runners in these states use no memory and never will. */
 const ENDED = new Set(['RunnerFailed', 'RunnerShutdown'])
 
-/** What a rank of an instance takes of its node's memory; nothing on a node that is not there. */
+/** Memory that one rank needs on its node; empty if the node is not in the view. */
 function claimOf (
   instance: Instance, { nodeId, shard }: Rank, engines: ClusterView['engines'],
   nodes: ReadonlyMap<string, NodeFacts>

@@ -15,10 +15,10 @@ export interface ArrangedNode {
   held: readonly DeviceShare[]
 }
 
-/** A device's part of a rank: layers of a pipeline, or proportions of a tensor rank. */
+/** The share of one device in a rank: layers of a pipeline, or proportions of a tensor rank. */
 export interface DeviceShare extends DeviceOption { layers: number, need: Need }
 
-/** The parts that GPUs and the RAM hold; empty if only one of the two is used. */
+/** The shares of GPU and RAM; empty unless both are used. */
 export function memoriesOf (held: readonly DeviceShare[]): MemoryPart[] {
   const parts = (['vram', 'ram'] as const).flatMap((memory) => {
     const used = held.filter(({ usable, layers }) => usable.memory === memory && layers > 0)
@@ -39,7 +39,6 @@ export function memoriesField (held: readonly DeviceShare[]): { memories?: Memor
   return memories.length === 0 ? {} : { memories }
 }
 
-/** The nodes that may be chosen from, and what the search for a ring among them may still cost. */
 export interface Pool {
   candidates: readonly CandidateNode[]
   neighbours: Neighbours
@@ -49,14 +48,14 @@ export interface Pool {
 
 interface Choice { candidate: CandidateNode, option: BackendOption, layers: number }
 
-/** Whether the job over so many nodes is cut across every layer; on one node it never is. */
+/** True if every layer is split across the nodes; never on one node. */
 export function isTensor (job: Job, size: number): boolean {
   return job.request.sharding === 'Tensor' && size > 1
 }
 
 /**
- * The best arrangement on exactly `size` nodes in which everything fits, or null. The slowest backend in use
- * is as good as can be; then each node takes the best backend with which the whole still fits.
+ * The best arrangement on exactly `size` nodes, or null. Minimizes the slowest backend first; then each node
+ * gets the best backend that still fits.
  */
 export function bestArrangement (job: Job, pool: Pool, size: number): ArrangedNode[] | null {
   const candidates = pool.candidates.filter((candidate) => joins(job, candidate, size))
@@ -71,15 +70,15 @@ export function bestArrangement (job: Job, pool: Pool, size: number): ArrangedNo
 }
 
 /**
- * The arrangement on `size` nodes with the most memory, whether or not everything fits; null where no such
- * group is connected.
+ * The arrangement on `size` nodes with the most memory, even if the model does not fit; null if no such group
+ * is connected.
  */
 export function largestArrangement (job: Job, pool: Pool, size: number): ArrangedNode[] | null {
   const choices = pool.candidates.filter((candidate) => joins(job, candidate, size))
     .map((candidate): Choice => ({
       candidate,
       layers: job.layers,
-      // The CPU option, or that of the GPUs alone, is always there.
+      // The CPU-only or GPU-only option always exists.
       option: candidate.options.filter((option) => !helpsTensor(job, option, size)).reduce((best, option) =>
         option.usable.usableBytes > best.usable.usableBytes ? option : best)
     }))
@@ -88,7 +87,7 @@ export function largestArrangement (job: Job, pool: Pool, size: number): Arrange
   return chosen === null ? null : arranged(job, chosen)
 }
 
-/** The way to run on the candidate that holds most, of those as good as the worst allowed; none holds 0. */
+/** The option with the most layers among those not slower than `worst`; empty if none holds a layer. */
 function roomiest (job: Job, candidate: CandidateNode, size: number, worst: number): Choice[] {
   let best: Choice | null = null
   for (const option of candidate.options) {
@@ -98,14 +97,14 @@ function roomiest (job: Job, candidate: CandidateNode, size: number, worst: numb
   return best === null ? [] : [best]
 }
 
-/** Layers the option can hold. A tensor rank holds a part of all layers, or it holds none. */
+/** Layers that fit. A tensor rank takes its part of all layers or nothing. */
 function capacity (job: Job, option: BackendOption, size: number): number {
   if (!isTensor(job, size) || job.request.force) return option.layers
   if (helpsTensor(job, option, size)) return 0
   return layersOn(job, option.devices, job.layers * size) < job.layers ? 0 : job.layers
 }
 
-/** A CPU that helps GPUs with parts of one layer, which are to be equally fast. */
+/** True for a CPU that shares tensor ranks with GPUs: all parts of a layer have to be equally fast. */
 function helpsTensor (job: Job, { devices }: BackendOption, size: number): boolean {
   return isTensor(job, size) && devices.length > 1 && devices.at(-1)!.device === 'ram'
 }
@@ -151,7 +150,7 @@ function arranged (job: Job, choices: readonly Choice[]): ArrangedNode[] {
   let endLayer = 0
   return choices.map(({ candidate, option }, i) => {
     const startLayer = endLayer
-    // A card without layers is one part that has no layers to name.
+    // A card with 0 layers is planned as one part.
     endLayer = Math.min(startLayer + counts[i]!, nLayers)
     const held = dealt(job, option, counts[i]!, job.layers)
     return { candidate, option, startLayer, endLayer, need: needOfAll(held), held }
@@ -163,7 +162,7 @@ function needOfAll (held: readonly DeviceShare[]): Need {
   return addNeeds(used.map(({ need }) => need))
 }
 
-/** The parts of a rank among its devices: by free memory among the GPUs, and the RAM has what is left. */
+/** Splits a rank among its devices: GPUs by free memory, the rest in RAM. */
 function dealt (job: Job, { devices }: BackendOption, layers: number, parts: number): DeviceShare[] {
   const holds = (one: DeviceOption, count: number): DeviceShare =>
     ({ ...one, layers: count, need: jobNeed(job, { of: count, parts }, one) })
@@ -172,7 +171,7 @@ function dealt (job: Job, { devices }: BackendOption, layers: number, parts: num
   const rooms = gpus.map((gpu) =>
     ({ weight: gpu.usable.usableBytes, capacity: layersThatFit(job, gpu, parts) }))
   const room = rooms.reduce((sum, { capacity }) => sum + capacity, 0)
-  // Where nothing can take the rest, the GPUs are short of it.
+  // Without RAM to overflow into, the GPUs take everything and are short of memory.
   const onGpus = gpus.length < devices.length ? Math.min(layers, room) : layers
   const counts = splitLayers(onGpus, onGpus <= room ? rooms
     : rooms.map(({ weight }) => ({ weight, capacity: layers })), 0)
@@ -181,9 +180,8 @@ function dealt (job: Job, { devices }: BackendOption, layers: number, parts: num
 }
 
 /**
- * Whole layers in proportion to the weights: every rank at least `least` and at most its capacity, and what
- * does not fit on one goes to the others. The capacities must hold all layers, and there must be enough for
- * the least of each rank.
+ * Splits whole layers in proportion to the weights, each rank within [`least`, capacity]. The capacities must
+ * hold all layers, and `layers` must suffice for the minimum of every rank.
  */
 function splitLayers (
   layers: number, ranks: readonly { weight: number, capacity: number }[], least = 1

@@ -7,34 +7,32 @@ import { deviceOf, memoryTraits, sumUsable, usableOf } from './memory.js'
 import type { Device, Usable } from './memory.js'
 import type { ClusterView, EngineTraits, NodeFacts, PlanRequest } from './types.js'
 
-/** What is asked, with the engine's traits at hand. */
 export interface Job {
   request: PlanRequest
   traits: EngineTraits
-  /** Units the model is cut into; at least 1, also where the card says 0. */
+  /** Parts into which the model is split; at least 1, even if the card says 0. */
   layers: number
-  /** Contexts for answers at once; undefined for an engine without slots. */
+  /** Parallel contexts; undefined for an engine without slots. */
   slots: number | undefined
 }
 
-/** One memory of a node, what it can give, and what the engine takes there. */
+/** One memory of a node, its usable size, and the engine's overheads there. */
 export interface DeviceOption { device: Device, usable: Usable, takes: MemoryTraits }
 
 export interface BackendOption {
   backend: string
-  /** Place in the engine's order of preference, 0 is best; with a half where the CPU has to help the GPUs. */
+  /** Rank in the engine's preference, 0 is best; plus 1/2 if the CPU helps the GPUs. */
   order: number
-  /** One, or its GPUs in their order, then its RAM for what they cannot hold. */
+  /** One device, or the GPUs in order followed by RAM for the rest. */
   devices: readonly DeviceOption[]
   usable: Usable
-  /** Most layers that fit, 0 when not even one does. */
   layers: number
 }
 
-/** A node that may take part. `options` is best backend first and never empty. */
+/** `options`: best backend first, never empty. */
 export interface CandidateNode {
   node: NodeFacts
-  /** It has not told enough: `options` is the most it could turn out to be. */
+  /** Readings are missing: `options` assumes the best case. */
   pending: boolean
   stagedBytes: number
   options: BackendOption[]
@@ -50,8 +48,8 @@ export const usesLibrary = ({ card: { engine } }: Pick<PlanRequest, 'card'>, nod
 export type Neighbours = (one: CandidateNode) => ReadonlySet<CandidateNode>
 
 /**
- * Connections between candidates. Both directions must be live; a pending candidate counts as linked with
- * all, since its connections may not be told either. Read when first asked: most placements take one node.
+ * Links between candidates, live in both directions. A pending candidate counts as linked to all: its links
+ * may not be reported yet. Lazy, because most placements use one node.
  */
 export function neighboursIn (
   candidates: readonly CandidateNode[], edges: ClusterView['edges']
@@ -71,17 +69,17 @@ export function neighboursIn (
   }
 }
 
-/** Who may take part, and who is out. In order of node id. */
+/** All nodes by role in this job, each list in order of node id. */
 export interface CandidateSet {
   candidates: CandidateNode[]
   excluded: NodeFacts[]
   drained: NodeFacts[]
-  /** Run models, but have no backend for this one. */
+  /** They run models, but have no backend for this one. */
   withoutBackend: NodeFacts[]
   management: NodeFacts[]
 }
 
-/** More memory than any machine has, and still exact in arithmetic: 2 PiB, half of it free. */
+/** More memory than any machine has, but exact as a double: 2 PiB, half of it free. */
 const BOUNDLESS = { ramTotal: 2 ** 51, ramAvailable: 2 ** 50 }
 
 export function jobNeed (
@@ -108,7 +106,7 @@ export function survey (job: Job, view: ClusterView): CandidateSet {
   return out
 }
 
-/** Ways to run the model on the node, best first; of an untold node, all that are thinkable. */
+/** Options to run the model on a node, best first; for a pending node, all possible ones. */
 function optionsOf (
   job: Job, node: NodeFacts, pending: boolean, view: ClusterView
 ): BackendOption[] {
@@ -125,7 +123,7 @@ function optionsOf (
   const takes = memoryTraits(traits, card.engine, node)
   return [...new Set(told)].filter((backend) => runsOn(card, backend)).flatMap((backend) => {
     const at = traits.backends.indexOf(backend)
-    // Backends the engine does not list come after all it does.
+    // Backends that the engine does not list come last.
     const order = at < 0 ? traits.backends.length : at
     return devicesOf(shown, backend, traits).map((list, i) => {
       const devices = list.map((device) => ({ device, takes, usable: usableOf(shown, device, claims) }))
@@ -135,7 +133,7 @@ function optionsOf (
   }).sort((a, b) => a.order - b.order || compareText(a.backend, b.backend))
 }
 
-/** The devices that an engine uses on a node with a backend, in the ways in which it can, the best first. */
+/** The sets of devices that an engine can use with a backend, best first. */
 export function devicesOf (node: NodeFacts, backend: string, { manyDevices }: EngineTraits): Device[][] {
   const first = deviceOf(node, { backend })
   if (first === 'ram' || manyDevices !== true) return [[first]]
@@ -144,8 +142,8 @@ export function devicesOf (node: NodeFacts, backend: string, { manyDevices }: En
 }
 
 /**
- * Layers that devices hold together, each of `parts` a model is cut into: as many as the GPUs can, and of the
- * rest what the RAM can; 0 where no GPU holds any.
+ * Layers that the devices hold together, each 1/`parts` of the model: as many as possible on GPUs, the rest
+ * in RAM. 0 if the GPUs hold none.
  */
 export function layersOn (job: Job, devices: readonly DeviceOption[], parts: number): number {
   const counts = devices.map((device) => layersThatFit(job, device, parts))
@@ -154,7 +152,10 @@ export function layersOn (job: Job, devices: readonly DeviceOption[], parts: num
   return Math.min(job.layers, counts.reduce((sum, count) => sum + count, 0))
 }
 
-/** Of the `parts` of a model those that fit, at most as many as it has layers. A part more needs no less. */
+/**
+ * How many of `parts` fit, at most the number of layers. Assumes that the need grows with the parts (binary
+ * search).
+ */
 export function layersThatFit (job: Job, on: DeviceOption, parts: number): number {
   if (job.request.force) return job.layers
   let [fits, tooMany] = [0, job.layers + 1]
@@ -166,7 +167,7 @@ export function layersThatFit (job: Job, on: DeviceOption, parts: number): numbe
   return fits
 }
 
-/** Order of text that does not depend on the locale. */
+/** Order that does not depend on the locale. */
 export function compareText (a: string, b: string): number {
   return a < b ? -1 : a > b ? 1 : 0
 }

@@ -14,13 +14,12 @@ export type {
   PlanRank, PlanRequest, PlanResult, Planned, Refusal, RefusalReason, Sharding, Suggestion
 } from './types.js'
 
-/** Chooses the nodes and parts for a model, or says why there is no choice and what would make one. Pure. */
+/** Chooses nodes and parts for a model, or explains the refusal and suggests changes. Pure. */
 export function plan (request: PlanRequest, view: ClusterView): PlanResult {
   const solved = solve(request, view)
   return solved.ok ? solved : refusalOf(solved, suggest(request, view, solved))
 }
 
-/** The same without suggestions, for callers that try other requests anyway. */
 export function planWithoutSuggestions (request: PlanRequest, view: ClusterView): PlanResult {
   const solved = solve(request, view)
   return solved.ok ? solved : refusalOf(solved, [])
@@ -44,9 +43,9 @@ export interface Preview {
   result: PlanResult
 }
 
-/** Which nodes are looked at: node ids or install ids; unknown ones are ignored. */
+/** Node ids or install ids; unknown ones are ignored. */
 export interface PreviewScope extends Partial<Pick<PlanRequest, 'contextLength' | 'excluded' | 'slots'>> {
-  /** Only these nodes; all when left out or empty. */
+  /** Only these nodes; all if absent or empty. */
   nodeIds?: readonly string[]
 }
 
@@ -54,9 +53,9 @@ const SHAPES = (['Pipeline', 'Tensor'] as const).flatMap((sharding) =>
   (['Ring', 'LlamaRpc'] as const).map((instanceMeta) => ({ sharding, instanceMeta })))
 
 /**
- * Every combination of sharding, meta and number of nodes that makes a difference: each plan once, under the
- * first combination that gives it, and of each shape the first refusal, which holds for more nodes as well.
- * One node is always Pipeline and Ring, so the other shapes start at two. Refusals have no suggestions.
+ * Every distinct combination of sharding, meta and number of nodes: each plan once, under the first
+ * combination that gives it, and the first refusal of each shape, which holds for more nodes too. One node is
+ * always Pipeline and Ring, so the other shapes start at two. Refusals have no suggestions.
  */
 export function previews (
   card: ModelCard, view: ClusterView, { nodeIds = [], excluded: out = [], ...asked }: PreviewScope = {}
@@ -72,7 +71,7 @@ export function previews (
         planWithoutSuggestions({ card, ...asked, ...shape, minNodes, excluded, force: false }, view)
       found.push({ ...shape, minNodes, result })
       if (!result.ok) break
-      // Fewer nodes than this plan has would give it again.
+      // Fewer nodes would give the same plan again.
       minNodes = result.plan.ranks.length + 1
     }
     return found

@@ -1,13 +1,13 @@
 import type { ArrangedNode } from './arrange.js'
 import type { Edge, PlanRequest } from './types.js'
 
-/** A link below this, or with a longer round trip, is slow for nodes that share a model: half of 1 Gbit/s. */
+/** Thresholds of a slow link between nodes that share a model: half of 1 Gbit/s, and the round trip. */
 const SLOW_BYTES_PER_SECOND = 60e6
 const SLOW_RTT_MS = 5
 
 /**
- * A sentence for each slow link between the nodes of an arrangement: what was measured and, where a driver
- * sends its donor the weights over it, how long that takes. A link that was not measured is not slow.
+ * One sentence per slow link of an arrangement: the measured values and, if a driver sends weights over it,
+ * how long that takes. A link without measurements is not slow.
  */
 export function slowLinks (
   { instanceMeta }: PlanRequest, members: readonly ArrangedNode[], edges: readonly Edge[]
@@ -22,7 +22,7 @@ export function slowLinks (
     const both = edges.filter(({ from, to }) => from !== to && ids.includes(from) && ids.includes(to))
     const told = (of: (edge: Edge) => number | null | undefined): number[] =>
       both.map(of).filter((value) => typeof value === 'number')
-    // Each end measures; the worse of them counts.
+    // Both ends measure; the worse value counts.
     const rate = Math.min(...told(({ bytesPerSecond }) => bytesPerSecond))
     const rtt = Math.max(...told(({ rttMs }) => rttMs))
     if (rate >= SLOW_BYTES_PER_SECOND && rtt <= SLOW_RTT_MS) return []

@@ -1,13 +1,13 @@
 import type { MemoryTraits } from '../../../kernel/index.js'
 import type { ClusterView, EngineTraits, MemoryClaim, NodeFacts } from './types.js'
 
-/** The terms of what one node can give to a backend. Whole bytes, rounded down. */
+/** Memory of one device for a backend, whole bytes, rounded down. */
 export interface Usable {
   memory: 'ram' | 'vram'
   totalBytes: number
-  /** The most of the total that models may take. */
+  /** The part of the total that models may use. */
   limitBytes: number
-  /** RAM: what is available. GPU: what is left of the limit, below 0 when it is exceeded. */
+  /** RAM: available memory. GPU: the rest of the limit, negative if it is exceeded. */
   freeBytes: number
   reservedBytes: number
   releasingBytes: number
@@ -16,13 +16,12 @@ export interface Usable {
 
 type ToldNode = NodeFacts & { memory: NonNullable<NodeFacts['memory']> }
 
-/** Which memory of a node: that of a GPU by its number, or the RAM. */
 export type Device = number | 'ram'
 
 export const isGpu = ({ gpus }: Pick<NodeFacts, 'gpus'>, backend: string): boolean =>
   backend !== 'cpu' && gpus.length > 0
 
-/** Memory traits of an engine on the node: those of its library if the program is missing there. */
+/** Memory traits of the engine on a node: those of the library if the program is missing there. */
 export const memoryTraits = (
   traits: MemoryTraits & Pick<EngineTraits, 'library'>, engine: string, { onLibrary }: NodeFacts
 ): MemoryTraits => onLibrary?.includes(engine) === true ? traits.library ?? traits : traits
@@ -34,8 +33,8 @@ export function deviceOf (
 }
 
 /**
- * What one memory of the node can give: at most 0.75 of the RAM or 0.90 of a GPU's memory, and what is
- * available once the releases are through, less the reservations. Never below 0.
+ * Usable memory of a device: at most 0.75 of RAM or 0.90 of GPU memory, plus pending releases, minus
+ * reservations. Never below 0.
  */
 export function usableOf (
   node: ToldNode, device: Device, claims: Pick<ClusterView, 'reservations' | 'releasing'>
@@ -72,8 +71,8 @@ export function sumUsable (parts: readonly Usable[]): Usable {
 }
 
 /**
- * Bytes to free so that `neededBytes` fit, at least 1 (also where they fit already); null where the limit
- * does not allow them.
+ * Bytes to free so that `neededBytes` fit, at least 1 (even if they already fit); null if the limit does not
+ * allow it.
  */
 export function bytesToFree (usable: Usable, neededBytes: number): number | null {
   const { freeBytes, limitBytes, reservedBytes, releasingBytes } = usable
@@ -83,7 +82,7 @@ export function bytesToFree (usable: Usable, neededBytes: number): number | null
 
 const GIB = 1024 ** 3
 
-/** `9.75 GiB`, and `12 MiB` of less than a tenth of one. */
+/** `9.75 GiB`, or `12 MiB` below a tenth of a GiB. */
 export function gib (bytes: number, round = Math.round): string {
   return bytes < GIB / 10 ? `${Math.ceil(bytes / 1024 ** 2)} MiB`
     : `${(round(bytes / GIB * 100) / 100).toFixed(2)} GiB`

@@ -7,16 +7,15 @@ import type { CandidateNode, Job, CandidateSet } from './candidates.js'
 import { gib } from './memory.js'
 import type { ClusterView, EngineTraits, NodeFacts, PlanRequest, Refusal, RefusalReason } from './types.js'
 
-/** Why there is no plan, with the numbers; without suggestions. */
 export interface Unplanned extends Omit<Refusal, 'details'> {
   details: Record<string, unknown>
-  /** Of `insufficient_memory`: the arrangement that is short of least memory, and what it was chosen from. */
+  /** For `insufficient_memory`: the arrangement with the smallest shortage, and its candidates. */
   shortage?: Shortage
 }
 
 export interface Shortage { job: Job, nearest: ArrangedNode[], candidates: readonly CandidateNode[] }
 
-/** Most nodes named in a message, and most one-way links in details. */
+/** Most nodes named in a message, and most one-way links in `details`. */
 const NAMED_MAX = 4
 const ONE_WAY_MAX = 16
 
@@ -47,17 +46,17 @@ export function tooFewLayers (request: PlanRequest): Unplanned {
 export const refusedByEngine = (request: PlanRequest, why: string): Unplanned =>
   unplanned('no_backend', request, why, { engine: request.card.engine })
 
-/** `what` is the need for a program that these nodes do not have. */
+/** `what`: the sentence that the missing program completes. */
 function engineMissing (
   request: PlanRequest, builds: string, nodes: readonly NodeFacts[], what: string
 ): Unplanned {
   const command = `svc engine add ${builds}`
   return unplanned('engine_missing', request,
-    `${what}, which is not on ${named(nodes)}: \`${command}\` there brings it.`,
+    `${what}, which is not installed on ${named(nodes)}: run \`${command}\` there.`,
     { engine: request.card.engine, nodes: nodes.map(idOf), command })
 }
 
-/** `traits` and `survey` are null where no plugin brings the engine. */
+/** `traits` and `survey` are null if no plugin provides the engine. */
 export function noBackend (
   request: PlanRequest, traits: EngineTraits | null, survey: CandidateSet | null
 ): Unplanned {
@@ -76,7 +75,7 @@ export function noBackend (
   }))
   let message = `No node can run ${modelId}: engine ${engine} needs one of ` +
     `${backends.join(', ') || 'no backend (the card names none)'}.`
-  if (traits === null) message = `Model ${modelId} needs engine ${engine}, which no plugin here brings.`
+  if (traits === null) message = `Model ${modelId} needs engine ${engine}, which no enabled plugin provides.`
   else if (nodes.length === 0) message = `No node runs models, so ${modelId} cannot be placed.`
   return unplanned('no_backend', request, message, {
     engine,
@@ -105,7 +104,7 @@ export function infoPending (request: PlanRequest, pending: readonly CandidateNo
   const missing = (node: NodeFacts): string[] =>
     (['memory', 'backends', 'participation'] as const).filter((fact) => node[fact] === null)
   const what = nodes.length === 1 ? 'it has' : 'they have'
-  const message = `Waiting for ${named(nodes)} to tell what ${what}; retry in a few seconds.`
+  const message = `Waiting for ${named(nodes)} to report what ${what}; retry in a few seconds.`
   const pendingNodes = nodes.map((node) => ({ ...idOf(node), missing: missing(node) }))
   return {
     ...unplanned('info_pending', request, message, { pendingNodes }),
@@ -119,19 +118,20 @@ export function indivisible (request: PlanRequest, candidates: number): Unplanne
     ? `any number of nodes from ${minNodes} to ${candidates}`
     : `${minNodes} nodes`
   return unplanned('tensor_indivisible', request,
-    `Tensor sharding deals out ${heads} heads, ${kvHeads} key-value heads and a width of ` +
-    `${hiddenSize} evenly, which ${range} cannot do.`, { heads, kvHeads, hiddenSize, minNodes, candidates })
+    `Tensor sharding splits ${heads} heads, ${kvHeads} key-value heads and a width of ${hiddenSize} ` +
+    `evenly, which ${range} do not allow.`,
+    { heads, kvHeads, hiddenSize, minNodes, candidates })
 }
 
-/** `refusing`: the nodes that may not share a model, where only they are in the way. */
+/** `refusing`: nodes that may not share a model, if only they prevent the placement. */
 export function cannotSpread ({ request, traits }: Job, refusing: readonly CandidateNode[]): Unplanned {
   const { card: { engine }, instanceMeta, minNodes } = request
   const { multiNode, meta } = traits
   const details = { engine, minNodes, engineSpreadsAs: multiNode ? meta : null }
   const without = refusing.map(({ node }) => node).filter((node) => usesLibrary(request, node))
   if (traits.builds !== undefined && without.length > 0) {
-    return engineMissing(request, traits.builds, without, `To share a model with others for min_nodes ` +
-      `${minNodes} takes ${traits.builds} itself`)
+    return engineMissing(request, traits.builds, without, 'Sharing a model with other nodes for ' +
+      `min_nodes ${minNodes} requires ${traits.builds} itself`)
   }
   if (refusing.length > 0) {
     const nodes = refusing.map(({ node }) => node)
@@ -146,7 +146,7 @@ export function cannotSpread ({ request, traits }: Job, refusing: readonly Candi
     `Engine ${engine} ${how}, so min_nodes ${minNodes} cannot be met.`, details)
 }
 
-/** `cut`: the search for a ring was given up. */
+/** `cut`: the search for a ring exceeded its budget. */
 export function noCycle (
   request: PlanRequest, view: ClusterView, candidates: readonly CandidateNode[], cut: boolean
 ): Unplanned {
@@ -200,7 +200,7 @@ export function noMemory (shortage: Shortage): Unplanned {
   }
 }
 
-/** Bytes that a node is short of for its part; at least 1 if any, since equal is not enough. */
+/** Memory shortage of a node, bytes; at least 1 if any, because an exact fit is not enough. */
 export function missingBytes ({ held }: ArrangedNode): number {
   const used = held.length > 1 ? held.filter(({ layers }) => layers > 0) : held
   return used.reduce((sum, { need, usable }) =>
@@ -208,8 +208,8 @@ export function missingBytes ({ held }: ArrangedNode): number {
 }
 
 /**
- * `attic: needs 13.20 GiB (weights 9.75 GiB + KV cache 0.27 GiB + …), has 11.90 GiB`; of GPUs and CPU
- * together each memory apart.
+ * `attic: needs 13.20 GiB (weights 9.75 GiB + KV cache 0.27 GiB + …), has 11.90 GiB`; if GPU and CPU share
+ * the part, one figure for each.
  */
 function arithmetic (member: ArrangedNode): string {
   const { candidate: { node }, need, option: { usable }, held } = member

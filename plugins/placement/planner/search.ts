@@ -3,20 +3,19 @@ import type { CandidateNode, Neighbours } from './candidates.js'
 export interface NodeCapacity { candidate: CandidateNode, layers: number }
 
 export interface GroupShape {
-  /** How its nodes must be connected: each with the next, or all with the first. */
+  /** Ring: each node linked to the next. Star: all linked to the first. */
   topology: 'ring' | 'star'
   size: number
   layers: number
 }
 
-/** Steps from node to node that searches for rings may still take; below 0 one of them was cut short. */
+/** Remaining steps of ring searches; negative once a search was cut short. */
 export interface Budget { steps: number }
 
 /**
- * The seats of a group in rank order, or null. Seats are preferred in the order given: the first that can be
- * part of a solution is, then the first that can go on from it, and so on. One node or a star is always
- * found. A ring is found within the budget: to find one of a given size is hard in general, while a mesh
- * takes one step for each node.
+ * Finds a connected group with enough layers, in rank order, or null. Greedy: takes the earliest seat that
+ * can still lead to a solution. Finds every single node and star. Finding a ring of a given size is NP-hard
+ * in general, so the search has a budget; a full mesh takes one step per node.
  */
 export function findGroup<S extends NodeCapacity> (
   seats: readonly S[], neighbours: Neighbours, shape: GroupShape, budget: Budget
@@ -31,16 +30,16 @@ export function findGroup<S extends NodeCapacity> (
   return topology === 'star' ? findStar(near, shape) : findRing(near, shape, budget)
 }
 
-/** Seats in order of preference, each with those that it is linked with in the same order. */
+/** Seats in order of preference, each with its neighbours in the same order. */
 type Graph<S extends NodeCapacity> = ReadonlyMap<S, readonly S[]>
 
-/** Layers that the best `size` of the seats hold; -Infinity where there are not that many. */
+/** Layers of the best `size` seats; -Infinity if there are fewer seats. */
 function mostLayers (seats: readonly NodeCapacity[], size: number): number {
   if (seats.length < size) return -Infinity
   return seats.map(({ layers }) => layers).sort((a, b) => b - a).slice(0, size).reduce((a, b) => a + b, 0)
 }
 
-/** The first driver whose neighbours suffice, and of these the preferred ones that do. */
+/** The first driver with sufficient neighbours, with the preferred ones among them. */
 function findStar<S extends NodeCapacity> (near: Graph<S>, { size, layers }: GroupShape): S[] | null {
   for (const [driver, donors] of near) {
     if (driver.layers + mostLayers(donors, size - 1) < layers) continue
@@ -58,9 +57,9 @@ function findStar<S extends NodeCapacity> (near: Graph<S>, { size, layers }: Gro
 }
 
 /**
- * Looks for a ring through each seat in turn, without the seats before it. A first pass goes on in order of
- * preference. Where its half of the budget is not enough, a second one goes first to the seat with the fewest
- * ways on, which finds long rings in thin networks.
+ * Depth-first search for a ring through each seat, without the seats before it. The first pass follows the
+ * preference. If half of the budget is not enough, a second pass prefers the seat with the fewest free
+ * neighbours, which finds long rings in sparse networks.
  */
 function findRing<S extends NodeCapacity> (
   near: Graph<S>, { size, layers }: GroupShape, budget: Budget
@@ -86,7 +85,7 @@ function findRing<S extends NodeCapacity> (
     free.add(next)
     return false
   }
-  // On a ring each seat has two neighbours, on one of two seats the other one.
+  // A seat of a ring needs two neighbours; in a ring of two, one.
   for (let seen = Infinity; free.size < seen;) {
     seen = free.size
     for (const seat of free) if (waysOn(seat).length < Math.min(2, size - 1)) free.delete(seat)

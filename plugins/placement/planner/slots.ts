@@ -1,15 +1,15 @@
-/** Context and slots of an instance: as the memory of its devices allows. Pure. */
+/** Chooses context length and slots by the memory of the devices. Pure. */
 import { cacheOf, contextOf, USUAL_CONTEXT } from '../../runners/cards/memory-forecast.js'
 import { isTensor, type ArrangedNode } from './arrange.js'
 import { jobNeed, type Job } from './candidates.js'
 import type { PlanRequest } from './types.js'
 
-/** Beyond a small cache contexts take at most this part of the free memory: other models need some. */
+/** Largest part of the free memory for contexts beyond a small cache: other models need memory too. */
 const SHARE = 1 / 4
-/** The longest context that is chosen for a request without one, and the fewest slots it leaves. */
+/** Longest context chosen for a request without one, and the fewest slots that must fit with it. */
 const LONGEST_CONTEXT = 32_768
 const FEWEST_SLOTS = 8
-/** Smaller contexts that are tried, down to so many tokens. */
+/** How often a context is halved, and the smallest one, tokens. */
 const CONTEXTS_TRIED = 8
 const LEAST_CONTEXT = 1024
 
@@ -21,14 +21,17 @@ export function smallerContexts (
     .filter((tokens) => tokens >= least)
 }
 
-/** Contexts above the usual one, the longest first; none to embed or rank texts, which are cut at that. */
+/**
+ * Contexts above the usual one, longest first. None for embeddings and reranking, whose texts are cut at the
+ * usual context.
+ */
 function longerContexts ({ card }: PlanRequest): number[] {
   const longest = contextOf(card, LONGEST_CONTEXT)
   return card.tasks.some((task) => task === 'embeddings' || task === 'rerank') ? []
     : [longest, ...smallerContexts({ card, contextLength: longest })].filter((one) => one > USUAL_CONTEXT)
 }
 
-/** A job as it is arranged, with the context and the slots for which its devices have memory. */
+/** The job with the context and slots that fit in the memory of its devices. */
 export function fitContextAndSlots (job: Job, nodes: readonly ArrangedNode[]): Job {
   const { request, traits: { slots: most }, slots: kept } = job
   if (most === undefined || kept === undefined) return job
@@ -36,11 +39,11 @@ export function fitContextAndSlots (job: Job, nodes: readonly ArrangedNode[]): J
   const bound = held.every(({ device }) => device !== 'ram') ? most.gpu : most.cpu
   const parts = job.layers * (isTensor(job, nodes.length) ? nodes.length : 1)
   const asked = request.contextLength
-  /** Further slots that fit into a share of the memory left. */
+  /** Additional slots that fit in this share of the free memory. */
   const more = (share: number, contextLength: number | undefined): number => Math.min(...held.map((on) => {
     const needed = (slots: number): number => jobNeed(
       { ...job, request: { ...request, contextLength }, slots }, { of: on.layers, parts }, on).neededBytes
-    // The prompt cache has a least size: the first slots are cheaper than the later ones.
+    // The prompt cache has a minimum size, so the first slots cost less than later ones.
     const each = (needed(kept + bound) - needed(kept)) / bound
     const now = on.need.neededBytes
     const left = (on.usable.usableBytes - now - 1) * share + now - needed(kept)

@@ -13,14 +13,14 @@ import {
 import type { Unplanned } from './refusals.js'
 import type { ClusterView, EngineTraits, Plan, Planned, PlanRank, PlanRequest } from './types.js'
 
-/** Steps that the searches for rings of one request may take; only large, thin networks come near it. */
+/** Search budget of one request, in steps; only large, sparse networks reach it. */
 const SEARCH_STEPS = 100_000
-/** The smallest context that is chosen for a request without one. */
+/** Smallest context chosen for a request without one. */
 export const LEAST_CHOSEN = 2048
 
 /**
- * Chooses the nodes and parts for a model, or gives the first reason why there is no choice. Pure: the same
- * request and view give the same result, in whatever order nodes and edges are listed.
+ * Chooses nodes and parts for a model, or returns the first reason against it. Pure; the order of nodes and
+ * edges does not matter.
  */
 export function solve (request: PlanRequest, view: ClusterView): Planned | Unplanned {
   const first = solveOnce(request, view)
@@ -46,13 +46,13 @@ function solveOnce (request: PlanRequest, view: ClusterView): Planned | Unplanne
   if (plan !== null) return { ok: true, plan }
   const pending = found.candidates.filter((candidate) => candidate.pending)
   if (pending.length === 0) return problemAmong(job, view, found, told)
-  // Only nodes that could change the answer are worth waiting for: the most they could be, would it do?
+  // Wait for pending nodes only if they could change the answer, assuming the best case.
   const atMost = poolOf(found.candidates, view)
   if (planAmong(job, atMost) !== null) return infoPending(request, pending)
   return problemAmong(job, view, found, atMost)
 }
 
-/** Whether there is a plan; cheaper than the reason why not. */
+/** Cheaper than `solve`, which also finds the reason of a refusal. */
 export function canPlan (request: PlanRequest, view: ClusterView): boolean {
   const contextLength = chosenContexts(request).at(-1) ?? request.contextLength
   const job = jobOf({ ...request, contextLength }, view)
@@ -61,13 +61,13 @@ export function canPlan (request: PlanRequest, view: ClusterView): boolean {
   return planAmong(job, poolOf(told, view)) !== null
 }
 
-/** What is asked with the engine's traits at hand, or what is wrong whatever the nodes are. */
+/** The job with the engine's traits, or a refusal that does not depend on the nodes. */
 function jobOf (request: PlanRequest, view: ClusterView): Job | Unplanned {
   const { card, sharding, minNodes } = request
   const told = Object.hasOwn(view.engines, card.engine) ? view.engines[card.engine]! : null
   if (told === null) return noBackend(request, null, null)
   const ranks = card.tasks.includes('rerank')
-  // There is nothing to choose for a model that has one slot.
+  // A reranker has one slot, so there is no choice.
   const traits = ranks ? { ...told, slots: undefined } : told
   const why = traits.refuses?.(card) ?? null
   if (why !== null) return refusedByEngine(request, why)
@@ -104,12 +104,12 @@ function allowedSizes ({ request, traits, layers }: Job, candidates: number): nu
   return sizesUpTo(request, traits, Math.min(candidates, bySplit, spreads(request, traits) ? candidates : 1))
 }
 
-/** Numbers of nodes, up to `most`, over which the model can be dealt out. */
+/** Numbers of nodes, up to `most`, among which the model can be split. */
 function sizesUpTo (request: PlanRequest, traits: EngineTraits, most: number): number[] {
   const { sharding, card: { heads, kvHeads, hiddenSize } } = request
   const sizes: number[] = []
   for (let size = least(request); size <= most; size++) {
-    // One node is not tensor sharding at all.
+    // One node is never tensor sharding.
     const even = size === 1 || sharding === 'Pipeline' || traits.unevenTensor === true ||
       [heads, kvHeads, hiddenSize].every((n) => n > 0 && n % size === 0)
     if (even) sizes.push(size)
@@ -117,7 +117,7 @@ function sizesUpTo (request: PlanRequest, traits: EngineTraits, most: number): n
   return sizes
 }
 
-/** The reason why nothing fits; a plan only where the search for one ran out of steps. */
+/** The reason for the refusal. Returns a plan only if the search for one had run out of steps. */
 function problemAmong (
   job: Job, view: ClusterView, found: CandidateSet, { candidates, ...pool }: Pool
 ): Planned | Unplanned {
@@ -135,7 +135,7 @@ function problemAmong (
   if (sizesUpTo(request, traits, Math.max(size, candidates.length)).length === 0) {
     return indivisible(request, candidates.length)
   }
-  // The arrangement that misses least memory, of these the one on the fewest nodes.
+  // The arrangement with the smallest shortage; of equal ones, that on the fewest nodes.
   const nearest = allowedSizes(job, candidates.length)
     .map((size) => largestArrangement(job, { candidates, ...pool }, size))
     .reduce((best, nodes) =>
@@ -174,7 +174,7 @@ function planOf (job: Job, members: readonly ArrangedNode[], edges: ClusterView[
   }
 }
 
-/** Said where an engine could use several devices of the node: none where its GPUs have no room. */
+/** Only if the engine can use several devices of the node; empty if its GPUs have no free memory. */
 function gpuLayersOf (
   { traits }: Job, { node }: CandidateNode, held: readonly DeviceShare[]
 ): Pick<PlanRank, 'gpuLayers'> {
@@ -206,7 +206,7 @@ function slotsOf (
   return [`${cacheWords(card, context, slots)} = ${gib(cache)} of KV cache`]
 }
 
-/** Said of a node whose CPU has layers although its GPUs could run the model. */
+/** Explains that the CPU has layers although the GPUs could run the model. */
 function onCpu (job: Job, { candidate, held }: ArrangedNode, size: number): string[] {
   const gpus = candidate.options.find(({ usable }) => usable.memory === 'vram')?.devices
   const count = (list: readonly DeviceShare[]): number => list.reduce((sum, { layers }) => sum + layers, 0)

@@ -8,9 +8,9 @@ import { smallerContexts } from './slots.js'
 import { canPlan } from './solve.js'
 import type { Change, ClusterView, InstanceMemory, NodeFacts, PlanRequest, Suggestion } from './types.js'
 
-/** Of each kind of change, how many are tried at most. */
+/** Most changes tried of each kind. */
 const TRIED_MAX = 8
-/** How many instances to stop are told, and how many nodes to free memory on; of other kinds it is one. */
+/** Most suggestions to stop an instance or to free memory; one of each other kind. */
 const TOLD_MAX = 3
 
 export function withChange (
@@ -39,7 +39,7 @@ function including (request: PlanRequest, view: ClusterView, nodeIds: readonly s
   return { ...request, excluded: request.excluded.filter((id) => !freed.has(id)) }
 }
 
-/** Changes after which the request is planned, each tried; the easiest kind first. */
+/** Changes that make the request succeed, each verified; the easiest kind first. */
 export function suggest (
   request: PlanRequest, view: ClusterView, { reason, shortage }: Unplanned
 ): Suggestion[] {
@@ -65,7 +65,7 @@ export function suggest (
 const smallerContext = (request: PlanRequest): Suggestion[] => smallerContexts(request).map((contextLength) =>
   ({ kind: 'context_length', contextLength, text: `set context_length to ${contextLength}` }))
 
-/** Where nodes are linked in another way by this engine, that way; then the other sharding. */
+/** First the meta that the engine supports, if it differs; then the other sharding. */
 function otherShape (
   { card, sharding: now, instanceMeta: asked }: PlanRequest, view: ClusterView
 ): Suggestion[] {
@@ -106,7 +106,7 @@ function withNodes (
   }))
 }
 
-/** Running instances, those that give back least first. */
+/** Smallest instances first. */
 function stops ({ instances }: ClusterView): Suggestion[] {
   const sum = ({ memory }: InstanceMemory): number => memory.reduce((all, { bytes }) => all + bytes, 0)
   return [...instances]
@@ -118,7 +118,10 @@ function stops ({ instances }: ClusterView): Suggestion[] {
 
 type Free = Suggestion & { kind: 'free' }
 
-/** Memory to free on one node alone: of the nearest arrangement, or to hold the whole model; least first. */
+/**
+ * Memory to free on a single node, smallest amount first: for its part in the nearest arrangement, or for the
+ * whole model.
+ */
 function frees ({ job, nearest, candidates }: Shortage): Suggestion[] {
   const alone = least(job.request) > 1 ? [] : candidates.flatMap((candidate) => aloneOn(job, candidate))
   const together = nearest.length === 1 ? [] : nearest.flatMap((member) => heldBy(job, nearest, member))
@@ -137,7 +140,7 @@ function aloneOn (job: Job, { node, options, pending }: CandidateNode): Free[] {
   return options.flatMap((option) => freeOn(node, option, neededOn(job, option, 1, 1)))
 }
 
-/** What the member must be given to take over all that the others cannot hold. */
+/** Memory that the member needs to take all layers that the others cannot hold. */
 function heldBy (job: Job, members: readonly ArrangedNode[], member: ArrangedNode): Free[] {
   const { candidate: { node, pending }, option } = member
   const others = members.filter((other) => other !== member)
@@ -158,12 +161,11 @@ const neededOn = (job: Job, { devices }: BackendOption, of: number, parts: numbe
 function freeOn (
   { nodeId, name, gpus }: NodeFacts, { backend, devices, usable }: BackendOption, neededBytes: number
 ): Free[] {
-  // Of several devices there is no one to name.
   if (devices.length > 1) return []
   const bytes = bytesToFree(usable, neededBytes)
   if (bytes === null) return []
   const memory = backend !== 'cpu' && gpus.length > 0 ? 'GPU memory' : 'memory'
-  // Rounded up, so that freeing what the text says is enough.
+  // Rounded up, so that freeing the displayed amount is enough.
   const text = `free ${gib(bytes, Math.ceil)} of ${memory} on ${name}`
   return [{ kind: 'free', nodeId, backend, bytes, text }]
 }

@@ -1,48 +1,47 @@
 import type { LibraryDecl, MemoryTraits, ModelCard } from '../../../kernel/index.js'
 import type { Need } from '../../runners/cards/memory-forecast.js'
 
-/** How a model is cut: by layers, or every layer across all ranks. */
+/** Split by layers, or every layer across all ranks. */
 export type Sharding = 'Pipeline' | 'Tensor'
-/** How the ranks of an instance talk: in a ring, or a driver with its donors. */
+/** Ranks communicate in a ring, or a driver with its donors. */
 export type InstanceMeta = 'Ring' | 'LlamaRpc'
 
 export interface PlanRequest {
   card: ModelCard
-  /** Tokens of context; as many as there is memory for when left out. */
+  /** Tokens; default: as many as fit in memory. */
   contextLength?: number | undefined
-  /** Answers at once; as many as there is memory for when left out. */
+  /** Concurrent requests; default: as many as fit in memory. */
   slots?: number | undefined
   sharding: Sharding
   instanceMeta: InstanceMeta
-  /** At least this many nodes; 1 or less means any number. */
+  /** Minimum number of nodes; 1 or less means any. */
   minNodes: number
-  /** Node ids or install ids that must not take part; unknown ones are ignored. */
+  /** Node ids or install ids; unknown ones are ignored. */
   excluded: readonly string[]
-  /** Memory is not checked. Everything else is. */
+  /** Skips the memory check, but no other check. */
   force: boolean
 }
 
-/** One node, as its own reports say; null is "not told yet". Bytes. */
+/** Readings of one node; null if not reported yet. Bytes. */
 export interface NodeFacts {
   nodeId: string
   installId: string
   name: string
   memory: { ramTotal: number, ramAvailable: number } | null
-  /** Memory of each GPU; empty where none is known, then GPU backends are counted against the RAM. */
+  /** Memory of each GPU; empty if unknown, and GPU backends then count against RAM. */
   gpus: readonly { total: number, used: number }[]
-  /** Engine name to the backends this node can run it on. */
+  /** Engine name to its usable backends on this node. */
   backends: Readonly<Record<string, readonly string[]>> | null
-  /** Engines whose external program is not there. */
+  /** Engines whose external program is missing. */
   lacks?: readonly string[]
-  /** Engines that run on a library there, in place of their program. */
+  /** Engines that use a library instead of their program. */
   onLibrary?: readonly string[]
-  /** Model id to the bytes of it that lie on this node already. */
+  /** Model id to its bytes on the disk of this node. */
   stagedBytes: ReadonlyMap<string, number>
-  /** Only `full` nodes run models. */
   participation: 'full' | 'management' | null
-  /** False where its operator does not let it share a model with others as LlamaRpc. */
+  /** False if the operator does not allow sharing models with other nodes (LlamaRpc). */
   lends: boolean
-  /** It publishes no readings: there is no use in waiting for them. */
+  /** Publishes no readings, so waiting for them is pointless. */
   silent?: boolean
   drained?: boolean
 }
@@ -51,30 +50,29 @@ export interface EngineTraits extends MemoryTraits {
   multiNode: boolean
   meta: InstanceMeta
   tensor: boolean
-  /** Tensor ranks need not be even. */
   unevenTensor?: boolean
-  /** It uses all GPUs of a node, and its RAM for what they cannot hold; else the first GPU only. */
+  /** Uses all GPUs of a node and RAM for the rest; otherwise only the first GPU. */
   manyDevices?: boolean
   /** Best first. */
   backends: readonly string[]
-  /** It keeps a context for each answer at once; the most on a CPU and on GPUs. */
+  /** Most parallel contexts on a CPU and on GPUs. */
   slots?: { readonly cpu: number, readonly gpu: number } | undefined
-  /** Why a card does not run on it; null if it does. */
+  /** The reason why a card does not run on it, or null. */
   refuses?: ((card: ModelCard) => string | null) | undefined
-  /** What `svc engine add` brings its program as, where it drives one. */
+  /** Name of its program in `svc engine add`, if it has one. */
   builds?: string | undefined
   library?: LibraryDecl | undefined
 }
 
 /**
- * Memory of one node that is spoken for, or about to come back. `backend` says which memory: the RAM for
- * `cpu`, else that of the GPU with the number `gpu`, the first where it is left out.
+ * Memory of one node that is reserved or about to be released: RAM for the backend `cpu`, otherwise the GPU
+ * with index `gpu` (default 0).
  */
 export interface MemoryClaim { nodeId: string, backend: string, gpu?: number, bytes: number }
 
 export interface InstanceMemory { instanceId: string, modelId: string, memory: readonly MemoryClaim[] }
 
-/** A live connection in one direction, as it was measured last; null or absent before that. */
+/** A live connection in one direction with its last measurements; null or absent before the first. */
 export interface Edge {
   from: string
   to: string
@@ -82,32 +80,30 @@ export interface Edge {
   bytesPerSecond?: number | null
 }
 
-/** Everything the planner may know of the cluster. Node ids are unique. */
+/** All inputs of the planner. Node ids are unique. */
 export interface ClusterView {
   nodes: readonly NodeFacts[]
-  /** Live connections, one entry per direction. */
   edges: readonly Edge[]
   engines: Readonly<Record<string, EngineTraits>>
-  /** Placed, but not loaded yet: not in the memory readings. */
+  /** Placed but not loaded yet: not in the memory readings. */
   reservations: readonly MemoryClaim[]
-  /** Being given back: still in the memory readings. */
+  /** Being released: still in the memory readings. */
   releasing: readonly MemoryClaim[]
-  /** Running instances, for the suggestion to stop one. */
   instances: readonly InstanceMemory[]
 }
 
-/** The part of the model one node is given. Layers are half open; a tensor rank has all of them. */
+/** The part of one node. Layers are a half-open range; a tensor rank has all of them. */
 export interface PlanRank extends Need {
   nodeId: string
   backend: string
   startLayer: number
   endLayer: number
-  /** Layers on each GPU of the node where several devices share the part; the rest are on its CPU. */
+  /** Layers on each GPU if several devices share the part; the rest are on the CPU. */
   gpuLayers?: readonly number[]
-  /** Where GPUs and the CPU share the part: what each of the two memories holds. The sums are of both. */
+  /** Set if GPU and CPU share the part: the figures of each. The rank's own figures are their sums. */
   memories?: readonly MemoryPart[]
   usableBytes: number
-  /** Below zero only when forced. */
+  /** Negative only if forced. */
   freeAfterBytes: number
 }
 
@@ -123,19 +119,18 @@ export interface Plan {
   sharding: Sharding
   instanceMeta: InstanceMeta
   contextLength: number
-  /** Answers at once, each with its context; absent for an engine without slots. */
+  /** Concurrent requests, each with the full context; absent for an engine without slots. */
   slots?: number
-  /** In ring order; of `LlamaRpc` the driver first. */
+  /** In ring order; for `LlamaRpc` the driver first. */
   ranks: PlanRank[]
-  /** Bytes of the model that lie on the chosen nodes already. */
+  /** Bytes of the model already on the disks of the chosen nodes. */
   stagedBytes: number
-  /** One sentence: why these nodes. */
   why: string
 }
 
 /**
- * Why nothing was planned, the most basic first. `info_pending` is last: nothing else stands in the way,
- * if the nodes that have not told yet turn out to have enough.
+ * Refusal reasons, most fundamental first. `info_pending` is last: the request would succeed if the pending
+ * nodes turn out to have enough memory.
  */
 export const REFUSALS = [
   'tensor_unsupported', 'too_few_layers', 'no_backend', 'engine_missing', 'nodes_drained',
@@ -144,7 +139,6 @@ export const REFUSALS = [
 ] as const
 export type RefusalReason = typeof REFUSALS[number]
 
-/** A change of the request or the cluster after which the same request is planned. */
 export type Change =
   | { kind: 'sharding', sharding: Sharding }
   | { kind: 'instance_meta', instanceMeta: InstanceMeta }
@@ -154,16 +148,15 @@ export type Change =
   | { kind: 'stop', instanceId: string }
   | { kind: 'include', nodeIds: string[] }
   | { kind: 'undrain', nodeIds: string[] }
-/** A change and how to say it after "it would be possible to". */
+/** `text` completes "It can be placed if you …". */
 export type Suggestion = Change & { text: string }
 
-/** Why not. `details` is plain JSON in bytes; see the functions of refusals.ts. */
+/** `details` is plain JSON in bytes; see refusals.ts. */
 export interface Refusal {
   ok: false
   reason: RefusalReason
   message: string
   details: Record<string, unknown> & { suggestions: Suggestion[] }
-  /** Of `info_pending`: the nodes that have not told enough yet. */
   pendingNodes?: string[]
 }
 export interface Planned { ok: true, plan: Plan }

@@ -7,21 +7,21 @@ import type { Planning } from '../place/planning.js'
 import { InstanceProgress, instancesOf, progressOf } from './progress.js'
 import type { Progress, RankProgress } from './progress.js'
 
-/** Pause between two looks at the progress of an instance, ms. */
+/** Pause between two progress checks of an instance, ms. */
 export const WATCH_MS = 250
 
 export interface Waiting {
   instanceId: string
-  /** Transfers that had failed before it was placed. */
+  /** Transfers that had already failed before the placement. */
   attempts: ReadonlySet<string>
   seconds: number
   signal: AbortSignal
 }
 
 /**
- * Resolves when every runner of the instance, or of the one in its place, is ready; to the id of that one.
- * Throws `instance_failed` when it has failed and is not placed elsewhere, `instance_lost` when it was
- * removed meanwhile, or `not_ready_yet` when the time is up.
+ * Resolves to the id of the instance, or of its replacement, once all its runners are ready. Throws
+ * `instance_failed` if it failed and is not placed elsewhere, `instance_lost` if it was removed, and
+ * `not_ready_yet` on timeout.
  */
 export async function untilReady (
   { ctx: { clock }, facts }: Planning, { instanceId, attempts, seconds, signal }: Waiting
@@ -60,13 +60,13 @@ function lateError (instanceId: string, seconds: number, progress: Progress): Er
 }
 
 /**
- * The check behind GET /readyz without a model: of everything that the cluster places by itself an instance
- * is ready, on whichever node.
+ * The check behind GET /readyz without a model: every automatically placed model has a ready instance on some
+ * node.
  */
 export function checkReady (planning: Planning, model?: string): ReadyCheck {
   if (model !== undefined) return { ok: null, detail: '' }
   const models = planning.placedAlways().filter((modelId) => !planning.isStopped(modelId))
-  if (models.length === 0) return { ok: true, detail: 'no model is placed by itself' }
+  if (models.length === 0) return { ok: true, detail: 'no model is placed automatically' }
   const facts = planning.facts.now()
   const missing = models.flatMap((modelId) => {
     const problem = problemOf(facts, modelId)
@@ -88,18 +88,19 @@ function problemOf (facts: Facts, modelId: string): string | null {
   return entry === undefined ? 'it is not placed yet' : `${entry.message} (${entry.reason})`
 }
 
-/** Why a model is not placed: it waits for a node, or somebody stopped it. Null where neither is known. */
+/** Why a model is not placed: it waits for a node, or an operator stopped it. Null if neither. */
 export function absenceOf ({ ctx: { sections } }: Planning, modelId: string): MissingReason | null {
   const waiting = [...sections.waiting.entries()].find(({ value }) => value.modelId === modelId)
   if (waiting !== undefined) {
-    // Its node was removed or is away, and it may run on no other.
+    // Its only allowed node was removed or is not live.
     const bound = waiting.value.reason === 'exclusions_removed_all'
     return {
       code: waiting.value.reason === 'node_lost' ? 'node_lost' : 'waiting_for_node',
       problem: `it waits for a node: ${waiting.value.message.replace(/\.$/, '')}`,
       remedy: bound
         ? `Place it where it may run: \`svc stop ${waiting.key}\`, then \`svc place ${modelId}\`.`
-        : `It is placed as soon as it fits; \`svc place ${modelId} --dry-run --explain\` shows the sums.`,
+        : `It is placed as soon as it fits; \`svc place ${modelId} --dry-run --explain\` shows ` +
+          'the calculation.',
       waits: true
     }
   }

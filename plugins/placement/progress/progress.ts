@@ -14,20 +14,20 @@ export interface InstanceFailure {
   affectedNodeIds: readonly string[]
 }
 
-/** How instances stand: what a node knows itself, and under the same keys what GET /state tells. */
+/** The local view, with the same keys as GET /state. */
 export interface InstanceStates {
   instances: Readonly<Record<string, Instance>>
   /** Runner id to its status, a one-key object. */
   runners: Readonly<Record<string, Readonly<Record<string, unknown>>>>
   downloads: Readonly<Record<string, readonly Download[]>>
   instanceFailures: readonly InstanceFailure[]
-  /** What is to be placed as soon as that is possible; absent in the state of an older node. */
+  /** Absent in the state of an older node. */
   waitingInstances?: Readonly<Record<string, WaitingInstance>>
 }
 
 export interface RankProgress {
   nodeId: string
-  /** The state of its runner, or of the transfer that its runner waits for, and what that state tells. */
+  /** State and detail of its runner, or of the transfer for which the runner waits. */
   state: string
   detail: Readonly<Record<string, unknown>>
   waitsFor: StartBlocker | null
@@ -38,14 +38,14 @@ export type Progress =
   | { kind: 'starting', ranks: RankProgress[] }
   | { kind: 'failed', nodeIds: readonly string[], code: string, message: string }
   | { kind: 'draining' }
-  /** It has lost its place and waits for another. */
+  /** It lost its place and waits for another. */
   | { kind: 'waiting', entry: WaitingInstance }
   | { kind: 'gone' }
 
-/** A runner in one of these takes requests. */
+/** Runners in these states accept requests. */
 export const SERVING: ReadonlySet<string> = new Set(['RunnerReady', 'RunnerRunning'])
 
-/** The state of a runner; `RunnerIdle` where it has reported none. */
+/** `RunnerIdle` if the runner has reported no state. */
 export const runnerKind = ({ runners }: Pick<InstanceStates, 'runners'>, runnerId: string): string =>
   Object.keys(runners[runnerId] ?? {})[0] ?? 'RunnerIdle'
 
@@ -54,7 +54,7 @@ export function serves (state: Pick<InstanceStates, 'runners'>, instance: Instan
     .every((runnerId) => SERVING.has(runnerKind(state, runnerId)))
 }
 
-/** How an instance stands, by the state. `attempts`: transfers that had failed before it was placed. */
+/** `attempts`: transfers that had already failed before the placement. */
 export function progressOf (
   state: InstanceStates, instanceId: string, attempts: ReadonlySet<string> = new Set()
 ): Progress {
@@ -102,7 +102,7 @@ function failureOf (
     return { nodeIds, code, message }
   }
   for (const [nodeId, runnerId] of Object.entries(nodeToRunner)) {
-    // A runner that waits for its files tries again by itself.
+    // A runner that waits for its files retries by itself.
     if (copying(state, nodeId, modelId) !== undefined || waitsFor(state.runners[runnerId]) !== null) continue
     const failed = failedTransfers(state.downloads[nodeId]).find((one) =>
       one.modelId === modelId && !attempts.has(one.attemptId ?? ''))
@@ -120,17 +120,14 @@ export function failedAttempts ({ downloads }: InstanceStates): Set<string> {
   return new Set(Object.values(downloads).flatMap(failedTransfers).map(({ attemptId }) => attemptId ?? ''))
 }
 
-/** The instances of a model that take requests or will. */
+/** Instances of a model that are not draining. */
 export function instancesOf ({ instances }: InstanceStates, modelId: string): string[] {
   return Object.values(instances).map(bodyOf)
     .filter((ring) => ring.shardAssignments.modelId === modelId && ring.drainUntil === undefined)
     .map(({ instanceId }) => instanceId)
 }
 
-/**
- * The id under which an instance goes on after it was placed anew, or waits for that; its own while nothing
- * has taken its place.
- */
+/** The id of the current replacement of an instance, placed or waiting; its own id without one. */
 function successorOf ({ instances, waitingInstances = {} }: InstanceStates, instanceId: string): string {
   const next = new Map<string, string>()
   for (const [id, { replaces }] of Object.entries(waitingInstances)) {
@@ -151,13 +148,10 @@ function successorOf ({ instances, waitingInstances = {} }: InstanceStates, inst
 
 /** How long a new instance may be missing in the state of a node, ms. */
 const APPEAR_MS = 5000
-/** After this time a failed instance will not be placed elsewhere any more, ms. */
+/** A failed instance is no longer moved after this time, ms. */
 const SETTLED_MS = 5000
 
-/**
- * Follows an instance from look to look: where it was lost or has failed and was placed anew, it goes on with
- * the one in its place. Time is an argument, monotonic ms. Pure otherwise.
- */
+/** Follows an instance, and its replacement if it is placed again. Time is an argument, monotonic ms. */
 export class InstanceProgress {
   readonly #attempts: ReadonlySet<string>
   readonly #began: number

@@ -1,4 +1,4 @@
-/** Nodes in one process on one manual clock, with the real kernel, runners and placement on each. */
+/** Several nodes in one process on one manual clock, each with the real kernel, runners and placement. */
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import type { JsonSchema, ModelCard, Plugin, MachineStats } from '../../../kernel/index.js'
 import { definePlugin, EventTapService, LogRingService } from '../../../kernel/index.js'
@@ -20,26 +20,24 @@ export interface ClusterOptions extends Pick<CoreOptions, 'nodes' | 'quorum'> {
   cards?: ModelCard[]
   config?: Record<string, unknown>
   runners?: Record<string, Record<string, unknown>>
-  /** What a runner does once it has been started; it becomes ready when this is left out. */
+  /** Called for each started runner; by default the runner becomes ready. */
   started?: (runner: FakeRunner, node: CoreNode) => void
 }
 
 export interface TestCluster extends CoreCluster {
   rigs: NodeRig[]
-  /** Bytes of memory that a node has free, by its name; 8 GB where nothing is said. */
+  /** Free memory by node name, bytes; default 8 GB. */
   free: Map<string, number>
-  /** Every runner made so far, with the name of its node. */
   runners: { node: string, runner: FakeRunner }[]
-  /** The durable events, with the names of the nodes that emitted them. */
   events: { node: string, kind: string, payload: Record<string, unknown> }[]
-  /** Asks a node, and lets time go on until it has answered. */
+  /** Sends a request and advances the clock until the node has answered. */
   ask (rig: NodeRig, method: string, url: string, payload?: object): Promise<{ status: number, body: Body }>
-  /** Places a model and waits until it is ready: its id and the rig of its node. */
+  /** Places a model and waits until it is ready; resolves to its id and the rig of its node. */
   place (at: NodeRig, model: string, more?: object): Promise<{ id: string, on: NodeRig }>
   instances (at: NodeRig): Promise<RingInstance[]>
   rigOf (ring: RingInstance): NodeRig
   lose (rig: NodeRig): void
-  /** Lets time go on until it holds; every 100 ms it is looked. */
+  /** Advances the clock in steps of 100 ms until the callback returns a result. */
   eventually<T> (what: string, look: () => Promise<T | undefined | false>): Promise<T>
 }
 
@@ -52,7 +50,7 @@ const engines = [
   } }
 ]
 
-/** A cluster whose nodes follow one master and know each other's memory. */
+/** A cluster whose nodes follow one master and have each other's readings. */
 export async function startCluster (t: Owner, options: ClusterOptions = {}): Promise<TestCluster> {
   const { nodes = 3, quorum = 1 } = options
   const core = await coreCluster(t, { nodes, quorum })
@@ -73,7 +71,6 @@ export async function startCluster (t: Owner, options: ClusterOptions = {}): Pro
   return cluster
 }
 
-/** A plugin that keeps the durable events of a node. */
 function listener (node: string, events: TestCluster['events']): Plugin {
   return definePlugin({
     name: 'listener', version: '1.0.0', kernel: '^1.0.0', summary: 'Listens.',
@@ -172,6 +169,6 @@ function doings (core: CoreCluster, rigs: NodeRig[]): Omit<TestCluster, keyof Co
   }
 }
 
-/** Longest wait of `eventually`, and the pause between two looks, ms of the cluster's clock. */
+/** Limit of `eventually` and the pause between two calls, ms of the manual clock. */
 const LIMIT_MS = 120_000
 const LOOK_MS = 100

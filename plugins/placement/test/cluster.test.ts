@@ -18,7 +18,7 @@ interface View {
 
 const view = async (at: NodeRig): Promise<View> => await at.get('/state') as View
 
-/** Waits until the one instance of the model has another id than before, and is ready; the instance. */
+/** Waits for a ready instance of the model with another id. */
 async function moved (c: TestCluster, at: NodeRig, before: string): Promise<RingInstance> {
   return await c.eventually('a ready instance in its place', async () => {
     const { instances, runners } = await view(at)
@@ -30,7 +30,6 @@ async function moved (c: TestCluster, at: NodeRig, before: string): Promise<Ring
   })
 }
 
-/** The rig of the master and the others. */
 async function roles (c: TestCluster): Promise<{ master: NodeRig, others: NodeRig[] }> {
   const running = c.rigs.filter(({ node }) => node.running)
   const node = await c.agreed()
@@ -39,7 +38,7 @@ async function roles (c: TestCluster): Promise<{ master: NodeRig, others: NodeRi
   }
 }
 
-/** Places the model on that node, which alone has room for it at first. */
+/** Places the model on this node, the only one with enough memory at first. */
 async function placeOn (c: TestCluster, on: NodeRig): Promise<string> {
   const others = c.rigs.filter((rig) => rig !== on)
   for (const { node } of others) c.free.set(node.name, TOO_LITTLE)
@@ -50,11 +49,10 @@ async function placeOn (c: TestCluster, on: NodeRig): Promise<string> {
   return id
 }
 
-/** Less than the model needs, bytes; and the time until all nodes know of other readings, ms. */
+/** Less than the model needs, bytes; and the time until readings have spread, ms. */
 const TOO_LITTLE = 1e9
 const READINGS_MS = 5000
 
-/** Places the model on a node that is not the master. */
 async function onWorker (c: TestCluster): Promise<{ id: string, on: NodeRig, master: NodeRig }> {
   const { master, others: [on] } = await roles(c)
   return { id: await placeOn(c, on!), on: on!, master }
@@ -119,7 +117,7 @@ for (const quorum of [1, 'majority'] as const) {
 
 t.test('all nodes plan for the same memory at once: the master gives it to one of them', async (t) => {
   const models = ['acme/a', 'acme/b', 'acme/c']
-  // What loads is not in the readings yet.
+  // Readings do not include a loading model.
   const c = await startCluster(t, {
     started: () => {}, cards: models.map((modelId) => ({ ...small(), modelId }))
   })
@@ -150,7 +148,7 @@ t.test('what a side had placed that loses its session has an end in the log, wit
   ])
 })
 
-/** A model of llama.cpp that no node can hold alone. */
+/** A llama.cpp model that no single node can hold. */
 const large = (): ModelCard => card('acme/large', { engine: 'star', totalBytes: 8 * GIB })
 
 t.test('where an operator does not allow it, a plan says so, not a runner', async (t) => {

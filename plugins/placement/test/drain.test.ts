@@ -1,4 +1,4 @@
-// A node that an operator drains: what it runs is there elsewhere before it ends here.
+// Draining a node: instances move before they end here.
 import t from 'tap'
 import { bodyOf } from '../../runners/service.js'
 import { GIB, runnersAre } from './kit.js'
@@ -60,7 +60,7 @@ t.test('svc drain waits until the node runs nothing, and svc undrain', async (t)
   })
   t.match(await node.run(['drain', 'n1']), { status: 0, out: 'n1 is drained.\n' })
   t.match(await node.run(['drain', 'n1', '--wait=2']),
-    { status: 4, err: /1 instance still runs there; `svc ps`/ })
+    { status: 4, err: /1 instance left there; `svc ps`/ })
   const gone = await node.run(['drain', 'n1', '--wait'], {
     pace: quickPace((pauses) => { if (pauses === 3) delete state.instances['a'] })
   })

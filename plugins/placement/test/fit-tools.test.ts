@@ -51,8 +51,8 @@ t.test('what_if: what is lost with a node, and where it goes', async (t) => {
   })
   t.match(fine, { unknown: [], facts: [
     { level: 'info', code: 'what_if', about: ['n2', MODEL, 'n1'], text: /^If n2 died: .*acme\/chat/ },
-    { code: 'quorum', text: /^1 of 2 nodes would be left and go on deciding; another node would be elected/ },
-    { code: 'would_move', text: /^acme\/chat would be placed anew on n1/ }
+    { code: 'quorum', text: /^1 of 2 nodes would be left and keep the quorum; another node would be/ },
+    { code: 'would_move', text: /^acme\/chat would be placed again on n1/ }
   ] })
   const worse = await run(whatIf, { node: 'id-n2' }, {
     '/state': state, '/config': settings('majority'),
@@ -63,7 +63,7 @@ t.test('what_if: what is lost with a node, and where it goes', async (t) => {
     { level: 'warn', code: 'what_if' }, { code: 'no_quorum', text: /2 are needed/ },
     { code: 'would_wait', remedy: /`svc place acme\/chat --exclude n2 --dry-run --explain`/ },
     { code: 'store_unreachable' },
-    { code: 'single_copy', remedy: 'Make another: `svc stage acme/chat --node n1`.' }
+    { code: 'single_copy', remedy: 'Make another copy: `svc stage acme/chat --node n1`.' }
   ])
   const answers = { '/state': state, '/config': settings(1), '/models/copies': copies() }
   const alone = { ...state, localNodeId: 'id-n2', topology: { nodes: ['id-n2'] } }

@@ -24,7 +24,7 @@ t.test('an instance is shown and removed', async (t) => {
   const drained = await rig.ask('DELETE', `/instance/${id}?drain_seconds=30`)
   t.equal(drained.status, 200)
   t.match(drained.body, {
-    message: /takes no new requests; it is removed when those it has have ended, at the latest at 1970-/,
+    message: /accepts no new requests; .* its open requests have ended, at the latest at 1970-/,
     command_id: /^[0-9a-f-]{36}$/, instance_id: id
   })
   t.equal((await rig.ask('DELETE', `/instance/${id}?drain_seconds=3600`)).status, 200)
@@ -51,7 +51,7 @@ t.test('the instance that would be made goes back as it is', async (t) => {
     const { body: instance } = await rig.ask('GET', `/instance/placement?${query}`)
     t.strictSame(rig.state.instances, {}, 'nothing is placed')
     const ring = bodyOf(instance as unknown as Instance)
-    // As /state would show an old one.
+    // Fields that /state shows for an old instance.
     const shown = {
       placement: { origin: 'autoplace' }, drainUntil: '2026-01-01T00:00:00Z', modelDigest: 'sha256:0'
     }
@@ -98,7 +98,7 @@ const wrong: [string, RegExp, (ring: Mutable) => void][] = [
   ['startLayer', /must be 5/, (ring) => { body(ring, 1)['startLayer'] = 4 }],
   ['endLayer', /above 0 and at most 10/, (ring) => { body(ring, 0)['endLayer'] = 0 }],
   ['endLayer', /must be 10/, (ring) => { body(ring, 1)['endLayer'] = 9 }],
-  ['', /as the others/, (ring) => {
+  ['', /like the others/, (ring) => {
     const [, shard] = at(ring, 1)
     shard['TensorShardMetadata'] = shard['PipelineShardMetadata']!
     delete shard['PipelineShardMetadata']
@@ -259,11 +259,11 @@ t.test('GET /instance/await tells when an instance is ready, or that none is', a
   t.strictSame(rig.logged.filter(({ level }) => level === 'error'), [], 'a client that goes away is no error')
 })
 
-/** What cannot be placed: the cluster's only node is too small for it. */
+/** The only live node is too small for the model. */
 const tooBig = (more: Options = {}): Options =>
   ({ nodes: { n1: 4 }, lost: ['n2'], isMaster: true, config: { autoplace: [] }, ...more })
 
-/** Asks while time passes, which commands need. */
+/** Sends a request and advances the clock, which commands need. */
 async function passing (
   rig: PlacementRig, ...ask: Parameters<PlacementRig['ask']>
 ): ReturnType<PlacementRig['ask']> {
@@ -288,7 +288,7 @@ t.test('what waits for a place is shown, and ends when it is deleted', async (t)
   t.equal(rig.absence('acme/other'), null)
   const before = rig.removed.length
   const ended = await passing(rig, 'DELETE', `/instance/${ID}`)
-  t.match(ended, { status: 200, body: { instance_id: ID, message: /waits for a place no more/ } })
+  t.match(ended, { status: 200, body: { instance_id: ID, message: /no longer waits for a place/ } })
   t.strictSame([await waiting(rig), rig.drained, rig.removed.length], [[], [], before])
   t.equal(rig.absence('acme/chat'), null)
 })

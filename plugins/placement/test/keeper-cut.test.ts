@@ -1,4 +1,4 @@
-/** A link between a driver and its donor that stays cut, while the master reaches both. */
+/** A link between driver and donor that stays broken while the master reaches both. */
 import t from 'tap'
 import type { NodeReport } from '../../../kernel/index.js'
 import { bodyOf } from '../../runners/service.js'
@@ -8,7 +8,7 @@ import { card, nodeView, runnersAre, startPlacement } from './kit.js'
 import type { PlacementRig } from './kit.js'
 import { instance, intent, spread } from './keeper-kit.js'
 
-/** Nodes with whom each is linked, such as `m:abc a:m b:mc c:mb`; "-" before: not live. */
+/** Nodes with their links, such as `m:abc a:m b:mc c:mb`; a leading "-" means not live. */
 const nodesAs = (text: string): NodeReport[] => text.split(' ').map((node) => {
   const [name = '', to = ''] = node.replace('-', '').split(':')
   const link = { ipAddress: '10.0.0.1', port: 1, rttMs: null, bytesPerSecond: null }
@@ -18,7 +18,6 @@ const nodesAs = (text: string): NodeReport[] => text.split(' ').map((node) => {
   }
 })
 
-/** What is cut at a time, by instance. */
 interface Moment { at: number, nodes: string, cut: string[], next?: number | null }
 const whole = 'm:abc a:mbc b:mac c:mab'
 const without = 'm:abc a:mc b:mc c:mab'
@@ -65,7 +64,7 @@ check('an instance on one node, and one of two that is concerned', [
 
 const star = card('acme/star', { engine: 'star' })
 
-/** An instance over n2 and n3, which the link between them no longer joins; n1 is the master. */
+/** An instance on n2 and n3 without a link between them; n1 is the master. */
 async function severed (t: Parameters<typeof startPlacement>[0], excluded: string[]): Promise<PlacementRig> {
   const rig = await startPlacement(t, {
     nodes: { n1: 64, n2: 64, n3: 64 }, cards: [star], isMaster: true, config: { autoplace: [] }
@@ -96,7 +95,7 @@ t.test('placed anew, over nodes that are linked', async (t) => {
   t.ok(nodesOf(rig).includes('id-n1'), nodesOf(rig).join())
   t.match(bodyOf(rig.placed[0]!.instance).placement, { replaces: 'a', minNodes: 2, failedOn: [] })
   t.match(rig.events.find(({ kind }) => kind === 'InstanceWaiting')?.payload,
-    { instanceId: 'a', reason: 'link_lost', message: 'The link between n2 and n3 is cut.' })
+    { instanceId: 'a', reason: 'link_lost', message: 'The link between n2 and n3 is down.' })
 })
 
 t.test('with no other place it waits for the link', async (t) => {

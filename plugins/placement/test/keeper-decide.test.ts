@@ -132,7 +132,7 @@ t.test('what an entry says', (t) => {
   const [lost] = decide(situation({ instances: [one], gone }), judge())
   t.strictSame(lost, { do: 'lose', id: 'a', entry: {
     modelId: 'acme/chat', intent: excluded, replaces: 'before', since: '2026-01-01T00:00:00.000Z',
-    reason: 'node_lost', message: 'Its node n1 is gone.'
+    reason: 'node_lost', message: 'Its node n1 was lost.'
   } })
   const asked: unknown[] = []
   const [moved] = decide(situation({ instances: [one], failures: [failure()] }), judge((modelId, what) => {

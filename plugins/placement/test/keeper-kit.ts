@@ -10,7 +10,7 @@ import type { Options, PlacementRig } from './kit.js'
 
 export const NOW = Date.UTC(2026, 0, 1)
 
-/** What was asked for by somebody; `over` changes fields. */
+/** The intent of a request. */
 export const intent = (over: Partial<PlacementIntent> = {}): PlacementIntent =>
   ({ ...AUTOPLACE, origin: 'request', ...over })
 
@@ -38,7 +38,7 @@ export const entry = (over: Partial<WaitingEntry> = {}): WaitingEntry => ({
   reason: 'node_lost', message: 'Its node is gone.', ...over
 })
 
-/** A situation with nodes n1 to n3 (ids `id-n1`, install ids `install-n1`); `over` changes fields. */
+/** Nodes n1 to n3 (ids `id-n1`, install ids `install-n1`). */
 export function situation (over: Partial<Situation> = {}): Situation {
   return {
     now: NOW, instances: [], runners: {}, failures: [], gone: new Set(), cut: new Map(), leaving: new Set(),
@@ -48,7 +48,6 @@ export function situation (over: Partial<Situation> = {}): Situation {
   }
 }
 
-/** A judge who finds a place for everything, or as told. */
 export function judge (fits: FitChecks['fits'] = () => true): FitChecks {
   let n = 0
   return { fits, newId: () => `new-${n++}` }
@@ -66,7 +65,7 @@ export type Waiting = Record<string, { instanceId: string, modelId: string, reas
 
 const small = card('acme/chat', { totalBytes: GIB, files: [] })
 
-/** The plugin on a master of two nodes with 64 GiB each. */
+/** The plugin on the master of two nodes with 64 GiB each. */
 export async function startKeeper (
   t: Parameters<typeof startPlacement>[0], options: Options = {}
 ): Promise<PlacementRig> {
@@ -77,7 +76,7 @@ export async function startKeeper (
   return rig
 }
 
-/** Lets time pass until it holds; the commands need the cluster's own clock. */
+/** Advances the clock until the condition holds; resolves to the time that took, ms. */
 export async function passes (
   rig: PlacementRig, what: string, holds: () => boolean, ms = 20_000
 ): Promise<number> {

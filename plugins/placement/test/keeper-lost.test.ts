@@ -3,7 +3,10 @@ import { LostNodes, MISSING_MS, SESSION_GRACE_MS, SUSPECT_MS } from '../keeper/l
 import { nodeView } from './kit.js'
 import { instance } from './keeper-kit.js'
 
-/** Nodes at a time, by id; "-" before: missing; "~" before: too, but others reach it; "!" after: leaving. */
+/**
+ * Nodes by id at a point in time. Prefix "-": missing; "~": missing, but reached by others. Suffix "!":
+ * leaving.
+ */
 interface Moment { at: number, nodes: string, age?: number, gone: string[], next?: number | null }
 
 function check (what: string, on: string[], moments: Moment[]): void {

@@ -16,7 +16,7 @@ const RUNS = 400
 const NODES = 4
 const SELF = 'auto/model'
 
-/** One command of the master: a step is one; losing an instance is two, and so is moving one. */
+/** One command of the master; losing or moving an instance takes two. */
 type Op = { do: 'enter' | 'place', id: string, entry: WaitingEntry } |
   { do: 'remove' | 'forget' | 'drain', id: string }
 
@@ -32,20 +32,20 @@ const opsOf = (step: Step): Op[] => {
 
 interface Node { name: string, starts: number, up: boolean, leaving?: boolean }
 
-/** The document, the nodes, and what becomes of commands. */
+/** The replicated document, the nodes and the pending commands. */
 class World {
   readonly instances = new Map<string, Instance>()
   readonly waiting = new Map<string, WaitingEntry>()
   readonly failures: InstanceFailure[] = []
   readonly nodes: Node[] = Array.from({ length: NODES }, (_, i) => ({ name: `n${i}`, starts: 0, up: true }))
-  /** What somebody asked for: the id of its first instance. */
+  /** Ids of the first instance of each request. */
   readonly asked: string[] = []
-  /** Every id to the one it took the place of. */
+  /** Every id to the one it replaced. */
   readonly before = new Map<string, string>()
-  /** Commands that are given once, whoever gives them. */
+  /** Ids of commands with a fixed id, which are applied once. */
   readonly #given = new Set<string>()
   readonly #lost = new LostNodes()
-  /** What an earlier master had under way: one command at a time. */
+  /** Commands that an earlier master still had in progress. */
   late: Op[] = []
   #now = 0
   #made = 0
@@ -79,7 +79,6 @@ class World {
     return free.find(({ name }) => !failedOn.includes(`install-${name}`))
   }
 
-  /** What the master does with a command. */
   apply (op: Op): void {
     if (op.do === 'enter' && !this.#given.has(op.id)) {
       this.#given.add(op.id)
@@ -95,7 +94,7 @@ class World {
     if (one !== undefined) this.instances.set(id, { RingInstance: { ...bodyOf(one), drainUntil: 'soon' } })
   }
 
-  /** Nodes that are there end what drains. */
+  /** Live nodes finish their draining instances. */
   ended (): void {
     for (const [id, one] of this.instances) {
       if (bodyOf(one).drainUntil !== undefined) this.instances.delete(id)
@@ -135,7 +134,7 @@ class World {
     for (let left = ms; left > 0; left -= 200) this.decide()
   }
 
-  /** What stands for something asked for: its instances, and entries that nothing has taken the place of. */
+  /** Everything that serves one request: its instances, and entries without a replacement. */
   standing (root: string): { instances: string[], waiting: string[] } {
     const rootOf = (id: string): string => {
       let at = id
@@ -158,7 +157,7 @@ const event = fc.oneof(
   fc.record({ what: fc.constantFrom('kill', 'restart', 'back', 'fail', 'wait', 'leave') as
     fc.Arbitrary<'kill' | 'restart' | 'back' | 'fail' | 'wait' | 'leave'>, n: fc.nat({ max: 7 }) })
 )
-/** After each event a master works for so many commands and is then lost; the next one may come late. */
+/** After each event a master runs some commands and is then lost; the last command may arrive late. */
 const moment = fc.record({ event, commands: fc.nat({ max: 6 }), late: fc.boolean() })
 type Moment = typeof moment extends fc.Arbitrary<infer M> ? M : never
 
@@ -174,7 +173,7 @@ function live (world: World, { event: { what, n }, commands, late }: Moment): vo
   if (what === 'wait') world.pass(MISSING_MS)
   const ops = world.decide().flatMap(opsOf)
   for (const op of ops.slice(0, commands)) world.apply(op)
-  // What the master before had under way, now that another one has begun.
+  // Late commands of the previous master arrive after the new one has started.
   for (const op of world.late) world.apply(op)
   world.late = late ? ops.slice(commands, commands + 1) : []
 }

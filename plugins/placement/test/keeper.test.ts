@@ -29,7 +29,7 @@ t.test('a node that is lost: its instance is placed elsewhere', async (t) => {
   t.strictSame(rig.commands, [['wait', onceFor('wait', 'a')], ['unwait', undefined]],
     'an entry is made once; one that a late repetition enters again is ended again')
   t.match(rig.events.find(({ kind }) => kind === 'InstanceWaiting')?.payload,
-    { instanceId: 'a', modelId: 'acme/chat', reason: 'node_lost', message: 'Its node n2 is gone.' })
+    { instanceId: 'a', modelId: 'acme/chat', reason: 'node_lost', message: 'Its node n2 was lost.' })
 })
 
 t.test('a node that is away for less than that keeps what it has', async (t) => {
@@ -107,7 +107,7 @@ t.test('what the master refuses is planned again, less and less often', async (t
     await passes(rig, `try ${i}`, () => rig.placed.length === i)
     times.push(rig.clock.mono())
   }
-  // Between the first two the removed instance made room, and it was looked again at once.
+  // The removed instance freed memory between the first two attempts, so the second one came at once.
   const gaps = times.slice(2).map((at, i) => at - times[i + 1]!)
   t.ok(gaps.every((gap, i) => gap >= 250 * 2 ** i && gap <= 250 * 2 ** i + 1100), `${gaps}`)
 })
@@ -192,7 +192,7 @@ t.test('one that got on after all has not failed when its runner starts again', 
   t.strictSame(placedOn(rig), ['id-n2'], 'until it stands still again')
 })
 
-/** Has `act` see the removal of an instance first. */
+/** Calls `act` right before an instance is removed. */
 const beforeRemoving = (rig: PlacementRig, act: (id: string) => void): void => {
   rig.removed.push = (id) => {
     act(id)
@@ -204,7 +204,7 @@ t.test('a session that ends in the middle of a loss leaves the entry to the next
   const rig = await startKeeper(t)
   put(rig, 'a', ['id-of-before'])
   beforeRemoving(rig, (id) => {
-    // The next master was faster.
+    // The next master removed it first.
     delete rig.state.instances[id]
     rig.session.isMaster = false
   })
@@ -229,7 +229,7 @@ t.test('a card that cannot be read keeps nothing else from its place', async (t)
   put(rig, 'a', ['id-of-before'])
   await passes(rig, 'a place', () => rig.placed.length === 1)
   await rig.clock.advance(10_000)
-  t.equal(rig.logged.filter(({ message }) => message === 'nothing is placed by itself').length, 1)
+  t.equal(rig.logged.filter(({ message }) => message === 'models cannot be placed automatically').length, 1)
 })
 
 t.test('a transfer whose turn has not come waits for the others', (t) => {
@@ -311,7 +311,7 @@ t.test('a model that comes with a plugin is placed by itself where nothing else 
   const rig = await startKeeper(t, { config: {} })
   t.strictSame(rig.placed, [], 'none comes here')
   const answer = await rig.inject({ url: '/readyz' })
-  t.match(answer.body, /no model is placed by itself/)
+  t.match(answer.body, /no model is placed automatically/)
 })
 
 t.test('the master enters what takes a place only while it waits for one', async (t) => {

@@ -17,7 +17,7 @@ import type {
 
 interface Edge { sinkMultiaddr: { ipAddress: string, port: number } | null, session: boolean }
 
-/** What there is, as GET /state shows it; tests write into it. */
+/** The state behind GET /state; tests modify it. */
 export interface StateView extends InstanceStates {
   instances: Record<string, Instance>
   runners: Record<string, Record<string, unknown>>
@@ -26,7 +26,7 @@ export interface StateView extends InstanceStates {
   nodeMemory: Record<string, { ramTotal: { inBytes: number }, ramAvailable: { inBytes: number } }>
   nodeSystem: Record<string, NonNullable<NodeReport['system']>>
   nodeResources: Record<string, NonNullable<NodeReport['resources']>>
-  /** How often GPUs were looked at. */
+  /** Number of GPU readings. */
   looks?: number
   instanceFailures: InstanceStates['instanceFailures'][number][]
 }
@@ -34,7 +34,7 @@ export interface StateView extends InstanceStates {
 export const GIB = 1024 ** 3
 export const ID = '00000000-0000-4000-8000-000000000000'
 
-/** A card of 10 GiB in 10 layers; `over` changes fields. */
+/** A card of 10 GiB in 10 layers. */
 export function card (modelId: string, over: Partial<ModelCard> = {}): ModelCard {
   return {
     modelId, revision: 'r1', title: modelId, description: '', tasks: ['chat'], family: 'llama', engine: 'lm',
@@ -47,14 +47,15 @@ export function card (modelId: string, over: Partial<ModelCard> = {}): ModelCard
 
 type Engine = Partial<EngineDecl>
 
-/** Engines by name: `lm` on one node, `wide` over several, `star` with a driver; all three on the CPU. */
+/**
+ * Engines by name, all on the CPU except `gpu`: `lm` on one node, `wide` over several, `star` with a driver.
+ */
 const ENGINES: Record<string, Engine> = {
   lm: {}, 'llama-server': {}, wide: { multiNode: true, tensor: true },
   star: { multiNode: true, meta: 'LlamaRpc' },
   gpu: { backends: ['cuda', 'cpu'], overhead: 1.1 }
 }
 
-/** A node named `n<number>`, as the cluster knows it. */
 export function nodeView (name: string, over: Partial<NodeView> = {}): NodeView {
   return {
     nodeId: `id-${name}`, installId: `install-${name}`, name, self: name === 'n1', live: true,
@@ -62,7 +63,7 @@ export function nodeView (name: string, over: Partial<NodeView> = {}): NodeView 
   }
 }
 
-/** A state in which nodes of so many GiB of RAM, half of it free, are all connected. */
+/** Fully connected nodes with so many GiB of RAM, half of it free. */
 export function stateOf (gibs: Record<string, number>): StateView {
   const ids = Object.keys(gibs).map((name) => `id-${name}`)
   const edge = { sinkMultiaddr: { ipAddress: '10.0.0.1', port: 52415 }, session: true }
@@ -85,16 +86,16 @@ export function stateOf (gibs: Record<string, number>): StateView {
 }
 
 export interface Options {
-  /** Node name to GiB of RAM; n1 is the node that is asked. */
+  /** Node name to GiB of RAM; n1 receives the requests. */
   nodes?: Record<string, number>
   lost?: string[]
   cards?: ModelCard[]
   staged?: Record<string, Record<string, number>>
   allow?: string[]
   isMaster?: boolean
-  /** The name of a store host that does not tell what it has. */
+  /** A node whose store does not report its models. */
   silentStore?: string
-  /** The card of a model that ships with a plugin cannot be read. */
+  /** The card of a bundled model cannot be read. */
   brokenCard?: boolean
   sourceless?: string[]
   full?: string[]
@@ -102,25 +103,25 @@ export interface Options {
 }
 
 export interface PlacementRig extends Rig {
-  /** Tells of a change of the state, which tests just write into, before time goes on. */
+  /** Before it advances, signals a state change: tests modify the state directly. */
   clock: ManualClock
   decide (name: keyof typeof commands, args: object): Promise<void>
-  /** Lets time go on while nothing changes. */
+  /** Advances the clock without a state change. */
   rest (ms: number): Promise<void>
   state: StateView
   placed: { instance: Instance, options: { commandId?: string, force?: boolean } | undefined }[]
   removed: string[]
   commands: [name: string, id: string | undefined][]
   drained: { instanceId: string, seconds: number }[]
-  /** What the plugin had requests for models that are not placed ask; null where it did not. */
+  /** The handler of the plugin for requests for missing models; null if it registered none. */
   missing: ((query: RouteQuery) => Promise<boolean>) | null
   absence: (modelId: string) => MissingReason | null
-  /** What the master says to the next placements, one after the other. */
+  /** Replies of the master to the next placements, in order. */
   answers: (Error | string)[]
-  /** The check that the plugin had the master make. */
+  /** The check that the plugin registered on the master. */
   check: (entering: PendingInstance) => void
   reads: number
-  /** Ids of nodes that are not live, and that the other ones reach all the same. */
+  /** Ids of nodes that are not live but that other nodes still reach. */
   reached: Set<string>
   changed: () => void
   newSession: () => void
@@ -128,7 +129,7 @@ export interface PlacementRig extends Rig {
   views: NodeView[]
   failed: { instanceId: string, errorCode: string }[]
   releasing: EndingInstance[]
-  /** Memory was given back a moment ago. */
+  /** Memory was released a moment ago. */
   settling: boolean
   ask (method: string, url: string, payload?: unknown): Promise<{ status: number, body: Body }>
 }
@@ -140,7 +141,6 @@ export interface Body extends Record<string, unknown> {
   }
 }
 
-/** The plugin alone, with stand-ins for all it uses. */
 export async function startPlacement (t: TestContext, options: Options = {}): Promise<PlacementRig> {
   const { nodes = { n1: 64 }, lost = [], cards = [card('acme/chat')], staged = {} } = options
   const state = stateOf(nodes)
@@ -158,7 +158,7 @@ export async function startPlacement (t: TestContext, options: Options = {}): Pr
     drained: [] as PlacementRig['drained'], missing: null, absence: () => null
   }
   const clock = manualClock()
-  // What runners declares counts as declared here, because that plugin is not started.
+  // The runners plugin is not started, so its error reasons are declared here.
   let command: ((name: string, args: object) => Promise<unknown>) | undefined
   const alone: typeof placement = {
     manifest: { ...placement.manifest, errors: { ...errors, ...runnerErrors } },
@@ -176,7 +176,7 @@ export async function startPlacement (t: TestContext, options: Options = {}): Pr
     ...(options.allow === undefined ? {} : { allow: options.allow }),
     fakes: [...clusterFakes(made), ...modelFakes(made, cards, staged, options), placing(made)]
   })
-  // The rig's own parts go onto `made`, which the stand-ins go on changing.
+  // The fakes continue to modify `made`, so the rig must be the same object.
   return Object.assign(made, rig, {
     rest: clock.advance,
     async decide (name: string, args: object) {
@@ -208,7 +208,7 @@ interface Made extends Pick<PlacementRig, Parts> {
   newSession: () => void
 }
 
-/** What nodes tell; none of a link to one that is gone. */
+/** Reports of the nodes, without links to lost nodes. */
 function reports (made: Made): NodeReport[] {
   made.reads++
   const { topology, nodeMemory, nodeSystem, nodeResources } = structuredClone(made.state)
@@ -355,7 +355,7 @@ export function runnersAre (state: StateView, instanceId: string, status: Record
   for (const runnerId of Object.keys(runnerToShard)) state.runners[runnerId] = status
 }
 
-/** Lets what waits for promises go on until the condition holds. */
+/** Yields to pending promises until the condition holds. */
 export async function until (condition: () => boolean): Promise<void> {
   for (let i = 0; i < 2000 && !condition(); i++) await new Promise((resolve) => setImmediate(resolve))
   if (!condition()) throw new Error('it did not come about')

@@ -15,7 +15,6 @@ async function start (t: Parameters<typeof startPlacement>[0], more: Options = {
   return await startPlacement(t, { config: ON, ...more })
 }
 
-/** Asks as a request for a model that is not placed does. */
 async function ask (
   rig: PlacementRig, over: Partial<RouteQuery> = {}
 ): Promise<{ served: boolean } | { error: unknown }> {

@@ -51,7 +51,7 @@ t.test('an instance has the context that was asked for', async (t) => {
   t.match(await place('acme/long', 131_073),
     { status: 400, body: { error: { reason: 'invalid_request', param, message: /at most 131072/ } } })
   t.match(await place('acme/long', 1), { status: 400, body: { error: { param } } })
-  t.match(await place('acme/mute', 10), { body: { error: { param, message: /no context to choose/ } } })
+  t.match(await place('acme/mute', 10), { body: { error: { param, message: /acme\/mute has no context/ } } })
 })
 
 t.test('a given chat template is kept for later places; a missing one is said', async (t) => {
@@ -90,8 +90,8 @@ t.test('what is there already, and exclusions nobody knows, are told', async (t)
   rig.answers.push('the-one-that-counts')
   const { body } = await rig.ask('POST', '/place_instance', { model_id: 'acme/chat', context_length: 2,
     excluded_nodes: ['install-n1'], excluded_node_ids: ['gone'], force: true })
-  const message = 'acme/chat is placed on n2 already, as it was asked for then. Its context, slots and ' +
-    'template stay: for others, `svc stop acme/chat` first. Excluded but not known: gone.'
+  const message = 'acme/chat is already placed on n2, with its earlier settings. Its context, slots and ' +
+    'template stay; to change them, `svc stop acme/chat` first. Unknown excluded nodes: gone.'
   t.match(body, { instance_id: 'the-one-that-counts', message })
   t.strictSame(rig.events, [], 'nothing new was forced')
 })
@@ -128,7 +128,7 @@ const refusals: [string, Options, object, { details: object, message: RegExp }, 
     { message: /No model is called acme\/none/, details: { known: ['acme/chat'],
       remedy: /svc pull acme\/none/ } }],
   ['invalid_request', {}, { model_id: 'acme/oracle' }, {
-    message: /acme\/oracle is answered by every node itself: it has no files and cannot be placed/,
+    message: /acme\/oracle is a virtual model of every node: it has no files and cannot be placed/,
     details: { remedy: /svc run acme\/oracle/ }
   }]
 ]

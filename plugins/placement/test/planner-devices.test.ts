@@ -1,4 +1,4 @@
-/** Nodes with several GPUs, of an engine that uses them all: what each device holds. */
+/** Nodes with several GPUs and an engine that uses all of them. */
 import t from 'tap'
 import { plan } from '../planner/index.js'
 import type {
@@ -30,7 +30,7 @@ function planned (
   }, view)
 }
 
-/** `a cuda 0-20 [12,8]` for each rank, or the reason why not. */
+/** `a cuda 0-20 [12,8]` for each rank, or the refusal reason. */
 function told (result: PlanResult): string[] {
   if (!result.ok) return [result.reason]
   return result.plan.ranks.map(({ nodeId, backend, startLayer, endLayer, gpuLayers }) => {
@@ -39,7 +39,7 @@ function told (result: PlanResult): string[] {
   })
 }
 
-// A model of 10 GiB in 20 layers of half a GiB; equal is not enough.
+// A model of 10 GiB in 20 layers of half a GiB; an exact fit is not enough.
 const cases: [string, NodeFacts[], Parameters<typeof planned>[1], string[]][] = [
   ['one GPU needs no shares', [node('a', 1, gpus(11))], {}, ['a cuda 0-20']],
   ['shares follow the free memory of each', [node('a', 1, gpus(9, 6))], {}, ['a cuda 0-20 [12,8]']],
@@ -78,7 +78,7 @@ t.test('each device has its own fixed part', async (t) => {
 })
 
 t.test('VRAM and RAM are shown apart, and what is left on the CPU is said', async (t) => {
-  // Values of 64 heads: 1 GiB of cache with 8192 tokens, whole contexts of which one is kept.
+  // 1 GiB of KV cache for 8192 tokens.
   const shaped = card({ supportsTensor: true, heads: 8, kvHeads: 8, headSize: 205, contextLength: 8192 })
   const why = (result: PlanResult): string => result.ok ? result.plan.why : result.message
   const half = planned([node('a', 8, gpus(3.1))])

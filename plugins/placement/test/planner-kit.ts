@@ -4,11 +4,11 @@ import type {
 } from '../planner/index.js'
 
 export const MIB = 1024 ** 2
-/** Of attention over the whole context, on a GPU. */
+/** Attention mask over the whole context, on a GPU, bytes. */
 export const MASK = 512 * 8192 * 6
 export const GIB = 1024 ** 3
 
-/** A language model of 10 GiB in 20 layers without heads, so that no cache is counted. */
+/** A language model of 10 GiB in 20 layers, without heads, so that no cache counts. */
 export function card (over: Partial<ModelCard> = {}): ModelCard {
   return {
     modelId: 'acme/x',
@@ -39,7 +39,7 @@ export function card (over: Partial<ModelCard> = {}): ModelCard {
   }
 }
 
-/** A node with `gib` of RAM available of plenty, and the CPU as the only backend. */
+/** A CPU-only node with `gib` of available RAM and plenty in total. */
 export function node (nodeId: string, gib: number, over: Partial<NodeFacts> = {}): NodeFacts {
   return {
     nodeId,
@@ -59,7 +59,6 @@ export const lm: EngineTraits = {
   multiNode: true, meta: 'Ring', tensor: true, overhead: 1.3, backends: ['cuda', 'cpu']
 }
 
-/** A view with all nodes linked with each other. */
 export function view (nodes: readonly NodeFacts[], over: Partial<ClusterView> = {}): ClusterView {
   const none = { reservations: [], releasing: [], instances: [] }
   return { nodes, edges: mesh(nodes), engines: { lm }, ...none, ...over }
@@ -91,7 +90,7 @@ export function refused (result: PlanResult): PlanResult & { ok: false } {
 
 export type Random = () => number
 
-/** The same numbers from 0 to 1 for the same seed. */
+/** A deterministic generator of numbers in [0, 1). */
 export function seeded (seed: number): Random {
   let state = seed >>> 0
   return () => {
@@ -111,7 +110,7 @@ export function shuffled<T> (random: Random, values: readonly T[]): T[] {
   return drawn.sort((a, b) => a.at - b.at).map(({ value }) => value)
 }
 
-/** A request and a cluster of 0 to 5 nodes in which all that matters varies; in some the nodes are plain. */
+/** A random request and cluster of 0 to 5 nodes; in some cases the nodes are uniform. */
 export function someCase (random: Random): { request: PlanRequest, view: ClusterView } {
   const ids = Array.from({ length: oneOf(random, [0, 1, 2, 3, 4, 5, 5]) }, (_, i) => `n${i}`)
   const plain = random() < 0.2

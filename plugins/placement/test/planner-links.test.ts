@@ -1,4 +1,4 @@
-/** Slow links between the nodes of a plan are said in it. */
+/** The explanation of a plan names slow links between its nodes. */
 import t from 'tap'
 import { plan } from '../planner/index.js'
 import type { ClusterView, EngineTraits } from '../planner/index.js'

@@ -46,7 +46,7 @@ function isPending ({ memory, backends, participation }: NodeFacts): boolean {
   return participation !== 'management' && (memory === null || backends === null || participation === null)
 }
 
-/** The pending nodes have told that they have all one could want, and are linked with everyone. */
+/** The pending nodes report more than enough of everything, and links to all. */
 function allTold ({ card: { engine, backends } }: PlanRequest, view: ClusterView): ClusterView {
   const memory = { ramTotal: 4096 * GIB, ramAvailable: 4096 * GIB }
   const participation = 'full'
@@ -61,7 +61,7 @@ function allTold ({ card: { engine, backends } }: PlanRequest, view: ClusterView
   }
 }
 
-/** The request and cluster without what the reason is about. */
+/** The request and cluster without the cause of the refusal. */
 function relaxed (reason: RefusalReason, request: PlanRequest, view: ClusterView): Question {
   const { card: model } = request
   const engine = { ...lm, ...view.engines[model.engine] }

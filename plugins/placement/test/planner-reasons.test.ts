@@ -22,7 +22,6 @@ interface Row {
   view: ClusterView
   reason: RefusalReason
   message: RegExp
-  /** Texts of the suggestions. */
   suggestions?: string[]
 }
 
@@ -50,7 +49,7 @@ const rows: Row[] = [{
   what: 'an engine nobody brings',
   view: view(three, { engines: {} }),
   reason: 'no_backend',
-  message: /needs engine lm, which no plugin here brings\.$/
+  message: /needs engine lm, which no enabled plugin provides\.$/
 }, {
   what: 'a card that the engine refuses',
   view: view(three, { engines: { lm: { ...lm, refuses: ({ modelId }) => `${modelId} is odd` } } }),
@@ -61,7 +60,7 @@ const rows: Row[] = [{
   request: { card: card({ engine: 'constructor' }) },
   view: view(three),
   reason: 'no_backend',
-  message: /needs engine constructor, which no plugin here brings\.$/
+  message: /needs engine constructor, which no enabled plugin provides\.$/
 }, {
   what: 'no node has a backend of the model',
   request: { card: card({ backends: ['cuda'] }) },
@@ -73,20 +72,20 @@ const rows: Row[] = [{
   view: view(three.map((one) => ({ ...one, lacks: ['lm'] })),
     { engines: { lm: { ...lm, builds: 'lm.cpp' } } }),
   reason: 'engine_missing',
-  message: /^Model acme\/x runs on lm\.cpp, which is not on a, b, c: `svc engine add lm\.cpp` there/
+  message: /^Model acme\/x runs on lm\.cpp, which is not installed on a, b, c: run `svc/
 }, {
   what: 'the library in place of the program cannot run it',
   request: { card: card({ files: [{ path: 'eyes.gguf', role: 'vision_weights', bytes: 1 }] }) },
   view: view(three.map((one) => ({ ...one, onLibrary: ['lm'] })), { engines: { lm: onLibrary } }),
   reason: 'engine_missing',
-  message: /^Model acme\/x runs on lm\.cpp itself \(the lib takes no images\), which is not on a, b, c: `svc/
+  message: /^Model acme\/x runs on lm\.cpp itself \(the lib takes no images\), .* on a, b, c: run `svc/
 }, {
   what: 'too few nodes have the program that shares a model',
   request: { minNodes: 2, instanceMeta: 'LlamaRpc' },
   view: view(three.map((one, i) => ({ ...one, onLibrary: i > 0 ? ['lm'] : [] })),
     { engines: { lm: { ...onLibrary, ...rpc } } }),
   reason: 'engine_missing',
-  message: /^To share a model with others for min_nodes 2 takes lm\.cpp itself, which is not on b, c: `svc/
+  message: /^Sharing a model .* min_nodes 2 requires lm\.cpp itself, .* on b, c: run `svc/
 }, {
   what: 'only management nodes',
   view: view([node('a', 50, { participation: 'management' })]),
@@ -126,7 +125,7 @@ const rows: Row[] = [{
   what: 'a node that has not told its memory could do it',
   view: view([node('a', 1), node('b', 0, { memory: null })]),
   reason: 'info_pending',
-  message: /^Waiting for b to tell what it has; retry in a few seconds\.$/,
+  message: /^Waiting for b to report what it has; retry in a few seconds\.$/,
   suggestions: []
 }, {
   what: 'nodes that have told nothing',
@@ -135,7 +134,7 @@ const rows: Row[] = [{
     node('b', 50, { backends: null })
   ]),
   reason: 'info_pending',
-  message: /^Waiting for a, b to tell what they have/
+  message: /^Waiting for a, b to report what they have/
 }, {
   what: 'a node that has told neither memory nor links may close the cycle',
   request: { minNodes: 2 },
@@ -154,7 +153,7 @@ const rows: Row[] = [{
   request: { sharding: 'Tensor', minNodes: 3, card: card(heads) },
   view: view(three),
   reason: 'tensor_indivisible',
-  message: /deals out 32 heads, 8 key-value heads and a width of 4096 evenly, which 3 nodes cannot do\./,
+  message: /splits 32 heads, 8 key-value heads and a width of 4096 evenly, which 3 nodes do not allow\./,
   suggestions: ['set sharding to Pipeline', 'set min_nodes to 2']
 }, {
   what: 'an engine of one node',

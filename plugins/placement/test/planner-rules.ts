@@ -1,11 +1,11 @@
 /**
- * The rules of placement written a second time, without the planner's code: exact arithmetic, and every
+ * The placement rules implemented a second time, without the planner's code: exact arithmetic, and every
  * group of nodes tried. For small clusters only.
  */
 import { cacheOf } from '../../runners/cards/memory-forecast.js'
 import type { ClusterView, MemoryClaim, NodeFacts, Plan, PlanRequest } from '../planner/index.js'
 
-/** Bytes a backend of the node may use. */
+/** Bytes that a backend of the node may use. */
 export function usableBytes (view: ClusterView, node: NodeFacts, backend: string): bigint {
   const onGpu = (name: string): boolean => name !== 'cpu' && node.gpus.length > 0
   const sum = (claims: readonly MemoryClaim[]): bigint => claims
@@ -19,7 +19,7 @@ export function usableBytes (view: ClusterView, node: NodeFacts, backend: string
   return soon - sum(view.reservations)
 }
 
-/** Whether `of / parts` of the model is strictly less than the bytes, to the last fraction of a byte. */
+/** True if `of / parts` of the model needs strictly fewer bytes, exact to fractions of a byte. */
 export function fits (
   request: PlanRequest, view: ClusterView, of: number, parts: number, bytes: bigint
 ): boolean {
@@ -34,7 +34,6 @@ export function fits (
 
 interface Eligible { node: NodeFacts, backends: string[] }
 
-/** Nodes that may take part, with their backends. */
 export function eligible (request: PlanRequest, view: ClusterView): Eligible[] {
   return view.nodes
     .filter((node) => node.participation === 'full' && node.memory !== null && node.backends !== null)
@@ -53,7 +52,6 @@ export function linked (view: ClusterView, a: string, b: string): boolean {
   return has(a, b) && has(b, a)
 }
 
-/** Whether the nodes, in this order, can talk as asked. */
 function connected (request: PlanRequest, view: ClusterView, ids: readonly string[]): boolean {
   if (ids.length === 1) return true
   if (request.instanceMeta === 'LlamaRpc') return ids.slice(1).every((id) => linked(view, ids[0]!, id))
@@ -72,8 +70,8 @@ function allowsSize (request: PlanRequest, view: ClusterView, size: number): boo
 }
 
 /**
- * The fewest nodes on which the request can be met, by trying all groups, with the largest context for which
- * there are some; null when there are none.
+ * The fewest nodes that satisfy the request, by trying all groups, with the largest possible context; null if
+ * none do.
  */
 export function fewestNodes (request: PlanRequest, view: ClusterView, checkMemory: boolean): number | null {
   return [8192, 4096, 2048].reduce<number | null>((found, contextLength) =>
@@ -117,7 +115,7 @@ function * orders<T> (pool: readonly T[], size: number): Generator<T[]> {
   }
 }
 
-/** What is wrong with an accepted plan; empty when nothing is. */
+/** The rules that an accepted plan violates. */
 export function breaches (asked: PlanRequest, view: ClusterView, plan: Plan): string[] {
   const request = { ...asked, contextLength: plan.contextLength }
   const { card } = request
@@ -153,7 +151,7 @@ export function breaches (asked: PlanRequest, view: ClusterView, plan: Plan): st
   return [...wrong, ...disproportion(request, view, plan)]
 }
 
-/** Ranks of a pipeline that are a layer or more off their proportion, where every rank can have its own. */
+/** Ranks of a pipeline that are a layer or more off their proportion, if every rank could have its own. */
 function disproportion (request: PlanRequest, view: ClusterView, { sharding, ranks }: Plan): string[] {
   const { nLayers } = request.card
   const total = ranks.reduce((sum, { usableBytes }) => sum + usableBytes, 0)

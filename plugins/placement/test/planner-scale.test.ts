@@ -13,7 +13,7 @@ const nodes: NodeFacts[] = Array.from({ length: SIZE }, (_, i) =>
 const ids = nodes.map(({ nodeId }) => nodeId)
 const meshed = view(nodes)
 
-/** Models from 1 GiB to more than the whole cluster has. */
+/** From 1 GiB to more than the whole cluster has. */
 const models = Array.from({ length: 50 }, (_, i) =>
   card({ modelId: `acme/m${i}`, totalBytes: Math.ceil(2 ** 30 * 1.16 ** i), nLayers: 80 }))
 
@@ -34,7 +34,7 @@ t.test('a ring in a mesh of 64 nodes takes a step for each of its nodes', async 
   const all = new Set(seats.map(({ candidate }) => candidate))
   const others: Neighbours = (one) => new Set([...all].filter((other) => other !== one))
   for (const size of [2, 3, 32, SIZE]) {
-    // Half of the budget is for the second pass, which must not be needed.
+    // Half of the budget is reserved for the second pass, which must not be needed.
     const budget = { steps: 2 * size }
     const ring = findGroup(seats, others, { topology: 'ring', size, layers: size }, budget)
     t.strictSame([ring?.length, budget.steps], [size, size])
@@ -67,7 +67,8 @@ t.test('one ring of 64 nodes is found, and in a chain there is none', async (t) 
 })
 
 t.test('a search that cannot be finished is cut short and says so', async (t) => {
-  // A chessboard: a ring visits as many white as black fields, so none visits 63 of the 64. With 64 it does.
+  // A chessboard: a ring visits as many white as black squares, so no ring visits exactly 63. One with 64
+  // exists.
   const board = { ...meshed, edges: grid(8) }
   const odd = { ...board, nodes: nodes.slice(1) }
   const result = refused(plan(request({ minNodes: 63, card: models[20]! }), odd))

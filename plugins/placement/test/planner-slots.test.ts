@@ -1,4 +1,4 @@
-/** Answers at once: slots by the memory that is free, and what they take. */
+/** Slots by free memory, and the memory that they take. */
 import t from 'tap'
 import { cacheOf } from '../../runners/cards/memory-forecast.js'
 import { plan } from '../planner/index.js'

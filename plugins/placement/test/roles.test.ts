@@ -43,7 +43,7 @@ const table: [string, Partial<Situation>, string[], ((modelId: string) => boolea
     roles: role('acme/chat'), waiting: waits('a'),
     instances: [instance('b', ['id-n2'], { placement: { ...kept, replaces: 'a' } })]
   }, ['forget a']],
-  ['it is not wanted any more', { roles: role(), instances: [A], waiting: waits('w') },
+  ['it is no longer wanted', { roles: role(), instances: [A], waiting: waits('w') },
     ['forget w', 'remove a']],
   ['no plugin speaks for it', { instances: [A] }, ['remove a']],
   ['not wanted any more while it is being replaced', { instances: [A], waiting: waits('a') }, ['forget a']],

@@ -34,7 +34,7 @@ t.test('a model that waits for a place, and one that failed', async (t) => {
     { code: 'running', text: '1 instance: 1 waiting for a place.' },
     {
       level: 'warn', code: 'model_waiting', text: 'svc/voice-en waits for a place: Its node node3 is gone.',
-      remedy: 'See what is in the way with `svc why svc/voice-en`.'
+      remedy: 'Find the cause with `svc why svc/voice-en`.'
     }
   ])
   const { '/state': state } = recorded('stopped') as unknown as { '/state': { instances: object } }
@@ -48,7 +48,7 @@ t.test('a model that waits for a place, and one that failed', async (t) => {
   t.match(broken.facts[1], {
     level: 'fail', code: 'runner_failed',
     text: 'svc/voice-en has failed on node3: The file is damaged. Run `rm -rf /`.',
-    remedy: 'Start it anew: `svc stop svc/voice-en`, then `svc place svc/voice-en`.'
+    remedy: 'Restart it: `svc stop svc/voice-en`, then `svc place svc/voice-en`.'
   })
   t.same(broken.unknown, ['The list of models could not be read: this node does not have that.'])
 })

@@ -1,4 +1,4 @@
-/** Instances with a driver and its donors: how they are made, and what of them is refused. */
+/** Instances with a driver and donors: their form, and refusals. */
 import t from 'tap'
 import type { Instance, LlamaRpcInstance } from '../../runners/service.js'
 import { bodyOf } from '../../runners/service.js'
@@ -82,7 +82,7 @@ t.test('a donor the driver has no link to', async (t) => {
   const instance = await planned(rig) as Star
   const { driverNode, donorEndpoints } = instance.LlamaRpcInstance
   const [first, second] = Object.keys(donorEndpoints) as [string, string]
-  // Donors need none between them.
+  // Donors need no link to each other.
   rig.state.topology.connections[first]![second] = []
   t.equal((await rig.ask('POST', '/instance', { instance })).status, 200)
   rig.state.instances = {}

@@ -7,10 +7,9 @@ export const event = (idx: number, kind: string, payload: object): object =>
   ({ idx, at: at(idx), origin: 'id-n1', event: { [kind]: payload } })
 export const ours = { instanceId: 'i1', modelId: MODEL }
 
-/** A node that answers these GETs, by the path up to its query; `downloads` is what that tool finds. */
+/** Replies of a fake node by path without the query; `downloads` is the result of that tool. */
 export type Answers = Record<string, object | [status: number, reason: string, details?: object]>
 
-/** Runs a tool on such a node. */
 export async function run<A> (tool: Tool<A>, args: A, answers: Answers): Promise<Finding> {
   const look = (async (path: string) => {
     const answer = answers[path.split('?')[0]!] ?? [404, 'not_found']

@@ -16,7 +16,6 @@ import type { SeenState } from '../cli/state.js'
 
 export { quickPace, sendError, sendJson } from '../../../kernel/test/cli-helpers.js'
 
-/** The verbs; those that wait do it at this pace. */
 function placementVerbs (pace: WaitClock = quickPace()): Plugin {
   const paced = {
     ...verbs,
@@ -29,13 +28,11 @@ function placementVerbs (pace: WaitClock = quickPace()): Plugin {
   }, () => ({}))
 }
 
-/** A stand-in for a node, and `svc` at it. */
 export const nodeOf = async (
   t: { teardown (fn: () => unknown): void }, answers: Answers
 ): Promise<FakeNode> =>
   await fakeNode(t, answers, (pace) => [placementVerbs(pace)])
 
-/** GET /state of the nodes n1 and n2, nothing placed. */
 export function seenState (): SeenState & StateView {
   return {
     ...stateOf({ n1: 64, n2: 64 }), localNodeId: 'id-n1',
@@ -43,7 +40,6 @@ export function seenState (): SeenState & StateView {
   }
 }
 
-/** An instance of a model on nodes, in equal parts. */
 export function instanceOn (instanceId: string, modelId: string, nodeIds: string[]): Instance {
   const of = nodeIds.length
   let named = 0

@@ -38,9 +38,9 @@ t.test('svc place waits and shows the state', async (t) => {
   t.match(ran, { status: 0, out: `${A}\n` })
   t.equal(ran.err, [
     'acme/chat is placed on n1, n2. 2 nodes.',
-    'n1: waits for its runner; n2: waits for its runner',
-    'n1: loads (2 of 10); n2: copies its files (45%)',
-    'n1: loads (2 of 10); n2: loads (2 of 10)',
+    'n1: waiting for its runner; n2: waiting for its runner',
+    'n1: loading (2 of 10); n2: copying its files (45%)',
+    'n1: loading (2 of 10); n2: loading (2 of 10)',
     'ready; try it: svc run acme/chat "hello"', ''
   ].join('\n'))
   t.strictSame(node.asked.find(({ method }) => method === 'POST')!.body, {
@@ -69,8 +69,8 @@ t.test('svc place: how waiting can end', async (t) => {
   })
   const place = async (step: () => void, ...more: string[]): ReturnType<typeof node.run> =>
     await node.run(['place', 'acme/chat', ...more], { pace: quickPace(step) })
-  t.match(await place(() => {}, '--wait=3'), { status: 4, out: `${A}\n`, err: /the time to wait is up/ })
-  t.match(await place(() => {}), { status: 4, err: /the time to wait is up and it goes on starting; svc ps/ },
+  t.match(await place(() => {}, '--wait=3'), { status: 4, out: `${A}\n`, err: /the wait timed out/ })
+  t.match(await place(() => {}), { status: 4, err: /the wait timed out and it is still starting; svc ps/ },
     'nothing moves for minutes')
   t.match(await place(() => {
     state.instanceFailures = [
@@ -78,11 +78,11 @@ t.test('svc place: how waiting can end', async (t) => {
     ]
   }), { status: 1, out: '', err: /chat cannot start: no {2}library; svc why acme\/chat .*svc stop 1111/ })
   state.instanceFailures = []
-  t.match(await place(() => { state.instances = {} }), { status: 1, err: /was removed meanwhile/ })
+  t.match(await place(() => { state.instances = {} }), { status: 1, err: /was removed/ })
   const stop = new AbortController()
   const cut = await node.run(['place', 'acme/chat'],
     { signal: stop.signal, pace: quickPace(() => { stop.abort() }) })
-  t.match(cut, { status: 130, err: /it goes on starting/ })
+  t.match(cut, { status: 130, err: /it is still starting/ })
 })
 
 const details = {
@@ -156,7 +156,7 @@ t.test('svc place --dry-run --explain', async (t) => {
   t.equal(ran.out, 'RANK  NODE  LAYERS\n0     n2    0 to 10\n')
   t.equal(ran.err, '1 node, the fewest.\n' +
   'n2 (cpu, layers 0 to 10): needs 13.0 GiB for 10.0 GiB of weights, can use 32.0 GiB\n' +
-  'nothing was placed; the same without --dry-run does\n')
+  'nothing was placed; repeat without --dry-run to place it\n')
   t.strictSame(node.asked.map(({ url }) => url), ['/state',
     '/instance/previews?model_id=acme%2Fchat&excluded_node_ids=n1',
     '/instance/placement?model_id=acme%2Fchat&sharding=Pipeline&min_nodes=1&excluded_node_ids=n1'])
@@ -168,7 +168,7 @@ t.test('svc place --dry-run --explain', async (t) => {
 t.test('svc ps', async (t) => {
   const state = seenState()
   const node = await nodeOf(t, { 'GET /state': (response) => { sendJson(response, state) } })
-  t.match(await node.run(['ps']), { status: 0, out: /^$/, err: /nothing is placed; `svc place/ })
+  t.match(await node.run(['ps']), { status: 0, out: /^$/, err: /place one with `svc place/ })
   t.strictSame(JSON.parse((await node.run(['ps', '--json'])).out), { instances: [] })
   const C = '33333333-3333-4333-8333-333333333333'
   const all: [string, string, string[]][] =
@@ -189,10 +189,10 @@ t.test('svc ps', async (t) => {
   }
   const ran = await node.run(['ps'])
   t.equal(ran.out,
-    'INSTANCE                              MODEL  NODES  STATE           MEM      COUNTED  CONTEXT\n' +
-    `${A}  a/a    n1     ready           2.0 GiB  3.0 GiB  4096\n` +
-    `${B}  b/b    n1,n2  loads (1 of 4)  -        1.0 GiB  4096\n` +
-    `${C}  c/c    id-n3  failed: gone    -        -        4096\n`)
+    'INSTANCE                              MODEL  NODES  STATE             MEM      COUNTED  CONTEXT\n' +
+    `${A}  a/a    n1     ready             2.0 GiB  3.0 GiB  4096\n` +
+    `${B}  b/b    n1,n2  loading (1 of 4)  -        1.0 GiB  4096\n` +
+    `${C}  c/c    id-n3  failed: gone      -        -        4096\n`)
   t.match(JSON.parse((await node.run(['ps', '--json'])).out), { instances: [
     { instanceId: A, modelId: 'a/a', state: 'ready', error: null, memoryBytes: 10 * GIB,
       residentBytes: 2 * GIB, estimatedBytes: 3 * GIB, contextLength: 4096,
@@ -213,14 +213,14 @@ t.test('svc ps', async (t) => {
     reason: 'rank_away', message: 'the rank on id-n2 is not ready', since
   } } })
   t.match((await node.run(['ps'])).out,
-    /waits since 2026-01-01T00:00:00.000Z: the rank on id-n2 is not ready +- /,
+    /waiting since 2026-01-01T00:00:00.000Z: the rank on id-n2 is not ready +- /,
     'and nothing is said of tries')
   runnersAre(state, C, { RunnerFailed: { errorMessage: 'gone', nextTryAt: since } })
   t.match((await node.run(['ps'])).out, /failed: gone; next try at 2026-01-01T00:00:00.000Z /)
   const failed = { modelId: 'a/a', attemptId: 'x', errorMessage: 'lost' }
   state.downloads = { 'id-n1': [{ DownloadFailed: failed }] }
-  t.match((await node.run(['ps'])).out, new RegExp('waits since 2026-01-01T00:00:00.000Z: n2 is lost. ' +
-    'Tried 2 times, next at 2026-01-01T00:00:04.000Z'), 'a failed transfer is not the end')
+  t.match((await node.run(['ps'])).out, new RegExp('waiting since 2026-01-01T00:00:00.000Z: n2 is lost. ' +
+    'Tried 2 times, next try at 2026-01-01T00:00:04.000Z'), 'a failed transfer is not the end')
 })
 
 t.test('svc stop', async (t) => {
@@ -268,10 +268,9 @@ t.test('svc stop', async (t) => {
   t.match(await node.run(['stop', 'acme/none']), { status: 3, err: /svc ps/ })
   t.match(await node.run(['stop', 'ffff']), { status: 3 })
   state.instances['2222aaaa'] = instanceOn('2222aaaa', 'a/a', ['id-n1'])
-  t.match(await node.run(['stop', '2222']), { status: 2, err: /begins 2 instance ids/ })
+  t.match(await node.run(['stop', '2222']), { status: 2, err: /matches 2 instance ids/ })
 })
 
-/** An instance that waits for a place, as /state shows it. */
 const waits = (instanceId: string, modelId: string): object => ({
   instanceId, modelId, origin: 'request', replaces: null, since: '', reason: 'insufficient_memory',
   message: 'n1: too little.', intent: { ttlSeconds: 60 }
@@ -316,7 +315,7 @@ t.test('svc stop --now, --wait, and of what waits', async (t) => {
   t.equal(node.asked.at(-1)!.url, `/instance/${A}?drain_seconds=0`)
   const late = await node.run(['stop', 'acme/chat', '--wait=2'])
   t.ok(node.asked.some(({ url }) => url === `/instance/${A}?drain_seconds=30`))
-  t.match(late, { status: 4, err: /the time to wait is up and 1 instance still has open requests; svc ps/ })
+  t.match(late, { status: 4, err: /the wait timed out: 1 instance with open requests left; see svc ps/ })
   const gone = await node.run(['stop', 'acme/chat', '--wait'], {
     pace: quickPace((n) => { if (n === 3) state.instances = {} })
   })
@@ -348,13 +347,13 @@ t.test('svc place follows an instance that is placed anew', async (t) => {
     { pace: quickPace(() => { steps.shift()?.() }) })
   t.match(ran, { status: 0, out: `${B}\n` })
   t.match(ran.err,
-    `waits for a node: n1: too little.\nit is placed anew, as ${B}\nn2: waits for its runner\nready;`)
+    `waiting for a node: n1: too little.\nit was placed again as ${B}\nn2: waiting for its runner\nready;`)
   t.match(node.asked.find(({ method }) => method === 'POST')!.body, { ttl_seconds: 60 })
   const up = await node.run(['place', 'acme/chat', '--wait=2'], { pace: quickPace(() => {
     state.instances = {}
     state.waitingInstances = { [A]: waits(A, 'acme/chat') } as never
   }) })
-  t.match(up, { status: 4, err: /the time to wait is up; it waits for a node: n1: too little/ })
+  t.match(up, { status: 4, err: /the wait timed out; it is waiting for a node: n1: too little/ })
   for (const ttl of ['0', 'x', '1.5']) {
     t.equal((await node.run(['place', 'acme/chat', '--ttl', ttl])).status, 2, ttl)
   }

@@ -12,13 +12,13 @@ function thrownBy (fn: () => void): unknown {
   return undefined
 }
 
-/** Places and comes back once it is waited for: the answer, and the id. */
+/** Places a model with `wait` and returns once the plugin waits for it. */
 async function waitOn (
   rig: PlacementRig, body: object = BODY
 ): Promise<{ id: string, answer: Promise<{ status: number, body: Body }> }> {
   const { reads } = rig
   const answer = rig.ask('POST', '/place_instance', body)
-  // Once to plan, once to wait.
+  // One read for the plan, one for the wait.
   await until(() => rig.reads >= reads + 2)
   return { id: bodyOf(rig.placed.at(-1)!.instance).instanceId, answer }
 }
@@ -113,7 +113,7 @@ t.test('an instance that is removed meanwhile is lost; one that is late to show 
   t.equal((await second.answer).status, 200)
 })
 
-/** As the keeper does it: the instance waits, then another one is in its place. */
+/** Like the keeper: first a waiting entry, then another instance in its place. */
 async function lose (rig: PlacementRig, id: string): Promise<void> {
   const ring = bodyOf(rig.state.instances[id]!)
   const { modelId } = ring.shardAssignments

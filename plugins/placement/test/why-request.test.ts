@@ -69,7 +69,7 @@ t.test('a traced request: where it went and what took how long', (t) => {
     entered: 'n1', ran: ['n2'], tookMs: 2000, ended: { how: 'completed', reason: null }, open: false
   })
   t.same(story.parts.map(({ words, node, startMs, tookMs }) => [words, node, startMs, tookMs]), [
-    ['read the request', 'n1', 0, 1], ['waited for a place at the runner', 'n2', 2, 98],
+    ['read the request', 'n1', 0, 1], ['waited for a slot at the runner', 'n2', 2, 98],
     ['read the prompt', 'n2', 100, 400], ['wrote the answer', 'n2', 500, 1500], ['odd ', 'n2', 1990, 1]
   ])
   t.match(story.next, [/acme\/chat does not answer now: svc why acme\/chat/, /svc traces 1111/])
@@ -83,8 +83,8 @@ t.test('how it ended, from whatever is known', (t) => {
   const state = (status: string): RequestFacts['state'] =>
     ({ ...seenState(), tasks: { [TASK]: { Inference: task(status) } } })
   const rows: [string, Partial<RequestFacts>, object][] = [
-    ['waits', { state: state('Pending') }, { how: 'open', message: 'it waits for its turn' }],
-    ['runs', { state: state('Running') }, { how: 'open', message: 'it is worked on' }],
+    ['waits', { state: state('Pending') }, { how: 'open', message: 'it waits in the queue' }],
+    ['runs', { state: state('Running') }, { how: 'open', message: 'it is running' }],
     ['by its command', { id: COMMAND, state: state('Running') }, { how: 'open' }],
     ['done', { state: state('Complete') }, { how: 'completed' }],
     ['late', { state: state('TimedOut') }, { how: 'failed', reason: null }],
@@ -93,7 +93,7 @@ t.test('how it ended, from whatever is known', (t) => {
       { how: 'failed', reason: 'instance_lost', message: /acme.chat failed/ }],
     ['the trace', { trace: { head: { ...head, outcome: 'failed', reason: 'timeout' }, spans } },
       { how: 'failed', reason: 'timeout' }],
-    ['nobody knows', {}, { how: 'unknown', message: 'nobody noted how it ended' }]
+    ['nobody knows', {}, { how: 'unknown', message: 'its outcome was not recorded' }]
   ]
   for (const [title, more, expect] of rows) t.match(storyOf(facts(more), remedy).ended, expect, title)
   const open = storyOf(facts({ state: state('Running') }), remedy)
@@ -128,7 +128,7 @@ t.test('why it failed: what happened around it, as far as it has to do with it',
   const story = storyOf(facts({ state, failed: failure, events, then }), remedy)
   t.same(story.around.map(({ text }) => text), [
     'n2 was lost: no sign of life for 5 s', 'its runner was given up after 3 attempts: it   fell',
-    'the cluster began another session (term 4, master n1); what was open then ended',
+    'the cluster began a new session (term 4, master n1); open requests ended',
     'it failed with instance_lost: The task of acme/chat failed.', 'its instance was removed'
   ])
   t.match(story, { entered: 'n1', ran: ['n2'], asked: { instanceId: 'i1', kind: 'chat@1.0.0' } })
@@ -146,13 +146,13 @@ t.test('events and steps in words', (t) => {
     name: (id: string) => id.toUpperCase()
   }
   const rows: [string, Record<string, unknown>, RegExp | null][] = [
-    ['NodeRestarted', { nodeId: 'x' }, /^X was told to restart/],
+    ['NodeRestarted', { nodeId: 'x' }, /^X was requested to restart/],
     ['NodeRemoved', { nodeId: 'x', name: 'attic' }, /^attic was removed/],
     ['InstanceCreated', { modelId: 'a/b', nodeIds: ['x', 'y'] }, /placed on X, Y/],
     ['InstanceUnloaded', { modelId: 'a/b', idleSeconds: 9 }, /unused for 9 s/],
     ['InstanceFailureRecorded', { modelId: 'a/b', errorCode: 'c', errorMessage: 'm' }, /\(c\): m/],
-    ['DownloadFailed', { modelId: 'a/b', errorMessage: 'm' }, /could not be brought: m/],
-    ['RunnerStatusUpdated', { modelId: 'a/b', status: { RunnerIdle: {} } }, /started again/],
+    ['DownloadFailed', { modelId: 'a/b', errorMessage: 'm' }, /could not be downloaded: m/],
+    ['RunnerStatusUpdated', { modelId: 'a/b', status: { RunnerIdle: {} } }, /is restarting/],
     ['RunnerStatusUpdated', { modelId: 'a/b', status: {} }, null],
     ['TaskFailed', { taskId: 'other', commandId: 'other' }, null],
     ['DownloadFailed', { modelId: 'c/d' }, null],
@@ -197,25 +197,25 @@ t.test('svc why ID: one page', async (t) => {
   t.equal(ran.status, 0)
   t.equal(ran.out, [
     `        task ${TASK}, command ${COMMAND}`,
-    `asked   chat@1.0.0 of acme/chat, ${at(0)}`,
+    `asked   chat@1.0.0 for acme/chat, ${at(0)}`,
     'entered n1',
     'ran     n2, instance i1',
     'took    2.00 s',
     '          +0.0 ms     1.0 ms    0 %  read the request (n1)',
-    '          +2.0 ms      98 ms    5 %  waited for a place at the runner (n2)',
+    '          +2.0 ms      98 ms    5 %  waited for a slot at the runner (n2)',
     '          +100 ms     400 ms   20 %  read the prompt (n2)',
     '          +500 ms     1.50 s   75 %  wrote the answer (n2)',
     '          +1.99 s     1.0 ms    0 %  odd  (n2)',
     'ended   failed: instance_lost: The task of acme/chat failed.',
     `around  ${at(3000)}  it failed with instance_lost: The task of acme/chat failed.`,
     `logs    ${at(10)}  n2: gave up`,
-    'now     it is over',
-    'next    Repeat the request.',
+    'now     it has ended',
+    'next    Retry the request.',
     '        acme/chat does not answer now: svc why acme/chat',
-    `        what the nodes said then: svc logs --since ${at(0)} --model acme/chat`,
+    `        the logs of that time: svc logs --since ${at(0)} --model acme/chat`,
     `        every step with its time: svc traces ${TASK}`, ''
   ].join('\n'))
-  t.match(ran.err, /^not looked at: the state at that moment: .*\n$/)
+  t.match(ran.err, /^not checked: the state at that moment: .*\n$/)
   t.match(JSON.parse((await node.run(['why', TASK, '--json'])).out), { id: TASK, ended: { how: 'failed' } })
   t.notOk(node.asked.some(({ method }) => method !== 'GET'), 'nothing is changed')
 })
@@ -229,9 +229,9 @@ t.test('svc why ID: without tracing, events and history', async (t) => {
     'GET /events': (response: Response) => { sendError(response, 403, 'missing_grant') }
   })
   const ran = await node.run(['why', COMMAND])
-  t.match(ran, { status: 0, out: /ended {3}failed\n[^]*it is over/ })
-  t.match(ran.err, /not looked at: the traces: this node does not have that/)
-  t.match(ran.err, /not looked at: the events: that needs the authority "operator"/)
+  t.match(ran, { status: 0, out: /ended {3}failed\n[^]*it has ended/ })
+  t.match(ran.err, /not checked: the traces: it is not available on this node/)
+  t.match(ran.err, /not checked: the events: it requires the authority "operator"/)
 })
 
 t.test('svc why ID: nothing is known of it', async (t) => {
@@ -246,7 +246,7 @@ t.test('svc why ID: nothing is known of it', async (t) => {
   })
   const ran = await node.run(['why', TASK])
   t.equal(ran.status, 3)
-  t.match(ran.err, /nothing is known of a command or task 1111[^]*GET \/events[^]*svc traces on/)
+  t.match(ran.err, /the command or task 1111.* is unknown[^]*GET \/events[^]*svc traces on/)
   t.notMatch(ran.err, /not looked at/)
   t.match(await node.run(['why', COMMAND]),
     { status: 3, err: /is an instance of acme\/chat.*svc why acme\/chat/ })

@@ -10,7 +10,7 @@ import { instanceOn, seenState } from './verb-kit.js'
 const CHAIN = `/models/${MODEL}/availability`
 const NAMES = ['card', 'copy', 'backend', 'placement', 'runner', 'request']
 
-/** The chain broken there, with that code. */
+/** The chain, broken at this link. */
 const broken = (link: string | null, code: string | null = null, message = 'M', remedy = 'R'): object => {
   const end = link === null ? NAMES.length : NAMES.indexOf(link)
   return {
@@ -128,13 +128,13 @@ t.test('why a request failed: what ended it, and what went on then', async (t) =
   })
   t.match(facts, [
     { level: 'fail', code: 'request_failed', about: [TASK, MODEL], remedy: 'Repeat the request.',
-      text: /chat of acme\/chat.* failed.*instance_lost: It was lost\.$/,
+      text: /chat for acme\/chat.* failed.*instance_lost: It was lost\.$/,
       evidence: [{ kind: 'error', reason: 'instance_lost' }, { kind: 'time' }] },
     { code: 'node_lost', text: /n2 was lost: silent\.$/, evidence: [{ name: 'NodeTimedOut' }] },
     { code: 'session_changed' }, { code: 'event', text: /it failed with/ }
   ])
-  t.match(unknown, [/Not looked at: whether requests are traced/])
+  t.match(unknown, [/Not checked: whether requests are traced/])
   const none = await run(whyRequest, { id: TASK }, { '/state': state(), '/events': { events: [] } })
-  t.match(none, { facts: [], unknown: [/^nothing is known of a command or task 1111/] })
-  t.match(await run(whyRequest, { id: 'x' }, {}), { facts: [], unknown: [/no id/] })
+  t.match(none, { facts: [], unknown: [/^the command or task 1111/] })
+  t.match(await run(whyRequest, { id: 'x' }, {}), { facts: [], unknown: [/not the id/] })
 })

@@ -6,7 +6,6 @@ const NAMES = ['card', 'copy', 'backend', 'placement', 'runner', 'request']
 const few = { nodes: [{ nodeId: 'id-n1', name: 'n1', backend: 'cpu', startLayer: 0, endLayer: 10,
   shareBytes: GIB, neededBytes: 2 * GIB, usableBytes: GIB }] }
 
-/** The body of GET /models/{id}/availability with this link broken. */
 function chain (broken: string | null, message = '', remedy = ''): object {
   const at = broken === null ? NAMES.length : NAMES.indexOf(broken)
   return {
@@ -54,7 +53,7 @@ t.test('svc why: a chain that holds is asked for work', async (t) => {
   ready = { ok: false, detail: 'a canary inference was not answered in time' }
   t.match(await node.run(['why', 'acme/chat']), {
     status: 1,
-    out: /no {2}request +the node .* gets no answer from it: a canary.*\nnext: Start it anew: `svc stop/
+    out: /no {2}request +this node gets no answer from it: a canary.*\nnext: Restart it: `svc stop/
   })
 })
 

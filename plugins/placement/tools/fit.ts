@@ -24,7 +24,7 @@ export default {
     const name = (id: string): string => nameOf(state, id)
     const here = Object.values(state.instances).filter((one) => modelOf(one) === model).flatMap(nodesOf)
     const facts = here.length === 0 ? [] : [fact('info', 'placed', `${model} is placed on ${
-      [...new Set(here.map(name))].join(', ')} already; this is about one more.`, { about: [model] })]
+      [...new Set(here.map(name))].join(', ')} already; this is about another instance.`, { about: [model] })]
     if (would.refusal !== null) {
       const refused = refusedFacts({ model, would, refusal: would.refusal, name })
       return refused === null
@@ -34,7 +34,7 @@ export default {
     const query = new URLSearchParams({
       model_id: model, ...without === undefined ? {} : { excluded_nodes: without }
     }).toString()
-    const rows = await read<{ previews: PreviewRow[] }>('The sums', `/instance/previews?${query}`)
+    const rows = await read<{ previews: PreviewRow[] }>('The calculation', `/instance/previews?${query}`)
     const row = rows?.previews.find(({ error }) => error === null)
     const sums = row === undefined ? [] : linesOf(model, row.details, name)
     const nodes = would.nodeIds.map(name)
@@ -63,7 +63,8 @@ function refusedFacts ({ model, would: { ways }, refusal, name }: Refused): Fact
   return [
     fact('warn', code, `${model} does not fit: ${said}.`, {
       about: [model], evidence: [{ kind: 'error', reason }],
-      remedy: best ?? `Free memory, or add a node; the sums: \`svc place ${model} --dry-run --explain\`.`
+      remedy: best ?? `Free memory, or add a node; the calculation: \`svc place ${model} ` +
+      '--dry-run --explain`.'
     }),
     ...others.map((way) => fact('info', 'way_out', way, { about: [model], remedy: way }))
   ]
@@ -75,6 +76,7 @@ function unknownFact (model: string, details: Record<string, unknown> | undefine
   return fact('fail', 'model_unknown', `No model is called ${model} here${
     near === undefined ? '' : `; ${quoted(near)} is`}.`, {
     about: [model], evidence: [{ kind: 'path', path: `/models/${modelInPath(model)}/availability` }],
-    remedy: `Bring it: \`svc pull ${model}\`, then \`svc place ${model} --dry-run --explain\` shows the sums.`
+    remedy: `Download it: \`svc pull ${model}\`, then \`svc place ${model} --dry-run --explain\` shows ` +
+      'the calculation.'
   })
 }

@@ -11,8 +11,7 @@ import type { PreviewRow, FitSuggestion } from '../cli/sums.js'
 type Look = ToolContext['look']
 
 /**
- * One link of GET /models/{id}/availability. `ok` is null where an earlier one is broken; an older node gives
- * no code.
+ * One link of GET /models/{id}/availability. `ok` is null after a broken link; an older node sends no code.
  */
 export interface ChainLink {
   link: string
@@ -26,17 +25,17 @@ export interface ModelDiagnosis {
   modelId: string
   links: ChainLink[]
   broken: ChainLink | undefined
-  /** Why it cannot be placed, with the sums of memory; empty where it can be, or nobody says. */
+  /** Why it cannot be placed, with the memory figures; empty if it can be placed or the reason is unknown. */
   sums: string[]
   ways: FitSuggestion[]
 }
 
-/** Goes through the chain from a name to an answer. Gives the refusal of a node that does not tell. */
+/** Checks every link between a model name and an answer. Resolves to the node's error if it refuses. */
 export async function whyModel (look: Look, modelId: string): Promise<ModelDiagnosis | VerbError> {
   const answer = await look<{ links: ChainLink[] }>(`/models/${modelInPath(modelId)}/availability`)
   if (isVerbError(answer)) return answer
   const asked = answer.links.find(({ ok }) => ok === false)
-  // Asking for real work makes sense only where a runner can do it.
+  // A test request makes sense only if a runner is ready.
   const last = asked === undefined ? await request(look, modelId) : undefined
   if (isVerbError(last)) return last
   const links = last === undefined ? answer.links : [...answer.links.slice(0, -1), last]
@@ -53,7 +52,7 @@ async function request (look: Look, modelId: string): Promise<ChainLink | VerbEr
     const state = await look<SeenState>('/state')
     const { waiting, running } = queueOf(isVerbError(state) ? {} : state, (task) => task.modelId === modelId)
     return waiting === 0 ? { link, ok: true, message, remedy: null } : {
-      link, ok: true, message: `${message}; ${waiting} wait for a slot, ${running} are answered`,
+      link, ok: true, message: `${message}; ${waiting} requests wait for a slot, ${running} are running`,
       remedy: capacityRemedy(modelId)
     }
   }
@@ -64,9 +63,9 @@ async function request (look: Look, modelId: string): Promise<ChainLink | VerbEr
     link,
     ok: false,
     code: 'not_answering',
-    message: `the node that was asked gets no answer from it: ${detail}`,
-    remedy: `Start it anew: \`svc stop ${modelId}\`, then \`svc place ${modelId}\`; ` +
-      '`svc events --since 10m` tells of failures.'
+    message: `this node gets no answer from it: ${detail}`,
+    remedy: `Restart it: \`svc stop ${modelId}\`, then \`svc place ${modelId}\`; \`svc events --since ` +
+      '10m` shows failures.'
   }
 }
 
@@ -74,9 +73,7 @@ type Refusal = Pick<ModelDiagnosis, 'sums' | 'ways'>
 const FITS: Refusal = { sums: [], ways: [] }
 
 export interface WouldBe {
-  /** Ids of the nodes it would go to; empty where it cannot be placed. */
   nodeIds: string[]
-  /** Why it cannot; null where it can. */
   refusal: VerbError | null
   ways: FitSuggestion[]
 }

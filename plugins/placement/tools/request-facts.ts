@@ -16,7 +16,6 @@ export interface SeenEvent {
 /** A line of GET /v1/logs/cluster. */
 export interface SeenLine extends Pick<LogLine, 'at' | 'message' | 'fields'> { node: string }
 
-/** The parts of GET /state that tell about requests. */
 export interface WhyState extends SeenState {
   masterNodeId?: string | null
   nodeHealth?: Record<string, { level: string, reasons: { code: string }[] }>
@@ -27,22 +26,21 @@ export interface StateThen { snapshot: { at: string }, state: Partial<WhyState> 
 
 export interface RequestFacts {
   id: string
-  /** Now, ms since 1970. */
+  /** Current time, ms since 1970. */
   nowMs: number
   state: WhyState
   tracing: boolean | null
   trace: { head: TraceHead | null, spans: ShownSpan[] } | null
   failed: SeenEvent | null
-  /** Events around it, oldest first. */
   events: SeenEvent[]
   then: StateThen | null
   lines: SeenLine[]
-  /** What the nodes' logs say of runners of its model that were lost then. */
+  /** Log lines about lost runners of its model at that time. */
   losses: SeenLine[]
   unseen: string[]
 }
 
-/** What the request was. Times are ms since 1970; null where nobody noted it. */
+/** Times are ms since 1970; null if not recorded. */
 export interface RequestSummary {
   taskId: string | null
   commandId: string | null
@@ -66,7 +64,7 @@ export function rootOf ({ trace }: Pick<RequestFacts, 'trace'>): ShownSpan | und
   return trace?.spans.find(({ category }) => category === 'request')
 }
 
-/** What is known of the request itself, from whichever source has it. Pure. */
+/** Merges the facts from all sources. Pure. */
 export function summarizeRequest ({ id, state, trace, failed, then, events }: RequestFacts): RequestSummary {
   const head = trace?.head ?? null
   const task = taskIn(state, id) ?? taskIn(then?.state, id)
@@ -91,26 +89,28 @@ export function summarizeRequest ({ id, state, trace, failed, then, events }: Re
 
 const nonEmpty = (value: unknown): string | null => typeof value === 'string' && value !== '' ? value : null
 
-/** The instance of the model that the events name, where they name only one. */
+/** The instance of the model in the events, if they name exactly one. */
 function instanceIn (events: readonly SeenEvent[], modelId: string | null): string | null {
   const own = events.map((event) => partsOf(event)[1]).filter((payload) => payload['modelId'] === modelId)
   const ids = new Set(own.flatMap(({ instanceId }) => nonEmpty(instanceId) ?? []))
   return modelId !== null && ids.size === 1 ? [...ids][0]! : null
 }
 
-/** How far around the request events and log lines are looked at, ms. */
+/** How far around the request events and log lines are collected, ms. */
 const AROUND_MS = 60_000
-/** The loss of a runner is noted within so long of the end of what it worked on, ms. */
+/** A runner loss within this time after the end of a request explains it, ms. */
 const LOSS_MS = 2000
-/** What a node writes into its log of a runner that was lost. */
+/** Log messages of a node about a lost runner. */
 const LOSSES: ReadonlySet<string> = new Set(['runner lost; starting it again', 'runner given up'])
-/** Most events, and most log lines, that are asked for. */
+/** Most events or log lines per request. */
 const MOST = 1000
 
-/** Asks the node; null for what it does not give, which is noted unless `what` is null or it is expected. */
+/**
+ * Resolves to null on an error, which is recorded as `what` unless that is null or the reason is `absent`.
+ */
 type Look = <T>(what: string | null, path: string, absent?: string) => Promise<T | null>
 
-/** Asks the node for all that it knows of a request; gives its refusal where it shows not even the state. */
+/** Collects all facts about a request. Resolves to the node's error if it refuses even the state. */
 export async function gather (
   { look: given, nowMs }: Pick<ToolContext, 'look' | 'nowMs'>, id: string
 ): Promise<RequestFacts | VerbError> {
@@ -128,7 +128,7 @@ export async function gather (
     look<{ enabled: boolean }>('whether requests are traced', '/v1/tracing'),
     look<{ traces: ShownSpan[] }>('the traces', `/v1/traces/cluster/${id}`, 'trace_not_found'),
     look<{ otherData: TraceHead }>(null, `/v1/traces/cluster/${id}/raw`),
-    look<{ events: SeenEvent[] }>('the tasks that failed', `/events?kinds=TaskFailed&limit=${MOST}`)
+    look<{ events: SeenEvent[] }>('the failed tasks', `/events?kinds=TaskFailed&limit=${MOST}`)
   ])
   const facts: RequestFacts = {
     id, state, unseen, nowMs,
@@ -174,10 +174,9 @@ async function lookAround (facts: RequestFacts, look: Look): Promise<RequestFact
   }
 }
 
-/** Why something could not be looked at, on one line. */
 function causeOf ({ message, status, api }: VerbError): string {
-  if (status === 401 || status === 403) return 'that needs the authority "operator" (--token)'
-  if (api === undefined || api.reason === 'not_found') return 'this node does not have that'
+  if (status === 401 || status === 403) return 'it requires the authority "operator" (--token)'
+  if (api === undefined || api.reason === 'not_found') return 'it is not available on this node'
   return plain(message.split('\n')[0]!)
 }
 
@@ -185,16 +184,16 @@ export function unknownText ({ id, state, tracing, unseen }: RequestFacts): stri
   const instance = state.instances[id]
   if (instance !== undefined) {
     const modelId = plain(bodyOf(instance).shardAssignments.modelId)
-    return `${id} is an instance of ${modelId}, no request; svc why ${modelId} tells of it`
+    return `${id} is an instance of ${modelId}, not a request; see svc why ${modelId}`
   }
   return [
-    `nothing is known of a command or task ${id}`,
-    '  looked at: the tasks under way or just over (GET /state), the tasks that failed (GET /events), ' +
-    'the traces of all nodes (GET /v1/traces/cluster)',
-    ...unseen.map((text) => `  not looked at: ${text}`),
+    `the command or task ${id} is unknown`,
+    '  checked: active and recent tasks (GET /state), failed tasks (GET /events), the traces of all nodes ' +
+    '(GET /v1/traces/cluster)',
+    ...unseen.map((text) => `  not checked: ${text}`),
     ...tracing === false
-      ? ['  requests are not traced now, so one that ended well leaves nothing behind: svc traces on']
+      ? ['  requests are not traced now, so a successful one leaves no record: svc traces on']
       : [],
-    '  its id is in the header x-svc-command-id of the answer; svc traces and svc events list some'
+    '  the id is in the response header x-svc-command-id; svc traces and svc events list recent ones'
   ].join('\n')
 }

@@ -7,7 +7,7 @@ import type { ShownSpan } from '../../tracing/service.js'
 import type { RequestSummary, RequestFacts, StateThen } from './request-facts.js'
 import { eventText, partWords } from './request-words.js'
 
-/** A part of the time a request took; one line for all steps of one kind at one node. */
+/** Time in one kind of step on one node. */
 export interface Part {
   words: string
   name: string
@@ -17,29 +17,28 @@ export interface Part {
   tookMs: number
 }
 
-/** How it ended; `open`: it has not. The reason is that of the error, if there is one. */
+/** `open`: not ended. `reason` is the error reason, if any. */
 export interface Ended {
   how: 'completed' | 'failed' | 'cancelled' | 'open' | 'unknown'
   reason: string | null
   message: string
 }
 
-/** What became of a request. Times are ISO-8601. */
+/** The history of a request. Times are ISO 8601. */
 export interface RequestHistory {
   id: string
   asked: Pick<RequestSummary,
   'taskId' | 'commandId' | 'kind' | 'modelId' | 'instanceId'> & { at: string | null }
-  /** Names of the nodes where it entered the cluster and where it ran. */
+  /** Names of the node that accepted the request and of those that ran it. */
   entered: string | null
   ran: string[]
   tookMs: number | null
-  /** In order of their beginning; empty without a trace. */
+  /** In order of start; empty without a trace. */
   parts: Part[]
   ended: Ended
-  /** What happened around it that may have to do with it, oldest first. */
   around: { idx: number, at: string, name: string, text: string }[]
   logs: { at: string, node: string, text: string }[]
-  /** Why a runner of its model was lost when it ended, as the node noted it; else null. */
+  /** The logged loss of a runner of its model when it ended. */
   lost: { at: string, node: string, text: string } | null
   then: string[]
   open: boolean
@@ -47,13 +46,13 @@ export interface RequestHistory {
   next: string[]
 }
 
-/** What happened just before or after the request counts as around it, ms. */
+/** Events this long before and after the request count as around it, ms. */
 const BEFORE_MS = 5000
 const AFTER_MS = 10_000
 const AROUND_MOST = 12
 const LOGS_MOST = 10
 
-/** Joins what was found into one account. `remedyOf` says what to do about the reason of an error. Pure. */
+/** Merges the facts into one history. `remedyOf` returns the remedy of an error reason. Pure. */
 export function storyOf (facts: RequestFacts, remedyOf: (reason: string) => string | null): RequestHistory {
   const about = summarizeRequest(facts)
   const { startMs, endMs, ...asked } = about
@@ -85,12 +84,12 @@ export function storyOf (facts: RequestFacts, remedyOf: (reason: string) => stri
 
 function nodeName ({ state, trace }: RequestFacts, nodeId: string): string {
   const place = trace?.head?.places.find((one) => one.nodeId === nodeId)
-  // An id changes with each start; a name of then is better than none of now.
+  // Node ids change at each start, so prefer the recorded name to none.
   const gone = state.nodeIdentities[nodeId] === undefined
   return gone && place !== undefined ? plain(place.name) : nameOf(state, nodeId)
 }
 
-/** The nodes whose runners worked on it; else those its instance is on. */
+/** Nodes whose runners worked on it; otherwise those of its instance. */
 function ranOn ({ trace, state, then }: RequestFacts, { instanceId }: RequestSummary): string[] {
   const runners = (trace?.head?.places ?? []).filter((place) => place.process === 'runner')
   if (runners.length > 0) return [...new Set(runners.map(({ nodeId }) => nodeId))]
@@ -103,7 +102,7 @@ function endOf (facts: RequestFacts): Ended {
   const { id, state, trace, failed, then } = facts
   const status = taskIn(state, id)?.status
   if (status === 'Pending' || status === 'Running') {
-    const message = status === 'Pending' ? 'it waits for its turn' : 'it is worked on'
+    const message = status === 'Pending' ? 'it waits in the queue' : 'it is running'
     return { how: 'open', reason: null, message }
   }
   if (failed !== null) {
@@ -114,7 +113,7 @@ function endOf (facts: RequestFacts): Ended {
   const outcome = trace?.head?.outcome ?? root?.attrs['outcome'] ?? OUTCOMES[status ?? '']
   const reason = trace?.head?.reason ?? root?.attrs['reason']
   const how = outcome === 'completed' || outcome === 'failed' || outcome === 'cancelled' ? outcome : 'unknown'
-  const message = how === 'unknown' && then === null ? 'nobody noted how it ended' : ''
+  const message = how === 'unknown' && then === null ? 'its outcome was not recorded' : ''
   return { how, reason: typeof reason === 'string' ? reason : null, message }
 }
 
@@ -130,7 +129,7 @@ const OUTCOMES: Readonly<Record<string, string>> = {
   Complete: 'completed', Failed: 'failed', TimedOut: 'failed', Cancelled: 'cancelled'
 }
 
-/** What took how long: the steps of one kind at one node together, without the whole. */
+/** Groups spans by step and node; skips the spans that contain the others. */
 function partsOfSpans (spans: readonly ShownSpan[], name: (id: string) => string): Part[] {
   const zero = Math.min(...spans.map(({ startUs }) => startUs))
   const parts = new Map<string, Part>()
@@ -194,15 +193,15 @@ function nextSteps (
     modelOf(one) === asked.modelId && serves(state, one))
   const grew = lost?.text.includes('memory_limit_mb') === true
   const steps: [applies: boolean, text: string][] = [
-    [grew, `let runners of ${lost?.node} have more and restart it: ` +
-    'svc config set plugins.runners.memory_limit_mb MIB'],
+    [grew, `raise the limit of runners on ${lost?.node} and restart it: svc config set ` +
+    'plugins.runners.memory_limit_mb MIB'],
     [remedy !== null, plain(remedy ?? '')],
     [open, `follow it: svc logs -f${of}`],
     [!open && model !== null && !answers, `${model} does not answer now: svc why ${model}`],
-    [failed && at !== null, `what the nodes said then: svc logs --since ${at}${of}`],
+    [failed && at !== null, `the logs of that time: svc logs --since ${at}${of}`],
     [trace !== null && tookMs !== null, `every step with its time: svc traces ${asked.taskId ?? id}`],
     [trace === null && tracing === false,
-      'nobody noted how long each part took; for the next request: svc traces on']
+      'step times were not recorded; for the next request: svc traces on']
   ]
   return steps.filter(([applies]) => applies).map(([, text]) => text)
 }

@@ -8,15 +8,14 @@ import type { SeenState } from '../cli/state.js'
 import type { ChainLink } from './model-chain.js'
 import { worstFirst } from './request-words.js'
 
-/** Models that are there and not placed: most that are named, and most of which is asked why. */
+/** Most idle models that are named, and most whose reason is requested. */
 const IDLE_MOST = 30
 const ASKED_MOST = 6
-/** Instances that are told one by one. */
+/** Most instances listed individually. */
 const INSTANCES_MOST = 30
 
 interface ListedModel { id: string, root?: string, installed: boolean }
 
-/** Which models are placed and how each stands; which are there and are not. */
 export default {
   async run (ctx) {
     const look = createToolReads(ctx)
@@ -59,13 +58,13 @@ function factOf (row: PsRow, state: SeenState): Fact {
     evidence: [STATE, ...row.nodes.map(({ nodeId, name }): Evidence => ({ kind: 'node', nodeId, name }))]
   }
   const on = nodes.length === 0 ? '' : ` on ${nodes.join(', ')}`
-  const why = `See what is in the way with \`svc why ${model}\`.`
+  const why = `Find the cause with \`svc why ${model}\`.`
   switch (row.state) {
     case 'ready': return fact('ok', 'model_ready', `${model} is ready${on}.`, more)
     case 'starting': return fact('info', 'model_starting',
       `${model} is starting${on}: ${stepsOf(state, instanceId)}.`, more)
     case 'failed': return fact('fail', 'runner_failed', `${model} has failed${on}: ${sentence(error)}.`,
-      { ...more, remedy: `Start it anew: \`svc stop ${model}\`, then \`svc place ${model}\`.` })
+      { ...more, remedy: `Restart it: \`svc stop ${model}\`, then \`svc place ${model}\`.` })
     case 'waiting': return fact('warn', 'model_waiting', `${model} waits for a place: ${sentence(error)}.`,
       { ...more, remedy: why })
     case 'draining': return fact('info', 'model_draining',
@@ -73,16 +72,16 @@ function factOf (row: PsRow, state: SeenState): Fact {
   }
 }
 
-const sentence = (text: string | null): string => withoutFullStop(text ?? 'nobody says why', 300)
+const sentence = (text: string | null): string => withoutFullStop(text ?? 'the reason is unknown', 300)
 
 function stepsOf (state: SeenState, instanceId: string): string {
   const progress = progressOf(state, instanceId)
   const ranks = progress.kind === 'starting' ? progress.ranks : []
   const texts = ranks.filter((rank) => !SERVING.has(rank.state)).map((rank) => sentence(rankText(rank)))
-  return [...new Set(texts)].join(', ') || 'it begins'
+  return [...new Set(texts)].join(', ') || 'it has just begun'
 }
 
-/** The models that are on a disk here and have no instance; those that somebody stopped, one by one. */
+/** Downloaded models without an instance; stopped ones as single facts. */
 async function idle (look: ToolReads, rows: readonly PsRow[]): Promise<Fact[]> {
   const list = await look.read<{ data: ListedModel[] }>('The list of models', '/v1/models')
   const placed = new Set(rows.map(({ modelId }) => modelId))

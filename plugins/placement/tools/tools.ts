@@ -7,23 +7,24 @@ const model = word('A model, such as acme/voice.')
 
 export const tools = {
   running: {
-    summary: 'Which models are placed and how each of them stands; which are on disk and are not.',
+    summary: 'Which models are placed and in which state; which are on disk but not placed.',
     args: args({}),
     load: () => import('./running.js')
   },
   why_model: {
-    summary: 'Why a model does not answer: the cause and what mends it, or where it answers and since when.',
+    summary: 'Why a model does not answer: the cause and the fix, or where it answers and since when.',
     args: args({ model }),
     load: () => import('./why-model.js')
   },
   why_request: {
-    summary: 'What became of a request and why it failed: where it ran, what took how long, what went on.',
-    args: args({ id: word('Its command or task id, also behind a prefix such as msg_.') }),
+    summary: 'What happened to a request and why it failed: where it ran, how long each step took, ' +
+      'related events.',
+    args: args({ id: word('Its command or task id, also with a prefix such as msg_.') }),
     load: () => import('./why-request.js')
   },
   fit: {
-    summary: 'Whether a model can be placed: on which nodes, the sums of memory, what would make it fit.',
-    args: { ...args({ model, without: word('Name of a node that takes no part.') }), required: ['model'] },
+    summary: 'Whether a model can be placed: on which nodes, the memory calculation, what would make it fit.',
+    args: { ...args({ model, without: word('Name of a node to exclude.') }), required: ['model'] },
     load: () => import('./fit.js')
   },
   what_if: {

@@ -51,7 +51,7 @@ function summary (node: NodeRow, rest: readonly Fact[]): Fact {
   const about = [...new Set([name, ...rest.flatMap((one) => one.about)])]
   const bad = rest.some(({ level }) => level === 'warn')
   if (!node.live) {
-    return fact('warn', 'node_lost', `${name} is lost already; what that means is below.`,
+    return fact('warn', 'node_lost', `${name} is already lost; the consequences are below.`,
       { about, evidence: shown(node), remedy: `Start ${name} again with \`svc up\` there.` })
   }
   const models = (code: string): string[] =>
@@ -66,7 +66,7 @@ function summary (node: NodeRow, rest: readonly Fact[]): Fact {
     { about, evidence: shown(node) })
 }
 
-/** A sentence as a part of another: its first word small, unless that is a name or a number. */
+/** Lower-cases the first word of a sentence unless it is a name or a number. */
 const lowered = (text: string): string => text.replace(/^(?:No|The) /, (word) => word.toLowerCase())
 
 const SUMMED = new Set(['no_quorum', 'quorum', 'nothing_lost', 'store_unreachable', 'single_copy'])
@@ -85,10 +85,10 @@ function deciding (state: State, nodes: readonly NodeRow[], node: NodeRow, quoru
     return [fact('info', 'quorum', `${left} of ${known} nodes would be left; ${master}.`, more)]
   }
   return [left >= needed
-    ? fact('info', 'quorum', `${left} of ${known} nodes would be left and go on deciding; ${master}.`, more)
-    : fact('warn', 'no_quorum', `${left} of ${known} nodes would be left, and ${needed} are needed to ` +
-    'decide: nothing could be placed or changed.', {
-        ...more, remedy: 'Add a node before: `svc join-token`.'
+    ? fact('info', 'quorum', `${left} of ${known} nodes would be left and keep the quorum; ${master}.`, more)
+    : fact('warn', 'no_quorum', `${left} of ${known} nodes would be left, and ${needed} are needed for ` +
+    'a quorum: nothing could be placed or changed.', {
+        ...more, remedy: 'Add a node first: `svc join-token`.'
       })]
 }
 
@@ -109,29 +109,29 @@ async function instances ({ ctx, looked, state, node, alone }: Loss): Promise<Fa
       !there.includes(one) && bodyOf(one).drainUntil === undefined)
     if (alone) {
       return fact('warn', 'would_wait', `${model} would wait until a node is back.`,
-        { about: [model, called(node)], remedy: 'Add a node before: `svc join-token`.' })
+        { about: [model, called(node)], remedy: 'Add a node first: `svc join-token`.' })
     }
     const { nodeIds, refusal } = await wouldBe(ctx.look, modelId, nodeId!)
     const names = nodeIds.map((id) => nameOf(state, id))
     const about = [model, called(node), ...names]
-    const still = elsewhere ? '; another instance of it goes on answering' : ''
+    const still = elsewhere ? '; another instance of it still answers' : ''
     if (refusal === null) {
-      return fact('info', 'would_move', `${model} would be placed anew on ${names.join(', ')}; its open ` +
-        `requests would end${still}.`, { about })
+      return fact('info', 'would_move', `${model} would be placed again on ${names.join(', ')}; its ` +
+        `open requests would end${still}.`, { about })
     }
     const why = withoutFullStop(refusal.api?.message ?? refusal.message, 300)
     looked.unknown.push(...refusal.api?.reason === 'info_pending' ? [`Where ${model} would go: ${why}.`] : [])
     const level = elsewhere ? 'info' : 'warn'
     return fact(level, 'would_wait', `${model} would wait for a place: ${why}${still}.`, {
-      about, remedy: `See what keeps it from the others: \`svc place ${model} --exclude ${called(node)} ` +
-        '--dry-run --explain`.'
+      about, remedy: `See why it does not fit elsewhere: \`svc place ${model} ` +
+        `--exclude ${called(node)} --dry-run --explain\`.`
     })
   }))
 }
 
-/** Files that nobody else has, and whether the store is there. */
+/** Files without another copy, and the loss of the store. */
 function files (copies: readonly Copy[], node: NodeRow, state: State): Fact[] {
-  // What comes with a plugin is wherever that is.
+  // Every node with the plugin has its bundled models.
   const whole = copies.filter(({ live, kind }) => live && kind !== 'receiving' && kind !== 'bundled')
   const own = whole.filter(({ nodeId }) => nodeId === node.nodeId)
   const others = new Set(whole.filter((one) => one.nodeId !== node.nodeId).map(({ modelId }) => modelId))
@@ -147,7 +147,7 @@ function files (copies: readonly Copy[], node: NodeRow, state: State): Fact[] {
     ...single.length === 0 ? [] : [fact('warn', 'single_copy',
       `The only copy of ${single.slice(0, MODELS_MOST).join(', ')} is there.`, {
         about: [called(node), ...single], evidence,
-        remedy: `Make another: \`svc stage ${single[0]!}${to == null ? '' : ` --node ${quoted(to)}`}\`.`
+        remedy: `Make another copy: \`svc stage ${single[0]!}${to == null ? '' : ` --node ${quoted(to)}`}\`.`
       })]
   ]
 }

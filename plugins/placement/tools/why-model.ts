@@ -37,12 +37,12 @@ export default {
       CODES_OF_PLUGINS.has(code) ? pluginsOff(looked) : [],
       CODES_OF_FILES.has(code) ? files(ctx, model) : []
     ])
-    // A failed download explains the missing files.
+    // A failed download explains missing files, so it comes first.
     return { facts: worstFirst([...brought, ...factsOf(seen, why.broken, off)]), unknown }
   }
 } satisfies Tool<{ model: string }>
 
-/** Longest wait for an answer of the model itself, ms; a call has 5 s for everything. */
+/** Longest wait for an answer of the model, ms; the whole tool has 5 s. */
 const ANSWER_MS = 3500
 
 const KINDS = [
@@ -50,7 +50,7 @@ const KINDS = [
   'RunnerFailed', 'DownloadFailed', 'NodeTimedOut'
 ]
 
-/** A model that does not answer in time does not answer. */
+/** Treats a slow /readyz as not ready. */
 function patient (look: ToolContext['look']): ToolContext['look'] {
   const message = `a small request was not answered within ${ANSWER_MS / 1000} s`
   const late = JSON.stringify({ error: { code: 503, reason: 'not_ready', message } })
@@ -63,7 +63,7 @@ function patient (look: ToolContext['look']): ToolContext['look'] {
   }
 }
 
-/** The node has no such route where the plugin that knows of models is off. */
+/** The route is missing if the models plugin is disabled. */
 function refused (error: VerbError, modelId: string): Finding {
   const plugin = error.api?.details?.['plugin']
   if (error.api?.reason !== 'plugin_disabled' || typeof plugin !== 'string') {
@@ -73,24 +73,24 @@ function refused (error: VerbError, modelId: string): Finding {
 }
 
 const offFact = (modelId: string, plugin: string, level: Fact['level'] = 'fail'): Fact =>
-  fact(level, 'plugin_off', `The plugin ${plugin} is off at this node, so ${modelId} may not run here.`, {
+  fact(level, 'plugin_off', `The plugin ${plugin} is disabled here, so ${modelId} may not run.`, {
     about: [modelId, plugin], evidence: [{ kind: 'path', path: '/v1/plugins' }],
-    remedy: `Switch it on: \`svc plugin enable ${plugin}\`, then restart the node.`
+    remedy: `Enable it: \`svc plugin enable ${plugin}\`, then restart the node.`
   })
 
-/** Causes that a plugin which is off may explain. */
+/** Codes that a disabled plugin may explain. */
 const CODES_OF_PLUGINS: ReadonlySet<string> = new Set(['plugin_off', 'model_unknown'])
 
 async function pluginsOff ({ read }: ToolReads): Promise<string[]> {
   const list = await read<{ plugins: { name: string, enabled: boolean }[] }>(
-    'Which plugins are off', '/v1/plugins')
+    'Which plugins are disabled', '/v1/plugins')
   return (list?.plugins ?? []).filter(({ enabled }) => !enabled).map(({ name }) => quoted(name))
 }
 
-/** Causes that a download explains, or a store that is away. */
+/** Codes that a download or an unreachable store may explain. */
 const CODES_OF_FILES: ReadonlySet<string> = new Set(['model_unknown', 'files_missing', 'files_coming'])
 
-/** What became of bringing the model, by the tool that knows of downloads, and whether there is a store. */
+/** Findings of the downloads tool, plus the state of the store. */
 async function files (ctx: ToolContext, modelId: string): Promise<Fact[]> {
   const { manifests } = await ctx.declared()
   const declared = manifests.flatMap(({ tools = {} }) => tools['downloads'] ?? [])[0]
@@ -111,7 +111,7 @@ function storeFact (store: unknown, modelId: string): Fact[] {
     { ...more, remedy: storeRemedy(reason) })]
 }
 
-/** What a chain that breaks there is called where an older node gives no code. */
+/** Codes for older nodes, which send none. */
 const BY_LINK: Readonly<Record<string, string>> = {
   card: 'model_unknown', copy: 'files_missing', backend: 'backend_missing', placement: 'not_placed',
   runner: 'loading', request: 'not_answering'
@@ -125,7 +125,7 @@ interface Seen {
   instances: readonly Instance[]
 }
 
-/** The broken link by its cause, then what stands behind that. Pure. */
+/** The broken link first, then facts that explain it. Pure. */
 function factsOf (seen: Seen, broken: ChainLink, off: readonly string[]): Fact[] {
   const { why: { modelId, sums, ...why }, state, instances } = seen
   const code = codeOf(broken)
@@ -138,7 +138,7 @@ function factsOf (seen: Seen, broken: ChainLink, off: readonly string[]): Fact[]
       evidence: [...cause.evidence, { kind: 'path', path: `/models/${modelInPath(modelId)}/availability` }],
       remedy: cause.remedy
     })
-  // What ships with svc is unknown only where its plugin is off.
+  // A model that ships with svc is unknown only if its plugin is disabled.
   const ships = modelId.startsWith('svc/')
   const plugins = off.map((plugin) => offFact(modelId, plugin, ships ? 'fail' : 'info'))
   const more = sums.length === 0 || cause.code === 'does_not_fit' ? [] : [fact('warn', 'does_not_fit',
@@ -153,10 +153,10 @@ function wayOut ({ modelId, ways }: Pick<ModelDiagnosis, 'modelId' | 'ways'>): s
   const way = ways.find(({ command }) => command !== null) ?? ways[0]
   const change = way === undefined ? 'Free memory, or add a node'
     : way.command === null ? `It would fit after this: ${way.text}` : `Make it fit: \`${way.command}\``
-  return `${change}; the sums: \`svc place ${modelId} --dry-run --explain\`.`
+  return `${change}; the calculation: \`svc place ${modelId} --dry-run --explain\`.`
 }
 
-/** The cause of a broken link; replaces the link's own code, message and remedy. */
+/** Overrides code, message and remedy of a broken link. */
 interface Cause { code?: string, message?: string, remedy?: string, evidence?: Evidence[], about?: string[] }
 
 function causeIn (seen: Seen, link: string, code: string): Cause {
@@ -165,7 +165,7 @@ function causeIn (seen: Seen, link: string, code: string): Cause {
   return link === 'placement' ? waits(seen) : {}
 }
 
-/** The newest event of these kinds about the model, or the loss of one of these nodes. */
+/** The newest event of these kinds about the model, or the timeout of one of these nodes. */
 function newest (
   { why: { modelId }, events }: Pick<Seen, 'why' | 'events'>, kinds: readonly string[],
   nodes: readonly string[] = []
@@ -177,7 +177,6 @@ function newest (
   })
 }
 
-/** Why a runner failed, or what it waits for: the newest failure of an instance that is there. */
 function failed (seen: Seen): Cause {
   const { state, instances } = seen
   const ids = new Set(instances.map((one) => bodyOf(one).instanceId))
@@ -194,7 +193,6 @@ function failed (seen: Seen): Cause {
   }
 }
 
-/** Whether somebody stopped it, or nobody used it for as long as it was to stay. */
 function removed (seen: Seen, code: string): Cause {
   const { why, events } = seen
   const gone = newest(seen, ['InstanceDeleted'])
@@ -214,7 +212,6 @@ function removed (seen: Seen, code: string): Cause {
   return { code: unloaded, message, evidence: eventEvidence(idle ?? gone) }
 }
 
-/** Why what waits for a place has none: its node was lost, or there is no room for it. */
 function waits (seen: Seen): Cause {
   const { why, state, events } = seen
   const { modelId, ways } = why
@@ -239,8 +236,8 @@ function waits (seen: Seen): Cause {
     evidence: [...evidence, nodeEvidence(state, nodeId)],
     message: `${node}, where it ran, was lost at ${lost.at}; no other node can take it: ` +
       sentenceEnd(entry.message),
-    remedy: `Start ${node} again with \`svc up\` there; or see what keeps it from the others: ` +
-      `\`svc place ${modelId} --dry-run --explain\`.`
+    remedy: `Start ${node} again with \`svc up\` there; or see why it does not fit elsewhere: \`svc ` +
+      `place ${modelId} --dry-run --explain\`.`
   }
 }
 
@@ -261,7 +258,7 @@ function answers ({ why: { modelId, links }, state, events, instances }: Seen): 
   })
   const where = names.length === 0 ? '' : ` on ${names.join(', ')}`
   const since = ready === undefined ? '' : `, ready since ${ready.at}`
-  const { message = 'every link holds', remedy = null } = links.at(-1) ?? {}
+  const { message = 'every check passed', remedy = null } = links.at(-1) ?? {}
   return fact('ok', 'answers', `${modelId} answers${where}${since}: ${sentenceEnd(message)}.`, {
     remedy, about: [modelId, ...names],
     evidence: [...eventEvidence(ready), ...nodeIds.map((id) => nodeEvidence(state, id))]

@@ -11,15 +11,15 @@ import type { RequestHistory } from './request-history.js'
 
 const UUID = /(?:^|[-_])([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})$/i
 
-/** The id of a command or task in a word, also behind the prefix of an answer's id; null without one. */
+/** The id of a command or task, also with the prefix of a response id; null without one. */
 export function requestIdIn (word: string): string | null {
   return word.includes('/') ? null : UUID.exec(word)?.[1]?.toLowerCase() ?? null
 }
 
-/** What became of a request; `nothing` says why nothing is known of it. */
+/** `nothing` explains why no record exists. */
 export type RequestWhy = { story: RequestHistory, nothing?: never } | { nothing: string, facts: RequestFacts }
 
-/** Looks at all that is known of a request. Gives the refusal where not even the state is shown. */
+/** Collects all facts about a request. Resolves to the node's error if it refuses even the state. */
 export async function whyRequest (
   ctx: Pick<ToolContext, 'look' | 'nowMs' | 'declared'>, id: string
 ): Promise<RequestWhy | VerbError> {
@@ -33,7 +33,7 @@ export async function whyRequest (
 export default {
   async run (ctx, { id: word }) {
     const id = requestIdIn(word)
-    if (id === null) return { facts: [], unknown: [`${word} is no id of a command or task.`] }
+    if (id === null) return { facts: [], unknown: [`${word} is not the id of a command or task.`] }
     const why = await whyRequest(ctx, id)
     if (isVerbError(why)) return { facts: [], unknown: [unreadableSentence('The state of the cluster', why)] }
     if (why.nothing !== undefined) {
@@ -43,7 +43,7 @@ export default {
   }
 } satisfies Tool<{ id: string }>
 
-/** Events around a request that may be the cause of its end, the likeliest first, and what each is called. */
+/** Event name to the code of the cause, most likely cause first. */
 const CAUSES: Readonly<Record<string, string>> = {
   NodeTimedOut: 'node_lost', NodeRemoved: 'node_removed', NodeRestarted: 'node_restarted',
   ProtocolViolation: 'protocol_violation', RunnerFailed: 'runner_failed',
@@ -53,11 +53,11 @@ const CAUSES: Readonly<Record<string, string>> = {
 
 const LEVELS = { completed: 'ok', failed: 'fail', cancelled: 'info', open: 'info', unknown: 'info' } as const
 const ENDS = {
-  completed: 'ended well', failed: 'failed', cancelled: 'was cancelled', open: 'is still under way',
-  unknown: 'is over, and nobody noted how it ended'
+  completed: 'completed', failed: 'failed', cancelled: 'was cancelled', open: 'is still in progress',
+  unknown: 'has ended, but its outcome was not recorded'
 } as const
 
-/** The account of a request as facts: how it ended, what may be the cause, and where the time went. Pure. */
+/** The history as facts: the end, possible causes, and where the time went. Pure. */
 export function findingOf (story: RequestHistory): Finding {
   const { asked, ended, lost, ran, tookMs, around, unseen, id } = story
   const about = [asked.taskId ?? id, ...asked.modelId === null ? [] : [asked.modelId], ...ran]
@@ -72,8 +72,8 @@ export function findingOf (story: RequestHistory): Finding {
   const where = ran.length === 0 ? '' : ` on ${ran.join(', ')}`
   const took = tookMs === null ? '' : ` after ${showMs(tookMs)}`
   const why = [ended.reason, ended.message].filter((text) => text !== null && text !== '').join(': ')
-  const what = `${asked.kind ?? 'something'} of ${asked.modelId ?? 'a model that nobody noted'}` +
-    (asked.at === null ? '' : `, asked at ${asked.at}`)
+  const what = `${asked.kind ?? 'request'} for ${asked.modelId ?? 'an unrecorded model'}` +
+    (asked.at === null ? '' : `, received at ${asked.at}`)
   const text = `The request ${id} (${what}) ${ENDS[ended.how]}${where}${took}` +
     `${why === '' ? '' : `: ${sentenceEnd(why)}`}.`
   const main = fact(LEVELS[ended.how], `request_${ended.how}`, text,
@@ -86,7 +86,7 @@ export function findingOf (story: RequestHistory): Finding {
   return {
     facts: [main, ...causes, ...timesOf(story, about), ...events.filter((fact) => !causes.includes(fact)),
       ...logsOf(story, about)],
-    unknown: unseen.map((text) => `Not looked at: ${text}.`)
+    unknown: unseen.map((text) => `Not checked: ${text}.`)
   }
 }
 
@@ -109,11 +109,12 @@ function timesOf ({ parts, tookMs, id, asked }: RequestHistory, about: readonly 
 }
 
 function logsOf ({ logs }: RequestHistory, about: readonly string[]): Fact[] {
-  return logs.map(({ at, node, text }) => fact('info', 'log', `${node} noted at ${at}: ${sentenceEnd(text)}.`,
-    { about, evidence: [{ kind: 'log', node, at }] }))
+  return logs.map(({ at, node, text }) => fact('info', 'log', `${node} logged ` +
+    `at ${at}: ${sentenceEnd(text)}.`,
+  { about, evidence: [{ kind: 'log', node, at }] }))
 }
 
-/** A length of time: `0.4 ms`, `312 ms`, `1.31 s`, `2m10s`. */
+/** `0.4 ms`, `312 ms`, `1.31 s`, `2m10s`. */
 export function showMs (ms: number): string {
   if (ms < 10) return `${ms.toFixed(1)} ms`
   if (ms < 1000) return `${Math.round(ms)} ms`

@@ -1,27 +1,25 @@
 import { FRAME_BYTES } from './transport.js'
 
-/** Kinds of frames. Each has a kind (one byte), a stream (four bytes, big-endian), and what belongs to it. */
+/** Kinds of frames. A frame has a kind (one byte), a stream (four bytes, big-endian) and a payload. */
 export const kinds = { open: 1, data: 2, credit: 3, end: 4, reset: 5, alive: 6 } as const
 
 const HEAD_BYTES = 5
 
-/** Most bytes of a stream in one frame: small enough that streams take turns. */
+/** Maximum stream bytes in one frame: small enough for streams to take turns. */
 export const DATA_BYTES = 32 * 1024
 
 export type Frame =
-  /** The device begins a stream; the number is one above the last. */
+  /** The device opens a stream; the number is one above the last. */
   | { readonly kind: 'open', readonly stream: number }
-  /** 1 to DATA_BYTES bytes of it. */
   | { readonly kind: 'data', readonly stream: number, readonly bytes: Uint8Array }
-  /** The reader has taken so many bytes: as many more may be sent. */
+  /** The reader has consumed this many bytes: as many more may be sent. */
   | { readonly kind: 'credit', readonly stream: number, readonly bytes: number }
-  /** The sender's side has ended. */
   | { readonly kind: 'end', readonly stream: number }
   | { readonly kind: 'reset', readonly stream: number }
-  /** Keep-alive without data, of no stream: its number is 0. */
+  /** Keep-alive without a stream: the number is 0. */
   | { readonly kind: 'alive', readonly stream: number }
 
-/** The other side broke the protocol; the connection has to end. */
+/** The other side broke the protocol: the caller must end the connection. */
 export class ProtocolError extends Error { override readonly name = 'ProtocolError' }
 
 export function writeFrame (frame: Frame): Uint8Array {
@@ -36,7 +34,7 @@ export function writeFrame (frame: Frame): Uint8Array {
 
 const names = new Map(Object.entries(kinds).map(([name, kind]) => [kind as number, name as Frame['kind']]))
 
-/** Reads a frame. Throws ProtocolError for what is none. */
+/** Parses a frame. Throws ProtocolError. */
 export function readFrame (input: Uint8Array): Frame {
   const bytes = Buffer.from(input.buffer, input.byteOffset, input.byteLength)
   if (bytes.length < HEAD_BYTES || bytes.length > FRAME_BYTES) {

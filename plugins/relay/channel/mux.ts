@@ -4,20 +4,19 @@ import type { Clock } from '../../../kernel/index.js'
 import type { Frame } from './frames.js'
 import type { StreamHost } from './stream.js'
 
-/** Streams that are open at once in a connection. */
 export const STREAMS = 256
 
 export interface MuxOptions {
   readonly clock: Pick<Clock, 'after'>
-  /** Sends a frame in order; false when the connection has enough of them and `drained` will follow. */
+  /** Sends a frame in order; false if the connection's buffer is full, and `drained` will follow. */
   readonly send: (frame: Uint8Array) => boolean
-  /** Called on the node for each stream that the device opens; without it this side opens them. */
+  /** Called on the node for each stream that the device opens; without it, this side opens streams. */
   readonly accept?: (stream: MuxStream) => void
 }
 
 /**
- * Streams in one connection. Streams take turns and send only what their reader takes, and the connection's
- * buffer is bounded: a slow reader delays no other stream.
+ * Streams in one connection. Streams take turns and send only what their reader has credited, and the
+ * connection's buffer is bounded: a slow reader delays no other stream.
  */
 export class Mux {
   readonly #options: MuxOptions
@@ -52,7 +51,7 @@ export class Mux {
 
   get size (): number { return this.#streams.size }
 
-  /** Opens a stream, as soon as there are fewer than STREAMS. Throws when the connection has ended. */
+  /** Opens a stream, as soon as there are fewer than STREAMS. Throws if the connection has ended. */
   async open (signal?: AbortSignal): Promise<MuxStream> {
     if (this.#error !== undefined) throw this.#error
     signal?.throwIfAborted()
@@ -69,7 +68,7 @@ export class Mux {
     })
   }
 
-  /** Takes a frame of the other side. Throws ProtocolError: the connection has to end. */
+  /** Handles a frame from the other side. Throws ProtocolError: the caller must end the connection. */
   receive (input: Uint8Array): void {
     if (this.#error !== undefined) return
     const frame = readFrame(input)
@@ -82,22 +81,19 @@ export class Mux {
       throw new ProtocolError(`a frame of stream ${frame.stream}, which was never opened`)
     }
     const stream = this.#streams.get(frame.stream)
-    // It was reset here, which the other side may not know yet.
+    // The stream was reset here, which the other side may not know yet.
     if (stream === undefined) return
-    const fine = takeIn(stream, frame)
-    if (!fine) throw new ProtocolError(`stream ${frame.stream} got more than was agreed`)
+    const fine = dispatch(stream, frame)
+    if (!fine) throw new ProtocolError(`stream ${frame.stream} exceeded its limits`)
   }
 
-  /** Sends a keep-alive. */
   beat (): void { this.#send({ kind: 'alive', stream: 0 }) }
 
-  /** The connection takes frames again. */
   drained (): void {
     this.#full = false
     this.#pump()
   }
 
-  /** Ends every stream. */
   end (error: Error): void {
     if (this.#error !== undefined) return
     this.#error = error
@@ -122,7 +118,7 @@ export class Mux {
 
   #add (id: number): MuxStream {
     const stream = new MuxStream(id, this.#host)
-    // A reset by the other side is no error of this process.
+    // A reset by the other side is not an error of this process.
     stream.on('error', () => {})
     this.#streams.set(id, stream)
     return stream
@@ -152,14 +148,14 @@ export class Mux {
   }
 }
 
-/** False when the other side sent what it must not. */
-function takeIn (stream: MuxStream, frame: Exclude<Frame, { kind: 'open' | 'alive' }>): boolean {
+/** False if the other side broke the protocol. */
+function dispatch (stream: MuxStream, frame: Exclude<Frame, { kind: 'open' | 'alive' }>): boolean {
   switch (frame.kind) {
     case 'data': return stream.receive(frame.bytes)
     case 'credit': return stream.receiveCredit(frame.bytes)
     case 'end': return stream.receiveEnd()
     case 'reset':
-      stream.destroy(Object.assign(new Error('the other side gave the stream up'), { code: 'ECONNRESET' }))
+      stream.destroy(Object.assign(new Error('the other side reset the stream'), { code: 'ECONNRESET' }))
       return true
   }
 }

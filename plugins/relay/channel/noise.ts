@@ -8,17 +8,15 @@ import type { Agreement } from './suite.js'
  * ...
  * -> e, es, s, ss
  * <- e, ee, se
- * The initiator knows the responder's key; its own travels encrypted. Randomness is the ephemeral key pair. A
- * handshake object is for one use, and useless after it threw.
+ * The initiator knows the responder's key; its own key is sent encrypted. Randomness is the ephemeral key
+ * pair. A handshake object is for one use, and unusable after an exception.
  */
 const NAME = 'Noise_IK_25519_AESGCM_SHA256'
 const NOTHING: Uint8Array = new Uint8Array()
-/** The counter that only rekeying uses. */
 const REKEY_COUNTER = 2n ** 64n - 1n
-/** Longest message of Noise, bytes. */
 export const MESSAGE_BYTES = 65_535
 
-/** A key with its counter: each message has the next one, so a lost, repeated or moved one does not open. */
+/** A key with its counter: a lost, repeated or reordered message fails to decrypt. */
 export class CipherState {
   #key: Uint8Array
   #counter = 0n
@@ -29,25 +27,24 @@ export class CipherState {
     return seal(this.#key, this.#next(), aad, plain)
   }
 
-  /** Throws when the message is not the next one of the other side, whole. */
+  /** Throws unless the message is the other side's next one, unaltered. */
   decrypt (sealed: Uint8Array, aad = NOTHING): Uint8Array {
     return unseal(this.#key, this.#next(), aad, sealed)
   }
 
-  /** The next key, from which this one cannot be found (revision 34, 4.2). The counter goes on. */
+  /** Replaces the key irreversibly (revision 34, 4.2). The counter continues. */
   rekey (): void {
     this.#key = seal(this.#key, REKEY_COUNTER, NOTHING, new Uint8Array(KEY_BYTES)).subarray(0, KEY_BYTES)
   }
 
   #next (): bigint {
-    if (this.#counter === REKEY_COUNTER) throw new Error('the counter is used up')
+    if (this.#counter === REKEY_COUNTER) throw new Error('the message counter is exhausted')
     return this.#counter++
   }
 }
 
-/** The result of a handshake. */
 export interface Session {
-  /** The same on both sides, and of no other handshake. */
+  /** Equal on both sides, and unique to this handshake. */
   readonly hash: Uint8Array
   readonly sending: CipherState
   readonly receiving: CipherState
@@ -59,7 +56,7 @@ class SymmetricState {
   #cipher: CipherState | undefined
 
   constructor (prologue: Uint8Array) {
-    // The name is shorter than a hash, so it is filled up with zeros instead of hashed.
+    // The name is shorter than a hash, so it is padded with zeros instead of hashed.
     const name = new Uint8Array(KEY_BYTES)
     name.set(Buffer.from(NAME))
     this.#chainingKey = this.#hash = name
@@ -86,7 +83,7 @@ class SymmetricState {
     return plain
   }
 
-  /** The cipher of the initiator's messages, then that of the responder's. */
+  /** The cipher for the initiator's messages, then the one for the responder's. */
   split (): { hash: Uint8Array, first: CipherState, second: CipherState } {
     const [first, second] = derive(this.#chainingKey, NOTHING)
     return { hash: this.#hash, first: new CipherState(first), second: new CipherState(second) }
@@ -111,7 +108,7 @@ export class Initiator {
     this.#state.mixHash(options.remoteStatic)
   }
 
-  /** The first message. Its payload may be replayed to the responder by anyone who has seen it. */
+  /** The first message. An eavesdropper may replay its payload to the responder. */
   start (payload = NOTHING): Uint8Array {
     const { own, ephemeral, remoteStatic } = this.#options
     const state = this.#state
@@ -122,7 +119,7 @@ export class Initiator {
     return Buffer.concat([ephemeral.publicKey, sealedKey, state.encryptAndHash(payload)])
   }
 
-  /** Reads the answer. Throws when it is not that of the responder whose key we know. */
+  /** Reads the answer. Throws unless it comes from the responder with the known key. */
   finish (message: Uint8Array): { session: Session, payload: Uint8Array } {
     const { own, ephemeral } = this.#options
     const state = this.#state
@@ -148,8 +145,8 @@ export class Responder {
   }
 
   /**
-   * Reads the first message and returns its claimed sender, who is proven only by the session's first
-   * message: this one may be a replay. Throws for a message for another key.
+   * Reads the first message and returns its claimed sender. Only the session's first message proves it: this
+   * one may be a replay. Throws for a message for another key.
    */
   receive (message: Uint8Array): { remoteStatic: Uint8Array, payload: Uint8Array } {
     const { own } = this.#options
@@ -164,7 +161,6 @@ export class Responder {
     return { remoteStatic: key, payload }
   }
 
-  /** The answer, after `receive`. */
   answer (payload = NOTHING): { message: Uint8Array, session: Session } {
     const { ephemeral } = this.#options
     const state = this.#state
@@ -178,7 +174,6 @@ export class Responder {
   }
 }
 
-/** Throws for a message that is too short. */
 function part (message: Uint8Array, at: number, length: number): Uint8Array {
   const bytes = message.subarray(at, at + length)
   if (bytes.length < length) throw new Error(`a handshake message of ${message.length} bytes is too short`)

@@ -12,37 +12,33 @@ import type { PulseTimes } from './peer-timeout.js'
 import type { MuxStream } from './stream.js'
 import type { Agreement } from './suite.js'
 
-/** Longest wait for the other side's handshake, ms. */
 const HANDSHAKE_MS = 10_000
-/** Bytes that may wait in a WebSocket before streams have to wait, and below which they go on. */
+/** Above the first number of buffered bytes in a WebSocket streams pause, below the second they resume. */
 const FULL_BYTES = 512 * 1024
 const ROOM_BYTES = 128 * 1024
 
-/** Options of both ends of a connection. */
 export interface EndOptions {
   readonly clock: Clock
   readonly random: (bytes: number) => Uint8Array
-  /** The route that the connection was asked for by: it opens no other one. */
+  /** The requested route: the connection cannot be used for another one. */
   readonly route: string
   readonly own: Agreement
   /** Times of the keep-alive; `pulseTimes` by default. */
   readonly pulse?: PulseTimes
 }
 
-/** An encrypted connection through a relay, with its streams. */
 export interface Channel {
   readonly mux: Mux
-  /** Resolves when it has ended, with the reason. */
+  /** Resolves with the reason when the connection has ended. */
   readonly ended: Promise<Error>
   close (why: Error): void
 }
 
-/** Options of a WebSocket with one Noise message per message. */
 export const socketOptions = { maxPayload: MESSAGE_BYTES, perMessageDeflate: false } as const
 
 const prologueOf = (route: string): Uint8Array => Buffer.from(`svc relay 1\n${route}`)
 
-/** The device's end, with what the node says first. Throws unless the other end proves to have that key. */
+/** The device's end, with the node's first payload. Throws unless the other end has that key. */
 export async function callNode (
   ws: WebSocket, options: EndOptions & { readonly nodeKey: Uint8Array }
 ): Promise<Channel & { readonly hello: Uint8Array }> {
@@ -58,7 +54,7 @@ export async function callNode (
     finished = handshake.finish(message)
   } catch {
     ws.terminate()
-    throw kernelError('unreachable', 'What answered through the relay is not the node that was paired.')
+    throw kernelError('unreachable', 'The other end of the relay is not the paired node.')
   }
   const channel = openChannel(ws, finished.session, options)
   channel.mux.beat()
@@ -66,16 +62,16 @@ export async function callNode (
 }
 
 export interface AnswerOptions extends EndOptions {
-  /** The device of a key; undefined for none or an ended grant. */
+  /** The device of a key; undefined for an unknown device or an ended grant. */
   readonly admit: (deviceKey: Uint8Array) => string | undefined
   readonly accept: (stream: MuxStream, device: string) => void
-  /** The node's first data for the device, encrypted in the handshake. */
+  /** The node's first payload for the device, encrypted in the handshake. */
   readonly hello?: () => Uint8Array
 }
 
 /**
- * The node's end, once the device has used this handshake's keys: its first message may be a replay. Throws
- * for an unknown device, which learns no more.
+ * The node's end. Resolves when the device has used this handshake's keys, because its first message may be a
+ * replay. Throws for an unknown device, which gets no other answer.
  */
 export async function answerDevice (
   ws: WebSocket, options: AnswerOptions
@@ -104,7 +100,7 @@ export async function answerDevice (
   return { ...channel, device }
 }
 
-/** The next binary message. On a timeout closes the socket and throws. */
+/** The next binary message. On a timeout, closes the socket and throws. */
 async function oneMessage (ws: WebSocket, clock: Clock): Promise<Uint8Array> {
   const over = new AbortController()
   const stop = clock.after(HANDSHAKE_MS, () => { over.abort() })
@@ -150,8 +146,8 @@ function openChannel (
   }
   const pulse = new PeerTimeout({
     clock, times, beat: () => { mux.beat() },
-    gone: () => {
-      const silent = `The other end of the relay was silent for ${times.goneMs / 1000} s.`
+    onTimeout: () => {
+      const silent = `The other end of the relay was silent for ${times.timeoutMs / 1000} s.`
       close(kernelError('unreachable', silent))
     }
   })
@@ -165,14 +161,14 @@ function openChannel (
       resolve(why)
     })
     ws.on('message', (data: Buffer, binary: boolean) => {
-      pulse.heard()
+      pulse.received()
       try {
         const frame = binary ? transport.open(data) : undefined
         if (frame === undefined) throw new Error('a text')
         prove()
         if (frame !== null) mux.receive(frame)
       } catch {
-        // After an alteration by anyone, later messages are not trustworthy.
+        // After an alteration no later message is trustworthy.
         const why = kernelError('unreachable', 'The connection through the relay was tampered with.')
         resolve(why)
         close(why)

@@ -1,15 +1,14 @@
 import { Duplex } from 'node:stream'
 import type { Clock } from '../../../kernel/index.js'
 
-/** Most bytes in transit that the reader has not taken. */
+/** Maximum bytes in transit that the reader has not consumed. */
 export const WINDOW_BYTES = 256 * 1024
-/** Merges waiting parts up to this size: each part costs memory. */
+/** Merges queued parts up to this size, because each part costs memory. */
 const PART_BYTES = 4 * 1024
 
-/** The connection of a stream. */
 export interface StreamHost {
   readonly clock: Pick<Clock, 'after'>
-  /** The stream has something to send, or may send again: `sendSome` does it. */
+  /** The stream has data to send, or may send again: call `sendSome`. */
   wants (stream: MuxStream): void
   credit (stream: MuxStream, bytes: number): void
   ended (stream: MuxStream): void
@@ -17,22 +16,20 @@ export interface StreamHost {
   closed (stream: MuxStream, whole: boolean): void
 }
 
-/** A stream of a connection as a socket: sides end separately, and a stalled reader blocks the writer. */
+/** One stream as a socket: the sides end separately, and a stalled reader blocks the writer. */
 export class MuxStream extends Duplex {
   readonly id: number
   readonly #host: StreamHost
-  /** Bytes the other side takes now. */
+  /** Bytes that the other side accepts now. */
   #credit = WINDOW_BYTES
   #pending: { bytes: Uint8Array, done: (error?: Error | null) => void } | undefined
-  /** Received data that was not read yet. */
   readonly #parts: Uint8Array[] = []
   #waiting = 0
   #asked = false
   #remoteEnded = false
   #localEnded = false
-  /** Bytes that have come and that no credit was given for. */
   #uncredited = 0
-  /** As of a socket: `timeout` is emitted after this many ms without a byte; 0 never. */
+  /** As for a socket: `timeout` is emitted after this many ms without a byte; 0 never. */
   timeout = 0
   #stopIdle = (): void => {}
 
@@ -42,7 +39,7 @@ export class MuxStream extends Duplex {
     this.#host = host
   }
 
-  /** Takes bytes from the other side. False when they are more than it was given credit for. */
+  /** Handles bytes from the other side. False if they exceed its credit. */
   receive (bytes: Uint8Array): boolean {
     this.#uncredited += bytes.length
     if (this.#remoteEnded || this.#uncredited > WINDOW_BYTES) return false
@@ -56,7 +53,7 @@ export class MuxStream extends Duplex {
     return true
   }
 
-  /** The other side has ended. False when it had before. */
+  /** The other side has ended. False if it had ended before. */
   receiveEnd (): boolean {
     if (this.#remoteEnded) return false
     this.#remoteEnded = true
@@ -64,7 +61,7 @@ export class MuxStream extends Duplex {
     return true
   }
 
-  /** The other side takes so many bytes more. False when it gave more than a window. */
+  /** The other side accepts this many bytes more. False if its credit exceeds a window. */
   receiveCredit (bytes: number): boolean {
     this.#credit += bytes
     if (bytes === 0 || this.#credit > WINDOW_BYTES) return false
@@ -73,7 +70,7 @@ export class MuxStream extends Duplex {
     return true
   }
 
-  /** Sends up to `most` bytes; true when it wants another turn. */
+  /** Sends up to `most` bytes; true if it needs another turn. */
   sendSome (most: number, send: (bytes: Uint8Array) => void): boolean {
     const pending = this.#pending
     const count = Math.min(most, this.#credit, pending?.bytes.length ?? 0)
@@ -84,7 +81,7 @@ export class MuxStream extends Duplex {
     pending.bytes = pending.bytes.subarray(count)
     if (pending.bytes.length > 0) return true
     this.#pending = undefined
-    // Only now: what the writer does next, be it to end, comes after these bytes.
+    // Only now, so that the writer's next call, even an end, comes after these bytes.
     pending.done()
     return false
   }
@@ -100,7 +97,7 @@ export class MuxStream extends Duplex {
     this.#host.wants(this)
   }
 
-  /** HTTP writes a chunk in four parts: together they are one message. */
+  /** HTTP writes a chunk in four parts: merge them into one message. */
   override _writev (parts: { chunk: Uint8Array }[], done: (error?: Error | null) => void): void {
     this._write(Buffer.concat(parts.map(({ chunk }) => chunk)), 'buffer', done)
   }
@@ -121,7 +118,7 @@ export class MuxStream extends Duplex {
     done(error)
   }
 
-  /** As of a socket: emits `timeout` after `ms` without traffic. */
+  /** As for a socket: emits `timeout` after `ms` without traffic. */
   setTimeout (ms: number, listener?: () => void): this {
     this.timeout = ms
     if (listener !== undefined) {
@@ -149,7 +146,7 @@ export class MuxStream extends Duplex {
     else this.#giveCredit()
   }
 
-  /** In halves of the window: a message for each read would be one too many. */
+  /** Gives credit in halves of the window: a message for each read would be too many. */
   #giveCredit (): void {
     const taken = this.#uncredited - this.#waiting - this.readableLength
     if (taken < WINDOW_BYTES / 2 || this.#remoteEnded) return

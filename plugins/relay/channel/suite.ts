@@ -1,52 +1,49 @@
 import { createCipheriv, createDecipheriv, createHash, hkdfSync } from 'node:crypto'
 import { x25519, KEY_BYTES, keyPairOf } from '../../../kernel/index.js'
 
-/** Bytes that authentication adds to what is encrypted. */
 export const TAG_BYTES = 16
 
 /** An X25519 key pair with a hidden private half. Keys are raw. */
 export interface Agreement {
   readonly publicKey: Uint8Array
-  /** The secret shared with another key. Throws for one of small order, whose secrets everybody knows. */
+  /** The secret shared with another key. Throws for a key of small order, whose secrets are public. */
   agree (peer: Uint8Array): Uint8Array
 }
 
-/** The pair of 32 private bytes, which any 32 bytes are (RFC 7748 5). */
+/** The key pair of 32 private bytes; any 32 bytes are valid (RFC 7748 5). */
 export function agreementOf (secret: Uint8Array): Agreement {
   const { privateKey, publicKey } = keyPairOf('X25519', secret)
   return { publicKey, agree: (peer) => x25519(privateKey, peer) }
 }
 
-/** SHA-256 of the parts in a row. */
 export function hash (...parts: readonly Uint8Array[]): Uint8Array {
   const sum = createHash('sha256')
   for (const part of parts) sum.update(part)
   return sum.digest()
 }
 
-/** The two keys that Noise's HKDF makes (revision 34, 4.3): RFC 5869 with the chaining key as its salt. */
+/** The two keys of Noise's HKDF (revision 34, 4.3): RFC 5869 with the chaining key as salt. */
 export function derive (chainingKey: Uint8Array, input: Uint8Array): [Uint8Array, Uint8Array] {
   const both = new Uint8Array(hkdfSync('sha256', input, chainingKey, '', 2 * KEY_BYTES))
   return [both.subarray(0, KEY_BYTES), both.subarray(KEY_BYTES)]
 }
 
-/** 32 zero bits, then the counter big-endian (revision 34, 12.4). */
+/** 32 zero bits, then the counter, big-endian (revision 34, 12.4). */
 function nonceOf (counter: bigint): Buffer {
   const nonce = Buffer.alloc(12)
   nonce.writeBigUInt64BE(counter, 4)
   return nonce
 }
 
-/** AES-256-GCM: the ciphertext with its tag behind it. */
 export function seal (key: Uint8Array, counter: bigint, aad: Uint8Array, plain: Uint8Array): Uint8Array {
   const cipher = createCipheriv('aes-256-gcm', key, nonceOf(counter))
   cipher.setAAD(aad)
   return Buffer.concat([cipher.update(plain), cipher.final(), cipher.getAuthTag()])
 }
 
-/** The inverse. Throws when a bit of it, the counter or the key is another. */
+/** Decrypts. Throws if a bit of it, the counter or the key differs. */
 export function unseal (key: Uint8Array, counter: bigint, aad: Uint8Array, sealed: Uint8Array): Uint8Array {
-  if (sealed.length < TAG_BYTES) throw new Error('shorter than its tag')
+  if (sealed.length < TAG_BYTES) throw new Error('the message is shorter than its tag')
   const decipher = createDecipheriv('aes-256-gcm', key, nonceOf(counter))
   decipher.setAAD(aad)
   decipher.setAuthTag(sealed.subarray(sealed.length - TAG_BYTES))

@@ -3,18 +3,17 @@ import { TAG_BYTES } from './suite.js'
 import type { Clock } from '../../../kernel/index.js'
 import type { Session } from './noise.js'
 
-/** After how many bytes, and after which time, the sender takes its next key. */
+/** The sender rekeys after this many bytes, and after this time. */
 const REKEY_BYTES = 1024 ** 3
 const REKEY_MS = 3_600_000
-/** Says that the sender's messages have the next key from here on. */
+/** Announces that the sender's later messages use the next key. */
 const REKEY = new Uint8Array()
 
-/** Most bytes of one frame. */
 export const FRAME_BYTES = MESSAGE_BYTES - TAG_BYTES
 
 /**
- * Frames over a session, one per message. A lost, reordered, repeated or altered message throws, and later
- * ones are unreadable: the connection has to end.
+ * Frames over a session, one per message. A lost, reordered, repeated or altered message throws and makes
+ * later ones unreadable: the caller must end the connection.
  */
 export class Transport {
   readonly #session: Session
@@ -28,7 +27,7 @@ export class Transport {
     this.#sinceMs = clock.mono()
   }
 
-  /** The messages that carry a frame, which is not empty and has FRAME_BYTES at most. */
+  /** The messages for a frame of 1 to FRAME_BYTES bytes. */
   seal (frame: Uint8Array): Uint8Array[] {
     const { sending } = this.#session
     const due = this.#sealed >= REKEY_BYTES || this.#clock.mono() - this.#sinceMs >= REKEY_MS
@@ -42,7 +41,7 @@ export class Transport {
     return [...before, sending.encrypt(frame)]
   }
 
-  /** The frame in a message; null for one that only said something about keys. */
+  /** The frame in a message; null for a rekey message. */
   open (message: Uint8Array): Uint8Array | null {
     const { receiving } = this.#session
     const frame = receiving.decrypt(message)

@@ -6,18 +6,18 @@ import { RelayConnection } from '../device/connection.js'
 import type { VerbContext } from '../../../kernel/cli/index.js'
 import type { DeviceFile } from '../../devices/signing/device.js'
 
-/** The device that this machine is: the one that is named, or the newest. Throws CliError. */
+/** Finds the device file on this machine: the named device, or the newest. Throws CliError. */
 export function deviceOf (ctx: VerbContext, options: Record<string, unknown>): DeviceFile {
   const wanted = options['device'] as string | undefined
   const all = savedDevices(ctx.home).sort((a, b) => a.grant.created < b.grant.created ? 1 : -1)
   const found = all.find(({ deviceId, name }) => [undefined, deviceId, name].includes(wanted))
   if (found !== undefined) return found
   throw ctx.fail(3, all.length === 0
-    ? 'this machine is no device of a cluster: run svc device pair URL where the node is reached directly'
-    : `no device "${wanted}" here; there is: ${all.map(({ name }) => name).join(', ')}`)
+    ? 'this machine is no device of a cluster: run svc device pair URL where the node is reachable directly'
+    : `there is no device "${wanted}"; the devices are: ${all.map(({ name }) => name).join(', ')}`)
 }
 
-/** The line of a device of this machine to its cluster; dials on first use. */
+/** The connection of a device on this machine to its cluster; dials on first use. */
 export async function openLine (
   ctx: VerbContext, options: Record<string, unknown>
 ): Promise<{ device: DeviceFile, line: RelayConnection }> {

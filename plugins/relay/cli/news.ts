@@ -2,12 +2,12 @@ import { plain } from '../../../kernel/cli/index.js'
 import { fetchRelays } from '../device/known.js'
 import type { DeviceNews } from '../../devices/service.js'
 
-/** Lets a device learn the relay addresses of its cluster whenever it has reached a node. */
+/** Updates a device's relay addresses whenever it has reached a node. */
 export const relaySync: DeviceNews = {
   async run ({ ask, device, home }) {
     const { meetings } = await fetchRelays(home, device, ask, { proven: false })
     if (meetings.length === 0) return []
     const nodes = meetings.map(({ name, url }) => `${plain(name)} at ${plain(url)}`).join(', ')
-    return [`From elsewhere it is reached by  svc device serve  (${nodes})`]
+    return [`To reach it from other networks, run  svc device serve  (${nodes})`]
   }
 }

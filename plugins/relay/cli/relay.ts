@@ -28,7 +28,7 @@ export default {
     if (ctx.out.json) ctx.out.value({ url, pid: process.pid })
     else {
       ctx.out.line(`relay at ${url}`)
-      ctx.err.line(`a node comes with:  svc config set relay.url ${url}  and a restart`)
+      ctx.err.line(`to connect a node:  svc config set relay.url ${url}  and restart it`)
     }
     const unwatch = tls?.watch((identity) => { relay.show(identity) })
     await stopped(ctx)
@@ -42,7 +42,7 @@ async function started (ctx: VerbContext, options: RelayOptions): Promise<Relay>
     return await startRelay(options)
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException
-    const why = code === 'EADDRINUSE' ? 'something else listens there; choose another with --port' : message
+    const why = code === 'EADDRINUSE' ? 'the port is in use; choose another with --port' : message
     throw ctx.fail(FAILED, `cannot listen at ${options.host} port ${options.port}: ${why}`)
   }
 }

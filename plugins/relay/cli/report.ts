@@ -7,13 +7,13 @@ type RelayView = FromSchema<typeof routes.own.reply>
 
 const times = (count: number, what: string): string => `${count} ${what}${count === 1 ? '' : 's'}`
 
-/** One line on the relay; undefined where the node has none. */
+/** One line about the relay; undefined if the node has none. */
 export function described (view: RelayView): string | undefined {
   const { connected, connections, reason, route, since, streams, url } = view
   if (url === null) return undefined
-  if (!connected) return `not at ${plain(url)}: ${plain(reason ?? 'it was not reached yet')}`
+  if (!connected) return `not connected to ${plain(url)}: ${plain(reason ?? 'it was not reached yet')}`
   const open = `${times(connections, 'connection')}, ${times(streams, 'stream')}`
-  return `at ${plain(url)} since ${since ?? ''}, route ${route ?? ''}: ${open}`
+  return `connected to ${plain(url)} since ${since ?? ''}, route ${route ?? ''}: ${open}`
 }
 
 export const status: StatusPart = {
@@ -31,7 +31,7 @@ export const doctor: Checker = {
     const line = isVerbError(view) ? undefined : described(view)
     if (isVerbError(view) || line === undefined) return []
     if (view.connected) return [ok('relay', line)]
-    const remedy = 'Look whether the relay runs and whether relay.url in svc.yaml is its address: ' +
+    const remedy = 'Check that the relay runs and that relay.url in svc.yaml is its address: ' +
       `\`curl ${plain(view.url ?? '')}/healthz\``
     return [warn('relay', line, remedy, { code: 'relay_unreachable' })]
   }

@@ -13,8 +13,8 @@ export default {
     const forwarder = await openForwarder({ line, port: 0, token })
     const url = `http://127.0.0.1:${forwarder.port}`
     try {
-      await line.way()
-      // The same program, for which the node is at the forwarder's port.
+      await line.transport()
+      // Runs the same program with the forwarder's port as the node's URL.
       const child = spawn(process.execPath, [...noInspector(), process.argv[1]!, ...words], {
         stdio: 'inherit', cwd: ctx.io.cwd,
         env: { ...ctx.io.env, SVC_HOME: ctx.home, SVC_URL: url, SVC_TOKEN: token }

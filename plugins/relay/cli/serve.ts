@@ -16,16 +16,16 @@ export default {
     }
     const { device, line } = await openLine(ctx, options)
     const { viaRelay } = device.grant
-    // Every program of this machine reaches the port, and more than usual is not for every program.
+    // Every program on this machine can use the port, so further authorities require a token.
     const more = viaRelay.filter((authority) => !USUAL.includes(authority))
     const token = options['token'] === true || more.length > 0 ? randomBytes(32).toString('base64url') : null
     const forwarder = await opened(ctx, { line, port, token })
     const url = `http://127.0.0.1:${forwarder.port}`
     if (ctx.out.json) ctx.out.value({ url, token, device: device.deviceId, pid: process.pid })
     else {
-      ctx.out.line(`the cluster at ${url}, as device ${device.name}: ${viaRelay.join(', ')}`)
+      ctx.out.line(`the cluster is at ${url}, as device ${device.name}: ${viaRelay.join(', ')}`)
       if (token !== null) ctx.out.line(`each request needs the token ${token}`)
-      ctx.err.line('it ends with Ctrl-C')
+      ctx.err.line('press Ctrl-C to stop')
     }
     await stopped(ctx)
     line.close()
@@ -39,7 +39,7 @@ async function opened (ctx: VerbContext, options: Parameters<typeof openForwarde
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException
     throw ctx.fail(1, `cannot listen at 127.0.0.1 port ${options.port}: ${code === 'EADDRINUSE'
-      ? 'something else listens there; choose another with --port'
+      ? 'the port is in use; choose another with --port'
       : message}`)
   }
 }

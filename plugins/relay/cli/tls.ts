@@ -5,22 +5,21 @@ import type { IdentitySource, ServerIdentity } from '../../../kernel/index.js'
 
 const USAGE = 2
 const FAILED = 1
-/** Interval of checks for changed files, ms. */
 const PERIOD_MS = 10_000
 
-/** Key and certificate of a relay, from files that others may renew while it runs. */
+/** Key and certificate of a relay, from files that may be renewed while it runs. */
 export interface RelayTls {
   readonly first: ServerIdentity
-  /** Calls with each later one; returns what ends that. */
+  /** Calls `show` with each renewed identity; returns a function that stops watching. */
   watch (show: (identity: ServerIdentity) => void): () => void
 }
 
-/** The TLS options; undefined without them. Throws CliError for unusable ones. */
+/** The TLS options; undefined without any. Throws CliError for unusable ones. */
 export function tlsOptions (ctx: VerbContext, options: Record<string, unknown>): RelayTls | undefined {
   const [key, cert] = [options['tlsKey'], options['tlsCert']]
   if (key === undefined && cert === undefined) return undefined
   if (key === undefined || cert === undefined) {
-    throw ctx.fail(USAGE, '--tls-key and --tls-cert belong together')
+    throw ctx.fail(USAGE, '--tls-key and --tls-cert must be given together')
   }
   const at = (path: unknown): string => resolve(ctx.io.cwd, String(path))
   const source = identityInFiles({ key: at(key), cert: at(cert) }, systemClock.now)
@@ -31,7 +30,7 @@ export function tlsOptions (ctx: VerbContext, options: Record<string, unknown>):
         const next = source.next()
         if (next !== null) show(next)
       } catch (error) {
-        ctx.err.line(`the certificate stays the one of before: ${(error as Error).message}`)
+        ctx.err.line(`the certificate was not replaced: ${(error as Error).message}`)
       }
     })
   }

@@ -17,14 +17,14 @@ import type { RelayAddress } from '../relay-address.js'
 import type { AskAsDevice, KnownRelays } from './known.js'
 
 const DIAL_MS = 10_000
-/** A bearer is renewed this long before its end, s. */
+/** A bearer token is renewed this long before it expires, s. */
 const EARLY_SECONDS = 120
 
 export interface LineOptions {
   readonly keys: DeviceKeys
-  /** The record of the cluster, read before each dial; its first meeting is tried first. */
+  /** The record of the cluster, read before each dial; meetings are tried in order. */
   readonly known: () => KnownRelays
-  /** A node was reached and has proven its key: it may be asked for news. */
+  /** Called when a node has proven its key: it may be asked for new relay addresses. */
   readonly reached?: (ask: AskAsDevice) => Promise<unknown>
   readonly clock: Clock
   readonly random: (bytes: number) => Uint8Array
@@ -32,39 +32,37 @@ export interface LineOptions {
   readonly pulse?: PulseTimes
 }
 
-/** The way to a node, as long as it lasts. */
 export interface RelayTransport {
   readonly meeting: RelayAddress
   readonly channel: Channel
-  /** The bearer to send with each request: good at this node only, and renewed before it ends. */
+  /** The bearer token for requests to this node; renewed before it expires. */
   bearer (): Promise<string>
 }
 
-/** The device's line to its cluster: one connection to one node, another node when that ends. */
+/** The device's connection to its cluster: one node at a time, and another one when that connection ends. */
 export class RelayConnection {
   readonly #options: LineOptions
-  #way: Promise<RelayTransport> | undefined
+  #transport: Promise<RelayTransport> | undefined
   #closed = false
 
   constructor (options: LineOptions) { this.#options = options }
 
   /** The connection to a node. Throws `unreachable` with the result of each attempt. */
-  async way (): Promise<RelayTransport> {
+  async transport (): Promise<RelayTransport> {
     if (this.#closed) throw kernelError('shutting_down')
-    return await (this.#way ??= this.#begin())
+    return await (this.#transport ??= this.#begin())
   }
 
   close (): void {
     this.#closed = true
-    this.#way?.then(({ channel }) => { channel.close(new Error('the line was closed')) }, () => {})
+    this.#transport?.then(({ channel }) => { channel.close(new Error('closed by this device')) }, () => {})
   }
 
-  /** Dials, and forgets the way as soon as there is none. */
   #begin (): Promise<RelayTransport> {
-    const way = this.#dialAny()
-    const over = (): void => { if (this.#way === way) this.#way = undefined }
-    way.then(async ({ channel }) => { await channel.ended }).then(over, over)
-    return way
+    const transport = this.#dialAny()
+    const over = (): void => { if (this.#transport === transport) this.#transport = undefined }
+    transport.then(async ({ channel }) => { await channel.ended }).then(over, over)
+    return transport
   }
 
   async #dialAny (): Promise<RelayTransport> {
@@ -76,9 +74,9 @@ export class RelayConnection {
         tried.push(`${meeting.name} at ${meeting.url}: ${(error as Error).message}`)
       }
     }
-    const unknown = 'No node has told this device of a relay: set relay.url on a node, then run ' +
-      '`svc --url URL device routes` where the node is reached directly.'
-    throw kernelError('unreachable', tried.length === 0 ? unknown : `No node is reached. ${tried.join('; ')}`)
+    const unknown = 'This device has no relay address: set relay.url on a node, then run ' +
+      '`svc --url URL device routes` where the node is reachable directly.'
+    throw kernelError('unreachable', tried.length === 0 ? unknown : `No node answers. ${tried.join('; ')}`)
   }
 
   async #dial (meeting: RelayAddress): Promise<RelayTransport> {
@@ -98,18 +96,18 @@ export class RelayConnection {
       own: { publicKey: agreement.publicKey, agree: (peer) => x25519(agreement.privateKey, peer) },
       ...pulse === undefined ? {} : { pulse }
     }).catch((error: unknown) => {
-      throw closed === closes.nobody ? new Error('the node is not at the relay') : error
+      throw closed === closes.nobody ? new Error('the node is not connected to the relay') : error
     })
-    const way = { meeting, channel, bearer: this.#bearers(channel, readHello(channel.hello)) }
-    await way.bearer().catch((error: unknown) => {
-      channel.close(new Error('the node gave no bearer'))
+    const transport = { meeting, channel, bearer: this.#bearers(channel, readHello(channel.hello)) }
+    await transport.bearer().catch((error: unknown) => {
+      channel.close(new Error('the node issued no bearer token'))
       throw error
     })
-    this.#options.reached?.((path) => askOver(way, path)).catch(() => {})
-    return way
+    this.#options.reached?.((path) => askOver(transport, path)).catch(() => {})
+    return transport
   }
 
-  /** Signs once for a bearer, and again before that one ends. */
+  /** Signs a request for a bearer token, and again before the token expires. */
   #bearers (channel: Channel, hello: ReturnType<typeof readHello>): () => Promise<string> {
     const { clock, keys, known } = this.#options
     const seen = hello && { nodeId: hello.nodeId, aheadMs: hello.timeMs - clock.now() }
@@ -140,7 +138,7 @@ interface Refusal { readonly error?: { readonly message: string, readonly detail
 
 const SESSION = '/v1/devices/session'
 
-/** A bearer for this node; retries once with the time of a refusal. */
+/** Requests a bearer token for this node; retries once with the time from a refusal. */
 async function session (channel: Channel, signer: RequestSigner): Promise<Session> {
   const body = Buffer.from('{}')
   for (let attempt = 0; ; attempt++) {
@@ -151,7 +149,7 @@ async function session (channel: Channel, signer: RequestSigner): Promise<Sessio
         'authorization': await signer.authorization('POST', SESSION, body)
       }
     })
-    // A cut while reading its answer emits a second error.
+    // A cut during the response emits a second error.
     call.on('error', () => {}).end(body)
     const [response] = await once(call, 'response') as [IncomingMessage]
     const said = JSON.parse(await text(response)) as Session & Refusal
@@ -164,7 +162,7 @@ async function session (channel: Channel, signer: RequestSigner): Promise<Sessio
 
 export const carrier = (stream: MuxStream): () => MuxStream => () => stream
 
-/** Asks the node at the end of a way. */
+/** Sends a GET request to the connected node. */
 async function askOver<T> ({ bearer, channel }: RelayTransport, path: string): Promise<T> {
   const authorization = `Bearer ${await bearer()}`
   const call = request({

@@ -9,9 +9,8 @@ import type { Duplex } from 'node:stream'
 import type { SvcError } from '../../../kernel/index.js'
 import type { RelayConnection } from './connection.js'
 
-/** Connections to the port at once. */
 const CONNECTIONS = 256
-/** Hop-by-hop headers (RFC 9110 7.6.1), and those that a client here must not send to the node. */
+/** Hop-by-hop headers (RFC 9110 7.6.1), and those that a local client must not send to the node. */
 const NOT_PASSED = new Set([
   'host', 'connection', 'keep-alive', 'proxy-connection', 'te', 'trailer', 'transfer-encoding', 'upgrade',
   'authorization', 'x-api-key', 'cookie', 'origin', 'forwarded', 'x-forwarded-for', 'x-real-ip'
@@ -19,18 +18,18 @@ const NOT_PASSED = new Set([
 const BEARER = 'svc.bearer.'
 
 export interface ForwarderOptions {
-  readonly line: Pick<RelayConnection, 'way'>
+  readonly line: Pick<RelayConnection, 'transport'>
   readonly port: number
-  /** The bearer token that clients must show; null: none. */
+  /** The bearer token that clients must send; null: none. */
   readonly token: string | null
 }
 
 export interface Forwarder { readonly port: number, close (): Promise<void> }
 
 /**
- * A loopback port through which local programs reach the node of the line. Each request runs as the device,
- * whatever its client showed. Refuses foreign web pages and host names, as the node's own port does. Rejects
- * when the port is in use.
+ * A loopback port through which local programs reach the connected node. Each request runs as the device,
+ * whatever credential its client sends. Refuses foreign web pages and host names, as the node's own port
+ * does. Rejects if the port is in use.
  */
 export async function openForwarder (options: ForwarderOptions): Promise<Forwarder> {
   const server: Server = createServer((incoming, outgoing) => {
@@ -59,7 +58,7 @@ async function forward (
   incoming: IncomingMessage, outgoing: ServerResponse, options: ForwarderOptions, port: number
 ): Promise<void> {
   const gone = new AbortController()
-  outgoing.once('close', () => { gone.abort(new Error('the client went away')) })
+  outgoing.once('close', () => { gone.abort(new Error('the client disconnected')) })
   try {
     const call = await callFor(incoming, options, port, gone.signal)
     outgoing.once('close', () => { call.destroy() })
@@ -84,7 +83,7 @@ async function forwardSocket (
 ): Promise<void> {
   socket.on('error', () => {})
   const gone = new AbortController()
-  socket.once('close', () => { gone.abort(new Error('the client went away')) })
+  socket.once('close', () => { gone.abort(new Error('the client disconnected')) })
   try {
     const call = await callFor(incoming, options, port, gone.signal)
     socket.once('close', () => { call.destroy() })
@@ -115,23 +114,23 @@ async function forwardSocket (
   }
 }
 
-/** The request to the node; its body is still to be written. Throws what the client is refused with. */
+/** The request to the node; the caller writes its body. Throws the refusal for the client. */
 async function callFor (
   incoming: IncomingMessage, { line, token }: ForwarderOptions, port: number, signal: AbortSignal
 ): Promise<ClientRequest> {
   guard(incoming, token, port)
-  const { bearer, channel } = await line.way()
+  const { bearer, channel } = await line.transport()
   const authorization = `Bearer ${await bearer()}`
   const call = request({
     method: incoming.method, path: incoming.url, createConnection: carrier(await channel.mux.open(signal)),
     headers: { ...passedOn(incoming), host: 'relay', authorization },
     setHost: false
   })
-  // The caller that awaits the answer gets this error, too.
+  // The caller that awaits the response gets this error too.
   return call.on('error', () => {})
 }
 
-/** Throws unless a request is for this port, of no foreign web page, and shows the token. */
+/** Throws unless a request is for this port, from no foreign web page, and has the token. */
 function guard (
   { headers, method = '', rawHeaders }: IncomingMessage, token: string | null, port: number
 ): void {
@@ -140,7 +139,7 @@ function guard (
   }
   const hosts = rawHeaders.filter((name, i) => i % 2 === 0 && name.toLowerCase() === 'host').length
   if (hosts !== 1 || !hostAllowed(headers.host, served)) {
-    throw kernelError('misdirected', `This port is http://127.0.0.1:${port}, and no other name.`)
+    throw kernelError('misdirected', `This port accepts requests for http://127.0.0.1:${port} only.`)
   }
   const one = (value: string | string[] | undefined): string | undefined =>
     Array.isArray(value) ? value[0] : value
@@ -149,11 +148,10 @@ function guard (
   }
   if (foreignPage(hints, method, served)) throw kernelError('foreign_origin')
   if (token !== null && !sameText(shown(headers) ?? '', token)) {
-    throw kernelError('unauthenticated', 'This port wants the token that `svc device serve` has printed.')
+    throw kernelError('unauthenticated', 'This port requires the token that `svc device serve` printed.')
   }
 }
 
-/** Bearer token of a client. */
 function shown (headers: IncomingMessage['headers']): string | undefined {
   const offered = headers['sec-websocket-protocol']?.split(',').map((one) => one.trim())
     .find((one) => one.startsWith(BEARER))
@@ -165,7 +163,7 @@ function shown (headers: IncomingMessage['headers']): string | undefined {
 const hashed = (text: string): Buffer => createHash('sha256').update(text).digest()
 const sameText = (a: string, b: string): boolean => timingSafeEqual(hashed(a), hashed(b))
 
-/** A client's headers as the node gets them. */
+/** A client's headers for the node. */
 function passedOn ({ headers, rawHeaders }: IncomingMessage): Record<string, string | string[]> {
   const named = new Set((headers.connection ?? '').toLowerCase().split(',').map((one) => one.trim()))
   const passed: Record<string, string[]> = {}
@@ -184,7 +182,7 @@ function passedOn ({ headers, rawHeaders }: IncomingMessage): Record<string, str
   }
 }
 
-/** The node's headers as the client gets them. */
+/** The node's headers for the client. */
 function passedBack ({ rawHeaders }: IncomingMessage): string[] {
   return rawHeaders.filter((_, i) => {
     const name = rawHeaders[i - i % 2]!.toLowerCase()
@@ -192,7 +190,7 @@ function passedBack ({ rawHeaders }: IncomingMessage): string[] {
   })
 }
 
-/** The head of an answer to an upgrade, written by hand: the socket belongs to no parser any more. */
+/** The head of an answer to an upgrade, written by hand, because the socket has no parser any more. */
 function headOf (response: IncomingMessage, upgraded: boolean): string {
   const { rawHeaders, statusCode = 502, statusMessage = '' } = response
   const lines = [`HTTP/1.1 ${statusCode} ${statusMessage}`]
@@ -206,11 +204,11 @@ function headOf (response: IncomingMessage, upgraded: boolean): string {
   return `${lines.join('\r\n')}\r\n\r\n`
 }
 
-/** Failures of the connection are no fault of the client. */
+/** A failed connection is not the client's fault. */
 function asRefusal (error: unknown): SvcError {
   const svc = toSvcError(error)
   return svc.reason === 'internal'
-    ? kernelError('unreachable', 'The connection through the relay was cut before the node answered.')
+    ? kernelError('unreachable', 'The connection through the relay was lost before the node responded.')
     : svc
 }
 

@@ -5,11 +5,10 @@ import type { DeviceFile } from '../../devices/signing/device.js'
 import type { KnownNode } from '../../devices/signing/protocol.js'
 import type { RelayAddress } from '../relay-address.js'
 
-/** A device's record of its cluster's relay addresses. */
 export interface KnownRelays {
-  /** Meetings of its nodes. */
+  /** Signed relay addresses of its nodes. */
   readonly meetings: readonly RelayAddress[]
-  /** Fingerprints of the nodes' keys: those of the pairing, and those that such a node has vouched for. */
+  /** Fingerprints of the nodes' keys: from the pairing, and from nodes whose key was known. */
   readonly fingerprints: ReadonlySet<string>
 }
 
@@ -19,10 +18,10 @@ const FORMAT = 1
 
 const fileOf = (home: string, deviceId: string): string => join(home, 'devices', `${deviceId}.relay.json`)
 
-/** Asks a node of the cluster as the device; throws what it is refused with. */
+/** Sends a GET request to a node of the cluster as the device; throws the node's refusal. */
 export type AskAsDevice = <T>(path: string) => Promise<T>
 
-/** The record in the home of a device. Throws HomeError. */
+/** Reads the record of a device from its home. Throws HomeError. */
 export function knownOf (home: string, { deviceId, nodes }: DeviceFile): KnownRelays {
   const stored = readVersioned<Stored>(fileOf(home, deviceId), FORMAT)
   return {
@@ -32,9 +31,9 @@ export function knownOf (home: string, { deviceId, nodes }: DeviceFile): KnownRe
 }
 
 /**
- * Reads the meetings of all nodes from a node, and saves those that each node has signed; keeps the record of
- * an absent one. `proven`: the other end has shown a known key, as through a relay, so its list of members is
- * trusted. Throws the node's refusal.
+ * Fetches the meetings of all nodes from a node and saves those that each node has signed; keeps the records
+ * of absent nodes. `proven`: the other end has proven a known key, as through a relay, so its list of members
+ * is trusted. Throws the node's refusal.
  */
 export async function fetchRelays (
   home: string, device: DeviceFile, ask: AskAsDevice, { proven }: { readonly proven: boolean }
@@ -45,11 +44,11 @@ export async function fetchRelays (
   const fingerprints = nodes === undefined
     ? before.fingerprints
     : new Set(nodes.map(({ fingerprint }) => fingerprint))
-  const told = routes.filter((meeting) => isOwn(meeting, fingerprints))
-  const names = new Set(told.map(({ installId }) => installId))
-  const kept = before.meetings.filter((meeting) =>
+  const fetched = routes.filter((meeting) => isOwn(meeting, fingerprints))
+  const names = new Set(fetched.map(({ installId }) => installId))
+  const retained = before.meetings.filter((meeting) =>
     !names.has(meeting.installId) && isOwn(meeting, fingerprints))
-  const stored: Stored = { meetings: [...told, ...kept], fingerprints: [...fingerprints] }
+  const stored: Stored = { meetings: [...fetched, ...retained], fingerprints: [...fingerprints] }
   writeVersioned(fileOf(home, device.deviceId), FORMAT, stored)
   return { meetings: stored.meetings, fingerprints }
 }

@@ -7,12 +7,12 @@ import type { Clock, Logger } from '../../../kernel/index.js'
 import type { Agreement } from '../channel/suite.js'
 import type { Channel } from '../channel/secure.js'
 
-/** Connections of one device: with one more the oldest is closed. */
+/** Maximum connections of one device; a new one closes the oldest. */
 const PER_DEVICE = 8
-/** Connections in all, and those that have yet to prove a device: a relay can open any number. */
+/** Maximum connections, and those without a proven device: a relay can open any number. */
 const IN_ALL = 256
 const UNPROVEN = 32
-const LOOK_MS = 1000
+const CHECK_MS = 1000
 
 export interface InboundOptions {
   readonly url: string
@@ -21,12 +21,12 @@ export interface InboundOptions {
   readonly clock: Clock
   readonly log: Logger
   readonly random: (bytes: number) => Uint8Array
-  /** Id of this start of the node, which requests are signed for. */
+  /** Id of this process start, which devices sign requests for. */
   readonly nodeId: string
   /** The device of an X25519 key; undefined without a valid grant. */
   readonly deviceWith: (key: Uint8Array) => string | undefined
   readonly stands: (device: string) => boolean
-  /** Takes a stream as a connection of HTTP. */
+  /** Handles a stream as an HTTP connection. */
   readonly accept: (connection: Duplex, from: { device: string }) => void
 }
 
@@ -35,14 +35,13 @@ export class Inbound {
   /** The oldest first. */
   readonly #open = new Map<Channel, string>()
   readonly #sockets = new Set<WebSocket>()
-  readonly #stopLooking: () => void
+  readonly #stopChecks: () => void
 
   constructor (options: InboundOptions) {
     this.#options = options
-    this.#stopLooking = options.clock.every(LOOK_MS, () => { this.#look() })
+    this.#stopChecks = options.clock.every(CHECK_MS, () => { this.#checkGrants() })
   }
 
-  /** Connections, and streams inside of them. */
   get counts (): { connections: number, streams: number } {
     return {
       connections: this.#open.size,
@@ -50,7 +49,6 @@ export class Inbound {
     }
   }
 
-  /** Goes for a device that waits at the relay. */
   take (ticket: string): void {
     if (this.#sockets.size >= IN_ALL || this.#sockets.size - this.#open.size >= UNPROVEN) return
     const at = socketUrl(this.#options.url, paths.accept)
@@ -62,13 +60,15 @@ export class Inbound {
     ws.once('close', () => { this.#sockets.delete(ws) })
     ws.once('open', () => {
       ws.send(JSON.stringify({ ticket }))
-      // A stranger learns nothing, and makes no noise here.
-      this.#answer(ws).catch((err: unknown) => { this.#options.log.debug({ err }, 'no device came of it') })
+      // Only a debug line: a connection without a valid device must not fill the log.
+      this.#answer(ws).catch((err: unknown) => {
+        this.#options.log.debug({ err }, 'a connection through the relay had no valid device')
+      })
     })
   }
 
   stop (): void {
-    this.#stopLooking()
+    this.#stopChecks()
     for (const ws of this.#sockets) ws.terminate()
   }
 
@@ -85,7 +85,7 @@ export class Inbound {
     this.#open.delete(channel)
   }
 
-  #look (): void {
+  #checkGrants (): void {
     for (const [channel, device] of this.#open) {
       if (!this.#options.stands(device)) channel.close(new Error('the grant of the device has ended'))
     }

@@ -14,7 +14,7 @@ const NOWHERE = {
   url: null, route: null, connected: false, since: null, reason: null, connections: 0, streams: 0
 }
 
-/** Keeps this node at the relay that its settings name, and lets devices in. */
+/** Connects this node to the relay in its settings, and admits devices. */
 export function startNode (ctx: RelayContext, chance: () => number): RelayNode {
   const { clock, deps: { devices, identity, listeners }, log, settings: { relay: { url } } } = ctx
   if (url === null) return { view: () => NOWHERE }
@@ -38,7 +38,7 @@ export function startNode (ctx: RelayContext, chance: () => number): RelayNode {
   return { view: () => ({ url, route: uplink.route, ...uplink.state, ...inbound.counts }) }
 }
 
-/** Emits events when the relay is reached and lost, and raises a conflict for long absences. */
+/** Emits events when the relay is reached and lost, and raises a conflict after a long absence. */
 function watchAway ({ clear, clock, emit, raise }: RelayContext, url: string): (state: UplinkState) => void {
   let stop: (() => void) | undefined
   let met = false
@@ -55,7 +55,7 @@ function watchAway ({ clear, clock, emit, raise }: RelayContext, url: string): (
     met = false
     stop ??= clock.after(ABSENT_CONFLICT_MS, () => {
       raise('relay_unreachable',
-        `${url} for ${ABSENT_CONFLICT_MS / 1000} s and more: ${reason ?? 'no answer'}`)
+        `${url}, for more than ${ABSENT_CONFLICT_MS / 1000} s: ${reason ?? 'no response'}`)
     })
   }
 }

@@ -4,16 +4,16 @@ import { socketOptions } from '../channel/secure.js'
 import { claimBytes, closes, paths, purposes, readTexts, routeOf, socketUrl } from '../wire.js'
 import type { Clock, Identity, Logger } from '../../../kernel/index.js'
 
-/** Pauses between two dials, ms: doubled after each failure, spread so that nodes do not come in step. */
+/** Pause between two dials, ms: doubled after each failure, randomised so that nodes do not dial in step. */
 const REDIAL = { minMs: 1000, maxMs: 30_000 }
-/** For connection and claim together, ms. */
+/** Timeout for connection and claim together, ms. */
 const CLAIM_MS = 10_000
 const SILENT_MS = 45_000
 /** A claim that lasted this long resets the dial pause, ms. */
 const HELD_MS = 10_000
 
 export interface UplinkOptions {
-  /** Of the relay: http(s) or ws(s), without a path. */
+  /** URL of the relay: http(s) or ws(s), without a path. */
   readonly url: string
   readonly identity: Pick<Identity, 'publicKey' | 'sign'>
   readonly clock: Clock
@@ -25,16 +25,15 @@ export interface UplinkOptions {
   readonly changed: (state: UplinkState) => void
 }
 
-/** The node's connection to its relay. */
 export interface UplinkState {
   readonly connected: boolean
   /** Start of this state: ISO-8601. */
   readonly since: string
-  /** Why it is not connected; null while it is, and before the first answer. */
+  /** Why it is not connected; null while it is, and before the first result. */
   readonly reason: string | null
 }
 
-/** Keeps the connection on which the relay announces devices. Redials after a cut, until `stop`. */
+/** Holds the connection on which the relay announces devices. Redials after a cut, until `stop`. */
 export class Uplink {
   readonly route: string
   readonly #options: UplinkOptions
@@ -91,7 +90,7 @@ export class Uplink {
       } else {
         const ticket = claimedMs === undefined ? undefined : readTexts(data, binary, ['device'])?.device
         if (ticket === undefined) {
-          why = 'it does not speak as a relay of svc does'
+          why = 'it is not a relay of svc'
           ws.terminate()
           return
         }
@@ -133,7 +132,7 @@ export class Uplink {
 }
 
 function reasonOf (code: number): string {
-  if (code === closes.unproven) return 'it does not believe the node\'s claim: is a proxy changing the Host?'
-  if (code === closes.replaced) return 'another node has come with the same key'
+  if (code === closes.unproven) return 'it refused the node\'s claim: does a proxy change the Host header?'
+  if (code === closes.replaced) return 'another node connected with the same key'
   return code === 1006 ? 'the connection was cut' : `it closed the connection (${code})`
 }

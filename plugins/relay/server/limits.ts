@@ -2,20 +2,18 @@ import type { Clock } from '../../../kernel/index.js'
 
 export interface RelayLimits {
   readonly connections: number
-  /** Connections of one address; unlimited for loopback, since a proxy may be there. */
+  /** Connections of one address; unlimited for loopback, which may be a proxy. */
   readonly connectionsPerAddress: number
-  /** New connections of one address: at once, and a second in the long run. */
+  /** New connections of one address: burst, and rate per second. */
   readonly newPerAddress: { readonly burst: number, readonly perSecond: number }
-  /** Devices of one route, joined and waiting. */
   readonly devicesPerRoute: number
-  /** Bytes a second and route, both ways together; as many may come at once. */
+  /** Bytes per second and route, both directions together; also the size of a burst. */
   readonly bytesPerSecond: number
-  /** Bytes that wait for one connection, and for all of them, before the sender has to wait. */
+  /** Queued bytes for one connection, and for all of them, above which the sender pauses. */
   readonly queuedBytes: number
   readonly queuedBytesInAll: number
-  /** For the first message of a connection. */
   readonly firstMs: number
-  /** For a node to come for a device; every refusal of a device takes as long as `refuseMs`. */
+  /** Timeout for a node to accept a device; every refusal of a device is delayed by `refuseMs`. */
   readonly joinMs: number
   readonly refuseMs: number
   /** Interval of pings; a connection must answer each before the next. */
@@ -40,7 +38,7 @@ export const relayLimits: RelayLimits = {
   stallMs: 60_000
 }
 
-/** A token bucket that fills by the second; beyond it the taker has to wait. */
+/** A token bucket that fills by the second; a taker that overdraws it must wait. */
 export class Bucket {
   readonly #clock: Pick<Clock, 'mono'>
   readonly #burst: number
@@ -56,7 +54,7 @@ export class Bucket {
     this.#atMs = clock.mono()
   }
 
-  /** Takes so much; the milliseconds after which the budget is even again, 0 when it is. */
+  /** Takes an amount; returns the wait until the budget is balanced again, ms (0 if it is). */
   take (amount: number): number {
     const now = this.#clock.mono()
     this.#left = Math.min(this.#burst, this.#left + (now - this.#atMs) / 1000 * this.#perSecond) - amount
@@ -64,16 +62,14 @@ export class Bucket {
     return this.#left >= 0 ? 0 : Math.ceil(-this.#left / this.#perSecond * 1000)
   }
 
-  /** Returns an unused amount. */
   give (amount: number): void { this.#left += amount }
 
-  /** Whether it is as good as new. */
+  /** Whether the bucket is full. */
   get idle (): boolean {
     return this.#left + (this.#clock.mono() - this.#atMs) / 1000 * this.#perSecond >= this.#burst
   }
 }
 
-/** Connection limits by address. */
 export class Visitors {
   readonly #limits: RelayLimits
   readonly #clock: Pick<Clock, 'mono'>
@@ -87,7 +83,7 @@ export class Visitors {
 
   get open (): number { return this.#open }
 
-  /** Returns the function for leaving, or undefined without a free place. `free`: no limit per address. */
+  /** Returns the function for leaving, or undefined if a limit is reached. `free`: no limit per address. */
   enter (address: string, free: boolean): (() => void) | undefined {
     const { connections, connectionsPerAddress, newPerAddress: { burst, perSecond } } = this.#limits
     if (this.#open >= connections) return undefined
@@ -112,7 +108,7 @@ export class Visitors {
     }
   }
 
-  /** Addresses that left nothing behind, so that the list is no longer than what is open and was lately. */
+  /** Removes idle addresses, so that the map stays proportional to open and recent connections. */
   #forget (): void {
     if (this.#known.size < 2 * this.#limits.connections) return
     for (const [address, { open, fresh }] of this.#known) {

@@ -7,7 +7,7 @@ import { socketOptions } from '../channel/secure.js'
 import { paths } from '../wire.js'
 import { Visitors } from './limits.js'
 import { relayMetrics } from './metrics.js'
-import { Switchboard } from './switchboard.js'
+import { RelayRouter } from './router.js'
 import type { IncomingMessage, RequestListener, Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { Duplex } from 'node:stream'
@@ -19,9 +19,9 @@ export interface RelayOptions {
   readonly host: string
   /** 0 for any. */
   readonly port: number
-  /** Without it the relay speaks plain HTTP, and a proxy in front of it should not. */
+  /** Without it the relay serves plain HTTP, for a TLS proxy in front of it. */
   readonly tls?: ServerIdentity
-  /** The address of a client is the last one in X-Forwarded-For, which a proxy in front of it sets. */
+  /** A client's address is the last one in X-Forwarded-For, which a proxy in front of the relay sets. */
   readonly proxied?: boolean
   readonly limits: RelayLimits
   readonly clock: Clock
@@ -30,25 +30,24 @@ export interface RelayOptions {
 
 export interface Relay {
   readonly port: number
-  readonly board: Switchboard
-  /** Shows another key and certificate from the next connection on. */
+  readonly router: RelayRouter
   show (identity: ServerIdentity): void
   close (): Promise<void>
 }
 
-/** Longest head of a request, bytes, and how long it may take, ms. */
+/** Maximum bytes of a request head, and its timeout, ms. */
 const HEAD_BYTES = 8 * 1024
 const HEAD_MS = 10_000
 
 /**
  * A relay: connects devices with nodes that have dialled out to it, and forwards messages that it cannot
- * read. Stores no data. Rejects when it cannot listen.
+ * read. Stores no data. Rejects if it cannot listen.
  */
 export async function startRelay (options: RelayOptions): Promise<Relay> {
   const { clock, limits, random, tls } = options
-  const board = new Switchboard({ clock, limits, random })
+  const router = new RelayRouter({ clock, limits, random })
   const visitors = new Visitors(limits, clock)
-  const metrics = relayMetrics(board, () => visitors.open)
+  const metrics = relayMetrics(router, () => visitors.open)
   const answer: RequestListener = (request, response) => {
     const local = isLoopback(addressOf(request, options))
     if (request.method === 'GET' && request.url === '/healthz') response.end('{"ok":true}')
@@ -65,18 +64,18 @@ export async function startRelay (options: RelayOptions): Promise<Relay> {
   server.maxConnections = limits.connections
   const sockets = new WebSocketServer({
     noServer: true, ...socketOptions,
-    // Known to ws, not yet to its types: many tiny fragments cost memory out of proportion.
+    // Supported by ws but missing in its types: many tiny fragments use disproportionate memory.
     ...{ maxFragments: 16, maxBufferedChunks: 256 }
   })
   server.on('upgrade', (request, socket, head) => {
-    upgrade({ request, socket, head }, { options, board, sockets, visitors })
+    upgrade({ request, socket, head }, { options, router, sockets, visitors })
   })
   const stopPings = keepAlive(sockets, options)
   server.listen({ host: options.host, port: options.port })
   await once(server, 'listening')
   return {
     port: (server.address() as AddressInfo).port,
-    board,
+    router,
     show (identity) { showIdentity(server, identity) },
     async close () {
       stopPings()
@@ -89,16 +88,18 @@ export async function startRelay (options: RelayOptions): Promise<Relay> {
   }
 }
 
-interface Asked { readonly request: IncomingMessage, readonly socket: Duplex, readonly head: Buffer }
+interface UpgradeRequest { readonly request: IncomingMessage, readonly socket: Duplex, readonly head: Buffer }
 
-interface House {
+interface RelayParts {
   readonly options: RelayOptions
-  readonly board: Switchboard
+  readonly router: RelayRouter
   readonly sockets: WebSocketServer
   readonly visitors: Visitors
 }
 
-function upgrade ({ request, socket, head }: Asked, { options, board, sockets, visitors }: House): void {
+function upgrade (
+  { request, socket, head }: UpgradeRequest, { options, router, sockets, visitors }: RelayParts
+): void {
   socket.on('error', () => {})
   const kind = Object.values(paths).find((path) => path === request.url)
   const address = addressOf(request, options)
@@ -112,9 +113,9 @@ function upgrade ({ request, socket, head }: Asked, { options, board, sockets, v
   socket.once('close', leave)
   sockets.handleUpgrade(request, socket, head, (ws) => {
     ws.on('error', () => {})
-    if (kind === paths.node) board.node(ws, request.headers.host ?? '')
-    else if (kind === paths.device) board.device(ws)
-    else board.accept(ws)
+    if (kind === paths.node) router.node(ws, request.headers.host ?? '')
+    else if (kind === paths.device) router.device(ws)
+    else router.accept(ws)
   })
 }
 
@@ -135,7 +136,7 @@ function keepAlive (sockets: WebSocketServer, { clock, limits }: RelayOptions): 
   })
 }
 
-/** Of the client itself, as far as it is known. */
+/** The address of the client itself, as far as it is known. */
 function addressOf (request: IncomingMessage, { proxied }: RelayOptions): string {
   const own = request.socket.remoteAddress ?? ''
   if (proxied !== true) return own

@@ -2,14 +2,12 @@ import type { WebSocket } from 'ws'
 import type { Clock } from '../../../kernel/index.js'
 import type { Bucket, RelayLimits } from './limits.js'
 
-/** Totals of all connections of a relay. */
 export interface Traffic { messages: number, bytes: number, queued: number }
 
 export interface SpliceOptions {
   readonly clock: Pick<Clock, 'after'>
   readonly limits: RelayLimits
   readonly traffic: Traffic
-  /** The budget of the route, for both ways. */
   readonly budget: Bucket
 }
 
@@ -32,7 +30,7 @@ export function splice (
   if (device.readyState !== device.OPEN) node.terminate()
 }
 
-/** One direction. The sender is not read while its budget is used up or the receiver takes nothing. */
+/** One direction. Pauses the sender while its budget is used up or the receiver is slow. */
 class OneWay {
   readonly #from: WebSocket
   readonly #to: WebSocket

@@ -14,14 +14,13 @@ import type { Rig } from '../../../kernel/testing/index.js'
 import type { KnownRelays } from '../device/known.js'
 import type { Tearing } from './relay-kit.js'
 
-/** Words that must be seen by nobody but the two ends. */
+/** Text that only the two ends may see. */
 export const CANARY = 'canary-5a0f31'
 
-/** What `/large` gives: more than the sockets of the machine take in. */
+/** Size of `/large`: more than the machine's socket buffers hold. */
 export const PARTS = 1024
 export const PART_BYTES = 32 * 1024
 
-/** Something to ask for: it counts what is done, and streams. */
 export const probe = (done: string[]) => definePlugin({
   name: 'probe', version: '1.0.0', kernel: '^1.0.0', summary: 'Answers.',
   routes: {
@@ -61,7 +60,7 @@ export const probe = (done: string[]) => definePlugin({
   }
 }))
 
-/** A node at a relay, on the real kernel with the real plugins, and what was done there. */
+/** A node at a relay, on the real kernel with the real plugins; `done` lists its calls. */
 export async function nodeAt (t: Tearing, url: string, clock: Clock = systemClock) {
   const done: string[] = []
   const rig = await startPlugin(t, relay, {
@@ -74,7 +73,7 @@ export async function nodeAt (t: Tearing, url: string, clock: Clock = systemCloc
 
 interface Seen { attempt: string, digits: string }
 
-/** Pairs a device with a node; `choice` as `POST /v1/devices/pairing` has it. */
+/** Pairs a device with a node; `choice` is the body of `POST /v1/devices/pairing`. */
 export async function paired (rig: Rig, choice: object = {}): Promise<DeviceFile> {
   const say = async <T>(path: string, body?: object): Promise<T> => {
     const how = body === undefined ? {} : { method: 'POST', payload: body }
@@ -92,7 +91,7 @@ export async function paired (rig: Rig, choice: object = {}): Promise<DeviceFile
       const { device } = await say<{ device: Seen | null }>('/v1/devices/pairing')
       if (device === null) return
       const { attempt, digits } = device
-      // Answered once the device has asked for the outcome.
+      // Answered when the device has asked for the outcome.
       confirmed ??= say('/v1/devices/pairing/confirm', { attempt, digits })
     }
   })
@@ -100,14 +99,12 @@ export async function paired (rig: Rig, choice: object = {}): Promise<DeviceFile
   return made
 }
 
-/** What a device has learnt from a node. */
 export async function knownFrom (rig: Rig, home: string, device: DeviceFile): Promise<KnownRelays> {
   saveDevice(home, device)
   return await fetchRelays(home, device, async (path) => (await rig.inject({ url: path })).json() as never,
     { proven: false })
 }
 
-/** The line of a device to what it knows. */
 export function lineOf (t: Tearing, device: DeviceFile, known: KnownRelays,
   clock: Clock = systemClock): RelayConnection {
   const line = new RelayConnection({
@@ -117,7 +114,6 @@ export function lineOf (t: Tearing, device: DeviceFile, known: KnownRelays,
   return line
 }
 
-/** Resolves when the node is at its relay. */
 export async function connected (view: () => Promise<Record<string, unknown>>): Promise<void> {
   let there = false
   await until(() => {

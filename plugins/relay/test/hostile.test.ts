@@ -18,14 +18,14 @@ import type { AddressInfo } from 'node:net'
 import type { IncomingMessage } from 'node:http'
 import type { Tearing } from './relay-kit.js'
 
-/** What a hostile relay makes of the messages of one direction: what it sends on in place of each. */
+/** Replaces a message in one direction with the messages that the hostile relay forwards. */
 type Trick = (message: Buffer, before: readonly Buffer[]) => Buffer[] | 'close'
 
 const honest: Trick = (message) => [message]
 
 /**
- * A relay that stands between a device and an honest one, and does with each binary message what it likes.
- * `seen` has all that it could read, `sent` what it passed on by direction.
+ * A hostile relay between a device and an honest relay, which applies a trick to each binary message. `seen`
+ * has everything that it could read, `sent` the forwarded messages by direction.
  */
 async function hostile (t: Tearing, target: string, tricks: { toNode?: Trick, toDevice?: Trick }) {
   const seen: Buffer[] = []
@@ -61,7 +61,7 @@ async function hostile (t: Tearing, target: string, tricks: { toNode?: Trick, to
   return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, seen }
 }
 
-/** A device whose way to its node leads over a hostile relay. */
+/** A device that reaches its node through a hostile relay. */
 async function victim (t: Tearing, tricks: { toNode?: Trick, toDevice?: Trick } = {}) {
   const relay = await relayFor(t)
   const { rig, done, view } = await nodeAt(t, relay.url)
@@ -69,10 +69,10 @@ async function victim (t: Tearing, tricks: { toNode?: Trick, toDevice?: Trick } 
   await connected(view)
   const bad = await hostile(t, relay.url, tricks)
   const known = await knownFrom(rig, rig.home, device)
-  // The device meets the node there; the node itself has signed another address, which it need not know.
+  // The device dials there; the node itself has signed another address, which is not checked here.
   const line = lineOf(t, device, { ...known, meetings: known.meetings.map((m) => ({ ...m, url: bad.url })) })
   const act = async (word: string): Promise<string> => {
-    const { bearer, channel } = await line.way()
+    const { bearer, channel } = await line.transport()
     const body = JSON.stringify({ word })
     const call = request({
       method: 'POST', path: '/act', createConnection: carrier(await channel.mux.open()),
@@ -98,7 +98,7 @@ t.test('a relay that reads everything learns no word of it', async (t) => {
 
 const after = (count: number, trick: Trick): Trick => (message, before) =>
   before.length < count ? [message] : trick(message, before)
-/** By then the handshake is done and the device has its bearer. */
+/** By then the handshake is done and the device has its bearer token. */
 const SETTLED = 8
 
 t.test('whatever else it does ends the connection, and nothing is done twice or for it', async (t) => {
@@ -134,7 +134,7 @@ t.test('a message that is left out ends the connection, whichever it is', async 
   for (const count of [3, 4, 5]) {
     for (const tricks of [{ toNode: without(count + 5) }, { toDevice: without(count) }]) {
       const { act, done } = await victim(t, tricks)
-      // The message that comes after it tells; the requests go out at the same time.
+      // The next message reveals it; the requests are sent at the same time.
       const asked = [1, 2, 3, 4, 5, 6].map(async (i) => await act(`${i}`).catch(() => ''))
       const answers = await Promise.all(asked)
       for (const answer of answers) t.match(answer, /^$|"canary-5a0f31 \d"/, `without ${count}`)
@@ -146,7 +146,7 @@ t.test('a message that is left out ends the connection, whichever it is', async 
 
 t.test('a stream that the relay ends is cut off, and does not look whole', async (t) => {
   const { line } = await victim(t, { toDevice: after(SETTLED, () => 'close') })
-  const { bearer, channel } = await line.way()
+  const { bearer, channel } = await line.transport()
   const authorization = `Bearer ${await bearer()}`
   const call = request({
     path: '/large', createConnection: carrier(await channel.mux.open()), headers: { authorization }
@@ -178,7 +178,7 @@ t.test('a relay that sends for the node without end gets 32 connections, and the
     came++
     most = Math.max(most, ++open)
     ws.on('close', () => { open-- })
-    // Some say nothing, some nonsense, until the node has had enough of each.
+    // Some stay silent and some send garbage, until the node closes them.
     if (came % 2 === 0) ws.once('message', () => { ws.send(randomBytes(96)) })
   })
   const { view } = await nodeAt(t, `http://127.0.0.1:${(flood.address() as AddressInfo).port}`)
@@ -208,7 +208,7 @@ t.test('a recorded connection, played again, does nothing', async (t) => {
 t.test('first messages that are played again end no connection of the device', async (t) => {
   const { act, bad, done, line, relay, view } = await victim(t)
   await act('before')
-  const { channel } = await line.way()
+  const { channel } = await line.transport()
   let ended = false
   void channel.ended.then(() => { ended = true })
   const [asked, hello] = bad.seen.filter((_, i) => i === 0 || bad.seen[i]!.length > 40)
@@ -245,7 +245,7 @@ t.test('a relay cannot be the node, and a stranger cannot be a device', async (t
   const { rig, relay, known, done, view } = await victim(t)
   const meetings = known.meetings.map((meeting) => ({ ...meeting, url }))
   const lured = lineOf(t, await paired(rig), { ...known, meetings })
-  await t.rejects(lured.way(), /No node is reached/)
+  await t.rejects(lured.transport(), /No node answers/)
   const [meeting] = known.meetings
   const stranger = new WebSocket(socketUrl(relay.url, paths.device))
   await once(stranger, 'open')
@@ -257,7 +257,7 @@ t.test('a relay cannot be the node, and a stranger cannot be a device', async (t
   t.same([done, (await view())['connections']], [[], 0])
 })
 
-/** As much of a WebSocket as a handshake needs. */
+/** The part of a WebSocket that a handshake needs. */
 class Silent extends EventEmitter {
   readonly readyState = 1
   sent = 0
@@ -303,7 +303,7 @@ t.test('20,000 handshakes that are none do no harm', async (t) => {
   const before = process.memoryUsage().rss
   for (let i = 0; i < FRAMES; i++) {
     const made = randomBytes([0, 1, 31, 32, 79, 80, 95, 96, 97, 4096][i % 10]!)
-    // Half of them are a real one with a byte changed, cut off or added.
+    // Half of them are a real message with a byte changed, removed or added.
     const altered = Buffer.concat([right, i % 4 === 1 ? Buffer.from([i & 255]) : Buffer.alloc(0)])
     if (i % 4 === 3) altered[i % right.length]! ^= 1 + i % 255
     await knock(i % 2 === 0 ? made : altered, i % 14 !== 0)

@@ -19,7 +19,7 @@ interface Vector {
   messages: { payload: string, ciphertext: string }[]
 }
 
-/** The public vectors of two implementations; each says which one it is from. */
+/** The public vectors of two implementations; each names its source. */
 const { vectors } = JSON.parse(
   readFileSync(new URL('noise-ik-vectors.json', import.meta.url), 'utf8')) as { vectors: Vector[] }
 const bytes = (hex: string): Buffer => Buffer.from(hex, 'hex')
@@ -136,7 +136,7 @@ t.test('the sender takes a next key after an hour and after a GiB, and the other
   t.equal(counted.seal(Buffer.from('x')).length, 2)
 })
 
-/** Encrypts nothing, so that a GiB needs no GiB. */
+/** Skips encryption, so that a GiB costs no memory. */
 function blind (cipher: CipherState): CipherState {
   return Object.assign(Object.create(CipherState.prototype) as CipherState, {
     encrypt: () => Buffer.alloc(0), rekey: () => { cipher.rekey() }

@@ -13,25 +13,25 @@ t.test('an end that has nothing to say says so, and one that hears nothing gives
   const told: string[] = []
   const at = (what: string) => (): void => { told.push(`${what} ${clock.mono() / 1000}`) }
   const pulse = new PeerTimeout({
-    clock, times: { lookMs: 5000, quietMs: 12_000, goneMs: 40_000 },
+    clock, times: { checkMs: 5000, quietMs: 12_000, timeoutMs: 40_000 },
     beat: () => {
       at('beat')()
       pulse.sent()
     },
-    gone: at('gone')
+    onTimeout: at('gone')
   })
   await clock.advance(10_000)
   pulse.sent()
   await clock.advance(12_000)
   t.same(told, [], 'what is sent anyway is enough')
   await clock.advance(3000)
-  pulse.heard()
+  pulse.received()
   await clock.advance(39_999)
   t.same(told, ['beat 25', 'beat 40', 'beat 55'])
   await clock.advance(60_000)
   t.same(told.slice(3), ['gone 65'], 'and then it is silent itself')
-  t.ok(pulseTimes.goneMs + pulseTimes.lookMs <= 45_000)
-  t.ok(pulseTimes.goneMs > 2 * (pulseTimes.quietMs + pulseTimes.lookMs), 'two may be lost')
+  t.ok(pulseTimes.timeoutMs + pulseTimes.checkMs <= 45_000)
+  t.ok(pulseTimes.timeoutMs > 2 * (pulseTimes.quietMs + pulseTimes.checkMs), 'two may be lost')
 })
 
 /** One end of a WebSocket whose messages reach the other end in a later turn; `cut` loses them silently. */

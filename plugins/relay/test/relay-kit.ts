@@ -9,10 +9,9 @@ import { claimBytes, paths, purposes, routeOf, socketUrl } from '../wire.js'
 import type { Identity } from '../../../kernel/index.js'
 import type { RelayOptions } from '../server/relay.js'
 
-/** What a test needs of tap. */
+/** The part of tap that tests need. */
 export interface Tearing { teardown (fn: () => unknown): unknown }
 
-/** A relay on a port of its own. */
 export async function relayFor (t: Tearing, options: Partial<RelayOptions> = {}) {
   const relay = await startRelay({
     host: '127.0.0.1', port: 0, limits: { ...relayLimits, refuseMs: 20 }, clock: systemClock,
@@ -22,7 +21,7 @@ export async function relayFor (t: Tearing, options: Partial<RelayOptions> = {})
   return { ...relay, url: `http://127.0.0.1:${relay.port}` }
 }
 
-/** A connection to a relay: what it hears, in order, and how it was closed. */
+/** A connection to a relay: its received messages in order, and its close code. */
 export async function knock (t: Tearing, url: string, path: keyof typeof paths, headers = {}) {
   const ws = new WebSocket(socketUrl(url, paths[path]), { headers, perMessageDeflate: false })
   t.teardown(() => { ws.terminate() })
@@ -41,7 +40,6 @@ export async function knock (t: Tearing, url: string, path: keyof typeof paths, 
   }
 }
 
-/** The key of a node, as the kernel lends it to plugins. */
 export function identity (): Identity {
   const key = newKeyPair('Ed25519')
   const agreement = agreementOf(randomBytes(32))
@@ -53,7 +51,7 @@ export function identity (): Identity {
   }
 }
 
-/** A node that has claimed its route, by hand. */
+/** A hand-made node that has claimed its route. */
 export async function claimed (t: Tearing, url: string, node = identity(), host = new URL(url).host) {
   const socket = await knock(t, url, 'node')
   const { challenge } = JSON.parse(String(await socket.next())) as { challenge: string }
@@ -65,7 +63,6 @@ export async function claimed (t: Tearing, url: string, node = identity(), host 
   return { ...socket, route, node }
 }
 
-/** Resolves as soon as it holds. */
 export async function until (holds: () => boolean): Promise<void> {
   while (!holds()) await new Promise((resolve) => setTimeout(resolve, 2))
 }

@@ -14,7 +14,7 @@ import type { Tearing } from './relay-kit.js'
 
 interface Clocks { readonly node?: Clock, readonly device?: Clock }
 
-/** A relay, a node, a device that was paired with it, and a port of the device's machine. */
+/** A relay, a node, a device paired with it, and a forwarded port on the device's machine. */
 async function throughRelay (
   t: Tearing, choice: object = {}, forwarding: Partial<ForwarderOptions> = {}, clocks: Clocks = {}
 ) {
@@ -29,7 +29,7 @@ async function throughRelay (
   return { relay, rig, done, view, device, known, line, url: `http://127.0.0.1:${forwarder.port}` }
 }
 
-/** A request by a client of the device's machine. */
+/** A request by a client on the device's machine. */
 async function ask (url: string, path: string, body?: object, headers: Record<string, string> = {}) {
   const call = request(new URL(path, url), {
     method: body === undefined ? 'GET' : 'POST',
@@ -107,7 +107,7 @@ t.test('a device that opens connections without end keeps eight', async (t) => {
   const { device, known, view } = await throughRelay(t)
   let over = 0
   for (let i = 0; i < 30; i++) {
-    const { channel } = await lineOf(t, device, known).way()
+    const { channel } = await lineOf(t, device, known).transport()
     void channel.ended.then(() => { over++ })
   }
   await until(() => over === 22)
@@ -149,7 +149,7 @@ t.test('WebSockets and streams go through', async (t) => {
   const session = new WebSocket(`${at}/capabilities/session`, ['svc', 'svc.bearer.any'])
   await once(session, 'open')
   t.equal(session.protocol, 'svc')
-  // The node closes a session that says nonsense, with a code of its own.
+  // The node closes a session after an invalid message, with a private code.
   session.send('nonsense')
   t.match(await once(session, 'close'), [/^4\d{3}|100[0-9]$/])
   const odd = new WebSocket(`${at}/none`)
@@ -164,7 +164,7 @@ t.test('a reader that takes nothing stops what is made for it, and nothing else'
   const { done, url } = await throughRelay(t)
   const slow = await ask(url, '/large')
   let before = -1
-  // It stops when every buffer on the way is full.
+  // It stops when all buffers between the two are full.
   for (let still = 0; still < 5; still = before === done.length ? still + 1 : 0) {
     before = done.length
     for (let i = 0; i < 3; i++) t.equal((await ask(url, '/who')).statusCode, 200)
@@ -201,7 +201,7 @@ t.test('a revoked device is cut off at once and does not come back', async (t) =
   })
   const after = await ask(url, '/who')
   t.equal(after.statusCode, 502)
-  t.match(await text(after), /No node is reached/)
+  t.match(await text(after), /No node answers/)
 })
 
 t.test('a relay that comes back is found again, by node and device', async (t) => {

@@ -7,7 +7,6 @@ import { closes, paths, readHello, readTexts, writeHello } from '../wire.js'
 import { claimed, identity, knock, relayFor, until } from './relay-kit.js'
 import type { Tearing } from './relay-kit.js'
 
-/** A node and a device that are joined. */
 async function joined (t: Tearing & { equal (a: unknown, b: unknown): void }, url: string) {
   const node = await claimed(t, url)
   t.equal(await node.next(), JSON.stringify({ route: node.route }))
@@ -22,21 +21,21 @@ async function joined (t: Tearing & { equal (a: unknown, b: unknown): void }, ur
 }
 
 t.test('a relay passes on what a node and a device say, both ways, and tells the end', async (t) => {
-  const { url, board } = await relayFor(t)
+  const { url, router } = await relayFor(t)
   const { device, accepting, ticket } = await joined(t, url)
   accepting.ws.send(Buffer.from('and back'))
   t.equal(String(await device.next()), 'and back')
-  t.same(board.counts, { nodes: 1, devices: 1, waiting: 0 })
+  t.same(router.counts, { nodes: 1, devices: 1, waiting: 0 })
   const again = await knock(t, url, 'accept')
   again.say({ ticket })
   t.equal(await again.closed, closes.nobody, 'a ticket is good once')
   device.ws.close()
   await accepting.closed
-  await until(() => board.counts.devices === 0)
+  await until(() => router.counts.devices === 0)
 })
 
 t.test('a route belongs to who proves its key, at this relay, now', async (t) => {
-  const { url, board } = await relayFor(t)
+  const { url, router } = await relayFor(t)
   const other = await claimed(t, url, identity(), 'relay.example')
   t.equal(await other.closed, closes.unproven, 'made for another relay')
   const mine = await claimed(t, url)
@@ -48,19 +47,19 @@ t.test('a route belongs to who proves its key, at this relay, now', async (t) =>
   const odd = await knock(t, url, 'node')
   odd.say({ key: 'AA', signature: '' })
   t.equal(await odd.closed, closes.unproven)
-  t.same(board.counts.nodes, 1)
+  t.same(router.counts.nodes, 1)
   const again = await claimed(t, url, mine.node)
   t.equal(await again.next(), JSON.stringify({ route: mine.route }))
   t.equal(await mine.closed, closes.replaced)
-  t.same(board.counts.nodes, 1)
+  t.same(router.counts.nodes, 1)
   again.say({ anything: 'else' })
   t.equal(await again.closed, closes.wrong)
-  await until(() => board.counts.nodes === 0)
+  await until(() => router.counts.nodes === 0)
 })
 
 t.test('a device hears the same, as late, of a route that is unknown, full or not served', async (t) => {
   const limits = { ...relayLimits, refuseMs: 60, joinMs: 60, devicesPerRoute: 1 }
-  const { url, board } = await relayFor(t, { limits })
+  const { url, router } = await relayFor(t, { limits })
   const node = await claimed(t, url)
   await node.next()
   const waits = await knock(t, url, 'device')
@@ -72,7 +71,7 @@ t.test('a device hears the same, as late, of a route that is unknown, full or no
   unknown.say({ route: 'A'.repeat(43) })
   t.same(await Promise.all([waits, full, unknown].map(({ closed }) => closed)),
     [closes.nobody, closes.nobody, closes.nobody])
-  await until(() => board.counts.waiting === 0)
+  await until(() => router.counts.waiting === 0)
 })
 
 t.test('who says something else, nothing, or too much is closed', async (t) => {
@@ -98,16 +97,16 @@ t.test('who says something else, nothing, or too much is closed', async (t) => {
 
 t.test('a reader that takes nothing keeps its sender from sending, and is closed in the end', async (t) => {
   const limits = { ...relayLimits, queuedBytes: 128 * 1024, stallMs: 400 }
-  const { url, board } = await relayFor(t, { limits })
+  const { url, router } = await relayFor(t, { limits })
   const { device, accepting } = await joined(t, url)
   device.ws.pause()
   const message = Buffer.alloc(60_000)
   let most = 0
-  const look = (): void => { most = Math.max(most, board.traffic.queued) }
+  const look = (): void => { most = Math.max(most, router.traffic.queued) }
   for (let i = 0; i < 400; i++) accepting.ws.send(message, look)
   await accepting.closed
   t.ok(most <= 128 * 1024 + 60_000, `${most} bytes waited`)
-  t.equal(board.traffic.queued, 0)
+  t.equal(router.traffic.queued, 0)
 })
 
 t.test('a route that sends more than its rate waits, and loses nothing', async (t) => {
@@ -164,14 +163,14 @@ t.test('what is no relay\'s business is refused, and what it counts is for its o
 })
 
 t.test('connections that do not answer are closed', async (t) => {
-  const { url, board } = await relayFor(t, { limits: { ...relayLimits, pingMs: 40 } })
+  const { url, router } = await relayFor(t, { limits: { ...relayLimits, pingMs: 40 } })
   const dead = await claimed(t, url)
   await dead.next()
-  t.equal(board.counts.nodes, 1)
+  t.equal(router.counts.nodes, 1)
   dead.ws.pause()
   const alive = await claimed(t, url)
   await alive.next()
-  while (board.counts.nodes > 1) await once(alive.ws, 'ping')
+  while (router.counts.nodes > 1) await once(alive.ws, 'ping')
   t.equal(alive.ws.readyState, alive.ws.OPEN)
 })
 

@@ -49,19 +49,19 @@ t.test('a relay that stays away is a conflict, and none when it is back', async 
   const rig = await at(t, `http://127.0.0.1:${port}`)
   const view = await becomes(rig, ({ reason }) => reason !== null && reason !== undefined)
   t.match(await doctor.run(told(view)), [{ name: 'relay', result: 'warn', code: 'relay_unreachable' }])
-  t.match((await status.run(told(view))).below, [/^relay: not at http/])
+  t.match((await status.run(told(view))).below, [/^relay: not connected to http/])
   await rig.clock.advance(60_000)
   t.match(rig.conflicts(), [{ code: 'relay_unreachable' }])
   hole.close()
   await once(hole, 'close')
   const there = await relayFor(t, { port })
-  for (let i = 0; i < 50 && there.board.counts.nodes === 0; i++) {
+  for (let i = 0; i < 50 && there.router.counts.nodes === 0; i++) {
     await rig.clock.advance(30_000)
     await new Promise((resolve) => setTimeout(resolve, 20))
   }
   const back = await becomes(rig, ({ connected }) => connected === true)
   t.match(await doctor.run(told(back)), [{ name: 'relay', result: 'ok' }])
-  t.match((await status.run(told(back))).below, [/^relay: at http.*route /])
+  t.match((await status.run(told(back))).below, [/^relay: connected to http.*route /])
   t.same(rig.conflicts(), [])
   t.ok(rig.events.some(({ kind }) => kind === 'RelayConnected'))
   await there.close()

@@ -3,6 +3,5 @@ import type { ModelCard } from '../../../kernel/index.js'
 /** GPU backends that run every model whose card names cuda. */
 const LIKE_CUDA: readonly string[] = ['rocm', 'vulkan', 'metal']
 
-/** Whether a model runs on a backend, where its engine has it. */
 export const runsOn = ({ backends }: Pick<ModelCard, 'backends'>, backend: string): boolean =>
   backends.includes(backend) || (LIKE_CUDA.includes(backend) && backends.includes('cuda'))

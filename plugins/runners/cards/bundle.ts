@@ -2,25 +2,22 @@ import { fileURLToPath } from 'node:url'
 import type { BundledModelDecl, Declarations, EngineDecl, ModelCard } from '../../../kernel/index.js'
 import { readCard } from './card.js'
 
-/** An engine as declared, with the plugin that owns it. */
 export interface RegisteredEngine { name: string, owner: string, decl: EngineDecl }
 
 /** A bundled model: its card and the absolute folder it is loaded from. */
 export interface BundledModel { card: ModelCard, directory: string }
 
-/** Engines and packaged models of the enabled plugins. */
 export interface Bundle {
   engine (name: string): RegisteredEngine | undefined
   engines (): RegisteredEngine[]
-  /** The `cards` of all engines, those of plugins that are off too. */
+  /** The `cards` of all engines, also those of disabled plugins. */
   cardReaders (): string[]
-  /** Reads and checks the card on first use. Throws when the package's card is broken. */
+  /** Reads and checks the card on first use. Throws if the card is broken. */
   model (modelId: string): BundledModel | undefined
-  /** All of them whose card can be read. */
   models (): BundledModel[]
 }
 
-/** The engines and bundled models of the plugins that are on at the moment of each call. */
+/** Each call sees the plugins that are enabled at that moment. */
 export function createBundle (declarations: Pick<Declarations, 'manifests' | 'off'>): Bundle {
   const known = new WeakMap<BundledModelDecl, BundledModel>()
   const engines = (): RegisteredEngine[] => declarations.manifests.flatMap(({ name: owner, engines = {} }) =>

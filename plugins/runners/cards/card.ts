@@ -17,7 +17,7 @@ export function checkCard (value: unknown, where: string): ModelCard {
 export function parseCard (text: string, where: string): ModelCard {
   let value: unknown
   try {
-    // Warnings would be written to stderr, with what the text has in it.
+    // Warnings would print the content of the card to stderr.
     value = parse(text, { maxAliasCount: 0, logLevel: 'error' })
   } catch (error) {
     throw new Error(`model card ${where}: ${(error as Error).message}`, { cause: error })
@@ -25,7 +25,7 @@ export function parseCard (text: string, where: string): ModelCard {
   return checkCard(value, where)
 }
 
-/** Reads the card of a folder. Throws with the file and the field when it is not as the schema says. */
+/** Reads the card.yaml of a folder. Throws an Error that names the file and the field. */
 export function readCard (folder: string): ModelCard {
   const path = join(folder, 'card.yaml')
   return parseCard(readFileSync(path, 'utf8'), path)

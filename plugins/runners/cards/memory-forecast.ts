@@ -1,53 +1,54 @@
-/** How much memory a model takes on a node: the one forecast that planner, runner and engine go by. Pure. */
+/** Forecasts the memory of a model on a node: planner, runner and engine share this formula. Pure. */
 import type { CacheType, MemoryFacts, MemoryTraits, ModelCard } from '../../../kernel/api/engine.js'
 
 const MIB = 2 ** 20
-/** Tokens of context, unless a request or a plan has another number. */
+/** Context in tokens if neither the request nor the plan sets one. */
 export const USUAL_CONTEXT = 8192
-/** Small models keep as many whole contexts as fit in here, up to MOST_CONTEXTS: several answers at once. */
+/**
+ * Small models get as many full contexts as fit into this size, up to MOST_CONTEXTS, for parallel answers.
+ */
 const SMALL_CACHE_BYTES = 512 * MIB
 const MOST_CONTEXTS = 16
-/** A key and a value of 16 bits. */
 const KEY_AND_VALUE_BYTES = 4
-/** Defaults of `overhead` and `fixedBytes`. */
 const OVERHEAD = 1.3
 const FIXED_BYTES = 256 * MIB
-/** Tokens that an engine computes in one go, unless it says otherwise; most of an embedded text. */
+/** Default tokens per batch, and the longest text to embed in tokens. */
 export const BATCH_TOKENS = 512
 export const MAX_EMBEDDED = 8192
-/** A sliding window has room for a batch more, in whole blocks of so many tokens. */
+/** A sliding window has space for one more batch, rounded up to blocks of this many tokens. */
 const WINDOW_BLOCK = 256
-/** Of a token of the vocabulary: its text in two tables; its logit, and its place among the candidates. */
+/** Bytes per vocabulary token: its text in two tables, its logit, its entry in the candidate list. */
 const VOCABULARY_BYTES = 160
 const LOGIT_BYTES = 4
 const CANDIDATE_BYTES = 12
-/** Size of the prompt cache: this fraction of weights and KV cache, at least `KEPT_BYTES`. */
+/** Size of the prompt cache: this fraction of weights plus KV cache, at least `KEPT_BYTES`. */
 const KEPT_PART = 1 / 16
 const KEPT_BYTES = 32 * MIB
-/** Copies of the windows and states of a context, from which a server goes on. */
+/** Checkpoints of windows and states per context, from which a server resumes. */
 export const CHECKPOINTS = 2
 
-/** Values of 16 bits; bytes of one value in blocks of 32 as llama.cpp keeps them. */
+/** Bytes per value: 16 bits, or blocks of 32 quantized values as in llama.cpp. */
 const CACHE_TYPES: Readonly<Record<CacheType, number>> = { f16: 2, q8_0: 34 / 32, q4_0: 18 / 32 }
 
 type Sized = Pick<ModelCard, 'nLayers' | 'kvHeads' | 'headSize' | 'contextLength' | 'totalBytes' | 'memory' |
   'cacheType'> & { tasks?: readonly string[] }
 
-/** Tokens of context that an instance has: as asked, else the usual number; at most what its model can. */
+/** Context length of an instance, tokens: as requested, else the default; at most the model's limit. */
 export function contextOf ({ contextLength }: Pick<ModelCard, 'contextLength'>, asked?: number): number {
   return Math.min(contextLength, asked !== undefined && asked > 0 ? asked : USUAL_CONTEXT)
 }
 
 export interface Cache {
   contextBytes: number
-  /** Whole contexts that the cache holds. */
   contexts: number
   bytes: number
-  /** A copy of what cannot be cut behind a token: windows and states. */
+  /** One checkpoint: windows and states, which cannot be truncated after a token. */
   checkpointBytes: number
 }
 
-/** Of a card without them: what its sizes say, and a part of its weights for what is computed. */
+/**
+ * Memory facts of the card; without them an estimate from its sizes, with a share of the weights as buffers.
+ */
 function factsOf (
   { memory, totalBytes, nLayers, kvHeads, headSize }: Sized, overhead = OVERHEAD
 ): MemoryFacts {
@@ -59,44 +60,43 @@ function factsOf (
   }
 }
 
-/** The cache of a model: so many whole contexts, or as many as make a small cache. */
+/** The KV cache of a model with `slots` full contexts; without a number, as many as make a small cache. */
 export function cacheOf (card: Sized, context?: number, slots?: number): Cache {
   const tokens = contextOf(card, context)
   const scale = CACHE_TYPES[card.cacheType ?? 'f16'] / CACHE_TYPES.f16
   const { tokenBytes, windowTokenBytes = 0, windowTokens = 0, stateBytes = 0 } = factsOf(card)
-  const room = Math.ceil((windowTokens + BATCH_TOKENS) / WINDOW_BLOCK) * WINDOW_BLOCK
+  const windowSize = Math.ceil((windowTokens + BATCH_TOKENS) / WINDOW_BLOCK) * WINDOW_BLOCK
   const inWindow = (most: number): number => windowTokenBytes * Math.min(tokens, most) * scale
-  const contextBytes = Math.ceil(tokenBytes * tokens * scale + inWindow(room) + stateBytes)
+  const contextBytes = Math.ceil(tokenBytes * tokens * scale + inWindow(windowSize) + stateBytes)
   const checkpointBytes = Math.ceil(inWindow(windowTokens) + stateBytes)
   const fitting = contextBytes === 0 ? MOST_CONTEXTS : Math.floor(SMALL_CACHE_BYTES / contextBytes)
-  // llama.cpp (b11434) gives documents wrong scores that are in one batch.
+  // llama.cpp (b11434) scores documents wrongly if several share a batch.
   const contexts = card.tasks?.includes('rerank') === true ? 1
     : slots ?? Math.min(MOST_CONTEXTS, Math.max(1, fitting))
   return { contextBytes, contexts, bytes: contextBytes * contexts, checkpointBytes }
 }
 
-/** `16 slots x 8192 tokens x 22.50 KiB`: windows and states are shared out among the tokens. */
+/** `16 slots x 8192 tokens x 22.50 KiB`; windows and states count evenly per token. */
 export function cacheWords (card: Sized, context: number, slots: number): string {
   const each = (cacheOf(card, context).contextBytes / contextOf(card, context) / 1024).toFixed(2)
   return `${slots} ${slots === 1 ? 'slot' : 'slots'} x ${context} tokens x ${each} KiB`
 }
 
-/** Bytes in which a server keeps prompts that may come again. */
 export function keptBytes (card: Sized, context?: number, slots?: number): number {
   return Math.max(KEPT_BYTES, Math.floor(
     (factsOf(card).weightBytes + cacheOf(card, context, slots).bytes) * KEPT_PART))
 }
 
-/** A fraction of the model, in whole numbers: layers of layers, or one of so many nodes. */
+/** A fraction of the model as integers: some of its layers, or one of several nodes. */
 export interface Part { of: number, parts: number }
 
-/** The terms of what one node must have. Whole bytes, rounded up. */
+/** Memory that one node needs, by term. Bytes, rounded up. */
 export interface Need {
   shareBytes: number
   cacheBytes: number
   /** Compute buffers, vocabulary, prompt cache. */
   bufferBytes: number
-  /** The process, or what a GPU takes before anything is loaded. */
+  /** The process, or on a GPU the memory in use before anything is loaded. */
   fixedBytes: number
   neededBytes: number
   /** Bytes needed per byte of weights. */
@@ -106,7 +106,6 @@ export interface Need {
 const TERMS = ['shareBytes', 'cacheBytes', 'bufferBytes', 'fixedBytes'] as const
 type Terms = Pick<Need, typeof TERMS[number]>
 
-/** The sum as people read it. */
 export function needWords (
   { shareBytes, cacheBytes, bufferBytes, fixedBytes }: Terms, show: (bytes: number) => string
 ): string {
@@ -114,16 +113,15 @@ export function needWords (
     `process ${show(fixedBytes)}`
 }
 
-/** The part of a model on one device: `gpu` for the memory of a GPU, else that of a process. */
+/** The part of a model on one device: GPU memory if `gpu`, else process memory. */
 export interface DeviceTarget {
-  /** Tokens of a context, and contexts; the usual numbers when absent. */
+  /** Tokens per context, and number of contexts; the defaults if absent. */
   context?: number | undefined
   slots?: number | undefined
   part?: Part
   gpu?: boolean
 }
 
-/** Memory for a part of a model on one device. */
 export function needOf (
   card: Sized, traits: MemoryTraits,
   { context, slots, part = { of: 1, parts: 1 }, gpu = false }: DeviceTarget = {}
@@ -139,7 +137,6 @@ export function needOf (
   }])
 }
 
-/** The terms of several devices together. */
 export function addNeeds (needs: readonly Terms[]): Need {
   const sums = { shareBytes: 0, cacheBytes: 0, bufferBytes: 0, fixedBytes: 0 }
   for (const need of needs) for (const term of TERMS) sums[term] += need[term]
@@ -154,9 +151,9 @@ function buffersOf (
   const tokens = contextOf(card, context)
   const batch = card.tasks?.includes('embeddings') === true ? Math.min(tokens, MAX_EMBEDDED) : batchTokens
   const computing = Math.min(batch, tokens) * batchTokenBytes
-  // A GPU takes room for the logits of a whole batch, and for the mask over its context.
+  // A GPU also holds the logits of a whole batch and the attention mask over its context.
   if (gpu) return computing + batch * (vocabulary * LOGIT_BYTES + tokens * 6)
   const { contexts, checkpointBytes } = cacheOf(card, context, slots)
-  const kept = keepsPrompts ? keptBytes(card, context, slots) + contexts * CHECKPOINTS * checkpointBytes : 0
-  return computing + kept + vocabulary * (VOCABULARY_BYTES + contexts * (LOGIT_BYTES + CANDIDATE_BYTES))
+  const cached = keepsPrompts ? keptBytes(card, context, slots) + contexts * CHECKPOINTS * checkpointBytes : 0
+  return computing + cached + vocabulary * (VOCABULARY_BYTES + contexts * (LOGIT_BYTES + CANDIDATE_BYTES))
 }

@@ -1,25 +1,25 @@
-/** Reads the head of a large file through a small window; every length is checked against the file. */
+/** Reads the header of a large file through a small window; every length is checked against the file. */
 import { constants } from 'node:fs'
 import { open, type FileHandle } from 'node:fs/promises'
 import { basename } from 'node:path'
 
-/** Model files that are broken, or that nothing here can run. The message says what was looked for. */
+/** A model file is broken, or no engine here can run it. */
 export class CardError extends Error {
   override readonly name = 'CardError'
 }
 
 const TEXT_BYTES = 4 * 1024 * 1024
-/** Bytes read at once: fields behind a skipped block cost one such read. */
+/** Bytes per read: the fields after a skipped block cost one such read. */
 const WINDOW = 32 * 1024
 
 /**
- * Opens a regular file for reading. `follow` allows a symbolic link as the last part of the path.
- * @throws CardError for anything that is no regular file, or cannot be opened
+ * Opens a regular file for reading. `follow` allows a symbolic link as the last path segment.
+ * @throws CardError if the path is no regular file or cannot be opened
  */
 export async function openRegular (
   path: string, follow = false
 ): Promise<{ file: FileHandle, size: number }> {
-  // A fifo must not make the open wait for a writer.
+  // Opening a FIFO must not wait for a writer.
   const flags = constants.O_RDONLY | constants.O_NONBLOCK | (follow ? 0 : constants.O_NOFOLLOW)
   let file: FileHandle
   try {
@@ -38,8 +38,8 @@ export async function openRegular (
 }
 
 /**
- * A text file as a whole. `follow` allows a symbolic link.
- * @throws CardError for a file of more than `limit` bytes, or none
+ * Reads a whole text file. `follow` allows a symbolic link.
+ * @throws CardError if the file is missing or larger than `limit` bytes
  */
 export async function readText (path: string, limit = TEXT_BYTES, follow = false): Promise<string> {
   const { file, size } = await openRegular(path, follow)
@@ -54,7 +54,7 @@ export async function readText (path: string, limit = TEXT_BYTES, follow = false
   }
 }
 
-/** A position in a file, and the values found there. Numbers are little-endian. */
+/** A position in a file and the values read there. Numbers are little-endian. */
 export class HeaderReader {
   readonly size: number
   readonly #file: FileHandle
@@ -74,10 +74,9 @@ export class HeaderReader {
 
   get position (): number { return this.#position }
 
-  /** Bytes between here and the end of the file. */
   get left (): number { return this.size - this.#position }
 
-  /** From now on, reading past `bytes` fails: a bound on the work a file can cause. */
+  /** Reads past this byte fail from now on: this bounds the work that a file can cause. */
   limit (bytes: number): void { this.#limit = Math.min(this.size, bytes) }
 
   /** @throws CardError always, with the file and the position */
@@ -85,7 +84,9 @@ export class HeaderReader {
     throw new CardError(`${this.#name} is broken: ${what} (at byte ${this.#position} of ${this.size})`)
   }
 
-  /** Waits until `bytes` (at most 4 KiB), or all up to the end, can be read at once; undefined: they can. */
+  /**
+   * Waits until `bytes` (at most 4 KiB, or up to the end) are in the window; undefined if they are already.
+   */
   ready (bytes: number): Promise<void> | undefined {
     const end = this.#start + this.#filled
     if (this.#position >= this.#start && Math.min(this.#position + bytes, this.size) <= end) return undefined
@@ -98,7 +99,7 @@ export class HeaderReader {
     this.#filled = bytesRead
   }
 
-  /** Goes to a place. @throws CardError outside the file or the limit */
+  /** Moves to a position. @throws CardError outside the file or the limit */
   seek (position: number): void {
     if (!Number.isSafeInteger(position) || position < 0 || position > this.#limit) this.#outside(position)
     this.#position = position
@@ -108,7 +109,7 @@ export class HeaderReader {
 
   #outside (position: number): never {
     if (position <= this.size) this.fail(`its header is longer than ${this.#limit} bytes`)
-    this.fail(`it should go on to byte ${position}, and ends before`)
+    this.fail(`it ends before byte ${position}`)
   }
 
   #take (bytes: number): number {
@@ -118,14 +119,14 @@ export class HeaderReader {
     return at
   }
 
-  // These five need `ready` before.
+  // These five require a preceding `ready`.
   u8 (): number { return this.#window[this.#take(1)] as number }
   u32 (): number { return this.#window.readUInt32LE(this.#take(4)) }
   i32 (): number { return this.#window.readInt32LE(this.#take(4)) }
   u64 (): bigint { return this.#window.readBigUInt64LE(this.#take(8)) }
   f64 (): number { return this.#window.readDoubleLE(this.#take(8)) }
 
-  /** The next bytes, copied. @throws CardError when the file has fewer, before anything is allocated */
+  /** The next bytes, copied. @throws CardError before it allocates if the file has fewer */
   async bytes (count: number): Promise<Buffer> {
     const from = this.#position
     this.skip(count)
@@ -140,7 +141,7 @@ export class HeaderReader {
   async text (count: number): Promise<string> { return (await this.bytes(count)).toString('utf8') }
 }
 
-/** Opens a file, hands a reader to `read`, and closes it whatever happens. @throws CardError */
+/** Opens a file, passes a reader to `read`, and always closes it. @throws CardError */
 export async function withReader<T> (path: string, read: (r: HeaderReader) => Promise<T>): Promise<T> {
   const { file, size } = await openRegular(path)
   try {

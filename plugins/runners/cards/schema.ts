@@ -1,6 +1,6 @@
 const text = { type: 'string' } as const
 const count = { type: 'integer', minimum: 0 } as const
-const words = { type: 'array', items: text } as const
+const strings = { type: 'array', items: text } as const
 
 const cardFile = {
   type: 'object',
@@ -45,10 +45,10 @@ export const cardSchema = {
     revision: text,
     title: text,
     description: text,
-    tasks: words,
+    tasks: strings,
     family: text,
     engine: text,
-    backends: words,
+    backends: strings,
     files: { type: 'array', items: cardFile },
     totalBytes: count,
     nLayers: count,
@@ -56,7 +56,7 @@ export const cardSchema = {
     heads: count,
     kvHeads: count,
     headSize: count,
-    // Of cards that earlier releases made: accepted, and read by nothing.
+    // Fields in cards of earlier releases: accepted and ignored.
     valueBytes: count, cacheTokenBytes: count, stateBytes: count, drafter: { type: 'object' },
     cacheType: { enum: ['f16', 'q8_0', 'q4_0'] },
     memory: {
@@ -70,7 +70,7 @@ export const cardSchema = {
     supportsTensor: { type: 'boolean' },
     companions: { type: 'array', items: companion },
     licence: text,
-    languages: words,
+    languages: strings,
     quantization: { type: ['string', 'null'] },
     voices: { type: 'array', items: voice },
     defaults: { type: 'object' },

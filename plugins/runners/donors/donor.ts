@@ -12,7 +12,7 @@ import {
   LOOPBACK, NODE_CALLER, receive, send, STALL_MS, TUNNEL_TYPE, TUNNELS_MAX, TUNNELS_PATH
 } from './tunnel.js'
 
-/** How long the driver's node may take to start sending its side of a connection, ms. */
+/** Time limit for the driver's node to start sending its side of a connection, ms. */
 const HEAD_MS = 10_000
 
 interface DonorParts extends MemberParts {
@@ -27,7 +27,7 @@ type DonorRequest = RouteRequest<typeof routes.donor>
 
 /**
  * Handler of POST /runners/donors: tunnels a connection of an instance's driver to the rpc-server of its
- * donor on this node. The donor's bytes are the answer; the driver's bytes are fetched from its node.
+ * donor on this node. The response carries the donor's bytes; the driver's bytes are fetched from its node.
  */
 export function donorHandler (parts: DonorParts): (request: DonorRequest) => Promise<void> {
   const open = new Map<string, number>()
@@ -36,7 +36,7 @@ export function donorHandler (parts: DonorParts): (request: DonorRequest) => Pro
     const member = checkDriver(parts, request)
     const count = open.get(runnerId) ?? 0
     if (count >= TUNNELS_MAX) {
-      throw kernelError('overloaded', `The donor ${runnerId} has ${count} connections already.`)
+      throw kernelError('overloaded', `The donor ${runnerId} already has ${count} connections.`)
     }
     open.set(runnerId, count + 1)
     try {
@@ -49,7 +49,7 @@ export function donorHandler (parts: DonorParts): (request: DonorRequest) => Pro
   }
 }
 
-/** The install id of the driver's node. Throws for every other caller, and for an unknown instance. */
+/** The install id of the driver's node. Throws for any other caller and for an unknown instance. */
 function checkDriver ({ nodeId, cluster, instances }: DonorParts, request: DonorRequest): string {
   const { body: { instanceId, runnerId }, member } = request
   const instance = instances.get(instanceId)
@@ -59,7 +59,7 @@ function checkDriver ({ nodeId, cluster, instances }: DonorParts, request: Donor
     throw kernelError('not_found')
   }
   if (named) return member
-  throw kernelError('instance_lost', `Runner ${runnerId} of instance ${instanceId} lends nothing here.`)
+  throw kernelError('instance_lost', `Runner ${runnerId} of instance ${instanceId} is no donor on this node.`)
 }
 
 async function carry (parts: DonorParts, request: DonorRequest, member: string): Promise<void> {
@@ -83,7 +83,6 @@ async function carry (parts: DonorParts, request: DonorRequest, member: string):
   }
 }
 
-/** A connection to the rpc-server of a donor. Throws `instance_lost`. */
 async function reach (
   { fleet, newId }: DonorParts, { runnerId, run }: DonorRequest['body'], signal: AbortSignal
 ): Promise<Socket> {
@@ -92,7 +91,7 @@ async function reach (
     const opened = fleet.get(runnerId)?.supervisor?.open(newId(), task, signal)
     let port = 0
     for await (const { payload } of opened ?? []) port = Number(payload['port'])
-    if (!(port > 0 && port < 65_536)) throw new Error('its runner is not there')
+    if (!(port > 0 && port < 65_536)) throw new Error('its runner is not ready')
     return await connected(port, signal)
   } catch (error) {
     throw kernelError('instance_lost', `The donor ${runnerId} cannot be reached: ${reasonOf(error)}.`)

@@ -12,7 +12,7 @@ import {
   LOOPBACK, NODE_CALLER, receive, send, STALL_MS, TUNNEL_TYPE, TUNNELS_MAX, TUNNELS_PATH
 } from './tunnel.js'
 
-/** How long a donor may take to accept a connection, ms. */
+/** Time limit for a donor to accept a connection, ms. */
 const HEAD_MS = 20_000
 
 interface DriverParts extends MemberParts {
@@ -25,22 +25,22 @@ interface DriverParts extends MemberParts {
 
 type Driver = Role & { kind: 'driver' }
 
-/** A connection of the driver whose donor has yet to fetch the bytes it sends. */
+/** A connection of the driver whose bytes the donor has not fetched yet. */
 interface Feed { socket: Socket, installId: string }
 
-/** A driver on this node: its local ports, one for each donor, and what cancels the wait for donors. */
+/** A driver on this node: a local port per donor, and the controller that cancels its wait for donors. */
 interface Entry {
   ports: DonorPort[]
   end: AbortController
-  /** Names the driver's process, of which there is another after a failure. */
+  /** Id of the driver's process; each restart gets a new one. */
   run: string
 }
 
 export type RpcDrivers = ReturnType<typeof createDrivers>
 
 /**
- * Drivers on this node: waits for their donors and opens a local port to each, tunnelled over the members'
- * link.
+ * Drivers on this node: waits for their donors and opens a local port to each, tunnelled over the link
+ * between the nodes.
  */
 export function createDrivers (parts: DriverParts) {
   const feeds = new Map<string, Feed>()
@@ -53,8 +53,8 @@ export function createDrivers (parts: DriverParts) {
   }
   return {
     /**
-     * Resolves when every donor is ready and has its local port, or when the runner was released. `waits` is
-     * told which donors are missing, again whenever that changes.
+     * Resolves when every donor is ready and has a local port, or when the runner is released. Calls `waits`
+     * with the missing donors each time they change.
      */
     async prepare (
       assignment: Assignment, { donors }: Driver, waits: (message: string) => void = () => {}
@@ -73,13 +73,13 @@ export function createDrivers (parts: DriverParts) {
       for (const donor of donors) {
         if (signal.aborted) return
         const port = await openPort({ ...parts, entry, feeds, broke: lost }, instanceId, donor)
-        // It may have been released meanwhile.
         if (signal.aborted) port.close()
         else entry.ports.push(port)
       }
-      void untilAway(parts, donors, signal).then((donor) => { if (donor !== null) lost(awayText([donor])) })
+      void untilLost(parts, donors, signal)
+        .then((donor) => { if (donor !== null) lost(notReadyText([donor])) })
     },
-    /** What the engine needs to know of the donors; null before `prepare`. */
+    /** The shares and addresses of the donors for the engine; null before `prepare`. */
     plan (runnerId: string, { kind: _, donors, ...own }: Driver): Record<string, unknown> | null {
       const ports = entries.get(runnerId)?.ports ?? []
       if (ports.length !== donors.length) return null
@@ -91,7 +91,7 @@ export function createDrivers (parts: DriverParts) {
         })
       }
     },
-    /** The driver's process starts, for the first time or anew: its donors have to begin afresh, too. */
+    /** The driver's process starts or restarts: its donors must start a new run as well. */
     begins (runnerId: string): void {
       const entry = entries.get(runnerId)
       if (entry !== undefined) entry.run = parts.newId()
@@ -109,35 +109,35 @@ export function createDrivers (parts: DriverParts) {
   }
 }
 
-/** Resolves when each donor says that it is ready, or when the signal aborts. */
+/** Resolves when every donor reports that it is ready, or when the signal aborts. */
 async function untilReady (
   { runners }: Pick<DriverParts, 'runners'>, donors: readonly DonorRank[], signal: AbortSignal,
   waits: (message: string) => void
 ): Promise<void> {
-  let told = ''
+  let lastMessage = ''
   for (;;) {
-    const away = donors.filter((donor) => !isReady(runners, donor))
-    if (signal.aborted || away.length === 0) return
-    const message = awayText(away)
-    if (message !== told) waits(message)
-    told = message
-    await waitForCallback((look) => runners.observe(look), signal)
+    const missing = donors.filter((donor) => !isReady(runners, donor))
+    if (signal.aborted || missing.length === 0) return
+    const message = notReadyText(missing)
+    if (message !== lastMessage) waits(message)
+    lastMessage = message
+    await waitForCallback((callback) => runners.observe(callback), signal)
   }
 }
 
-/** The first donor that is no longer ready; null when the signal aborts before. */
-async function untilAway (
+/** Resolves with the first donor that is no longer ready, or with null when the signal aborts. */
+async function untilLost (
   { runners }: Pick<DriverParts, 'runners'>, donors: readonly DonorRank[], signal: AbortSignal
 ): Promise<DonorRank | null> {
   for (;;) {
     if (signal.aborted) return null
-    const away = donors.find((donor) => !isReady(runners, donor))
-    if (away !== undefined) return away
-    await waitForCallback((look) => runners.observe(look), signal)
+    const missing = donors.find((donor) => !isReady(runners, donor))
+    if (missing !== undefined) return missing
+    await waitForCallback((callback) => runners.observe(callback), signal)
   }
 }
 
-const awayText = (donors: readonly DonorRank[]): string =>
+const notReadyText = (donors: readonly DonorRank[]): string =>
   `the rank on ${donors.map(({ nodeId }) => nodeId).join(', ')} is not ready`
 
 function isReady (runners: Section<RunnerStatus>, { nodeId, runnerId }: DonorRank): boolean {
@@ -152,7 +152,6 @@ type PortParts = DriverParts & {
   broke: (message: string) => void
 }
 
-/** Opens a local port that leads to the rpc-server of a donor. */
 async function openPort (parts: PortParts, instanceId: string, donor: DonorRank): Promise<DonorPort> {
   const sockets = new Set<Socket>()
   const server = isOwnServer(createServer({ noDelay: true }, (socket) => {
@@ -181,8 +180,9 @@ async function listen (server: Server): Promise<number> {
 }
 
 /**
- * Tunnels one connection to its donor; it ends with either side, and with the link between the nodes. The
- * driver's program does not survive the loss of a connection: one it did not close itself goes to `broke`.
+ * Tunnels one connection to its donor; it ends with either side and with the link between the nodes. The
+ * driver's program does not survive a lost connection, so a connection that it did not close itself goes to
+ * `broke`.
  */
 async function pass (
   parts: PortParts, instanceId: string, donor: DonorRank, socket: Socket
@@ -200,7 +200,7 @@ async function pass (
     return
   }
   const { signal, end } = whileLive(parts, installId, closed.signal)
-  // Before the answer breaks off, whose error would count as one of the socket.
+  // Destroy the socket first: a broken response would raise an error on it, as if the driver had left.
   signal.addEventListener('abort', () => { socket.destroy() }, { once: true })
   let carries = false
   try {
@@ -214,7 +214,7 @@ async function pass (
     await receive(answer.body, socket)
   } catch (error) {
     if (!signal.aborted) {
-      log.warn({ instanceId, runnerId, nodeId, error: reasonOf(error) }, 'the way to a donor broke')
+      log.warn({ instanceId, runnerId, nodeId, error: reasonOf(error) }, 'the connection to a donor failed')
     }
   } finally {
     end()

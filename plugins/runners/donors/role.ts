@@ -2,13 +2,11 @@ import type { ModelCard } from '../../../kernel/index.js'
 import { bodyOf, isRpcServerNode, shardOf } from '../instances/shapes.js'
 import type { Instance, RingInstance, ShardBody } from '../instances/sections.js'
 
-/** Layers of a node, and how many of them each of its GPUs has where there are several devices. */
+/** Layers of a node and, if it uses several devices, how many of them each GPU holds. */
 export interface Share { layers: number, gpus?: readonly number[] }
 
-/** A donor as its driver sees it. */
 export interface DonorRank extends Share { nodeId: string, runnerId: string }
 
-/** What a node is in an instance whose model is spread over a driver and its donors. */
 export type Role =
   | Share & { kind: 'driver', tensor: boolean, donors: DonorRank[] }
   | { kind: 'donor', driverNode: string, card: ModelCard }
@@ -21,7 +19,9 @@ export function opensPorts (role: Role | null): boolean {
   return role !== null && (role.kind === 'donor' || role.donors.length > 0)
 }
 
-/** The role of a node in an instance; null where there is no driver, or the node is not named. Pure. */
+/**
+ * The role of a node in an instance; null without a driver, or if the instance does not name the node. Pure.
+ */
 export function roleOf (instance: Instance, nodeId: string): Role | null {
   const own = shardOf(instance, nodeId)
   if (own === null || !('LlamaRpcInstance' in instance)) return null
@@ -39,7 +39,6 @@ export function roleOf (instance: Instance, nodeId: string): Role | null {
   }
 }
 
-/** What a rank holds. Pure. */
 export const shareOf = ({ startLayer, endLayer, gpuLayers }: ShardBody): Share =>
   ({ layers: endLayer - startLayer, ...(gpuLayers ?? []).length === 0 ? {} : { gpus: gpuLayers! } })
 
@@ -47,7 +46,7 @@ function isTensor ({ shardAssignments: { nodeToRunner, runnerToShard } }: RingIn
   return 'TensorShardMetadata' in (runnerToShard[nodeToRunner[id] ?? ''] ?? {})
 }
 
-/** The card of a shard, with plain bytes and without files: a donor has none of them. */
+/** The card of a shard with plain byte counts and without files, which a donor does not have. */
 function cardOf ({ modelCard: { storageSize, files: _, ...card } }: ShardBody): ModelCard {
   return { ...card, totalBytes: storageSize.inBytes, files: [] }
 }

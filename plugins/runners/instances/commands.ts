@@ -8,36 +8,35 @@ import type { Instance } from './sections.js'
 
 const text = { type: 'string' } as const
 
-/** Decisions about instances: only the master makes them. */
 export const commands = {
   settle: {
-    summary: 'Changes nothing: once it is acknowledged, all that was entered before it is.',
+    summary: 'Changes nothing; its acknowledgement confirms all earlier entries.',
     args: exactly({}),
     result: { type: 'object', required: ['sessionId'], properties: { sessionId: text } }
   },
   tasksFailed: {
-    summary: 'Tells of tasks that failed, each of them once.',
+    summary: 'Reports failed tasks, each once.',
     args: exactly({ failures: { type: 'array', items: events.TaskFailed.payload,
       maxItems: MAX_PER_COMMAND } }),
     result: { type: 'object', additionalProperties: false }
   },
   instancesGone: {
-    summary: 'Emits the end of instances that were lost with the session of another master.',
+    summary: 'Reports instances that were lost with the session of another master.',
     args: exactly({ instances: { type: 'array', items: exactly({ instanceId: text, modelId: text }) } }),
     result: { type: 'object', additionalProperties: false }
   },
   create: {
-    summary: 'Places an instance; the one that is there already counts.',
+    summary: 'Places an instance, unless the same one exists already.',
     args: exactly({ instance: sections.instances.value }, { force: { type: 'boolean' } }),
     result: { type: 'object', required: ['instanceId'], properties: { instanceId: text } }
   },
   remove: {
-    summary: 'Removes an instance; nothing happens when it is gone.',
+    summary: 'Removes an instance; has no effect if it does not exist.',
     args: exactly({ instanceId: text }),
     result: { type: 'object', required: ['removed'], properties: { removed: { type: 'boolean' } } }
   },
   drain: {
-    summary: 'Has an instance take no new requests; it is removed when its last one has ended.',
+    summary: 'Stops new requests to an instance and removes it when its last one has ended.',
     args: exactly({ instanceId: text, seconds: { type: 'number', minimum: 0 } }),
     result: { type: 'object', required: ['found'], properties: { found: { type: 'boolean' } } }
   }
@@ -48,9 +47,9 @@ export interface CommandParts {
   /** Wall ms. */
   now (): number
   live (nodeId: string): boolean
-  /** The content of the model that is to run; undefined where nobody knows, or it ships. */
+  /** Digest of the model's content; undefined if it is unknown or the model is bundled. */
   digest (modelId: string): string | undefined
-  /** Looks at what is to be entered; throws to refuse it. Not asked where that was forced. */
+  /** Throws to refuse a new instance. Not called if the placement is forced. */
   check (entering: PendingInstance): void
 }
 
@@ -75,9 +74,9 @@ export function commandHandlers (parts: CommandParts): {
       if (force !== true) {
         check({ instance, instances: [...section.entries()].map(({ value }) => value) })
       }
-      // An id belongs to one instance for ever.
+      // An instance id is never reused.
       if (section.get(instanceId) !== undefined) return { instanceId }
-      // The name alone says nothing: the store may have another version by the time that a node looks.
+      // Pin the digest: the store may hold another version under this name when a node loads it.
       section.put(instanceId, modelDigest === undefined ? instance : changed(instance, { modelDigest }))
       return { instanceId }
     },
@@ -89,7 +88,7 @@ export function commandHandlers (parts: CommandParts): {
       const nobody = !Object.keys(ring.shardAssignments.nodeToRunner).some((nodeId) => parts.live(nodeId))
       if (nobody || seconds === 0) return { found: remove({ instanceId }).removed }
       const drainUntil = new Date(parts.now() + seconds * 1000).toISOString()
-      // The first word counts, unless a later one is sooner.
+      // The first deadline counts, unless a later command sets an earlier one.
       if (ring.drainUntil === undefined || drainUntil < ring.drainUntil) {
         section.put(instanceId, changed(instance, { drainUntil }))
       }
@@ -98,7 +97,7 @@ export function commandHandlers (parts: CommandParts): {
   }
 }
 
-/** The instance of that model on exactly those nodes that goes on, and not in an older version. */
+/** The active instance of the model on exactly these nodes, unless its version is older. */
 function samePlace (
   section: Section<Instance>, modelId: string, nodeIds: string[], digest: string | undefined
 ): string | undefined {

@@ -2,7 +2,6 @@ import type { Bundle, BundledModel } from '../cards/bundle.js'
 import type { Models } from '../../staging/service.js'
 import type { Assignment } from './shapes.js'
 
-/** The models that ship, and those whose files have been staged on this node. */
 export function withCopies (bundle: Bundle, models: Models | undefined): Bundle {
   if (models === undefined) return bundle
   return {
@@ -16,7 +15,7 @@ export function withCopies (bundle: Bundle, models: Models | undefined): Bundle 
   }
 }
 
-/** The model an assignment loads: the version of that digest where one is pinned. */
+/** The model that an assignment loads: the pinned version, if a digest is pinned. */
 export function modelOf (
   bundle: Bundle, models: Models | undefined, modelId: string, digest: string | undefined
 ): BundledModel | undefined {
@@ -26,13 +25,13 @@ export function modelOf (
 export type ModelLeases = ReturnType<typeof createLeases>
 
 /**
- * Leases on the files of models that run here, or are to run: a leased copy is not removed. Without the
- * plugin `staging` there is nothing to lease.
+ * Leases on the files of models that run, or will run, on this node: a leased copy is not removed. Without
+ * the plugin `staging` leases do nothing.
  */
 export function createLeases (models: Models | undefined) {
   const leases = new Map<string, () => void>()
   return {
-    /** Throws when the files are being removed. */
+    /** Throws while the files are being removed. */
     take ({ runnerId, modelId, instanceId }: Assignment, digest?: string): void {
       if (models === undefined || leases.has(runnerId)) return
       leases.set(runnerId, models.use(modelId, `instance ${instanceId}`, digest))
@@ -44,7 +43,7 @@ export function createLeases (models: Models | undefined) {
   }
 }
 
-/** Compares a set with the one of the call before, and calls `change` for what came in and what left it. */
+/** Returns a function that calls `change` for each item that is new or missing since its previous call. */
 export function createSetDiff (
   change: (item: string, there: boolean) => void
 ): (now: Iterable<string>) => void {

@@ -6,11 +6,9 @@ import type { Instance, RingInstance, ShardBody } from './sections.js'
 
 export interface LocalInstance { ring: RingInstance, assignment: Assignment }
 
-/** The instances in the control document, as the node of that id reads them. */
 export class PlacedInstances {
   readonly #section: Section<Instance>
   readonly #nodeId: string
-  /** Made again after each change of the document. */
   #byModel: Map<string, RingInstance[]> | null = null
 
   constructor (section: Section<Instance>, nodeId: string) {
@@ -26,7 +24,6 @@ export class PlacedInstances {
     return Object.fromEntries(this.#all().map((instance) => [bodyOf(instance).instanceId, instance]))
   }
 
-  /** The instances of a model; of all models without one. */
   of (modelId?: string): readonly RingInstance[] {
     this.#byModel ??= this.#index()
     return modelId === undefined ? [...this.#byModel.values()].flat() : this.#byModel.get(modelId) ?? []
@@ -36,7 +33,7 @@ export class PlacedInstances {
     return this.#all().flatMap((instance) => assignmentOf(instance, this.#nodeId) ?? [])
   }
 
-  /** The instances whose first rank is on this node, which drains and unloads them for all ranks. */
+  /** Instances whose first rank is on this node, which drains and unloads them for all ranks. */
   led (): LocalInstance[] {
     return this.#all().flatMap((instance) => {
       const assignment = assignmentOf(instance, this.#nodeId)
@@ -46,8 +43,8 @@ export class PlacedInstances {
   }
 
   /**
-   * `runners` of /state: the statuses of those that an instance names. Of this node's own `local` knows the
-   * newest.
+   * `runners` of /state: the statuses of the runners that an instance names. For this node's runners `local`
+   * has the newest.
    */
   runners (
     section: Section<RunnerStatus>, local: (runnerId: string) => RunnerStatus | undefined
@@ -70,7 +67,6 @@ export class PlacedInstances {
   }
 }
 
-/** The card in the first of these instances, which every instance carries along. */
 export function placedCard ([ring]: readonly RingInstance[]): ModelCard | undefined {
   const [shard] = Object.values(ring?.shardAssignments.runnerToShard ?? {})
   if (shard === undefined) return undefined
@@ -90,53 +86,52 @@ interface AnnouncerParts {
   section: Section<Instance>
   session: Pick<Session, 'isMaster' | 'sessionId'>
   log: Logger
-  /** Resolves when what the section holds is acknowledged. */
+  /** Resolves when the section's content is acknowledged. */
   settled (): Promise<void>
   created (event: Created): void
   deleted (event: Deleted): void
-  /** Has the master call `gone` with instances whose events this node has emitted. */
+  /** Calls `gone` on the master with instances whose events this node emitted. */
   report (instances: Deleted[]): Promise<unknown>
 }
 
 export interface Announcer {
-  /** Call it after each change of the section or the session. */
+  /** Call after each change of the section or the session. */
   look (): Promise<void>
-  /** On the master: emits the end of those it has never had, which were lost with their session. */
+  /** On the master: emits `deleted` for instances it never had, which were lost with their session. */
   gone (instances: readonly Deleted[]): void
 }
 
-/** Number of removed instances that an announcer remembers. */
 const REMOVED_MAX = 4096
 
 /**
- * Emits the events of instances that were created and deleted. Only the master does, once for each, and only
- * after the cluster has acknowledged the change: an entry that is lost with its master gets no event. With
- * quorum 1 the cluster drops acknowledged entries of the side that gives way; the master of that side reports
- * them, so that each `created` has its end.
+ * Emits the events of created and deleted instances: only on the master, once per instance, and only after
+ * the cluster has acknowledged the change, so that an entry lost with its master gets no event. With quorum
+ * 1, the side of a partition that gives way loses acknowledged entries; its former master reports them, so
+ * that each `created` has its `deleted`.
  */
 export function createAnnouncer (parts: AnnouncerParts): Announcer {
   const { section, session, settled, created, deleted } = parts
-  const look = (): Map<string, Created> => new Map([...section.entries()].map(({ key, value }) => {
+  const snapshot = (): Map<string, Created> => new Map([...section.entries()].map(({ key, value }) => {
     const { shardAssignments: { modelId, nodeToRunner } } = bodyOf(value)
     return [key, { instanceId: key, modelId, nodeIds: Object.keys(nodeToRunner) }]
   }))
-  const known = look()
-  /** Instance ids that this node announced or saw end. */
+  const known = snapshot()
+  /** Instances whose `created` event this node emitted and whose end is still open. */
   const own = new Set<string>()
   const removed = new Set<string>()
   const announce = async (): Promise<void> => {
     const { sessionId } = session
-    const seen = look()
+    const seen = snapshot()
     if (session.isMaster) {
       try { await settled() } catch (err) {
-        // Not master any more: the next one emits the events of what the cluster kept.
-        parts.log.debug({ err }, 'a change of the instances is not acknowledged')
+        // No longer the master: the next one emits the events of the entries that survive.
+        parts.log.debug({ err }, 'a change of the instances was not acknowledged')
         return
       }
     }
-    // Another session has begun meanwhile; its start calls this again.
+    // A new session has begun; its start calls this again.
     if (session.isMaster && session.sessionId !== sessionId) return
-    const now = look()
+    const now = snapshot()
     for (const [id, event] of seen) {
       if (!now.has(id) || known.has(id)) continue
       known.set(id, event)
@@ -156,7 +151,7 @@ export function createAnnouncer (parts: AnnouncerParts): Announcer {
     for (const id of [...removed].slice(0, -REMOVED_MAX)) removed.delete(id)
     if (ended.length === 0) return
     await parts.report(ended).catch((err: unknown) => {
-      parts.log.warn({ err, instances: ended }, 'the end of instances cannot be reported')
+      parts.log.warn({ err, instances: ended }, 'ended instances could not be reported')
     })
   }
   return {

@@ -34,19 +34,17 @@ export interface LaunchParts {
   log: Logger
   env: Readonly<Record<string, string | undefined>>
   config: RunnerConfig
-  /** What ships, and what is staged here. */
   bundle: Bundle
-  /** Files of models; absent where the plugin `staging` is off. */
+  /** Model files; absent if the plugin `staging` is off. */
   models: Models | undefined
   detection: Pick<Detection, 'runtimes' | 'binary' | 'programs' | 'devices' | 'without'>
   instances: Pick<PlacedInstances, 'get'>
   drivers: Pick<RpcDrivers, 'prepare' | 'plan' | 'begins'>
   leases: Pick<ModelLeases, 'take'>
-  /** Where a runner's output goes besides its file. */
+  /** Receives the runner's output in addition to its log file. */
   logs: Pick<LogRing, 'output'>
 }
 
-/** Driver or donor, in an instance spread over nodes; null in every other. */
 export function assignedRole ({ instances, node }: LaunchParts, { instanceId }: Assignment): Role | null {
   const instance = instances.get(instanceId)
   return instance === undefined ? null : roleOf(instance, node.nodeId)
@@ -62,7 +60,7 @@ function shardIn ({ instances, node }: LaunchParts, { instanceId }: Assignment):
   return instance === undefined ? null : shardOf(instance, node.nodeId)
 }
 
-/** The backend a model runs on here; null when no enabled plugin brings its engine. */
+/** The backend a model runs on here; null if no enabled plugin provides its engine. */
 export function backendOf (
   { bundle, config, detection }: Pick<LaunchParts, 'bundle' | 'config' | 'detection'>, card: ModelCard
 ): BackendChoice | null {
@@ -74,8 +72,8 @@ export function backendOf (
     return programMissing(name, program, detection.without(name))
   }
   const library = isLibrary(found) ? found.library : undefined
-  const lacks = library === undefined ? null : whyLibraryCannot(library, card)
-  if (lacks !== null) return programMissing(name, program!, lacks)
+  const libraryProblem = library === undefined ? null : whyLibraryCannot(library, card)
+  if (libraryProblem !== null) return programMissing(name, program!, libraryProblem)
   const devices = library?.backends ?? detection.devices(name)
   return chooseBackend({
     engine: name,
@@ -87,8 +85,8 @@ export function backendOf (
 }
 
 /**
- * Leases and fetches the files of a model, except for a donor; a driver then waits for its donors, and tells
- * `waits` which are missing. Throws, or rejects, while they cannot be had; the caller retries.
+ * Leases and fetches the model's files, except for a donor; a driver then waits for its donors and reports
+ * the missing ones to `waits`. Throws or rejects while they are unavailable; the caller retries.
  */
 export function prepareLaunch (
   parts: LaunchParts, assignment: Assignment, waits: (message: string) => void
@@ -97,11 +95,11 @@ export function prepareLaunch (
   const { modelId } = assignment
   const role = assignedRole(parts, assignment)
   if (role?.kind === 'donor') return undefined
-  // The launch will refuse it, so nothing is fetched and no port is opened.
+  // The launch will fail, so fetch nothing and open no port.
   if (opensPorts(role) && !parts.config.rpc_for_every_user) return undefined
   const digest = bodyIn(parts, assignment)?.modelDigest
   leases.take(assignment, digest)
-  // A staged copy may have been removed by hand; bundled files are always there.
+  // A staged copy may have been deleted by hand; bundled files are always present.
   const staged = (models?.locate(modelId, digest)?.kind ?? 'bundled') !== 'bundled'
   const here = modelOf(bundle, models, modelId, digest)
   const files = here === undefined || staged ? models?.ensure(modelId, digest) : undefined
@@ -109,7 +107,7 @@ export function prepareLaunch (
   return Promise.resolve(files).then(async () => { await drivers.prepare(assignment, role, waits) })
 }
 
-/** What starts the runner of an assignment on this node. Throws LaunchError when it cannot be started. */
+/** The options to start an assignment's runner on this node. Throws LaunchError if it cannot start. */
 export function launchOptions (parts: LaunchParts, assignment: Assignment): LaunchOptions {
   const { instanceId, runnerId, modelId } = assignment
   const { bundle, clock, log, node, config, models } = parts
@@ -123,7 +121,7 @@ export function launchOptions (parts: LaunchParts, assignment: Assignment): Laun
   const engine = bundle.engine(model.card.engine)
   const choice = backendOf(parts, model.card)
   if (engine === undefined || choice === null) {
-    throw new LaunchError('no_backend', `no enabled plugin brings engine ${model.card.engine}`)
+    throw new LaunchError('no_backend', `no enabled plugin provides engine ${model.card.engine}`)
   }
   if (choice.backend === null) throw new LaunchError('no_backend', choice.problem)
   const module = moduleOf(parts, engine, role)
@@ -135,7 +133,7 @@ export function launchOptions (parts: LaunchParts, assignment: Assignment): Laun
   const options = {
     ...optionsOf(config, engine.name), ...programs(parts, { engine, role }),
     ...planned(parts, assignment, role),
-    // An object: a text that begins with a slash would count as a program that the runner may read.
+    // An object: a string that starts with a slash counts as a program that the runner may read.
     ...placement?.chatTemplate === undefined ? {} : { chatTemplate: { source: placement.chatTemplate } }
   }
   return {
@@ -144,7 +142,7 @@ export function launchOptions (parts: LaunchParts, assignment: Assignment): Laun
     spec: {
       card: model.card,
       directory: model.directory,
-      // Planned for the CPU where the GPUs have no room.
+      // An empty list means that the plan uses the CPU because the GPUs have too little memory.
       backend: shard?.gpuLayers?.length === 0 ? 'cpu' : choice.backend,
       threads: config.threads,
       ...context.context === undefined ? {} : { contextLength: context.context },
@@ -156,7 +154,6 @@ export function launchOptions (parts: LaunchParts, assignment: Assignment): Laun
     log,
     scratch,
     ...(config.confine ? { files: () => filesOf(parts, model, module, options) } : {}),
-    // Ranks of a spread model reach each other through ports of this machine.
     network: opensPorts(role),
     estimatedBytes: addNeeds(devicePartsOf(shard).map((one) => needOf(model.card, traits,
       { ...context, part: one.part, gpu: gpu && one.gpu !== null }))).neededBytes,
@@ -167,7 +164,7 @@ export function launchOptions (parts: LaunchParts, assignment: Assignment): Laun
   }
 }
 
-/** Memory traits of the engine on this node: those of the library if the program is missing. */
+/** Memory traits of the engine on this node; if its program is missing, those of its library. */
 export function memoryTraits (
   { detection }: Pick<LaunchParts, 'detection'>, { name, decl }: RegisteredEngine
 ): MemoryTraits {
@@ -175,7 +172,9 @@ export function memoryTraits (
   return isLibrary(driver) ? driver.library : decl
 }
 
-/** What runs the engine here: its program's driver, else the library. Throws LaunchError `no_backend`. */
+/**
+ * The module that runs the engine: the program's driver, else the library. Throws LaunchError `no_backend`.
+ */
 function moduleOf (
   { detection }: LaunchParts, { name, decl: { module, program } }: RegisteredEngine, role: Role | null
 ): string {
@@ -183,39 +182,39 @@ function moduleOf (
   if (!isLibrary(driver)) return module
   const { library } = driver
   if (role === null) return library.module
-  const { problem, remedy } = programMissing(name, program!, `${library.name} spreads no model over nodes`)
+  const { problem, remedy } = programMissing(name, program!, `${library.name} cannot spread a model`)
   throw new LaunchError('no_backend', `${problem}. ${remedy}`)
 }
 
-/** Throws LaunchError `no_backend` where a model is spread and the operator did not agree to that. */
+/** Throws LaunchError `no_backend` if the model is spread and the operator has not allowed that. */
 function mayOpenPorts (config: RunnerConfig, role: Role | null): void {
   if (config.rpc_for_every_user || !opensPorts(role)) return
   throw new LaunchError('no_backend', 'this node takes no part in models that are spread over nodes: ' +
-    'llama.cpp\'s RPC asks for no key, so that every user of this machine could reach it. Where you trust ' +
-    'them all: svc config set plugins.runners.rpc_for_every_user true, and restart the node')
+    'llama.cpp RPC has no authentication, so every user of this machine could access it. If you trust ' +
+    'all of them: svc config set plugins.runners.rpc_for_every_user true, and restart the node')
 }
 
 function filesOf (
   { node: { home }, env }: LaunchParts, { directory, card }: BundledModel, module: string,
   options: Record<string, unknown>
 ): Files {
-  // A file of the model may be a link to another folder.
+  // A model file may be a link to another folder.
   const files = card.files.map(({ path }) => join(directory, path))
   return filesFor({ home, options, env, model: [directory, ...files],
     scripts: [import.meta.url, module].map((url) => fileURLToPath(url)) })
 }
 
 /**
- * Requests inside the runner at once: an engine that keeps a context for each has so many; else those that it
- * computes in one batch. It refuses an option that is no number.
+ * Maximum concurrent requests inside the runner: the number of contexts if the engine keeps one per request,
+ * else its batch size. A `max_batch` that is no number is ignored here; the engine rejects it.
  */
 function atOnce (
   { max_concurrent: usual }: RunnerConfig, { max_batch: given }: Record<string, unknown>,
-  { batch = 0, slots: kept }: RegisteredEngine['decl'], card: ModelCard,
+  { batch = 0, slots: engineSlots }: RegisteredEngine['decl'], card: ModelCard,
   { context, slots }: Pick<DeviceTarget, 'context' | 'slots'>
 ): number {
   const most = Number(given) >= 1 ? Math.floor(Number(given)) : undefined
-  return kept === undefined ? Math.max(usual, most ?? batch)
+  return engineSlots === undefined ? Math.max(usual, most ?? batch)
     : Math.min(cacheOf(card, context, slots).contexts, most ?? Infinity)
 }
 
@@ -224,8 +223,8 @@ function optionsOf ({ engine_options: all }: RunnerConfig, engine: string): Reco
 }
 
 /**
- * The paths of the external programs an engine is to run, where the operator overrode them. Throws
- * LaunchError `no_backend`.
+ * Paths of an engine's external programs: the operator's override, else the program found. Throws LaunchError
+ * `no_backend`.
  */
 function programs (
   { detection }: LaunchParts,
@@ -234,26 +233,25 @@ function programs (
   if (decl.external !== true) return {}
   const server = detection.binary(name)
   const program = detection.programs()[name]
-  // Also of one in PATH, since the runner's sandbox has what the path leads to.
+  // Passed even for a program in PATH: the sandbox makes the path's target readable.
   const found = program != null && 'path' in program ? { serverBinary: program.path } : {}
   if (role?.kind !== 'donor') return server === undefined ? found : { serverBinary: usable(server) }
   const donor = decl.donor === undefined ? undefined : detection.binary(decl.donor)
-  // A donor's program is looked for beside the server's.
-  const beside = server?.problem === null ? { serverBinary: server.path } : found
-  return { ...beside, ...donor === undefined ? {} : { donorBinary: usable(donor) } }
+  // A donor's program is looked up next to the server's.
+  const serverProgram = server?.problem === null ? { serverBinary: server.path } : found
+  return { ...serverProgram, ...donor === undefined ? {} : { donorBinary: usable(donor) } }
 }
 
 /**
- * The path of a usable override; an unusable one is an error, not a fallback. Throws LaunchError
- * `no_backend`.
+ * The path of a usable override. Throws LaunchError `no_backend` for an unusable one: there is no fallback.
  */
 function usable ({ variable, path, problem }: BinaryOverride): string {
   if (problem === null) return path
-  throw new LaunchError('no_backend', `${variable}: ${path} ${problem}; name a program that can be run, ` +
-    'or unset the variable, and restart the node')
+  throw new LaunchError('no_backend', `${variable}: ${path} ${problem}; set it to an executable ` +
+    'program or unset it, and restart the node')
 }
 
-/** Options that tell the engine its part in an instance spread over nodes, or over devices of this one. */
+/** Engine options for its part of an instance that spans nodes or several devices of this node. */
 function planned (parts: LaunchParts, assignment: Assignment, role: Role | null): Record<string, unknown> {
   if (role?.kind === 'driver') return { rpc: parts.drivers.plan(assignment.runnerId, role) }
   const shard = shardIn(parts, assignment)
@@ -261,21 +259,21 @@ function planned (parts: LaunchParts, assignment: Assignment, role: Role | null)
   return role === null ? split : { lends: true, ...split }
 }
 
-/** Folders of ended runners that are kept, so that their output can be read. */
+/** Number of ended runners whose folders stay, so that their output remains readable. */
 const KEPT_FOLDERS = 4
 
 export function runnersFolder (home: string): string {
   return join(home, 'run', 'runners')
 }
 
-/** Removes the folders of runners that are gone, but for the newest few. Never throws. */
+/** Removes the folders of ended runners except the newest few. Never throws. */
 export async function pruneScratch (folder: string, live: (runnerId: string) => boolean): Promise<void> {
   const names = await readdir(folder).catch(() => [])
   const dated = await Promise.all(names.map(async (name) =>
     ({ name, at: await stat(join(folder, name)).then(({ mtimeMs }) => mtimeMs, () => 0) })))
-  const gone = dated.filter(({ name }) => !live(name)).sort((a, b) => b.at - a.at).slice(KEPT_FOLDERS)
-  for (const { name } of gone) {
-    // It may have been started meanwhile.
+  const ended = dated.filter(({ name }) => !live(name)).sort((a, b) => b.at - a.at).slice(KEPT_FOLDERS)
+  for (const { name } of ended) {
+    // The runner may have been started since.
     if (!live(name)) await rm(join(folder, name), { recursive: true, force: true }).catch(() => {})
   }
 }

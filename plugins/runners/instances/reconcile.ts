@@ -3,16 +3,15 @@ import { reasonOf } from '../process/errors.js'
 import type { RunnerSet } from './runner-set.js'
 import type { Assignment } from './shapes.js'
 
-/** How long after a pass that threw the next one starts, ms. */
+/** Pause before the next pass after a failed one, ms. */
 const AGAIN_MS = 1000
 
-/** What has to change so that exactly the desired runners are there. */
 export interface Plan {
   start: Assignment[]
   stop: string[]
 }
 
-/** Compares what the instances ask of this node with the runners that are there. Pure and idempotent. */
+/** Compares the assignments of this node with its runners. Pure and idempotent. */
 export function plan (desired: readonly Assignment[], present: readonly string[]): Plan {
   const wanted = new Set(desired.map(({ runnerId }) => runnerId))
   const there = new Set(present)
@@ -25,24 +24,22 @@ export function plan (desired: readonly Assignment[], present: readonly string[]
 export interface ReconcilerParts {
   clock: Clock
   log: Logger
-  /** Resolves when models can be found and backends chosen; nothing is started before. */
+  /** Resolves when models can be found and backends chosen; no runner starts before. */
   opened: Promise<unknown>
-  /** What the instances ask of this node. */
   desired (): Assignment[]
   fleet: Pick<RunnerSet, 'members' | 'start' | 'stop'>
-  /** Resolves when what was desired before the call is acknowledged; rejects when that is not known. */
+  /** Resolves when the state before the call is acknowledged; rejects if that is unknown. */
   settled (): Promise<void>
-  /** The process of a runner has ended: gives back what it needed. */
+  /** Releases a runner's resources after its process has ended. */
   ended (runnerId: string): Promise<void>
   closing: AbortSignal
 }
 
 /**
- * The one place where what should run becomes what runs. It only compares the instances with the runners of
- * this node, so first placement, restart and failover are the same pass. One pass runs at a time; the promise
- * resolves when a pass that began after the call has ended, and never rejects. A master that is being
- * replaced may have entries that the cluster never accepts, so a pass waits until they are acknowledged.
- * Stops come first, so that their memory is free for new runners.
+ * Reconciles the runners of this node with its assignments; first placement, restart and failover are all the
+ * same pass. One pass runs at a time. The promise resolves when a pass that began after the call has ended,
+ * and never rejects. A master that is being replaced may have entries that the cluster never accepts, so a
+ * pass waits for acknowledgement. Stops come first, so that their memory is free for new runners.
  */
 export function createReconciler (parts: ReconcilerParts): () => Promise<void> {
   const { clock, log, fleet, ended, closing } = parts
@@ -52,15 +49,15 @@ export function createReconciler (parts: ReconcilerParts): () => Promise<void> {
   const closed = new Promise<void>((resolve) => {
     closing.addEventListener('abort', () => { resolve() })
   })
-  const look = (): Plan =>
+  const currentPlan = (): Plan =>
     plan(opened ? parts.desired() : [], fleet.members().map(({ assignment }) => assignment.runnerId))
   const pass = async (): Promise<void> => {
     queued = false
-    const seen = look()
+    const seen = currentPlan()
     if (seen.stop.length === 0 && seen.start.length === 0) return
     if (!closing.aborted) await Promise.race([parts.settled(), closed])
-    // Act only on differences that were there before and after the wait.
-    const now = look()
+    // Act only on differences seen both before and after the wait.
+    const now = currentPlan()
     const stop = now.stop.filter((runnerId) => seen.stop.includes(runnerId))
     const start = now.start.filter(({ runnerId }) => seen.start.some((other) => other.runnerId === runnerId))
     await Promise.all(stop.map(async (runnerId) => {
@@ -71,7 +68,7 @@ export function createReconciler (parts: ReconcilerParts): () => Promise<void> {
   }
   const again = (error: unknown): void => {
     log.warn({ error: reasonOf(error) },
-      'the runners could not be brought in line with the instances; tried again')
+      'the runners could not be reconciled with the instances; retrying')
     closing.addEventListener('abort', clock.after(AGAIN_MS, () => { void reconcile() }))
   }
   const reconcile = (): Promise<void> => {

@@ -1,7 +1,7 @@
 import { fail, isVerbError, modelInPath, ok, plain, showBytes, warn } from '../../../kernel/cli/index.js'
 import type { Check, CheckContext, Checker, ClusterState, StatusPart } from '../../../kernel/cli/index.js'
 
-/** What GET /state says of instances; a lone or an older node may leave some out. */
+/** The parts of GET /state about instances; a lone or older node may omit some. */
 export interface ModelState extends ClusterState {
   instances?: Record<string, Record<string, unknown>>
   runners?: Record<string, Record<string, unknown>>
@@ -11,12 +11,12 @@ export interface ModelState extends ClusterState {
 
 interface EngineFacts {
   engineBackends?: Record<string, readonly string[]>
-  /** The program of each engine, in words; null if it is missing. */
+  /** Description of each engine's program; null if it is missing. */
   engines?: Record<string, { words?: string } | null>
   engineNotes?: Record<string, string>
 }
 
-/** What `svc status` shows: instances, and models that cannot be asked. */
+/** The part of `svc status` on instances and unavailable models. */
 export const status: StatusPart = {
   async run ({ state, look }) {
     const instances = instancesOf(state)
@@ -30,7 +30,7 @@ export const status: StatusPart = {
   }
 }
 
-/** What `svc doctor` checks: nodes short of memory, and models that are placed and do not answer. */
+/** The check of `svc doctor`: nodes low on memory, and placed models that do not answer. */
 export const doctor: Checker = {
   run: async ({ state }) => [...checkEngines(state), ...checkPressure(state), ...checkModels(state)]
 }
@@ -62,23 +62,21 @@ function instancesOf (state: ModelState): InstanceRow[] {
   })
 }
 
-/** The models of which an instance does not serve, or waits for a place. */
 function unservedModels (state: ModelState): string[] {
   const unready = instancesOf(state)
     .flatMap(({ modelId, ready }) => modelId === null || ready ? [] : [modelId])
   return [...new Set([...unready, ...waitingModels(state)])].sort()
 }
 
-/** The body of GET /models/{id}/availability; the last three are null where it is available. */
+/** The body of GET /models/{id}/availability; the last three are null if the model is available. */
 interface Availability {
   model_id: string, available: boolean, broken_link: string | null, message: string | null
   remedy: string | null
 }
 
-/** What keeps a model from answering, and what mends it. */
 interface Unavailable { modelId: string, brokenLink: string, message: string, remedy: string }
 
-/** Those of the models that cannot be asked; nothing of one about which the node does not tell. */
+/** The unavailable ones of these models; skips a model whose availability cannot be read. */
 async function readUnavailable (
   look: CheckContext['look'], models: readonly string[]
 ): Promise<Unavailable[]> {
@@ -89,7 +87,6 @@ async function readUnavailable (
     : [{ modelId: one.model_id, brokenLink: one.broken_link!, message: one.message!, remedy: one.remedy! }])
 }
 
-/** Models that are placed and do not answer, or wait for a place. Pure, as all checks here. */
 export function checkModels (state: ModelState): Check[] {
   const instances = Object.values(state.instances ?? {})
   const checks = instances.flatMap((tagged) => {
@@ -98,7 +95,7 @@ export function checkModels (state: ModelState): Check[] {
       checkRank(modelId, nameIn(state, nodeId), kindOf(state, runnerId)))
   })
   const waiting = waitingModels(state).map((modelId) =>
-    warn(`model ${plain(modelId)}`, 'waits for a place', `What keeps it: \`svc why ${plain(modelId)}\`.`,
+    warn(`model ${plain(modelId)}`, 'waits for a place', `\`svc why ${plain(modelId)}\` shows the reason.`,
       { code: 'waiting_for_node', about: [plain(modelId)] }))
   const found = [...checks.filter((check) => check.result !== 'ok'), ...waiting]
   return found.length > 0 || instances.length === 0
@@ -111,7 +108,7 @@ function checkRank (modelId: string, node: string, kind: string): Check {
   const [name, message] = [`model ${model}`, `${kind} on ${node}`]
   if (serves(kind)) return ok(name, message)
   const [make, code] = kind === 'RunnerFailed' ? [fail, 'runner_failed'] : [warn, 'loading']
-  return make(name, message, `What keeps it from answering: \`svc why ${model}\`.`,
+  return make(name, message, `\`svc why ${model}\` shows why it does not answer.`,
     { code, about: [model, node] })
 }
 
@@ -122,18 +119,18 @@ const nameIn = ({ nodeIdentities }: ModelState, nodeId: string): string =>
 export function checkEngines (state: ModelState): Check[] {
   return Object.entries(state.nodeResources ?? {}).flatMap(([nodeId, resources]) => {
     const { engineBackends = {}, engines = {}, engineNotes = {} } = resources ?? {}
-    const told = Object.entries(engineBackends).map(([engine, backends]) => {
+    const descriptions = Object.entries(engineBackends).map(([engine, backends]) => {
       const driver = engines[engine]
       const on = driver === null ? 'its program is missing' : backends.join(', ')
       return `${engine}: ${on}${driver?.words === undefined ? '' : ` (${driver.words})`}`
     })
     const node = nameIn(state, nodeId)
-    return told.length === 0 ? [] : [ok(`engines on ${node}`,
-      plain([...told, ...Object.values(engineNotes)].join('; ')), { code: 'engines', about: [node] })]
+    return descriptions.length === 0 ? [] : [ok(`engines on ${node}`,
+      plain([...descriptions, ...Object.values(engineNotes)].join('; ')), { code: 'engines', about: [node] })]
   })
 }
 
-/** Less memory than this share of the machine's is little. */
+/** A node is low on memory below this share of its total. */
 const MEMORY_LITTLE = 0.05
 
 export function checkPressure (state: ModelState): Check[] {
@@ -145,7 +142,7 @@ export function checkPressure (state: ModelState): Check[] {
     const there = Object.values(state.instances ?? {}).map(assignedIn)
       .find(({ nodeToRunner = {} }) => Object.hasOwn(nodeToRunner, nodeId))
     return [warn(`memory of ${node}`, `${showBytes(free)} free of ${showBytes(total)}`,
-      'See what is loaded there and stop what nobody needs: `svc ps`, ' +
+      '`svc ps` lists the loaded models; stop those that you do not need: ' +
       `\`svc stop ${plain(there?.modelId ?? 'MODEL')}\`.`, { code: 'memory_low', about: [node] })]
   })
 }

@@ -9,34 +9,32 @@ import type { RunnerReport, RunnerStatus } from '../service.js'
 import type { Assignment } from './shapes.js'
 import type { RunnerStatuses } from './statuses.js'
 
-/** Longest error text in an event, a status or a failure record. */
 const MESSAGE_CHARS_MAX = 500
-/** Pauses between attempts to get a model's files, ms. */
+/** Pauses between attempts to fetch a model's files, ms. */
 const PAUSE = { minMs: 1000, maxMs: 30_000 }
-/** Pauses before a runner that was given up is started again, ms. */
+/** Pauses before a runner that gave up starts again, ms. */
 export const RETRY_PAUSE = { minMs: 60_000, maxMs: 900_000 }
-/** Failures that would be the same on any other node, so that moving the instance does not help. */
+/** Failures that every other node would share, so that moving the instance does not help. */
 const SAME_EVERYWHERE: ReadonlySet<string> = new Set([
   'store_unreachable', 'store_not_configured', 'model_not_found', 'model_going', 'model_in_use', 'unreachable'
 ])
 
-/** What a runner needs to be made, without the callbacks. */
 export type LaunchOptions = Omit<RunnerOptions, 'onStatus' | 'onFailed'>
 
 export interface Member {
   readonly assignment: Assignment
-  /** Null when it could not even be made, e.g. because the card is broken. */
+  /** Null if it could not be created, e.g. because the card is broken. */
   supervisor: Supervisor | null
   card: ModelCard | null
-  /** It is a donor: it serves no tasks itself, but gives memory and compute to the runner of another node. */
-  readonly lends: boolean
-  /** It has used up its attempts to start, and waits for the next round of them. */
+  /** A donor: it serves no tasks itself but lends memory and compute to another node's runner. */
+  readonly isDonor: boolean
+  /** It has used up its start attempts and waits for the next round. */
   gaveUp: boolean
-  /** Number of times it was given up since it last served for long. */
+  /** Number of times it gave up since it last served for long. */
   rounds: number
-  /** Since when its runner serves without a break, monotonic ms. */
+  /** Since when its runner has served without a break, monotonic ms. */
   readyAt: number | null
-  /** Since when its model is in memory, monotonic ms. */
+  /** Since when its model has been in memory, monotonic ms. */
   loadedAt: number | null
 }
 
@@ -51,45 +49,46 @@ export interface FleetParts {
   log: Logger
   statuses: RunnerStatuses
   create (options: RunnerOptions): Supervisor
-  /** Fetches what an assignment needs; undefined when nothing is missing. Tells `waits` what it waits for. */
+  /**
+   * Fetches the files and waits for the donors of an assignment; undefined if it needs neither. Calls `waits`
+   * with the reason.
+   */
   prepare (assignment: Assignment, waits: (message: string) => void): Promise<unknown> | undefined
-  /** Whether an assignment is a donor: it computes for the runner of another node. */
-  lends (assignment: Assignment): boolean
-  /** Says how to run an assignment. Throws when that is impossible. */
+  isDonor (assignment: Assignment): boolean
+  /** The options to run an assignment. Throws if that is impossible. */
   launch (assignment: Assignment): LaunchOptions
-  /** Rejects when the runner must not start now, e.g. for lack of memory. */
+  /** Rejects if the runner must not start now, e.g. for lack of memory. */
   admit (assignment: Assignment, options: LaunchOptions): Promise<void>
   onMoved (assignment: Assignment, status: RunnerStatus): void
   onFailed (assignment: Assignment, failure: RunnerFailure): void
-  /** Something changed that readiness or routing depends on. */
   onChange (): void
 }
 
-/** The runners of this node; none at first. */
 export class RunnerSet {
   readonly #parts: FleetParts
   readonly #members = new Map<string, Member>()
-  /** Ends the newest launch of each member; what comes from a launch that has ended is ignored. */
+  /** Aborts the newest launch of each member; events of an aborted launch are ignored. */
   readonly #launches = new Map<string, AbortController>()
 
   constructor (parts: FleetParts) { this.#parts = parts }
 
   start (assignment: Assignment): void {
     if (this.#members.has(assignment.runnerId)) return
-    const lends = this.#parts.lends(assignment)
+    const isDonor = this.#parts.isDonor(assignment)
     const member: Member = {
-      assignment, supervisor: null, card: null, lends, gaveUp: false, rounds: 0, readyAt: null, loadedAt: null
+      assignment, supervisor: null, card: null, isDonor, gaveUp: false, rounds: 0, readyAt: null,
+      loadedAt: null
     }
     this.#members.set(assignment.runnerId, member)
     this.#set(member, { RunnerIdle: {} })
     void this.#launch(member)
   }
 
-  /** Restarts a runner, with its files and donors prepared afresh; its status tells `message` meanwhile. */
+  /** Restarts a runner and prepares its files and donors again; until then its status shows `message`. */
   async again (runnerId: string, message: string): Promise<void> {
     const member = this.#members.get(runnerId)
     if (member === undefined || member.gaveUp) return
-    this.#parts.log.warn({ ...member.assignment, reason: message }, 'a runner is started anew')
+    this.#parts.log.warn({ ...member.assignment, reason: message }, 'restarting a runner')
     await this.#relaunch(member, waitsForRank(this.#parts.clock, message))
   }
 
@@ -103,10 +102,9 @@ export class RunnerSet {
     await this.#launch(member)
   }
 
-  /** Resolves when the process is gone. */
   async stop (runnerId: string): Promise<void> {
     const member = this.#members.get(runnerId)
-    // While its process ends, its statuses still count.
+    // Its statuses still count while its process ends.
     if (member?.supervisor == null) this.#endLaunch(runnerId)
     else await this.#end(member)
     this.#endLaunch(runnerId)
@@ -123,7 +121,7 @@ export class RunnerSet {
   }
 
   ready (member: Member): boolean {
-    return !member.lends && member.supervisor !== null && serves(kindOf(this.status(member)))
+    return !member.isDonor && member.supervisor !== null && serves(kindOf(this.status(member)))
   }
 
   reports (): RunnerReport[] {
@@ -131,7 +129,7 @@ export class RunnerSet {
       member.supervisor?.report() ?? reportWithoutProcess(member, this.status(member)))
   }
 
-  /** From nothing to a started process: files and donors, options, memory. */
+  /** Prepares files and donors, builds the options, checks memory, and starts the process. */
   async #launch (member: Member): Promise<void> {
     const { assignment } = member
     const launch = new AbortController()
@@ -139,7 +137,7 @@ export class RunnerSet {
     this.#launches.set(assignment.runnerId, launch)
     try {
       await this.#prepare(member, signal)
-      // It may have been stopped while its files were on their way.
+      // It may have been stopped during the download.
       if (signal.aborted) return
       const options = this.#parts.launch(assignment)
       member.card = options.spec.card
@@ -159,8 +157,8 @@ export class RunnerSet {
   }
 
   /**
-   * Gets what an assignment needs, retrying for ever, since a node or store that is away may come back. A
-   * failure of this node itself is also reported, once, so that the instance can move.
+   * Prepares an assignment and retries forever, because a lost node or store may come back. A failure of this
+   * node itself is reported once, so that the instance can move.
    */
   async #prepare (member: Member, signal: AbortSignal): Promise<void> {
     const { clock, log, prepare, onFailed } = this.#parts
@@ -203,7 +201,7 @@ export class RunnerSet {
     try {
       await supervisor?.stop()
     } catch (error) {
-      this.#parts.log.error({ runnerId, error: reasonOf(error) }, 'the runner did not stop as it should')
+      this.#parts.log.error({ runnerId, error: reasonOf(error) }, 'the runner did not stop cleanly')
     }
   }
 
@@ -241,7 +239,6 @@ export class RunnerSet {
 const waitsForRank = (clock: Clock, message: string): RunnerStatus =>
   ({ RunnerIdle: { waitsFor: { reason: 'rank_away', message, since: new Date(clock.now()).toISOString() } } })
 
-/** The report of a runner that never became a process. */
 function reportWithoutProcess ({ assignment }: Member, status: RunnerStatus): RunnerReport {
   return {
     ...assignment,

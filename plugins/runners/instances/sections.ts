@@ -6,30 +6,32 @@ const text = { type: 'string' } as const
 const count = { type: 'integer', minimum: 0 } as const
 const strings = { type: 'array', items: text } as const
 
-/** What was asked for when an instance was placed, so that it can be placed again when it is lost. */
+/** The request behind a placement, so that a lost instance can be placed again. */
 export const placement = exactly({
-  /** Who asked: somebody, `plugins.placement.autoplace`, or a request for a model that was not placed. */
+  /**
+   * Placed by an explicit request, `plugins.placement.autoplace`, or an inference request for an unplaced
+   * model.
+   */
   origin: { enum: ['request', 'autoplace', 'on_demand'] },
   sharding: { enum: ['Pipeline', 'Tensor'] },
   instanceMeta: { enum: ['Ring', 'LlamaRpc'] },
   minNodes: { type: 'integer', minimum: 1 },
-  /** Install ids of nodes that were excluded, and of those on which the model failed since. */
+  /** Install ids of excluded nodes, and of nodes on which the model has failed since. */
   excluded: strings,
   failedOn: strings,
-  /** Without a request for so long it is unloaded, seconds; null for never. */
+  /** Unloaded after this many seconds without a request; null for never. */
   ttlSeconds: { type: ['number', 'null'], exclusiveMinimum: 0 },
-  /** The instance whose place it took; null for one that is the first. */
+  /** The instance it replaced; null for the first one. */
   replaces: { type: ['string', 'null'] }
 }, {
-  /** What the cluster keeps it for, by a plugin's wish; absent for all else. */
+  /** The purpose for which a plugin requires the instance; absent for all others. */
   systemRole: text,
-  /** Tokens of context that were asked for; absent for the usual number. */
+  /** Requested context in tokens; absent for the default. */
   contextLength: count,
-  /** Answers at once that were asked for; absent for as many as there is memory for. */
+  /** Requested parallel answers; absent for as many as fit in memory. */
   slots: { type: 'integer', minimum: 1 },
-  /** A chat template that was given, instead of the model's own. */
   chatTemplate: text,
-  /** The instance that ends once this one serves, because its node is drained; absent for all else. */
+  /** The instance on a drained node that ends once this one serves; absent otherwise. */
   moves: text
 })
 export type PlacementIntent = FromSchema<typeof placement>
@@ -47,8 +49,8 @@ export type StateCard = Omit<ModelCard, 'totalBytes' | 'files'> & {
 }
 
 /**
- * The part of a model one runner holds; layers are half open. `gpuLayers`: how many of them each GPU of the
- * node has, in the node's order, where it uses several devices; the rest are on its CPU.
+ * The part of a model that one runner holds; layers are half open. `gpuLayers`: layers on each GPU of the
+ * node, in the node's order, if it uses several devices; the rest are on its CPU.
  */
 const shardBody = exactly({
   modelCard: {
@@ -65,7 +67,7 @@ const shardBody = exactly({
 export type ShardBody = Omit<FromSchema<typeof shardBody>, 'modelCard'> & { modelCard: StateCard }
 export type Shard = { PipelineShardMetadata: ShardBody } | { TensorShardMetadata: ShardBody }
 
-/** The schema of a one-key object, whose key says which of these its value is. */
+/** Schema of a one-key object; the key names the variant. */
 const tagged = <const P extends Record<string, unknown>>(properties: P) =>
   ({ type: 'object', additionalProperties: false, minProperties: 1, maxProperties: 1, properties }) as const
 
@@ -86,20 +88,24 @@ const ringFields = {
   hostsByNode: hosts
 } as const
 const ringOptional = {
-  /** Absent in an instance that the caller composed itself. */
   placement,
-  /** Contexts for answers at once; absent for engines that keep none, and in older instances. */
+  /** Contexts for parallel answers; absent for engines without them and in older instances. */
   slots: { type: 'integer', minimum: 1 },
-  /** The content its runners load, a manifest's digest. Absent for what ships, and where nobody knew it. */
+  /**
+   * Manifest digest of the content that its runners load; absent for bundled models, or if it was unknown.
+   */
   modelDigest: text,
-  /** ISO-8601. Once set it takes no new requests and goes when its last one has ended, at the latest then. */
+  /**
+   * ISO-8601. Once set, the instance accepts no new requests and ends with its last one, at this time at the
+   * latest.
+   */
   drainUntil: text
 } as const
 const ringInstance = exactly(ringFields, ringOptional)
 const llamaRpcInstance = exactly({
   ...ringFields,
   driverNode: text,
-  /** The links on which the driver reaches its donors, by node id in the order of their ranks. */
+  /** Links on which the driver reaches its donors: by node id, in rank order. */
   donorEndpoints: hosts
 }, ringOptional)
 
@@ -110,9 +116,9 @@ export type RingInstance = Omit<FromSchema<typeof ringInstance>, 'shardAssignmen
   }
   hostsByNode: Hosts
 }
-/** One rank, the driver, runs llama.cpp's server with the whole model; the others lend it memory and work. */
+/** The driver rank runs llama.cpp's server with the whole model; the others lend it memory and compute. */
 export type LlamaRpcInstance = RingInstance & { driverNode: string, donorEndpoints: Hosts }
-/** An instance as the control document and /state hold it: one key that names how its ranks talk. */
+/** An instance in the control document and /state: one key, which names the transport between its ranks. */
 export type Instance = { RingInstance: RingInstance } | { LlamaRpcInstance: LlamaRpcInstance }
 
 const bare = { type: 'object' } as const
@@ -144,15 +150,14 @@ const failure = exactly({
   affectedNodeIds: strings,
   recordedAt: text
 })
-/** Why an instance cannot serve, as /state shows it. */
 export type InstanceFailure = FromSchema<typeof failure>
 
 export const sections = {
   instances: {
     writer: 'master',
-    summary: 'Instance id to the tagged instance: which node is to run what.',
+    summary: 'Instances by id: which node runs which model.',
     value: tagged({ RingInstance: ringInstance, LlamaRpcInstance: llamaRpcInstance })
   },
-  runners: { writer: 'node', summary: 'Runner id to its status, a one-key object.', value: status },
+  runners: { writer: 'node', summary: 'Runner status by runner id, a one-key object.', value: status },
   failures: { writer: 'node', summary: 'The newest failures of instances on this node.', value: failure }
 } as const satisfies Record<string, SectionDecl>

@@ -2,7 +2,7 @@ import type { ModelCard } from '../../../kernel/index.js'
 import type { Part } from '../cards/memory-forecast.js'
 import type { Instance, LlamaRpcInstance, RingInstance, ShardBody, StateCard } from './sections.js'
 
-/** A card with more files goes into an instance without them: the document goes to every node. */
+/** Longer file lists do not go into the instance, because every node holds the document. */
 const INSTANCE_FILES_MAX = 64
 
 export function bodyOf (instance: Instance): RingInstance {
@@ -15,14 +15,13 @@ export function changed (instance: Instance, change: Partial<RingInstance>): Ins
     : { RingInstance: { ...instance.RingInstance, ...change } }
 }
 
-/** What one node is to run for an instance. */
 export interface Assignment {
   instanceId: string
   runnerId: string
   modelId: string
 }
 
-/** The card in the shape of /state. A long list of files is left out: every node holds every instance. */
+/** The card as /state shows it, without a long file list. */
 export function stateCard (card: ModelCard): StateCard {
   const { totalBytes, files: all, ...rest } = card
   const files = all.length > INSTANCE_FILES_MAX ? [] : all
@@ -33,7 +32,6 @@ export function stateCard (card: ModelCard): StateCard {
   }
 }
 
-/** What the instance asks of the node; null when it does not name it. */
 export function assignmentOf (instance: Instance, nodeId: string): Assignment | null {
   const {
     instanceId,
@@ -43,7 +41,7 @@ export function assignmentOf (instance: Instance, nodeId: string): Assignment | 
   return runnerId === undefined ? null : { instanceId, runnerId, modelId }
 }
 
-/** The part of the model that the node holds for the instance; null when it holds none. */
+/** The part of the model on the node; null if it holds none. */
 export function shardOf (instance: Instance, nodeId: string): ShardBody | null {
   const { nodeToRunner, runnerToShard } = bodyOf(instance).shardAssignments
   const runnerId = nodeToRunner[nodeId]
@@ -51,17 +49,19 @@ export function shardOf (instance: Instance, nodeId: string): ShardBody | null {
   return tagged === undefined ? null : Object.values(tagged)[0] as ShardBody
 }
 
-/** The fraction of the model in a shard. A tensor rank has every layer, so its part is one of all ranks. */
+/**
+ * The fraction of the model in a shard. A tensor rank has every layer, so its fraction is one of all ranks.
+ */
 export function partOf ({ startLayer, endLayer, nLayers, worldSize }: ShardBody): Part {
-  const whole = endLayer - startLayer === nLayers
-  const part = whole ? { of: 1, parts: worldSize } : { of: endLayer - startLayer, parts: nLayers }
-  // The shard comes from another machine and may be nonsense.
+  const hasAllLayers = endLayer - startLayer === nLayers
+  const part = hasAllLayers ? { of: 1, parts: worldSize } : { of: endLayer - startLayer, parts: nLayers }
+  // The shard comes from another node and may be malformed.
   return part.of > 0 && part.of <= part.parts ? part : { of: 1, parts: 1 }
 }
 
 /**
- * The fraction of the model on each device of a rank that holds something: its GPUs by their number, null for
- * the CPU beside them. With one device, that is number 0.
+ * The fraction of the model on each device of a rank that holds some: GPUs by number, null for the CPU. A
+ * single device is number 0.
  */
 export function devicePartsOf (shard: ShardBody | null): { gpu: number | null, part: Part }[] {
   if (shard === null) return [{ gpu: 0, part: { of: 1, parts: 1 } }]
@@ -75,10 +75,10 @@ export function devicePartsOf (shard: ShardBody | null): { gpu: number | null, p
     .map(({ gpu, count }) => ({ gpu, part: { of: of * count, parts: parts * layers } }))
 }
 
-/** True for the node of the first rank: it gets the tasks of the instance, and ends it for all ranks. */
+/** True for the node of the first rank: it gets the instance's tasks and ends it for all ranks. */
 export function leads (instance: Instance, nodeId: string): boolean {
   const rank = (id: string): number => shardOf(instance, id)?.deviceRank ?? Infinity
-  // Where the ranks are not told, it is still one node.
+  // Without rank numbers, still choose exactly one node.
   const [first] = Object.keys(bodyOf(instance).shardAssignments.nodeToRunner)
     .sort((a, b) => rank(a) < rank(b) || (rank(a) === rank(b) && a < b) ? -1 : 1)
   return first === nodeId
@@ -92,7 +92,7 @@ export function namedRunners (instances: Iterable<Instance>): Set<string> {
   return named
 }
 
-/** True for a donor: a node of the instance that serves no task itself, but computes for its driver. */
+/** True for a donor: a node of the instance that serves no task itself but computes for its driver. */
 export function isRpcServerNode (instance: RingInstance | LlamaRpcInstance, nodeId: string): boolean {
   return 'driverNode' in instance && instance.driverNode !== nodeId
 }

@@ -8,21 +8,19 @@ import { reasonOf } from '../process/errors.js'
 import { kindOf } from '../process/states.js'
 import type { EndingInstance, RunnerStatus } from '../service.js'
 
-/** How often draining runners are checked, and the master asked again, ms. */
+/** Interval at which draining runners are checked and the master is asked again, ms. */
 const DRAIN_LOOK_MS = 250
 /** Longest drain, ms. The deadline comes from another machine, whose clock may be wrong. */
 const DRAIN_MAX_MS = 3_600_000
-/** How often it is checked which instances are unused, ms. */
+/** Interval of the check for unused instances, ms. */
 const IDLE_LOOK_MS = 1000
-/** Deadline of the drain of an unused instance, seconds: a request may have arrived just before it. */
+/** Drain deadline of an unused instance, seconds: a request may arrive just before the drain. */
 const UNLOAD_SECONDS = 30
-/** Number of removed instances that are remembered; the oldest are dropped. */
 const REMOVED_MAX = 64
-/** For this long after a removal a node's reading of its memory may still include it, ms. */
+/** After a removal, a node's memory reading may be stale for this long, ms. */
 const SETTLING_MS = 3000
-/** A runner that has not ended by then is no longer expected to free its memory, ms. */
+/** A runner that takes longer to end is no longer expected to free memory, ms. */
 const RELEASING_MS = 60_000
-/** In these states a runner uses no memory for the model: it has not begun to load it, or has ended. */
 const EMPTY: ReadonlySet<string> =
   new Set(['RunnerIdle', 'RunnerConnecting', 'RunnerConnected', 'RunnerFailed', 'RunnerShutdown'])
 
@@ -32,7 +30,7 @@ export interface Draining { instanceId: string, runnerId: string, until: number 
 interface DrainMoment {
   draining: readonly Draining[]
   outstanding (runnerId: string): number
-  /** How long a runner must have had no task, ms: one that was routed before the drain may still arrive. */
+  /** A runner must have been idle this long, ms: a request routed before the drain may still arrive. */
   quietMs: number
   /** Wall ms, for `until`. */
   now: number
@@ -40,25 +38,22 @@ interface DrainMoment {
   mono: number
 }
 
-/**
- * Decides when draining runners are done: idle for long enough, or past their deadline. Pure but for memory.
- */
+/** Decides when draining runners are done: idle for long enough, or past their deadline. */
 export class Drains {
   readonly #runners = new Map<string, { deadline: number, quietSince: number | null, done: boolean }>()
 
-  /** Returns the draining runners that are done at this moment. A runner that is done stays done. */
-  look (moment: DrainMoment): Draining[] {
+  /** Returns the draining runners that are done now; a runner that is done stays done. */
+  check (moment: DrainMoment): Draining[] {
     const ids = new Set(moment.draining.map(({ runnerId }) => runnerId))
     for (const runnerId of this.#runners.keys()) if (!ids.has(runnerId)) this.#runners.delete(runnerId)
     return moment.draining.filter((one) => this.#isDone(one, moment))
   }
 
-  /** True for a runner that is done and must be stopped. */
   done (runnerId: string): boolean { return this.#runners.get(runnerId)?.done === true }
 
   #isDone ({ runnerId, until }: Draining, { outstanding, quietMs, now, mono }: DrainMoment): boolean {
     const known = this.#runners.get(runnerId) ?? { deadline: Infinity, quietSince: null, done: false }
-    // A jump of the wall clock may shorten the drain, never prolong it.
+    // A jump of the wall clock may shorten the drain but never extend it.
     const left = Math.min(Math.max(until - now || 0, 0), DRAIN_MAX_MS)
     const deadline = Math.min(known.deadline, mono + left)
     const quietSince = outstanding(runnerId) > 0 ? null : known.quietSince ?? mono
@@ -68,24 +63,23 @@ export class Drains {
   }
 }
 
-/** A runner of this node whose instance is unloaded when nobody uses it for `ttlSeconds`. */
+/** A runner of this node whose instance is unloaded after `ttlSeconds` without use. */
 export interface IdleUnloadable extends Assignment {
   ttlSeconds: number
   ready: boolean
   outstanding: number
 }
 
-/** Since when each runner has been unused. Times are monotonic ms, passed in. */
 export class IdleTimes {
   readonly #usedAt = new Map<string, number>()
 
-  /** A task of the runner ended. */
+  /** Call when a task of the runner ends. */
   used (runnerId: string, mono: number): void {
     if (this.#usedAt.has(runnerId)) this.#usedAt.set(runnerId, mono)
   }
 
-  /** Returns the runners whose time to live has passed without a task since they were ready. */
-  look (all: readonly IdleUnloadable[], mono: number): { runner: IdleUnloadable, idleSeconds: number }[] {
+  /** Returns the runners without a task for at least their time to live. */
+  check (all: readonly IdleUnloadable[], mono: number): { runner: IdleUnloadable, idleSeconds: number }[] {
     const ready = new Set(all.filter((one) => one.ready).map(({ runnerId }) => runnerId))
     for (const runnerId of this.#usedAt.keys()) if (!ready.has(runnerId)) this.#usedAt.delete(runnerId)
     return all.flatMap((runner) => {
@@ -98,27 +92,26 @@ export class IdleTimes {
   }
 }
 
-/** Remembers which instances were removed lately. Times are monotonic ms, passed in. */
 export class Removals {
   #there = new Map<string, Instance>()
   readonly #removed = new Map<string, { instance: Instance, mono: number }>()
 
-  /** Tells which instances there are now. */
+  /** Call with the current instances after each change. */
   update (instances: Iterable<Instance>, mono: number): void {
     const now = new Map([...instances].map((instance) => [bodyOf(instance).instanceId, instance]))
     for (const [id, instance] of this.#there) if (!now.has(id)) this.#removed.set(id, { instance, mono })
-    // In a new session the document may fill up a moment later: an instance can come back.
+    // In a new session the document may fill up a moment later, so an instance can come back.
     for (const id of now.keys()) this.#removed.delete(id)
     for (const id of [...this.#removed.keys()].slice(0, -REMOVED_MAX)) this.#removed.delete(id)
     this.#there = now
   }
 
-  /** True just after a removal, while nodes' readings of their memory may be older than it. */
+  /** True shortly after a removal, while the nodes' memory readings may be older than it. */
   settling (mono: number): boolean {
     return [...this.#removed.values()].some((removed) => mono - removed.mono < SETTLING_MS)
   }
 
-  /** The removed instances that still have a runner on some node, as `ends` says. */
+  /** Removed instances that still have a runner on some node, according to `ends`. */
   view (mono: number, ends: (nodeId: string, runnerId: string) => boolean): EndingInstance[] {
     for (const [id, removed] of this.#removed) {
       if (mono - removed.mono >= RELEASING_MS) this.#removed.delete(id)
@@ -142,27 +135,27 @@ export interface EndingsParts {
   led (): LocalInstance[]
   fleet: Pick<RunnerSet, 'get' | 'ready'>
   outstanding (runnerId: string): number
-  /** Stops the runners that are done; resolves when their processes have ended. */
+  /** Stops runners that are done; resolves when their processes have ended. */
   reconcile (): Promise<void>
   remove (instanceId: string): Promise<unknown>
-  /** Has the master drain the instance within so many seconds. */
+  /** Asks the master to drain the instance within `seconds`. */
   drain (instanceId: string, seconds: number): Promise<unknown>
   unloaded (event: { instanceId: string, modelId: string, idleSeconds: number }): void
 }
 
 /**
- * How instances end: this node stops those it leads when they are drained, drains those that nobody uses,
- * and knows which removed instances still hold memory.
+ * Ends instances: stops those that this node leads once they are drained, drains unused ones, and tracks
+ * which removed instances still hold memory.
  */
 export class InstanceShutdown {
   readonly #parts: EndingsParts
   readonly #drains = new Drains()
   readonly #idle = new IdleTimes()
   readonly #removals = new Removals()
-  /** Drained instances whose removal is under way, and those for which it has failed before. */
+  /** Drained instances whose removal is in progress, and those whose removal has failed before. */
   readonly #removing = new Set<string>()
   readonly #refused = new Set<string>()
-  /** Unused instances that the master was asked to drain. */
+  /** Unused instances for which a drain was requested. */
   readonly #unloading = new Set<string>()
   readonly #undo: (() => void)[]
   #stopDrainTimer: (() => void) | null = null
@@ -170,25 +163,25 @@ export class InstanceShutdown {
 
   constructor (parts: EndingsParts) {
     this.#parts = parts
-    const look = (): void => {
+    const update = (): void => {
       this.#removals.update(
         [...parts.sections.instances.entries()].map(({ value }) => value), parts.clock.mono())
-      this.#lookAtDrains()
+      this.#checkDrains()
     }
     this.#undo = [
-      parts.sections.instances.observe(look),
-      parts.clock.every(IDLE_LOOK_MS, () => { this.#lookAtIdle() })
+      parts.sections.instances.observe(update),
+      parts.clock.every(IDLE_LOOK_MS, () => { this.#checkIdle() })
     ]
-    look()
+    update()
   }
 
-  /** True for a runner that must not run any more although its instance is still in the document. */
+  /** True if the runner must stop although its instance is still in the document. */
   done (runnerId: string): boolean { return this.#drains.done(runnerId) }
 
-  /** Call it when a task of a runner of this node has ended. */
+  /** Call when a task of a runner on this node ends. */
   taskEnded (runnerId: string): void {
     this.#idle.used(runnerId, this.#parts.clock.mono())
-    if (this.#stopDrainTimer !== null) this.#lookAtDrains()
+    if (this.#stopDrainTimer !== null) this.#checkDrains()
   }
 
   releasing (): EndingInstance[] {
@@ -207,22 +200,22 @@ export class InstanceShutdown {
     for (const undo of this.#undo) undo()
   }
 
-  /** Also runs on a timer for as long as something drains. */
-  #lookAtDrains (): void {
+  /** Also runs on a timer while an instance drains. */
+  #checkDrains (): void {
     const { clock, cluster, led, outstanding } = this.#parts
     const draining = (this.#closed ? [] : led()).flatMap(({ ring, assignment: { runnerId } }): Draining[] => {
       const { instanceId, drainUntil } = ring
       return drainUntil === undefined ? [] : [{ instanceId, runnerId, until: Date.parse(drainUntil) }]
     })
-    // Other nodes, which may route requests here, learn of the drain a moment later.
+    // Other nodes may still route requests here until they see the drain.
     const others = draining.length > 0 && cluster.nodes().some(({ self, live }) => live && !self)
     const quietMs = others ? DRAIN_LOOK_MS : 0
     const moment = { draining, outstanding, quietMs, now: clock.now(), mono: clock.mono() }
-    for (const one of this.#drains.look(moment)) {
+    for (const one of this.#drains.check(moment)) {
       if (!this.#removing.has(one.instanceId)) void this.#remove(one)
     }
     if (draining.length > 0) {
-      this.#stopDrainTimer ??= clock.every(DRAIN_LOOK_MS, () => { this.#lookAtDrains() })
+      this.#stopDrainTimer ??= clock.every(DRAIN_LOOK_MS, () => { this.#checkDrains() })
     } else {
       this.#stopDrainTimer?.()
       this.#stopDrainTimer = null
@@ -239,7 +232,7 @@ export class InstanceShutdown {
     } catch (error) {
       if (!this.#refused.has(instanceId)) {
         log.warn({ instanceId, runnerId, error: reasonOf(error) },
-          'a drained instance could not be removed; the master is asked again')
+          'a drained instance could not be removed; retrying')
       }
       this.#refused.add(instanceId)
     } finally {
@@ -247,7 +240,7 @@ export class InstanceShutdown {
     }
   }
 
-  #lookAtIdle (): void {
+  #checkIdle (): void {
     const { clock, led, fleet, outstanding } = this.#parts
     const all = led().flatMap(({ ring: { placement, drainUntil }, assignment }): IdleUnloadable[] => {
       const ttlSeconds = placement?.ttlSeconds ?? null
@@ -258,7 +251,7 @@ export class InstanceShutdown {
     })
     const there = new Set(all.map(({ instanceId }) => instanceId))
     for (const instanceId of this.#unloading) if (!there.has(instanceId)) this.#unloading.delete(instanceId)
-    for (const { runner, idleSeconds } of this.#idle.look(all, clock.mono())) {
+    for (const { runner, idleSeconds } of this.#idle.check(all, clock.mono())) {
       if (!this.#unloading.has(runner.instanceId)) void this.#unload(runner, Math.round(idleSeconds))
     }
   }

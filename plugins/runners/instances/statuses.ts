@@ -3,21 +3,20 @@ import { kindOf, serves } from '../process/states.js'
 import type { RunnerStatus } from '../service.js'
 import type { InstanceFailure } from './sections.js'
 
-/** Progress and Ready/Running changes reach the document at most this often, ms; other changes at once. */
+/** Minimum interval between writes of progress and Ready/Running changes, ms; others are written at once. */
 const STATUS_COALESCE_MS = 500
-/** Instance failures kept per node and shown in /state. */
+/** Instance failures per node and in /state. */
 const FAILURES_MAX = 64
 
 export type RunnerStatuses = ReturnType<typeof createStatuses>
 
 /**
- * The statuses of this node's runners: every change in memory, at most two a second in the document. A write
- * to the document is kept in its history, and a busy runner changes between ready and running many times a
- * second: such changes, and loading progress, wait.
+ * The statuses of this node's runners: every change in memory, at most two a second in the document. The
+ * document has a history of its writes, and a busy runner switches between ready and running many times a
+ * second, so such changes and loading progress are delayed.
  */
 export function createStatuses (section: Section<RunnerStatus>, clock: Clock) {
   const statuses = new Map<string, RunnerStatus>()
-  /** What cancels the write of each status that waits for it. */
   const waiting = new Map<string, () => void>()
   const settle = (runnerId: string): void => {
     waiting.get(runnerId)?.()
@@ -29,7 +28,7 @@ export function createStatuses (section: Section<RunnerStatus>, clock: Clock) {
     if (status !== undefined) section.put(runnerId, status)
   }
   return {
-    /** Sets a status. True when it is a new stage of the runner's life, which gets an event. */
+    /** Sets a status. True if it is a new stage of the lifecycle, which gets an event. */
     set (runnerId: string, status: RunnerStatus): boolean {
       const moved = movedOn(statuses.get(runnerId), status)
       statuses.set(runnerId, status)
@@ -58,8 +57,8 @@ function movedOn (before: RunnerStatus | undefined, after: RunnerStatus): boolea
 export type Failures = ReturnType<typeof createFailures>
 
 /**
- * The failures of every known node. Each node writes its own, one of each instance and at most 64; `newId`
- * names the entries.
+ * The failures of all known nodes. Each node writes only its own: one per instance, at most 64. `newId`
+ * creates the keys of the entries.
  */
 export function createFailures (section: Section<InstanceFailure>, nodeId: string, newId: () => string) {
   const newestFirst = (only?: string): { key: string, value: InstanceFailure }[] =>

@@ -1,31 +1,32 @@
 /**
- * What engines for language models are asked, and what they answer: OpenAI's messages, and its chunks without
- * the fields that are the same in all of them (id, object, created, model). Types only.
+ * Requests and answers of language model engines: OpenAI's messages, and its chunks without the fields that
+ * never change within an answer (id, object, created, model). Types only.
  */
 
-/** One message of a conversation, in the shape of the OpenAI API. Some templates show earlier reasoning. */
+/** One message of a conversation in OpenAI's shape. Some templates show earlier reasoning. */
 export interface ChatMessage {
   role: string
-  /** Parts where there are images among them, which only some engines read. */
+  /** A list of parts if there are images, which only some engines accept. */
   content: string | readonly object[] | null
   name?: string, reasoning_content?: string, tool_calls?: unknown[]
   tool_call_id?: string
 }
 
-/** Why a choice ended, under OpenAI's names. */
 export type Finish = 'stop' | 'length' | 'tool_calls'
 
-/** A token; `bytes` are null if the engine does not know them: `token` has U+FFFD for part of a character. */
+/**
+ * A token; `bytes` is null if the engine does not know them, and `token` then has U+FFFD for partial
+ * characters.
+ */
 export interface NamedToken { token: string, logprob: number | null, bytes: number[] | null }
-/** A token with its log probability, and the likeliest ones in its place. */
 export interface TokenReport extends NamedToken { top_logprobs: NamedToken[] }
 
-/** A piece of a tool call; the first one of a call has its name. */
+/** A piece of a tool call; the first piece has the name. */
 export interface CallDelta {
   index: number, id?: string, type?: 'function', function: { name?: string, arguments?: string }
 }
 
-/** New output of one answer: `delta` of a chat, `text` of a completion. */
+/** New output of one answer: `delta` in a chat, `text` in a completion. */
 export interface Choice {
   index: number
   delta?: { content?: string, reasoning_content?: string, tool_calls?: CallDelta[] }
@@ -33,11 +34,11 @@ export interface Choice {
   logprobs?: { content: TokenReport[] } | null
   /** Present in the last chunk of the answer. */
   finish_reason?: Finish | null
-  /** The stop text that ended it; null for none, or if the engine does not know. */
+  /** The stop sequence that ended it; null for none, or if the engine does not know it. */
   stop_text?: string | null
 }
 
-/** Tokens of an answer; the first chunk has those of the prompt only. */
+/** Token counts of an answer; the first chunk has only those of the prompt. */
 export interface Usage {
   prompt_tokens: number, completion_tokens?: number, prompt_tokens_details?: { cached_tokens: number }
 }
@@ -48,11 +49,12 @@ export interface Timings {
 }
 
 /**
- * One chunk. The first one that has usage, and no choices, says that the prompt is admitted; the last one of
- * each choice has its usage and timings. `warnings` come before: what the engine leaves out of the request.
+ * One chunk. The first chunk with usage and no choices reports that the prompt is admitted; the last chunk of
+ * each choice has its usage and timings. `warnings` come before: the parts of the request that the engine
+ * ignores.
  */
 export interface AnswerChunk {
   choices: Choice[], usage?: Usage, timings?: Timings, warnings?: string[]
-  /** From the runner, before all others: the place, from 1, among those that wait for a slot. */
+  /** From the runner, before all other chunks: the position in the queue for a slot, from 1. */
   queue?: { place: number, slots: number }
 }

@@ -1,12 +1,10 @@
-/** Refusals that engines for language models and embeddings have in common. */
 import { EngineError } from '../../../kernel/api/engine.js'
 
-/** A refusal of what the client sent; `path` names the field. */
 export function invalid (message: string, path: string): EngineError {
   return new EngineError('invalid_request', message, { issues: [{ path, message }] })
 }
 
-/** The refusal of a prompt that leaves no room for an answer, in the words that clients look for. */
+/** The error for a prompt that leaves no space for an answer, in the wording that clients match. */
 export function contextExceeded (modelId: string, prompt: number, context: number): EngineError {
   return new EngineError('context_length_exceeded',
     `context_length_exceeded: this model's maximum context length is ${context} tokens, one of them at ` +

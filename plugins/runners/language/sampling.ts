@@ -1,40 +1,40 @@
 /**
- * The parameters that say how tokens are chosen. Adding one is a row here: the schemas and readers of all
- * APIs, the bodies for llama-server, and the options of `svc run` follow from the rows. Only what the client
- * has set is sent to an engine.
+ * The sampling parameters. To add one, add a row here: the schemas and readers of all APIs, the requests to
+ * llama-server and the options of `svc run` are derived from the rows. Only parameters that the client sets
+ * are sent to an engine.
  */
 
-/** How an API, or another program, differs from the row: in name, note, or in the values it may be given. */
+/** An API's or program's own name, note or range for a row. */
 interface Use { name?: string, min?: number, max?: number, note?: string }
 
 interface Row {
   min: number
   max: number
   whole?: true
-  /** What llama.cpp takes if neither the request nor the model has a value; null for no fixed one. */
+  /** llama.cpp's default, if neither the request nor the model sets one; null if it is not fixed. */
   default: number | null
-  /** What the tables of the APIs say of it. */
   note?: string
   chat: Use
   responses?: Use
   anthropic?: Use
   ollama?: Use
   llama?: Use
-  /** The metadata of GGUF files, as `general.sampling.<name>`; a generation_config.json has our names. */
+  /** Metadata of GGUF files, `general.sampling.<name>`; generation_config.json uses the names of the rows. */
   gguf?: Use
-  /** An option of `svc run`. */
   cli?: Use & { value: string, help: string }
 }
 
-const COUNTED = 'how many of the last tokens, prompt and answer, the three penalties count; -1: all; 0: none'
-const OF_LAST = 'counts the last tokens of prompt and answer, as many as repeat_last_n says'
+const COUNTED = 'number of last tokens, prompt and answer, that the three penalties count; -1: all; 0: none'
+const OF_LAST = 'counts the last repeat_last_n tokens of prompt and answer'
 
-/** By OpenAI's names, or vLLM's where OpenAI has none. An API takes the parameters that have a use for it. */
+/**
+ * By OpenAI's names, or vLLM's if OpenAI has none. An API accepts the parameters that have an entry for it.
+ */
 export const SAMPLING = {
   temperature: {
     min: 0, max: 100, default: 0.8, gguf: { name: 'temp' },
     chat: { max: 2 }, responses: { max: 2 }, anthropic: { max: 1 }, ollama: {}, llama: {},
-    cli: { value: '<t>', max: 2, help: 'how freely it chooses, 0 to 2; 0 always takes the likeliest' }
+    cli: { value: '<t>', max: 2, help: 'randomness, 0 to 2; 0 always takes the likeliest token' }
   },
   top_p: {
     min: 0, max: 1, default: 0.95,
@@ -42,7 +42,7 @@ export const SAMPLING = {
   },
   top_k: {
     min: 0, max: 2 ** 31, whole: true, default: 40,
-    // -1 is vLLM's word for off.
+    // vLLM uses -1 for off.
     chat: { min: -1 }, anthropic: {}, ollama: { min: -1 }, llama: {}, gguf: { min: -1 }
   },
   min_p: { min: 0, max: 1, default: 0.05, chat: {}, ollama: {}, llama: {}, gguf: {} },
@@ -58,21 +58,20 @@ export const SAMPLING = {
     min: 0.01, max: 100, default: 1, gguf: { name: 'penalty_repeat' },
     chat: {}, ollama: { name: 'repeat_penalty' }, llama: { name: 'repeat_penalty' }
   },
-  // llama-server gets a number always, see llama/request.ts.
+  // llama-server always gets a number, see llama/request.ts.
   repeat_last_n: {
     min: -1, max: 2 ** 31 - 1, whole: true, default: 64,
     chat: { note: COUNTED }, ollama: { note: COUNTED }, gguf: { name: 'penalty_last_n' }
   },
-  // llama-server gets a seed for each answer, see llama/request.ts.
   seed: {
     min: Number.MIN_SAFE_INTEGER, max: Number.MAX_SAFE_INTEGER, whole: true, default: null,
     chat: {}, ollama: {},
-    cli: { value: '<n>', min: 0, help: 'the same seed and question give the same answer' }
+    cli: { value: '<n>', min: 0, help: 'the same seed and prompt give the same answer' }
   }
 } as const satisfies Record<string, Row>
 
 type Rows = typeof SAMPLING
-/** The name of a parameter in the chat API, and in tasks of the engines. */
+/** The name of a parameter in the chat API and in engine tasks. */
 export type Parameter = keyof Rows
 export type Sampling = Partial<Record<Parameter, number>>
 
@@ -84,10 +83,10 @@ type Fields<U extends User, Type> = {
   [P in Parameter as NameFor<U, P>]: { readonly type: Type, minimum: number, maximum: number }
 }
 
-/** A row as one user sees it; `flag` is the option of `svc run`. */
+/** A row with one user's name and range; `flag` is the option of `svc run`. */
 type Listed = Row & { parameter: Parameter, name: string, flag: string }
 
-/** The parameters that an API or a program takes, with the names and ranges it uses. */
+/** The parameters that an API or program accepts, with its names and ranges. */
 export function parametersOf (user: User): Listed[] {
   return Object.entries(SAMPLING as Record<Parameter, Row>).flatMap(([parameter, row]) => {
     const use = row[user]
@@ -103,17 +102,17 @@ const schemaFields = (user: User, typeOf: (type: string) => unknown): object =>
     ...note === undefined ? {} : { description: note }
   }]))
 
-/** The schema of an API's parameters, where null is as good as absent. */
+/** Schema fields of an API in which null means absent. */
 export function nullableFields<U extends User> (user: U): Fields<U, readonly ['number', 'null']> {
   return schemaFields(user, (type) => [type, 'null']) as Fields<U, readonly ['number', 'null']>
 }
 
-/** The schema of an API's parameters, where null is refused. */
+/** Schema fields of an API that rejects null. */
 export function strictFields<U extends User> (user: U): Fields<U, 'number'> {
   return schemaFields(user, (type) => type) as Fields<U, 'number'>
 }
 
-/** The parameters that are in an API's request, by the names and in the ranges of the engines. */
+/** The parameters in an API's request, with the engines' names and ranges. */
 export function samplingOf (user: User, given: object | null | undefined): Sampling {
   const values = (given ?? {}) as Readonly<Record<string, number | null | undefined>>
   return Object.fromEntries(parametersOf(user).flatMap(({ parameter, name }) => {
@@ -123,8 +122,8 @@ export function samplingOf (user: User, given: object | null | undefined): Sampl
 }
 
 /**
- * Sampling parameters of a GGUF model: those of its generation_config.json, else of its metadata, which
- * llama-server reads as well. Values outside the ranges are ignored.
+ * Sampling parameters of a GGUF model: from its generation_config.json, else from its metadata, which
+ * llama-server reads as well. Values out of range are ignored.
  */
 export function modelSampling (
   metadata: ReadonlyMap<string, unknown>, config: Readonly<Record<string, unknown>>
@@ -133,7 +132,7 @@ export function modelSampling (
   return samplingOf('gguf', Object.fromEntries(rows.map(({ parameter, name, min, max, whole }) => {
     const value = [config[parameter], metadata.get(`general.sampling.${name}`)].find((one) =>
       typeof one === 'number' && one >= min && one <= max && (whole !== true || Number.isInteger(one)))
-    // Metadata has 32 bits: 0.7 is 0.699999988.
+    // Metadata is 32-bit: 0.7 reads as 0.699999988.
     return [name, typeof value === 'number' ? Number(value.toPrecision(6)) : null]
   })))
 }

@@ -1,11 +1,10 @@
 import type { OpenSpan, SpanSeries, SpanSink } from '../../../kernel/api/engine.js'
 
-/** The spans of one traced answer: its wait, the work on the prompt, and the time between tokens. */
+/** The spans of one traced answer: queue wait, prompt processing, and the time between tokens. */
 export class AnswerSpans {
   private readonly trace: SpanSink
-  /** Names of further answers to the same prompt carry their number. */
+  /** Further answers to the same prompt have their number in the span names. */
   private readonly suffix: string
-  /** The work on the prompt and on the answer, with its parts. */
   private generate: OpenSpan | undefined
   private decode: SpanSeries | undefined
   private at: number
@@ -23,7 +22,7 @@ export class AnswerSpans {
     this.answer()
   }
 
-  /** The token number `written` (from 1) was chosen; `fed` tokens of the prompt had to be computed. */
+  /** Token number `written` (from 1) was chosen; `fed` prompt tokens had to be computed. */
   token (written: number, fed: number): void {
     const now = this.trace.now()
     if (written === 1) {

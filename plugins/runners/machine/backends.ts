@@ -4,12 +4,10 @@ import type { ProgramDecl } from '../../../kernel/index.js'
 import { listsBackend } from './programs.js'
 import type { Runtimes } from './runtimes.js'
 
-/** The backend an engine will use, or why there is none. */
 export type BackendChoice =
   { backend: string, declared: boolean } |
   { backend: null, problem: string, remedy: string, code?: 'engine_missing' }
 
-/** What the choice depends on: the engine's offer, the configuration and what was found here. */
 interface BackendQuery extends Drives {
   engine: string
   offers: readonly string[]
@@ -19,9 +17,8 @@ interface BackendQuery extends Drives {
 }
 
 /**
- * Picks the backend of an engine. A declared one wins, seen or not. Without a declaration it is the best that
- * is found; webgpu never by itself, because only a trial shows whether the machine's driver works; else the
- * CPU.
+ * Picks the backend of an engine. A declared one wins, even if it is not detected. Otherwise it is the best
+ * that is found, else the CPU. webgpu must be declared, because only a trial shows whether the driver works.
  */
 export function chooseBackend (query: BackendQuery): BackendChoice {
   const { engine, offers, why, declared, runtimes } = query
@@ -30,7 +27,7 @@ export function chooseBackend (query: BackendQuery): BackendChoice {
     if (offers.includes(declared)) return { backend: declared, declared: true }
     return {
       backend: null,
-      problem: `${key} is ${declared}, but engine ${engine} offers ${offers.join(', ')}` +
+      problem: `${key} is ${declared}, but engine ${engine} supports ${offers.join(', ')}` +
         (why === undefined ? '' : `: ${why}`),
       remedy: `Set ${key} to one of ${offers.join(', ')} in svc.yaml and restart.`
     }
@@ -39,27 +36,26 @@ export function chooseBackend (query: BackendQuery): BackendChoice {
   if (found !== undefined) return { backend: found, declared: false }
   return {
     backend: null,
-    problem: `engine ${engine} offers ${offers.join(', ')}, none of which is found here`,
-    remedy: `Set ${key} to one of ${offers.join(', ')} in svc.yaml to use it all the same, and restart.`
+    problem: `engine ${engine} supports ${offers.join(', ')}, none of which is available here`,
+    remedy: `Set ${key} to one of ${offers.join(', ')} in svc.yaml to use it anyway, and restart.`
   }
 }
 
-/** Said of an engine whose program is not on a node. `why` says why its library is of no use there. */
+/** The choice for an engine whose program is missing; `why`: why its library cannot be used either. */
 export function programMissing (
   engine: string, { name, builds }: ProgramDecl, why: string | null = null
 ): BackendChoice & { backend: null } {
   return {
     backend: null,
     code: 'engine_missing',
-    problem: `engine ${engine} needs ${name}, which is not here${why === null ? '' : `; ${why}`}`,
-    remedy: `Bring it: \`svc engine add ${builds}\` on the node; or set ${overrideVariable(engine)} to the ` +
-      'absolute path of one, and restart.'
+    problem: `engine ${engine} needs ${name}, which is not installed${why === null ? '' : `; ${why}`}`,
+    remedy: `Install it: \`svc engine add ${builds}\` on the node; or set ${overrideVariable(engine)} to ` +
+      'the absolute path of one, and restart.'
   }
 }
 
-/** The devices of an engine. */
 interface Drives {
-  /** A program outside of this process, which brings its own GPU libraries. */
+  /** Runs an external program with its own GPU libraries. */
   external?: boolean | undefined
   /** The GPUs that it lists, or the backends of its library; null if unknown. */
   devices?: readonly string[] | null | undefined
@@ -74,11 +70,10 @@ export function isFound (
   return backend === 'cuda' && nvidiaDevice && (cuda || external === true)
 }
 
-/** The backends of an engine that a program with these devices has; all where it does not list any. */
+/** The backends that a program with these devices supports; all if its devices are unknown. */
 export const offersOf = (backends: readonly string[], devices?: readonly string[] | null): string[] =>
   backends.filter((name) => name === 'cpu' || devices == null || listsBackend(devices, name))
 
-/** Reads the `backends` table of the configuration, whose values the schema has checked. */
 export function declaredBackend (
   backends: Readonly<Record<string, unknown>>, engine: string
 ): string | undefined {
@@ -86,7 +81,6 @@ export function declaredBackend (
   return typeof value === 'string' ? value : undefined
 }
 
-/** An engine binary override found in the environment; `problem` is null when it is usable. */
 export interface BinaryOverride {
   variable: string
   path: string
@@ -104,7 +98,7 @@ export function overrideVariable (engine: string): string {
   return `SVC_${name}_SERVER_BIN`
 }
 
-/** Every override that is set, checked. `uid` is the user the node runs as. */
+/** All overrides that are set, checked. `uid` is the node's user. */
 export async function checkOverrides (
   env: Readonly<Record<string, string | undefined>>, uid: number
 ): Promise<BinaryOverride[]> {
@@ -115,8 +109,8 @@ export async function checkOverrides (
 }
 
 /**
- * Why a file must not be run as an engine; null when it may. Links are followed, and the file they end at
- * is judged: regular, executable, owned by root or `uid`, writable by its owner only.
+ * Why a file must not run as an engine; null if it may. The target of a link must be a regular executable
+ * file, owned by root or `uid` and writable only by its owner.
  */
 export async function binaryProblem (path: string, uid: number): Promise<string | null> {
   if (path === '') return 'is empty'
@@ -132,6 +126,6 @@ export async function binaryProblem (path: string, uid: number): Promise<string 
   if (facts.uid !== 0 && facts.uid !== uid) {
     return `belongs to user ${facts.uid}, neither root nor the node's user ${uid}`
   }
-  if ((facts.mode & 0o022) !== 0) return `may be written by others (mode ${(facts.mode & 0o777).toString(8)})`
+  if ((facts.mode & 0o022) !== 0) return `is writable by others (mode ${(facts.mode & 0o777).toString(8)})`
   return null
 }

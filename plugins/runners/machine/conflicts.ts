@@ -4,24 +4,22 @@ import type { BinaryOverride } from './backends.js'
 import type { conflicts } from '../declarations.js'
 import type { Runtimes } from './runtimes.js'
 
-/** Dedicated memory from which an AMD or Intel GPU is worth serving from. */
+/** Least dedicated memory of an AMD or Intel GPU that is worth serving from. */
 const SERVING_VRAM_BYTES = 4 * 1024 ** 3
 
-/** Makers whose GPUs share the machine's memory, so that they have no size of their own. */
+/** Vendors whose GPUs share the machine's memory and report no size. */
 const SHARE_MEMORY: ReadonlySet<Gpu['vendor']> = new Set(['apple', 'intel'])
 
 export type ConflictCode = keyof typeof conflicts
 
-/** The part of an engine's declaration that matters here. */
 export interface EngineOffer {
   name: string
   backends: readonly string[]
-  /** It drives an external program. */
   external?: boolean | undefined
   present?: boolean
   /** Its name for `svc engine add`. */
   builds?: string | undefined
-  /** The GPUs that it lists; null where it lists none or was not asked. */
+  /** The GPUs that it lists; null if it lists none or was not queried. */
   devices?: readonly string[] | null
 }
 
@@ -32,8 +30,8 @@ export interface Observation {
   problems: readonly string[]
   declared: Readonly<Record<string, unknown>>
   engines: readonly EngineOffer[]
-  /** Lacks of the sandbox of runners. */
-  unheld?: string | null
+  /** Why the sandbox of runners is incomplete. */
+  sandboxProblem?: string | null
 }
 
 const FIND: Readonly<Record<ConflictCode, (seen: Observation) => string[]>> = {
@@ -41,10 +39,10 @@ const FIND: Readonly<Record<ConflictCode, (seen: Observation) => string[]>> = {
   gpu_detection_degraded: degraded,
   invalid_engine_binary: invalidBinaries,
   backend_override_conflict: unseenHardware,
-  runners_unconfined: ({ unheld }) => unheld == null ? [] : [unheld]
+  runners_unconfined: ({ sandboxProblem }) => sandboxProblem == null ? [] : [sandboxProblem]
 }
 
-/** What was seen against what was declared, all that belongs to this code; null where nothing does. Pure. */
+/** The conflicts of this code between configuration and machine, as one text; null for none. Pure. */
 export function findConflict (code: ConflictCode, seen: Observation): string | null {
   const texts = FIND[code](seen)
   return texts.length === 0 ? null : texts.join('; ')
@@ -56,8 +54,8 @@ function invalidBinaries ({ binaries }: Observation): string[] {
 }
 
 /**
- * Only engines that somebody set up: those with a declared backend, and programs that are here. The others
- * run on the CPU as they came.
+ * Only engines that an operator set up: those with a declared backend, and installed programs. The others run
+ * on the CPU by default.
  */
 function servingDisabled (seen: Observation): string[] {
   return seen.engines.flatMap((engine) => {
@@ -68,7 +66,7 @@ function servingDisabled (seen: Observation): string[] {
   })
 }
 
-/** Why an engine does not use a GPU that is here; null where it does, or could not. */
+/** Why an engine does not use a GPU of this machine; null if it does, or could not. */
 export function whyGpuUnused (
   engine: EngineOffer, { gpus, runtimes, declared }: Pick<Observation, 'gpus' | 'runtimes' | 'declared'>
 ): string | null {
@@ -76,14 +74,13 @@ export function whyGpuUnused (
   if (gpu === undefined) return null
   const { name, present, builds, backends, devices } = engine
   const why = present === false
-    ? `its program is not here${builds === undefined ? '' : `; \`svc engine add ${builds}\` brings it`}`
+    ? `its program is missing${builds === undefined ? '' : `; \`svc engine add ${builds}\` installs it`}`
     : devices != null && offersOf(backends, devices).every((one) => one === 'cpu')
       ? 'its program lists no GPU (`svc engine ls`)'
       : cpuOnly(engine, declaredBackend(declared, name), runtimes)
   return why === null ? null : `${gpu.name} is visible, but engine ${name} runs on the CPU only: ${why}`
 }
 
-/** Why an engine runs on the CPU only; null when it does not. */
 function cpuOnly (engine: EngineOffer, declared: string | undefined, runtimes: Runtimes): string | null {
   const { name, backends: offers, external, devices } = engine
   const { backend } = chooseBackend({ engine: name, offers, declared, runtimes, external, devices })
@@ -96,7 +93,7 @@ function cpuOnly (engine: EngineOffer, declared: string | undefined, runtimes: R
     : 'no GPU backend is declared and the cuda libraries are not installed'
 }
 
-/** Backends a GPU could serve with; none when it is too small to be worth it. */
+/** Backends a GPU can serve with; none if it is too small. */
 function usable (gpu: Gpu, runtimes: Runtimes): string[] {
   const webgpu = runtimes.webgpu ? ['webgpu'] : []
   if (gpu.vendor === 'nvidia') return ['cuda', 'vulkan', ...webgpu]
@@ -112,11 +109,10 @@ function degraded ({ gpus, problems }: Observation): string[] {
   return [`the memory of ${names} is unknown${causes}`]
 }
 
-/** Whose GPUs a backend needs; those of any maker where it is not here. */
+/** The vendor whose GPU a backend needs; any GPU satisfies a backend that is not listed. */
 const MAKER: Readonly<Record<string, [vendor: Gpu['vendor'], name: string]>> =
   { cuda: ['nvidia', 'NVIDIA '], rocm: ['amd', 'AMD '], metal: ['apple', 'Apple '] }
 
-/** Backends that are declared without the GPU they need. */
 function unseenHardware ({ gpus, declared }: Observation): string[] {
   return Object.keys(declared).flatMap((engine) => {
     const key = `plugins.runners.backends.${engine}`

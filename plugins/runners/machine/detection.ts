@@ -12,22 +12,20 @@ import { cudaHidden, findRuntimes } from './runtimes.js'
 import type { RuntimeFiles, Runtimes } from './runtimes.js'
 import type { Machine } from './vitals.js'
 
-/** GPUs are looked for this long after the start, so as not to delay the first model. */
+/** Delay of the GPU detection after the start, ms, so that it does not delay the first model. */
 const GPU_DELAY_MS = 1_000
 
-/** Time after which PATH is searched again, ms. */
 const PROGRAMS_MS = 10
 
-/** The program that an engine drives on a node, named by a variable or found, or the library it uses. */
+/** The program of an engine (named by a variable, or found), or the library it uses. */
 export type Driver = BinaryOverride | Program | Library
 
 interface DetectionParts extends Pick<Observation, 'declared'> {
   engines: readonly (EngineOffer & { program?: ProgramDecl | undefined })[]
   home: string
-  /** The user that the node runs as. */
   uid: number
-  /** Says what the sandbox of runners lacks; null for nothing. */
-  unheld? (): string | null
+  /** Why the sandbox of runners is incomplete; null if it is complete. */
+  sandboxProblem? (): string | null
   files: RuntimeFiles
   gpus: Machine['gpus']
   overrides (): Promise<BinaryOverride[]>
@@ -38,27 +36,25 @@ interface DetectionParts extends Pick<Observation, 'declared'> {
   clear (code: ConflictCode): void
 }
 
-/** What is known about this machine's hardware, and the conflicts with what was declared. */
 export interface Detection {
-  /** Resolves once the quick look at files is done; runners wait for it. */
+  /** Resolves after the quick check of files; runners wait for it. */
   readonly probed: Promise<void>
   readonly runtimes: Runtimes
-  /** By engine, the backends it can use here: what is found and, honoured unseen, what is declared. */
+  /** Usable backends by engine: those detected, and a declared one even if it is not detected. */
   backends (): Record<string, string[]>
-  /** By engine, why it does not use a GPU that is here. */
   notes (): Record<string, string>
-  /** The GPUs that the program of an engine lists; null where it was not asked yet or lists none. */
+  /** The GPUs that the engine's program lists; null if it was not queried yet or lists none. */
   devices (engine: string): readonly string[] | null
   /** The binary override of an engine, usable or not, if one is set. */
   binary (engine: string): BinaryOverride | undefined
-  /** By engine: what it drives here, found within the last 100 ms; null where there is nothing. */
+  /** The driver of each engine, at most PROGRAMS_MS old; null for none. */
   programs (): Record<string, Driver | null>
   /** Why an engine cannot use its library; null for an engine without one. */
   without (engine: string): string | null
   stop (): void
 }
 
-/** Looks at files at once and at the GPUs a moment later, both in the background; raises the conflicts. */
+/** Checks files at once and GPUs a moment later, both in the background, and raises the conflicts. */
 export function startDetection (parts: DetectionParts): Detection {
   const { files, declared, engines, clock, log } = parts
   const none: Runtimes = { cuda: false, webgpu: false, nvidiaDevice: false }
@@ -72,43 +68,43 @@ export function startDetection (parts: DetectionParts): Detection {
   let found: { atMs: number, programs: ReturnType<Detection['programs']> } | undefined
   const programs: Detection['programs'] = () => {
     const nowMs = clock.mono()
-    // Every listing of models asks for each of them, and searching PATH blocks.
+    // Every model listing needs them, and searching PATH blocks.
     if (found === undefined || nowMs - found.atMs >= PROGRAMS_MS) {
       found = { atMs: nowMs, programs: programsOf(parts, seen, libraries) }
     }
     return found.programs
   }
   const lists = deviceLists(files.env, parts.uid)
-  const devices: Detection['devices'] = (engine) => lists.of(programs()[engine], looked)
-  let looked = false
+  const devices: Detection['devices'] = (engine) => lists.of(programs()[engine], gpusChecked)
+  let gpusChecked = false
   const offers = (): EngineOffer[] => offersHere(engines, programs(), devices)
-  const lookAtFiles = async (): Promise<void> => {
+  const detectFiles = async (): Promise<void> => {
     [seen.runtimes, seen.binaries] = await Promise.all([findRuntimes(files), parts.overrides()])
     publish('invalid_engine_binary')
-    // Half a second that only machines with a GPU need before the first model.
+    // This takes half a second, which only machines with a GPU must wait before the first model.
     const gpu = seen.runtimes.nvidiaDevice || files.platform === 'darwin' ||
       (await files.list('/dev/dri')).some((name) => name.startsWith('render'))
     if (gpu) await Promise.all(Object.values(programs()).map(lists.ask))
   }
-  const probed = lookAtFiles().catch((error: unknown) => {
-    log.warn({ error: reasonOf(error) }, 'could not look for GPU backends; using the CPU')
+  const probed = detectFiles().catch((error: unknown) => {
+    log.warn({ error: reasonOf(error) }, 'could not detect GPU backends; using the CPU')
   })
-  const lookAtGpus = async (): Promise<void> => {
+  const detectGpus = async (): Promise<void> => {
     await probed
     const { gpus, problems } = await parts.gpus()
     const hidden = cudaHidden(files.env['CUDA_VISIBLE_DEVICES'])
     seen.gpus = gpus.filter(({ vendor }) => vendor !== 'nvidia' || !hidden)
     seen.problems = problems
     await Promise.all(Object.values(programs()).map(lists.ask))
-    looked = true
+    gpusChecked = true
     seen.engines = offers()
     publish('gpu_serving_disabled', 'gpu_detection_degraded', 'backend_override_conflict')
   }
   const cancel = clock.after(GPU_DELAY_MS, () => {
-    seen.unheld = parts.unheld?.() ?? null
+    seen.sandboxProblem = parts.sandboxProblem?.() ?? null
     publish('runners_unconfined')
-    lookAtGpus().catch((error: unknown) => {
-      log.warn({ error: reasonOf(error) }, 'could not look for GPUs')
+    detectGpus().catch((error: unknown) => {
+      log.warn({ error: reasonOf(error) }, 'could not detect GPUs')
     })
   })
   return {
@@ -132,7 +128,6 @@ export function startDetection (parts: DetectionParts): Detection {
 
 type Programs = ReturnType<Detection['programs']>
 
-/** The engines with what each has here. */
 function offersHere (
   engines: DetectionParts['engines'], programs: Programs, devices: Detection['devices']
 ): EngineOffer[] {
@@ -163,13 +158,13 @@ function publishOne (
   log.warn({ code, observed }, conflicts[code].meaning)
 }
 
-/** A name nobody brings is most likely a typing error; it is said, and harms nothing. */
+/** An unknown name is most likely a typo: log it and continue. */
 function warnUnknownEngines ({ declared, options, engines, log }: DetectionParts): void {
   const known = engines.map(({ name }) => name)
   for (const [table, named] of Object.entries({ backends: declared, engine_options: options })) {
     for (const engine of Object.keys(named).filter((key) => !known.includes(key))) {
       log.warn({ engine, known },
-        `plugins.runners.${table}.${engine} names an engine that no enabled plugin brings`)
+        `plugins.runners.${table}.${engine} names an engine that no enabled plugin provides`)
     }
   }
 }
@@ -185,12 +180,12 @@ const isProgram = (found: Found): found is BinaryOverride | Program =>
   found != null && !isLibrary(found)
 
 /**
- * The devices that programs list, each asked once. The node runs them outside of a sandbox, so those that
- * another user may have written are not asked.
+ * The devices that programs list, each queried once. The node runs them outside a sandbox, so it skips
+ * programs that another user may have written.
  */
 function deviceLists (env: RuntimeFiles['env'], uid: number): {
   ask (program: Found): Promise<void>
-  /** Null until it is known; a program that came later is asked when `late`. */
+  /** Null until known; `late` queries a program that was added later. */
   of (program: Found, late: boolean): string[] | null
 } {
   const asked = new Map<string, Promise<void>>()
@@ -216,11 +211,10 @@ function deviceLists (env: RuntimeFiles['env'], uid: number): {
   }
 }
 
-/** A build of an old release lists no devices, whatever it is for. */
+/** Builds of old releases list no devices: unknown for cuda. */
 const devicesOf = ({ backend, devices }: Build): string[] | null =>
   devices.length === 0 && backend === 'cuda' ? null : devices
 
-/** All that is found, and what is declared unseen. */
 function usableBackends (
   engine: EngineOffer, driver: Found, devices: readonly string[] | null, seen: Observation
 ): string[] {
@@ -230,7 +224,6 @@ function usableBackends (
   return wanted === undefined || usable.includes(wanted) ? usable : [wanted, ...usable]
 }
 
-/** Without what is declared. */
 function offered (
   engine: EngineOffer, devices: readonly string[] | null, { runtimes, gpus }: Observation
 ): string[] {
@@ -239,7 +232,7 @@ function offered (
     ? runtimes.webgpu && gpus.length > 0 : isFound(name, { external, devices }, runtimes))
 }
 
-/** Engines that say which program they drive; what a variable names counts, usable or not. */
+/** Drivers of the engines that declare a program; an override counts even if it is unusable. */
 function programsOf (
   { engines, home, files: { env } }: DetectionParts, { binaries }: Observation,
   libraries: ReadonlyMap<string, Library | string>
@@ -253,7 +246,7 @@ function programsOf (
   }))
 }
 
-/** By engine, its library, or why it cannot be used. Looked for once, as it is installed with svc. */
+/** The library of each engine, or why it cannot be used. Checked once, because it is installed with svc. */
 function librariesOf ({ engines, files, declared }: DetectionParts): Map<string, Library | string> {
   return new Map(engines.flatMap(({ name, program }) => {
     const library = program?.otherwise
@@ -261,13 +254,13 @@ function librariesOf ({ engines, files, declared }: DetectionParts): Map<string,
     const wanted = declaredBackend(declared, name)
     const usable = wanted === undefined || library.backends.includes(wanted)
     return [[name, usable ? findLibrary(files, library)
-      : `${library.name} has no ${wanted}, which plugins.runners.backends.${name} asks for`]]
+      : `${library.name} does not support ${wanted}, which plugins.runners.backends.${name} requires`]]
   }))
 }
 
 /**
- * What the kernel shows under nodeResources, with this node's backends, the programs of its engines, that it
- * runs models, and whether it may share one.
+ * Adds to nodeResources of /state: this node's backends, the programs of its engines, that it runs models,
+ * and whether it may share one.
  */
 export function nodeResources (
   nodeId: string, { backends, programs, notes }: Pick<Detection, 'backends' | 'programs' | 'notes'>,
@@ -287,19 +280,18 @@ export function nodeResources (
   }
 }
 
-/** Without paths, which tell of the machine. */
+/** Without paths, which reveal details of the machine. */
 function shown (driver: Driver | null): object | null {
   if (driver === null) return null
-  const words = inWords(driver)
+  const words = describe(driver)
   if ('variable' in driver) return { from: 'variable', usable: driver.problem === null, words }
   if (driver.from !== 'build') return { from: driver.from, words }
   const { build: { tag, backend, devices } } = driver
   return { from: 'build', tag, backend, devices, words }
 }
 
-/** Without paths. */
-function inWords (driver: Driver): string {
-  if ('variable' in driver) return `the program that ${driver.variable} names`
+function describe (driver: Driver): string {
+  if ('variable' in driver) return `the program set by ${driver.variable}`
   if (driver.from === 'library') return `${driver.library.name} (${driver.library.backends.join(', ')})`
   return driver.from === 'path' ? `${basename(driver.path)} in PATH` : `the build ${driver.build.name}`
 }

@@ -1,23 +1,22 @@
 import type { Gpu, GpuVendor, LoadReading } from '../../../kernel/index.js'
 import type { MachineIo } from './io.js'
 
-/** In the order in which GPUs are listed. */
 const MAKERS: readonly GpuVendor[] = ['nvidia', 'amd', 'intel', 'apple']
 
-/** The GPUs of a machine, and a sentence for each source that could not be asked. */
+/** The GPUs of a machine, and an error message for each source that failed. */
 export interface GpuReport {
   readonly gpus: readonly Gpu[]
   readonly problems: readonly string[]
-  /** Bytes on all GPUs by process; empty if the driver does not report it, or for other PID namespaces. */
+  /** GPU memory by process, bytes; empty if the driver does not report it, or for other PID namespaces. */
   readonly vramByPid?: ReadonlyMap<number, number>
 }
 
 export interface GpuReading {
   /** Monotonic; -Infinity before the first time. */
   readonly atMs: number
-  /** Those that programs of this node can use. */
+  /** GPUs that this node's programs can use. */
   readonly gpus: readonly Gpu[]
-  /** Bytes by process; a missing process uses none, or is not reported. */
+  /** Bytes by process; a missing process uses none or is not reported. */
   readonly vramByPid: ReadonlyMap<number, number>
 }
 
@@ -29,13 +28,12 @@ function number (value: unknown, factor = 1): number | null {
   return text || (typeof value === 'number' && Number.isFinite(value)) ? Number(value) * factor : null
 }
 
-/** A GPU of which nothing but its maker is known. */
 const named = (vendor: GpuVendor, name: string): Gpu => ({
   vendor, name, utilizationRatio: null, vramTotalBytes: null, vramUsedBytes: null, powerWatts: null,
   temperatureCelsius: null
 })
 
-/** Lists the GPUs of a machine with what they do just now. Never throws, and takes up to 15 s. */
+/** Lists the GPUs of a machine with their current load. Never throws; takes up to 15 s. */
 export async function readGpus (io: MachineIo): Promise<GpuReport> {
   const problems: string[] = []
   const ask = async (source: string, read: () => Promise<Gpu[]>): Promise<Gpu[]> => {
@@ -57,9 +55,9 @@ export async function readGpus (io: MachineIo): Promise<GpuReport> {
 }
 
 /**
- * Of NVIDIA's the source that knows most is believed as a whole, because the sources do not name their
- * devices alike: its tool, its driver, the PCI bus, its device files. Without a driver or a device no program
- * is run.
+ * For NVIDIA only one source counts, the most detailed that lists any GPU, because they name devices
+ * differently: nvidia-smi, the driver, the PCI bus, the device files. Without a driver or a device file no
+ * program runs.
  */
 async function readLinuxGpus (
   io: MachineIo, ask: (source: string, read: () => Promise<Gpu[]>) => Promise<Gpu[]>
@@ -76,7 +74,6 @@ async function readLinuxGpus (
   return [...nvidia, ...pci.filter(({ vendor }) => vendor !== 'nvidia')]
 }
 
-/** Device files: `nvidia0` and so on. */
 async function nvidiaDevices ({ list }: MachineIo): Promise<string[]> {
   return (await list('/dev')).filter((name) => /^nvidia\d+$/.test(name))
 }
@@ -87,7 +84,6 @@ async function nvidiaNames ({ list, read }: MachineIo): Promise<string[]> {
   return texts.map((text) => /^Model:\s*(.+)$/m.exec(text)?.[1]?.trim() ?? 'NVIDIA GPU')
 }
 
-/** Arguments of nvidia-smi; `parseSmi` and `parseProcesses` read the output. */
 const SMI_GPUS = [
   '--query-gpu=name,utilization.gpu,memory.total,memory.used,power.draw,temperature.gpu',
   '--format=csv,noheader,nounits'
@@ -95,7 +91,7 @@ const SMI_GPUS = [
 
 const SMI_PROCESSES = ['--query-compute-apps=pid,used_memory', '--format=csv,noheader,nounits'] as const
 
-/** Bytes by process out of the answer to SMI_PROCESSES: a line for each GPU that it uses. Pure. */
+/** Bytes by process from the output of SMI_PROCESSES: one line per GPU and process. Pure. */
 export function parseProcesses (output: string): Map<number, number> {
   const all = new Map<number, number>()
   for (const [, pid, mib] of output.matchAll(/^(\d+), (\d+)$/gm)) {
@@ -104,7 +100,7 @@ export function parseProcesses (output: string): Map<number, number> {
   return all
 }
 
-/** GPUs out of the answer to SMI_GPUS: per line a name, %, MiB, MiB, W, degrees Celsius. Pure. */
+/** GPUs from the output of SMI_GPUS: name, %, MiB, MiB, W, degrees Celsius per line. Pure. */
 export function parseSmi (output: string): Gpu[] {
   return output.split('\n').map((line) => /^(.+),([^,]+),([^,]+),([^,]+),([^,]+),([^,]+)$/.exec(line))
     .filter((match) => match !== null)
@@ -119,14 +115,14 @@ export function parseSmi (output: string): Gpu[] {
     }))
 }
 
-/** By PCI vendor id. Some of AMD's have no display: they are processing accelerators (class 0x12). */
+/** By PCI vendor id. Some AMD devices have no display and are processing accelerators (class 0x12). */
 const PCI: Readonly<Record<string, { vendor: GpuVendor, name: string, classes: RegExp }>> = {
   '0x10de': { vendor: 'nvidia', name: 'NVIDIA GPU', classes: /^0x03/ },
   '0x1002': { vendor: 'amd', name: 'AMD GPU', classes: /^0x(03|12)/ },
   '0x8086': { vendor: 'intel', name: 'Intel GPU', classes: /^0x03/ }
 }
 
-/** GPUs on the PCI bus, with what the amdgpu driver says in files (docs.kernel.org/gpu/amdgpu). */
+/** GPUs on the PCI bus, with the files of the amdgpu driver (docs.kernel.org/gpu/amdgpu). */
 async function readPciGpus ({ list, read }: MachineIo): Promise<Gpu[]> {
   const bus = '/sys/bus/pci/devices'
   const found = await Promise.all((await list(bus)).map(async (address): Promise<Gpu[]> => {
@@ -152,14 +148,13 @@ async function readPciGpus ({ list, read }: MachineIo): Promise<Gpu[]> {
   return found.flat()
 }
 
-/** The maker named in a free text such as `NVIDIA Corporation`. */
 function vendorOf (text: string): GpuVendor | undefined {
   if (/nvidia/i.test(text)) return 'nvidia'
   if (/advanced micro|\bamd\b|\bati\b|radeon/i.test(text)) return 'amd'
   return /intel/i.test(text) ? 'intel' : /apple/i.test(text) ? 'apple' : undefined
 }
 
-/** GPUs out of `graphics()` of systeminformation. The GPUs of Apple and Intel share the machine's memory. */
+/** GPUs from systeminformation's `graphics()`. Apple and Intel GPUs share the machine's memory. */
 export function gpusOf (answer: unknown): Gpu[] {
   const { controllers } = (answer ?? {}) as { controllers?: unknown }
   if (!Array.isArray(controllers)) return []
@@ -172,10 +167,9 @@ export function gpusOf (answer: unknown): Gpu[] {
   })
 }
 
-/** Sensors of processors by the name of their driver. */
 const PROCESSOR_SENSORS = new Set(['coretemp', 'k10temp', 'zenpower', 'cpu_thermal', 'cpu-thermal'])
 
-/** Temperature of the processor in degrees Celsius out of /sys; null when no sensor is known. */
+/** Processor temperature in degrees Celsius from /sys; null if no known sensor exists. */
 export async function readProcessorHeat (
   { list, read }: Pick<MachineIo, 'list' | 'read'>
 ): Promise<number | null> {
@@ -193,27 +187,25 @@ export async function readProcessorHeat (
   return null
 }
 
-/** Most GPUs that a node tells of. */
 const GPUS_MAX = 16
 
 /**
- * The GPUs that programs with this environment can use. CUDA_VISIBLE_DEVICES takes NVIDIA's by their numbers;
- * where it names them in another way, nothing tells which they are, and only the first is counted on.
+ * The GPUs that programs with this environment can use. CUDA_VISIBLE_DEVICES selects NVIDIA GPUs by number;
+ * if it uses other names, only the first GPU counts, because the mapping is unknown.
  */
 export function usableGpus (
   gpus: readonly Gpu[], { CUDA_VISIBLE_DEVICES: named }: Readonly<Record<string, string | undefined>>
 ): Gpu[] {
   const nvidia = gpus.filter(({ vendor }) => vendor === 'nvidia')
   if (named === undefined || nvidia.length === 0) return gpus.slice(0, GPUS_MAX)
-  const numbers = named.split(',').map((word) => word.trim())
-  // As CUDA does, up to the first that is none.
-  const end = numbers.findIndex((word) => !/^\d+$/.test(word) || Number(word) >= nvidia.length)
-  const known = numbers.slice(0, end < 0 ? undefined : end).map((word) => nvidia[Number(word)]!)
-  const seen = known.length > 0 || numbers.every((word) => /^-?\d*$/.test(word)) ? known : nvidia.slice(0, 1)
+  const numbers = named.split(',').map((entry) => entry.trim())
+  // Like CUDA, stop at the first invalid entry.
+  const end = numbers.findIndex((entry) => !/^\d+$/.test(entry) || Number(entry) >= nvidia.length)
+  const known = numbers.slice(0, end < 0 ? undefined : end).map((entry) => nvidia[Number(entry)]!)
+  const seen = known.length > 0 || numbers.every((one) => /^-?\d*$/.test(one)) ? known : nvidia.slice(0, 1)
   return [...seen, ...gpus.filter(({ vendor }) => vendor !== 'nvidia')].slice(0, GPUS_MAX)
 }
 
-/** One picture out of GPUs and processor. Pure. */
 export function summarize (
   gpus: readonly Gpu[], processorCelsius: number | null,
   env: Readonly<Record<string, string | undefined>> = {}

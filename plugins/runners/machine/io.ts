@@ -7,28 +7,27 @@ import type { ChildProcess } from 'node:child_process'
 import { noInspector } from '../../../kernel/index.js'
 import type { Clock } from '../../../kernel/index.js'
 
-/** What is read of a machine. Tests give their own. */
+/** Access to the machine's readings. Tests pass their own. */
 export interface MachineIo {
   platform: string
-  /** Text of a file, '' when it cannot be read. */
+  /** Text of a file, '' if it cannot be read. */
   read (path: string): Promise<string>
-  /** Names in a folder; empty when it cannot be read. */
+  /** Names in a folder; empty if it cannot be read. */
   list (folder: string): Promise<string[]>
-  /** Calls a function of the package systeminformation, for what has no file: everything but Linux. */
+  /** Calls a function of the package systeminformation, for systems other than Linux. */
   ask (call: string, ...args: unknown[]): Promise<unknown>
   nvidiaSmi (args: readonly string[]): Promise<string>
-  /** Bytes of the volume a folder is on. */
   space (folder: string): Promise<{ total: number, available: number }>
   cpus (): os.CpuInfo[]
   addresses (): ReturnType<typeof os.networkInterfaces>
 }
 
 const TIMEOUT_MS = 15_000
-/** Age up to which the list of addresses is reused, ms: the system is asked for it by socket. */
+/** Lifetime of the list of addresses, ms: each reading opens a socket. */
 const ADDRESSES_MS = 10_000
-/** Files of the kernel that it has at hand; the statistics of a large control group take it a while. */
+/** Kernel files that are cheap to read; memory.stat of a large control group is not. */
 const AT_HAND = /^\/(proc|sys\/fs\/cgroup)\/(?!.*memory\.stat$)/
-/** Where a system keeps its tools; what the user's PATH leads to is not run. */
+/** System tool folders; programs from the user's PATH are not run. */
 const TOOLS = {
   PATH: '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/run/current-system/sw/bin', LANG: 'C'
 }
@@ -37,7 +36,7 @@ const readNow = (path: string): string => {
   try { return readFileSync(path, 'utf8') } catch { return '' }
 }
 
-/** Times of all processors together: os.cpus() also asks each for its clock rate, which wakes it. */
+/** Times of all processors together: os.cpus() also reads each clock rate, which wakes the processors. */
 function processorTimes (): os.CpuInfo {
   const [, user = 0, nice = 0, sys = 0, idle = 0, , irq = 0] =
     readNow('/proc/stat').split('\n', 1)[0]!.split(/\s+/).map(Number)
@@ -45,8 +44,8 @@ function processorTimes (): os.CpuInfo {
 }
 
 /**
- * The machine this process runs on. Files are read off the loop's thread, but those AT_HAND: a thread costs
- * more than they do. Programs are never waited for.
+ * The machine of this process. Files are read off the event loop, except those AT_HAND, which cost less than
+ * a thread. Programs run asynchronously.
  */
 export function thisMachine (clock: Clock): MachineIo {
   let addresses: ReturnType<MachineIo['addresses']> = {}
@@ -88,9 +87,9 @@ process.on('message', async ({ call, args }) => {
 interface Answer { value?: unknown, error?: string }
 
 /**
- * Asks functions of the package systeminformation, one after the other. It runs tools of the system
- * synchronously, and a sick driver can hang them. So it is never loaded into the node: it runs in a process
- * of its own, which the first question starts and which is killed when an answer takes over 15 s.
+ * Calls functions of systeminformation, one at a time. The package runs system tools synchronously, and a
+ * faulty driver can hang them, so it runs in a child process: the first call starts it, and an answer that
+ * takes more than 15 s kills it.
  */
 export function systemInformation (
   clock: Clock, module = import.meta.resolve('systeminformation')
@@ -128,12 +127,12 @@ async function exchange (child: ChildProcess, question: object, clock: Clock): P
   const ends: (() => void)[] = []
   const answer = new Promise<Answer>((resolve, reject) => {
     const fail = (why: string): void => { reject(new Error(`systeminformation ${why}`)) }
-    const gone = (): void => { fail('ended without an answer') }
+    const exited = (): void => { fail('ended without an answer') }
     const take = (message: unknown): void => { resolve(message as Answer) }
-    child.once('message', take).once('exit', gone).once('error', gone)
+    child.once('message', take).once('exit', exited).once('error', exited)
     ends.push(
       clock.after(TIMEOUT_MS, () => { fail(`gave no answer in ${TIMEOUT_MS / 1000} s`) }),
-      () => { child.off('message', take).off('exit', gone).off('error', gone) })
+      () => { child.off('message', take).off('exit', exited).off('error', exited) })
     child.send(question)
   })
   return await answer.finally(() => { for (const end of ends) end() })

@@ -11,13 +11,12 @@ import type { Assignment } from '../instances/shapes.js'
 import type { ShardBody } from '../instances/sections.js'
 
 const MIB = 1024 * 1024
-/** Default memory cap of a runner: see `memoryLimitBytes`. */
 const RUNNER_MEMORY_FLOOR_BYTES = 1024 * MIB
 const MEMORY_CAP_FACTOR = 1.1
 
 /**
- * Resident bytes above which a runner is ended: what placement counts, and the cache twice, as a step may
- * make it anew; plus a tenth, at least 1 GiB. `configuredMb` (MiB) replaces it.
+ * Resident bytes above which a runner is killed: placement's sum, plus the cache once more, because a step
+ * may rebuild it; plus 10 %, at least 1 GiB. `configuredMb` (MiB) replaces it.
  */
 export function memoryLimitBytes (
   card: ModelCard, traits: MemoryTraits, place: DeviceTarget = {}, configuredMb?: number
@@ -27,7 +26,6 @@ export function memoryLimitBytes (
   return Math.ceil(Math.max(RUNNER_MEMORY_FLOOR_BYTES, (neededBytes + cacheBytes) * MEMORY_CAP_FACTOR))
 }
 
-/** Why so many bytes of weights cannot be loaded where so many are free; null when they can. */
 export function shortage (
   { modelId, shareBytes, fixedBytes, gpu, free }:
   Pick<Need, 'shareBytes' | 'fixedBytes'> & { modelId: string, gpu: boolean, free: number }
@@ -35,24 +33,22 @@ export function shortage (
   const needed = shareBytes + fixedBytes
   if (needed < free) return null
   return `${modelId} needs ${showBytes(needed)} of ${gpu ? 'GPU memory' : 'memory'} on this node ` +
-    `(${showBytes(shareBytes)} of weights and ${showBytes(fixedBytes)} beside them), but only ` +
-    `${showBytes(Math.max(0, free))} are free now: end other programs or models there ` +
-    `(\`svc stop MODEL\`), or place it elsewhere: \`svc place ${modelId} --exclude NODE\``
+    `(${showBytes(shareBytes)} of weights and ${showBytes(fixedBytes)} besides them), but only ` +
+    `${showBytes(Math.max(0, free))} are free now: stop other programs or models there ` +
+    `(\`svc stop MODEL\`), or place it on another node: \`svc place ${modelId} --exclude NODE\``
 }
 
 export interface FitParts {
   machine: Pick<Machine, 'freeRam' | 'freeVram'>
-  /** The assignment's part of the model; null for all of it. */
   shard (assignment: Assignment): ShardBody | null
   /** Memory of an engine besides the weights, by the planner's formula. */
   traits (engine: string): MemoryTraits
 }
 
 /**
- * Checks the memory that is free just before a model is loaded, since other programs may have taken some
- * after it was planned. Of the planner's sum the weights and the fixed part must be free, so that what was
- * planned, or forced, fits. Throws LaunchError `insufficient_memory`. Memory that cannot be read counts as
- * enough.
+ * Checks free memory just before a model loads, because other programs may have taken some since it was
+ * planned. Only the weights and the fixed part of the planner's sum must be free, so that a planned or forced
+ * placement fits. Memory that cannot be read counts as sufficient. Throws LaunchError `insufficient_memory`.
  */
 export function createFit (
   { machine, shard, traits }: FitParts
@@ -72,8 +68,8 @@ export function createFit (
 }
 
 /**
- * What the kernel shows under nodeSystem, with the memory of this node's runners. `vramCounted`: the memory
- * in use on its GPUs, as it was last read, has that of the runner in it.
+ * Adds to nodeSystem of /state the memory of this node's runners. `vramCounted`: the last reading of GPU
+ * memory in use includes the runner.
  */
 export function memoryView (
   nodeId: string, fleet: Pick<RunnerSet, 'reports' | 'get'>, lastGpus: Machine['lastGpus']

@@ -1,16 +1,14 @@
 import type { Rates } from '../../../kernel/index.js'
 import type { MachineIo } from './io.js'
 
-/** Bytes an interface received and sent since the machine started. */
 export type Traffic = ReadonlyMap<string, { rx: number, tx: number }>
 
-/** Bytes by interface since the machine started. */
 export async function readTraffic ({ platform, read, ask, addresses }: MachineIo): Promise<Traffic> {
   if (platform === 'linux') return parseNetDev(await read('/proc/net/dev'))
   return trafficOf(await ask('networkStats', Object.keys(addresses()).join(',')))
 }
 
-/** Counters by interface out of /proc/net/dev: after the colon field 1 is received, field 9 sent. Pure. */
+/** Counters by interface from /proc/net/dev: field 1 after the colon is received, field 9 sent. Pure. */
 export function parseNetDev (content: string): Traffic {
   return new Map([...content.matchAll(/^ *([^\s|]+): *(\d[\d ]*)$/gm)].flatMap(([, name, fields]) => {
     const [rx, , , , , , , , tx] = fields!.trim().split(/\s+/).map(Number)
@@ -18,7 +16,7 @@ export function parseNetDev (content: string): Traffic {
   }))
 }
 
-/** The same out of `networkStats()` of systeminformation; entries without numbers are left out. Pure. */
+/** Counters from systeminformation's `networkStats()`; entries without numbers are skipped. Pure. */
 export function trafficOf (answer: unknown): Traffic {
   const list: unknown[] = Array.isArray(answer) ? answer : []
   return new Map((list as Record<string, unknown>[]).flatMap(({ iface, rx_bytes: rx, tx_bytes: tx }) =>

@@ -6,26 +6,25 @@ import type { LibraryDecl, ModelCard, ProgramDecl } from '../../../kernel/index.
 import { runsOn } from '../cards/backends.js'
 import type { RuntimeFiles } from './runtimes.js'
 
-/** A build below `<home>/engines`, as its `build.json` says. */
+/** A build below `<home>/engines`, as described by its `build.json`. */
 export interface Build {
-  /** Of its folder: `b11146-cpu`. */
+  /** Name of its folder, e.g. `b11146-cpu`. */
   name: string
   folder: string
   tag: string
   backend: string
-  /** When it was added, or last chosen. The latest one is used. */
+  /** Time at which it was added or last selected; the latest one is used. */
   usedSince: string
-  /** Of its archives, with `sha256:` before each. */
+  /** Digests of its archives, each with `sha256:` in front. */
   digests: string[]
-  /** What it computes on besides the CPU, as it said itself when it was added. */
+  /** Its devices besides the CPU, as it listed them when it was added. */
   devices: string[]
 }
 
-/** The file in the folder of a build that says what it is. Without it, a folder is no build. */
+/** The description in a build's folder; a folder without it is no build. */
 export const BUILD_FILE = 'build.json'
 const FORMAT = 1
 
-/** Where the builds of an engine lie, a folder for each. */
 export const buildsFolder = (home: string, builds: string): string => join(home, 'engines', builds)
 
 export function buildsOf (home: string, builds: string): Build[] {
@@ -50,8 +49,8 @@ function readBuild (folder: string, name: string): Build | null {
   try {
     const { format, tag, backend, usedSince, digests, devices } =
       JSON.parse(readFileSync(join(folder, BUILD_FILE), 'utf8')) as Partial<Build> & { format?: unknown }
-    const words = [tag, backend, usedSince].every((word) => typeof word === 'string')
-    if (format !== FORMAT || !words || !Array.isArray(digests) || !Array.isArray(devices)) return null
+    const areStrings = [tag, backend, usedSince].every((word) => typeof word === 'string')
+    if (format !== FORMAT || !areStrings || !Array.isArray(digests) || !Array.isArray(devices)) return null
     return {
       name, folder, tag: String(tag), backend: String(backend), usedSince: String(usedSince), digests, devices
     }
@@ -60,13 +59,11 @@ function readBuild (folder: string, name: string): Build | null {
   }
 }
 
-/** The program that an engine drives here, where no variable names one. */
 export type Program = { from: 'path', path: string } | { from: 'build', path: string, build: Build }
 
-/** A library that an engine uses where its program is missing. */
 export interface Library { from: 'library', library: LibraryDecl }
 
-/** The library where its package is installed; else why it cannot be used. */
+/** The library if its package is installed; else why it cannot be used. */
 export function findLibrary (
   { platform, arch, hasPackage }: Pick<RuntimeFiles, 'platform' | 'arch' | 'hasPackage'>, library: LibraryDecl
 ): Library | string {
@@ -79,7 +76,7 @@ export function findLibrary (
     : `the package ${name} is not installed: it needs glibc, and an install without --omit=optional`
 }
 
-/** Why the library cannot run a model; null where it can. */
+/** Why the library cannot run a model; null if it can. */
 export function whyLibraryCannot (
   { name, backends, without }: LibraryDecl, card: Pick<ModelCard, 'backends' | 'files'>
 ): string | null {
@@ -90,10 +87,9 @@ export function whyLibraryCannot (
   return role === undefined ? null : `${name} ${without[role]}`
 }
 
-/** What is looked at. */
 interface Place { home: string, env: Readonly<Record<string, string | undefined>> }
 
-/** The program in PATH, else that of the build in use; null where there is none. */
+/** The program in PATH, else in the build in use; null for none. */
 export function findProgram ({ home, env }: Place, { name, builds }: ProgramDecl): Program | null {
   const found = (env['PATH'] ?? '').split(delimiter).filter((folder) => isAbsolute(folder))
     .map((folder) => join(folder, name)).find(runnable)
@@ -102,11 +98,11 @@ export function findProgram ({ home, env }: Place, { name, builds }: ProgramDecl
   return build === undefined ? null : { from: 'build', path: join(build.folder, name), build }
 }
 
-/** Longer than a large GPU library needs to load from a slow disk. */
+/** Longer than a large GPU library takes to load from a slow disk. */
 const OUTPUT_MS = 60_000
 const OUTPUT_ENV = ['PATH', 'HOME', 'LD_LIBRARY_PATH', 'CUDA_VISIBLE_DEVICES']
 
-/** The output of a program that is run with one flag. Throws when it fails or takes more than a minute. */
+/** Runs a program with one flag and returns its output. Throws if it fails or takes more than a minute. */
 export async function outputOf (
   path: string, flag: string, env: Place['env'], signal?: AbortSignal
 ): Promise<string> {
@@ -124,11 +120,11 @@ export function readDevices (text: string): string[] | null {
     : [...list.matchAll(/^ {2}([A-Za-z]+\d*: .{1,200})$/gm)].map(([, device]) => device!).slice(0, 64)
 }
 
-/** Whether a backend is among devices, which are named by theirs: CUDA0, ROCm0, Vulkan1, MTL0 for Metal. */
+/** Whether one of the devices belongs to a backend; names are CUDA0, ROCm0, Vulkan1, MTL0 for Metal. */
 export const listsBackend = (devices: readonly string[], backend: string): boolean =>
   devices.some((device) => device.toLowerCase().replace(/^mtl/, 'metal').startsWith(backend))
 
-/** Whether a file is there that this user may run. */
+/** Whether the file exists and this user may run it. */
 export function runnable (path: string): boolean {
   try {
     accessSync(path, constants.X_OK)

@@ -4,12 +4,11 @@ import type { MachineIo } from './io.js'
 type ReadText = MachineIo['read']
 
 /**
- * A control group's memory in bytes; `max` null means no limit. `reclaimable`: page cache, also what was read
- * twice (active_file), and kernel caches.
+ * A control group's memory in bytes; `max` null means no limit. `reclaimable`: kernel caches and page cache,
+ * including active_file.
  */
 export interface CgroupMemory { max: number | null, current: number, reclaimable: number }
 
-/** Bytes. */
 export interface MemoryReading { total: number, available: number, swapTotal: number, swapFree: number }
 
 /** Fields of /proc/meminfo in bytes. Pure. */
@@ -20,8 +19,8 @@ export function parseMeminfo (content: string): Record<string, number> {
 }
 
 /**
- * Total and available memory as a container sees them: MemAvailable, cut by the cgroup's limit less what
- * the group uses beyond what the kernel can reclaim. Pure.
+ * Total and available memory inside a container: MemAvailable, capped by the cgroup's limit minus its use
+ * that the kernel cannot reclaim. Pure.
  */
 export function limitByCgroup (
   total: number, available: number, cgroup: CgroupMemory
@@ -31,13 +30,12 @@ export function limitByCgroup (
   return { total: cgroup.max, available: Math.max(0, Math.min(available, free)) }
 }
 
-/** Where the memory files of a process's groups lie, and which layout they have. */
 export interface CgroupFolders { version: 1 | 2, folders: string[] }
 
 /**
- * The folders of the group a process is in and of all groups around it, innermost first. The mount's own
- * root is always one of them: inside a container it is the container's group, whatever the path says.
- * `content` is /proc/self/cgroup (cgroups(7)). Pure.
+ * The folders of a process's group and all groups around it, innermost first. The mount's root is always
+ * included: inside a container it is the container's group, whatever the path says. `content` is
+ * /proc/self/cgroup (cgroups(7)). Pure.
  */
 export function cgroupFolders (content: string): CgroupFolders[] {
   const layout = (version: 1 | 2, base: string, path: string): CgroupFolders => {
@@ -53,10 +51,10 @@ export function cgroupFolders (content: string): CgroupFolders[] {
   })
 }
 
-/** Version 1 says "no limit" with a number near 2^63; nothing above 2^60 is one. */
+/** Version 1 reports no limit as a number near 2^63; no real limit exceeds 2^60. */
 const NO_LIMIT_BYTES = 2 ** 60
 
-/** A group out of its files: limit, usage and memory.stat. A missing or unlimited limit is null. Pure. */
+/** Parses a group's files: limit, usage and memory.stat. A missing or unlimited limit is null. Pure. */
 export function parseCgroup (
   version: 1 | 2, files: { limit: string, usage: string, stat: string }
 ): CgroupMemory {
@@ -88,7 +86,7 @@ export async function readMemory ({ platform, read, ask }: MachineIo): Promise<M
   return platform === 'linux' ? await readLinuxMemory(read) : memoryOf(await ask('mem'))
 }
 
-/** Memory of a Linux machine, cut by the limits of every group this process is in. */
+/** Memory of a Linux machine, capped by every group that contains this process. */
 export async function readLinuxMemory (read: ReadText): Promise<MemoryReading> {
   const info = parseMeminfo(await read('/proc/meminfo'))
   const layouts = cgroupFolders(await read('/proc/self/cgroup'))
@@ -96,24 +94,24 @@ export async function readLinuxMemory (read: ReadText): Promise<MemoryReading> {
     folders.map((folder) => readCgroup(version, folder, read))))
   const total = info['MemTotal'] ?? os.totalmem()
   const free = (info['MemAvailable'] ?? os.freemem()) + arcBytes(await read('/proc/spl/kstat/zfs/arcstats'))
-  const whole = { total, available: Math.min(total, free) }
-  const seen = groups.reduce((rest, group) => limitByCgroup(rest.total, rest.available, group), whole)
+  const physical = { total, available: Math.min(total, free) }
+  const seen = groups.reduce((rest, group) => limitByCgroup(rest.total, rest.available, group), physical)
   return { ...seen, swapTotal: info['SwapTotal'] ?? 0, swapFree: info['SwapFree'] ?? 0 }
 }
 
-/** What the cache of ZFS gives back when others need it; MemAvailable does not count it. Pure. */
+/** Bytes that the ZFS cache releases on demand; MemAvailable does not count them. Pure. */
 function arcBytes (stats: string): number {
   const [size = 0, least = 0] = ['size', 'c_min'].map((name) =>
     Number(new RegExp(`^${name} +\\d+ +(\\d+)$`, 'm').exec(stats)?.[1] ?? 0))
   return Math.max(0, size - least)
 }
 
-/** Memory as `mem()` of systeminformation reports it, for systems without /proc. Throws on other shapes. */
+/** Memory from systeminformation's `mem()`, for systems without /proc. Throws on other shapes. */
 export function memoryOf (answer: unknown): MemoryReading {
   const { total, available, swaptotal = 0, swapfree = 0 } = (answer ?? {}) as Record<string, number>
   const reading = { total, available, swapTotal: swaptotal, swapFree: swapfree }
   for (const [name, value] of Object.entries(reading)) {
-    if (!Number.isFinite(value)) throw new Error(`systeminformation says no "${name}": ${String(value)}`)
+    if (!Number.isFinite(value)) throw new Error(`systeminformation has no valid "${name}": ${String(value)}`)
   }
   return reading as MemoryReading
 }

@@ -2,26 +2,25 @@ import { readdir, stat } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
 
-/** Which GPU backends could be loaded here, judged by files alone. */
 export interface Runtimes {
-  /** The CUDA provider lies beside the ONNX runtime. */
+  /** The CUDA provider is installed with the ONNX runtime. */
   cuda: boolean
   /** The ONNX runtime of this platform has WebGPU and the loader it needs. */
   webgpu: boolean
-  /** An NVIDIA device file is there, and CUDA is not kept from it. */
+  /** An NVIDIA device file exists and is not hidden from CUDA. */
   nvidiaDevice: boolean
 }
 
-/** What is looked at. Tests give their own. */
+/** The files that detection reads. Tests pass their own. */
 export interface RuntimeFiles {
   platform: string
   arch: string
   env: Readonly<Record<string, string | undefined>>
-  /** Names in a folder; empty when it is not there. */
+  /** Names in a folder; empty if it does not exist. */
   list (folder: string): Promise<string[]>
-  /** Whether a shared library is there. An install puts short notes where those for CUDA would lie. */
+  /** Whether a shared library exists. An install puts short notes in place of the CUDA ones. */
   hasLibrary (file: string): Promise<boolean>
-  /** Folder of the ONNX runtime's native libraries; null when the package is not installed. */
+  /** Folder of the ONNX runtime's native libraries; null if the package is not installed. */
   runtimeFolder (): string | null
   hasPackage (name: string): boolean
 }
@@ -36,7 +35,7 @@ const LIBRARY_FOLDERS = [
   '/usr/lib/aarch64-linux-gnu'
 ]
 
-/** Looks for the libraries of GPU backends: fast enough to wait for before the first runner starts. */
+/** Finds the libraries of GPU backends, quickly enough to wait for before the first runner starts. */
 export async function findRuntimes (files: RuntimeFiles): Promise<Runtimes> {
   const folder = files.runtimeFolder()
   const cuda = folder !== null && await files.hasLibrary(join(folder, 'libonnxruntime_providers_cuda.so'))
@@ -45,7 +44,7 @@ export async function findRuntimes (files: RuntimeFiles): Promise<Runtimes> {
   return { cuda, webgpu: folder !== null && await hasWebgpu(files), nvidiaDevice }
 }
 
-/** CUDA_VISIBLE_DEVICES set to nothing or to -1 hides every NVIDIA GPU, as it does for CUDA itself. */
+/** CUDA_VISIBLE_DEVICES set to empty or -1 hides every NVIDIA GPU, as for CUDA itself. */
 export function cudaHidden (cudaVisibleDevices: string | undefined): boolean {
   return cudaVisibleDevices !== undefined && /^\s*(-1.*)?$/.test(cudaVisibleDevices)
 }
@@ -78,7 +77,7 @@ function hasPackage (name: string): boolean {
   }
 }
 
-/** Resolving the package does not load it: its native library stays out of the node. */
+/** Resolves the package without loading its native library into the node. */
 function runtimeFolder (): string | null {
   try {
     const manifest = createRequire(import.meta.url).resolve('onnxruntime-node/package.json')

@@ -11,35 +11,35 @@ import { readMemory } from './ram.js'
 type Environment = Readonly<Record<string, string | undefined>>
 
 export interface MachineOptions {
-  /** Its volume is the one whose space is reported. */
+  /** Reports the free space of this folder's volume. */
   home: string
   clock: Clock
   log: Logger
   io?: MachineIo
-  /** Of this process, from which that of its programs is made. */
+  /** Environment of this process, which its programs inherit in part. */
   env?: Environment
 }
 
-/** The machine this node runs on, asked anew with each call but `lastGpus`. */
+/** Readings of this machine; each call reads anew except `lastGpus`. */
 export interface Machine {
-  /** Free bytes, cut by the limits of this process's control groups; null if unknown. */
+  /** Free bytes, capped by this process's control groups; null if unknown. */
   freeRam (): Promise<number | null>
-  /** Of each of its GPUs; empty if none answers within 5 s. The state shows what was read. */
+  /** Free bytes of each GPU; empty if the reading takes over 5 s. Also updates the state. */
   freeVram (): Promise<readonly (number | null)[]>
-  /** Never throws, and takes up to 15 s where a driver is sick. */
+  /** Never throws; takes up to 15 s if a driver is faulty. */
   gpus (): Promise<GpuReport>
   lastGpus (): GpuReading
 }
 
 export interface MachineReader extends Machine, VitalsSource {}
 
-/** A reading is given again for this long, so that asking often costs nothing. */
+/** Lifetime of a reading, ms. */
 const FRESH_MS = 1000
-/** A part that takes longer is null this time; it is not asked again before it has answered. */
+/** A slower part is null this time, ms; it is not read again before it completes. */
 const PART_MS = 1000
-/** The same for GPUs where somebody waits for them: a program is run that wakes their driver. */
+/** The same for GPUs when a caller waits for them: a program wakes their driver. */
 const GPU_PART_MS = 5000
-/** GPUs and sensors are looked at this often, and rarer while that fails. */
+/** Interval of GPU and sensor readings, ms; it doubles while they fail. */
 const LOAD_MS = 30_000
 const LOAD_DOUBLINGS = 7
 
@@ -55,7 +55,6 @@ export function busyShare (before: readonly os.CpuInfo[], after: readonly os.Cpu
   return b.all > a.all ? Math.min(1, Math.max(0, 1 - (b.idle - a.idle) / (b.all - a.all))) : 0
 }
 
-/** Reads one machine. The first failure of each part is logged. */
 export function createMachine (
   { home, clock, log, io = thisMachine(clock), env = {} }: MachineOptions
 ): MachineReader {
@@ -67,8 +66,8 @@ export function createMachine (
   const cpu = part('cpu', processor(io))
   const network = part('network', interfaces(io, clock))
   const gpus = listGpus(io)
-  const { load, look, last: lastGpus } = loadReader({ io, clock, env, gpus, report })
-  const lookInTime = part('gpu', look, GPU_PART_MS)
+  const { load, measure, last: lastGpus } = loadReader({ io, clock, env, gpus, report })
+  const measureInTime = part('gpu', measure, GPU_PART_MS)
   const read = async (): Promise<MachineStats> => {
     const [ram, space, pcpuUsage, traffic] = await Promise.all([memory(), disk(), cpu(), network()])
     return {
@@ -90,7 +89,7 @@ export function createMachine (
   return {
     vitals () {
       if (last !== undefined && clock.mono() - last.at < FRESH_MS) {
-        // A reading takes several turns of the event loop; under load requests would queue up behind it.
+        // A reading takes several turns of the event loop; under load requests would queue behind it.
         return known === undefined ? last.value : Promise.resolve(known)
       }
       last = { at: clock.mono(), value: read().then((value) => known = value) }
@@ -100,13 +99,13 @@ export function createMachine (
     gpus,
     lastGpus,
     freeRam: async () => (await memory())?.available ?? null,
-    freeVram: async () => usableGpus((await lookInTime())?.gpus ?? [], env)
+    freeVram: async () => usableGpus((await measureInTime())?.gpus ?? [], env)
       .map(({ vramTotalBytes, vramUsedBytes }) =>
         vramTotalBytes === null || vramUsedBytes === null ? null : vramTotalBytes - vramUsedBytes)
   }
 }
 
-/** Only Linux tells what GPUs do; elsewhere they are listed once. */
+/** Only Linux reports the load of GPUs; elsewhere they are listed once. */
 function listGpus (io: MachineIo): () => Promise<GpuReport> {
   let listed: GpuReport | undefined
   return async () => {
@@ -116,17 +115,16 @@ function listGpus (io: MachineIo): () => Promise<GpuReport> {
   }
 }
 
-/** Logs the first failure of each part. */
 function reporter (log: Logger): (part: string, error: unknown) => void {
-  const told = new Set<string>()
+  const logged = new Set<string>()
   return (part, err) => {
-    if (told.has(part)) return
-    told.add(part)
+    if (logged.has(part)) return
+    logged.add(part)
     log.warn({ err, part }, `the ${part} of this machine cannot be read; it is shown as unknown`)
   }
 }
 
-/** The same reading, but null when it fails or takes over `ms`. A hung one is never asked twice. */
+/** The reading, or null if it fails or takes over `ms`. A hung one is not started again. */
 function bounded<T> (
   clock: Clock, read: () => T | Promise<T>, failed: (error: unknown) => void, ms = PART_MS
 ): () => Promise<T | null> {
@@ -172,13 +170,13 @@ interface LoadParts extends Required<Pick<MachineOptions, 'io' | 'clock' | 'env'
   report: (part: string, error: unknown) => void
 }
 
-/** Readings of GPUs and sensors: `look` takes a reading, `load` returns the last one. */
+/** Readings of GPUs and sensors: a new one, and the last one. */
 function loadReader ({ io, clock, env, gpus, report }: LoadParts) {
   let known = summarize([], null, env)
   let last: GpuReading = { atMs: -Infinity, gpus: [], vramByPid: new Map() }
   let dueAt = -Infinity
   let failures = 0
-  const look = async (): Promise<GpuReport> => {
+  const measure = async (): Promise<GpuReport> => {
     const startedAt = clock.mono()
     const heat = io.platform === 'linux' ? readProcessorHeat(io) : null
     const found = await gpus()
@@ -186,7 +184,7 @@ function loadReader ({ io, clock, env, gpus, report }: LoadParts) {
     if (problems.length > 0) report('gpu', new Error(problems.join('; ')))
     failures = problems.length > 0 ? failures + 1 : 0
     const celsius = await heat
-    // The later of two readings wins, whichever ends first.
+    // The reading that started later wins, whichever ends first.
     if (startedAt < last.atMs) return found
     known = summarize(found.gpus, celsius, env)
     last = { atMs: startedAt, gpus: known.accelerators, vramByPid }
@@ -194,12 +192,12 @@ function loadReader ({ io, clock, env, gpus, report }: LoadParts) {
     return found
   }
   return {
-    look,
+    measure,
     last: () => last,
     load () {
       if (clock.mono() >= dueAt) {
         dueAt = Infinity
-        void look()
+        void measure()
       }
       return known
     }

@@ -1,4 +1,4 @@
-/** What engines on onnxruntime share, inside a runner: reading, cutting and writing graphs, and sessions. */
+/** Shared by engines on onnxruntime, inside a runner: reading, cutting and writing graphs, and sessions. */
 export { closureOf, extractModel, indexGraph } from './graph.js'
 export type { GraphIndex } from './graph.js'
 export {

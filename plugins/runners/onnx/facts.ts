@@ -1,4 +1,4 @@
-/** What the head of a graph says about the files and sizes of a model. */
+/** Facts about a model's files and sizes from the header of its graph. */
 import { CardError, withReader } from '../cards/reader.js'
 import { readHeader } from './header.js'
 import { operatorProblem } from './operators.js'
@@ -7,7 +7,6 @@ import type { OnnxHeader } from './header.js'
 export type { OnnxHeader } from './header.js'
 
 const FOUR_GIB = 4 * 2 ** 30
-/** Endings of transformers.js, and what they mean. */
 const SUFFIXES: ReadonlyArray<[RegExp, string]> = [
   [/[_-]q4f16$/, 'q4f16'], [/[_-]q2f16$/, 'q2f16'], [/[_-]q1f16$/, 'q1f16'], [/[_-]bnb4$/, 'bnb4'],
   [/[_-](q4|q2|q1)$/, ''], [/[_-](quantized|q8)$/, 'q8'], [/[_-](int8|uint8|fp16|bf16|fp32)$/, '']
@@ -16,7 +15,7 @@ const TYPES: Readonly<Record<number, string>> = {
   1: 'fp32', 2: 'q8', 3: 'q8', 10: 'fp16', 11: 'fp64', 16: 'bf16', 21: 'q4', 22: 'q4'
 }
 
-/** What an ONNX file holds. @throws CardError when it is broken, or its weights lie outside its folder */
+/** The header of an ONNX file. @throws CardError if it is broken, or its weights are outside its folder */
 export async function readOnnxHeader (
   path: string, pathProblem: Folder['pathProblem']
 ): Promise<OnnxHeader> {
@@ -24,38 +23,40 @@ export async function readOnnxHeader (
 }
 
 /**
- * The head of a graph in a folder. @throws CardError, also when external weights are missing or shorter than
- * the graph needs, and for operators that nobody here knows
+ * The header of a graph in a folder.
+ * @throws CardError also if external weights are missing or too short, and for unknown operators
  */
 export async function readGraph (folder: Folder, path: string): Promise<OnnxHeader> {
   const header = await readOnnxHeader(folder.at(path), folder.pathProblem)
   for (const [name, bytes] of header.externalBytes) {
-    const beside = besides(path, name)
-    if (!folder.has(beside)) {
-      throw new CardError(`${path} has weights in ${beside}, which is not among the files`)
+    const external = besides(path, name)
+    if (!folder.has(external)) {
+      throw new CardError(`${path} has weights in ${external}, which is not among the files`)
     }
-    const size = folder.size(beside)
-    if (size < bytes) throw new CardError(`${path} needs ${bytes} bytes of ${beside}, which has ${size}`)
+    const size = folder.size(external)
+    if (size < bytes) throw new CardError(`${path} needs ${bytes} bytes of ${external}, which has ${size}`)
   }
   const problem = operatorProblem(header)
   if (problem !== null) throw new CardError(`${path} cannot be run here: ${problem}`)
   return header
 }
 
-/** Path of a file that is named relative to another file's folder. */
 function besides (path: string, name: string): string {
   return path.slice(0, path.lastIndexOf('/') + 1) + name
 }
 
-/** Roles of a graph and of the files beside it that hold its weights. */
 export function weightsOf (path: string, header: OnnxHeader): Map<string, string> {
-  const beside = header.externalFiles.map((name): [string, string] => [besides(path, name), 'external-data'])
-  return new Map([[path, 'weights'], ...beside])
+  const external = header.externalFiles
+    .map((name): [string, string] => [besides(path, name), 'external-data'])
+  return new Map([[path, 'weights'], ...external])
 }
 
 const stemOf = (path: string): string => path.slice(path.lastIndexOf('/') + 1, -'.onnx'.length)
 
-/** How weights are kept: by the name's ending, else by the operators, else by what most bytes are. */
+/**
+ * Quantization of the weights: by the suffix of the name, else by the operators, else by the type of most
+ * bytes.
+ */
 export function suffixOf (header: OnnxHeader, path: string): string | null {
   for (const [pattern, meaning] of SUFFIXES) {
     const match = pattern.exec(stemOf(path))
@@ -67,8 +68,8 @@ export function suffixOf (header: OnnxHeader, path: string): string | null {
 }
 
 /**
- * The graph to use among several of one model: the plain one up to 4 GiB, else q4, else the smallest, each
- * with its external weights. Undefined when there is none.
+ * The graph to use if a model has several: the plain one up to 4 GiB, else q4, else the smallest; sizes
+ * include external weights. Undefined for none.
  */
 export function chooseGraph (folder: Folder, paths: readonly string[]): string | undefined {
   const bytes = (path: string): number => folder.files
@@ -79,6 +80,6 @@ export function chooseGraph (folder: Folder, paths: readonly string[]): string |
   return plain ?? q4 ?? [...paths].sort((a, b) => bytes(a) - bytes(b))[0]
 }
 
-/** Whether a graph takes keys and values of earlier tokens, as decoders do. */
+/** Whether a graph takes the keys and values of earlier tokens, like a decoder. */
 export const hasCache = ({ inputs }: OnnxHeader): boolean =>
   inputs.some(({ name }) => /^past(_key_values\.\d+(\.decoder)?\.key|_key_\d+|_\d+)$/.test(name))

@@ -1,13 +1,12 @@
 /**
- * Cutting ONNX graphs: the part of a graph between named tensors becomes a graph of its own
- * (what `onnx.utils.extract_model` does), so that a long tail can be run piece by piece.
+ * Cuts ONNX graphs: the part between named tensors becomes a separate graph (like
+ * `onnx.utils.extract_model`), so that a long tail can run piece by piece.
  */
 import {
   ATTRIBUTE, ELEMENT, attributesOf, tensorInfo, tensorName, valueName,
   type OnnxGraph, type OnnxModel, type OnnxNode
 } from './messages.js'
 
-/** Lookup tables over one graph; build once, use for every question. */
 export interface GraphIndex {
   model: OnnxModel
   producer: Map<string, number>
@@ -15,11 +14,11 @@ export interface GraphIndex {
   inputs: Map<string, Uint8Array>
   outputs: Map<string, Uint8Array>
   values: Map<string, Uint8Array>
-  /** True where some weights lie in another file: such a model is loaded by path, never cut. */
+  /** True if some weights are in another file: such a model is loaded by path and never cut. */
   external: boolean
 }
 
-/** What a set of tensors depends on, stopping at some tensors. */
+/** Everything that a set of tensors depends on, up to the stop tensors. */
 export interface Closure { nodes: Set<number>, initializers: Set<string>, inputs: Set<string> }
 
 export function indexGraph (model: OnnxModel): GraphIndex {
@@ -62,8 +61,8 @@ function referencesOf (node: OnnxNode): string[] {
 }
 
 /**
- * Everything `outputs` depend on, not looking behind the tensors in `stops`. `inputs` are the graph inputs
- * and stop tensors reached.
+ * Everything that `outputs` depend on, up to the tensors in `stops`. `inputs` are the graph inputs and stop
+ * tensors reached.
  */
 export function closureOf (index: GraphIndex, outputs: string[], stops: Set<string>): Closure {
   const closure: Closure = { nodes: new Set(), initializers: new Set(), inputs: new Set() }
@@ -83,8 +82,8 @@ export function closureOf (index: GraphIndex, outputs: string[], stops: Set<stri
 }
 
 /**
- * The graph between `inputs` (tensor names; graph inputs that are needed besides are kept) and `outputs`.
- * @throws Error naming a tensor that the graph does not have.
+ * The graph between `inputs` (tensor names; other graph inputs stay if needed) and `outputs`.
+ * @throws Error naming a tensor that the graph does not have
  */
 export function extractModel (index: GraphIndex, inputs: string[], outputs: string[]): OnnxModel {
   for (const name of [...inputs, ...outputs]) {
@@ -95,7 +94,7 @@ export function extractModel (index: GraphIndex, inputs: string[], outputs: stri
   const describe = (name: string): Uint8Array => index.inputs.get(name) ?? index.outputs.get(name) ??
     index.values.get(name) ?? tensorInfo(name, ELEMENT.float32)
   const { graph } = index.model
-  const kept = new Set([...closure.inputs, ...outputs])
+  const ports = new Set([...closure.inputs, ...outputs])
   return {
     ...index.model,
     graph: {
@@ -104,7 +103,7 @@ export function extractModel (index: GraphIndex, inputs: string[], outputs: stri
       initializer: [...closure.initializers].map((name) => index.initializers.get(name) as Uint8Array),
       input: [...closure.inputs].map(describe),
       output: outputs.map(describe),
-      valueInfo: graph.valueInfo.filter((bytes) => !kept.has(valueName(bytes)))
+      valueInfo: graph.valueInfo.filter((bytes) => !ports.has(valueName(bytes)))
     }
   }
 }

@@ -1,4 +1,4 @@
-/** Heads of ONNX files, read without loading weights. Field numbers are those of onnx.proto (ONNX 1.16). */
+/** Headers of ONNX files, read without their weights. Field numbers are from onnx.proto (ONNX 1.16). */
 import { ProtoWalker, type Field, type FileReader } from './walker.js'
 
 /** Most inputs, outputs, operators and external files. */
@@ -6,46 +6,44 @@ const ENTRIES = 4096
 /** Longest value of an external-data entry, and longest name of a dimension, bytes. */
 const PLACE_BYTES = 65_536
 const DIM_BYTES = 256
-/** Files of an older version than this (IR) list their weights among their inputs. */
+/** Files below this IR version list their weights among their inputs. */
 const LISTED_IR = 4
-/** What is asked of the entries that say where weights lie. */
 const PLACE = new Set(['location', 'offset', 'length'])
 
-/** An input or output: its element type (numbers of TensorProto.DataType) and size; names for free sizes. */
+/** An input or output: element type (TensorProto.DataType) and dimensions, names for free ones. */
 export interface HeaderPort { name: string, elemType: number, dims: (number | string | null)[] }
 
 export interface OnnxHeader {
   inputs: HeaderPort[]
   outputs: HeaderPort[]
-  /** Relative to the folder of the file; never leads out of it. */
+  /** Relative to the file's folder; never outside it. */
   externalFiles: string[]
-  /** The least size of each external file. */
   externalBytes: Map<string, number>
-  /** Domain to version; the default domain is ''. */
+  /** Version by domain; the default domain is ''. */
   opsets: Map<string, number>
-  /** Bytes of tensors, in the file and beside it, by element type. */
+  /** Tensor bytes by element type, in the file and in external ones. */
   bytesByType: Map<number, number>
-  /** Operators anywhere, with their domain unless it is the default one. */
+  /** Operators at any depth, with their domain unless it is the default. */
   opTypes: Set<string>
-  /** Operators that the file itself defines, likewise. */
+  /** Operators that the file defines itself, in the same form. */
   functions: Set<string>
-  /** Version of the file format; 0 where it says none. */
+  /** Version of the file format (IR); 0 if missing. */
   irVersion: number
-  /** Bits of a weight where MatMulNBits is used. */
+  /** Bits per weight if MatMulNBits is used. */
   weightBits: number | null
 }
 
-/** Bytes of a value, by TensorProto.DataType; others count one. */
+/** Bytes per value by TensorProto.DataType; others count as one. */
 const VALUE_BYTES: Record<number, number> = {
   1: 4, 4: 2, 5: 2, 6: 4, 7: 8, 10: 2, 11: 8, 12: 4, 13: 8, 14: 8, 15: 16, 16: 2
 }
 
-/** Says what is wrong with the path of a file beside the graph; null for a good one. */
+/** Reports why the path of an external file is invalid; null if it is valid. */
 type PathCheck = (path: string) => string | null
 
 /**
- * Reads an ONNX file by its structure: raw weights are skipped, so that gigabytes cost a few reads.
- * @throws the reader's error when it is broken, or names external weights under a path that is refused
+ * Reads an ONNX file by its structure and skips raw weights, so that gigabytes cost a few reads.
+ * @throws the reader's error if the file is broken or names external weights under a refused path
  */
 export async function readHeader (r: FileReader, pathProblem: PathCheck): Promise<OnnxHeader> {
   const scan = new OnnxScan(new ProtoWalker(r), pathProblem)
@@ -60,7 +58,7 @@ class OnnxScan {
   }
 
   readonly #walk: ProtoWalker
-  /** Names of weights of a file that lists them among its inputs. */
+  /** Weights that a file lists among its inputs. */
   readonly #weights = new Set<string>()
   readonly #pathProblem: PathCheck
 
@@ -170,7 +168,7 @@ class OnnxScan {
     if (this.#weights.size > ENTRIES) this.#walk.r.fail(`it has more than ${ENTRIES} weights`)
   }
 
-  /** Sizes come one by one, or packed. */
+  /** Sizes are single values or packed. */
   async #product (field: Field): Promise<number> {
     if (field.wire === 0) return field.value
     if (field.length > 1024) this.#walk.r.fail('a tensor has too many dimensions')
@@ -185,19 +183,19 @@ class OnnxScan {
     return product
   }
 
-  /** Notes a file beside the graph; answers the bytes of the tensor in it. */
+  /** Records an external file and returns the bytes of the tensor in it. */
   #external (place: Map<string, string>, expected: number): number {
     const { r } = this.#walk
     const { externalFiles, externalBytes } = this.header
     const path = (place.get('location') ?? '').replace(/^\.\//, '')
     const problem = this.#pathProblem(path)
-    if (problem !== null) r.fail(`where its weights lie is refused: ${problem}`)
+    if (problem !== null) r.fail(`the path of its weights is invalid: ${problem}`)
     const [offset, length] = [Number(place.get('offset') ?? 0), Number(place.get('length') ?? expected)]
     if (!Number.isSafeInteger(offset + length) || offset < 0 || length < 0) {
       r.fail(`weights in ${path} have an impossible offset or length`)
     }
     if (!externalBytes.has(path)) externalFiles.push(path)
-    if (externalFiles.length > ENTRIES) r.fail(`its weights lie in more than ${ENTRIES} files`)
+    if (externalFiles.length > ENTRIES) r.fail(`its weights are in more than ${ENTRIES} files`)
     externalBytes.set(path, Math.max(externalBytes.get(path) ?? 0, offset + length))
     return length
   }

@@ -1,12 +1,12 @@
 /**
- * ONNX files as protobuf messages, with the fields that changing a graph needs; field numbers are those of
- * onnx.proto (ONNX 1.16). Weights, attributes and ports stay encoded: nothing in them is lost, and a file of
- * hundreds of megabytes is read without copying its weights. Unknown fields of a message are kept as long as
- * the decoded object itself is changed, not a copy of it.
+ * ONNX files as protobuf messages, with the fields needed to change a graph; field numbers are from
+ * onnx.proto (ONNX 1.16). Weights, attributes and ports stay encoded: they lose no data, and a file of
+ * hundreds of megabytes is read without copying its weights. Unknown fields survive if the decoded object
+ * itself is changed, not a copy.
  */
 import protobuf from 'protobufjs/light.js'
 
-/** One operator call. Attributes are encoded AttributeProto messages. */
+/** Attributes are encoded AttributeProto messages. */
 export interface OnnxNode {
   input: string[]
   output: string[]
@@ -16,7 +16,7 @@ export interface OnnxNode {
   attribute: Uint8Array[]
 }
 
-/** A graph. Initializers are encoded TensorProto, inputs, outputs and valueInfo encoded ValueInfoProto. */
+/** Initializers are encoded TensorProto; inputs, outputs and valueInfo encoded ValueInfoProto. */
 export interface OnnxGraph {
   name: string
   node: OnnxNode[]
@@ -26,7 +26,7 @@ export interface OnnxGraph {
   valueInfo: Uint8Array[]
 }
 
-/** A whole file. `opsetImport` and `metadataProps` are encoded messages. */
+/** `opsetImport` and `metadataProps` are encoded messages. */
 export interface OnnxModel {
   irVersion: number
   opsetImport: Uint8Array[]
@@ -35,7 +35,7 @@ export interface OnnxModel {
   graph: OnnxGraph
 }
 
-/** A decoded attribute; of its values only the one that `type` names is meaningful. */
+/** A decoded attribute; only the value that `type` names is meaningful. */
 export interface OnnxAttribute {
   name: string
   type: number
@@ -52,8 +52,8 @@ type MessageName = 'ModelProto' | 'NodeProto' | 'AttributeProto' | 'TensorProto'
 const one = (type: string, id: number) => ({ type, id })
 const many = (type: string, id: number) => ({ type, id, rule: 'repeated' })
 
-// int64 fields are read as int32: the wire form is the same, and no dimension, kernel or opset version
-// here comes near 2^31. Weights lie in rawData, never in these fields.
+// int64 fields are decoded as int32: the wire format is the same, and no dimension, kernel or opset version
+// comes near 2^31. Weights are in rawData, never in these fields.
 const root = protobuf.Root.fromJSON({
   nested: {
     ModelProto: {
@@ -122,14 +122,13 @@ const root = protobuf.Root.fromJSON({
   }
 })
 
-/** Element types of tensors, under onnxruntime's names, as ONNX numbers them. */
+/** Element types of tensors by onnxruntime's names, with ONNX's numbers. */
 export const ELEMENT = { float32: 1, int32: 6, int64: 7, float16: 10 } as const
-/** Attribute types as ONNX numbers them. */
 export const ATTRIBUTE = {
   float: 1, int: 2, string: 3, tensor: 4, graph: 5, floats: 6, ints: 7, graphs: 10
 } as const
 
-// Message objects carry defaults on their prototype, which is exactly the shape of the interfaces above.
+// Message objects have defaults on their prototype, which matches the interfaces above.
 function decode<T> (name: string, bytes: Uint8Array): T {
   const reader = protobuf.Reader.create(bytes)
   reader.discardUnknown = false
@@ -137,8 +136,8 @@ function decode<T> (name: string, bytes: Uint8Array): T {
 }
 
 /**
- * Reads an ONNX file. The result refers to `bytes`: keep them unchanged.
- * @throws RangeError for bytes that are no ONNX file
+ * Decodes an ONNX file. The result refers to `bytes`: do not change them.
+ * @throws RangeError if they are no ONNX file
  */
 export function decodeModel (bytes: Uint8Array): OnnxModel {
   try {
@@ -165,7 +164,7 @@ export function attributesOf (node: OnnxNode): Map<string, OnnxAttribute> {
   }))
 }
 
-/** A node with one output and, where given, attributes that are whole numbers. */
+/** A node with one output and optional integer attributes. */
 export function nodeOf (
   opType: string, input: string[], output: string, attributes: Record<string, number> = {}
 ): OnnxNode {
@@ -174,13 +173,13 @@ export function nodeOf (
   return { opType, input, output: [output], name: `svc/${output}`, domain: '', attribute }
 }
 
-/** Name of an encoded TensorProto, and whether its data lies in another file; the data itself is skipped. */
+/** Name of an encoded TensorProto, and whether its data is in another file. Does not decode the data. */
 export function tensorName (bytes: Uint8Array): { name: string, external: boolean } {
   const { name, dataLocation } = decode<{ name: string, dataLocation: number }>('TensorName', bytes)
   return { name, external: dataLocation === 1 }
 }
 
-/** An encoded TensorProto of whole numbers; without `dims` they stand in a row. */
+/** An encoded TensorProto of integers; one-dimensional without `dims`. */
 export function int64Tensor (name: string, values: number[], dims = [values.length]): Uint8Array {
   const rawData = new Uint8Array(BigInt64Array.from(values, BigInt).buffer)
   return encodeMessage('TensorProto', { dims, dataType: ELEMENT.int64, name, rawData })
@@ -190,7 +189,7 @@ export function valueName (bytes: Uint8Array): string {
   return decode<{ name: string }>('ValueName', bytes).name
 }
 
-/** An encoded ValueInfoProto of a tensor; without `dims` its shape is left open. */
+/** An encoded ValueInfoProto of a tensor; its shape is open without `dims`. */
 export function tensorInfo (name: string, elemType: number, dims?: Array<number | string>): Uint8Array {
   const dim = dims?.map((d) => typeof d === 'number' ? { dimValue: d } : { dimParam: d })
   const shape = dim === undefined ? {} : { shape: { dim } }

@@ -1,6 +1,6 @@
 /**
- * What onnxruntime runs: versions of files, and its own operators. Of version 1.30, found by asking it; a
- * test asks again. Operators of the standard are not listed: the version of their set says which there are.
+ * Limits of onnxruntime 1.30: file versions and its own operators. A test checks them against the installed
+ * runtime. Standard operators are not listed, because the version of their set implies them.
  */
 import type { OnnxHeader } from './header.js'
 
@@ -26,19 +26,19 @@ export const CONTRIB: ReadonlySet<string> = new Set(`
   UnfoldTensor Unique VarlenCausalConvWithState WhisperBeamSearch WordConvEmbedding
 `.trim().split(/\s+/))
 
-/** Domains of operators that onnxruntime has as a whole. */
+/** Domains that onnxruntime supports completely. */
 const STANDARD = new Set(['', 'ai.onnx', 'ai.onnx.ml'])
 const LISTED = 8
 
-/** Why a file cannot be run by what it is made of, in a few words; null where nothing says so. */
+/** Why a file cannot run because of its version or operators; null if no reason is found. */
 export function operatorProblem ({ irVersion, opsets, opTypes, functions }: OnnxHeader): string | null {
   const opset = opsets.get('') ?? opsets.get('ai.onnx') ?? 0
-  if (irVersion > NEWEST.ir) return `it is of ONNX IR version ${irVersion}: up to ${NEWEST.ir} run here`
-  if (opset > NEWEST.opset) return `it has operators of opset ${opset}: up to ${NEWEST.opset} run here`
+  if (irVersion > NEWEST.ir) return `its ONNX IR version is ${irVersion}; up to ${NEWEST.ir} is supported`
+  if (opset > NEWEST.opset) return `it has operators of opset ${opset}; up to ${NEWEST.opset} is supported`
   const unknown = [...opTypes].filter((name) => !functions.has(name) && !runs(name))
   if (unknown.length === 0) return null
   const more = unknown.length > LISTED ? ` and ${unknown.length - LISTED} more` : ''
-  return `it has operators that do not run here: ${unknown.slice(0, LISTED).join(', ')}${more}`
+  return `it has unsupported operators: ${unknown.slice(0, LISTED).join(', ')}${more}`
 }
 
 function runs (name: string): boolean {

@@ -1,18 +1,17 @@
-/** Opening onnxruntime sessions. */
 import { InferenceSession } from 'onnxruntime-node'
 import { EngineError, type ModelSpec } from '../../../kernel/api/engine.js'
 
 const PROVIDERS: Record<string, string[]> = { cpu: ['cpu'], cuda: ['cuda', 'cpu'], webgpu: ['webgpu', 'cpu'] }
 
-/** How long a thread waits awake for the next part of a run, microseconds. */
+/** Time that a thread spins before it sleeps, microseconds. */
 const SPIN_US = '50'
 
 export interface SessionNames { engine: string, label: string }
 
 /**
- * Opens a graph from a file's path, or from memory.
- * @throws EngineError no_backend for a backend that onnxruntime is not used with, model_invalid where it
- * refuses the graph
+ * Opens a graph from a path or from memory.
+ * @throws EngineError no_backend for a backend that svc does not use with onnxruntime, model_invalid if
+ * onnxruntime rejects the graph
  */
 export async function openSession (
   model: string | Uint8Array, { backend, threads }: Pick<ModelSpec, 'backend' | 'threads'>,
@@ -20,19 +19,19 @@ export async function openSession (
 ): Promise<InferenceSession> {
   const executionProviders = PROVIDERS[backend]
   if (executionProviders === undefined) {
-    throw new EngineError('no_backend', `engine ${engine} has no backend "${backend}": ` +
-      `it has ${Object.keys(PROVIDERS).join(', ')}`)
+    throw new EngineError('no_backend', `engine ${engine} does not support backend "${backend}": ` +
+      `it supports ${Object.keys(PROVIDERS).join(', ')}`)
   }
   const options: InferenceSession.SessionOptions = {
     executionProviders,
     intraOpNumThreads: threads,
     interOpNumThreads: 1,
     graphOptimizationLevel: 'all',
-    // Every sentence and every step has its own shape: planning memory per shape costs more than it saves.
+    // Each sentence and step has a different shape: planning memory per shape costs more than it saves.
     enableMemPattern: false,
     logSeverityLevel: 3,
-    // A step has hundreds of short parts, and waking a sleeping thread for each takes longer than the part.
-    // But threads that wait longer must sleep: the node and other runners share the cores.
+    // A step has hundreds of short parts, and waking a thread for each takes longer than the part. Threads
+    // that wait longer must sleep, because the node and other runners share the cores.
     extra: {
       session: {
         force_spinning_stop: '1',

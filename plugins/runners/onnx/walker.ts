@@ -1,16 +1,15 @@
-/** Reads protobuf messages in a file. Fields that are not asked for are skipped, and never loaded. */
+/** Reads protobuf messages from a file. Unwanted fields are skipped without loading them. */
 
-/** Tag and length, or tag and value, at their longest. */
 const HEAD_BYTES = 20
 const DEPTH = 96
-/** Bounds the time a file of tiny fields can take. */
+/** Bounds the time for a file of tiny fields. */
 const FIELDS = 8_000_000
 
-/** A file that is read through a small window. What does not lie in it, or is broken, throws. */
+/** A file read through a small window. Broken content, or reading outside the window, throws. */
 export interface FileReader {
   readonly size: number
   readonly position: number
-  /** Waits until so many bytes can be read by `u8`; undefined where they can be at once. */
+  /** Waits until `u8` can read this many bytes; undefined if it can at once. */
   ready: (bytes: number) => Promise<void> | undefined
   seek: (position: number) => void
   u8: () => number
@@ -19,18 +18,17 @@ export interface FileReader {
   fail: (what: string) => never
 }
 
-/** A field of a message. */
 export interface Field {
   number: number
-  /** 0 varint, 1 eight bytes, 2 bytes, 5 four bytes. */
+  /** 0 varint, 1 64-bit, 2 length-delimited, 5 32-bit. */
   wire: number
-  /** Of a varint, as unsigned; not exact above 2^53. */
+  /** Unsigned value of a varint; not exact above 2^53. */
   value: number
-  /** Bytes of content, which begin at the reader's position. */
+  /** Bytes of content, which starts at the reader's position. */
   length: number
 }
 
-/** Reads messages with a reader. Content that a visitor leaves is skipped. */
+/** Walks messages with a reader. Content that a visitor does not read is skipped. */
 export class ProtoWalker {
   readonly r: FileReader
   #depth = 0
@@ -39,14 +37,14 @@ export class ProtoWalker {
   constructor (r: FileReader) { this.r = r }
 
   /**
-   * Calls `visit` for each field of the message of `length` bytes that begins here; the reader stands at the
-   * field's content then.
-   * @throws the reader's error for anything that does not lie inside the message
+   * Calls `visit` for each field of the message of `length` bytes that starts here, with the reader at the
+   * field's content.
+   * @throws the reader's error for content outside the message
    */
   async each (length: number, visit: (field: Field) => Promise<void> | void): Promise<void> {
     const { r } = this
     const end = r.position + length
-    if (++this.#depth > DEPTH) r.fail(`messages lie in more than ${DEPTH} messages`)
+    if (++this.#depth > DEPTH) r.fail(`messages are nested deeper than ${DEPTH}`)
     while (r.position < end) {
       const wait = r.ready(HEAD_BYTES)
       if (wait !== undefined) await wait
@@ -66,7 +64,6 @@ export class ProtoWalker {
     return await this.r.text(field.length)
   }
 
-  /** Walks the message in a field. */
   async message (field: Field, visit: (field: Field) => Promise<void> | void): Promise<void> {
     if (field.wire !== 2) this.r.fail(`field ${field.number} should be a message`)
     await this.each(field.length, visit)
@@ -77,14 +74,14 @@ export class ProtoWalker {
     if (++this.#fields > FIELDS) r.fail(`it has more than ${FIELDS} fields`)
     const tag = this.#varint()
     const [number, wire] = [Math.floor(tag / 8), tag % 8]
-    if (number < 1 || number > 536_870_911) r.fail(`${number} is no field number`)
+    if (number < 1 || number > 536_870_911) r.fail(`${number} is not a valid field number`)
     const field = { number, wire, value: 0, length: 0 }
     if (wire === 0) field.value = this.#varint()
     else if (wire === 1) field.length = 8
     else if (wire === 2) field.length = this.#varint()
     else if (wire === 5) field.length = 4
     else r.fail(`field ${number} has wire type ${wire}`)
-    if (r.position + field.length > end) r.fail(`field ${number} is longer than the message it lies in`)
+    if (r.position + field.length > end) r.fail(`field ${number} is longer than its message`)
     return field
   }
 

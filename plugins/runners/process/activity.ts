@@ -5,7 +5,6 @@ import type { NodeLink } from './link.js'
 
 const LABEL_CHARS = 64
 
-/** Tells the node and the watchdog thread of work that the engine announces. */
 export class Activity {
   readonly #link: NodeLink
   readonly #state: Int32Array
@@ -21,7 +20,7 @@ export class Activity {
     })
   }
 
-  /** EngineEnv.work. Throws RangeError when `units` is not a number above 0. */
+  /** EngineEnv.work. Throws RangeError if `units` is not a number above 0. */
   async work<T> (label: string, units: number, call: () => T | Promise<T>): Promise<T> {
     if (!(units > 0 && Number.isFinite(units))) {
       throw new RangeError(`work units must be a number above 0, got ${units}`)
@@ -29,7 +28,7 @@ export class Activity {
     const handle = this.#announcer.begin(String(label).slice(0, LABEL_CHARS), units)
     Atomics.add(this.#state, SLOT.announced, 1)
     try {
-      // The call may block this thread, and with it an announcement that is still in the buffer.
+      // The call may block this thread while the announcement is still in the buffer.
       if (this.#link.behind) await this.#link.flushed()
       return await call()
     } finally {
@@ -39,11 +38,11 @@ export class Activity {
   }
 }
 
-/** A new announcement is left out when one that covers it was made this recently. */
+/** An announcement is omitted if another one that covers it was sent this recently. */
 const COALESCE_MS = 10
 /**
- * A call expected to be this short is covered by any announcement: the node waits at least 10 s before
- * it calls work overdue, a hundred times as long.
+ * A call expected to be this short is covered by any announcement: the node calls work overdue after at least
+ * 10 s, a hundred times as long.
  */
 const SHORT_MS = 100
 
@@ -53,7 +52,7 @@ interface Parked extends OpenWork { announcedAt: number }
 
 interface Handle { label: string, units: number, startedAt: number, announced: Parked }
 
-/** What the announcer is given: a monotonic clock in ms, a one-shot timer, and the way to the node. */
+/** Dependencies of the announcer: a monotonic clock in ms, a one-shot timer, and the link to the node. */
 interface AnnouncerIo {
   now (): number
   after (ms: number, fn: () => void): void
@@ -61,10 +60,10 @@ interface AnnouncerIo {
 }
 
 /**
- * Tells the node, before each blocking call, that it starts and how big it is. Short calls in a row are
- * coalesced: the end of a call is held back for 10 ms, and a call that starts meanwhile stands under the
- * announcement already made, if that one allows it the time. The node is thus never without an open
- * announcement while a call blocks this thread, and sees a few hundred frames a second at most.
+ * Announces each blocking call and its size to the node before it starts. Short calls in a row are coalesced:
+ * the end of a call is delayed for 10 ms, and a call that starts in that time reuses the announcement, if it
+ * allows enough time. So the node always has an open announcement while a call blocks this thread, and gets a
+ * few hundred frames a second at most.
  */
 export class Announcer {
   readonly #io: AnnouncerIo

@@ -6,8 +6,8 @@ type BreakerLimits = Pick<RunnerLimits,
   'breakerFailures' | 'breakerWindowMs' | 'readyClearMs'>
 
 /**
- * Failures so far: their times (monotonic ms) inside the window, how many in a row, and how many of the last
- * ones came before the runner was ready.
+ * Failures so far: their times (monotonic ms) within the window, how many in a row, and how many of the last
+ * ones happened before the runner was ready.
  */
 export interface BreakerState {
   readonly recent: readonly number[]
@@ -18,25 +18,25 @@ export interface BreakerState {
 export const CLOSED: BreakerState = { recent: [], attempts: 0, unready: 0 }
 
 /**
- * Failures in a row before it was ready. A slow loader that dies each time never fails three times a minute.
+ * Most failures in a row before it is ready. A slow loader that always dies never fails three times a minute.
  */
 const UNREADY_MAX = 5
 
 export interface Failure {
   readonly nowMs: number
-  /** How long it had been ready; 0 when it never was. */
+  /** Time in ready state, ms; 0 if never. */
   readonly readyMs: number
-  /** It hung in a way a restart does not mend (a warmup overrun): no second try. */
+  /** A hang that a restart does not fix (warmup overrun): no second attempt. */
   readonly wedged: boolean
 }
 
 export type Verdict = { readonly giveUp: true } | { readonly giveUp: false, readonly delayMs: number }
 
 /**
- * Decides after a failure whether to restart or give up. A first failure after being ready restarts at once,
- * a later one after a delay. It gives up on a wedge, on `breakerFailures` failures within `breakerWindowMs`,
- * and after five starts in a row that never were ready; `readyClearMs` of being ready clear the history.
- * `random` is uniform in [0, 1).
+ * Decides after a failure whether to restart or give up. The first failure after being ready restarts at
+ * once, later ones after a delay. It gives up on a hang, after `breakerFailures` failures within
+ * `breakerWindowMs`, and after five starts in a row that never became ready; `readyClearMs` of being ready
+ * clear the history. `random` is uniform in [0, 1).
  */
 export function afterFailure (
   before: BreakerState, failure: Failure, limits: BreakerLimits, random: () => number
@@ -52,7 +52,7 @@ export function afterFailure (
   return { state, verdict: { giveUp: false, delayMs } }
 }
 
-/** The pause before a restart after `attempts` failures in a row: doubling, capped, with jitter on top. */
+/** The pause before a restart after `attempts` failures in a row: doubled, capped, plus jitter. */
 export function restartDelayMs (attempts: number, limits: BreakerLimits, random: () => number): number {
   const { backoffFirstMs: minMs, backoffMaxMs: maxMs, backoffJitter } = limits
   return backoffMs(attempts, { minMs, maxMs }, 1) * (1 + backoffJitter * random())

@@ -10,9 +10,9 @@ import type { RunnerRecord } from './record.js'
 type Outcome = { readonly error: RunnerError | null }
 
 /**
- * One task as the node sees it: its unread chunks, its credit and its terminal. The reader's end (`settle`)
- * and the runner's end (`release`) are separate: a cancelled task ends for its reader at once, but occupies
- * its place until the runner has stopped working on it.
+ * One task from the node's side: unread chunks, credit and terminal. `settle` ends it for the reader,
+ * `release` for the runner: a cancelled task ends for its reader at once but occupies its slot until the
+ * runner stops working on it.
  */
 export class TaskChannel {
   readonly taskId: string
@@ -26,7 +26,6 @@ export class TaskChannel {
   #lastChunkAt: number | null = null
   #cancelledAt: number | null = null
 
-  /** `send` sends a frame about this task to the runner. */
   constructor (taskId: string, limits: RunnerLimits, send: (kind: number, header: object) => void) {
     this.taskId = taskId
     this.#send = send
@@ -38,14 +37,14 @@ export class TaskChannel {
   get waiting (): number { return this.#queue.length }
   get cancelledAt (): number | null { return this.#cancelledAt }
 
-  /** Since when the reader has been waiting for a second or later chunk; null when it is not. */
+  /** Since when the reader has waited for a second or later chunk; null if it does not. */
   get idleSince (): number | null {
     return this.settled || !this.#window.open || this.#queue.length > 0 ? null : this.#lastChunkAt
   }
 
   /**
-   * Takes a chunk. A duplicate is dropped, a gap fails the task, a chunk without credit is a ProtocolError.
-   * Returns what happened, for the flight recorder.
+   * Accepts a chunk. A duplicate is dropped, a gap fails the task, a chunk without credit is a ProtocolError.
+   * Returns the outcome for the flight recorder.
    */
   accept (index: number, chunk: EngineChunk, bytes: number, nowMs: number): 'kept' | 'dropped' | 'gap' {
     if (this.settled || index < this.#nextIndex) return 'dropped'
@@ -63,7 +62,7 @@ export class TaskChannel {
     return 'kept'
   }
 
-  /** Ends the task for its reader, once: null for a clean end. False when it had ended before. */
+  /** Ends the task for its reader; null for a clean end. False if it has ended before. */
   settle (error: RunnerError | null): boolean {
     if (this.#outcome !== null) return false
     this.#outcome = { error }
@@ -71,14 +70,14 @@ export class TaskChannel {
     return true
   }
 
-  /** Asks the runner to stop working on it. The reader's terminal is the caller's business. */
+  /** Asks the runner to stop working on it. The caller settles the reader. */
   cancel (nowMs: number): void {
     if (this.#cancelledAt !== null) return
     this.#cancelledAt = nowMs
     this.#send(TO_RUNNER.cancel, {})
   }
 
-  /** The next chunk, or null at the clean end. Throws the task's RunnerError after the chunks before it. */
+  /** The next chunk, or null at a clean end. Throws the task's RunnerError after the chunks before it. */
   async next (nowMs: () => number): Promise<EngineChunk | null> {
     for (;;) {
       const first = this.#outcome?.error?.reason === 'cancelled' ? undefined : this.#queue.shift()
@@ -93,7 +92,7 @@ export class TaskChannel {
   }
 
   #giveBack (bytes: number, nowMs: number): void {
-    const lot = this.#returns.taken(bytes)
+    const lot = this.#returns.countRead(bytes)
     if (lot === null) return
     if (!this.#window.open) this.#lastChunkAt = nowMs
     this.#window.grant(lot.chunks, lot.bytes)
@@ -105,15 +104,14 @@ type TaskMessage = Extract<RunnerMessage, { type: 'chunk' | 'end' | 'fail' }>
 
 interface Entered {
   channel: TaskChannel
-  /** The runner's part of its trace, where it is traced. */
   hop: Hop | undefined
   released: Released
 }
 
-/** Called when a task has left the runner. `served` is false when it was lost, failed or cancelled. */
+/** Called when a task has left the runner. `served` is false if it was lost, failed or cancelled. */
 export type Released = (served: boolean) => void
 
-/** The tasks inside one runner process. Only the first terminal of a task counts; later ones are dropped. */
+/** The tasks inside one runner process. Only the first terminal of a task counts. */
 export class TaskChannels {
   readonly #limits: RunnerLimits
   readonly #clock: Pick<Clock, 'mono'>
@@ -135,7 +133,7 @@ export class TaskChannels {
   get buffered (): number { return this.#channels.reduce((sum, { waiting }) => sum + waiting, 0) }
   get taskIds (): string[] { return this.#channels.map(({ taskId }) => taskId) }
 
-  /** When the oldest of the cancelled tasks that are still in the runner was cancelled. */
+  /** Time at which the oldest cancelled task that is still in the runner was cancelled. */
   get cancelledSince (): number | null {
     const oldest = Math.min(...this.#channels.map(({ cancelledAt }) => cancelledAt ?? Infinity))
     return oldest === Infinity ? null : oldest
@@ -152,20 +150,18 @@ export class TaskChannels {
       this.#link.send(kind, number, header)
     })
     const hop = trace?.hop('runner', { nodeId: null, installId: null })
-    // Sent first: a payload that is not JSON throws before the task is entered.
+    // Sent first: it throws if the payload is not JSON.
     this.#link.send(TO_RUNNER.task, number, { kind, payload, ...(hop === undefined ? {} : { trace: true }) })
     this.#entered.set(number, { channel, hop, released })
     this.#record.note(`task ${taskId} (${kind}) started`)
     return channel
   }
 
-  /** Ends a task whose reader has gone, and cancels it in the runner. */
   cancel (channel: TaskChannel): void {
     channel.settle(cancelled())
     if (this.#channels.includes(channel)) channel.cancel(this.#clock.mono())
   }
 
-  /** Ends every task for its reader, and cancels it in the runner. */
   settleAll (error: RunnerError): void {
     for (const channel of this.#channels) {
       channel.settle(error)
@@ -173,7 +169,6 @@ export class TaskChannels {
     }
   }
 
-  /** Ends every task: the runner is gone. */
   loseAll (error: RunnerError): void {
     for (const [number, entered] of [...this.#entered]) {
       entered.channel.settle(error)
@@ -181,18 +176,17 @@ export class TaskChannels {
     }
   }
 
-  /** Fails tasks whose reader has waited too long for the next chunk. */
   failIdle (nowMs: number): void {
     const limit = this.#limits.chunkIdleMs
     for (const channel of this.#channels) {
       if (channel.idleSince === null || nowMs - channel.idleSince <= limit) continue
-      channel.settle(new RunnerError('timeout', `The engine produced nothing for ${limit / 1000} s.`))
+      channel.settle(new RunnerError('timeout', `The engine produced no output for ${limit / 1000} s.`))
       channel.cancel(nowMs)
-      this.#record.note(`task ${channel.taskId} produced nothing for ${limit} ms`)
+      this.#record.note(`task ${channel.taskId} produced no output for ${limit} ms`)
     }
   }
 
-  /** Applies what the runner says about a task. Throws ProtocolError when it never had such a task. */
+  /** Applies a runner's message about a task. Throws ProtocolError for a task that never existed. */
   onMessage (number: number, message: TaskMessage, frame: Pick<Frame, 'media' | 'bytes'>): void {
     if (message.type === 'chunk') {
       this.#record.forward()

@@ -2,10 +2,10 @@ import { existsSync, readdirSync, realpathSync, statSync } from 'node:fs'
 import { delimiter, dirname, isAbsolute, join, sep } from 'node:path'
 import { packageRoot } from '../../../kernel/index.js'
 
-/** Rights that Landlock controls. Executing and listing stay free: secrets are in files. */
+/** Rights that Landlock controls. Executing and listing stay allowed: secrets are in files. */
 const OF_FILES = 'read-file,write-file,truncate'
 const WATCHED = `${OF_FILES},make-reg,make-dir,make-sym,make-sock,make-fifo,remove-file,remove-dir`
-/** Folders of the root with programs and settings of the system, and without files of people. */
+/** Root folders with the system's programs and settings but no user files. */
 const SYSTEM = /^(bin|etc|gnu|lib\w*|nix|opt|sbin|snap|sys|usr)$/
 /** Folders of GPU drivers in /run, which also has secrets and sockets of services. */
 const RUN = /^(opengl-driver|current-system|nvidia|udev$)/
@@ -14,10 +14,10 @@ const DEVICES = RegExp('^(null|zero|full|u?random|shm|nvidia.*|nvhost.*|nvmap|nv
   'accel.*|mali\\d*|galcore|davinci.*|hisi_hdc|apex_\\d+|hailo\\d+|ipu.*|rknpu.*)$')
 const SCRIPT = /\.[cm]?js$/
 
-/** Paths that a runner may read, and devices, which it may write to as well. */
+/** Paths that a runner may read, and devices that it may also write to. */
 export interface Files { read: readonly string[], write: readonly string[] }
 
-/** Arguments of setpriv for a runner that has these files and no others, and writes in its own folder. */
+/** setpriv arguments that limit a runner to these files and to writes in its work folder. */
 export function fileRules ({ read, write }: Files, work: string): string[] {
   const rule = (rights: string, path: string): string[] =>
     ['--landlock-rule', `path-beneath:${rights}:${path}`]
@@ -29,19 +29,17 @@ export function fileRules ({ read, write }: Files, work: string): string[] {
 export interface SandboxNeeds {
   /** The node's home, with its key, tokens and state. */
   home: string
-  /** Scripts that it loads, as absolute paths. */
   scripts: readonly string[]
-  /** Files and folders of the model. */
   model: readonly string[]
-  /** Options of the engine; a path among them, such as a program, is read with what lies beside it. */
+  /** Options of the engine; a path among them, such as a program, is readable with its neighbours. */
   options: Readonly<Record<string, unknown>>
   env: Readonly<Record<string, string | undefined>>
 }
 
 /**
- * Everything a runner may use: the system, svc and its packages, the model, the engine. A folder with the
- * home in it is replaced by all that lies beside the home. Of the home itself only the model, the engine and
- * the code of its plugin count.
+ * Everything a runner may use: the system, svc and its packages, the model, the engine. A folder that
+ * contains the home is replaced by its contents except the home. Within the home only the model, the engine
+ * and the plugin's code are included.
  */
 export function filesFor ({ home, scripts, model, options, env }: SandboxNeeds): Files {
   const own = real(home)
@@ -51,8 +49,8 @@ export function filesFor ({ home, scripts, model, options, env }: SandboxNeeds):
     .filter((folder) => isAbsolute(folder))
   const wanted = [
     ...below('/', SYSTEM), ...below('/run', RUN),
-    ...[process.execPath, ...programs].flatMap((file) => [file, ...beside(dirname(real(file)))]),
-    ...searched.flatMap(beside),
+    ...[process.execPath, ...programs].flatMap((file) => [file, ...withLibraries(dirname(real(file)))]),
+    ...searched.flatMap(withLibraries),
     ...scripts.flatMap(packagesOf),
     ...scripts.some((script) => dirname(real(script)) === own) ? below(own, SCRIPT) : [],
     ...model
@@ -62,10 +60,9 @@ export function filesFor ({ home, scripts, model, options, env }: SandboxNeeds):
   return { read: all(wanted), write: all(below('/dev', DEVICES)) }
 }
 
-/** A folder with programs, and where their libraries are. */
-const beside = (folder: string): string[] => [folder, join(dirname(folder), 'lib')]
+const withLibraries = (folder: string): string[] => [folder, join(dirname(folder), 'lib')]
 
-/** The package a script belongs to, or else its folder, and the packages it finds from there. */
+/** The package of a script, or else its folder, and the packages that it can import. */
 function packagesOf (script: string): string[] {
   const found: string[] = []
   let own: string | undefined
@@ -74,12 +71,14 @@ function packagesOf (script: string): string[] {
     found.push(join(folder, 'node_modules'))
   }
   const folder = dirname(real(script))
-  // Homes may lie in a checkout of svc.
+  // A home may be inside a checkout of svc.
   const code = own === packageRoot() ? ['dist', 'package.json'].map((name) => join(own!, name)) : []
   return [script, ...code.length > 0 ? [...code, folder] : [own ?? folder], ...found]
 }
 
-/** A path with and without symbolic links, or the contents of its folder apart from the home. */
+/**
+ * A path with and without symbolic links; if it contains the home, the folder's contents without the home.
+ */
 function outside (path: string, home: string): string[] {
   const target = real(path)
   if (target === home) return []

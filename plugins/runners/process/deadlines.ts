@@ -3,28 +3,26 @@ import { ProtocolError } from './errors.js'
 import type { UnloadableCode } from './errors.js'
 import type { WorkMessage } from './protocol.js'
 
-/** Where a runner process is in its life, as deadlines see it. */
 export type Phase = 'connecting' | 'loading' | 'warmup' | 'serving'
 
-/** What the node knows of a runner at one moment. Times are monotonic milliseconds. */
+/** A runner at one moment. Times are monotonic ms. */
 export interface Watch {
   readonly phase: Phase
-  /** Start of the phase; while loading, of the last progress. */
+  /** Start of the phase; while loading, time of the last progress. */
   readonly since: number
   readonly modelBytes: number
   readonly overdueWork: Overdue | null
-  /** Oldest task that was cancelled and has not ended in the runner. */
+  /** Since when the oldest cancelled task is still in the runner. */
   readonly cancelledSince: number | null
-  /** Since when the runner has had no announced work; now while it has. */
+  /** Since when the runner has no announced work; the current time while it has some. */
   readonly quietSince: number
 }
 
-/** A passed deadline. `key` is the same for the same cause, so that two looks can agree on it. */
+/** A passed deadline. `key` identifies the cause, so that two checks can agree on it. */
 export interface PassedDeadline { readonly key: string, readonly message: string, readonly wedged: boolean }
 
 const seconds = (ms: number): string => `${Math.round(ms / 100) / 10} s`
 
-/** The deadline a runner has passed, if any. */
 export function passedDeadline (watch: Watch, limits: RunnerLimits, nowMs: number): PassedDeadline | null {
   const elapsed = nowMs - watch.since
   switch (watch.phase) {
@@ -48,9 +46,9 @@ function servingDeadline (watch: Watch, limits: RunnerLimits, nowMs: number): Pa
   const work = watch.overdueWork
   if (work !== null) {
     return passed(`work ${work.id}`, `work "${work.label}" of ${work.units} units has been running for ` +
-      `${seconds(work.runningMs)}, allowed are ${seconds(work.allowedMs)}`)
+      `${seconds(work.runningMs)}; the limit is ${seconds(work.allowedMs)}`)
   }
-  // A cancelled task may wait for announced work, which has a deadline of its own.
+  // A cancelled task may wait for announced work, which has a deadline itself.
   const { cancelledSince, quietSince } = watch
   if (cancelledSince !== null && nowMs - Math.max(cancelledSince, quietSince) > limits.cancelMs) {
     return passed('cancel', `a cancelled task was still running ${seconds(limits.cancelMs)} later, ` +
@@ -61,15 +59,14 @@ function servingDeadline (watch: Watch, limits: RunnerLimits, nowMs: number): Pa
 
 const passed = (key: string, message: string): PassedDeadline => ({ key, message, wedged: false })
 
-/** The message of a warmup overrun, wherever it is reported. */
 function warmupMessage (limits: Pick<RunnerLimits, 'warmupMs'>): string {
   return `warmup did not finish within ${seconds(limits.warmupMs)}; ` +
     'SVC_WARMUP_DEADLINE_SECONDS sets the deadline'
 }
 
 /**
- * True when a process that ended by SIGKILL during its warmup was ended by its own watchdog: the node's
- * clock starts a little later than the runner's, so most of the deadline counts as all of it.
+ * True if a process that ended by SIGKILL during warmup was killed by its own watchdog. The node's clock
+ * starts a little later than the runner's, so 90 % of the deadline counts.
  */
 export function endedByWarmupWatchdog (
   watch: Pick<Watch, 'phase' | 'since'>, signal: string | null, limits: RunnerLimits, nowMs: number
@@ -77,7 +74,6 @@ export function endedByWarmupWatchdog (
   return watch.phase === 'warmup' && signal === 'SIGKILL' && nowMs - watch.since >= 0.9 * limits.warmupMs
 }
 
-/** What is known of a process when it has ended. Times are monotonic milliseconds. */
 export interface ExitFacts {
   readonly stopping: boolean
   readonly failure: Pick<ProcessEnd, 'wedged' | 'unloadable'> & { readonly message: string } | null
@@ -87,18 +83,20 @@ export interface ExitFacts {
   readonly exit: { readonly code: number | null, readonly signal: string | null } | null
 }
 
-/** How a runner process ended. `message` is null after an orderly stop, `readyMs` how long it was ready. */
+/**
+ * How a runner process ended. `message` is null after an orderly stop, `readyMs` is how long it was ready.
+ */
 export interface ProcessEnd {
   message: string | null
   wedged: boolean
   full?: boolean
-  /** The engine failed at the files of the model. */
+  /** The engine could not load the model's files. */
   unloadable?: UnloadableCode | undefined
   exitCode: number | null
   readyMs: number
 }
 
-/** How the end of a runner process is reported: as asked for, by the node's reason, or by its own exit. */
+/** Describes the end of a runner process: requested, by the node's reason, or by its own exit. */
 export function describeEnd (ending: ExitFacts, limits: RunnerLimits, nowMs: number): ProcessEnd {
   const { code, signal } = ending.exit ?? { code: null, signal: null }
   const ended = { exitCode: code, readyMs: ending.readyAt === null ? 0 : nowMs - ending.readyAt }
@@ -108,7 +106,7 @@ export function describeEnd (ending: ExitFacts, limits: RunnerLimits, nowMs: num
     return { ...ended, message: warmupMessage(limits), wedged: true }
   }
   const cause = signal === null ? `exited with code ${code}` : `was ended by ${signal}`
-  // SIGKILL is the system's, for want of memory.
+  // SIGKILL comes from the system when memory runs out.
   const unloadable = ending.phase === 'loading' && signal !== 'SIGKILL' ? 'load_failed' : undefined
   return { ...ended, message: `the runner process ${cause} while ${ending.phase}`, wedged: false, unloadable }
 }
@@ -117,12 +115,11 @@ type WorkLimits = Pick<RunnerLimits, 'workMinMs' | 'workFactor'>
 
 /** Weight of the newest measurement in the running mean of the time per unit. */
 const NEWEST_SHARE = 0.3
-/** Bound on open work; a runner above it never closes anything. */
+/** Most open work: a runner above it never closes any. */
 const MAX_OPEN = 1_024
-/** Labels with a measurement of their own; an engine has a handful. */
+/** Most labels with their own measurement; an engine has a handful. */
 const MAX_LABELS = 256
 
-/** Work that has been running for longer than its size explains. */
 interface Overdue { id: number, label: string, units: number, runningMs: number, allowedMs: number }
 
 /** Allowed time for announced work: max(min, factor x measured time per unit x units). */
@@ -137,24 +134,24 @@ export function loadingMs (
   return Math.max(limits.loadMinMs, bytes / limits.loadBytesPerSecond * 1000)
 }
 
-/** The work a runner has announced, with measured times per unit. Times are monotonic milliseconds. */
+/** Work that a runner has announced, and measured times per unit. Times are monotonic ms. */
 export class AnnouncedWork {
   readonly #limits: WorkLimits
   readonly #open = new Map<number, { label: string, units: number, since: number }>()
   readonly #msPerUnit = new Map<string, number>()
 
-  #heardMs = 0
+  #announcedMs = 0
 
   constructor (limits: WorkLimits) { this.#limits = limits }
 
   get busy (): boolean { return this.#open.size > 0 }
 
-  /** Since when no work has been announced; `nowMs` while some is open. */
-  quietSince (nowMs: number): number { return this.busy ? nowMs : this.#heardMs }
+  /** Since when no work is announced; `nowMs` while some is open. */
+  quietSince (nowMs: number): number { return this.busy ? nowMs : this.#announcedMs }
 
-  /** Applies one announcement. Throws ProtocolError when the runner opens more than it can mean. */
+  /** Applies one announcement. Throws ProtocolError if too much work is open. */
   apply (message: WorkMessage, nowMs: number): void {
-    this.#heardMs = nowMs
+    this.#announcedMs = nowMs
     for (const id of message.closed) this.#open.delete(id)
     for (const { label, units, ms } of message.measured) this.#measure(label, units, ms)
     for (const { id, label, units } of message.open) this.#open.set(id, { label, units, since: nowMs })
@@ -163,7 +160,6 @@ export class AnnouncedWork {
     }
   }
 
-  /** The first piece of work past its time, if any. */
   overdue (nowMs: number): Overdue | null {
     for (const [id, { label, units, since }] of this.#open) {
       const runningMs = nowMs - since

@@ -1,6 +1,6 @@
 /**
- * Why a task could not be served. `reason` is `overloaded` (details.retryAfterSeconds), `instance_lost`,
- * `cancelled`, `timeout`, `provider_error`, or whatever reason the engine gave in an EngineError.
+ * Why a task failed. `reason` is `overloaded` (details.retryAfterSeconds), `instance_lost`, `cancelled`,
+ * `timeout`, `provider_error`, or the reason of an EngineError.
  */
 export class RunnerError extends Error {
   readonly reason: string
@@ -13,12 +13,12 @@ export class RunnerError extends Error {
   }
 }
 
-/** Detail of an `instance_lost` before which nothing was done for the task: another runner may have it. */
+/** Details of an `instance_lost` before any work on the task: another runner may take it. */
 export const NOT_STARTED = { begun: false } as const
 
 /**
- * The end of a task with its runner. The client does not get the cause, which can hold paths and output, but
- * `shown`: the node's own reason for ending the runner.
+ * The error of a task whose runner ended. The client sees `shown`, the node's own reason for ending the
+ * runner, and not the cause, which may contain paths and output.
  */
 export function lost (
   cause: string, details: Record<string, unknown> = {}, shown = 'its program ended'
@@ -29,16 +29,16 @@ export function lost (
   return error
 }
 
-/** Why an engine cannot load the files of a model; an EngineError may give a code other than the first. */
+/** Why an engine cannot load a model's files. The first is the default; an EngineError may name another. */
 export const LOAD_ERROR_CODES = ['load_failed', 'chat_template_unreadable'] as const
 export type UnloadableCode = (typeof LOAD_ERROR_CODES)[number]
 
-/** The kind of a failure, by which the plugin `placement` decides what to do next. */
+/** The kind of failure; the plugin `placement` decides by it what to do next. */
 export type FailureCode =
   'insufficient_memory' | 'download_failed' | 'no_backend' | 'warmup_timeout' | 'runner_failed' |
   'insufficient_storage' | UnloadableCode
 
-/** A runner cannot be started on this node. The message is one sentence without its full stop. */
+/** A runner cannot be started on this node. The message is one sentence without a full stop. */
 export class LaunchError extends Error {
   readonly errorCode: FailureCode
   constructor (errorCode: FailureCode, message: string) {
@@ -52,7 +52,7 @@ export function cancelled (): RunnerError {
   return new RunnerError('cancelled', 'The task was cancelled.')
 }
 
-/** The other side broke the frame protocol; the process behind it cannot be trusted any more. */
+/** The peer violated the frame protocol; its process can no longer be trusted. */
 export class ProtocolError extends Error {
   constructor (message: string) {
     super(message)
@@ -60,7 +60,7 @@ export class ProtocolError extends Error {
   }
 }
 
-/** The message of anything thrown, on one line and of bounded length. */
+/** The message of any thrown value, on one line and of bounded length. */
 export function reasonOf (error: unknown, maxLength = 500): string {
   const text = error instanceof Error ? error.message : String(error)
   const line = text.replace(/\s+/g, ' ').trim()

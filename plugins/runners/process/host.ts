@@ -1,6 +1,6 @@
 /**
- * The runner process: one engine, one model. Started by spawn.ts; everything it knows comes in frames
- * over file descriptor 3, and when that closes it ends, with its whole process group.
+ * The runner process: one engine, one model. spawn.ts starts it; its input arrives in frames over file
+ * descriptor 3. When that closes, the process ends with its whole process group.
  */
 import { spawn } from 'node:child_process'
 import { Worker } from 'node:worker_threads'
@@ -21,14 +21,13 @@ import type {
 const EXIT_ENGINE = 70
 const LOGS_PER_SECOND = 100
 const PROGRESS_MS = 100
-/** How long the last frame may take to leave. */
+/** Time for the last frame to be sent, ms. */
 const LAST_WORDS_MS = 1_000
 const LOG_CHARS = 4_096
-/** The watchdog's heap; it holds next to nothing. */
+/** The watchdog's heap, which is almost empty. */
 const WATCHDOG_HEAP = { maxOldGenerationSizeMb: 16, maxYoungGenerationSizeMb: 2, stackSizeMb: 1 }
 
-// The node may have died between starting this process and the moment the kernel ties their lives together;
-// then nobody would ever end it.
+// The node may die before the kernel ties the two lifetimes together; then this process would never end.
 if (process.ppid !== Number(process.argv[2])) process.kill(process.pid, 'SIGKILL')
 process.umask(0o077)
 
@@ -55,8 +54,8 @@ function onFrame ({ kind, task, header }: Frame): void {
 async function boot ({ spec, engineModule, limits }: SpecMessage): Promise<void> {
   link.send(FROM_RUNNER.hello, 0, { pid: process.pid })
   startWatchdog(spec, limits)
-  // In a process namespace all end with its first process. The guard would also kill the processes that
-  // start it, and sometimes before they have reported how the runner ended.
+  // In a PID namespace all processes end with its first one. The guard would also kill the processes that
+  // start the runner, sometimes before they report how it ended.
   if (process.argv[3] !== 'namespaces') guardFamily()
   try {
     session = await loadEngine(spec, engineModule)
@@ -85,7 +84,7 @@ async function loadEngine (spec: ModelSpec, engineModule: string): Promise<Engin
 async function warmUp (loaded: EngineSession): Promise<void> {
   stage = 'warmup'
   link.send(FROM_RUNNER.warming, 0, {})
-  // The engine may block this thread for all of its warmup: the frame has to be out before.
+  // The engine may block this thread during warmup: send the frame before.
   if (link.behind) await link.flushed()
   const startedAt = performance.now()
   enter(PHASE.warmup)
@@ -120,8 +119,8 @@ function log (level: 'info' | 'warn' | 'error', message: string, fields: Record<
   if (!logMeter.admit(performance.now())) return
   const text = String(message).slice(0, LOG_CHARS)
   try {
-    const kept = JSON.stringify(fields).length <= 4 * LOG_CHARS ? fields : { fieldsDropped: 'too large' }
-    link.send(FROM_RUNNER.log, 0, { level, message: text, fields: kept })
+    const bounded = JSON.stringify(fields).length <= 4 * LOG_CHARS ? fields : { fieldsDropped: 'too large' }
+    link.send(FROM_RUNNER.log, 0, { level, message: text, fields: bounded })
   } catch {
     link.send(FROM_RUNNER.log, 0, { level, message: text, fields: { fieldsDropped: 'not JSON' } })
   }
@@ -141,22 +140,21 @@ function startWatchdog (spec: ModelSpec, limits: HostLimits): void {
 }
 
 /**
- * Starts a tiny shell in the runner's process group that waits for this process to end, however it ends,
- * and then kills the group: what an engine has started (an external server) never outlives its runner.
- * It ignores the signals of an orderly stop, so that it is the last to go.
+ * Starts a tiny shell in the runner's process group that waits for this process to end, however it ends, and
+ * then kills the group: a child of the engine (an external server) never outlives its runner. The shell
+ * ignores the signals of an orderly stop so that it ends last.
  */
 function guardFamily (): void {
   const guard = spawn('/bin/sh', ['-c', 'trap "" TERM INT HUP; read -r _; kill -KILL 0'], {
     stdio: ['pipe', 'ignore', 'ignore'], env: {}
   })
   guard.on('error', ({ message: error }) => {
-    log('warn', 'no guard for processes of the engine', { error })
+    log('warn', 'could not start the guard of the engine processes', { error })
   })
   guard.stdin.on('error', () => {})
   guard.unref()
 }
 
-/** Reports what ended this runner, and ends it. */
 async function fail (error: unknown): Promise<void> {
   const stack = error instanceof Error ? error.stack ?? error.message : String(error)
   process.stderr.write(`runner failed in ${stage}: ${stack}\n`)
@@ -176,7 +174,6 @@ async function stop (): Promise<void> {
   } catch (error) {
     process.stderr.write(`the engine threw while closing: ${reasonOf(error)}\n`)
   }
-  // Frames of this turn leave at its end.
   setImmediate(() => { process.exit(0) })
 }
 

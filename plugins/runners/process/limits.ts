@@ -8,40 +8,39 @@ export const DEFAULT_LIMITS = {
   /** Loading without progress: the larger of this and the model's bytes at `loadBytesPerSecond`. */
   loadMinMs: 120_000,
   loadBytesPerSecond: 20_000_000,
-  /** Deadline of the warmup inference; `SVC_WARMUP_DEADLINE_SECONDS` replaces the default. */
+  /** Deadline of the warmup inference; overridden by `SVC_WARMUP_DEADLINE_SECONDS`. */
   warmupMs: 300_000,
-  /** What the node adds before it kills by itself, so that the runner's own watchdog speaks first. */
+  /** Extra time before the node kills the process, so that the runner's own watchdog reports first. */
   warmupGraceMs: 750,
   /** Announced work is overdue after max(workMinMs, workFactor x measured time per unit x units). */
   workMinMs: 10_000,
   workFactor: 10,
-  /** Longest time the runner's event loop may stand still outside announced work. */
+  /** Longest block of the runner's event loop outside announced work. */
   loopBlockedMs: 12_000,
   /** Longest pause between two chunks of a task, after the first, while the reader has credit. */
   chunkIdleMs: 120_000,
-  /** A cancelled task must have ended in the runner by then. */
+  /** A cancelled task must end in the runner within this time. */
   cancelMs: 10_000,
   /** One step of the escalating stop: cancel, SIGTERM, SIGKILL. */
   stopStepMs: 5_000,
-  /** How often deadlines are looked at. A deadline counts as passed when two looks agree. */
+  /** Interval of the deadline check. A deadline has passed when two checks in a row agree. */
   checkMs: 500,
   rssPollMs: 2_000,
-  /** Wait before a restart: first, doubled each time, at most, and the random share added on top. */
+  /** Restart delay: first, maximum of the doubling, and random share on top. */
   backoffFirstMs: 1_000,
   backoffMaxMs: 30_000,
   backoffJitter: 0.25,
-  /** This many failures inside the window end the restarts. */
   breakerFailures: 3,
   breakerWindowMs: 60_000,
-  /** Ready for this long forgets earlier failures. */
+  /** Being ready this long clears earlier failures. */
   readyClearMs: 600_000,
-  /** Credit of one task: what the runner may send ahead of the reader. */
+  /** Credit of one task: how far the runner may send ahead of the reader. */
   windowChunks: 64,
   windowBytes: MiB,
   maxFrameBytes: 16 * MiB,
   /** Frames other than chunks; a runner that sends more is killed. */
   controlFramesPerSecond: 2_000,
-  /** Output of the runner: a longer line is split, more lines are counted and dropped. */
+  /** Output of the runner: a longer line is split; excess lines are counted and dropped. */
   lineBytes: 8 * KiB,
   linesPerSecond: 200,
   logFileBytes: 5_000_000,
@@ -49,17 +48,17 @@ export const DEFAULT_LIMITS = {
 }
 export type RunnerLimits = Readonly<typeof DEFAULT_LIMITS>
 
-/** What the runner itself has to know of the limits; travels in the first frame. */
+/** The limits that the runner process needs; sent in the first frame. */
 export type HostLimits = Pick<RunnerLimits,
   'warmupMs' | 'loopBlockedMs' | 'windowChunks' | 'windowBytes' | 'maxFrameBytes'>
 
 const WARMUP_VARIABLE = 'SVC_WARMUP_DEADLINE_SECONDS'
-/** A day: longer than any real warmup, and far from where timers overflow. */
+/** A day: longer than any real warmup, and far below timer overflow. */
 const WARMUP_MAX_SECONDS = 86_400
 
 /**
- * The limits in force: the defaults, then `SVC_WARMUP_DEADLINE_SECONDS`, then what the caller sets.
- * Throws RangeError naming the variable or field when a value is not a positive number.
+ * The effective limits: the defaults, then `SVC_WARMUP_DEADLINE_SECONDS`, then `overrides`. Throws RangeError
+ * naming the variable or field if a value is not a positive number.
  */
 export function resolveLimits (
   overrides: Partial<RunnerLimits> = {}, env: Record<string, string | undefined> = process.env
@@ -85,10 +84,7 @@ function warmupFrom (env: Record<string, string | undefined>): Partial<RunnerLim
   return { warmupMs: seconds * 1000 }
 }
 
-/**
- * Counts events per second in fixed windows that start with their first event. Pure: time (monotonic
- * milliseconds) is an argument.
- */
+/** Counts events per second in fixed windows that start with their first event. Times are monotonic ms. */
 export class RateMeter {
   readonly #perSecond: number
   #windowStart = -Infinity
@@ -96,12 +92,12 @@ export class RateMeter {
 
   constructor (perSecond: number) { this.#perSecond = perSecond }
 
-  /** True when the next event would be beyond the rate. */
+  /** True if the next event would exceed the rate. */
   full (nowMs: number): boolean {
     return nowMs - this.#windowStart < 1_000 && this.#count >= this.#perSecond
   }
 
-  /** Notes one event; false when it is beyond the rate. */
+  /** Counts one event; false if it exceeds the rate. */
   admit (nowMs: number): boolean {
     if (nowMs - this.#windowStart >= 1_000) {
       this.#windowStart = nowMs

@@ -7,19 +7,18 @@ import type { Clock } from '../../../kernel/index.js'
 import type { Duplex } from 'node:stream'
 import { Socket } from 'node:net'
 
-/** Frames handled before other work of the node gets its turn. */
+/** Frames handled before the event loop gets a turn. */
 const FRAMES_PER_TURN = 256
 
 interface LinkHandlers {
-  /** A checked message and the frame it came in. A ProtocolError thrown here breaks the link. */
+  /** A valid message and its frame. A ProtocolError thrown here breaks the link. */
   message (message: RunnerMessage, frame: Frame): void
-  /** The runner broke the protocol; nothing more is read. */
+  /** The runner violated the protocol; reading stops. */
   broken (error: ProtocolError): void
-  /** Nothing more will come; `unread` bytes are left of an unfinished frame. */
+  /** No more frames follow; `unread`: bytes received of an unfinished frame. */
   closed (unread: number): void
 }
 
-/** The node's end of the frame socket of one runner process. */
 export class Link {
   readonly #socket: Duplex
   readonly #parser: FrameParser
@@ -100,17 +99,15 @@ export class Link {
   }
 }
 
-/** The file descriptor the node hands a runner for its frames. */
 const FRAMES_FD = 3
 
-/** The runner's end of the frame socket. */
 export class NodeLink {
   readonly #socket = new Socket({ fd: FRAMES_FD, readable: true, writable: true })
   #parser = new FrameParser(0xffff_ffff)
-  /** Frames wait for the end of this turn of the event loop. */
+  /** Later frames of this turn are corked until its end. */
   #gathers = false
 
-  /** `onClose` is called when the node has closed its end or broken the protocol. */
+  /** `onClose` is called when the node closes its end or violates the protocol. */
   constructor (onFrame: (frame: Frame) => void, onClose: () => void) {
     this.#socket.on('data', (bytes: Buffer) => {
       this.#parser.push(bytes)
@@ -125,7 +122,10 @@ export class NodeLink {
     this.sendEncoded(encodeFrame(kind, task, header, media))
   }
 
-  /** Sends one frame at once; what follows a frame that `gathers` in this turn leaves together at its end. */
+  /**
+   * Sends one frame at once. After a frame with `gathers`, later frames of this turn are sent together at its
+   * end.
+   */
   sendEncoded (pieces: Uint8Array[], gathers = false): void {
     this.#socket.cork()
     for (const piece of pieces) this.#socket.write(piece)
@@ -139,7 +139,7 @@ export class NodeLink {
     })
   }
 
-  /** True while something sent has not yet left this process. */
+  /** True while sent data is still buffered in this process. */
   get behind (): boolean { return this.#socket.writableLength > 0 }
 
   /** Resolves when everything sent so far has left this process. */

@@ -6,38 +6,37 @@ import { StringDecoder } from 'node:string_decoder'
 import { appendFile, rename, stat } from 'node:fs/promises'
 
 /**
- * Pause between two reads (64 KiB each) of a flood of output: it is still drained, at some 30 MB/s, without
- * blocking the node's event loop.
+ * Pause between two reads (64 KiB each) of a flood of output, ms: it drains at about 30 MB/s without blocking
+ * the node's event loop.
  */
 const FLOOD_REST_MS = 2
-/** How often a count of dropped lines is written into the log. */
+/** Interval at which the count of dropped lines is logged, ms. */
 const REPORT_MS = 1_000
 
-/** Receives a runner's output: each line that is kept, and the number of those that were dropped. */
 export interface Listening {
   line (text: string): void
   dropped (lines: number): void
 }
 
 /**
- * Drains a runner's stdout or stderr into the ring file for as long as it lives. Output is never parsed as a
- * message. Returns what stops the reports of dropped lines.
+ * Drains a runner's stdout or stderr into the ring file. Output is never parsed as a message. Returns a
+ * function that stops the reports of dropped lines.
  */
 export function drain (
   stream: Readable, name: string, ring: RingFile, clock: Clock,
-  limits: Pick<RunnerLimits, 'lineBytes' | 'linesPerSecond'>, heard: Listening
+  limits: Pick<RunnerLimits, 'lineBytes' | 'linesPerSecond'>, listener: Listening
 ): () => void {
   const limiter = new LineLimiter(limits)
   const write = (text: string): void => {
     ring.line(`${new Date(clock.now()).toISOString()} ${name} ${text}`)
-    heard.line(text)
+    listener.line(text)
   }
   const keep = (lines: string[]): void => { lines.forEach(write) }
   const report = (): void => {
     const dropped = limiter.takeDropped()
     if (dropped === 0) return
     write(`[${dropped} lines dropped: too many per second]`)
-    heard.dropped(dropped)
+    listener.dropped(dropped)
   }
   stream.on('data', (bytes: Buffer) => {
     const now = clock.mono()
@@ -55,8 +54,8 @@ export function drain (
 const NEWLINE = 10
 
 /**
- * Turns raw output into lines: split at `lineBytes`, at most `linesPerSecond`, the rest only counted.
- * Time is an argument (monotonic milliseconds). Cost is linear in the bytes, whatever they are.
+ * Splits raw output into lines: cut at `lineBytes`, at most `linesPerSecond`, the rest only counted. Times
+ * are monotonic ms. The cost is linear in the bytes.
  */
 export class LineLimiter {
   readonly #lineBytes: number
@@ -78,7 +77,6 @@ export class LineLimiter {
     return dropped
   }
 
-  /** True while lines are only counted. */
   flooded (nowMs: number): boolean { return this.#meter.full(nowMs) }
 
   push (bytes: Buffer, nowMs: number): string[] {
@@ -89,21 +87,20 @@ export class LineLimiter {
         this.#drop(bytes, start)
         break
       }
-      const room = this.#lineBytes - this.#heldBytes
+      const free = this.#lineBytes - this.#heldBytes
       const newline = bytes.indexOf(NEWLINE, start)
-      const whole = newline !== -1 && newline - start <= room
-      if (!whole && bytes.length - start <= room) {
+      const complete = newline !== -1 && newline - start <= free
+      if (!complete && bytes.length - start <= free) {
         this.#hold(bytes.subarray(start))
         break
       }
-      const end = whole ? newline : start + room
+      const end = complete ? newline : start + free
       this.#emit(bytes.subarray(start, end), nowMs, lines)
-      start = whole ? end + 1 : end
+      start = complete ? end + 1 : end
     }
     return lines
   }
 
-  /** The last line when it had no newline. */
   end (nowMs: number): string[] {
     const lines: string[] = []
     if (this.#heldBytes > 0) this.#emit(Buffer.alloc(0), nowMs, lines)
@@ -111,12 +108,12 @@ export class LineLimiter {
   }
 
   #hold (bytes: Buffer): void {
-    // A copy: the rest of a line must not keep the whole read buffer alive.
+    // Copied, so that a partial line does not keep the whole read buffer alive.
     this.#held.push(Buffer.from(bytes))
     this.#heldBytes += bytes.length
   }
 
-  /** Beyond the rate only newlines are counted: a plain loop costs a tenth of cutting lines. */
+  /** Above the rate only newlines are counted: a plain loop costs a tenth of splitting lines. */
   #drop (bytes: Buffer, start: number): void {
     for (let i = start; i < bytes.length; i++) {
       if (bytes[i] === NEWLINE) this.#dropped += 1
@@ -137,12 +134,12 @@ export class LineLimiter {
   }
 }
 
-/** Text waiting for a slow disk; beyond it lines are dropped, so that memory stays bounded. */
+/** Most text that waits for a slow disk; more lines are dropped, to bound memory. */
 const MAX_PENDING = 512 * 1024
 
 /**
- * A log file that never grows beyond its bound: when half of it is full, it becomes `<path>.1` and a new
- * one begins. Writing never fails the caller; lines that cannot be written are counted in `lost`.
+ * A log file of bounded size: when half of it is full, it becomes `<path>.1` and a new one begins. Writing
+ * never throws; lines that cannot be written are counted in `lost`.
  */
 export class RingFile {
   readonly #path: string

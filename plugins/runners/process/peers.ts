@@ -3,18 +3,18 @@ import { readdirSync, readlinkSync } from 'node:fs'
 import { processIds, read } from './proc.js'
 import type { Arrival } from '../../../kernel/index.js'
 
-/** Stays set after the start of a runner that shares the network: its descendants may outlive it. */
+/** Stays true once a runner that shares the network has started: its descendants may outlive it. */
 export const networkSharing = { begun: false }
-/** A limit that sandbox.ts sets to 0, and that no process can raise. */
+/** A limit that sandbox.ts sets to 0 and that no process can raise. */
 const MARKED = /^Max msgqueue size +0 +0 /m
 
 type Connection = NonNullable<Arrival['connection']>
 
 const known = new WeakMap<Connection, boolean>()
 
-/** Whether a runner is at the other end of a connection over loopback. */
+/** Whether the peer of a loopback connection is a runner. */
 export function ofRunner (connection: Connection): boolean {
-  // A request that a test injects has no ports.
+  // A request injected by a test has no ports.
   if (!networkSharing.begun || connection.remotePort === undefined) return false
   const found = known.get(connection) ?? holdsOtherEnd(connection)
   known.set(connection, found)
@@ -29,10 +29,10 @@ function holdsOtherEnd ({ remotePort = 0, localPort = 0 }: Connection): boolean 
     .filter(([, local, remote]) => local?.endsWith(from!) === true && remote?.endsWith(to!) === true)
     .map(({ 7: uid, 9: inode }) => ({ uid: Number(uid), inode }))
   const user = process.getuid?.()
-  // Runners have this user and no way to another.
+  // Runners have this user and cannot switch to another.
   if (sockets.length > 0 && sockets.every(({ uid, inode }) => uid !== user && inode !== '0')) return false
   const links = new Set(sockets.map(({ inode }) => `socket:[${inode}]`))
-  // A runner can hide its descriptors, so another process has to be found. Clients are mostly young.
+  // A runner can hide its descriptors, so search for any other owner. Clients are mostly young processes.
   const owner = processIds().sort((a, b) => b - a).find((pid) => holds(pid, links))
   return owner === undefined || MARKED.test(read(`/proc/${owner}/limits`) ?? 'Max msgqueue size 0 0 ')
 }

@@ -3,16 +3,15 @@ import { join } from 'node:path'
 import { writeWhole } from '../../../kernel/index.js'
 import { bootId, environmentOf, processGroup, processIds, startTime } from './proc.js'
 
-/** Name of the file in a runner's scratch folder that says which process is its. */
 export const PIDFILE = 'runner.pid'
-/** Environment variable that marks a runner and everything it starts. */
+/** Environment variable that marks a runner and its descendants. */
 export const MARK = 'SVC_RUNNER_MARK'
 const FORMAT = 1
 
-/** Identifies one process of one boot of one machine; `mark` identifies what it started. */
+/** Identifies one process of one boot of one machine; `mark` identifies its descendants. */
 interface PidRecord { format: number, pid: number, startTime: string, bootId: string, mark: string }
 
-/** Writes the pidfile of a process just started; nothing where the system does not tell start times. */
+/** Writes the pidfile of a new process; does nothing if the system has no start times. */
 export function writePidfile (scratch: string, pid: number, mark: string): void {
   const started = startTime(pid)
   const boot = bootId()
@@ -25,23 +24,23 @@ export function removePidfile (scratch: string): void {
   rmSync(join(scratch, PIDFILE), { force: true })
 }
 
-/** The record in a pidfile, or null when there is none or it is not one of ours. */
+/** The record in a pidfile; null if it is missing or invalid. */
 export function readPidfile (scratch: string): PidRecord | null {
   try {
     const value = JSON.parse(readFileSync(join(scratch, PIDFILE), 'utf8')) as Partial<PidRecord>
     const texts = [value.startTime, value.bootId, value.mark]
-    const whole = value.format === FORMAT && Number.isSafeInteger(value.pid) && (value.pid ?? 0) > 1 &&
+    const valid = value.format === FORMAT && Number.isSafeInteger(value.pid) && (value.pid ?? 0) > 1 &&
       texts.every((text) => typeof text === 'string')
-    return whole ? value as PidRecord : null
+    return valid ? value as PidRecord : null
   } catch {
     return null
   }
 }
 
 /**
- * Kills what an earlier node left behind: for each pidfile in `dir` and its direct subfolders, the
- * process whose pid, start time and boot all match, and the members of its group that carry its mark.
- * Anything that matches less is left alone. Returns the pids killed; removes the pidfiles.
+ * Kills runners that an earlier node left: for each pidfile in `dir` and its direct subfolders, the process
+ * whose pid, start time and boot all match, and the members of its group that carry its mark. Returns the
+ * killed pids and removes the pidfiles.
  */
 export function sweepOrphans (dir: string): number[] {
   const killed: number[] = []

@@ -1,8 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 
-/** Facts from /proc; every function answers null or empty where there is none (macOS, process gone). */
+/** Facts from /proc; every function returns null or empty if there is none (macOS, process ended). */
 
-/** Text of a file; null when it cannot be read. */
 export function read (path: string): string | null {
   try {
     return readFileSync(path, 'utf8')
@@ -11,7 +10,7 @@ export function read (path: string): string | null {
   }
 }
 
-/** Fields of /proc/<pid>/stat after the command name, which may itself hold spaces and parentheses. */
+/** Fields of /proc/<pid>/stat after the command name, which may contain spaces and parentheses. */
 function statFields (pid: number): string[] | null {
   const text = read(`/proc/${pid}/stat`)
   return text === null ? null : text.slice(text.lastIndexOf(')') + 2).split(' ')
@@ -32,7 +31,7 @@ export function bootId (): string | null {
   return read('/proc/sys/kernel/random/boot_id')?.trim() ?? null
 }
 
-/** Environment a process was started with; empty when it may not be read. */
+/** Initial environment of a process; empty if it cannot be read. */
 export function environmentOf (pid: number): string[] {
   return read(`/proc/${pid}/environ`)?.split('\0') ?? []
 }
@@ -45,7 +44,6 @@ export function processIds (): number[] {
   }
 }
 
-/** Resident memory of a process in bytes. */
 export function residentBytes (pid: number): number | null {
   const found = /^VmRSS:\s+(\d+) kB$/m.exec(read(`/proc/${pid}/status`) ?? '')
   return found?.[1] === undefined ? null : Number(found[1]) * 1024
@@ -64,15 +62,15 @@ function childrenOf (pid: number): number[] {
   return (read(`/proc/${pid}/task/${pid}/children`) ?? '').split(' ').filter((id) => id !== '').map(Number)
 }
 
-/** The oldest living child of a process; the process itself when the system does not list children. */
+/** The oldest living child of a process; the process itself if the system does not list children. */
 export const firstChild = (pid: number): number => childrenOf(pid)[0] ?? pid
 
-/** How long the main thread of a process has been ready to run without getting a processor, ms. */
+/** Time that the main thread of a process was runnable without a CPU, ms. */
 export function processorWaitMs (pid: number): number {
   return Number(read(`/proc/${pid}/schedstat`)?.split(' ')[1] ?? 0) / 1e6
 }
 
-/** What the kernel knows about a process that does not answer: one line for the flight recorder. */
+/** The kernel's view of a process that does not answer: one line for the flight recorder. */
 export function diagnose (pid: number): string {
   const status = read(`/proc/${pid}/status`) ?? ''
   const field = (name: string): string => new RegExp(`^${name}:\\s+(.+)$`, 'm').exec(status)?.[1] ?? '?'

@@ -12,11 +12,11 @@ import type { HostLimits } from './limits.js'
  */
 export interface Frame {
   readonly kind: number
-  /** Number of the task it is about; 0 for the runner as a whole. */
+  /** Number of its task; 0 for the runner itself. */
   readonly task: number
   readonly header: Record<string, unknown>
   readonly media: Uint8Array
-  /** Size on the wire; what credits are counted in. */
+  /** Size on the wire, the unit of credits. */
   readonly bytes: number
 }
 
@@ -24,7 +24,7 @@ const LENGTH_BYTES = 4
 const HEAD_BYTES = 1 + 4 + 4
 const NO_MEDIA = new Uint8Array(0)
 
-/** The bytes of a frame, as pieces to be written one after the other; the media are not copied. */
+/** Encodes a frame as pieces to write in order; the media are not copied. */
 export function encodeFrame (
   kind: number, task: number, header: object, media: Uint8Array = NO_MEDIA
 ): Uint8Array[] {
@@ -39,7 +39,7 @@ export function encodeFrame (
   return media.byteLength === 0 ? [head] : [head, media]
 }
 
-/** Cuts frames out of a byte stream that arrives in pieces of any size. */
+/** Parses frames from a byte stream in pieces of any size. */
 export class FrameParser {
   readonly #maxFrameBytes: number
   readonly #bytes = new ByteQueue()
@@ -47,12 +47,11 @@ export class FrameParser {
 
   constructor (maxFrameBytes: number) { this.#maxFrameBytes = maxFrameBytes }
 
-  /** Bytes held that are not yet a whole frame. */
   get pending (): number { return this.#bytes.length + (this.#length === null ? 0 : LENGTH_BYTES) }
 
   push (bytes: Uint8Array): void { this.#bytes.push(bytes) }
 
-  /** The next whole frame, or undefined until more bytes come. Throws ProtocolError on a malformed one. */
+  /** The next complete frame; undefined until more bytes arrive. Throws ProtocolError if it is malformed. */
   next (): Frame | undefined {
     if (this.#length === null) {
       if (this.#bytes.length < LENGTH_BYTES) return undefined
@@ -75,7 +74,7 @@ export class FrameParser {
 function decode (bytes: Buffer<ArrayBuffer>): Frame {
   const jsonBytes = bytes.readUInt32BE(5)
   const jsonEnd = HEAD_BYTES + jsonBytes
-  if (jsonEnd > bytes.length) throw new ProtocolError(`frame says ${jsonBytes} bytes of JSON but ends before`)
+  if (jsonEnd > bytes.length) throw new ProtocolError(`frame says ${jsonBytes} bytes of JSON but is shorter`)
   return {
     kind: bytes.readUInt8(0),
     task: bytes.readUInt32BE(1),
@@ -98,10 +97,8 @@ function parse (bytes: Buffer, end: number): Record<string, unknown> {
   return value as Record<string, unknown>
 }
 
-/** Frame kinds from the node to the runner. */
 export const TO_RUNNER = { spec: 1, task: 2, credit: 3, cancel: 4, stop: 5 } as const
 
-/** Frame kinds from the runner to the node. */
 export const FROM_RUNNER = {
   hello: 16,
   progress: 17,
@@ -118,17 +115,16 @@ export const FROM_RUNNER = {
 
 export interface SpecMessage { spec: ModelSpec, engineModule: string, limits: HostLimits }
 
-/** A piece of work that is about to start; `units` in the engine's own measure. */
+/** Work about to start; `units` are the engine's own. */
 export interface OpenWork { id: number, label: string, units: number }
 
-/** Work announced, work ended, and what ended work has cost, summed per label. */
+/** Announced work, ended work, and the measured cost of ended work, summed per label. */
 export interface WorkMessage {
   open: OpenWork[]
   closed: number[]
   measured: { label: string, units: number, ms: number }[]
 }
 
-/** What a runner says, checked. */
 export type RunnerMessage =
   | { type: 'hello', pid: number }
   | { type: 'progress', loaded: number, total: number }
@@ -174,14 +170,13 @@ const READERS: Readonly<Record<number, (header: Header) => RunnerMessage>> = {
   })
 }
 
-/** The message in a frame from a runner. Throws ProtocolError naming the field that is wrong. */
+/** The message in a runner's frame. Throws ProtocolError naming the wrong field. */
 export function readMessage (frame: Pick<Frame, 'kind' | 'header'>): RunnerMessage {
   const reader = READERS[frame.kind]
   if (reader === undefined) throw new ProtocolError(`frame of unknown kind ${frame.kind}`)
   return reader(frame.header)
 }
 
-/** The chunk that a message and the media of its frame make up. */
 export function chunkOf (
   { payload, timing }: RunnerMessage & { type: 'chunk' }, { media }: Pick<Frame, 'media'>
 ): EngineChunk {
@@ -190,7 +185,7 @@ export function chunkOf (
   }
 }
 
-/** What the runner recorded of a traced task; checked where it is read. */
+/** The runner's record of a traced task, not checked here. */
 const traceIn = (h: Header): { trace?: unknown } => h['trace'] === undefined ? {} : { trace: h['trace'] }
 
 function timing (t: Header): Timing {
@@ -260,7 +255,7 @@ function level (header: Header): 'info' | 'warn' | 'error' {
 
 /**
  * Credit-based flow control in chunks and bytes. A chunk may be sent while both credits are above zero, so
- * that one chunk larger than the rest of the window still passes; the next waits for more credit.
+ * one chunk larger than the rest of the window still passes; the next one waits.
  */
 export class CreditWindow {
   #chunks: number
@@ -296,8 +291,8 @@ export class CreditReturn {
     this.#lotBytes = Math.max(1, windowBytes >> 2)
   }
 
-  /** Counts one chunk that was read; returns the credit to grant, or null while it is not worth a frame. */
-  taken (bytes: number): { chunks: number, bytes: number } | null {
+  /** Counts one chunk that was read; returns the credit to grant, or null if it is too small for a frame. */
+  countRead (bytes: number): { chunks: number, bytes: number } | null {
     this.#chunks += 1
     this.#bytes += bytes
     if (this.#chunks < this.#lotChunks && this.#bytes < this.#lotBytes) return null

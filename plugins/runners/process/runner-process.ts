@@ -22,12 +22,11 @@ import type { Launched } from './spawn.js'
 import type { SandboxLevel } from './sandbox.js'
 import type { RunnerStatus } from '../service.js'
 
-/** Name of the runner's output file in its scratch folder. */
 const LOG_FILE = 'runner.log'
-/** After the process has ended, its last frames and lines have this long to be read. */
+/** Time to read the last frames and lines after the process has ended, ms. */
 const LAST_WORDS_MS = 500
 
-/** The only phase in which a message makes sense; those not named are always in place. */
+/** The only phase in which a message is valid; messages not listed are valid in all. */
 const EXPECTED: Partial<Record<RunnerMessage['type'], Phase>> = {
   hello: 'connecting',
   progress: 'loading',
@@ -45,7 +44,6 @@ interface ProcessEvents {
   ended: (how: ProcessEnd) => void
 }
 
-/** One runner process from its start to its end: frames, deadlines, memory cap, output, stop. */
 export class RunnerProcess {
   readonly tasks: TaskChannels
   readonly #options: RunnerOptions
@@ -60,12 +58,11 @@ export class RunnerProcess {
   #undo: (() => void)[] = []
   #phase: Phase = 'connecting'
   #since: number
-  /** The same by the plain clock, which the runner's own watchdog goes by. */
+  /** The same without the corrections of `mono`, like the clock of the runner's own watchdog. */
   #entered: number
   #readyAt: number | null = null
   #suspect = ''
   #failure: ExitFacts['failure'] = null
-  /** The engine gave the reason of the end. */
   #fatal = false
   #stopping = false
   #exit: { code: number | null, signal: string | null } | null = null
@@ -76,7 +73,7 @@ export class RunnerProcess {
   #whenEnded: () => void = () => {}
   readonly #ended: Promise<void>
 
-  /** Starts the process. Throws where the system refuses that. */
+  /** Starts the process. Throws if the system refuses. */
   constructor (options: RunnerOptions, limits: RunnerLimits, record: RunnerRecord, events: ProcessEvents) {
     const { clock, scratch, files, network } = options
     this.#options = options
@@ -105,13 +102,13 @@ export class RunnerProcess {
   }
 
   get exited (): boolean { return this.#exit !== null }
-  /** False from the moment its end is certain: no task may be handed to it any more. */
+  /** False once its end is certain: it must not get any more tasks. */
   get usable (): boolean {
     return !this.exited && !this.#stopping && this.#failure === null && !this.#link.closed
   }
 
   get rssBytes (): number | null { return this.exited ? null : this.#rssBytes }
-  /** Of the runner itself, once it has said hello; before, of the program that starts it. */
+  /** Of the runner itself after its hello; before that, of the program that starts it. */
   get pid (): number { return this.#pid }
   get phase (): Phase { return this.#phase }
   get hold (): SandboxLevel { return this.#launched.hold }
@@ -121,12 +118,12 @@ export class RunnerProcess {
   }
 
   /**
-   * The time that deadlines go by, ms: it stands still while the runner is ready to run and the machine has
-   * no processor for it, which is no fault of the runner's.
+   * The clock for deadlines, ms. It stops while the runner is ready to run but the machine has no CPU for it,
+   * which is not the runner's fault.
    */
   readonly mono = (): number => this.#options.clock.mono() - this.#starvedMs
 
-  /** Kills the process; it counts as failed with this message, of several with the first. */
+  /** Kills the process, which counts as failed with this message; the first message wins. */
   kill (message: string, wedged = false, unloadable?: UnloadableCode): void {
     if (this.exited) return
     if (this.#failure === null && !this.#stopping) {
@@ -136,7 +133,10 @@ export class RunnerProcess {
     signalGroup(this.#launched.pid, 'SIGKILL')
   }
 
-  /** Cancel, then SIGTERM, then SIGKILL to the group, a step apart. Resolves when the process is gone. */
+  /**
+   * Cancels, then sends SIGTERM and SIGKILL to the group, one step apart. Resolves when the process has
+   * ended.
+   */
   async stop (): Promise<void> {
     if (!this.#stopping) {
       this.#stopping = true
@@ -168,13 +168,13 @@ export class RunnerProcess {
   #watch (): void {
     const limits = this.#limits
     const { clock, output } = this.#options
-    const heard = (name: 'stdout' | 'stderr'): Listening => ({
+    const listener = (name: 'stdout' | 'stderr'): Listening => ({
       line: (text) => { output?.(name, text) },
       dropped: (lines) => { this.#record.note(`${lines} lines of ${name} dropped`) }
     })
     this.#undo.push(
-      drain(this.#launched.stdout, 'stdout', this.#ring, clock, limits, heard('stdout')),
-      drain(this.#launched.stderr, 'stderr', this.#ring, clock, limits, heard('stderr')),
+      drain(this.#launched.stdout, 'stdout', this.#ring, clock, limits, listener('stdout')),
+      drain(this.#launched.stderr, 'stderr', this.#ring, clock, limits, listener('stderr')),
       clock.every(limits.checkMs, () => { this.#checkDeadlines() }),
       clock.every(limits.rssPollMs, () => { this.#checkMemory() })
     )
@@ -221,7 +221,7 @@ export class RunnerProcess {
           : LOAD_ERROR_CODES.find((code) => code === message.reason) ?? 'load_failed'
         this.#fatal = true
         this.kill(text, false, unloadable)
-        // The process may have ended before its last frame is read.
+        // The process may end before its last frame is read.
         if (!this.#stopping) this.#failure ??= { message: text, wedged: false, unloadable }
         break
       }
@@ -236,7 +236,7 @@ export class RunnerProcess {
     this.#record.note(`phase ${phase}`)
   }
 
-  /** A deadline counts when two looks agree: one may come before frames that wait to be read. */
+  /** A deadline has passed when two checks agree: one may run before frames that are waiting to be read. */
   #checkDeadlines (): void {
     const { spec, processorWaitMs: waitedMs = processorWaitMs } = this.#options
     this.#starvedMs = Math.max(this.#starvedMs, waitedMs(this.pid))
@@ -265,7 +265,6 @@ export class RunnerProcess {
       '(plugins.runners.memory_limit_mb)')
   }
 
-  /** Growth by a quarter is worth a line. */
   #noteMemory (bytes: number): void {
     if (bytes < 1.25 * this.#notedBytes || bytes === 0) return
     this.#notedBytes = bytes
@@ -274,12 +273,12 @@ export class RunnerProcess {
 
   #onLinkClosed (unread: number): void {
     if (unread > 0) this.#record.note(`the frames ended ${unread} bytes into one`)
-    // A process without its frame socket can serve nobody.
+    // A process without its frame socket cannot serve.
     const kill = (): void => { this.kill('the runner closed its frame socket') }
     this.#undo.push(this.#options.clock.after(LAST_WORDS_MS, kill))
   }
 
-  /** Kills what it has started; its last frames and lines are still read. */
+  /** Kills the process's descendants; its last frames and lines are still read. */
   #onExit (code: number | null, signal: NodeJS.Signals | null): void {
     this.#exit = endOf(this.hold, code, signal)
     signalGroup(this.#launched.pid, 'SIGKILL')
@@ -298,7 +297,7 @@ export class RunnerProcess {
       readyAt: this.#readyAt,
       exit: this.#exit
     }, this.#limits, this.#options.clock.mono())
-    if (this.#ring.lost > 0) this.#record.note(`${this.#ring.lost} lines of output could not be kept`)
+    if (this.#ring.lost > 0) this.#record.note(`${this.#ring.lost} lines of output could not be written`)
     for (const undo of this.#undo) undo()
     this.#launched.stdout.destroy()
     this.#launched.stderr.destroy()

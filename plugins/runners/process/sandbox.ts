@@ -1,4 +1,4 @@
-/** The sandbox of a runner, set up by programs of util-linux at the best level that the kernel offers. */
+/** The sandbox of a runner, set up by util-linux programs at the best level that the kernel offers. */
 import { spawnSync } from 'node:child_process'
 import {
   mkdirSync, readFileSync, realpathSync, rmSync, statSync, symlinkSync, writeFileSync
@@ -12,26 +12,25 @@ import type { Files } from './confine.js'
 import { read } from './proc.js'
 
 /**
- * Levels, the best first: namespaces of files, processes and network; Landlock for files and network;
- * Landlock for files; no new privileges; no sandbox.
+ * Levels, best first: namespaces for files, processes and network; Landlock for files and network; Landlock
+ * for files; no new privileges; no sandbox.
  */
 const HOLDS = ['namespaces', 'network', 'files', 'privileges', 'none'] as const
 export type SandboxLevel = typeof HOLDS[number]
 
 export interface SandboxPaths {
-  /** Folder of the node for this runner, outside the sandbox. */
+  /** The node's folder for this runner, outside the sandbox. */
   scratch: string
-  /** The runner works and writes here. */
+  /** Working directory, the only writable folder. */
   work: string
   files: () => Files
-  /** The runner needs the network of the node. */
   network?: boolean | undefined
 }
 
 const TOOLS = ['setpriv', 'unshare', 'mount', 'umount', 'pivot_root', 'prlimit'] as const
 export type Tools = Partial<Record<typeof TOOLS[number], string>>
 
-/** Paths of the programs, from PATH and the sbin folders beside it. */
+/** Paths of the programs in PATH and the sbin folders next to it. */
 export function findTools (path: string = process.env['PATH'] ?? ''): Tools {
   if (process.platform !== 'linux') return {}
   const folders = path.split(delimiter).filter((dir) => dir.startsWith('/'))
@@ -42,26 +41,26 @@ export function findTools (path: string = process.env['PATH'] ?? ''): Tools {
   }))
 }
 
-/** Added to the runner's score, so that the kernel ends a runner before the node when memory is out. */
+/** Added to the runner's OOM score, so that the kernel kills a runner before the node. */
 export const OOM_SCORE_ADJ = 500
-/** The kernel sends the signal when the spawning *thread* ends, so only the main thread may ask for it. */
+/** The kernel sends the signal when the spawning *thread* ends, so only the main thread may request it. */
 const deathSignal = (): string[] => isMainThread ? ['--pdeathsig', 'KILL'] : []
 const NO_PRIVILEGES = ['--no-new-privs', '--inh-caps=-all', '--ambient-caps=-all']
-/** For root only; no other user has capabilities left without new privileges. */
+/** For root only: other users have no capabilities without new privileges. */
 const NO_CAPABILITIES = '--bounding-set=-all'
 const NO_NETWORK = ['--landlock-access', 'net']
 const NO_SIGNALS = ['--landlock-access', 'scope']
 /**
- * Marks a runner that shares the node's network, and its descendants: no process can raise the limit again.
- * Engines have no use for POSIX message queues.
+ * Marks a runner that shares the node's network, and its descendants: no process can raise the limit again,
+ * and engines do not use POSIX message queues.
  */
 const MARK = ['--msgqueue=0:0', '--']
 
-/** Whether a runner at a level reaches the ports of this machine. */
+/** Whether a runner at this level reaches the machine's ports. */
 export const sharesNetwork = (hold: SandboxLevel, network = false): boolean =>
   network || hold === 'files' || hold === 'privileges'
 
-/** The command that runs another one at a level; null when a program for that is missing. */
+/** Wraps a command to run at a level; null if a required program is missing. */
 export function heldCommand (
   hold: SandboxLevel, tools: Tools, cell: SandboxPaths | undefined, command: readonly string[]
 ): string[] | null {
@@ -106,7 +105,7 @@ function inNamespaces (
     `${quoted(setpriv!)} ${[...NO_PRIVILEGES, NO_CAPABILITIES].join(' ')} -- "$@"`,
     'exit $?'
   ].join('\n') + '\n')
-  // Entering a user namespace clears the death signal, so it is set after that.
+  // Entering a user namespace clears the death signal, so set it afterwards.
   return [unshare!, '--user', '--map-root-user', '--', setpriv!, ...deathSignal(), '--',
     unshare!, '--mount', '--pid', '--ipc', ...network ? [] : ['--net'], '--fork', '--kill-child', '--',
     '/bin/sh', script!, ...command]
@@ -116,7 +115,7 @@ const quoted = (text: string): string => `'${text.replaceAll('\'', '\'\\\'\'')}'
 
 const SHARED_MEMORY = '256m'
 
-/** The runner's file system as a table for `mount`. Makes the mount points below `root`. */
+/** The runner's file system as a mount table. Creates the mount points below `root`. */
 function mountTable (root: string, work: string, { read, write }: Files, net?: string): string {
   const here = mountsHere()
   const line = (source: string, at: string, type: string, options: string): string =>
@@ -125,7 +124,7 @@ function mountTable (root: string, work: string, { read, write }: Files, net?: s
     .sort(([a], [b]) => b.length - a.length)[0]?.[1].map((flag) => `,${flag}`).join('') ?? ''
   const bound = (path: string, how: string): string[] => {
     if (!place(root, path)) return []
-    // `mount` applies options of a bind to its top only, so each mount below gets a line.
+    // `mount` applies options of a bind only to its top, so each mount below gets a line.
     const below = [...here.keys()].filter((point) => point !== path && within(point, path))
     return [line(path, root + path, 'none', `rbind${how}${flagsAt(path)}`), ...below.map((point) =>
       line('none', root + point, 'none', `remount,bind${how}${flagsAt(point)}`))]
@@ -135,7 +134,7 @@ function mountTable (root: string, work: string, { read, write }: Files, net?: s
   return [
     line(root, root, 'none', `bind,ro${flagsAt(root)}`),
     line('proc', `${root}/proc`, 'proc', 'ro,nosuid,nodev,noexec'),
-    // A home below /dev/shm needs the mount points there.
+    // A home below /dev/shm needs its mount points there.
     ...[work, ...read].some(inShared)
       ? [] : [line('tmpfs', `${root}/dev/shm`, 'tmpfs', `nosuid,nodev,mode=1777,size=${SHARED_MEMORY}`)],
     ...net === undefined ? [] : [line('sysfs', net, 'sysfs', 'nosuid,nodev,noexec')],
@@ -147,13 +146,12 @@ function mountTable (root: string, work: string, { read, write }: Files, net?: s
 const within = (path: string, folder: string): boolean =>
   path === folder || path.startsWith(folder === '/' ? '/' : `${folder}/`)
 
-/** Leaves out each path below another one. */
 const outermost = (paths: readonly string[]): string[] =>
   paths.filter((path) => !paths.some((folder) => folder !== path && within(path, folder)))
 
 /**
- * Makes the mount point for a path. A file behind a link becomes a link instead, false: a program looks for
- * its libraries in the folder that it really lies in, which is mounted too.
+ * Creates the mount point for a path. A file behind a link becomes a link instead and returns false: a
+ * program searches for its libraries in its real folder, which is mounted too.
  */
 function place (root: string, path: string): boolean {
   const isFolder = statSync(path).isDirectory()
@@ -166,12 +164,12 @@ function place (root: string, path: string): boolean {
   return target === path
 }
 
-/** Mount points of this process with their restrictions, which a user namespace must repeat. */
+/** Mount points of this process with their flags, which a user namespace must repeat. */
 function mountsHere (): Map<string, string[]> {
   return new Map(readFileSync('/proc/self/mountinfo', 'utf8').trimEnd().split('\n').map((line) => {
     const [, , , , point = '', options = ''] = line.split(' ')
     const path = point.replace(/\\(\d{3})/g, (_, digits: string) => String.fromCharCode(parseInt(digits, 8)))
-    return [path, options.split(',').filter((word) => /^(nosuid|nodev|noexec)$/.test(word))]
+    return [path, options.split(',').filter((option) => /^(nosuid|nodev|noexec)$/.test(option))]
   }))
 }
 
@@ -179,14 +177,14 @@ const escaped = (path: string): string =>
   path.replace(/[\s\\#]/g, (sign) => `\\${sign.charCodeAt(0).toString(8).padStart(3, '0')}`)
 
 const CHECK_MS = 5_000
-/** A level below the best is probed again after this time, as an operator may have changed the machine. */
+/** A level below the best is probed again after this time, ms: an operator may have changed the machine. */
 const AGAIN_MS = 60_000
 interface Found { hold: SandboxLevel, tools: Tools, at: number }
 const known = new Map<string, Found>()
 
 /**
  * Probes for the best level at `now` (ms); without a cell, only for a setpriv that ends a runner with the
- * node. Caches the answer unless a probe timed out or was killed.
+ * node. Caches the result unless a probe timed out or was killed.
  */
 export function probeSandboxLevel (
   cell: SandboxPaths | undefined, now: number, path: string = process.env['PATH'] ?? ''
@@ -213,20 +211,20 @@ export function probeSandboxLevel (
 
 const STATE: Readonly<Record<SandboxLevel, string>> = {
   namespaces: '',
-  network: 'have their files only and no network (Landlock), but see other processes',
-  files: 'have their files only (Landlock), but reach the network and other processes',
-  privileges: 'get no new privileges, but may read what the node may, and reach the network',
-  none: 'may do what the node may'
+  network: 'are limited to their files and have no network (Landlock), but see other processes',
+  files: 'are limited to their files (Landlock), but reach the network and other processes',
+  privileges: 'get no new privileges, but may read all files that the node may read, and reach the network',
+  none: 'have all rights of the node'
 }
-/** Kernel settings that forbid user namespaces: the forbidding value and the other one. */
+/** Kernel settings that forbid user namespaces: name, forbidding value, allowing value. */
 const SETTINGS = [
   ['kernel.apparmor_restrict_unprivileged_userns', '1', '0'],
   ['kernel.unprivileged_userns_clone', '0', '1'],
   ['user.max_user_namespaces', '0', '10000']
 ] as const
 
-/** Says what the sandbox of this machine lacks, and the command for it; null for the best level. */
-export function whatSandboxLacks (folder: string, now: number): string | null {
+/** Why the sandbox of this machine is incomplete, and the command to improve it; null at the best level. */
+export function findSandboxProblem (folder: string, now: number): string | null {
   const scratch = join(folder, 'probe')
   const work = join(scratch, 'work')
   const needs = { home: folder, scripts: [], model: [], options: {}, env: process.env }
@@ -236,19 +234,18 @@ export function whatSandboxLacks (folder: string, now: number): string | null {
     rmSync(scratch, { recursive: true, force: true })
     return hold === HOLDS[0] ? null : `Here they ${STATE[hold]}: ${missing(tools, process.platform)}`
   } catch (error) {
-    return `It could not be tried here: ${(error as Error).message}`
+    return `The sandbox could not be tested: ${(error as Error).message}`
   }
 }
 
-/** The reason for a lower level, and a command. */
 export function missing (tools: Tools, platform: string, setting = read): string {
-  if (platform !== 'linux') return `${platform} has no sandbox for them; run models of strangers on Linux`
+  if (platform !== 'linux') return `${platform} has no sandbox for them; run untrusted models on Linux`
   const absent = TOOLS.filter((name) => tools[name] === undefined)
   if (absent.length > 0) return `PATH has no ${absent.join(', ')}: \`sudo apt install util-linux mount\``
   const forbids = ([name, value]: typeof SETTINGS[number]): boolean =>
     setting(`/proc/sys/${name.replaceAll('.', '/')}`)?.trim() === value
   const [name, value, better] = SETTINGS.find(forbids) ?? []
   return name === undefined
-    ? 'this system refuses namespaces, as containers do: use an image with setpriv of util-linux 2.40'
+    ? 'this system forbids namespaces, as containers do: use an image with setpriv of util-linux 2.40'
     : `${name} is ${value}: \`sudo sysctl -w ${name}=${better}\`, and the same in /etc/sysctl.d`
 }

@@ -35,7 +35,7 @@ export class TaskServer {
     this.#env = env
   }
 
-  /** `traced`: the terminal is to say what was done when. */
+  /** `traced`: the terminal frame carries the recorded spans. */
   start (number: number, { kind, payload }: EngineTask, traced = false): void {
     const { limits: { windowChunks, windowBytes }, now } = this.#env
     const window = new CreditWindow(windowChunks, windowBytes)
@@ -60,7 +60,7 @@ export class TaskServer {
     running?.wake()
   }
 
-  /** Cancels every task; resolves when the engine has let go of all of them. */
+  /** Cancels every task; resolves when the engine has finished all of them. */
   async cancelAll (): Promise<void> {
     const all = [...this.#running.entries()]
     for (const [number] of all) this.cancel(number)
@@ -105,7 +105,7 @@ export class TaskServer {
     await iterator.return?.()
   }
 
-  /** Resolves when a chunk may be sent, or the task was cancelled. */
+  /** Resolves when a chunk may be sent or the task is cancelled. */
   async #credit (running: Running): Promise<void> {
     const { window, trace, abort } = running
     const startMs = trace?.now() ?? 0
@@ -129,12 +129,12 @@ export class TaskServer {
       throw new RangeError(`the engine yielded a chunk of ${bytes} bytes; ` +
         `at most ${this.#env.limits.maxFrameBytes} fit into a frame`)
     }
-    // A single task waits for nothing: its engine may block this thread next.
+    // A single task is sent at once: its engine may block this thread next.
     this.#env.link.sendEncoded(pieces, this.#running.size > 1)
     return bytes
   }
 
-  /** An EngineError goes out as it is; its class may come from another copy of the kernel. */
+  /** Passes an EngineError on as it is; its class may come from another copy of the kernel. */
   #explain (error: unknown): { reason: string, message: string, details: Record<string, unknown> } {
     if (isEngineError(error)) {
       const message = error.message.slice(0, MAX_MESSAGE)

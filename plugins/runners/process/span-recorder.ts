@@ -1,33 +1,31 @@
 /**
  * Records the spans of one request in one process. Runner processes import this file, so it must not import
- * the kernel at run time. An OpenTelemetry span costs forty times as much; otlp.ts uses that SDK for export
- * only.
+ * the kernel at run time. An OpenTelemetry span costs forty times as much; otlp.ts uses that SDK only for
+ * export.
  */
 import type { TracedTask } from '../../../kernel/index.js'
 import type { OpenSpan, SpanAttrs, SpanSeries, SpanSink } from '../../../kernel/api/engine.js'
 
-/** A span as it was recorded, milliseconds by the clock of its recorder. */
 export interface RecordedSpan {
   /** Unique in its recorder. */
   id: number
-  /** The span that this one is a part of; null for the first span of a trace. */
+  /** The parent span; null for the first span of a trace. */
   parent: number | null
   name: string
   category: string
   startMs: number
   endMs: number
-  /** Steps of a series in this span; 0 for a single span. */
+  /** Number of steps if it is a point of a series; 0 for a single span. */
   steps: number
   attrs?: SpanAttrs | undefined
 }
 
-/** A span with the place where it was recorded, as an index into a list of places. */
 export interface PlacedSpan extends RecordedSpan { place: number }
 
 /** A span for another process: whole microseconds since the work arrived there. */
 export type SentSpan = Omit<PlacedSpan, 'startMs' | 'endMs'> & { startUs: number, durationUs: number }
 
-/** A process whose spans are in a trace; `nodeId` is null for the node that reads it. */
+/** A process with spans in a trace; `nodeId` is null for the reading node. */
 export interface SpanPlace { nodeId: string | null, process: 'node' | 'runner', rank: number }
 
 export interface ClockNote {
@@ -37,13 +35,13 @@ export interface ClockNote {
   uncertaintyMs: number
 }
 
-/** What one process recorded, as it is sent to the one that asked for it. Times are by the sender's clock. */
+/** The record of one process as sent to the requesting one. Times are by the sender's clock. */
 export interface SpanPart {
-  /** Arrival of the work, and creation of this part, milliseconds. */
+  /** Arrival of the work, and creation of this part, ms. */
   receivedMs: number
   sentMs: number
   places: SpanPlace[]
-  /** A span whose parent is not among them is a part of the request to this process. */
+  /** A span whose parent is missing belongs to the request to this process. */
   spans: SentSpan[]
   clocks: ClockNote[]
   about: TracedTask | null
@@ -51,7 +49,7 @@ export interface SpanPart {
 }
 
 export const ROOT = 0
-/** Most spans of a part or a trace; further ones are counted. */
+/** Most spans of a part or a trace; more are only counted. */
 export const SPANS_MAX = 4096
 /** Bounds of one recorder: at most 2,048 + 4 x 128 spans. */
 const SINGLE_MAX = 2048
@@ -59,7 +57,6 @@ const SERIES_MAX = 4
 const POINTS_MAX = 128
 const POINTS_FIRST = 32
 
-/** Spans of one request in one process: at most 2,048 single ones, and 128 points per series. */
 export class SpanRecorder implements SpanSink {
   readonly #now: () => number
   readonly #spans: RecordedSpan[] = []
@@ -70,7 +67,6 @@ export class SpanRecorder implements SpanSink {
 
   constructor (now: () => number) { this.#now = now }
 
-  /** Spans that found no room. */
   get dropped (): number { return this.#dropped }
 
   now (): number { return this.#now() }
@@ -85,7 +81,7 @@ export class SpanRecorder implements SpanSink {
     return new RecordedPart(this, ROOT, name, category, startMs)
   }
 
-  /** Keeps a span below `parent`. The span that is returned was not kept if there was no room. */
+  /** Records a span below `parent`. The returned span is not stored if the recorder is full. */
   record (
     parent: number, name: string, category: string, startMs: number, endMs: number, attrs?: SpanAttrs
   ): RecordedSpan {
@@ -95,7 +91,6 @@ export class SpanRecorder implements SpanSink {
     return span
   }
 
-  /** The series of that name below `parent`. */
   seriesOf (parent: number, name: string, category: string): SpanSeries {
     const key = `${parent} ${name}`
     const known = this.#series.get(key)
@@ -108,7 +103,7 @@ export class SpanRecorder implements SpanSink {
 
   newId (): number { return ++this.#lastId }
 
-  /** Everything recorded so far, unordered. Open spans end now. */
+  /** All spans so far, unordered. Open spans end now. */
   spans (): RecordedSpan[] {
     const now = this.#now()
     const singles = this.#spans.map((span) => Number.isNaN(span.endMs) ? { ...span, endMs: now } : span)
@@ -117,7 +112,6 @@ export class SpanRecorder implements SpanSink {
   }
 }
 
-/** A span that is open, with what is recorded below it. */
 export class RecordedPart implements OpenSpan {
   readonly #recorder: SpanRecorder
   readonly #span: RecordedSpan
@@ -155,9 +149,8 @@ class Series implements SpanSeries {
   readonly #category: string
   #starts = new Float64Array(POINTS_FIRST)
   #ends = new Float64Array(POINTS_FIRST)
-  /** Points that are full. */
   #count = 0
-  /** Steps in a full point, and in the one that is being filled. */
+  /** Steps per full point, and in the point being filled. */
   #stride = 1
   #filled = 0
 
@@ -169,7 +162,7 @@ class Series implements SpanSeries {
 
   add (startMs: number, endMs: number): void {
     if (this.#filled === 0) {
-      if (this.#count === this.#starts.length) this.#makeRoom()
+      if (this.#count === this.#starts.length) this.#compact()
       this.#starts[this.#count] = startMs
     }
     this.#ends[this.#count] = endMs
@@ -188,8 +181,8 @@ class Series implements SpanSeries {
     }))
   }
 
-  /** Twice the room, or half the points. */
-  #makeRoom (): void {
+  /** Doubles the capacity, or halves the points. */
+  #compact (): void {
     const length = this.#starts.length
     if (length < POINTS_MAX) {
       this.#starts = longer(this.#starts)
@@ -213,14 +206,13 @@ function longer (numbers: Float64Array<ArrayBuffer>): Float64Array<ArrayBuffer> 
 
 const micros = (ms: number): number => Math.round(ms * 1000)
 
-/** A span as it is sent by a process to which the work came in at `receivedMs`. */
+/** A span as sent by a process that got the work at `receivedMs`. */
 export const toSentSpan = (span: RecordedSpan, place: number, receivedMs: number): SentSpan => ({
   id: span.id, parent: span.parent, place, name: span.name, category: span.category,
   startUs: micros(span.startMs - receivedMs), durationUs: micros(span.endMs - span.startMs),
   steps: span.steps, attrs: span.attrs
 })
 
-/** The part of a process with one recorder. */
 export function partOf (
   recorder: SpanRecorder, process: SpanPlace['process'], receivedMs: number
 ): SpanPart {

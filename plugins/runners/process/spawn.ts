@@ -12,26 +12,26 @@ import { heldCommand, probeSandboxLevel, OOM_SCORE_ADJ, sharesNetwork } from './
 import type { SandboxLevel } from './sandbox.js'
 import type { Duplex, Readable } from 'node:stream'
 
-/** What of the node's environment a runner sees: no secrets, no node options. */
+/** Environment variables of the node that a runner gets: no secrets, no node options. */
 const ENV_NAMES = new Set(['PATH', 'LANG', 'LANGUAGE', 'TZ', 'TMPDIR', 'LD_LIBRARY_PATH', 'DYLD_LIBRARY_PATH',
   'CUDA_VISIBLE_DEVICES', 'OMP_NUM_THREADS'])
 const ENV_PATTERNS = [/^LC_[A-Z]+$/, /^NVIDIA_[A-Z_]+$/, /^SVC_[A-Z0-9_]+_SERVER_BIN$/]
 
 /**
- * Without these a speech runner grows by some 60 MB: glibc keeps an arena per thread, and V8 a young
- * generation sized for servers.
+ * These save about 60 MB per speech runner: glibc keeps an arena per thread, and V8 sizes its young
+ * generation for servers.
  */
 const LEAN_ENV = { MALLOC_ARENA_MAX: '1' }
 const LEAN_FLAGS = ['--max-semi-space-size=8']
 /**
- * onnxruntime from 1.30 reports its use to its maker unless told not to: nothing leaves this machine.
- * llama.cpp has its stack printed when it aborts, after the line that says why.
+ * onnxruntime from 1.30 sends telemetry by default. llama.cpp prints its stack when it aborts, after the line
+ * with the reason.
  */
 const QUIET_ENV = { ORT_DISABLE_TELEMETRY: '1', GGML_NO_BACKTRACE: '1' }
-/** GPUs are numbered as the node counts them; by itself CUDA has the fastest first. */
+/** Numbers GPUs like the node; by default CUDA puts the fastest first. */
 const DEVICE_ENV = { CUDA_DEVICE_ORDER: 'PCI_BUS_ID' }
 
-/** A runner process just started: the pid of its group, its output, and the socket frames travel on. */
+/** A new runner process: the pid of its group, its output, and the frame socket. */
 export interface Launched {
   child: ChildProcess
   pid: number
@@ -41,21 +41,21 @@ export interface Launched {
   hold: SandboxLevel
 }
 
-/** The environment of a runner: the allow-list, a home of its own, and its mark. */
+/** The environment of a runner: the allowed variables, its own home, and its mark. */
 export function runnerEnv (
   env: Record<string, string | undefined>, scratch: string, mark: string
 ): Record<string, string> {
   const allowed = (name: string): boolean =>
     ENV_NAMES.has(name) || ENV_PATTERNS.some((pattern) => pattern.test(name))
-  const kept = Object.entries(env).filter((entry): entry is [string, string] =>
+  const inherited = Object.entries(env).filter((entry): entry is [string, string] =>
     entry[1] !== undefined && allowed(entry[0]))
   const fixed = { ...LEAN_ENV, ...QUIET_ENV, ...DEVICE_ENV }
-  return { ...Object.fromEntries(kept), ...fixed, HOME: scratch, [MARK]: mark }
+  return { ...Object.fromEntries(inherited), ...fixed, HOME: scratch, [MARK]: mark }
 }
 
 /**
- * Path of the runner's entry script. From TypeScript sources (tests) it is the compiled one under dist.
- * Throws when that has not been built.
+ * Path of the runner's entry script. When run from TypeScript sources (tests) it is the compiled one under
+ * dist. Throws if that is not built.
  */
 export function hostEntry (here: string = import.meta.url): string {
   if (!here.endsWith('.ts')) return fileURLToPath(new URL('./host.js', here))
@@ -71,9 +71,7 @@ export interface LaunchOptions {
   scratch: string
   mark: string
   entry?: string
-  /** The files of its sandbox; without them it has none. */
   files?: (() => Files) | undefined
-  /** The runner needs the network of the node. */
   network?: boolean | undefined
   hold?: SandboxLevel
   /** Monotonic, ms. */
@@ -81,19 +79,18 @@ export interface LaunchOptions {
 }
 
 /**
- * Starts a runner process in a group and session of its own. Where `setpriv` is there, the kernel kills the
- * runner when this process dies; everywhere, a thread of the runner does. Throws when the system refuses to
- * start a process.
+ * Starts a runner process in a new group and session. With `setpriv` the kernel kills the runner when this
+ * process dies; in any case a thread of the runner does. Throws if the system refuses to start a process.
  */
 export function launch ({ scratch, mark, files, network, now = 0, ...options }: LaunchOptions): Launched {
-  // The node's own files are outside of it, where the runner cannot replace one by a link.
+  // The node's files are outside of it, so that the runner cannot replace one with a link.
   const work = join(scratch, 'work')
   mkdirSync(work, { recursive: true, mode: 0o700 })
   const cell = files === undefined ? undefined : { scratch, work, files, network }
   const { hold: best, tools } = probeSandboxLevel(cell, now)
   const hold = options.hold ?? best
   networkSharing.begun ||= sharesNetwork(hold, network)
-  // In a process namespace its parent is the shell, the first process.
+  // In a PID namespace its parent is the shell, pid 1.
   const parent = hold === 'namespaces' ? 1 : process.pid
   const entry = options.entry ?? hostEntry()
   const command = [process.execPath, ...noInspector(), '--no-warnings', ...LEAN_FLAGS, entry, String(parent),
@@ -104,7 +101,7 @@ export function launch ({ scratch, mark, files, network, now = 0, ...options }: 
     detached: true,
     env: {
       ...runnerEnv(process.env, work, mark),
-      // The only place it may write to.
+      // The only folder it may write to.
       ...(hold === 'privileges' || hold === 'none' ? {} : { TMPDIR: work })
     },
     stdio: ['ignore', 'pipe', 'pipe', 'pipe']
@@ -124,7 +121,7 @@ export function launch ({ scratch, mark, files, network, now = 0, ...options }: 
   return { child, pid: child.pid, stdout, stderr, frames, hold }
 }
 
-/** How a runner ended: the shell that runs it in namespaces reports a signal as its own status. */
+/** How a runner ended: in namespaces, the shell around it reports a signal as its exit status. */
 export function endOf (
   hold: SandboxLevel, code: number | null, signal: NodeJS.Signals | null
 ): { code: number | null, signal: string | null } {
@@ -137,13 +134,13 @@ function preferAsVictim (pid: number): void {
   try {
     writeFileSync(`/proc/${pid}/oom_score_adj`, String(OOM_SCORE_ADJ))
   } catch {
-    // Not Linux, or the process has ended already; its exit tells the rest.
+    // Not Linux, or the process has already ended; its exit reports the rest.
   }
 }
 
 /**
- * Sends a signal to a whole process group; a group that is gone is no error. Throws a RangeError for a leader
- * of 1 or less: the signal would reach every process of the machine, or our own group.
+ * Sends a signal to a process group; an ended group is no error. Throws RangeError for a leader of 1 or less:
+ * the signal would reach every process, or the node's own group.
  */
 export function signalGroup (pid: number, signal: NodeJS.Signals): void {
   if (!(pid > 1)) throw new RangeError(`${pid} leads no process group of a runner`)

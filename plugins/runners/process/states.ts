@@ -3,8 +3,8 @@ import type { RunnerStatus } from '../service.js'
 export type StatusKind = RunnerStatus extends infer S ? S extends S ? keyof S & string : never : never
 
 /**
- * Which status may follow which. A runner that ends by itself goes back to RunnerIdle and is started
- * again; RunnerFailed is the end of its attempts, RunnerShutdown the end of its life.
+ * Allowed transitions. A runner that ends by itself returns to RunnerIdle and restarts; RunnerFailed ends its
+ * attempts, RunnerShutdown its life.
  */
 export const NEXT_STATUS: Readonly<Record<StatusKind, readonly StatusKind[]>> = {
   RunnerIdle: ['RunnerConnecting', 'RunnerShuttingDown', 'RunnerFailed'],
@@ -24,7 +24,6 @@ export function kindOf (status: RunnerStatus): StatusKind {
   return Object.keys(status)[0] as StatusKind
 }
 
-/** True when `to` may follow `from`. */
 export function mayFollow (from: StatusKind, to: StatusKind): boolean {
   return NEXT_STATUS[from].includes(to)
 }
@@ -34,11 +33,10 @@ const ADVANCE: readonly StatusKind[] = [
   'RunnerLoading', 'RunnerLoaded', 'RunnerWarmingUp', 'RunnerRunning', 'RunnerReady'
 ]
 
-/** How far a runner is, to compare; one that has not said anything is where an idle one is. */
 export const statusRank = (status: RunnerStatus | null): number =>
   ADVANCE.indexOf(status === null ? 'RunnerIdle' : kindOf(status))
 
-/** True once the model is in memory, until its process ends. */
+/** True from the moment the model is in memory until the process ends. */
 export const isLoaded = (kind: StatusKind): boolean =>
   kind === 'RunnerLoaded' || kind === 'RunnerWarmingUp' || kind === 'RunnerShuttingDown' || serves(kind)
 

@@ -25,12 +25,12 @@ export type { RunnerOptions } from './options.js'
 
 const DEFAULT_CONCURRENT = 1
 const DEFAULT_QUEUED = 8
-/** Pause between two looks at the place of a task that waits, ms. */
+/** Interval at which the queue position of a waiting task is sent, ms. */
 const TELL_MS = 1_000
-/** The caller of the node's own tasks, such as its canary. */
+/** The caller for the node's own tasks, such as its canary. */
 const NODE = 'node'
 
-/** Makes a stopped supervisor. Throws RangeError naming a limit that is no positive number. */
+/** Creates a stopped supervisor. Throws RangeError naming a limit that is not positive. */
 export function createSupervisor (options: RunnerOptions): Supervisor {
   return new RunnerSupervisor(options)
 }
@@ -38,10 +38,8 @@ export function createSupervisor (options: RunnerOptions): Supervisor {
 export type Supervisor =
   Pick<RunnerSupervisor, 'status' | 'start' | 'open' | 'report' | 'cancelTasks' | 'stop'>
 
-/** Keeps one runner process alive and hands it tasks. */
 class RunnerSupervisor {
   readonly #options: RunnerOptions
-  /** Fields of each line in the log. */
   readonly #who: { runnerId: string, modelId: string }
   readonly #limits: RunnerLimits
   readonly #admission: Admission
@@ -53,7 +51,7 @@ class RunnerSupervisor {
   #started = false
   #cancelRestart: (() => void) | null = null
   #stopped: Promise<void> | null = null
-  /** Called when the process has no task any more, or is gone. */
+  /** Called when the process has no more tasks or has ended. */
   readonly #idle = new Set<() => void>()
 
   constructor (options: RunnerOptions) {
@@ -69,7 +67,7 @@ class RunnerSupervisor {
 
   get status (): RunnerStatus { return this.#status }
 
-  /** Starts the process; returns at once. Only the first call counts. */
+  /** Starts the process and returns at once. Further calls do nothing. */
   start (): void {
     if (this.#started || this.#stopped !== null) return
     this.#started = true
@@ -77,9 +75,9 @@ class RunnerSupervisor {
   }
 
   /**
-   * Runs a task; nothing happens before the first pull. Those that wait take turns by `callerId`; without it
-   * the node itself asks. With a trace the runner records its part. A task that waits gets chunks with its
-   * place in the queue; `admitted` is called when it waits no more. Throws RunnerError: `overloaded`
+   * Runs a task; it starts with the first pull. Waiting tasks take turns by `callerId`, by default the node
+   * itself. With a trace the runner records its part. A waiting task gets chunks with its position in the
+   * queue; `admitted` is called when the wait ends. Throws RunnerError: `overloaded`
    * (details.retryAfterSeconds), `instance_lost`, `cancelled` (the signal aborted), `timeout`,
    * `provider_error`, or the engine's own reason.
    */
@@ -93,7 +91,7 @@ class RunnerSupervisor {
     this.#record.waitedMs += this.#options.clock.mono() - since
     this.#record.admittedTasks += 1
     admitted?.()
-    const { process, channel } = this.#hand({ taskId, task, trace }, signal, place)
+    const { process, channel } = this.#handOver({ taskId, task, trace }, signal, place)
     const cancel = (): void => { process.tasks.cancel(channel) }
     signal.addEventListener('abort', cancel, { once: true })
     try {
@@ -144,8 +142,8 @@ class RunnerSupervisor {
   }
 
   /**
-   * Ends the tasks inside the process with `cancelled`; when it still works on one after `graceMs` it is
-   * killed, which counts as a failure of it, and started again.
+   * Ends the tasks inside the process with `cancelled`. A process that still works on one after `graceMs` is
+   * killed, which counts as its failure, and restarted.
    */
   async cancelTasks (graceMs: number): Promise<RunnerCancel> {
     const process = this.#process
@@ -159,7 +157,6 @@ class RunnerSupervisor {
     return { taskIds, restarted: true }
   }
 
-  /** Resolves when the process has no task any more, or after `ms`. */
   async #untilIdle (process: RunnerProcess, ms: number): Promise<void> {
     if (process.tasks.size === 0) return
     await waitForCallback((fn) => {
@@ -168,7 +165,7 @@ class RunnerSupervisor {
     }, new AbortController().signal, { clock: this.#options.clock, ms })
   }
 
-  /** Ends the process for good; resolves when it is gone. Cannot be taken back. */
+  /** Ends the process permanently; resolves when it has ended. */
   stop (): Promise<void> {
     this.#stopped ??= this.#shutDown()
     return this.#stopped
@@ -183,7 +180,7 @@ class RunnerSupervisor {
     this.#move({ RunnerShutdown: {} })
   }
 
-  /** Waits for slots; a task for text gets its place in the queue. Throws what `#enter` throws. */
+  /** Waits for slots; a text task gets its position in the queue. Throws like `#enter`. */
   async * #wait (
     task: EngineTask, signal: AbortSignal, callerId: string, trace: Trace | undefined
   ): AsyncGenerator<EngineChunk, Release> {
@@ -194,18 +191,18 @@ class RunnerSupervisor {
     const entering = timed(trace, 'runner queue', 'queue', () => this.#enter(callerId, own, slotsTaken(task)))
       .finally(() => { over.abort() })
     entering.catch(() => {})
-    let [told, release]: [number, Release | undefined] = [0, undefined]
+    let [reported, release]: [number, Release | undefined] = [0, undefined]
     try {
       while (isAnswer(task) && this.#admission.placeOf(own) > 0) {
         await delay(clock, TELL_MS, over.signal).catch(() => {})
         const place = this.#admission.placeOf(own)
-        if (place > 0 && place !== told) yield { payload: { choices: [], queue: { place, slots } } }
-        told = place
+        if (place > 0 && place !== reported) yield { payload: { choices: [], queue: { place, slots } } }
+        reported = place
       }
       release = await entering
       return release
     } finally {
-      // The reader left while the task waited.
+      // The reader left during the wait.
       if (release === undefined) {
         left.abort()
         entering.then((late) => { late(false) }, () => {})
@@ -223,8 +220,8 @@ class RunnerSupervisor {
     }
   }
 
-  /** Hands an admitted task to the process, unless either ended while it waited. */
-  #hand (
+  /** Hands an admitted task to the process, unless the task or the process ended during the wait. */
+  #handOver (
     { taskId, task, trace }: { taskId: string, task: EngineTask, trace: Trace | undefined },
     signal: AbortSignal, place: Release
   ): { process: RunnerProcess, channel: TaskChannel } {
@@ -257,14 +254,14 @@ class RunnerSupervisor {
     return this.#process.usable || this.#process.phase !== 'serving' ? this.#process.phase : 'ending'
   }
 
-  /** Changes the status; a transition that is not allowed is ignored. */
+  /** Changes the status; ignores a transition that is not allowed. */
   #move (status: RunnerStatus): void {
     const from = kindOf(this.#status)
     const to = kindOf(status)
     if (!mayFollow(from, to)) return
     this.#status = status
     if (from !== to) this.#statusSince = this.#options.clock.mono()
-    // Ready and running alternate with each task, and tasks have entries of their own.
+    // Ready and running alternate with each task, which has its own entries.
     if (from !== to && !(serves(from) && serves(to))) this.#record.note(`status ${to}`)
     this.#options.onStatus(status)
   }
@@ -278,9 +275,9 @@ class RunnerSupervisor {
         ended: (how) => { this.#onEnded(how) }
       })
     } catch (error) {
-      const told = toSvcError(error)
-      const full = told.reason === 'insufficient_storage'
-      const message = reasonOf(full ? told : error)
+      const svcError = toSvcError(error)
+      const full = svcError.reason === 'insufficient_storage'
+      const message = reasonOf(full ? svcError : error)
       this.#onEnded({ message, wedged: false, full, exitCode: null, readyMs: 0 })
     }
   }
@@ -320,7 +317,7 @@ class RunnerSupervisor {
     if (wedged) log.fatal(fields, 'CRITICAL: runner wedged and given up')
     else log.error(fields, 'runner given up')
     this.#record.note(`given up after ${attempts} attempts`)
-    // A warmup overrun is the only wedge there is.
+    // A warmup overrun is the only kind of wedge.
     const errorCode = wedged ? 'warmup_timeout' : full === true ? 'insufficient_storage'
       : unloadable ?? 'runner_failed'
     this.#move({ RunnerFailed: { errorMessage, errorCode } })

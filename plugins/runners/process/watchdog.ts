@@ -2,22 +2,20 @@ import { writeSync } from 'node:fs'
 import { isMainThread, workerData } from 'node:worker_threads'
 import { processorWaitMs } from './proc.js'
 
-/** Fields of the Int32Array that the main thread of a runner and its watchdog thread share. */
 export const SLOT = {
   phase: 0,
-  /** Pieces of announced work in progress; while there are any, the node judges them. */
+  /** Open announced work; while there is any, the node judges it. */
   announced: 1,
-  /** Raised by a timer of the main thread: proof that its event loop turns. */
+  /** Incremented by a timer of the main thread: proof that its event loop runs. */
   beat: 2
 } as const
 export const SLOT_COUNT = 3
 
 export const PHASE = { loading: 0, warmup: 1, serving: 2 } as const
 
-/** How often the main thread raises the beat, and the watchdog looks. */
+/** Interval of the beat and of the watchdog's check, ms. */
 export const BEAT_MS = 1_000
 
-/** What the watchdog thread is started with. Times in milliseconds. */
 export interface WatchdogData {
   state: Int32Array
   nodePid: number
@@ -29,10 +27,9 @@ export interface WatchdogData {
 const STDERR = 2
 
 /**
- * The watchdog thread of a runner. It runs while the main thread is blocked in native code, and ends the
- * process in three cases: the node is gone, the warmup deadline has passed, or the event loop stands
- * still outside announced work. It kills its whole process group, since `process.exit` of a thread ends
- * only the thread.
+ * The watchdog thread of a runner. It runs even while native code blocks the main thread, and kills the
+ * process group if the node is gone, the warmup deadline has passed, or the event loop is blocked outside
+ * announced work. `process.exit` in a thread would end only that thread.
  */
 function watch ({ state, nodePid, modelId, warmupMs, loopBlockedMs }: WatchdogData): never {
   let warmupSince: number | null = null
@@ -49,8 +46,8 @@ function watch ({ state, nodePid, modelId, warmupMs, loopBlockedMs }: WatchdogDa
     if (process.ppid !== nodePid) die(null)
     const beat = Atomics.load(state, SLOT.beat)
     const waited = processorWaitMs(process.pid)
-    // Own ticks are counted, not time: a suspended process would otherwise wake up guilty. A tick in which
-    // the main thread had no processor does not count either.
+    // Count the watchdog's own ticks instead of time: a suspended process would otherwise count as blocked. A
+    // tick in which the main thread had no CPU does not count either.
     const moves = beat !== lastBeat || phase !== PHASE.serving || Atomics.load(state, SLOT.announced) > 0
     stillMs = moves ? 0 : stillMs + Math.max(0, BEAT_MS - (waited - lastWaited))
     lastWaited = waited
@@ -63,7 +60,7 @@ function die (line: string | null): never {
   try {
     if (line !== null) writeSync(STDERR, `CRITICAL ${line}\n`)
   } catch {
-    // Nobody reads any more.
+    // stderr is closed.
   }
   process.kill(0, 'SIGKILL')
   process.kill(process.pid, 'SIGKILL')
@@ -71,14 +68,14 @@ function die (line: string | null): never {
 }
 
 function warmupLine (modelId: string, warmupMs: number): string {
-  return `warmup of ${modelId} did not finish within ${warmupMs / 1000} s: the engine is blocked, or waits ` +
-    'for something that does not come. Ending the runner. SVC_WARMUP_DEADLINE_SECONDS sets the deadline.'
+  return `warmup of ${modelId} did not finish within ${warmupMs / 1000} s: the engine is blocked or waits ` +
+    'forever. Killing the runner. SVC_WARMUP_DEADLINE_SECONDS sets the deadline.'
 }
 
 function blockedLine (modelId: string, loopBlockedMs: number): string {
   return `the engine of ${modelId} has blocked its event loop for more than ${loopBlockedMs / 1000} s ` +
-    'outside announced work (env.work). Ending the runner.'
+    'outside announced work (env.work). Killing the runner.'
 }
 
-// The main thread imports this file for what both threads share, and starts it as the watchdog.
+// The main thread imports this file for the shared constants and starts it as the watchdog.
 if (!isMainThread) watch(workerData as WatchdogData)

@@ -21,43 +21,38 @@ import type { TaskTable } from './tasks.js'
 export interface AvailabilityParts {
   self: { readonly nodeId: string, readonly installId: string }
   bundle: Bundle
-  /** Absent where the plugin `staging` is off. */
+  /** Absent if the plugin `staging` is off. */
   models?: Pick<Models, 'card' | 'copies' | 'allCopies' | 'silentStore'> | undefined
   cluster: Pick<Cluster, 'nodes'>
-  /** Tells which backends other nodes offer; absent where nobody reads the state. */
   state: StateReader | undefined
   placed: Pick<PlacedInstances, 'of'>
   sections: { runners: Section<RunnerStatus>, failures: Section<InstanceFailure> }
   fleet: Pick<RunnerSet, 'get' | 'status'>
-  /** Tasks that this node serves, whoever asked. */
+  /** Tasks that this node serves for any node. */
   tasks: Pick<TaskTable, 'outstanding'>
   /** Tasks that other nodes serve for this one. */
-  away: Pick<TaskTable, 'outstanding'>
-  /** What other nodes tell of their load. */
+  remoteTasks: Pick<TaskTable, 'outstanding'>
   gossip: Pick<TaskGossip, 'load'>
   backend (card: ModelCard): BackendChoice | null
-  /** The plugin that is off and brings a model or an engine. */
+  /** The disabled plugin that provides a model or an engine. */
   off (kind: 'models' | 'engines', name: string): OffPlugin | undefined
-  /** Why a model is not placed, where somebody knows. */
+  /** Why a model is not placed, if a plugin can explain it. */
   absence (modelId: string): MissingReason | null
   learning (): boolean
 }
 
-/** A runner that an instance names on a live node. */
+/** A runner of an instance on a live node. */
 export interface PlacedRunner extends
   Readonly<Pick<Route, 'nodeId' | 'installId' | 'instanceId' | 'runnerId' | 'modelId'>> {
   readonly own: boolean
-  /** Null before its node has said anything; another node's is at most half a second old. */
+  /** Null until its node reports one; another node's status is at most half a second old. */
   readonly status: RunnerStatus | null
-  /** It takes new requests: it is ready, lends nothing, and neither its instance nor its node is leaving. */
+  /** It accepts new requests: it is ready, is no donor, and neither its instance nor its node is leaving. */
   readonly serving: boolean
 }
 
-/** What there is of one model at one moment. */
 export interface ModelSnapshot {
-  /** Every instance of it, whatever its state. */
   readonly instances: readonly RingInstance[]
-  /** Their runners, on this node or on all. */
   readonly runners: readonly PlacedRunner[]
 }
 
@@ -70,30 +65,29 @@ interface Source {
   offers: readonly Offers[]
 }
 
-/** Of a model that runs: its runner has one. */
-const OF_RUNNER: BackendChoice = { backend: 'what its runner has', declared: false }
+/** For a running model, whose runner already has a backend. */
+const OF_RUNNER: BackendChoice = { backend: 'the backend of its runner', declared: false }
 
-/** Backends of a node and of its engines, and by engine the program that it drives: null for none. */
+/** Backends of a node and of its engines, and the program of each engine: null for none. */
 interface Offers {
   backends?: readonly string[]
   engineBackends?: Readonly<Record<string, readonly string[]>>
   engines?: Readonly<Record<string, { from?: string } | null>>
 }
 
-/** Which models can be used, where, and what is missing. */
 export class Availability {
   readonly #parts: AvailabilityParts
 
   constructor (parts: AvailabilityParts) { this.#parts = parts }
 
-  /** The card of a model that is here, in the catalogue, or placed. Throws when it cannot be read. */
+  /** The card of a local, catalogued or placed model. Throws if it cannot be read. */
   card (modelId: string): ModelCard | undefined {
     const { bundle, models, placed } = this.#parts
-    // The node with the store, which tells of its cards, may be away while others serve the model.
+    // The node with the store, which has the cards, may be away while others serve the model.
     return bundle.model(modelId)?.card ?? models?.card(modelId) ?? placedCard(placed.of(modelId))
   }
 
-  /** The models this node can name: those that are here, and those that others serve. */
+  /** The models this node can name: its own, and those that other nodes serve. */
   cards (): Map<string, ModelCard> {
     const all = new Map(this.#parts.bundle.models().map(({ card }) => [card.modelId, card]))
     for (const { own, modelId } of this.#serving()) {
@@ -105,36 +99,36 @@ export class Availability {
 
   ready (): Set<string> { return new Set(this.#serving().map(({ modelId }) => modelId)) }
 
-  look (modelId: string): ModelSnapshot {
+  snapshot (modelId: string): ModelSnapshot {
     const instances = this.#parts.placed.of(modelId)
     return { instances, runners: this.#runners(instances) }
   }
 
   candidates ({ instances, runners }: ModelSnapshot): Candidate[] {
-    const { tasks, away, gossip } = this.#parts
+    const { tasks, remoteTasks, gossip } = this.#parts
     return runners.filter(({ serving }) => serving).map((runner) => {
       const { own, installId, runnerId, instanceId } = runner
       const load = own
         ? tasks.outstanding(runnerId)
-        : loadOf(runner, away.outstanding(runnerId), gossip.load(installId, runnerId))
+        : loadOf(runner, remoteTasks.outstanding(runnerId), gossip.load(installId, runnerId))
       return { ...runner, load, contextTokens: contextOf(instances, instanceId) ?? 0 }
     })
   }
 
-  /** Whether the model does the task; null asks whether it has a card that can be read. */
+  /** Whether the model does the task; null only checks that its card can be read. */
   does (modelId: string, capability: string | null): boolean {
     const { card } = this.#readCard(modelId)
     return card !== null && (capability === null || card.tasks.includes(capability))
   }
 
-  /** The first broken link of the model's chain; null when a request for `capability` could be served. */
-  broken (modelId: string, capability: string | null, look = this.look(modelId)): BrokenLink | null {
-    if (look.runners.some(({ serving }) => serving) && this.does(modelId, capability)) return null
+  /** The first broken link of the model's chain; null if a request for `capability` can be served. */
+  broken (modelId: string, capability: string | null, snapshot = this.snapshot(modelId)): BrokenLink | null {
+    if (snapshot.runners.some(({ serving }) => serving) && this.does(modelId, capability)) return null
     const copies = (id: string): readonly ModelCopy[] | undefined => this.#parts.models?.copies(id)
-    return this.#explainer({ nodes: this.#nodes(), copies, offers: [] })(modelId, capability, look).broken
+    return this.#explainer({ nodes: this.#nodes(), copies, offers: [] })(modelId, capability, snapshot).broken
   }
 
-  /** Every link of any model's chain; what all of them are made of is read once. */
+  /** The chain of any model; the facts of all models are read once. */
   readonly chains: ReadChains = async () => {
     const { self, state, models } = this.#parts
     const nodes = this.#nodes()
@@ -148,15 +142,15 @@ export class Availability {
 
   #explainer (
     read: Omit<Source, 'failures'>
-  ): (modelId: string, capability: string | null, look?: ModelSnapshot) => ModelChain {
+  ): (modelId: string, capability: string | null, snapshot?: ModelSnapshot) => ModelChain {
     const { placed, sections } = this.#parts
-    // Of several failures of one instance the first counts.
+    // The first of several failures of one instance counts.
     const failures = new Map([...sections.failures.entries()].reverse()
       .map(({ value }) => [value.instanceId, value]))
-    return (modelId, capability, look) => {
+    return (modelId, capability, snapshot) => {
       const instances = placed.of(modelId)
-      look ??= { instances, runners: this.#runners(instances, () => read.nodes) }
-      return explain(this.#facts({ ...read, failures }, look, { modelId, capability }))
+      snapshot ??= { instances, runners: this.#runners(instances, () => read.nodes) }
+      return explain(this.#facts({ ...read, failures }, snapshot, { modelId, capability }))
     }
   }
 
@@ -169,8 +163,8 @@ export class Availability {
   }
 
   /**
-   * The runners of these instances on live nodes. Nodes that are gone or have started anew are left out; the
-   * list of nodes is only asked for where an instance names another one.
+   * The runners of these instances on live nodes, without nodes that restarted. The list of nodes is read
+   * only if an instance names another node.
    */
   #runners (instances: readonly RingInstance[], nodes = () => this.#nodes()): PlacedRunner[] {
     const { self, sections, fleet } = this.#parts
@@ -182,10 +176,10 @@ export class Availability {
         const node = own ? { ...self, live: true, leaving: false } : (known ??= nodes()).get(nodeId)
         if (node?.live !== true) return []
         const member = own ? fleet.get(runnerId) : undefined
-        const said = own ? undefined : sections.runners.get(runnerId, nodeId)
-        // What is on a leaving node is as good as gone for a new request.
+        const reported = own ? undefined : sections.runners.get(runnerId, nodeId)
+        // A runner on a leaving node counts as gone for a new request.
         const status = node.leaving === true ? null
-          : member === undefined ? said ?? null : fleet.status(member)
+          : member === undefined ? reported ?? null : fleet.status(member)
         const serving =
           status !== null && serves(kindOf(status)) && !isDraining(ring) && !isRpcServerNode(ring, nodeId)
         const { installId } = node
@@ -194,21 +188,20 @@ export class Availability {
     })
   }
 
-  /** Gathers what is known of one model. */
   #facts (
-    source: Source, look: ModelSnapshot, asked: Pick<ChainFacts, 'modelId' | 'capability'>
+    source: Source, snapshot: ModelSnapshot, asked: Pick<ChainFacts, 'modelId' | 'capability'>
   ): ChainFacts {
     const { absence, learning, backend, models, off } = this.#parts
     const { modelId } = asked
     const { nodes } = source
-    const { instances } = look
+    const { instances } = snapshot
     const { card, cardProblem } = this.#readCard(modelId)
-    const best = furthest(source, look)
+    const best = furthest(source, snapshot)
     const running = best?.runner != null && serves(kindOf(best.runner))
     const nodeName = (nodeId: string): string => nodes.get(nodeId)?.name ?? nodeId
-    // A node that this one has never heard of in this session may still come.
+    // A node that this one has not seen in this session may still come.
     const lost = running ? [] : best?.nodeIds.filter((id) => nodes.get(id)?.live === false)
-    // A model that runs asks nothing about files.
+    // A running model needs no facts about files.
     const copies = running ? undefined : source.copies(modelId)
     const draining = instances.every(isDraining)
     const choice = card === null ? null : backend(card)
@@ -221,7 +214,7 @@ export class Availability {
       silentStore: running ? undefined : models?.silentStore()?.name,
       off: card === null ? off('models', modelId) : off('engines', card.engine),
       backend: running && choice?.backend == null ? OF_RUNNER : choice,
-      elsewhere: this.#elsewhere(source, look, card),
+      elsewhere: this.#elsewhere(source, snapshot, card),
       placed: instances.length > 0,
       nodes: best?.nodeIds.map(nodeName) ?? [],
       lost: lost?.map(nodeName),
@@ -241,7 +234,7 @@ export class Availability {
     }
   }
 
-  /** Whether another live node runs the model or could. Only a node that has the engine can tell. */
+  /** Whether another live node runs the model or could. Only a node with the engine can judge. */
   #elsewhere ({ offers }: Source, { runners }: ModelSnapshot, card: ModelCard | null): boolean {
     if (runners.some(({ own }) => !own)) return true
     if (card === null) return false
@@ -255,15 +248,14 @@ export class Availability {
   }
 }
 
-/** How far an instance is. */
 interface Progress {
   nodeIds: string[]
-  /** One that serves, else the one that is least far: it keeps the others waiting. */
+  /** A runner that serves, else the least advanced one, which delays the others. */
   runner: RunnerStatus | null
   failure: ChainFacts['failure']
 }
 
-/** The instance that is furthest, of those that take new requests if there are any. */
+/** The most advanced instance; one that accepts new requests is preferred. */
 function furthest ({ failures }: Source, { instances, runners }: ModelSnapshot): Progress | undefined {
   const taking = instances.filter((ring) => !isDraining(ring))
   const rank = ({ runner, failure }: Progress): number => failure === undefined ? statusRank(runner) : -1
@@ -292,20 +284,19 @@ function progressOf (
 export const contextOf = (instances: readonly RingInstance[], instanceId: string): number | undefined =>
   instances.find((ring) => ring.instanceId === instanceId)?.contextTokenLimit
 
-/** Where the files of a model are. */
 function copiesOf (all: readonly ModelCopy[]): CopyFacts {
-  const whole = all.filter(({ kind }) => kind !== 'receiving')
+  const complete = all.filter(({ kind }) => kind !== 'receiving')
   const names = (list: readonly ModelCopy[]): string[] => [...new Set(list.map(({ nodeName }) => nodeName))]
   return {
-    live: names(whole.filter(({ live }) => live)),
-    lost: names(whole.filter(({ live }) => !live)),
+    live: names(complete.filter(({ live }) => live)),
+    lost: names(complete.filter(({ live }) => !live)),
     receiving: names(all.filter(({ kind, live }) => kind === 'receiving' && live))
   }
 }
 
 /**
- * What this node has open there, and what the other node said last of the work of others; before it has said
- * anything, at least one task where its runner is said to be working.
+ * Tasks that this node has open there, plus those of others as that node last reported. Before its first
+ * report, at least one if its runner is working.
  */
 function loadOf ({ status }: PlacedRunner, open: number, others: number | null): number {
   if (others !== null) return open + others

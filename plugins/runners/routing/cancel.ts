@@ -4,9 +4,8 @@ import type {
 } from '../../../kernel/index.js'
 import type { routes } from '../routes.js'
 
-/** How long another node may take to say whether it knows a command, ms. */
+/** Time limit for another node to answer whether it runs a command, ms. */
 const ASK_MS = 2_000
-/** Answers are short; no more of one is read. */
 const ANSWER_BYTES = 64 * 1024
 
 interface CancelParts extends AskMemberParts {
@@ -18,15 +17,15 @@ interface CancelParts extends AskMemberParts {
 type CancelRequest = Pick<RouteRequest<typeof routes.cancel>, 'params' | 'caller' | 'member' | 'signal'>
 
 /**
- * Handler of POST /v1/cancel/:command_id: a command that entered the cluster at another node is cancelled
- * there. Throws `missing_grant` where a node refused, `command_unknown` with the nodes that did not answer.
+ * Handler of POST /v1/cancel/:command_id: a command that entered at another node is cancelled there. Throws
+ * `missing_grant` if a node refused, or `command_unknown` with the nodes that did not answer.
  */
 export function cancelHandler (parts: CancelParts): (request: CancelRequest) => Promise<unknown> {
   return async (request) => {
     const { params: { command_id: commandId }, caller, member } = request
     const done = { message: 'The command was cancelled.', command_id: commandId }
     if (parts.commands.cancel(commandId, caller)) return done
-    // What another node passed on stays here, so that no question goes in circles.
+    // A forwarded request stays here, so that requests do not go in circles.
     const answers = member === null ? await askOthers(parts, request) : []
     if (answers === 'done') return done
     if (answers.some((answer) => reasonOf(answer) === 'missing_grant')) {
@@ -36,13 +35,13 @@ export function cancelHandler (parts: CancelParts): (request: CancelRequest) => 
     const unreachable = answers.filter((answer) => reasonOf(answer) !== 'command_unknown')
       .map(({ node: { nodeId, name } }) => ({ nodeId, name }))
     const names = unreachable.map(({ name }) => name).join(', ')
-    const missing = names === '' ? '' : ` where it could be asked for; ${names} did not answer`
+    const missing = names === '' ? '' : ` on the nodes that answered; ${names} did not answer`
     throw kernelError('command_unknown', `No command ${commandId} is running${missing}.`,
       unreachable.length === 0 ? {} : { unreachable })
   }
 }
 
-/** Asks every other live node at once; the first one that cancelled it ends the wait. */
+/** Asks all other live nodes in parallel; the first that cancels it ends the wait. */
 async function askOthers (
   parts: CancelParts, { params, caller, signal }: CancelRequest
 ): Promise<MemberAnswer<true>[] | 'done'> {
@@ -58,7 +57,7 @@ async function askOthers (
   return await Promise.any(first).catch(async () => await Promise.all(asked))
 }
 
-/** Why a node refused; undefined when it gave no answer that says so. */
+/** Why a node refused; undefined if its answer has no reason. */
 function reasonOf ({ error }: MemberAnswer<true>): string | undefined {
   return error instanceof MemberFault ? error.refusal?.reason : undefined
 }

@@ -12,59 +12,56 @@ import type { Refusal } from './pick.js'
 export const LINKS = ['card', 'copy', 'backend', 'placement', 'runner', 'request'] as const
 export type ChainLinkName = (typeof LINKS)[number]
 
-/** Which nodes, by name, have the files of a model. */
 export interface CopyFacts {
   live: readonly string[]
-  /** They had them and give no sign of life. */
+  /** They had the files but do not respond. */
   lost: readonly string[]
-  /** They are getting them. */
   receiving: readonly string[]
 }
 
-/** What this node knows about a model. Facts that are left out are not judged. */
+/** Facts of this node about a model. Omitted facts are not checked. */
 export interface ChainFacts {
   modelId: string
-  /** The task asked for; null when the question is about the model alone. */
+  /** The requested task; null if the question is about the model only. */
   capability: string | null
-  /** Models this node can name. */
   known: readonly string[]
   card: Pick<ModelCard, 'engine' | 'tasks'> | null
-  /** Why the model's card, which is there, cannot be read. */
+  /** Why the model's card exists but cannot be read. */
   cardProblem?: string | undefined
   copies?: CopyFacts | undefined
-  /** Name of a store host whose list of models is not known here. */
+  /** Name of a store host whose model list is unknown here. */
   silentStore?: string | undefined
-  /** The plugin that is off and brings the model, or its engine. */
+  /** The disabled plugin that provides the model or its engine. */
   off?: OffPlugin | undefined
   backend: BackendChoice | null
-  /** Another live node runs the model or could: this one needs no backend for it. */
+  /** Another live node runs the model or could, so this one needs no backend for it. */
   elsewhere: boolean
   placed: boolean
   nodes?: readonly string[]
-  /** Names of those of them that give no sign of life. */
+  /** Names of those nodes that do not respond. */
   lost?: readonly string[] | undefined
   draining?: boolean
-  /** Why it is not placed, if somebody knows. */
+  /** Why it is not placed, if known. */
   absence?: MissingReason | null
   /** The least advanced runner of the instance closest to ready. */
   runner: RunnerStatus | null
-  /** The session has just begun, and this node does not know yet what is placed. */
+  /** The session is new, and this node does not know the placements yet. */
   learning?: boolean
   /** Why that instance failed. */
   failure?: { instanceId: string, message: string, code?: string | undefined } | undefined
 }
 
 export interface Found {
-  /** Null where an earlier link is broken. */
+  /** Null if an earlier link is broken. */
   ok: boolean | null
   message: string
   /** The next step of the operator; null unless the link is broken. */
   remedy: string | null
   /** Reason in snake_case; null unless the link is broken. */
   code: string | null
-  /** ISO time of the node's next try, if it is known. */
+  /** ISO time of the next attempt, if known. */
   nextTryAt?: string | undefined
-  /** Waiting does not help, although the model is placed. */
+  /** Waiting does not help although the model is placed. */
   final?: boolean | undefined
 }
 
@@ -73,13 +70,13 @@ export type ChainLink = Omit<Found, 'nextTryAt' | 'final'> & { link: ChainLinkNa
 export interface BrokenLink extends Found {
   link: ChainLinkName
   remedy: string
-  /** The model is placed or waits for a place: the same request may succeed in a moment. */
+  /** The model is placed or waits for a place: the same request may succeed soon. */
   comes: boolean
 }
 
 export interface ModelChain { links: ChainLink[], broken: BrokenLink | null }
 
-/** Reads the facts once, and returns the function that gives the chain of any model. */
+/** Reads the facts once and returns a function that gives the chain of any model. */
 export type ReadChains = () => Promise<(modelId: string, capability: string | null) => ModelChain>
 
 export const intactLink = (message: string): Found => ({ ok: true, message, remedy: null, code: null })
@@ -96,7 +93,7 @@ const FIND: Record<ChainLinkName, (facts: ChainFacts) => Found> = {
 }
 
 /**
- * Turns facts into every link of the chain, with sentences and remedies; those behind the first broken one
+ * Builds every link of the chain from the facts, with messages and remedies; links after the first broken one
  * are unknown. Pure.
  */
 export function explain (facts: ChainFacts): ModelChain {
@@ -109,7 +106,7 @@ export function follow (
 ): ModelChain {
   let broken: BrokenLink | null = null
   const links = LINKS.map((link): ChainLink => {
-    if (broken !== null) return { link, ok: null, message: 'not looked at', remedy: null, code: null }
+    if (broken !== null) return { link, ok: null, message: 'not checked', remedy: null, code: null }
     const { nextTryAt, final, ...found } = find(link)
     if (found.ok === false) {
       broken = { link, ...found, remedy: found.remedy ?? '', comes: comes(link), nextTryAt, final }
@@ -119,15 +116,15 @@ export function follow (
   return { links, broken }
 }
 
-/** Explains the refusal of a request whose model is served. `starting`: this node has a runner of it. */
+/** Explains why a served model refuses a request. `starting`: this node has a runner of it. */
 export function explainRefusal (
   modelId: string, { code, nodeIds }: Refusal, starting: boolean
 ): BrokenLink {
   return code === 'other_node_named'
     ? {
         link: 'placement', comes: starting, ...brokenLink(code,
-          `the node that was named does not serve it, but ${nodeIds.join(', ')}`,
-          'Name none or another node (target_node, --node), or place it there: ' +
+          `the requested node does not serve it, only ${nodeIds.join(', ')}`,
+          'Choose another node or none (target_node, --node), or place it there: ' +
           `\`svc place ${modelId} --node NODE\`.`)
       }
     // It was ready a moment ago.
@@ -138,11 +135,11 @@ function isWanted ({ placed, draining, absence, learning }: ChainFacts): boolean
   return learning === true || absence?.waits === true || (placed && draining !== true)
 }
 
-/** 404 for a model that nobody placed, 503 for one that is placed or waits for a place. */
+/** 404 if the model is not placed, 503 if it is placed or waits for a place. */
 export function noInstance (modelId: string, broken: BrokenLink, now: number): SvcError {
   const { link: brokenLink, remedy, comes, nextTryAt, final } = broken
   const message = `No instance found for model ${modelId}: ${broken.message}.`
-  // The time may be of another node's clock.
+  // The time may come from another node's clock.
   const seconds = Math.min(Math.ceil((Date.parse(nextTryAt ?? '') - now) / 1000), RETRY_MAX_SECONDS)
   const again = seconds > 0 && final !== true ? { retryAfterSeconds: seconds } : {}
   const details = { model: modelId, brokenLink, remedy, ...again }
@@ -153,58 +150,59 @@ export function noInstance (modelId: string, broken: BrokenLink, now: number): S
 
 const FINAL = { status: 503, retryable: false }
 const COMES = { status: 503, retryable: true, retryAfterSeconds: 1 }
-/** Longest Retry-After: the longest pause before a runner that was given up is started again. */
+/** Longest Retry-After: the longest pause before a runner that gave up starts again. */
 const RETRY_MAX_SECONDS = RETRY_PAUSE.maxMs / 1000
 
-/** Of a model that only the store may know, or have the files of. */
-const storeAway = (what: string, store: string): Found => brokenLink('store_unreachable',
-  `${what}, and the store on ${store}, which may have it, cannot be reached`,
-  `Bring ${store} back: \`svc up\` there; \`svc nodes\` shows it.`)
+/** For a model that only the store may have. */
+const storeUnreachable = (what: string, store: string): Found => brokenLink('store_unreachable',
+  `${what}, and the store on ${store}, which may have it, is unreachable`,
+  `Start ${store} again: \`svc up\` there; \`svc nodes\` shows it.`)
 
 function cardLink ({ card, cardProblem, known, modelId, silentStore, off }: ChainFacts): Found {
   if (card !== null) return intactLink(`${card.tasks.join(', ') || 'no task'}, runs on engine ${card.engine}`)
   if (cardProblem !== undefined) {
     return brokenLink('card_unreadable', cardProblem,
-      'Install the package that brings the model anew, then restart.')
+      'Reinstall the package that contains the model, then restart.')
   }
   if (off !== undefined) {
     return brokenLink('plugin_off', `it comes with the plugin ${off.plugin}, which is off`, switchOn(off))
   }
-  if (silentStore !== undefined) return storeAway(`no model is called ${modelId} here`, silentStore)
+  if (silentStore !== undefined) return storeUnreachable(`no model is called ${modelId} here`, silentStore)
   return brokenLink('model_unknown', `no model is called ${modelId} here`, known.length === 0
-    ? `Bring it: \`svc pull ${modelId}\`, or enable a plugin that brings one: \`svc plugin ls\`.`
-    : `Use one of: ${known.join(', ')}; or bring it: \`svc pull ${modelId}\`.`)
+    ? `Download it: \`svc pull ${modelId}\`, or enable a plugin that provides one: \`svc plugin ls\`.`
+    : `Use one of: ${known.join(', ')}; or download it: \`svc pull ${modelId}\`.`)
 }
 
-/** Any node will do: the one that runs the model fetches its files from there. */
+/** Any node will do: the node that runs the model fetches the files from it. */
 function copyLink ({ copies, modelId, runner, silentStore }: ChainFacts): Found {
   if (copies === undefined) {
-    return intactLink(runner !== null && serves(kindOf(runner)) ? 'a runner has them loaded' : 'not told')
+    return intactLink(runner !== null && serves(kindOf(runner)) ? 'a runner has them loaded' : 'not known')
   }
   const { live, lost, receiving } = copies
   if (live.length > 0) return intactLink(`on ${live.join(', ')}`)
   if (lost.length > 0) {
-    return brokenLink('node_lost', `only ${lost.join(', ')} had its files and gives no sign of life`,
-      `Bring the node back (\`svc up\` there; \`svc nodes\`), or the files: \`svc pull ${modelId}\`.`)
+    return brokenLink('node_lost', `its files are only on ${lost.join(', ')}, which cannot be reached`,
+      'Start the node again (`svc up` there; `svc nodes` shows it), or download the files: ' +
+      `\`svc pull ${modelId}\`.`)
   }
   if (receiving.length === 0 && silentStore !== undefined) {
-    return storeAway('no node that can be reached has its files', silentStore)
+    return storeUnreachable('no reachable node has its files', silentStore)
   }
   return receiving.length > 0
-    ? brokenLink('files_coming', 'its files are on their way', SHOWN_BY_DOWNLOADS)
-    : brokenLink('files_missing', 'no node has its files', `Bring them: \`svc pull ${modelId}\`.`)
+    ? brokenLink('files_coming', 'its files are being transferred', SHOWN_BY_DOWNLOADS)
+    : brokenLink('files_missing', 'no node has its files', `Download them: \`svc pull ${modelId}\`.`)
 }
 
 function backendLink ({ backend, card, elsewhere, off }: ChainFacts): Found {
-  if (backend !== null && backend.backend !== null) return intactLink(`${backend.backend} is offered`)
-  if (elsewhere) return intactLink('another node offers it')
+  if (backend !== null && backend.backend !== null) return intactLink(`${backend.backend} is available`)
+  if (elsewhere) return intactLink('another node has one')
   if (backend === null && off !== undefined) {
     return brokenLink('plugin_off',
       `its engine ${card?.engine ?? ''} comes with the plugin ${off.plugin}, which is off`, switchOn(off))
   }
   return backend === null
-    ? brokenLink('plugin_off', `no enabled plugin brings its engine ${card?.engine ?? ''}`,
-        'Install a plugin that brings it: `svc plugin ls` lists those that are here.')
+    ? brokenLink('plugin_off', `no enabled plugin provides its engine ${card?.engine ?? ''}`,
+        'Install a plugin that provides it: `svc plugin ls` lists the installed ones.')
     : brokenLink(backend.code ?? 'backend_missing', backend.problem, backend.remedy)
 }
 
@@ -215,11 +213,11 @@ function placementLink (
   if (placed && draining !== true) return intactLink(nodes.length === 0 ? 'placed' : `on ${nodes.join(', ')}`)
   if (absence != null) return brokenLink(absence.code, absence.problem, absence.remedy)
   if (learning === true) {
-    return brokenLink('session_new', 'what is placed is not known yet: the session has just begun',
+    return brokenLink('session_new', 'the placements are not known yet: the session has just begun',
       'Try again shortly.')
   }
   return draining === true
-    ? brokenLink('draining', 'it is being stopped and takes no new requests', anew)
+    ? brokenLink('draining', 'it is being stopped and accepts no new requests', anew)
     : brokenLink('not_placed', 'it is not placed on any node', anew)
 }
 
@@ -229,27 +227,27 @@ const SHOWN_BY_PS = 'Try again shortly; `svc ps` shows how far it is.'
 function runnerLink ({ runner, failure, copies, modelId, lost = [] }: ChainFacts): Found {
   if (runner !== null && serves(kindOf(runner))) return intactLink('every runner is ready')
   if (runner === null && lost.length > 0) {
-    return brokenLink('node_lost', `${lost.join(', ')}, where it is placed, gives no sign of life`,
-      'Start the node again with `svc up` there; else it is placed on another one shortly, if it fits.')
+    return brokenLink('node_lost', `${lost.join(', ')}, where it is placed, cannot be reached`,
+      'Start the node again with `svc up` there; otherwise it moves to another one shortly, if it fits.')
   }
   const waits = runner !== null && 'RunnerIdle' in runner ? runner.RunnerIdle.waitsFor : undefined
   if (failure !== undefined) {
     const nextTryAt = nextTryOf(runner)
-    const next = nextTryAt === undefined ? '' : `It is started again at ${nextTryAt}; to have it now: `
+    const next = nextTryAt === undefined ? '' : `It restarts at ${nextTryAt}. To start it now: `
     const final = LOAD_ERROR_CODES.some((code) => code === failure.code)
     const given = failure.code === 'chat_template_unreadable' ? ' --chat-template FILE' : ''
     const files = failure.code !== 'load_failed' ? '' : `, \`svc rm ${modelId}\`, \`svc pull ${modelId}\` ` +
       `(of a folder \`svc pull ./FOLDER --as ${modelId}\`)`
     const found = brokenLink(CODES[waits?.reason ?? ''] ?? CODES[failure.code ?? ''] ?? 'runner_failed',
       `it was given up: ${failure.message}`,
-      `${next}Mend the cause (\`svc logs --model ${modelId}\` has it), then ` +
+      `${next}Fix the cause (\`svc logs --model ${modelId}\` shows it), then ` +
       `\`svc stop ${failure.instanceId}\`${files} and \`svc place ${modelId}${given}\`.`)
     return { ...found, final }
   }
   if (runner !== null && 'RunnerFailed' in runner) {
     return brokenLink(CODES[runner.RunnerFailed.errorCode ?? ''] ?? 'runner_failed',
       `its runner failed: ${runner.RunnerFailed.errorMessage}`,
-      `It is started again; if that does not help: \`svc stop ${modelId}\`, then \`svc place ${modelId}\`.`)
+      `It restarts by itself; if that does not help: \`svc stop ${modelId}\`, then \`svc place ${modelId}\`.`)
   }
   const copying = copies?.receiving ?? []
   if (copying.length > 0 && (runner === null || 'RunnerIdle' in runner)) {
@@ -259,7 +257,7 @@ function runnerLink ({ runner, failure, copies, modelId, lost = [] }: ChainFacts
   if (waits !== undefined) {
     return brokenLink(CODES[waits.reason] ?? 'runner_waits',
       `its runner waits: ${waits.message.replace(/\.$/, '')}`,
-      `It goes on by itself when that is mended; \`svc logs --model ${modelId}\` has more.`)
+      `It continues by itself once that is fixed; \`svc logs --model ${modelId}\` shows more.`)
   }
   return brokenLink('loading',
     runner === null ? 'its runner has not started yet' : `its runner ${phase(runner)}`,
@@ -272,7 +270,7 @@ function nextTryOf (runner: RunnerStatus | null): string | undefined {
   return 'RunnerIdle' in runner ? runner.RunnerIdle.waitsFor?.nextTryAt : undefined
 }
 
-/** What a failure of a runner, or what it waits for, is called as the cause of a broken chain. */
+/** Codes of a broken chain by failure code or waiting reason. */
 const CODES: Readonly<Partial<Record<string, string>>> = {
   insufficient_memory: 'does_not_fit', no_backend: 'backend_missing', runner_failed: 'runner_failed',
   warmup_timeout: 'runner_failed', download_failed: 'files_missing', model_not_found: 'files_missing',
@@ -294,9 +292,9 @@ export function requestLink (
   { capability, card, modelId }: Pick<ChainFacts, 'capability' | 'card' | 'modelId'>
 ): Found {
   if (capability === null || card === null ||
-    card.tasks.includes(capability)) return intactLink('it can be asked')
+    card.tasks.includes(capability)) return intactLink('it can answer')
   return brokenLink('task_unsupported', `it does ${card.tasks.join(', ')}, not ${capability}`,
-    `Ask ${modelId} for ${card.tasks.join(' or ')}, or name a model that does ${capability}.`)
+    `Use ${modelId} for ${card.tasks.join(' or ')}, or choose a model that does ${capability}.`)
 }
 
 /** Answers GET /models/{id}/availability: every link of the chain, and the first that is broken. */
@@ -317,7 +315,7 @@ export function availabilityHandler (
   }
 }
 
-/** The chains as the list of models wants them. */
+/** The chains in the form that the model list needs. */
 export function availabilityReader (chains: ReadChains): AvailabilityReader {
   return async () => {
     const chain = await chains()

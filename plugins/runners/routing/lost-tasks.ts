@@ -6,20 +6,18 @@ import type { Task } from './tasks.js'
 
 export type TaskFailure = FromSchema<typeof events.TaskFailed.payload>
 
-/** An open task of another node; `asker` is the install id of the node that gave it, if one did. */
-export interface OpenTask { task: Task, asker: string | null }
+/** An open task of another node; `asker` is the install id of the node that requested it, if any. */
+export interface OpenTask { task: Task, requester: string | null }
 
 /**
  * A missing node may only have lost its link to this one. The plugin `placement` decides whether its
- * instances are lost, and removes them; where that plugin is off, the node counts as gone after this time,
- * ms.
+ * instances are lost and removes them; without that plugin the node counts as gone after this time, ms.
  */
 export const NODE_GONE_MS = 30_000
-/** How often missing nodes are checked, ms. */
 export const CHECK_MS = 500
-/** How long failures are collected before they are sent to the master together, ms. */
+/** Time that failures are collected before they are sent to the master, ms. */
 export const GATHER_MS = 20
-/** Most failures in one command, most that wait for a master, and most ids that the master remembers. */
+/** Most failures per command, most that wait for a master, and most ids that the master remembers. */
 export const MAX_PER_COMMAND = 64
 const UNSENT_MAX = 4096
 const EMITTED_MAX = 8192
@@ -32,22 +30,20 @@ export interface LossesParts {
   session: Session
   cluster: Pick<Cluster, 'nodes' | 'resolve'>
   placed (instanceId: string): boolean
-  /** Has the master emit the events of these; resolves when it has. */
+  /** Sends the failures to the master, which emits their events. */
   send (failures: TaskFailure[]): Promise<unknown>
-  /** Emits the event; only called on the master. */
-  tell (failure: TaskFailure): void
+  emit (failure: TaskFailure): void
 }
 
 interface Missing { installId: string, nodeId: string, since: number, open: readonly OpenTask[] }
 
 /**
- * Has the master emit one TaskFailed event for each lost task. A node that sees a task fail reports it to the
- * master. Tasks on a node that died, and that no other node waits for, the master knows from gossip: they are
- * lost with their instance.
+ * Emits one TaskFailed event per lost task through the master. A node that sees a task fail reports it to the
+ * master. The master has the tasks on a dead node that no other node waits for from gossip: they are lost
+ * with their instance.
  */
 export class LostTasks {
   readonly #parts: LossesParts
-  /** By task id: reports that the master has not acknowledged yet. */
   readonly #unsent = new Map<string, TaskFailure>()
   readonly #emitted = new Set<string>()
   readonly #end = new AbortController()
@@ -58,10 +54,9 @@ export class LostTasks {
 
   constructor (parts: LossesParts) {
     this.#parts = parts
-    this.#ignoreSession = parts.session.onChange(() => { this.#look(); void this.#send() })
+    this.#ignoreSession = parts.session.onChange(() => { this.#check(); void this.#send() })
   }
 
-  /** A task that this node served, or had another one serve, has failed. */
   report (failure: TaskFailure): void {
     if (this.#parts.session.isMaster) {
       this.take([failure])
@@ -71,15 +66,15 @@ export class LostTasks {
     void this.#send()
   }
 
-  /** On the master: emits the events of those that have none yet. */
+  /** On the master: emits the events that are not emitted yet. */
   take (failures: readonly TaskFailure[]): void {
     for (const failure of failures) {
       const { taskId, commandId } = failure
-      // A call whose node was lost before it named the task is reported with its command's id in place of it.
+      // If the node was lost before the call's task had an id, the report has the command id in its place.
       const same = taskId === commandId ? `of ${commandId}` : commandId
       if (this.#emitted.has(taskId) || this.#emitted.has(same)) continue
       this.#emitted.add(taskId).add(`of ${commandId}`)
-      this.#parts.tell(failure)
+      this.#parts.emit(failure)
     }
     for (const taskId of this.#emitted) {
       if (this.#emitted.size <= EMITTED_MAX) break
@@ -87,13 +82,13 @@ export class LostTasks {
     }
   }
 
-  /** The link to a node closed while it had these tasks. */
+  /** Call when the link to a node with these tasks closes. */
   missing (installId: string, open: readonly OpenTask[]): void {
     const { clock, cluster } = this.#parts
     if (open.length === 0) return
     const nodeId = cluster.resolve(installId)?.nodeId ?? ''
     this.#missing.push({ installId, nodeId, since: clock.mono(), open })
-    this.#stopLooking ??= clock.every(CHECK_MS, () => { this.#look() })
+    this.#stopLooking ??= clock.every(CHECK_MS, () => { this.#check() })
   }
 
   close (): void {
@@ -102,23 +97,26 @@ export class LostTasks {
     this.#stopLooking?.()
   }
 
-  /** Sorts out which missing nodes are gone or back. Every node does, since any may be the next master. */
-  #look (): void {
+  /**
+   * Finds the missing nodes that have ended or returned. Every node does this, because any may become the
+   * master.
+   */
+  #check (): void {
     const { clock, cluster, placed, session: { isMaster, masterNodeId } } = this.#parts
     const nodes = new Map(cluster.nodes().map((node) => [node.installId, node]))
     this.#missing = this.#missing.flatMap((missing): Missing[] => {
       const { installId, nodeId, since, open } = missing
       const node = nodes.get(installId)
       const same = node?.nodeId === nodeId
-      // Only the link was broken; the tasks continue.
+      // Only the link broke; the tasks continue.
       if (same && node.live) return []
-      // There is no master to emit the events yet.
+      // No master can emit the events yet.
       if (!isMaster && (masterNodeId === null || masterNodeId === nodeId)) return [missing]
-      const gone = !same || clock.mono() - since >= NODE_GONE_MS
-      const left = gone ? [] : open.filter(({ task }) => placed(task.instanceId))
-      // A live node that waits for a task reports it itself, and knows better how it ended.
+      const isGone = !same || clock.mono() - since >= NODE_GONE_MS
+      const left = isGone ? [] : open.filter(({ task }) => placed(task.instanceId))
+      // A live node that waits for a task reports it itself, with more detail.
       const orphans = open.filter((one) => !left.includes(one) &&
-        (one.asker === null || nodes.get(one.asker)?.live !== true))
+        (one.requester === null || nodes.get(one.requester)?.live !== true))
       if (isMaster) this.take(orphans.map(({ task }) => lostWith(task, node?.name ?? nodeId)))
       return left.length === 0 ? [] : [{ ...missing, open: left }]
     })
@@ -127,7 +125,7 @@ export class LostTasks {
     this.#stopLooking = null
   }
 
-  /** Sends the reports once there is a master, and again what it has not acknowledged. */
+  /** Sends the reports once there is a master, and repeats those it has not acknowledged. */
   async #send (): Promise<void> {
     const { clock, log, session, send } = this.#parts
     const { signal } = this.#end
@@ -141,7 +139,7 @@ export class LostTasks {
           await send(some)
           for (const { taskId } of some) this.#unsent.delete(taskId)
         } catch (error) {
-          log.debug({ error: reasonOf(error), tasks: some.length }, 'lost tasks are told later')
+          log.debug({ error: reasonOf(error), tasks: some.length }, 'lost tasks are reported later')
           await delay(clock, AGAIN_MS, signal)
         }
       }

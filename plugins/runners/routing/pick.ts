@@ -1,12 +1,10 @@
 import type { Route, RouteQuery } from '../service.js'
 
-/** A runner that takes new requests, as the node that asks knows it. */
+/** A runner that accepts new requests, from the requesting node's point of view. */
 export interface Candidate extends
   Readonly<Pick<Route, 'nodeId' | 'installId' | 'instanceId' | 'runnerId'>> {
   readonly own: boolean
-  /** Tasks it is known to have open. */
   readonly load: number
-  /** The context length of its instance, tokens. */
   readonly contextTokens: number
 }
 
@@ -17,11 +15,11 @@ export interface Refusal {
 }
 
 interface Wanted extends Pick<RouteQuery, 'except' | 'pinned'> {
-  /** Tokens of a context that had no room for the request. */
+  /** Length of a context that was too small for the request, tokens. */
   longerThan?: number
 }
 
-/** Chooses the runner that serves a request, the one with the least outstanding work. Pure. */
+/** Chooses the runner with the least outstanding work. Pure. */
 export function pick (
   candidates: readonly Candidate[], { except = [], pinned = false, longerThan = -1 }: Wanted
 ): Candidate | Refusal {
@@ -34,14 +32,11 @@ export function pick (
   return left.toSorted(compare)[0] ?? { code: 'none_left', nodeIds }
 }
 
-/**
- * Orders runners by their load. Between equals this node's own comes first, then the lower instance
- * id: every node decides alike.
- */
+/** Orders runners by load. Among equals this node's own comes first, then the lower instance id. */
 export function compare (a: Candidate, b: Candidate): number {
   return a.load - b.load || Number(b.own) - Number(a.own) || byText(a.instanceId, b.instanceId) ||
     byText(a.runnerId, b.runnerId)
 }
 
-/** By code units: the order must not depend on a node's language. */
+/** By code units: the order must not depend on a node's locale. */
 const byText = (a: string, b: string): number => (a < b ? -1 : Number(a > b))

@@ -4,9 +4,8 @@ import type { Member } from '../instances/runner-set.js'
 import { reasonOf } from '../process/errors.js'
 import type { Routing } from './routing.js'
 
-/** A runner counts as proven while its last real inference is at most this old. */
+/** A runner counts as proven if its last real inference is at most this old. */
 const FORWARD_FRESH_SECONDS = 30
-/** How long a canary inference may take. */
 export const CANARY_DEADLINE_MS = 5_000
 
 export interface ReadinessParts {
@@ -17,8 +16,8 @@ export interface ReadinessParts {
 
 /**
  * The check behind GET /readyz?model=: a ready runner of the model gave a real result within 30 s. An idle
- * runner is sent a canary where its task has one, and else believed. A model that only other nodes serve is
- * taken as ready when they say so. Without a model the check does not apply.
+ * runner gets a canary if its task has one; otherwise it counts as ready. A model that only other nodes serve
+ * is ready if they report it. Without a model the check does not apply.
  */
 export function createReadiness (parts: ReadinessParts): (model?: string) => Promise<ReadyCheck> {
   return async (model) => (model === undefined ? { ok: null, detail: '' } : await oneModel(parts, model))
@@ -31,7 +30,7 @@ async function oneModel (parts: ReadinessParts, model: string): Promise<ReadyChe
   if (broken !== null) return { ok: false, detail: `${broken.message}. ${broken.remedy}` }
   if (virtual !== undefined) return { ok: true, detail: 'this node answers it itself' }
   const members = routing.serving(model)
-  if (members.length === 0) return { ok: true, detail: 'a runner on another node says that it is ready' }
+  if (members.length === 0) return { ok: true, detail: 'a runner on another node is ready' }
   const fresh = members.find(proven)
   if (fresh !== undefined) return { ok: true, detail: `last inference ${age(fresh)} ago` }
   const idle = members.find((member) => parts.idle(member))
@@ -50,18 +49,16 @@ function age (member: Member): string {
   return seconds === null ? 'never' : `${seconds.toFixed(1)} s`
 }
 
-/** The smallest real request of each task that has a canary. */
 const CANARIES: Readonly<Record<string, (card: ModelCard) => EngineTask>> = {
   tts: (card) => ({ kind: 'tts', payload: { model: card.modelId, text: 'a' } })
 }
 
-/** The canary of a model; undefined when none of its tasks has one. */
 function canaryTask (card: ModelCard): EngineTask | undefined {
   const task = card.tasks.find((name) => Object.hasOwn(CANARIES, name))
   return task === undefined ? undefined : CANARIES[task]?.(card)
 }
 
-/** Seconds since the runner's last real result; null when there was none. */
+/** Seconds since the runner's last real result; null if there was none. */
 const proofAge = ({ supervisor }: Member): number | null => supervisor?.report().secondsSinceForward ?? null
 
 function proven (member: Member): boolean {
@@ -76,8 +73,8 @@ interface CanaryParts {
 }
 
 /**
- * Runs one small real inference on an idle runner, at most 5 s, and says whether it answered. Askers at the
- * same time share one run.
+ * Runs one small real inference on an idle runner, at most 5 s, and returns whether it answered. Concurrent
+ * callers share one run.
  */
 export function createCanary (parts: CanaryParts): (member: Member, task: EngineTask) => Promise<boolean> {
   const running = new Map<string, Promise<boolean>>()
@@ -106,7 +103,7 @@ async function tryOnce (
   return ok
 }
 
-/** True when the engine gave at least one chunk and ended by itself. */
+/** True if the engine gave at least one chunk and ended without an abort. */
 async function answers (
   { supervisor }: Member, taskId: string, task: EngineTask, signal: AbortSignal
 ): Promise<boolean> {

@@ -20,32 +20,29 @@ import type { TaskRequester, Task } from './tasks.js'
 import { VirtualModels } from './virtual.js'
 
 export interface RoutingParts extends
-  ServeParts, Omit<AvailabilityParts, 'away' | 'cluster' | 'fleet' | 'tasks'> {
+  ServeParts, Omit<AvailabilityParts, 'remoteTasks' | 'cluster' | 'fleet' | 'tasks'> {
   clock: Clock
   fleet: RunnerSet
-  /** Tasks that this node serves, whoever asked. */
   tasks: TaskTable
   cluster: AvailabilityParts['cluster'] & MemberParts['cluster']
-  /** What other nodes tell of their load and their tasks. */
   gossip: Pick<TaskGossip, 'load' | 'tasks'>
   newId (): string
 }
 
 type PlaceMissing = Parameters<Instances['onMissing']>[0]
 
-/** The service `runners`, and what the rest of this plugin asks about routing. */
 export class Routing implements Runners {
   readonly #parts: RoutingParts
   /** Tasks that other nodes serve for this one. */
-  readonly #away: TaskTable
+  readonly #remoteTasks: TaskTable
   readonly #availability: Availability
   readonly #virtual = new VirtualModels()
   readonly #placers = new Set<PlaceMissing>()
 
   constructor (parts: RoutingParts) {
     this.#parts = parts
-    this.#away = new TaskTable(() => parts.clock.mono())
-    this.#availability = new Availability({ ...parts, away: this.#away })
+    this.#remoteTasks = new TaskTable(() => parts.clock.mono())
+    this.#availability = new Availability({ ...parts, remoteTasks: this.#remoteTasks })
   }
 
   async route (query: RouteQuery): Promise<Route> {
@@ -54,7 +51,7 @@ export class Routing implements Runners {
     const { clock, learning } = this.#parts
     const until = clock.mono() + SESSION_GRACE_MS
     let route = this.#pick(query)
-    // Right after the start of a session this node does not know yet what is placed.
+    // Just after the start of a session this node does not know the placements yet.
     while ('code' in route && learning() && clock.mono() < until) {
       await delay(clock, LEARN_MS, query.signal)
       route = this.#pick(query)
@@ -73,7 +70,7 @@ export class Routing implements Runners {
     const { self, tasks } = this.#parts
     const work = route.nodeId === self.nodeId
       ? { own: true, tasks, chunks: () => this.#openHere(route, task, signal) }
-      : { own: false, tasks: this.#away, chunks: () => this.#openThere(route, task, signal) }
+      : { own: false, tasks: this.#remoteTasks, chunks: () => this.#openThere(route, task, signal) }
     return serve(this.#parts, { route, ...work }, signal)
   }
 
@@ -90,15 +87,12 @@ export class Routing implements Runners {
 
   virtual (modelId: string, model: VirtualModel): () => void { return this.#virtual.add(modelId, model) }
 
-  /** The cards of the models that plugins answer for themselves. */
   virtualCards (): ModelCard[] { return this.#virtual.cards() }
 
-  /** The chain of one of them; undefined for any other model. */
   virtualChain (modelId: string): ModelChain | undefined { return this.#virtual.chain(modelId, null) }
 
   reports (): RunnerReport[] { return this.#parts.fleet.reports() }
 
-  /** What any model needs to answer. */
   get chains (): ReadChains {
     return async () => {
       const chain = await this.#availability.chains()
@@ -106,21 +100,21 @@ export class Routing implements Runners {
     }
   }
 
-  /** The first broken link of the model's chain; null when a request for `capability` could be served. */
+  /** The first broken link of the model's chain; null if a request for `capability` can be served. */
   missing (modelId: string, capability: string | null): BrokenLink | null {
     return this.#availability.broken(modelId, capability)
   }
 
   /** Runners of the model on this node that accept tasks, least loaded first. */
   serving (modelId: string): Member[] {
-    return this.#availability.candidates(this.#availability.look(modelId)).filter(({ own }) => own)
+    return this.#availability.candidates(this.#availability.snapshot(modelId)).filter(({ own }) => own)
       .toSorted(compare).flatMap(({ runnerId }) => this.#parts.fleet.get(runnerId) ?? [])
   }
 
-  /** The tasks of the whole cluster by id, those of other nodes as they told them last. */
+  /** The tasks of the whole cluster by id; those of other nodes as last reported. */
   tasks (): Record<string, { Inference: Task }> {
     const { tasks, gossip } = this.#parts
-    return mergeTasks(tasks.all(), this.#away.all(), gossip.tasks())
+    return mergeTasks(tasks.all(), this.#remoteTasks.all(), gossip.tasks())
   }
 
   /** `Instances.onMissing`. */
@@ -129,54 +123,54 @@ export class Routing implements Runners {
     return () => { this.#placers.delete(place) }
   }
 
-  /** Enters a task of another node. Throws `instance_lost`, and `invalid_request` for an id that is taken. */
-  take ({ trace, ...assigned }: Assigned, asker: TaskRequester): Route {
+  /** Registers a task of another node. Throws `instance_lost`, or `invalid_request` if the id is in use. */
+  take ({ trace, ...assigned }: Assigned, requester: TaskRequester): Route {
     const { fleet, tasks, self: { nodeId, installId } } = this.#parts
     const { taskId, modelId, instanceId, runnerId } = assigned
     const assignment = fleet.get(runnerId)?.assignment
     if (assignment?.instanceId !== instanceId || assignment.modelId !== modelId) {
       throw kernelError('instance_lost',
-        `Runner ${runnerId} of ${modelId} is not on this node any more.`, NOT_STARTED)
+        `Runner ${runnerId} of ${modelId} is no longer on this node.`, NOT_STARTED)
     }
     if (tasks.get(taskId) !== undefined) {
-      throw kernelError('invalid_request', `Task ${taskId} is known here already.`, { param: 'taskId' })
+      throw kernelError('invalid_request', `Task ${taskId} already exists on this node.`, { param: 'taskId' })
     }
-    this.#enter(tasks, assigned, asker)
+    this.#enter(tasks, assigned, requester)
     return { taskId, instanceId, runnerId, modelId, nodeId, installId, trace }
   }
 
-  /** Names a task and the runner that is to serve it; else says by a code why there is none. */
+  /** Names a task and chooses its runner; else returns the code of the refusal. */
   #pick (query: RouteQuery): Route | Refusal {
     const { modelId, capability, commandId, caller, tooShort, trace } = query
-    const look = this.#availability.look(modelId)
-    const longerThan = tooShort === undefined ? undefined : contextOf(look.instances, tooShort)
-    const candidates = this.#availability.does(modelId, capability) ? this.#availability.candidates(look) : []
+    const snapshot = this.#availability.snapshot(modelId)
+    const longerThan = tooShort === undefined ? undefined : contextOf(snapshot.instances, tooShort)
+    const candidates = this.#availability.does(modelId, capability)
+      ? this.#availability.candidates(snapshot) : []
     const chosen = pick(candidates, { ...query, ...longerThan === undefined ? {} : { longerThan } })
     if ('code' in chosen) return chosen
     const { own, instanceId, runnerId, nodeId, installId } = chosen
     const taskId = this.#parts.newId()
-    this.#enter(own ? this.#parts.tasks : this.#away,
+    this.#enter(own ? this.#parts.tasks : this.#remoteTasks,
       { taskId, commandId, instanceId, modelId, capability, runnerId }, { caller, member: null })
     return { taskId, instanceId, runnerId, modelId, nodeId, installId, trace }
   }
 
-  /** The `no_instance` that says what is missing. */
   #explained ({ modelId, capability }: RouteQuery, refusal: Refusal): SvcError {
-    const look = this.#availability.look(modelId)
-    const broken = this.#availability.broken(modelId, capability, look) ??
-      explainRefusal(modelId, refusal, look.runners.some(({ own }) => own))
+    const snapshot = this.#availability.snapshot(modelId)
+    const broken = this.#availability.broken(modelId, capability, snapshot) ??
+      explainRefusal(modelId, refusal, snapshot.runners.some(({ own }) => own))
     return noInstance(modelId, broken, this.#parts.clock.now())
   }
 
-  #enter (table: TaskTable, assigned: Omit<Assigned, 'trace'>, asker: TaskRequester): void {
+  #enter (table: TaskTable, assigned: Omit<Assigned, 'trace'>, requester: TaskRequester): void {
     const { taskId, commandId, instanceId, modelId, capability, runnerId } = assigned
     const createdAt = new Date(this.#parts.clock.now()).toISOString()
-    table.add({ taskId, commandId, instanceId, modelId, capability, createdAt }, runnerId, asker)
+    table.add({ taskId, commandId, instanceId, modelId, capability, createdAt }, runnerId, requester)
   }
 
   /**
-   * Has the model placed when nothing but its placement is missing. True when it may have a ready instance
-   * now. Throws what placing throws.
+   * Places the model if only its placement is missing. True if it may now have a ready instance. Throws
+   * errors of the placement.
    */
   async #place (query: RouteQuery, { details: { brokenLink } }: SvcError): Promise<boolean> {
     const fits = this.card(query.modelId)?.tasks.includes(query.capability) === true
@@ -191,9 +185,9 @@ export class Routing implements Runners {
     const { fleet, tasks } = this.#parts
     const supervisor = fleet.get(runnerId)?.supervisor
     if (supervisor == null) {
-      throw new RunnerError('instance_lost', `The runner of ${modelId} is gone.`, NOT_STARTED)
+      throw new RunnerError('instance_lost', `The runner of ${modelId} has ended.`, NOT_STARTED)
     }
-    const { caller } = tasks.askerOf(taskId)
+    const { caller } = tasks.requesterOf(taskId)
     return supervisor.open(taskId, task, signal, {
       ...caller === null ? {} : { callerId: caller.id }, ...trace === undefined ? {} : { trace },
       admitted: () => { tasks.start(taskId) }
@@ -201,15 +195,15 @@ export class Routing implements Runners {
   }
 
   #openThere (route: Route, task: EngineTask, signal: AbortSignal): AsyncIterable<EngineChunk> {
-    const about = this.#away.get(route.taskId)
-    const { caller } = this.#away.askerOf(route.taskId)
+    const about = this.#remoteTasks.get(route.taskId)
+    const { caller } = this.#remoteTasks.requesterOf(route.taskId)
     if (about === undefined || caller === null) throw new Error(`task ${route.taskId} was never routed`)
     return openRemote(this.#parts, route, { task, about, caller }, signal)
   }
 }
 
-/** Broken links that placing the model mends, or that another request is mending right now. */
+/** Broken links that placing the model fixes, or that another request is fixing now. */
 const ON_ITS_WAY: readonly unknown[] = ['placement', 'runner']
 
-/** How often routing is tried again while this node learns what is placed, ms. */
+/** Interval of routing attempts while this node learns the placements, ms. */
 const LEARN_MS = 100

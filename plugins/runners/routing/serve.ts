@@ -6,7 +6,6 @@ import type { TaskFailure } from './lost-tasks.js'
 import { RemoteTaskError } from './remote/frames.js'
 import type { TaskWatchers, TaskTable } from './tasks.js'
 
-/** What is told when a task ends. */
 export interface ServeParts {
   log: Logger
   taskFailed (failure: TaskFailure): void
@@ -25,8 +24,8 @@ export async function * serve (
   parts: ServeParts, { route, own, tasks, chunks }: Work, signal: AbortSignal
 ): AsyncGenerator<EngineChunk> {
   const { taskId, modelId } = route
-  if (!tasks.open(taskId)) throw kernelError('instance_lost', `Task ${taskId} is not open any more.`)
-  // A runner of this node calls `admitted`; the tasks of another node come by gossip.
+  if (!tasks.open(taskId)) throw kernelError('instance_lost', `Task ${taskId} is no longer open.`)
+  // A runner of this node calls `admitted`; tasks of another node arrive by gossip.
   if (!own) tasks.start(taskId)
   const watch = parts.watchers.begin(route, tasks)
   let status: TerminalStatus = 'Cancelled'
@@ -39,12 +38,11 @@ export async function * serve (
     }
     status = signal.aborted ? whenAborted(signal) : 'Complete'
   } catch (error) {
-    // An operator's cancel comes from the runner, not by the signal.
+    // An operator's cancel arrives as an error of the runner, not through the signal.
     status = signal.aborted ? whenAborted(signal) : causeOf(error) === 'cancelled' ? 'Cancelled' : 'Failed'
     const commandId = tasks.get(taskId)?.commandId ?? ''
     if (signal.aborted) {
       const { reason } = signal as { reason: unknown }
-      // This node stops, so that its instances are lost.
       if (own && causeOf(reason) === 'shutting_down') record(parts, route, commandId, STOPPING)
       throw reason instanceof SvcError ? reason : kernelError('cancelled')
     }
@@ -77,21 +75,21 @@ function publicError (error: unknown, modelId: string): Error {
 const causeOf = (error: unknown): string =>
   error instanceof RunnerError || error instanceof SvcError ? error.reason : 'provider_error'
 
-const STOPPING = new RunnerError('instance_lost', 'The node stops.')
+const STOPPING = new RunnerError('instance_lost', 'The node is stopping.')
 
 /**
- * Whether a failure gets a TaskFailed event. Not: an ordinary refusal before the first chunk, which the
- * client reads; a failure that the serving node has recorded itself; a task that was not begun, since another
- * runner may still take it.
+ * Whether a failure gets a TaskFailed event. Exceptions: an ordinary refusal before the first chunk, which
+ * the client reads; a failure that the serving node has recorded; a task that was not started, because
+ * another runner may still take it.
  */
 function worthAnEvent (error: unknown, answered: boolean): boolean {
   const reason = causeOf(error)
-  if (notBegun(error) || reason === 'overloaded' || reason === 'cancelled') return false
+  if (notStarted(error) || reason === 'overloaded' || reason === 'cancelled') return false
   if (error instanceof RemoteTaskError && reason !== 'instance_lost') return false
   return answered || reason === 'instance_lost' || reason === 'provider_error'
 }
 
-const notBegun = (error: unknown): boolean =>
+const notStarted = (error: unknown): boolean =>
   (error instanceof RunnerError || error instanceof SvcError) && error.details['begun'] === NOT_STARTED.begun
 
 function record (

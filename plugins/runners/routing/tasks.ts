@@ -2,15 +2,15 @@ import type { Caller, Clock, EngineChunk } from '../../../kernel/index.js'
 import type { RunnerSet } from '../instances/runner-set.js'
 import type { EndedTask, Route, RunnerWork, TerminalStatus } from '../service.js'
 
-/** Finished tasks stay visible in /state for this long, and at most this many of them. */
+/** Finished tasks stay in /state for this time, ms, and at most this many. */
 export const TASK_LINGER_MS = 30_000
 export const TASKS_FINISHED_MAX = 64
-/** A task that was named but never opened within this time counts as timed out. */
+/** A task that is never opened times out after this, ms. */
 export const TASK_PENDING_MS = 60_000
 
 export type TaskStatus = 'Pending' | 'Running' | TerminalStatus
 
-/** A task as /state shows it; nothing of the request itself is kept. */
+/** A task in /state; it contains no part of the request itself. */
 export interface Task {
   taskId: string
   commandId: string
@@ -21,10 +21,9 @@ export interface Task {
   createdAt: string
 }
 
-/** Who wants a task done. */
 export interface TaskRequester {
   caller: Caller | null
-  /** Install id of the node where the request entered; null when it is this one. */
+  /** Install id of the node at which the request entered; null for this one. */
   member: string | null
 }
 
@@ -33,22 +32,22 @@ export const hasEnded = (status: TaskStatus): boolean => status !== 'Pending' &&
 interface Entry {
   readonly task: Task
   readonly runnerId: string
-  readonly asker: TaskRequester
-  /** Somebody reads it: while it is pending it waits for its runner. */
+  readonly requester: TaskRequester
+  /** It has a reader: while pending it waits for its runner. */
   opened: boolean
-  /** When it last changed, and the number of that change among those of all tasks. */
+  /** Time of its last change, and the number of that change over all tasks. */
   readonly changedMono: number
   readonly change: number
 }
 
 const NOBODY: TaskRequester = { caller: null, member: null }
-/** The key of this node among those that ask. */
+/** The key of this node among the requesting ones. */
 const HERE = ''
 
 /**
- * Tasks in memory: either those this node serves or those it has routed to other nodes. A task gets exactly
- * one terminal status; finished tasks stay visible for 30 s. `mono` is monotonic milliseconds; `changed` is
- * called after each change of a task.
+ * Tasks in memory: either those that this node serves or those routed to other nodes. A task gets exactly one
+ * terminal status; finished tasks stay visible for 30 s. `mono` returns monotonic ms; `changed` is called
+ * after each change.
  */
 export class TaskTable {
   readonly #mono: () => number
@@ -56,7 +55,7 @@ export class TaskTable {
   /** Tasks without and with a terminal status, each in order of last change. */
   readonly #live = new Map<string, Entry>()
   readonly #ended = new Map<string, Entry>()
-  /** Number of tasks without a terminal status, by runner and by the node that asked. */
+  /** Number of tasks without a terminal status, by runner and requesting node. */
   readonly #open = new Map<string, Map<string, number>>()
   #changes = 0
 
@@ -65,13 +64,13 @@ export class TaskTable {
     this.#changed = changed
   }
 
-  add (task: Omit<Task, 'status'>, runnerId: string, asker: TaskRequester = NOBODY): void {
+  add (task: Omit<Task, 'status'>, runnerId: string, requester: TaskRequester = NOBODY): void {
     this.#sweep()
-    this.#count(runnerId, asker, 1)
-    this.#enter(this.#live, { runnerId, asker, opened: false }, { ...task, status: 'Pending' })
+    this.#count(runnerId, requester, 1)
+    this.#enter(this.#live, { runnerId, requester, opened: false }, { ...task, status: 'Pending' })
   }
 
-  /** Its reader is there. False when the task is unknown, already open or over. */
+  /** Call when the reader starts. False if the task is unknown, already open or over. */
   open (taskId: string): boolean {
     this.#sweep()
     const entry = this.#live.get(taskId)
@@ -80,7 +79,7 @@ export class TaskTable {
     return true
   }
 
-  /** Pending becomes Running. False when the task is unknown, already running or over. */
+  /** Pending becomes Running. False if the task is unknown, already running or over. */
   start (taskId: string): boolean {
     this.#sweep()
     const entry = this.#live.get(taskId)
@@ -90,12 +89,12 @@ export class TaskTable {
     return true
   }
 
-  /** Sets a task's terminal status. False, and no change, when it has one already or is unknown. */
+  /** Sets a task's terminal status. False, without a change, if it has one or is unknown. */
   finish (taskId: string, status: TerminalStatus): boolean {
     const entry = this.#live.get(taskId)
     if (entry === undefined) return false
     this.#live.delete(taskId)
-    this.#count(entry.runnerId, entry.asker, -1)
+    this.#count(entry.runnerId, entry.requester, -1)
     this.#enter(this.#ended, entry, { ...entry.task, status })
     return true
   }
@@ -104,19 +103,18 @@ export class TaskTable {
     return this.#entry(taskId)?.task
   }
 
-  /** Who asked for a task; nobody where it is unknown. */
-  askerOf (taskId: string): TaskRequester { return this.#entry(taskId)?.asker ?? NOBODY }
+  requesterOf (taskId: string): TaskRequester { return this.#entry(taskId)?.requester ?? NOBODY }
 
-  /** Tasks of a runner that have no terminal status yet. */
+  /** Number of a runner's tasks without a terminal status. */
   outstanding (runnerId: string): number {
     this.#sweep()
     return sum(this.#open.get(runnerId)?.values() ?? [])
   }
 
-  /** Open tasks by runner, without those that came from the node `member`, which counts them itself. */
+  /** Open tasks by runner, without those of the node `member`, which counts them itself. */
   loads (member: string): Record<string, number> {
-    const loads = [...this.#open].map(([runnerId, byAsker]): [string, number] =>
-      [runnerId, sum(byAsker.values()) - (byAsker.get(member) ?? 0)])
+    const loads = [...this.#open].map(([runnerId, byRequester]): [string, number] =>
+      [runnerId, sum(byRequester.values()) - (byRequester.get(member) ?? 0)])
     return Object.fromEntries(loads.filter(([, open]) => open > 0))
   }
 
@@ -134,9 +132,9 @@ export class TaskTable {
     if (since === this.#changes) return { tasks: [], next: since, more: false }
     const found = [...this.#entries()].filter(({ change }) => change > since)
       .sort((a, b) => a.change - b.change)
-    const taken = found.slice(0, most)
+    const page = found.slice(0, most)
     const more = found.length > most
-    return { tasks: taken.map(({ task }) => task), next: more ? taken.at(-1)!.change : this.#changes, more }
+    return { tasks: page.map(({ task }) => task), next: more ? page.at(-1)!.change : this.#changes, more }
   }
 
   * #entries (): Iterable<Entry> {
@@ -147,25 +145,25 @@ export class TaskTable {
   #entry (taskId: string): Entry | undefined { return this.#live.get(taskId) ?? this.#ended.get(taskId) }
 
   #enter (
-    into: Map<string, Entry>, { runnerId, asker, opened }: Pick<Entry, 'runnerId' | 'asker' | 'opened'>,
+    into: Map<string, Entry>,
+    { runnerId, requester, opened }: Pick<Entry, 'runnerId' | 'requester' | 'opened'>,
     task: Task
   ): void {
     const change = ++this.#changes
-    into.set(task.taskId, { task, runnerId, asker, opened, changedMono: this.#mono(), change })
+    into.set(task.taskId, { task, runnerId, requester, opened, changedMono: this.#mono(), change })
     this.#changed(task, runnerId)
   }
 
-  #count (runnerId: string, asker: TaskRequester, by: number): void {
-    const byAsker = this.#open.get(runnerId) ?? new Map<string, number>()
-    const who = asker.member ?? HERE
-    const open = (byAsker.get(who) ?? 0) + by
-    if (open > 0) byAsker.set(who, open)
-    else byAsker.delete(who)
-    if (byAsker.size > 0) this.#open.set(runnerId, byAsker)
+  #count (runnerId: string, requester: TaskRequester, by: number): void {
+    const byRequester = this.#open.get(runnerId) ?? new Map<string, number>()
+    const who = requester.member ?? HERE
+    const open = (byRequester.get(who) ?? 0) + by
+    if (open > 0) byRequester.set(who, open)
+    else byRequester.delete(who)
+    if (byRequester.size > 0) this.#open.set(runnerId, byRequester)
     else this.#open.delete(runnerId)
   }
 
-  /** Times out tasks that were never opened and drops finished ones. */
   #sweep (): void {
     const now = this.#mono()
     for (const [taskId, { task, changedMono, opened }] of this.#live) {
@@ -185,23 +183,21 @@ function sum (numbers: Iterable<number>): number {
   return total
 }
 
-/** Passes finished tasks to the subscribers, such as metrics. */
 export class TaskWatchers {
   readonly #clock: Clock
   readonly #nodeId: string
   readonly #listeners = new Set<(task: EndedTask) => void>()
 
-  /** `nodeId` is this node's. */
   constructor (clock: Clock, nodeId: string) {
     this.#clock = clock
     this.#nodeId = nodeId
   }
 
-  /** Undefined while there is no subscriber: then a task is not measured. */
+  /** Undefined without subscribers: the task is not measured then. */
   begin ({ taskId, modelId, nodeId }: Route, tasks: TaskTable): TaskWatch | undefined {
     if (this.#listeners.size === 0) return undefined
     const capability = tasks.get(taskId)?.capability ?? ''
-    const entered = tasks.askerOf(taskId).member === null
+    const entered = tasks.requesterOf(taskId).member === null
     const about = { taskId, modelId, capability, entered, served: nodeId === this.#nodeId }
     return new TaskWatch(about, this.#clock, (ended) => { for (const fn of this.#listeners) fn(ended) })
   }
@@ -212,7 +208,6 @@ export class TaskWatchers {
   }
 }
 
-/** The work of this node's runners, for other plugins. */
 export function runnerWork (
   watchers: Pick<TaskWatchers, 'onTask'>, fleet: Pick<RunnerSet, 'get'>
 ): RunnerWork {
@@ -239,21 +234,21 @@ type About = Pick<EndedTask, 'taskId' | 'modelId' | 'capability' | 'entered' | '
 class TaskWatch {
   readonly #about: About
   readonly #clock: Clock
-  readonly #tell: (task: EndedTask) => void
+  readonly #report: (task: EndedTask) => void
   readonly #since: number
   #firstMs: number | null = null
   #tokens: EndedTask['tokens'] = null
   #audioSeconds = 0
 
-  constructor (about: About, clock: Clock, tell: (task: EndedTask) => void) {
+  constructor (about: About, clock: Clock, report: (task: EndedTask) => void) {
     this.#about = about
     this.#clock = clock
-    this.#tell = tell
+    this.#report = report
     this.#since = clock.mono()
   }
 
   see ({ payload, media, timing }: EngineChunk): void {
-    // A chunk without choices says that the engine has accepted the request; it is no part of the answer.
+    // A chunk without choices reports that the engine accepted the request; it is no part of the answer.
     const { choices } = payload
     if (this.#firstMs === null && !(Array.isArray(choices) && choices.length === 0)) {
       this.#firstMs = this.#clock.mono() - this.#since
@@ -263,7 +258,7 @@ class TaskWatch {
   }
 
   end (status: TerminalStatus): void {
-    this.#tell({
+    this.#report({
       ...this.#about,
       status,
       seconds: (this.#clock.mono() - this.#since) / 1000,
@@ -273,7 +268,7 @@ class TaskWatch {
     })
   }
 
-  /** Several answers to one prompt each report its tokens; they are counted once. */
+  /** Several answers to one prompt each report its tokens, which count once. */
   #count (usage: Usage): void {
     const { prompt, cached, generated } = this.#tokens ?? { prompt: 0, cached: 0, generated: 0 }
     this.#tokens = {

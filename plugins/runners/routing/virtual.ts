@@ -3,10 +3,8 @@ import type { Route, RouteQuery, VirtualModel } from '../service.js'
 import { brokenLink, follow, intactLink, noInstance, requestLink } from './explain.js'
 import type { ModelChain } from './explain.js'
 
-/** The models that plugins of this node answer for themselves. */
 export class VirtualModels {
   readonly #models = new Map<string, VirtualModel>()
-  /** What the routes to them were asked for. */
   readonly #queries = new WeakMap<Route, RouteQuery>()
 
   /** `Runners.virtual`. */
@@ -15,7 +13,6 @@ export class VirtualModels {
     return () => { this.#models.delete(modelId) }
   }
 
-  /** The cards of those that are to be seen. */
   cards (): ModelCard[] { return [...this.#models.values()].flatMap((model) => model.card() ?? []) }
 
   card (modelId: string): ModelCard | undefined { return this.#models.get(modelId)?.card() }
@@ -23,8 +20,8 @@ export class VirtualModels {
   ready (modelId: string): boolean { return this.#models.get(modelId)?.refusal() === null }
 
   /**
-   * A route without a runner; undefined for any other model. Throws what the model refuses requests with, and
-   * `no_instance` for what it does not do.
+   * A route without a runner; undefined for any other model. Throws the model's refusal, and `no_instance`
+   * for a task it does not do.
    */
   route (
     query: RouteQuery,

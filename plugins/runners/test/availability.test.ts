@@ -39,7 +39,7 @@ const node = (name: string, over: Partial<NodeView> = {}): NodeView => ({
   apiUrl: null, ...over
 })
 
-/** What is on the disks of other nodes. */
+/** Copies on the disks of other nodes. */
 function others (copies: ModelCopy[]): { fakes: Fake[], judge: () => AvailabilityReader } {
   let judge: AvailabilityReader | undefined
   const bundled: ModelCopy[] = [{ ...copy('n2'), kind: 'bundled' }]
@@ -93,10 +93,10 @@ t.test('GET /models/{id}/availability goes from the card to an answer', async (t
 
 t.test('what other nodes have counts', async (t) => {
   const { rig, judge } = await start(t, [copy('n3', { live: false })])
-  t.match(await ask(rig, OTHER), { broken_link: 'copy', message: /only n3 had its files/ })
+  t.match(await ask(rig, OTHER), { broken_link: 'copy', message: /its files are only on n3/ })
   await t.rejects(
     rig.service(RunnersService).route({ modelId: OTHER, capability: 'tts', commandId: 'C', caller }),
-    { reason: 'no_instance', message: /only n3 had its files/, details: { brokenLink: 'copy' } },
+    { reason: 'no_instance', message: /its files are only on n3/, details: { brokenLink: 'copy' } },
     'a refused request is told the same')
   t.match(await ask(rig, VOICE), { broken_link: 'placement', links: [{}, { message: 'on n2' }] })
   t.match((await judge())(OTHER), { available: false, brokenLink: 'copy', remedy: /svc pull/ })
@@ -104,7 +104,7 @@ t.test('what other nodes have counts', async (t) => {
 
 t.test('a transfer, and a model that waits for a node', async (t) => {
   const { rig } = await start(t, [copy('n2', { kind: 'receiving' })])
-  t.match(await ask(rig, OTHER), { broken_link: 'copy', message: /on their way/ })
+  t.match(await ask(rig, OTHER), { broken_link: 'copy', message: /being transferred/ })
   const { rig: waits } = await start(t, [copy('n2')])
   const stop = waits.service(InstanceService).onAbsent((modelId) =>
     modelId === OTHER
@@ -125,13 +125,13 @@ t.test('a ready model is judged available', async (t) => {
   t.strictSame((await judge())(VOICE), { available: true, brokenLink: null, remedy: null, wanted: true })
 })
 
-/** A node that runs nothing and has heard of nothing. */
+/** A node that runs no model and has received no news. */
 const nothing = {
   self: { nodeId: 'id-n1', installId: 'install-n1' },
   state: undefined,
   fleet: { get: () => undefined, status: (): RunnerStatus => ({ RunnerIdle: {} }) },
   tasks: { outstanding: () => 0 },
-  away: { outstanding: () => 0 },
+  remoteTasks: { outstanding: () => 0 },
   gossip: { load: () => null },
   off: () => undefined,
   absence: () => null,
@@ -272,7 +272,8 @@ t.test('the load of a runner counts the work of all nodes', async (t) => {
   const away = new Map([['r-n2', 2], ['r-n3', 0], ['r-n4', 3]])
   const said = new Map([['r-n2', 5], ['r-n3', 0]])
   const availability = new Availability({
-    ...nothing, tasks: { outstanding: () => 7 }, away: { outstanding: (id: string) => away.get(id) ?? 0 },
+    ...nothing, tasks: { outstanding: () => 7 },
+    remoteTasks: { outstanding: (id: string) => away.get(id) ?? 0 },
     gossip: { load: (_: string, id: string) => said.get(id) ?? null }
   } as never)
   const at = (name: string, own = false, status: RunnerStatus = { RunnerReady: {} }, serving = true) => ({
@@ -301,6 +302,6 @@ t.test('a node that lends its memory to an instance serves no requests', async (
     placed: new PlacedInstances(rows, 'id-n1'),
     sections: { runners: { get: () => ({ RunnerReady: {} }) }, failures: { entries: () => [] } } as never
   } as never)
-  t.same(availability.look(VOICE).runners.map(({ nodeId, serving }) => [nodeId, serving]),
+  t.same(availability.snapshot(VOICE).runners.map(({ nodeId, serving }) => [nodeId, serving]),
     [['id-n2', true], ['id-n3', false]])
 })

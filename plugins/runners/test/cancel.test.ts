@@ -113,7 +113,7 @@ t.test('a call that names this node is served here or refused', async (t) => {
   const run = async (pinned: boolean): ReturnType<typeof hear> => await hear(
     runTask(asker, { modelId: VOICE, capability: 'tts', task }, { ...call, pinned, retry: false }))
   t.match((await run(true)).error, {
-    reason: 'no_instance', status: 404, message: /named does not serve it, but \S+/,
+    reason: 'no_instance', status: 404, message: /requested node does not serve it, only \S+/,
     details: { brokenLink: 'placement', remedy: /target_node, --node/ }
   })
   t.same(runner.opened, [])

@@ -35,16 +35,16 @@ check('a question about the model alone', { capability: null }, null)
 check('no card', { card: null }, 'card', /no model is called acme\/x/, /Use one of: svc\/voice-en/)
 check('no card and no model at all', { card: null, known: [] }, 'card', /acme\/x/, /svc pull acme\/x/)
 check('no card while the store is away', { card: null, silentStore: 'attic' }, 'card',
-  /called acme\/x here, and the store on attic/, /^Bring attic back: (?!.*svc pull)/)
+  /called acme\/x here, and the store on attic/, /^Start attic again: (?!.*svc pull)/)
 check(
   'a broken card',
   { card: null, cardProblem: 'its card cannot be read: nLayers' },
   'card',
   /nLayers/,
-  /Install/
+  /Reinstall/
 )
 check('a model of a plugin that is off', { card: null, off: { plugin: 'tts', enable: 'calls' } }, 'card',
-  /plugin tts, which is off/, /^Switch it on: `svc plugin enable calls`\.$/)
+  /plugin tts, which is off/, /^Enable it: `svc plugin enable calls`\.$/)
 check('an engine of a plugin that is off',
   { backend: null, off: { plugin: 'tts', enable: 'tts' } }, 'backend',
   /engine onnx-tts comes with the plugin tts, which is off/, /svc plugin enable tts/)
@@ -59,16 +59,16 @@ check('no runner yet', { runner: null }, 'runner', /not started/, /svc ps/)
 const nowhere = { live: [], lost: [], receiving: [] }
 check('no files', { copies: nowhere }, 'copy', /no node has its files/, /svc pull acme\/x/)
 check('no files while the store is away', { copies: nowhere, silentStore: 'attic' }, 'copy', /store on attic/,
-  /^Bring attic back/)
-check('files on their way', { copies: { ...nowhere, receiving: ['n2'] } }, 'copy', /on their way/,
+  /^Start attic again/)
+check('files on their way', { copies: { ...nowhere, receiving: ['n2'] } }, 'copy', /being transferred/,
   /svc downloads/)
-check('lost files', { copies: { ...nowhere, lost: ['n2'] } }, 'copy', /only n2 had its files/, /svc nodes/)
+check('lost files', { copies: { ...nowhere, lost: ['n2'] } }, 'copy', /its files are only on n2/, /svc nodes/)
 check('files somewhere', { copies: { ...nowhere, live: ['n3'], lost: ['n2'] } }, null)
 t.test('what is said of files that nobody looked for', async (t) => {
   const said = (more: Partial<ChainFacts>): string | undefined =>
     explain({ ...whole, ...more }).links.find(({ link }) => link === 'copy')?.message
   t.equal(said({}), 'a runner has them loaded')
-  t.equal(said({ runner: null }), 'not told')
+  t.equal(said({ runner: null }), 'not known')
 })
 check('the runner waits for files', {
   runner: { RunnerIdle: {} }, copies: { live: ['n1'], lost: [], receiving: ['n2'] }
@@ -79,7 +79,7 @@ check('it waits for a node', {
     code: 'waiting_for_node', problem: 'it waits for a node: too small', remedy: 'Free memory.', waits: true
   }
 }, 'placement', /^it waits for a node: too small$/, /^Free memory\.$/)
-check('it is being stopped', { draining: true }, 'placement', /takes no new requests/, /svc place acme\/x/)
+check('it is being stopped', { draining: true }, 'placement', /accepts no new requests/, /svc place acme\/x/)
 check('of one that is stopped another waits', {
   draining: true, absence: { code: 'waiting_for_node', problem: 'it waits', remedy: 'R', waits: true }
 }, 'placement', /^it waits$/, /^R$/)
@@ -107,7 +107,7 @@ check('its template could not be read', {
 check('it is started again later', {
   runner: { RunnerFailed: { errorMessage: 'y', nextTryAt: '2026-01-01T00:01:00.000Z' } },
   failure: { instanceId: 'i', message: 'no library' }
-}, 'runner', /given up: no library/, /^It is started again at 2026-01-01T00:01:00.000Z; .*svc stop i/)
+}, 'runner', /given up: no library/, /^It restarts at 2026-01-01T00:01:00.000Z\. .*svc stop i/)
 check('a task it does not do', { capability: 'chat' }, 'request', /does tts, not chat/, /acme\/x for tts/)
 check('the first broken link wins', { card: null, backend: null, placed: false, runner: null }, 'card')
 check('placement comes before the request', { placed: false, runner: null, capability: 'chat' }, 'placement')
@@ -196,15 +196,15 @@ t.test('every link, and nothing behind the first broken one', async (t) => {
   const { links: held } = explain({ ...whole, nodes: ['n1', 'n2'], copies })
   t.strictSame(held.map(({ link, ok, message }) => [link, ok, message]), [
     ['card', true, 'tts, runs on engine onnx-tts'], ['copy', true, 'on n1'],
-    ['backend', true, 'cpu is offered'], ['placement', true, 'on n1, n2'],
+    ['backend', true, 'cpu is available'], ['placement', true, 'on n1, n2'],
     ['runner', true, 'every runner is ready'],
-    ['request', true, 'it can be asked']
+    ['request', true, 'it can answer']
   ])
   t.ok(held.every(({ remedy }) => remedy === null))
   const { links: broken } = explain({ ...whole, placed: false, runner: null })
   t.strictSame(broken.map(({ ok }) => ok), [true, true, true, false, null, null])
   t.match(broken[3], { remedy: /svc place/ })
-  t.match(broken[4], { message: 'not looked at', remedy: null })
+  t.match(broken[4], { message: 'not checked', remedy: null })
 })
 
 const NOW = Date.parse('2026-01-01T00:00:00.000Z')

@@ -38,7 +38,7 @@ function check (name: string, row: Row, expected: Partial<Record<ConflictCode, R
 check('a plain machine', {}, {})
 check('a plain machine told so', { declared: { 'onnx-tts': 'cpu' } }, {})
 
-check('runners without a sandbox', { seen: { unheld: 'they may do all' } },
+check('runners without a sandbox', { seen: { sandboxProblem: 'they may do all' } },
   { runners_unconfined: /^they may do all$/ })
 check('a GPU used through cuda', { seen: { gpus: [nvidia], runtimes: cudaHere } }, {})
 check(
@@ -237,7 +237,7 @@ choose('a declared one beats what is found', { declared: 'cpu', runtimes: cudaHe
 choose('one the engine does not offer', { offers: ['cpu'], declared: 'cuda' }, null)
 t.test('an engine says why it offers no other backend', async (t) => {
   const why = { engine: 'e', offers: ['cpu'], why: 'so it is' }
-  const problem = 'plugins.runners.backends.e is cuda, but engine e offers cpu: so it is'
+  const problem = 'plugins.runners.backends.e is cuda, but engine e supports cpu: so it is'
   t.match(chooseBackend({ ...why, declared: 'cuda', runtimes: none }), { backend: null, problem })
 })
 

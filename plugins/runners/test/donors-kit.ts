@@ -1,4 +1,4 @@
-/** A driver and a donor on two nodes, without the nodes: what passes between them is all there is. */
+/** A driver and a donor on two nodes, reduced to the traffic between them. */
 import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import { connect, createServer } from 'node:net'
@@ -19,10 +19,10 @@ import { stateCard } from '../instances/shapes.js'
 import type { Instance } from '../instances/sections.js'
 import { card } from './samples.js'
 
-/** What the kit needs of a tap test. */
+/** The parts of a tap test that the kit uses. */
 export interface TestCase { teardown (fn: () => unknown): void }
 
-/** An instance of so many nodes; each has as many layers as is said, the driver first. */
+/** An instance over this many nodes with the given layers, the driver first. */
 export function star (
   layers: readonly number[], tag: 'LlamaRpcInstance' | 'RingInstance' = 'LlamaRpcInstance'
 ): Instance {
@@ -47,7 +47,7 @@ export function star (
     : { LlamaRpcInstance: { ...body, driverNode: 'n0', donorEndpoints: {} } }
 }
 
-/** A port that gives back what it hears. */
+/** A port that echoes its input. */
 export async function echo (t: TestCase): Promise<{ port: number, sockets: Set<Socket>, close (): void }> {
   const sockets = new Set<Socket>()
   const server = createServer((socket) => {
@@ -73,17 +73,17 @@ export interface Pair {
   status (status: RunnerStatus): void
   /** Opens the local port that leads to the donor. */
   open (): Promise<number>
-  /** Asks the donor's node as a member. */
+  /** Calls the donor's node as a member. */
   ask (body: object, member: string | null): Promise<MemberResponse>
-  /** Asks the driver's node for a feed. */
+  /** Calls the driver's node for a feed. */
   feed (id: string, member: string): Promise<MemberResponse>
-  /** Requests between the nodes that have not ended. */
+  /** Open requests between the nodes. */
   requests: { open: number }
   /** The nodes have lost each other. */
   lost: { is: boolean }
-  /** Why drivers had to start anew. */
+  /** Why drivers had to restart. */
   anew: string[]
-  /** How often a node has been looked up so far. */
+  /** Number of node look-ups so far. */
   looks: () => number
 }
 
@@ -124,7 +124,7 @@ function passOn (
   })
 }
 
-/** Two nodes, `n0` the driver's; `port` is where the donor listens, null while its runner is not ready. */
+/** Two nodes, `n0` the driver's; `port` is the donor's, null while its runner is not ready. */
 export function pair (t: TestCase, port: () => number | null): Pair {
   const instance = star([4, 2])
   const clock = manualClock()
@@ -190,7 +190,7 @@ export function pair (t: TestCase, port: () => number | null): Pair {
   }
 }
 
-/** A client of a port, with what it heard so far and whether it is over. */
+/** A client of a port, with its input so far and whether it has ended. */
 export async function client (t: TestCase, port: number): Promise<{
   socket: Socket, heard: () => Buffer, over: () => boolean
 }> {

@@ -1,4 +1,4 @@
-/** A model over a driver and its donors: who is what, and the way of bytes between them. */
+/** A model over a driver and its donors: roles, and the byte stream between them. */
 import { randomBytes, randomUUID } from 'node:crypto'
 import t from 'tap'
 import { roleOf } from '../donors/role.js'

@@ -11,12 +11,12 @@ const HOUR = 3_600_000
 
 interface Look { at: number, tasks?: number, until?: number, quietMs?: number, wall?: number }
 
-/** Looks one after the other (`at`, `until`: ms from the start); which of them found it over. */
+/** Checks one after the other (`at`, `until`: ms from the start); returns which of them found it over. */
 function overAt (looks: readonly Look[]): boolean[] {
   const drains = new Drains()
   return looks.map(({ at, tasks = 0, until = 30_000, quietMs = 0, wall = at }) => {
     const draining = [{ instanceId: 'I', runnerId: 'R', until: T0 + until }]
-    const found = drains.look({ draining, outstanding: () => tasks, quietMs, now: T0 + wall, mono: at })
+    const found = drains.check({ draining, outstanding: () => tasks, quietMs, now: T0 + wall, mono: at })
     t.equal(drains.done('R'), found.length === 1)
     return found.length === 1
   })
@@ -49,9 +49,9 @@ for (const [name, looks, expected] of table) {
 t.test('a runner that is not draining any more is forgotten', async (t) => {
   const drains = new Drains()
   const rest = { outstanding: () => 0, quietMs: 0, now: T0, mono: 0 }
-  drains.look({ draining: [{ instanceId: 'I', runnerId: 'R', until: T0 + 1 }], ...rest })
+  drains.check({ draining: [{ instanceId: 'I', runnerId: 'R', until: T0 + 1 }], ...rest })
   t.ok(drains.done('R'))
-  drains.look({ draining: [], ...rest })
+  drains.check({ draining: [], ...rest })
   t.notOk(drains.done('R'))
 })
 

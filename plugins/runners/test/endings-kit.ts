@@ -11,15 +11,13 @@ import { card, soloInstance } from './samples.js'
 export interface EndingsNode {
   endings: InstanceShutdown
   clock: ManualClock
-  /** What it leads; the test changes it. */
+  /** The instances it leads; the test changes them. */
   led: LocalInstance[]
-  /** Open tasks of each of its runners. */
   outstanding: number
   /** The document has changed. */
   changed (): void
 }
 
-/** The endings of a node whose runners are ready. */
 export function endings (over: Partial<EndingsParts> & { warned? (): void }): EndingsNode {
   const clock = manualClock()
   const led: LocalInstance[] = []
@@ -48,7 +46,6 @@ export function endings (over: Partial<EndingsParts> & { warned? (): void }): En
   return node
 }
 
-/** An instance with its runner on this node. */
 export function ledBy (instanceId: string, runnerId: string, more: Partial<RingInstance>): LocalInstance {
   const ring = bodyOf(soloInstance({ instanceId, runnerId, nodeId: 'n' }, card('svc/m')))
   return { ring: { ...ring, ...more }, assignment: { instanceId, runnerId, modelId: 'svc/m' } }

@@ -36,8 +36,8 @@ t.test('weights and the fixed part must be below what is free', async (t) => {
   const ask = { modelId: 'svc/m', shareBytes: 4 * GIB, fixedBytes: 256 * MIB, gpu: false }
   t.equal(shortage({ ...ask, free: 4 * GIB + 256 * MIB + 1 }), null)
   t.equal(shortage({ ...ask, free: 4 * GIB + 256 * MIB }), 'svc/m needs 4.3 GiB of memory on this node ' +
-  '(4.0 GiB of weights and 256 MiB beside them), but only 4.3 GiB are free now: end other programs or ' +
-  'models there (`svc stop MODEL`), or place it elsewhere: `svc place svc/m --exclude NODE`')
+  '(4.0 GiB of weights and 256 MiB besides them), but only 4.3 GiB are free now: stop other programs or ' +
+  'models there (`svc stop MODEL`), or place it on another node: `svc place svc/m --exclude NODE`')
   t.match(shortage({ ...ask, gpu: true, free: -5 }), /of GPU memory .* but only 0 B are free/)
 })
 

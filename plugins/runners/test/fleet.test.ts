@@ -27,7 +27,7 @@ function fleetOf (over: Partial<FleetParts>) {
       return made.at(-1)!
     },
     prepare: () => undefined,
-    lends: () => false,
+    isDonor: () => false,
     launch: () => ({ spec: { card: card('svc/m') } }) as never,
     admit: async () => {},
     onMoved: ignore,

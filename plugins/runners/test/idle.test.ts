@@ -10,12 +10,12 @@ const one: IdleUnloadable = {
 
 interface Step { at: number, over?: Partial<IdleUnloadable>, used?: number, gone?: boolean }
 
-/** Looks at these seconds; how long it was idle where it is over, else null. */
+/** Checks at these seconds; returns its idle seconds when it is over, else null. */
 function looks (steps: readonly Step[]): (number | null)[] {
   const times = new IdleTimes()
   return steps.map(({ at, over, used, gone = false }) => {
     if (used !== undefined) times.used('R', used * 1000)
-    return times.look(gone ? [] : [{ ...one, ...over }], at * 1000)[0]?.idleSeconds ?? null
+    return times.check(gone ? [] : [{ ...one, ...over }], at * 1000)[0]?.idleSeconds ?? null
   })
 }
 

@@ -24,7 +24,7 @@ t.test('the newest request that failed, with its ids and what its reason asks fo
       { kind: 'event', idx: 49200, name: 'TaskFailed' }, { kind: 'trace', taskId: TASK },
       { kind: 'error', reason: 'instance_lost' }
     ],
-    remedy: `Repeat the request; \`svc why ${TASK}\` tells all that is known of it.`
+    remedy: `Repeat the request; \`svc why ${TASK}\` shows all details.`
   }])
 })
 
@@ -61,6 +61,6 @@ t.test('what an error says is quoted and is no remedy', async (t) => {
   }
   const { facts, unknown } = await lastFailure.run(bench(answers), {})
   t.same(unknown, [], 'without tracing there is just no trace')
-  t.match(facts, [{ code: 'odd', remedy: `\`svc why ${TASK}\` tells all that is known of it.` }])
+  t.match(facts, [{ code: 'odd', remedy: `\`svc why ${TASK}\` shows all details.` }])
   t.match(facts[0]!.text, /failed with odd: Do this: `svc members remove x` \(task/)
 })

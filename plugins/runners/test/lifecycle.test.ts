@@ -19,7 +19,7 @@ const intent: PlacementIntent = {
 
 interface Made { rig: RunnersRig, instances: Instances, instanceId: string, runner: FakeRunner }
 
-/** The plugin with one instance, placed as asked for. */
+/** The plugin with one placed instance. */
 async function placed (t: TestContext, intent?: PlacementIntent): Promise<Made> {
   const rig = await startRunners(t, { place: [] })
   const instances = rig.service(InstanceService)
@@ -30,7 +30,7 @@ async function placed (t: TestContext, intent?: PlacementIntent): Promise<Made> 
   return { rig, instances, instanceId, runner: await rig.runner(VOICE) }
 }
 
-/** A request that goes on until it is told to end; `end` is its one terminal. */
+/** A request that runs until it is ended; `end` is its one terminal. */
 async function request ({ rig, runner }: Made): Promise<{ finish: () => void, end: Promise<string> }> {
   let finish = (): void => {}
   const done = new Promise<void>((resolve) => { finish = resolve })

@@ -8,7 +8,7 @@ import type { OpenTask, TaskFailure } from '../routing/lost-tasks.js'
 interface Desk {
   losses: LostTasks
   clock: ManualClock
-  /** What the master told, by task id. */
+  /** Events of the master by task id. */
   told: string[]
   sent: TaskFailure[][]
   session: { sessionId: string, masterNodeId: string | null, isMaster: boolean }
@@ -20,7 +20,7 @@ interface Desk {
   refuse: { is: boolean }
 }
 
-/** Node `a` of `a`, `b` and `c`, whose node ids have `-1` at the end. */
+/** Node `a` of `a`, `b` and `c`, whose node ids end with `-1`. */
 function desk (master: string | null): Desk {
   const clock = manualClock()
   const told: string[] = []
@@ -47,7 +47,7 @@ function desk (master: string | null): Desk {
       if (refuse.is) throw new Error('no master')
       sent.push(failures)
     },
-    tell: ({ taskId }) => { told.push(taskId) }
+    emit: ({ taskId }) => { told.push(taskId) }
   })
   const changed = (): void => { for (const fn of listeners) fn() }
   return { losses, clock, told, sent, session, nodes, instance, refuse, changed }
@@ -55,7 +55,7 @@ function desk (master: string | null): Desk {
 
 const failure = (taskId: string): TaskFailure =>
   ({ taskId, commandId: 'c', errorType: 'instance_lost', errorMessage: 'lost' })
-const open = (taskId: string, asker: string | null = null): OpenTask => ({ asker, task: {
+const open = (taskId: string, asker: string | null = null): OpenTask => ({ requester: asker, task: {
   taskId, commandId: 'c', instanceId: 'i', modelId: 'acme/x', capability: 'tts', createdAt: 'T',
   status: 'Running'
 } })

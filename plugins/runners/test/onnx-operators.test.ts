@@ -1,10 +1,10 @@
-/** What plugins/runners/onnx/operators.ts says of onnxruntime, asked of the one that is installed. */
+/** Compares plugins/runners/onnx/operators.ts with the installed onnxruntime. */
 import { InferenceSession } from 'onnxruntime-node'
 import t from 'tap'
 import { encodeMessage, encodeModel, tensorInfo } from '../onnx/engine.js'
 import { CONTRIB, NEWEST } from '../onnx/operators.js'
 
-/** What onnxruntime says of a graph of one operator without inputs, which is never right. */
+/** onnxruntime's error for a graph of one operator without inputs, which is never valid. */
 async function answerTo (opType: string, domain: string, { ir = 10, opset = 21 } = {}): Promise<string> {
   const opsetImport = [['', opset], ['com.microsoft', 1]].map(([domain, version]) =>
     encodeMessage('OperatorSetIdProto', { domain, version }))

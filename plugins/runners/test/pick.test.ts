@@ -27,7 +27,7 @@ t.test('what a client reads of a refusal', async (t) => {
   const refused = (code: 'other_node_named' | 'none_left', starting: boolean): unknown =>
     noInstance('acme/x', explainRefusal('acme/x', { code, nodeIds: ['n-b'] }, starting), 0)
   t.match(refused('other_node_named', false), {
-    status: 404, message: /the node that was named does not serve it, but n-b\.$/,
+    status: 404, message: /the requested node does not serve it, only n-b\.$/,
     details: { brokenLink: 'placement', remedy: /target_node, --node.*`svc place acme\/x --node NODE`/ }
   })
   t.match(refused('other_node_named', true), { status: 503 }, 'its own runner may be ready soon')

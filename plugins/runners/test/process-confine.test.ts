@@ -78,7 +78,7 @@ t.test('a package around the home is listed without it', (t) => {
   t.end()
 })
 
-/** A setpriv that writes down its arguments, knows those that are said, and runs the rest. */
+/** A setpriv that records its arguments, knows the given ones, and runs the rest. */
 function standIn (dir: string, known: string): void {
   const path = join(dir, 'setpriv')
   writeFileSync(path, `#!/bin/sh

@@ -24,7 +24,7 @@ t.test('a window closes at zero chunks or bytes and lets one large chunk pass', 
 
 t.test('credit goes back in quarters of the window', (t) => {
   const back = new CreditReturn(8, 400)
-  t.strictSame([1, 1, 1, 150, 1, 1].map((bytes) => back.taken(bytes)), [
+  t.strictSame([1, 1, 1, 150, 1, 1].map((bytes) => back.countRead(bytes)), [
     null, { chunks: 2, bytes: 2 }, null, { chunks: 2, bytes: 151 }, null, { chunks: 2, bytes: 2 }
   ])
   t.end()

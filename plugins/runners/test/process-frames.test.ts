@@ -4,7 +4,7 @@ import type { Frame } from '../process/protocol.js'
 
 const MAX = 1024
 
-/** Feeds bytes in pieces of the given size and returns the frames, or the error. */
+/** Feeds bytes in pieces of the given size and returns the frames or the error. */
 function parse (bytes: Uint8Array, pieceBytes: number, maxBytes = MAX): Frame[] | string {
   const parser = new FrameParser(maxBytes)
   const frames: Frame[] = []

@@ -12,7 +12,7 @@ import type { EngineChunk, ModelSpec } from '../../../kernel/api/engine.js'
 import type { RunnerStatus } from '../service.js'
 import type { RunnerError, RunnerOptions, Supervisor } from '../process/supervisor.js'
 
-/** What the kit needs of a tap test. */
+/** The parts of a tap test that the kit uses. */
 export interface TestCase { testdir (): string, teardown (fn: () => unknown): void }
 
 export const ENGINE = new URL('./fixtures/engine.mjs', import.meta.url).href
@@ -25,7 +25,7 @@ export function testSpec (options: Record<string, unknown> = {}): ModelSpec {
   return { card: CARD, directory: '/', backend: 'cpu', threads: 1, options }
 }
 
-/** Waits until a condition holds; throws naming it when it does not within the time. */
+/** Waits until a condition holds; throws naming it after the timeout. */
 export async function until (what: string, holds: () => boolean, timeoutMs = 20_000): Promise<void> {
   const deadline = performance.now() + timeoutMs
   while (!holds()) {
@@ -34,12 +34,12 @@ export async function until (what: string, holds: () => boolean, timeoutMs = 20_
   }
 }
 
-/** True while a process with that id runs; a zombie that waits to be collected does not. */
+/** True while a process with that id runs; a zombie does not count. */
 export function lives (pid: number): boolean {
   return /^State:\s+[^ZX]/m.test(textOf(`/proc/${pid}/status`))
 }
 
-/** What is in a file; empty while there is none. */
+/** Content of a file; empty if there is none. */
 export function textOf (path: string): string {
   try {
     return readFileSync(path, 'utf8')
@@ -125,7 +125,7 @@ export function bench (
   }
 }
 
-/** What a stream gave: its payloads, the bytes of its media, and how it ended. */
+/** The payloads of a stream, the bytes of its media, and how it ended. */
 export interface Heard {
   payloads: Record<string, unknown>[]
   bytes: number

@@ -2,7 +2,7 @@ import t from 'tap'
 import { bench, hear, until } from './process-kit.js'
 import type { Bench, Heard } from './process-kit.js'
 
-/** Opens a task for somebody and notes its end. */
+/** Opens a task for a caller and records its end. */
 function asker ({ supervisor }: Bench, served: string[]) {
   let count = 0
   return async (who: string, signal = new AbortController().signal): Promise<Heard> => {
@@ -13,7 +13,7 @@ function asker ({ supervisor }: Bench, served: string[]) {
   }
 }
 
-/** Keeps the only place of a runner taken until told, in the name of `who`. */
+/** Occupies the only slot of a runner until released, in the name of `who`. */
 async function occupy ({ supervisor }: Bench, who: string): Promise<{ release: () => Promise<unknown> }> {
   const abort = new AbortController()
   const task = { kind: 'test', payload: { mode: 'untilCancelled' } }

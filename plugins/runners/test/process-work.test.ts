@@ -116,7 +116,7 @@ t.test('the end of a process: asked for, the node\'s reason, or its own exit', (
   t.end()
 })
 
-/** An announcer on a hand-moved clock, with the node's list of announced work on the other side. */
+/** An announcer on a manual clock, with the node's list of announced work on the other side. */
 function bench () {
   let nowMs = 0
   const timers: { at: number, fn: () => void }[] = []
@@ -127,7 +127,7 @@ function bench () {
     after: (ms, fn) => { timers.push({ at: nowMs + ms, fn }) },
     send: (message) => { sent.push(message); work.apply(message, nowMs) }
   })
-  /** Moves the clock; timers fire only when the thread is not blocked by a call. */
+  /** Moves the clock; timers fire only while no call blocks the thread. */
   const pass = (ms: number, blocked: boolean): void => {
     nowMs += ms
     while (!blocked && (timers[0]?.at ?? Infinity) <= nowMs) timers.shift()?.fn()

@@ -32,10 +32,10 @@ function addBuild (home: string, backend: string, usedSince = '2026-01-01T00:00:
   return folder
 }
 
-/** A program with a library, the package that is installed, and the declared backends. */
+/** A program with a library, the installed package, and the declared backends. */
 interface Library { program?: ProgramDecl, installed?: string, declared?: Record<string, string> }
 
-/** A node's look at itself. */
+/** A node's detection of its own hardware. */
 async function look (
   home: string, env: Record<string, string> = {}, nvidiaDevice = false, clock = manualClock(),
   { program = PROGRAM, installed = '', declared = {} }: Library = {}
@@ -59,7 +59,7 @@ async function look (
 const shown = (detection: Detection): unknown =>
   (nodeResources('n', detection, false)({} as never) as { n: { engines: unknown } }).n.engines
 
-/** What the model of that engine would run on. */
+/** The backend choice for a model of that engine. */
 function choice (
   detection: Detection, backends: Record<string, string> = {}, program = PROGRAM,
   over: Partial<ModelCard> = {}
@@ -93,7 +93,7 @@ t.test('PATH counts more than a build, a variable more than both, usable or not'
     { [ENGINE]: { from: 'path', words: 'llama-server in PATH' } })
   t.strictSame(shown(await look(home, { PATH: home, SVC_LLAMA_SERVER_BIN: '/none' })),
     { [ENGINE]: {
-      from: 'variable', usable: false, words: 'the program that SVC_LLAMA_SERVER_BIN names'
+      from: 'variable', usable: false, words: 'the program set by SVC_LLAMA_SERVER_BIN'
     } })
 })
 
@@ -130,7 +130,7 @@ t.test('a library stands in for a program that is not found', async (t) => {
   ]
   for (const [over, why] of cases) {
     t.match(choice(here, {}, program, over), {
-      code: 'engine_missing', problem: `engine llama-server needs llama-server, which is not here; ${why}`,
+      code: 'engine_missing', problem: `engine llama-server needs llama-server, which is not installed; ${why}`,
       remedy: /`svc engine add llama\.cpp`/
     })
   }
@@ -143,7 +143,7 @@ t.test('a library stands in for a program that is not found', async (t) => {
     [{ program: { ...program, otherwise: { ...program.otherwise!, packages: {} } } },
       /the lib is not built for linux-x64/],
     [{ program, installed: 'lib-x64', declared: { [ENGINE]: 'cuda' } },
-      /the lib has no cuda, which plugins\.runners\.backends\.llama-server asks for/]
+      /the lib does not support cuda, which plugins\.runners\.backends\.llama-server requires/]
   ]
   for (const [library, problem] of whys) {
     const bare = await look(none, {}, false, manualClock(), library)
@@ -204,7 +204,7 @@ t.test('a program that others may write is not run outside of the sandbox', asyn
     rmSync(join(home, 'ran'), { force: true })
     writeFileSync(path, `#!/bin/sh\ntouch ${join(home, 'ran')}\n`)
     chmodSync(path, mode)
-    // Waits for the answer, as the machine has a GPU.
+    // Waits for the output, because the machine has a GPU.
     await look(home, { PATH: `${home}:/bin:/usr/bin` }, true)
     return existsSync(join(home, 'ran'))
   }

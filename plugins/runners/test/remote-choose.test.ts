@@ -154,7 +154,7 @@ function availability (...of: Parameters<typeof partsOf>): Availability {
   const fleet = { get: () => ({}) as Member, status: ready }
   const idle = { outstanding: () => 0 }
   const parts: Partial<AvailabilityParts> = {
-    ...partsOf(...of), fleet, tasks: idle, away: idle, gossip: { load: () => null }
+    ...partsOf(...of), fleet, tasks: idle, remoteTasks: idle, gossip: { load: () => null }
   }
   return new Availability(parts as AvailabilityParts)
 }
@@ -165,7 +165,7 @@ t.test('runners of other live nodes, with what those nodes say of them', async (
     instance('5', 'nobody'), instance('6', 'old-b'), draining('7', 'c')
   ]), section<RunnerStatus>([['b', 'r-2', { RunnerReady: {} }], ['c', 'r-7', { RunnerReady: {} }],
     ['b', 'r-3', { RunnerReady: {} }], ['down', 'r-4', { RunnerReady: {} }]]))
-  const there = (modelId: string) => all.look(modelId).runners.filter(({ own }) => !own)
+  const there = (modelId: string) => all.snapshot(modelId).runners.filter(({ own }) => !own)
   t.same(there('acme/x'), [
     { nodeId: 'b', installId: 'i-b', instanceId: '2', runnerId: 'r-2', modelId: 'acme/x', own: false,
       serving: true, status: { RunnerReady: {} } },
@@ -175,13 +175,14 @@ t.test('runners of other live nodes, with what those nodes say of them', async (
   t.match(there('acme/y'), [{ instanceId: '3', status: null }],
     'what a node says of another node\'s runner does not count')
   t.same(there('acme/none'), [])
-  t.same(all.candidates(all.look('acme/x')).filter(({ own }) => own).map(({ runnerId }) => runnerId), ['r-1'])
+  t.same(all.candidates(all.snapshot('acme/x')).filter(({ own }) => own).map(({ runnerId }) => runnerId),
+    ['r-1'])
 })
 
 t.test('a model that is only here costs no look at the other nodes', async (t) => {
   const all = availability(section([instance('1', 'me')]), section<RunnerStatus>([]))
   const before = looks
-  t.match(all.look('acme/x').runners, [{ own: true, serving: true }])
+  t.match(all.snapshot('acme/x').runners, [{ own: true, serving: true }])
   t.equal(looks, before)
 })
 

@@ -14,17 +14,17 @@ interface Node {
   tasks: TaskTable
   gossip: TaskGossip
   receive: (from: string, message: unknown) => void
-  /** What it had heard of as open when a link closed. */
+  /** The tasks it knew as open when a link closed. */
   missing: [string, [taskId: string, asker: string | null][]][]
 }
 
-/** Nodes in memory with links between them that the test opens, closes and blocks. */
+/** In-memory nodes with links that the test opens, closes and blocks. */
 class Net {
   readonly clock: ManualClock = manualClock()
   readonly nodes = new Map<string, Node>()
   readonly sent: { from: string, to: string, message: GossipMessage }[] = []
   readonly links = new Set<string>()
-  /** Links that take nothing for a while. */
+  /** Links that accept no message for a while. */
   readonly full = new Set<string>()
   readonly #peers = new Map<string, (change: { installId: string, up: boolean }) => void>()
 
@@ -51,7 +51,7 @@ class Net {
     node.gossip = new TaskGossip({
       cluster: clusterOf(), clock: this.clock, tasks: node.tasks,
       missing: (from, open) => {
-        node.missing.push([from, open.map(({ task: { taskId }, asker }) => [taskId, asker])])
+        node.missing.push([from, open.map(({ task: { taskId }, requester }) => [taskId, requester])])
       }
     })
     this.nodes.set(id, node)
@@ -70,7 +70,7 @@ class Net {
 
   #send (from: string, to: string, message: unknown): boolean {
     if (from === to || !this.linked(from, to) || this.full.has(to)) return false
-    // As JSON goes.
+    // As after JSON.
     const copy = JSON.parse(JSON.stringify(message)) as GossipMessage
     if (copy.tasks !== undefined) this.sent.push({ from, to, message: copy })
     this.nodes.get(to)!.receive(from, copy)

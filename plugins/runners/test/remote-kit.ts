@@ -23,46 +23,46 @@ export const VOICE = 'svc/voice-en'
 export const caller: Caller = { id: 'somebody', mode: 'direct', authorities: new Set(['invoke']) }
 export const task = { kind: 'tts', payload: { text: 'hello' } }
 export const query = { modelId: VOICE, capability: 'tts', commandId: 'C', caller }
-/** The node that asks. */
+/** The requesting node. */
 export const ASKER = { nodeId: 'asker-1', installId: '00000000-0000-4000-8000-00000000000a', name: 'alpha' }
 
-/** Answers a request in the place of the serving node. */
+/** Answers a request in place of the serving node. */
 export type Stand = (request: http.IncomingMessage, response: http.ServerResponse) => void
 
-/** A node that asks (its routing) and one that serves (the plugin on a kernel), joined in memory. */
+/** A requesting node (its routing) and a serving one (the plugin on a kernel), joined in memory. */
 export interface Pair {
   asker: Routing
-  /** The tasks the asking node serves itself. */
+  /** The tasks that the requesting node serves itself. */
   tasks: TaskTable
-  /** TaskFailed of the asking node. */
+  /** TaskFailed events of the requesting node. */
   failed: object[]
   rig: RunnersRig
   runner: FakeRunner
   clock: ManualClock
   /** Which nodes count as live, by install id; both at first. */
   live: Map<string, boolean>
-  /** Nodes that have said that they stop, by install id. */
+  /** Nodes that have announced that they stop, by install id. */
   leaving: Set<string>
-  /** The asking node's ends of the connections so far. */
+  /** The requesting node's ends of the connections so far. */
   sockets: Duplex[]
   stand: { is: Stand | null }
-  /** Sends anything to the serving node as the asking one. */
+  /** Sends any message to the serving node as the requesting one. */
   request (request: Partial<MemberRequest>): Promise<MemberResponse>
 }
 
 export interface PairOptions {
-  /** A ready runner of the asking node, with so many tasks open. */
+  /** A ready runner of the requesting node with this many open tasks. */
   own?: { load: number }
-  /** What the serving node's runner says of itself. */
+  /** The status that the serving node reports for its runner. */
   status?: RunnerStatus
   cards?: ModelCard[]
-  /** Nobody tells of the voice's card. */
+  /** The card of the voice is unknown. */
   storeAway?: boolean
-  /** What the serving node told of the work of others. */
+  /** The load from others that the serving node reported. */
   told?: number
 }
 
-/** Channels that nobody hears. */
+/** Channels without receivers. */
 const deaf = {
   channel: () => ({ send: () => false, broadcast: () => 0, close () {} }),
   onPeers: () => () => {}
@@ -133,7 +133,7 @@ async function identity (rig: RunnersRig): Promise<{ nodeId: string, installId: 
   return { nodeId: said['nodeId']!, installId: said['nodeInstallId']! }
 }
 
-/** What the documents say of the serving node, as the asking one sees it. */
+/** The documents about the serving node, as the requesting one sees them. */
 async function sectionsOf (rig: RunnersRig, { status, own }: PairOptions): Promise<{
   instances: Section<Instance>, runners: Section<RunnerStatus>, failures: Section<InstanceFailure>
 }> {
@@ -156,10 +156,10 @@ async function sectionsOf (rig: RunnersRig, { status, own }: PairOptions): Promi
 
 const OWN = { instanceId: '0-own', runnerId: 'own-runner', modelId: VOICE }
 
-/** The asking node's own runners: none, or a ready one. */
+/** The requesting node's own runners: none, or a ready one. */
 function ownFleet (own: PairOptions['own'], tasks: TaskTable): RunnerSet {
   const member: Member =
-    { assignment: OWN, supervisor: null, card: null, lends: false, gaveUp: false, rounds: 0, readyAt: null,
+    { assignment: OWN, supervisor: null, card: null, isDonor: false, gaveUp: false, rounds: 0, readyAt: null,
       loadedAt: null }
   for (let n = 0; n < (own?.load ?? 0); n++) {
     const { instanceId, modelId, runnerId } = OWN
@@ -175,7 +175,7 @@ function ownFleet (own: PairOptions['own'], tasks: TaskTable): RunnerSet {
   } as unknown as RunnerSet
 }
 
-/** Requests to the serving node over connections that hold next to nothing. */
+/** Requests to the serving node over connections with almost no buffer. */
 function connector (
   rig: RunnersRig, sockets: Duplex[], stand: Pair['stand']
 ): (request: MemberRequest) => Promise<MemberResponse> {
@@ -192,7 +192,7 @@ function connector (
   }
 }
 
-/** What a stream gave, and how it ended. */
+/** The chunks of a stream, and how it ended. */
 export interface Heard { chunks: EngineChunk[], error: Record<string, unknown> | null }
 
 /** Reads a stream to its end; `onChunk` may act while it runs. */
@@ -211,7 +211,6 @@ export async function hear (
   return heard
 }
 
-/** The task as the serving node shows it. */
 export async function taskAt (rig: RunnersRig, taskId: string): Promise<Record<string, string> | undefined> {
   const { tasks } = await rig.state() as unknown as { tasks: Record<string, { Inference: never }> }
   return tasks[taskId]?.Inference

@@ -12,7 +12,7 @@ import { card } from './samples.js'
 
 const never = new AbortController().signal
 
-/** An engine that remembers what became of its task. */
+/** An engine that records how its task ended. */
 function watched (answer: (task: EngineTask, signal: AbortSignal) => AsyncIterable<EngineChunk>): {
   answer: typeof answer, made: number, over: boolean, aborted: boolean
 } {
@@ -35,7 +35,7 @@ function watched (answer: (task: EngineTask, signal: AbortSignal) => AsyncIterab
   return seen
 }
 
-/** Starts a stream that has no end and waits for its first chunk. */
+/** Starts a stream without an end and waits for its first chunk. */
 async function openEndless (nodes: Pair, signal = never): Promise<{
   route: Route, engine: ReturnType<typeof watched>, outcome: ReturnType<typeof hear>
 }> {
@@ -294,7 +294,7 @@ t.test('a session that ends at the serving node says so', async (t) => {
   t.match((await outcome).error, { reason: 'session_changed', status: 503, retryable: true })
 })
 
-/** A call that may be tried again, and the headers it was given. */
+/** A call that may be retried, and its headers. */
 function retrying (): { call: CapabilityCall, headers: Record<string, string> } {
   const headers: Record<string, string> = {}
   const setHeader = (name: string, value: string): void => { headers[name] = value }

@@ -15,16 +15,16 @@ import { bodyOf, InstanceService, RunnersService } from '../service.js'
 import type { Instance, Runners, RunnerStatus } from '../service.js'
 import { card, machine, soloInstance } from './samples.js'
 
-/** An in-memory runner: the test moves it through its states and decides what it answers. */
+/** An in-memory runner: the test moves it through its statuses and controls its answers. */
 export class FakeRunner implements Supervisor {
   readonly options: RunnerOptions
   status: RunnerStatus = { RunnerIdle: {} }
   secondsSinceForward: number | null = null
-  /** When it gave its last chunk. */
+  /** Time of its last chunk. */
   forwardMono: number | null = null
   stopped = false
   opened: { taskId: string, task: EngineTask }[] = []
-  /** What `open` yields; replaced by tests. */
+  /** The chunks of `open`; tests replace it. */
   answer: (task: EngineTask, signal: AbortSignal) => AsyncIterable<EngineChunk> = twoChunks
 
   constructor (options: RunnerOptions) {
@@ -126,7 +126,7 @@ export async function * endless (_task: EngineTask, signal: AbortSignal): AsyncG
   throw new RunnerError('cancelled', 'The task was cancelled.')
 }
 
-/** An engine that answers `chunks` and then throws. */
+/** An engine that yields `chunks` and then throws. */
 export function failing (reason: string, chunks = 0, message = 'secret text') {
   return async function * (): AsyncGenerator<EngineChunk> {
     for (let index = 0; index < chunks; index += 1) yield { payload: { chunk_index: index } }
@@ -156,9 +156,9 @@ export function bundle (cards: ModelCard[], external = false): Bundle {
 }
 
 export interface RunnersRig extends Rig {
-  /** Every runner made so far. */
+  /** All runners created so far. */
   runners: FakeRunner[]
-  /** The newest runner of a model; waits until it is there. */
+  /** The newest runner of a model; waits until it exists. */
   runner (modelId: string): Promise<FakeRunner>
   state (): Promise<Record<string, never>>
 }
@@ -167,7 +167,7 @@ export interface RigOptions {
   cards?: ModelCard[]
   /** The engine drives an external program. */
   external?: boolean
-  /** Models placed on the node at its start; all of them when absent. */
+  /** Models placed on the node at its start; all of them if absent. */
   place?: string[]
   config?: Record<string, unknown>
   files?: Partial<RuntimeFiles>
@@ -176,7 +176,7 @@ export interface RigOptions {
   allow?: string[]
 }
 
-/** A machine of which nothing is known but that it has no GPU. */
+/** A machine without known facts except that it has no GPU. */
 export const noGpus: MachineReader = {
   vitals: async () => ({ memory: null, system: null, disk: null, network: null }),
   load: () => summarize([], null),
@@ -184,7 +184,7 @@ export const noGpus: MachineReader = {
   lastGpus: () => ({ atMs: 0, gpus: [], vramByPid: new Map() })
 }
 
-/** The plugin alone on the real kernel, with in-memory runners and a made-up machine. */
+/** The plugin alone on the real kernel, with in-memory runners and a fake machine. */
 export async function startRunners (t: TestContext, options: RigOptions = {}): Promise<RunnersRig> {
   const runners: FakeRunner[] = []
   const createSupervisor = (made: RunnerOptions): FakeRunner => {
@@ -219,8 +219,8 @@ export async function startRunners (t: TestContext, options: RigOptions = {}): P
 }
 
 /**
- * Has the node of the rig run a model, whatever its memory. The instance that is there counts, unless it is
- * on its way out or its runner was given up.
+ * Places a model on the rig's node regardless of memory. An existing instance counts, unless it is draining
+ * or its runner gave up.
  */
 export async function ensure (
   rig: Pick<Rig, 'inject' | 'service'>, modelId: string
@@ -251,14 +251,14 @@ Promise<{ rig: RunnersRig, runner: FakeRunner, runners: Runners }> {
   return { rig, runner, runners: rig.service(RunnersService) }
 }
 
-/** Everything that a task answers. */
+/** All chunks of a task. */
 export async function drain (chunks: AsyncIterable<EngineChunk>): Promise<EngineChunk[]> {
   const all: EngineChunk[] = []
   for await (const chunk of chunks) all.push(chunk)
   return all
 }
 
-/** Waits until `look` gives something; the test's own timeout is the limit. */
+/** Waits until `look` returns a value; the test's own timeout is the limit. */
 export async function until<T> (look: () => T | undefined | null | false): Promise<T> {
   for (;;) {
     const found = look()

@@ -4,7 +4,7 @@ import { cudaHidden, findRuntimes, runtimeFiles } from '../machine/runtimes.js'
 import type { RuntimeFiles } from '../machine/runtimes.js'
 import { machine } from './samples.js'
 
-/** Folders and files by path; a folder lists the names right below it. */
+/** Folders and files by path; a folder lists the names directly below it. */
 function tree (files: Record<string, string>): Pick<RuntimeFiles, 'list' | 'hasLibrary'> {
   const paths = Object.keys(files)
   return {

@@ -15,7 +15,7 @@ export function card (modelId: string, over: Partial<ModelCard> = {}): ModelCard
   }
 }
 
-/** A machine without the runtimes of any GPU; `over` changes what it shows. */
+/** A machine without GPU runtimes; `over` changes its facts. */
 export function machine (over: Partial<RuntimeFiles> = {}): RuntimeFiles {
   return {
     platform: 'linux',
@@ -29,7 +29,7 @@ export function machine (over: Partial<RuntimeFiles> = {}): RuntimeFiles {
   }
 }
 
-/** The placement of a whole model on one node: always one pipeline stage in a ring of one. */
+/** The placement of a whole model on one node: one pipeline stage in a ring of one. */
 export function soloInstance (
   ids: { instanceId: string, runnerId: string, nodeId: string },
   card: ModelCard
@@ -60,7 +60,7 @@ export function soloInstance (
   }
 }
 
-/** The instances as the master has them inside a command. */
+/** The instances as the master sees them inside a command. */
 export function section (): Section<Instance> {
   const map = new Map<string, Instance>()
   return {

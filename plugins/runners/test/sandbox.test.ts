@@ -10,7 +10,7 @@ import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { filesFor } from '../process/confine.js'
-import { findTools, probeSandboxLevel, whatSandboxLacks } from '../process/sandbox.js'
+import { findTools, probeSandboxLevel, findSandboxProblem } from '../process/sandbox.js'
 import { launch } from '../process/spawn.js'
 import { lives, until } from './process-kit.js'
 import type { AddressInfo } from 'node:net'
@@ -25,7 +25,7 @@ const isRoot = process.getuid?.() === 0
 
 /** A home with a model and everything that its runner must not see. */
 function homeOf (t: Test): Record<'home' | 'model' | 'scratch' | 'outside' | 'engine', string> {
-  // Not in /dev/shm, where temporary folders of tests are: Landlock leaves that open.
+  // Not in /dev/shm, the usual place of temporary test folders, because Landlock leaves that open.
   const top = join(realpathSync(t.testdir()), 'a folder')
   const home = join(top, 'home')
   for (const path of [...SECRETS, 'staging/acme/model/weights']) {
@@ -57,7 +57,7 @@ interface Found extends Record<Tried, string> {
   cwd: string
 }
 
-/** Runs a hostile engine at a level; its findings. */
+/** Runs a hostile engine at a level and returns its findings. */
 async function intrude (t: Test, hold: SandboxLevel, more: { network?: boolean } = {}) {
   const { home, model, scratch, outside, engine } = homeOf(t)
   const api = createServer((socket) => { socket.destroy() }).listen(0)
@@ -101,7 +101,7 @@ const best = probeSandboxLevel({ scratch, work: scratch, files: () =>
 rmSync(scratch, { recursive: true })
 t.comment(`this machine holds runners by ${best}; ${release()}, ${isRoot ? 'root' : 'not root'}`)
 
-/** Whether this machine has a level, which need not be its best. */
+/** Whether this machine supports a level, which need not be its best. */
 const offers: Record<SandboxLevel, boolean> = {
   namespaces: best === 'namespaces',
   network: works('--landlock-access', 'net', '--landlock-access', 'scope'),
@@ -121,7 +121,7 @@ t.test('what every level promises', async (t) => {
       const secret = /TOKEN|KEY|^SVC_(?!RUNNER_MARK$|\w+_SERVER_BIN$)/
       t.strictSame(found.env.filter((name) => secret.test(name)), [], 'no credentials')
       t.equal(found.cwd, work)
-      // The kernel keeps root without capabilities from inspecting a process that has some.
+      // The kernel does not let root without capabilities inspect a process that has some.
       if (isRoot || hold !== 'privileges') {
         t.notSame([found.environ, found.root, found.memory].includes('ok'), true, 'nothing of the node')
       }
@@ -171,7 +171,7 @@ t.test('a program behind a link finds what lies beside it', { skip: skipped('nam
   const { home, scratch, engine, outside } = homeOf(t)
   const top = dirname(outside)
   for (const name of ['real', 'links']) mkdirSync(join(top, name))
-  // As llama-server looks for its libraries: in the folder that the kernel started it from.
+  // Like llama-server, which searches for its libraries in the folder from which the kernel started it.
   const text = '#!/bin/sh\ncat "$(dirname "$(readlink -f "$0")")/library"'
   writeFileSync(join(top, 'real', 'program'), text, { mode: 0o755 })
   writeFileSync(join(top, 'real', 'library'), 'found')
@@ -201,6 +201,7 @@ t.test('what is not held can do all of it: the intruder tries in earnest', async
 })
 
 t.test('where the sandbox cannot be tried, as on a full disk, that is said', (t) => {
-  t.match(whatSandboxLacks(join(t.testdir({ file: '' }), 'file'), 0), /^It could not be tried here: ENOTDIR/)
+  t.match(findSandboxProblem(join(t.testdir({ file: '' }), 'file'), 0),
+    /^The sandbox could not be tested: ENOTDIR/)
   t.end()
 })

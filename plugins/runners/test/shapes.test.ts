@@ -86,7 +86,7 @@ checkPlan('as it should be', [a, b], ['b', 'a'], [], [])
 checkPlan('a deletion', [a], ['a', 'b'], [], ['b'])
 checkPlan('a replacement', [b], ['a'], ['b'], ['a'])
 
-/** A reconciler over runners in memory, and what it did. */
+/** A reconciler over in-memory runners, and its actions. */
 function loop (present: string[], over: Pick<ReconcilerParts, 'desired'> & Partial<ReconcilerParts>) {
   const did: string[] = []
   const reconcile = createReconciler({

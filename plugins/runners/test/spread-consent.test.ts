@@ -1,4 +1,4 @@
-/** A model that is spread opens ports without a key: nodes take part only where their operator agreed. */
+/** A spread model opens ports without a key: nodes take part only if their operator agreed. */
 import t from 'tap'
 import { manualClock } from '../../../kernel/testing/index.js'
 import { opensPorts, roleOf } from '../donors/role.js'
@@ -12,7 +12,7 @@ import { card } from './samples.js'
 const quiet = (): void => {}
 const model = { card: card('acme/gguf'), directory: '/models/acme/gguf' }
 
-/** What launching the part of a node in an instance comes to: the model, or the refusal. */
+/** Launches the node's part of an instance; returns the model or the refusal. */
 function launched (instance: Instance, nodeId: string, agreed: boolean): unknown {
   const engine = {
     name: 'onnx-tts', owner: 'x', decl: { summary: '', module: 'file:///engine.js', backends: ['cpu'] }
@@ -55,7 +55,7 @@ t.test('a part of a spread model is refused unless the operator agreed', (t) => 
   }
   t.strictSame([roleOf(spread, 'n1'), roleOf(spread, 'n0'), roleOf(alone, 'n0'), null].map(opensPorts),
     [true, true, false, false])
-  // A text in an object: one of an option that is a path may be read by the runner.
+  // A text in an object: the runner may read a path that is itself an option.
   const given = changed(alone, { placement: { chatTemplate: '/{{ messages }}' } as never })
   t.strictSame(launched(given, 'n0', false), { source: '/{{ messages }}' })
   t.end()

@@ -16,7 +16,7 @@ import type { Link } from '../process/link.js'
 const HEADER = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'
 const never = new AbortController().signal
 
-/** A trace that keeps what it is told. */
+/** A trace that records its calls. */
 interface Told extends Trace { said: unknown[][], names: string[] }
 
 function told (own: unknown = { part: 'of this node' }): Told {

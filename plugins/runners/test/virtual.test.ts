@@ -1,4 +1,4 @@
-/** Models that plugins answer for themselves, beside those of runners. */
+/** Models that plugins answer themselves, next to those of runners. */
 import t from 'tap'
 import { kernelError } from '../../../kernel/index.js'
 import type { Caller, EngineTask, SvcError } from '../../../kernel/index.js'
@@ -13,7 +13,7 @@ const query: RouteQuery = { modelId: ORACLE, capability: 'chat', commandId: 'C',
 const task: EngineTask = { kind: 'chat', payload: { messages: [] } }
 const never = new AbortController().signal
 
-/** Repeats what it is asked; `refusal` says why it does not. */
+/** Repeats its input; `refusal` is its reason to refuse. */
 function oracle (state: { refusal: SvcError | null, seen: boolean }): VirtualModel & { asked: unknown[] } {
   const asked: unknown[] = []
   return {

@@ -95,7 +95,7 @@ t.test('memory of a Linux machine in groups', async (t) => {
 t.test('memory of other systems', (t) => {
   t.same(memoryOf({ total: 8, available: 3 }), { total: 8, available: 3, swapTotal: 0, swapFree: 0 })
   for (const answer of [undefined, {}, { total: 8, available: NaN }, { total: '8', available: 1 }]) {
-    t.throws(() => memoryOf(answer), /systeminformation says no "(total|available)"/)
+    t.throws(() => memoryOf(answer), /systeminformation has no valid "(total|available)"/)
   }
   t.end()
 })
@@ -153,7 +153,7 @@ const names = (tree: Record<string, string>) => async (folder: string): Promise<
     .map((path) => path.slice(folder.length + 1).split('/')[0]!))]
 const content = (tree: Record<string, string>) => async (path: string): Promise<string> => tree[path] ?? ''
 
-/** A machine that has these files; `smi`: what nvidia-smi answers. */
+/** A machine with these files; `smi` is the output of nvidia-smi. */
 function withFiles (tree: Record<string, string>, more: Partial<MachineIo> = {}): MachineIo {
   const none = async (): Promise<never> => { throw new Error('not there\nmore') }
   return {
@@ -266,11 +266,11 @@ t.test('one picture of several GPUs', (t) => {
   t.end()
 })
 
-/** An asked process does not keep this one alive; a test has to. */
+/** A queried process does not keep this one alive, but a test must stay alive. */
 const awake = setInterval(() => {}, 1000)
 t.teardown(() => { clearInterval(awake) })
 
-/** A module with the same form as systeminformation. */
+/** A module of the same shape as systeminformation. */
 function standIn (t: Test, source: string): string {
   const folder = mkdtempSync(join(tmpdir(), 'svc-asker-'))
   t.teardown(() => { rmSync(folder, { recursive: true, force: true }) })

@@ -4,7 +4,6 @@ import { capacityRemedy, remediesIn } from '../service.js'
 import type { Remedies } from '../service.js'
 import type { ShownSpan, TraceHead } from '../../tracing/service.js'
 
-/** What is read: events and traces, and failures that are told. */
 const READ = 500
 const TOLD = 5
 
@@ -15,57 +14,56 @@ interface Listed extends Pick<TraceHead, 'taskId' | 'commandId' | 'modelId' | 'c
   outcome: string
 }
 
-/** A request that failed; `reason` is null where only its trace is there. */
 interface Failure {
   taskId: string, commandId: string | undefined, modelId: string | null, ms: number
   reason: string | null, message: string | null, evidence: Evidence[]
 }
 
-/** The newest requests that failed, with their ids, the reason and what the reason asks for. */
+/** Lists the newest failed requests with ids, reason and remedy. */
 export default {
   async run (ctx, { model }) {
-    const look = createToolReads(ctx)
+    const api = createToolReads(ctx)
     const [page, list] = await Promise.all([
-      look.read<{ events: Happened[] }>('The requests that failed', `/events?kinds=TaskFailed&limit=${READ}`),
-      // Without tracing there are just no traces.
-      look.read<{ traces: Listed[] }>('The traces', `/v1/traces/cluster?limit=${READ}`, 'plugin_disabled')
+      api.read<{ events: Happened[] }>('The requests that failed', `/events?kinds=TaskFailed&limit=${READ}`),
+      // Without tracing there are no traces.
+      api.read<{ traces: Listed[] }>('The traces', `/v1/traces/cluster?limit=${READ}`, 'plugin_disabled')
     ])
     const all = failuresOf(page?.events ?? [], list?.traces ?? [])
     const wanted = await Promise.all(all.filter((one) => model === undefined || one.modelId === model)
-      .slice(0, TOLD).map(async (one) => ({ ...one, reason: one.reason ?? await reasonOf(look, one) })))
+      .slice(0, TOLD).map(async (one) => ({ ...one, reason: one.reason ?? await reasonOf(api, one) })))
     const remedies = wanted.length === 0 ? {} : remediesIn(await ctx.declared())
     const none = page === null ? [] : [nothing(model)]
     return {
       facts: wanted.length === 0 ? none : wanted.map((one) => factOf(one, remedies, ctx.nowMs)),
-      unknown: look.unknown
+      unknown: api.unknown
     }
   }
 } satisfies Tool<{ model?: string }>
 
-/** Failed requests of events and traces, each once, the newest first. */
+/** Failed requests from events and traces, each once, newest first. */
 function failuresOf (events: readonly Happened[], traces: readonly Listed[]): Failure[] {
   const traceOf = new Map(traces.map((trace) => [trace.taskId, trace]))
-  const told = events.flatMap(({ idx, at, event }): Failure[] => {
+  const reported = events.flatMap(({ idx, at, event }): Failure[] => {
     const { TaskFailed: fields } = event
     if (fields?.['taskId'] === undefined) return []
     const { taskId, commandId, errorType = null, errorMessage = null } = fields
     const trace = traceOf.get(taskId!)
     return [{
       taskId: taskId!, commandId, ms: Date.parse(at), reason: errorType, message: errorMessage,
-      // The event has no field for it; the sentence of the node's own does.
+      // The event has no field for the model; the node's own message names it.
       modelId: trace?.modelId ?? modelIn(errorMessage),
       evidence: [
         { kind: 'event', idx, at, name: 'TaskFailed' }, ...trace === undefined ? [] : [traced(taskId!)]
       ]
     }]
   })
-  const known = new Set(told.map(({ taskId }) => taskId))
+  const known = new Set(reported.map(({ taskId }) => taskId))
   const others = traces.filter(({ outcome, taskId }) => outcome === 'failed' && !known.has(taskId))
     .map(({ taskId, commandId, modelId, createdAt, durationUs }): Failure => ({
       taskId, commandId, modelId, ms: Date.parse(createdAt) + durationUs / 1000, reason: null, message: null,
       evidence: [traced(taskId)]
     }))
-  return [...told, ...others].sort((a, b) => b.ms - a.ms)
+  return [...reported, ...others].sort((a, b) => b.ms - a.ms)
 }
 
 async function reasonOf ({ read }: ToolReads, { taskId }: Failure): Promise<string | null> {
@@ -85,12 +83,12 @@ function factOf (failure: Failure, remedies: Remedies, nowMs: number): Fact {
   const { taskId, commandId, reason, message, ms, evidence } = failure
   const model = failure.modelId === null ? null : quoted(failure.modelId)
   const why = reason === null ? '' : ` with ${quoted(reason, 60)}`
-  // The node's own sentence only says the same again.
-  const said = message === null || modelIn(message) !== null ? ''
+  // The node's own message would repeat the same.
+  const suffix = message === null || modelIn(message) !== null ? ''
     : `: ${withoutFullStop(message, 300)}`
   const ids = [quoted(taskId, 80), ...commandId === undefined ? [] : [quoted(commandId, 80)]]
   return fact('info', reason === null ? 'request_failed' : quoted(reason, 60),
-    `At ${showTime(ms, nowMs)} a request${model === null ? '' : ` of ${model}`} failed${why}${said} ` +
+    `At ${showTime(ms, nowMs)} a request${model === null ? '' : ` of ${model}`} failed${why}${suffix} ` +
     `(task ${ids.join(', command ')}).`, {
       about: [...model === null ? [] : [model], ...ids],
       evidence: reason === null ? evidence : [...evidence, { kind: 'error', reason: quoted(reason, 60) }],
@@ -98,18 +96,18 @@ function factOf (failure: Failure, remedies: Remedies, nowMs: number): Fact {
     })
 }
 
-/** What is declared for the reason, where that names a command; else where to look further. */
+/** The declared remedy, followed by the command with all details. */
 function remedyOf (
   reason: string | null, declared: { remedy: string } | undefined, model: string | null, taskId: string
 ): string {
   const busy = reason === 'overloaded' && model !== null ? capacityRemedy(model) : undefined
-  const told = busy ?? declared?.remedy.replaceAll('MODEL', model ?? 'MODEL')
-  const why = `\`svc why ${taskId}\` tells all that is known of it`
-  return told === undefined ? `${why}.` : `${told.replace(/\.$/, '')}; ${why}.`
+  const remedy = busy ?? declared?.remedy.replaceAll('MODEL', model ?? 'MODEL')
+  const why = `\`svc why ${taskId}\` shows all details`
+  return remedy === undefined ? `${why}.` : `${remedy.replace(/\.$/, '')}; ${why}.`
 }
 
 function nothing (model?: string): Fact {
   const of = model === undefined ? '' : ` of ${quoted(model)}`
-  return fact('ok', 'no_failure', `No request${of} has failed, as far as the event log goes back.`,
+  return fact('ok', 'no_failure', `No request${of} has failed, as far as the event log shows.`,
     { evidence: [{ kind: 'path', path: '/events?kinds=TaskFailed' }] })
 }

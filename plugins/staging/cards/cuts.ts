@@ -1,6 +1,6 @@
 import type { ModelCard } from '../../../kernel/index.js'
 
-/** Architectures that llama.cpp does not cut across every layer, as of the release that is tested. */
+/** Architectures that llama.cpp cannot split by tensor, as of the tested llama.cpp release. */
 export const NO_TENSOR_SPLIT = new Set([
   'bailingmoe3', 'bitnet', 'deepseek2', 'deepseek32', 'dots3note', 'falcon-h1', 'gemma3n', 'glm-dsa',
   'granitehybrid', 'grok', 'hy_v4', 'jamba', 'kimi-k3', 'kimi-linear', 'mamba', 'mamba2', 'minicpm3',
@@ -8,10 +8,7 @@ export const NO_TENSOR_SPLIT = new Set([
   'olmoe', 'plamo2', 'qwen3tts', 'qwen4exp', 't5'
 ])
 
-/**
- * A card as this release makes it: whether llama.cpp cuts a model across its layers follows from the
- * architecture alone, and models without a chat template chat in ChatML. Cards of earlier releases deny both.
- */
+/** Updates cards of earlier releases, which denied tensor split and chat without a chat template. */
 export const withTensorSupport = <C extends Pick<ModelCard,
 'engine' | 'family' | 'supportsTensor' | 'tasks'>>(
   card: C

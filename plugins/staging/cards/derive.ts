@@ -1,4 +1,3 @@
-/** From the files of a model to its card. */
 import type { CardFile, ModelCard } from '../../../kernel/index.js'
 import { parseCard } from '../../runners/cards/card.js'
 import { CardError } from '../../runners/cards/reader.js'
@@ -9,13 +8,13 @@ import {
   CARD_FILE, cardFiles, checked, PICKLE, toCard, type CardReader, type DeriveOptions
 } from './found.js'
 
-/** YAML made to be slow takes a good second at this size, and the time grows with its square. */
+/** A malicious YAML file of this size takes about a second to parse, and the time grows quadratically. */
 const CARD_BYTES = 32 * 1024
 
 /**
- * The card of the model in `folder`: its own card.yaml, or what its files say. Reads only text, and heads of
- * ONNX and GGUF files. `engines` are the modules by which engines find their models.
- * @throws CardError with what was looked for, or what is broken
+ * Derives the card of the model in `folder` from its card.yaml or its files. Reads only text files and the
+ * headers of ONNX and GGUF files. `engines` are the URLs of the engines' card reader modules.
+ * @throws CardError that lists the expected files, or names the broken one
  */
 export async function deriveCard (
   folder: string, options: DeriveOptions, engines: readonly string[]
@@ -42,7 +41,7 @@ async function ownCard (
   const bytes = folder.size(CARD_FILE)
   if (bytes > CARD_BYTES) {
     throw new CardError(`${CARD_FILE} has ${bytes} bytes, more than ${CARD_BYTES}: list only the files ` +
-      'whose roles matter, the others are filled in')
+      'with special roles; svc adds the others')
   }
   const text = await folder.text(CARD_FILE, CARD_BYTES)
   let card: ModelCard
@@ -57,7 +56,7 @@ async function ownCard (
   const roles = new Map(card.files.map(({ path, role }) => [path, role]))
   for (const { path, role } of card.files) {
     if (role === 'weights' && !folder.has(path)) {
-      throw new CardError(`${CARD_FILE} names ${path} as weights, which is not among the files`)
+      throw new CardError(`${CARD_FILE} lists ${path} as weights, but there is no such file`)
     }
   }
   const there = cardFiles(folder.files, roles)
@@ -66,7 +65,7 @@ async function ownCard (
   return checked({ ...card, modelId, revision, ...same ? {} : there })
 }
 
-/** The same size, and no hash that says otherwise. */
+/** A missing hash matches any hash. */
 const equal = (a: CardFile, b: CardFile | undefined): boolean =>
   a.bytes === b?.bytes && (a.sha256 === undefined || b.sha256 === undefined || a.sha256 === b.sha256)
 
@@ -75,10 +74,10 @@ function unknown (folder: Folder, known: readonly string[]): CardError {
     PICKLE.test(path) || /\.(safetensors|h5|msgpack|npz)$/.test(path))
   const hint = other === undefined
     ? ''
-    : `. Weights like ${other.path} do not run here; ONNX and GGUF do: pull an export in one of them`
+    : `. Weights like ${other.path} are not supported: pull an ONNX or GGUF export of the model`
   const names = folder.files.slice(0, 8).map(({ path }) => path).join(', ')
   const others = known.slice(0, -1).join(', ')
   return new CardError(
-    `cannot tell what this is: looked for card.yaml, ${others}, and ${known.at(-1)}; ` +
+    `unknown model format: expected card.yaml, ${others}, or ${known.at(-1)}; ` +
     `found ${folder.files.length} files: ${names}${hint}`)
 }

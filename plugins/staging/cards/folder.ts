@@ -1,4 +1,3 @@
-/** The files of a model whose card is looked for. */
 import { join } from 'node:path'
 import { CardError, readText, withReader } from '../../runners/cards/reader.js'
 import { filePathProblem } from '../files/names.js'
@@ -7,7 +6,7 @@ import type { GgufModel } from './gguf-parts.js'
 
 export interface FolderFile { path: string, size: number, sha256?: string }
 
-/** A folder and its files by path. Only text, ONNX and GGUF files are ever opened. */
+/** A folder and its files by path. Opens only text, ONNX and GGUF files. */
 export class Folder {
   readonly files: readonly FolderFile[]
   readonly #root: string
@@ -19,30 +18,26 @@ export class Folder {
     this.#byPath = new Map(files.map((file) => [file.path, file]))
   }
 
-  /** The GGUF models among the files, and what goes with them by role. */
   gguf (): { models: GgufModel<FolderFile>[], companions: Map<FolderFile, string> } {
     return { models: ggufModels(this.files), companions: ggufCompanions(this.files) }
   }
 
-  /** The fault of a file's path; null for a good one. */
   readonly pathProblem = filePathProblem
 
   has (path: string): boolean { return this.#byPath.has(path) }
 
-  /** Bytes of a file; 0 for none. */
+  /** Size of a file in bytes; 0 if there is no such file. */
   size (path: string): number { return this.#byPath.get(path)?.size ?? 0 }
 
-  /** Paths that match, in the order of the files. */
   matching (pattern: RegExp): string[] {
     return this.files.map((file) => file.path).filter((path) => pattern.test(path))
   }
 
-  /** @throws CardError */
   async text (path: string, limit?: number): Promise<string> {
     return await readText(join(this.#root, path), limit)
   }
 
-  /** A JSON object; undefined when there is no such file. @throws CardError when it is something else */
+  /** A JSON object; undefined if there is no such file. @throws CardError for any other content */
   async json (path: string): Promise<Json | undefined> {
     if (!this.has(path)) return undefined
     const content = await this.text(path)
@@ -58,7 +53,7 @@ export class Folder {
     return value as Json
   }
 
-  /** The first 4 bytes of a file and up to `bytes` of its end, which begins at `from`. @throws CardError */
+  /** A file's first 4 bytes and last `bytes` bytes, which start at offset `from`. @throws CardError */
   async ends (path: string, bytes: number): Promise<{ head: Buffer, tail: Buffer, from: number }> {
     return await withReader(join(this.#root, path), async (r) => {
       const head = await r.bytes(Math.min(4, r.size))

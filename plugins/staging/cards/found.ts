@@ -1,4 +1,3 @@
-/** What a detector finds out about a model, and how that becomes a card. */
 import type { CardFile, ModelCard } from '../../../kernel/index.js'
 import { checkCard } from '../../runners/cards/card.js'
 import type { Folder, FolderFile } from './folder.js'
@@ -8,7 +7,7 @@ export interface DeriveOptions {
   modelId: string
   revision: string
   files: FolderFile[]
-  /** What the hub says; files are asked otherwise. */
+  /** From the hub; without it, the files decide. */
   licence?: string | undefined
   languages?: string[] | undefined
 }
@@ -18,26 +17,26 @@ type Needed = 'description' | 'tasks' | 'family' | 'engine' | 'backends' | 'nLay
 type Optional = 'hiddenSize' | 'heads' | 'kvHeads' | 'headSize' | 'memory' | 'licence' | 'languages' |
   'voices' | 'defaults' | 'support' | 'supportsTensor'
 
-/** Facts of one kind of model for its card. Sizes that a kind does not have are left out and become 0. */
+/** Facts about a model for its card. Sizes that do not apply are left out and become 0. */
 export type ModelFacts = Pick<ModelCard, Needed> & Partial<Pick<ModelCard, Optional>> & {
-  /** Roles of the files that make the model; all others are named by their paths. */
+  /** Roles of the model's main files; the roles of all others follow from their paths. */
   roles: Map<string, string>
 }
 
-/** A format of models: what its files are, and what finds one. */
+/** A model format: a description of its files, and a detector. */
 interface CardFormat {
-  /** Formats are looked for in this order. */
+  /** Detectors run in ascending order of rank. */
   readonly rank: number
   readonly files: string
-  /** Undefined: the folder holds none. @throws CardError */
+  /** Undefined if the folder has no model of this format. @throws CardError */
   readonly find: (folder: Folder, modelId: string) => Promise<ModelFacts | undefined>
 }
 
-/** Makes cards of models for an engine: the default export of its `cards`. */
+/** Derives model cards for an engine: the default export of the engine's `cards` module. */
 export interface CardReader {
   readonly engine: string
   readonly formats: readonly CardFormat[]
-  /** Why a card that comes with the files of a model does not run on the engine; null if it does. */
+  /** Why the engine cannot run a model with this card.yaml; null if it can. */
   readonly refuses?: (card: ModelCard) => string | null
 }
 
@@ -50,19 +49,17 @@ const NAMES: ReadonlyArray<[RegExp, string]> = [
   [/^([a-z_]*config\.json)$/, 'config']
 ]
 
-/** The role of a file that is not one of those a model is made of: `other` where its name says nothing. */
+/** The role of any other file, by its name; `other` if the name matches no pattern. */
 function roleOf (path: string): string {
   const name = path.slice(path.lastIndexOf('/') + 1).toLowerCase()
   return NAMES.find(([pattern]) => pattern.test(name))?.[1] ?? 'other'
 }
 
-/** Formats that run code when they are loaded; they are never opened. */
+/** Formats that execute code on loading; svc never opens them. */
 export const PICKLE = /\.(bin|pt|pth|ckpt|pkl|pickle)$/i
 
-/** Name of the card inside a model's folder; never a file of the card itself. */
 export const CARD_FILE = 'card.yaml'
 
-/** The files of a card: all but the card, with their roles. */
 export function cardFiles (
   files: readonly FolderFile[], roles: ReadonlyMap<string, string>
 ): { files: CardFile[], totalBytes: number } {
@@ -77,7 +74,7 @@ function licenceOf (folder: Folder, found: ModelFacts): string {
   return found.licence ?? (file === undefined ? 'not stated' : `see ${file}`)
 }
 
-/** The card. @throws CardError when a fact or a path does not fit into one */
+/** @throws CardError if the card does not match the schema */
 export function toCard (found: ModelFacts, folder: Folder, options: DeriveOptions): ModelCard {
   const { modelId, revision } = options
   const { roles, ...facts } = found
@@ -93,7 +90,7 @@ export function toCard (found: ModelFacts, folder: Folder, options: DeriveOption
   })
 }
 
-/** The same card. @throws CardError when it is not as the schema says */
+/** Returns the same card. @throws CardError if it does not match the schema */
 export function checked (card: ModelCard): ModelCard {
   try {
     return checkCard(card, card.modelId.slice(0, 200))

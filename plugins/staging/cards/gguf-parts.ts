@@ -1,20 +1,18 @@
-/** GGUF models among the files of a repository or a folder. */
-
-/** `name-00001-of-00003.gguf`: a part of a model. */
+/** `name-00001-of-00003.gguf`: one part of a model. */
 const PART = /-(\d{5})-of-(\d{5})\.gguf$/i
 
-/** A model: one file, or its parts in their order. `parts` says how many there should be. */
+/** A model: one file, or its parts in order. `parts` is the expected number of parts. */
 export interface GgufModel<F> { name: string, files: F[], parts: number, bytes: number }
 
-/** Files beside a model that it works with: split vision weights (`mmproj-…`) and drafters (`draft-…`). */
+/** Companion files of a model: separate vision weights (`mmproj-…`) and draft models (`draft-…`). */
 const VISION = /(^|\/)mmproj[^/]*\.gguf$/i
 const DRAFTER = /(^|\/)((draft|drafter|assistant|mtp)[-_.][^/]*|[^/]*[-_.](draft|drafter))\.gguf$/i
-/** Endings of vision weights, the best first: most are given in several. */
+/** Preferred vision weights, best first: most repositories have several precisions. */
 const VISION_TYPES = [/[-_.]f16\.gguf$/i, /[-_.]bf16\.gguf$/i, /[-_.]q8_0\.gguf$/i]
 
 const isModel = (path: string): boolean => /\.gguf$/i.test(path) && !VISION.test(path) && !DRAFTER.test(path)
 
-/** The files among GGUF files that go with a model, by their role. Drafters alone are a model themselves. */
+/** Companion files of a model, by role. A draft model without a main model is not a companion. */
 export function ggufCompanions<F extends { path: string, size: number }> (
   files: readonly F[]
 ): Map<F, string> {
@@ -31,7 +29,6 @@ export function ggufCompanions<F extends { path: string, size: number }> (
   ])
 }
 
-/** The models among GGUF files. Vision weights and drafters lie beside some and are none themselves. */
 export function ggufModels<F extends { path: string, size: number }> (files: readonly F[]): GgufModel<F>[] {
   const models = files.filter(({ path }) => isModel(path))
   const weights = models.length > 0 ? models : files.filter(({ path }) => DRAFTER.test(path))

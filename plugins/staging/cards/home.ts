@@ -1,4 +1,3 @@
-/** Cards that an operator keeps in a folder. */
 import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { ModelCard } from '../../../kernel/index.js'
@@ -6,12 +5,12 @@ import { parseCard } from '../../runners/cards/card.js'
 import { checkCardPaths, modelIdProblem } from '../files/names.js'
 import { readText } from '../../runners/cards/reader.js'
 
-/** The operator's own may be longer than those that come with models. */
+/** Larger than the limit for cards inside model folders, since the operator writes these cards. */
 const CARD_BYTES = 256 * 1024
 
 /**
- * Every `*.yaml` in a folder, in the order of their names; a folder that is not there has none. A card that
- * cannot be used is a sentence in `problems`; of two with one id the later counts.
+ * Reads every `*.yaml` of a folder in the order of their names; a missing folder has none. `problems` has one
+ * sentence for each unusable card. If two cards have the same id, the later one wins.
  */
 export async function readHomeCards (folder: string): Promise<{ cards: ModelCard[], problems: string[] }> {
   const cards = new Map<string, ModelCard>()
@@ -23,7 +22,7 @@ export async function readHomeCards (folder: string): Promise<{ cards: ModelCard
       const problem = modelIdProblem(card.modelId)
       if (problem !== null) throw new Error(`model card ${path}: modelId: ${problem}`)
       if (cards.has(card.modelId)) {
-        problems.push(`model card ${path}: modelId ${card.modelId} is in an earlier file too`)
+        problems.push(`model card ${path}: modelId ${card.modelId} is already used by an earlier file`)
       }
       cards.set(card.modelId, card)
     } catch (error) {

@@ -1,32 +1,30 @@
 import type { ModelCard } from '../../../kernel/index.js'
 
-/** Whether a model can serve requests; if not, the first missing part and its remedy. */
 export interface Availability {
   available: boolean
   brokenLink: string | null
   remedy: string | null
-  /** It is placed, or waits for a place. */
   wanted: boolean
 }
 
-/** What is known about a model beside its card. `created` is in unix seconds. */
+/** The status of a model. `created` is in Unix seconds. */
 export interface ModelPresence {
   installed: boolean
   ready: boolean
   created: number
-  /** A plugin answers it: it has no files. */
+  /** True if a plugin serves the model; it has no files. */
   virtual: boolean
-  /** Left out where nobody judges. */
+  /** Left out if no plugin runs models. */
   judgement?: Availability | undefined
 }
 
-/** The entry of a card in `GET /v1/models`. Megabytes are of 2^20 bytes, rounded up. */
+/** The entry of a card in `GET /v1/models`. Megabytes are 2^20 bytes, rounded up. */
 export function modelListEntry (
   card: ModelCard, { installed, ready, created, judgement, virtual }: ModelPresence
 ) {
   return {
     id: card.modelId,
-    // The model that answers where the id is another name of it.
+    // The served model, if the id is an alias.
     root: card.modelId,
     object: 'model',
     created,
@@ -46,8 +44,7 @@ export function modelListEntry (
     installed,
     ready,
     virtual,
-    // Whether it can be asked, else the first broken link of its availability chain and what mends it; null
-    // where no plugin runs models.
+    // The first broken link of the availability chain; null if no plugin runs models.
     available: judgement?.available ?? null,
     broken_link: judgement?.brokenLink ?? null,
     remedy: judgement?.remedy ?? null

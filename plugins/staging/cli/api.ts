@@ -7,7 +7,7 @@ type ExitCode = Parameters<VerbContext['fail']>[0]
 
 export const storePath = (modelId: string): string => `/store/models/${modelInPath(modelId)}`
 
-/** GET /models/copies; an older node leaves `silent_store` out. */
+/** GET /models/copies; older nodes do not send `silent_store`. */
 export interface CopiesAnswer { copies: ClusterCopy[], silent_store?: string | null }
 
 export const copiesByModel = (copies: readonly ClusterCopy[]): Map<string, ClusterCopy[]> =>
@@ -19,21 +19,21 @@ export function exitFor (reason: string | null | undefined): ExitCode {
   return byReason[reason ?? ''] ?? 1
 }
 
-/** How long a node that went away in the middle of a wait is asked again, seconds. */
+/** Retry time for a node that becomes unreachable during a wait, seconds. */
 const RETURN_SECONDS = 60
 
-/** Asks while waiting for something long: a node that restarts meanwhile is given a minute. */
+/** Fetches during a long wait; retries for a minute while the node restarts. */
 export async function retryUntil<T> (ctx: VerbContext, path: string): Promise<T> {
   return await ctx.retry({
     seconds: RETURN_SECONDS,
     again: ctx.notYet,
-    onWait: (error) => { ctx.err.update(`${error.message.split('\n')[0]!}; asking again`) }
+    onWait: (error) => { ctx.err.update(`${error.message.split('\n')[0]!}; retrying`) }
   }, () => ctx.client.json<T>(path))
 }
 
 const KINDS = ['store', 'staged', 'bundled', 'cache', 'receiving'] as const
 
-/** Where copies are, for people: `store@node1, staged@node2,node3`; `-` when nowhere. */
+/** Locations of copies as text: `store@node1, staged@node2,node3`; `-` if there are none. */
 export function locationsText (
   copies: readonly Pick<ClusterCopy, 'nodeName' | 'kind' | 'live'>[]
 ): string {
@@ -47,7 +47,7 @@ export function locationsText (
   return parts.join(', ') || '-'
 }
 
-/** Size of the model, bytes: of a whole copy where there is one; undefined without any. */
+/** In bytes, preferably of a complete copy; undefined without copies. */
 export function sizeOfCopies (copies: readonly ClusterCopy[]): number | undefined {
   const whole = copies.filter((copy) => copy.kind !== 'receiving')
   const sizes = (whole.length > 0 ? whole : copies).map((copy) => copy.sizeBytes)

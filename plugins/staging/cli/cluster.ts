@@ -26,7 +26,7 @@ export interface Staging extends Amount {
   reason: string | null
 }
 
-/** A node without a sign of life for so long does not count as there, ms. */
+/** A node counts as lost after this time without a heartbeat, ms. */
 const SILENT_MS = 15_000
 
 const statusOf: Readonly<Record<string, Staging['status']>> = {
@@ -56,7 +56,7 @@ function readStaging (
   }
 }
 
-/** True while the node gives signs of life, by the clock of the node that answers. */
+/** Whether the node is alive, by the clock of the node that answers. */
 export function isThere ({ nodeIdentities, lastSeen = {}, localNodeId }: StateView, nodeId: string): boolean {
   if (nodeIdentities[nodeId] === undefined) return false
   const [now, then] = [lastSeen[localNodeId], lastSeen[nodeId]].map((at) => Date.parse(at ?? ''))

@@ -8,7 +8,6 @@ import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 
 interface Row extends Omit<DownloadStatus, 'source' | 'revision' | 'startedAt'> {
   kind: 'store' | 'staging'
-  /** The node it goes to; null for the store. */
   nodeId: string | null
   nodeName: string | null
 }
@@ -36,7 +35,7 @@ async function end (ctx: VerbContext, modelId: string, action: 'pause' | 'cancel
     : await ctx.client.json(path, { method: 'DELETE' })
 }
 
-/** Goes on with what the store has begun; a name it does not know must not start a new download. */
+/** Resumes a stopped download only: a mistyped name must not start a new one. */
 async function resume (ctx: VerbContext, modelId: string): Promise<DownloadStatus> {
   const path = `${storePath(modelId)}/download`
   const status = await ctx.client.json<DownloadStatus>(`${path}/status`)
@@ -58,7 +57,7 @@ async function list (ctx: VerbContext): Promise<void> {
   }
 }
 
-/** Without a store, and while its host is lost, the copies under way to nodes are shown all the same. */
+/** With these reasons `svc downloads` still lists the transfers to nodes. */
 const NO_STORE: ReadonlySet<string> = new Set(['store_not_configured', 'store_unreachable'])
 
 async function readStored ({ client }: VerbContext): Promise<Row[]> {
@@ -71,7 +70,7 @@ async function readStored ({ client }: VerbContext): Promise<Row[]> {
   }
 }
 
-/** What is on its way to nodes, or failed on it; what arrived is a copy, which `svc ls` lists. */
+/** Transfers to nodes that are in progress or failed; `svc ls` lists the completed copies. */
 function underWay (state: StateView): Row[] {
   return stagingsOf(state).filter(({ status }) => status !== 'complete')
     .map(({ attemptId: _attemptId, ...one }) => ({

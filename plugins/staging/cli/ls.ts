@@ -24,10 +24,10 @@ export default {
       ({ id, root = id, virtual }) => root === id && virtual !== true), copies, silent !== null)
     if (ctx.out.json) ctx.out.value({ models })
     else if (models.length === 0 && silent === null) {
-      ctx.err.line('no models yet; `svc pull org/name` or `svc pull ./folder` brings one')
+      ctx.err.line('no models yet: run `svc pull org/name` or `svc pull ./folder`')
       for (const { name, models = {} } of (await ctx.declared()).manifests) {
         const [id] = Object.keys(models)
-        if (id !== undefined) ctx.err.line(`the plugin ${name}, which brings ${id}, is off there`)
+        if (id !== undefined) ctx.err.line(`the plugin ${name}, which provides ${id}, is off`)
       }
     } else {
       ctx.out.table(['NAME', 'SIZE', 'WHERE', 'STATE'], models.map((model) => [model.modelId,

@@ -6,15 +6,15 @@ import { showBytes, formatDuration as showSeconds } from '../../../kernel/cli/in
 export type Amount =
   Pick<DownloadStatus, 'downloadedBytes' | 'totalBytes' | 'bytesPerSecond' | 'etaMs'>
 
-/** One reading of a meter. `step`: it is at least 10 % on from the last one that had it. */
+/** A progress line. `step` marks each further 10 %. */
 export interface Reading { text: string, step: boolean }
 
-/** Whole percent; 100 only when nothing is missing, undefined while the total is not known. */
+/** Whole percent; 100 only if complete, undefined while the total is unknown. */
 export function percentOf ({ downloadedBytes, totalBytes }: Amount): number | undefined {
   return totalBytes > 0 ? Math.min(100, Math.floor(downloadedBytes / totalBytes * 100)) : undefined
 }
 
-/** Time to go, ms: the node's word, else by the rate; undefined when neither is known. */
+/** Remaining time in ms: as the node reports it, otherwise computed from the rate; undefined without both. */
 export function etaOf (amount: Amount): number | undefined {
   const { downloadedBytes, totalBytes, bytesPerSecond: rate, etaMs } = amount
   if (etaMs !== null) return etaMs
@@ -40,7 +40,7 @@ export function createMeter (name: string): (amount: Amount) => Reading {
   }
 }
 
-/** Shows readings on stderr: on a terminal in one line, elsewhere a line for each step. Not with --json. */
+/** One updated line on a terminal, otherwise a line for each step. Silent with --json. */
 export function showReadings ({ io, out, err }: VerbContext, readings: readonly Reading[]): void {
   if (out.json) return
   if (io.stderr.isTTY === true) err.update(readings.map((reading) => reading.text).join('; '))

@@ -35,7 +35,7 @@ export function createPull (pace: WaitClock): Verb {
 
 export default createPull(realPace)
 
-/** Brings a model into the store for another verb. Throws VerbError for every end but a complete one. */
+/** Pulls a model into the store for another verb. Throws VerbError unless the download completes. */
 async function bringIn (ctx: VerbContext, pace: WaitClock, wanted: Wanted): Promise<void> {
   try {
     checkEnd(ctx, await follow(ctx, pace, await begin(ctx, wanted)))
@@ -46,15 +46,14 @@ async function bringIn (ctx: VerbContext, pace: WaitClock, wanted: Wanted): Prom
   }
 }
 
-/** Refusals of a plan that the download would end with. */
+/** Refusals of a plan that also make the download fail. */
 const FINAL: ReadonlySet<string> = new Set([
   'hub_not_found', 'hub_gated', 'hub_unusable', 'import_refused', 'missing_grant', 'invalid_request'
 ])
 
 /**
- * Says before a byte moves what is fetched, and whether it fits. What is too large for memory now is fetched
- * all the same, for a node may come that has it; the disk is the store's to judge. Throws what would not
- * come.
+ * A model that is too large for memory is downloaded anyway, since another node may join; the store checks
+ * the disk space. Throws the refusals in FINAL.
  */
 async function showPlan (ctx: VerbContext, { modelId, body }: Wanted): Promise<void> {
   if (/^(file|node):/.test(body.source ?? '')) return
@@ -64,21 +63,21 @@ async function showPlan (ctx: VerbContext, { modelId, body }: Wanted): Promise<v
     if ((plan.memory?.problem ?? null) === null) return
     const smaller = smallerOf(plan, 'pull')
     ctx.err.line(plain(`warning: ${plan.memory!.problem!}`))
-    if (smaller !== undefined) ctx.err.line(`  a smaller one: ${plain(smaller)}`)
+    if (smaller !== undefined) ctx.err.line(`  smaller variant: ${plain(smaller)}`)
   } catch (error) {
-    // The store may have the model where the hub cannot be asked.
+    // The store may have the model even if the hub is unreachable.
     if (!isVerbError(error) || FINAL.has(error.api?.reason ?? '')) throw error
   }
 }
 
 const CONTINUES = 'the download continues; svc downloads shows it'
 
-/** Starts a download; where the cluster had no store, the node that is asked is it now, and that is told. */
+/** Starts a download; reports it if that makes this node the store. */
 async function begin (ctx: VerbContext, { modelId, body }: Wanted): Promise<DownloadStatus> {
   const { storeMade, ...first } = await ctx.client.json<DownloadStatus & { storeMade?: string }>(
     `${storePath(modelId)}/download`, { method: 'POST', body })
   if (storeMade !== undefined) {
-    ctx.err.line(`there was no store: this node keeps it from now on, in ${plain(storeMade)}`)
+    ctx.err.line(`the cluster had no store: this node is now the store host, in ${plain(storeMade)}`)
   }
   return first
 }
@@ -92,10 +91,10 @@ function inBackground ({ out, err }: VerbContext, first: DownloadStatus): void {
     return
   }
   out.line(`${first.modelId}: ${first.status}`)
-  if (!over(first)) err.line('the download goes on by itself; svc downloads shows it')
+  if (!over(first)) err.line('the download continues in the background; svc downloads shows it')
 }
 
-/** Shows every change until it is over. Throws VerbError when the node stays away, 130 at Ctrl-C. */
+/** Shows progress until the end. Throws VerbError if the node stays unreachable, 130 after Ctrl-C. */
 async function follow (ctx: VerbContext, pace: WaitClock, first: DownloadStatus): Promise<DownloadStatus> {
   const meter = createMeter(first.modelId)
   const isStill = stallDetector(pace)
@@ -107,7 +106,7 @@ async function follow (ctx: VerbContext, pace: WaitClock, first: DownloadStatus)
     shown = text
     showReadings(ctx, [meter(status)])
     if (over(status)) break
-    if (isStill(text)) throw ctx.fail(4, `nothing has come for 6 minutes; ${CONTINUES}`)
+    if (isStill(text)) throw ctx.fail(4, `no progress for 6 minutes; ${CONTINUES}`)
     await pace.pause(POLL_MS, ctx.signal)
     status = await retryUntil(ctx, `${storePath(first.modelId)}/download/status`)
   }
@@ -115,7 +114,6 @@ async function follow (ctx: VerbContext, pace: WaitClock, first: DownloadStatus)
   return status
 }
 
-/** Says what came of it and what to do next, and offers a missing engine. Throws as `checkEnd`. */
 async function finish (ctx: VerbContext, status: DownloadStatus, yes: boolean): Promise<void> {
   const { modelId, totalBytes } = status
   checkEnd(ctx, status)
@@ -129,7 +127,7 @@ async function finish (ctx: VerbContext, status: DownloadStatus, yes: boolean): 
   if (untold !== undefined) ctx.err.line(plain(`chat template: ${untold}`))
   const lacks = card !== undefined && await lacksEngine(ctx, help, card)
   const ready = !lacks || await help.offer?.(ctx, yes) === true
-  if (!ready) ctx.err.line('it runs on llama.cpp, which no node has: `svc engine add llama.cpp` brings it')
+  if (!ready) ctx.err.line('it needs llama.cpp, which no node has: run `svc engine add llama.cpp`')
   ctx.err.line(`next: ${programIn(ctx.io.cwd)} place ${modelId}`)
 }
 
@@ -139,14 +137,14 @@ async function seenCard (ctx: VerbContext, modelId: string): Promise<SeenCard | 
   return (await asked(ctx.client.json<{ card: SeenCard }>(`/models/${modelInPath(modelId)}/card`)))?.card
 }
 
-/** Whether no node has the program that the model runs on; false where that cannot be asked. */
+/** Whether no node has the program that the model needs; false if the cluster state is unavailable. */
 async function lacksEngine ({ client }: VerbContext, help: EngineHelp, card: SeenCard): Promise<boolean> {
   if (help.lacksProgram === undefined) return false
   const state = await asked(client.json<object>('/state'))
   return state !== undefined && help.lacksProgram(card, state)
 }
 
-/** An answer; undefined where the node refuses it or stays away. */
+/** Resolves with undefined if the node refuses or is unreachable. */
 async function asked<T> (answer: Promise<T>): Promise<T | undefined> {
   try {
     return await answer
@@ -158,19 +156,20 @@ async function asked<T> (answer: Promise<T>): Promise<T | undefined> {
 
 function checkEnd (ctx: VerbContext, status: DownloadStatus): void {
   const { modelId } = status
-  const why = plain(status.error ?? status.reason ?? 'the node gives no reason')
+  const why = plain(status.error ?? status.reason ?? 'the node gave no reason')
   switch (status.status) {
     case 'failed':
       throw ctx.fail(exitFor(status.reason), `${modelId} could not be pulled: ${why}` +
         (status.downloadedBytes > 0
-          ? '\n  what was fetched is kept; the same command goes on from there' : ''))
+          ? '\n  the downloaded bytes are kept; run the same command to resume' : ''))
     case 'paused':
-      throw ctx.fail(1, `the download of ${modelId} was paused; \`svc downloads resume ${modelId}\` goes on`)
+      throw ctx.fail(1,
+        `the download of ${modelId} is paused; \`svc downloads resume ${modelId}\` resumes it`)
     case 'cancelled':
       throw ctx.fail(1,
-        `the download of ${modelId} was cancelled; \`svc downloads resume ${modelId}\` goes on`)
+        `the download of ${modelId} was cancelled; \`svc downloads resume ${modelId}\` resumes it`)
     case 'not_found':
-      throw ctx.fail(3, `the store knows no download of ${modelId}; \`svc downloads\` shows those it knows`)
+      throw ctx.fail(3, `the store has no download of ${modelId}; \`svc downloads\` lists its downloads`)
   }
 }
 
@@ -189,19 +188,19 @@ function linesOf (plan: Answers['plan'], begin: string): string[] {
   return [
     `${begin} from ${hub}: ${files} ${files === 1 ? 'file' : 'files'}, ${showBytes(totalBytes)}` +
     (kind.length === 0 ? '' : ` (${kind.join(' ')})`),
-    ...unused.map((part) => `not used of it: ${part}`),
-    `disk of the store, on ${disk.node}: ${showBytes(disk.roomBytes)} are free for it`,
+    ...unused.map((part) => `unused part: ${part}`),
+    `store disk on ${disk.node}: ${showBytes(disk.roomBytes)} available`,
     memory === null
-      ? `memory: its weights take at least ${showBytes(weightsBytes)}`
-      : `memory: it takes at least ${showBytes(memory.neededBytes)}` + (memory.problem === null
-        ? `; fits on ${memory.nodes.map(givenBy).join(', ')}` : ', which the cluster has not got now')
+      ? `memory: the weights need at least ${showBytes(weightsBytes)}`
+      : `memory: the model needs at least ${showBytes(memory.neededBytes)}` + (memory.problem === null
+        ? `; fits on ${memory.nodes.map(givenBy).join(', ')}` : ', more than the cluster has free')
   ]
 }
 
 const givenBy = ({ name, usableBytes }: NonNullable<Answers['plan']['memory']>['nodes'][number]): string =>
-  `${name} (${showBytes(usableBytes)} free for it)`
+  `${name} (${showBytes(usableBytes)} available)`
 
-/** The largest weights that would fit on the disk and into memory, as a command; undefined where none do. */
+/** The command for the largest variant that fits on disk and in memory; undefined if none does. */
 function smallerOf (plan: Answers['plan'], verb: 'run' | 'pull'): string | undefined {
   const { modelId, weightsBytes, variants, totalBytes, disk } = plan
   const rest = totalBytes - weightsBytes
@@ -210,44 +209,41 @@ function smallerOf (plan: Answers['plan'], verb: 'run' | 'pull'): string | undef
   return smaller && `svc ${verb} ${modelId}:${smaller.name} (${showBytes(smaller.bytes)})`
 }
 
-/**
- * Brings a model that is not here into the store, for a verb that needs it: says what is fetched and whether
- * it fits, asks on a terminal unless `yes`, and shows how far it is. Throws VerbError.
- */
+/** Pulls a missing model for another verb: shows the plan and asks unless `yes`. Throws VerbError. */
 export async function fetchModel (
   ctx: VerbContext, pace: WaitClock, { modelId, ...named }: NamedModel, yes: boolean
 ): Promise<void> {
   const plan = await retryUntil<Answers['plan']>(ctx, planPath(modelId, named))
-  tellPlan(ctx, plan, `${modelId} is not here;`)
+  tellPlan(ctx, plan, `${modelId} is not in the cluster;`)
   refuseTooLarge(ctx, plan)
   await bringEngine(ctx, plan, yes)
-  if (!yes && canAsk(ctx) && !await confirm(ctx, `Fetch ${showBytes(plan.totalBytes)}?`)) {
-    throw ctx.fail(1, 'nothing was fetched')
+  if (!yes && canAsk(ctx) && !await confirm(ctx, `Download ${showBytes(plan.totalBytes)}?`)) {
+    throw ctx.fail(1, 'nothing was downloaded')
   }
   await bringIn(ctx, pace, { modelId, body: named })
 }
 
-/** Where no node has the program that the format runs on, offers it; throws where it does not come. */
+/** Offers to install the required program if no node has it; throws unless it is installed. */
 async function bringEngine (
   ctx: VerbContext, { modelId, memory }: Answers['plan'], yes: boolean
 ): Promise<void> {
   const missing = memory?.engineMissing ?? null
   if (missing === null || await (await engineHelp(ctx, missing)).offer?.(ctx, yes) === true) return
-  throw ctx.fail(1, `${modelId} runs on llama.cpp, whose llama-server no node has\n` +
-    '  `svc engine add llama.cpp` brings it, on each node that is to run such models')
+  throw ctx.fail(1, `${modelId} needs llama.cpp, but no node has llama-server\n` +
+    '  run `svc engine add llama.cpp` on each node that should run such models')
 }
 
-/** Throws with exit 6, the sum and the largest weights that would fit. */
+/** Throws with exit code 6, the sizes and the largest variant that fits. */
 function refuseTooLarge (ctx: VerbContext, plan: Answers['plan']): void {
   const { modelId, disk, memory } = plan
   if (disk.problem === null && (memory?.problem ?? null) === null) return
   const smaller = smallerOf(plan, 'run')
   throw ctx.fail(6, [
     disk.problem === null
-      ? `${modelId} does not fit into memory: ${plain(memory!.problem!)}`
+      ? `${modelId} does not fit in memory: ${plain(memory!.problem!)}`
       : `${modelId} does not fit on the disk of ${disk.node}: ${plain(disk.problem)}`,
     smaller === undefined
-      ? '  free some: `svc ps` shows what is loaded, `svc rm` and `svc purge` give disk back'
-      : `  a smaller one: ${smaller}`
+      ? '  free memory or disk space: `svc ps` lists loaded models, `svc rm` and `svc purge` free disk space'
+      : `  smaller variant: ${smaller}`
   ].join('\n'))
 }

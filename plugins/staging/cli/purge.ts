@@ -11,8 +11,8 @@ export default {
     const dry = options['dryRun'] === true
     const yes = options['yes'] === true
     if (!dry && !yes && !canAsk(ctx)) {
-      throw ctx.fail(2, 'svc purge asks before it removes, and there is no terminal to ask on: ' +
-        'add -y, or --dry-run to see what would go')
+      throw ctx.fail(2, 'svc purge asks for confirmation, which needs a terminal: ' +
+        'add -y, or --dry-run to list the copies that it would remove')
     }
     if (!dry && yes) return await purge(ctx, modelId)
     const preview = await ask(ctx, { modelId, dryRun: true })
@@ -44,9 +44,9 @@ async function showPreview (ctx: VerbContext, nodes: readonly PurgedNode[]): Pro
     const whole = new Set(copies.map(({ modelId }) => modelId))
     return [
       ...copies.map(({ modelId, sizeBytes, inUse, overBudget }) => [name, modelId, showBytes(sizeBytes),
-        inUse ? 'yes, it stays' : overBudget ? 'no, evicted next' : 'no']),
+        inUse ? 'yes, stays' : overBudget ? 'no, evicted next' : 'no']),
       ...removed.filter((modelId) => !whole.has(modelId))
-        .map((modelId) => [name, modelId, '-', 'no, a transfer that broke off'])
+        .map((modelId) => [name, modelId, '-', 'no, interrupted transfer'])
     ]
   })
   if (rows.length > 0) ctx.out.table(['NODE', 'MODEL', 'SIZE', 'IN USE'], rows)
@@ -62,7 +62,7 @@ function questionOf (nodes: readonly PurgedNode[]): string {
   const on = nodes.filter(({ removed }) => removed.length > 0).length
   const what = `${count} staged ${count === 1 ? 'copy' : 'copies'}`
   return `Remove ${what} on ${on} ${on === 1 ? 'node' : 'nodes'} ` +
-    `(${showBytes(bytes)} come free)? What is in use stays.`
+    `to free ${showBytes(bytes)}? Copies in use stay.`
 }
 
 async function purge (ctx: VerbContext, modelId: string | undefined): Promise<number> {

@@ -19,7 +19,7 @@ export default {
       models.push({ modelId, deleted: failure === null, error: failure?.message ?? null })
       if (failure !== null) failures.push(failure)
       if (ctx.out.json) continue
-      if (failure === null) ctx.out.line(`${modelId} is removed from the store`)
+      if (failure === null) ctx.out.line(`${modelId} was removed from the store`)
       else if (ids.length > 1) ctx.err.line(`${modelId}: ${plain(failure.message)}`)
     }
     if (ctx.out.json) ctx.out.value({ models })
@@ -37,7 +37,7 @@ async function agreed (ctx: VerbContext, ids: readonly string[]): Promise<boolea
     ctx.err.line(plain(`${modelId}  ${size === undefined ? '-' : showBytes(size)}  ${locationsText(own)}`))
   }
   const what = ids.length === 1 ? ids[0]! : `${ids.length} models`
-  return await confirm(ctx, `Remove ${what} from the store, and the staged copies that are not in use?`)
+  return await confirm(ctx, `Remove ${what} from the store, with all unused staged copies?`)
 }
 
 async function remove (ctx: VerbContext, modelId: string): Promise<VerbError | null> {

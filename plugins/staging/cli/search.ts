@@ -5,7 +5,7 @@ import type { Verb } from '../../../kernel/cli/index.js'
 export default {
   async run (ctx, words, options) {
     const query = words.join(' ').trim()
-    if (query === '') throw ctx.fail(2, 'svc search wants a part of a name, such as `svc search qwen`')
+    if (query === '') throw ctx.fail(2, 'svc search needs a part of a model name, such as `svc search qwen`')
     const asked = new URLSearchParams({ query })
     if (options['limit'] !== undefined) asked.set('limit', String(options['limit']))
     const answer = await ctx.client.json<Answers['searchHub']>(`/store/search?${asked}`)
@@ -29,8 +29,8 @@ export default {
 
 function noteOn ({ here, gated, engine }: Answers['searchHub']['models'][number]): string {
   const notes = [
-    here ? 'here' : '', gated ? 'its terms must be accepted' : '',
-    engine === null ? 'in no format that runs here' : ''
+    here ? 'here' : '', gated ? 'requires accepting its terms' : '',
+    engine === null ? 'unsupported format' : ''
   ]
   return notes.filter((note) => note !== '').join(', ') || '-'
 }

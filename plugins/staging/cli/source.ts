@@ -17,20 +17,20 @@ export interface SourceOptions {
   from?: string
 }
 
-/** Largest card.yaml that is looked into for the model's name, bytes. */
+/** card.yaml files above this size are not searched for a model id, bytes. */
 const CARD_LIMIT = 1024 * 1024
 
-/** What a word and the options mean. Throws VerbError (2) when they make no sense together. */
+/** Throws VerbError (2) if the argument and the options contradict each other. */
 export function wantedFrom (ctx: VerbContext, word: string, options: SourceOptions): Wanted {
   const folder = folderAt(ctx, word)
   return folder === undefined ? fromElsewhere(ctx, word, options) : fromFolder(ctx, folder, options)
 }
 
-/** The real path of the folder that is meant; undefined for the name of a model. */
+/** The real path of the folder; undefined if the argument is a model id. */
 function folderAt (ctx: VerbContext, word: string): string | undefined {
   const home = ctx.io.env['HOME']
   const path = home !== undefined && /^~(\/|$)/.test(word) ? join(home, word.slice(1)) : word
-  // Not by resolve(): it takes `acme/..` for the current folder without an `acme` in it.
+  // resolve() would turn `acme/..` into the current folder even if `acme` does not exist.
   const full = isAbsolute(path) ? path : `${ctx.io.cwd}/${path}`
   if (isFolder(full)) return realpathSync(full)
   if (/^[./~]/.test(word)) throw ctx.fail(2, `there is no folder ${resolve(full)}`)
@@ -47,7 +47,7 @@ function isFolder (path: string): boolean {
 
 function fromFolder (ctx: VerbContext, folder: string, options: SourceOptions): Wanted {
   const { as, revision, allow } = options
-  refuse(ctx, options, ['variant', 'from'], 'is not for a folder')
+  refuse(ctx, options, ['variant', 'from'], 'is not allowed for a folder')
   return {
     modelId: as === undefined ? idOfFolder(folder) : readModelId(ctx, as),
     body: {
@@ -57,7 +57,7 @@ function fromFolder (ctx: VerbContext, folder: string, options: SourceOptions): 
   }
 }
 
-/** A model as people write it; `source` where it is neither the hub's nor known by its name alone. */
+/** A model as named on the command line; `source` only for the hub's cache and for Ollama. */
 export interface NamedModel {
   modelId: string
   revision?: string
@@ -66,18 +66,18 @@ export interface NamedModel {
   source?: string
 }
 
-/** The public hub's addresses of a model, without the model. */
+/** URL prefix of a model on the public hub. */
 const HUB = /^(?:https?:\/\/)?(?:www\.)?(?:hf\.co|huggingface\.co)\//i
-/** One of them: a model, also a folder or a file of it at a revision, which has slashes as a reference. */
+/** The rest of such a URL. Revisions such as refs/pr/1 contain slashes. */
 const PAGE = new RegExp('^([^/@:?#]+/[^/@:?#]+)(?:/(tree|blob|resolve|raw)/' +
   '(refs(?:/|%2F)(?:pr|convert)(?:/|%2F)[^/@:?#]+|[^/@:?#]+)(?:/([^:?#]*[^:?#/]))?)?/?' +
   '((?:[@:][^?#]*)?)(?:[?#].*)?$', 'is')
-/** Where a file belongs to: its parts, its vision weights and its configuration go with a GGUF model. */
+/** The model name in a GGUF file name; mmproj files do not count, since they belong to a model. */
 const GGUF = /(?:^|\/)((?!mmproj)[A-Za-z0-9._-]{1,64}?)(?:-\d{5}-of-\d{5})?\.gguf$/i
 
 /**
- * Reads `org/name`, also with `@revision` and `:variant`, its address at the hub or that of one of its files,
- * `cache:` before it for the hub's cache of this machine, or `ollama:NAME[:TAG]`. Throws VerbError (2).
+ * Parses `org/name` with optional `@revision` and `:variant`, the hub URL of a model or file, `cache:` before
+ * either for this machine's hub cache, or `ollama:NAME[:TAG]`. Throws VerbError (2).
  */
 export function readNamedModel (ctx: Pick<VerbContext, 'fail'>, word: string): NamedModel {
   if (/^ollama:/i.test(word)) return ofOllama(ctx, word)
@@ -85,13 +85,13 @@ export function readNamedModel (ctx: Pick<VerbContext, 'fail'>, word: string): N
   return readHubModel(ctx, word)
 }
 
-/** Named `ollama/NAME-TAG`, so that nobody takes it for a model of the hub's. */
+/** The id is `ollama/NAME-TAG`, so that it cannot be mistaken for a hub model. */
 function ofOllama (ctx: Pick<VerbContext, 'fail'>, word: string): NamedModel {
   const name = word.slice('ollama:'.length)
   const plain = name.replace(/:latest$/, '').replace(/[/:]+/g, '-')
   if (!isModelId(`ollama/${plain}`) || /\s/.test(name)) {
-    throw ctx.fail(2, `"${word}" is no model of Ollama's: write ollama:NAME or ollama:NAME:TAG, as ` +
-      '`ollama list` does')
+    throw ctx.fail(2, `"${word}" is not an Ollama model: write ollama:NAME or ollama:NAME:TAG, as in ` +
+      '`ollama list`')
   }
   return { modelId: `ollama/${plain}`, source: `ollama:${name}` }
 }
@@ -113,7 +113,7 @@ function readAddress (
     try {
       return decodeURIComponent(text)
     } catch {
-      throw ctx.fail(2, `"${address}" is no address: ${text} cannot be read`)
+      throw ctx.fail(2, `"${address}" is not a valid address: cannot decode ${text}`)
     }
   }
 }
@@ -121,11 +121,11 @@ function readAddress (
 function readHubModel (ctx: Pick<VerbContext, 'fail'>, word: string): NamedModel {
   const { text, allow } = HUB.test(word) ? readAddress(ctx, word) : { text: word }
   const [, name = '', at, revision, colon, variant] = /^([^@:]*)(@([^:]*))?(:(.*))?$/s.exec(text) ?? []
-  // What is wrong is shown as it was written.
+  // On error readModelId quotes the argument as typed.
   const modelId = isModelId(name) ? name : readModelId(ctx, word)
-  if (at !== undefined && revision === '') throw ctx.fail(2, 'after the @ of the model comes a revision')
+  if (at !== undefined && revision === '') throw ctx.fail(2, 'the revision after @ is missing')
   if (colon !== undefined && !/^[A-Za-z0-9._-]{1,64}$/.test(variant!)) {
-    throw ctx.fail(2, `after the : of the model comes which of its weights, such as ${modelId}:Q4_K_M`)
+    throw ctx.fail(2, `the text after : must name a variant, such as ${modelId}:Q4_K_M`)
   }
   return {
     modelId, ...at === undefined ? {} : { revision: revision! },
@@ -137,8 +137,8 @@ function fromElsewhere (ctx: VerbContext, word: string, options: SourceOptions):
   const { modelId: own, source, ...named } = readNamedModel(ctx, word)
   const ollama = source?.startsWith('ollama:') === true
   if (ollama) {
-    refuse(ctx, options, ['revision', 'variant', 'allow', 'from'], 'is not for a model of Ollama\'s')
-  } else refuse(ctx, options, ['as'], 'is for a folder or a model of Ollama\'s only')
+    refuse(ctx, options, ['revision', 'variant', 'allow', 'from'], 'is not allowed for an Ollama model')
+  } else refuse(ctx, options, ['as'], 'is allowed only for a folder or an Ollama model')
   const modelId = options.as === undefined ? own : readModelId(ctx, options.as)
   const revision = oneOf(ctx, 'revisions', ['@', named.revision], ['--revision ', options.revision])
   const variant = oneOf(ctx, 'variants', [':', named.variant], ['--variant ', options.variant])
@@ -147,7 +147,7 @@ function fromElsewhere (ctx: VerbContext, word: string, options: SourceOptions):
   if (from !== undefined && source !== undefined) throw ctx.fail(2, `two sources: ${word} and --from ${from}`)
   if (from !== undefined) {
     const files = allow === undefined ? {} : { allow }
-    const why = 'is not for --from: all of it is taken'
+    const why = 'cannot be combined with --from, which copies all files'
     refuse(ctx, { ...options, ...files, variant }, ['variant', 'allow'], why)
   }
   return {
@@ -163,7 +163,7 @@ function fromElsewhere (ctx: VerbContext, word: string, options: SourceOptions):
 
 type Said = readonly [sign: string, value: string | undefined]
 
-/** What the word or the option says. Throws VerbError (2) where both do, and not the same. */
+/** The value from the argument or the option. Throws VerbError (2) if both are given and differ. */
 function oneOf (ctx: VerbContext, what: string, [a, one]: Said, [b, other]: Said): string | undefined {
   if (one !== undefined && other !== undefined && one !== other) {
     throw ctx.fail(2, `two ${what}: ${a}${one} and ${b}${other}`)
@@ -177,7 +177,7 @@ function refuse (
   for (const name of names) if (options[name] !== undefined) throw ctx.fail(2, `--${name} ${why}`)
 }
 
-/** The name in the folder's card.yaml, else one made of the folder's own. */
+/** The id in the folder's card.yaml, otherwise `local/` and the folder's name. */
 function idOfFolder (folder: string): string {
   const carded = idInCard(join(folder, 'card.yaml'))
   if (carded !== undefined) return carded

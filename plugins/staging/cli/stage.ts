@@ -8,7 +8,7 @@ import type { WaitClock, Verb, VerbContext } from '../../../kernel/cli/index.js'
 import type { Answers } from '../routes.js'
 import type { Reading } from './meter.js'
 
-/** Pause between two looks at the state, ms; the numbers in it are up to 2 s old anyway. */
+/** Poll interval, ms; the numbers in the state are up to 2 s old anyway. */
 const POLL_MS = 1000
 
 export function createStage (pace: WaitClock): Verb {
@@ -25,7 +25,7 @@ export function createStage (pace: WaitClock): Verb {
         return finish(ctx, { ...answer, nodes }, state, options['wait'] !== false)
       } catch (error) {
         if (!ctx.signal.aborted) throw error
-        ctx.err.line('the copying continues; svc downloads shows it')
+        ctx.err.line('the transfer continues; svc downloads shows it')
         return 130
       }
     }
@@ -34,19 +34,18 @@ export function createStage (pace: WaitClock): Verb {
 
 export default createStage(realPace)
 
-/** Without a number of seconds it takes as long as it gets on. */
+/** Without a number of seconds the wait has no limit. */
 const limitOf = (ctx: VerbContext, options: Record<string, unknown>): number =>
   typeof options['wait'] === 'string' && options['wait'] !== '' ? ctx.wait! * 1000 : Infinity
 
 function targets (ctx: VerbContext, state: StateView, given: { node?: string[], all?: boolean }): string[] {
   if (given.all !== true) return findNodes(ctx, state, given.node ?? [])
-  if (given.node !== undefined) throw ctx.fail(2, '--all and --node exclude each other')
+  if (given.node !== undefined) throw ctx.fail(2, '--all and --node cannot be combined')
   return Object.keys(state.nodeIdentities).filter((nodeId) => isThere(state, nodeId))
 }
 
 interface Watched { modelId: string, before: StateView, nodes: readonly StagedNode[], limitMs: number }
 
-/** Shows how far each node is until all are done or the time is up; returns how they then are. */
 async function watch (
   ctx: VerbContext, pace: WaitClock, { modelId, before, nodes, limitMs }: Watched
 ): Promise<StagedNode[]> {
@@ -93,7 +92,7 @@ function finish (ctx: VerbContext, answer: Answers['stage'], state: StateView, w
   if (failed.some(doesNotFit)) return 6
   if (failed.length > 0) return 1
   if (nodes.every(isOver)) return 0
-  ctx.err.line(`the copying continues${waited ? ', the time to wait is up' : ''}; svc downloads shows it`)
+  ctx.err.line(`the transfer continues${waited ? ' after the timeout' : ''}; svc downloads shows it`)
   return waited ? 4 : 0
 }
 
@@ -102,21 +101,21 @@ const doesNotFit = ({ reason, error }: StagedNode): boolean =>
 
 export type StagedNode = Answers['stage']['nodes'][number] & { reason?: string | null }
 
-/** All nodes, and since when (ms of the wait) those without a sign of life are gone. */
+/** All nodes, and for each lost node since when it is lost (ms of the wait). */
 export interface StageWatch { nodes: readonly StagedNode[], goneSince: ReadonlyMap<string, number> }
 
 export interface StageSnapshot {
   state: StateView
   modelId: string
-  /** Attempt each node showed before it was asked to stage; these are over. */
+  /** The attempt of each node before the stage request. */
   attempts: ReadonlyMap<string, string>
-  /** Since the node was asked, ms. */
+  /** Time since the stage request, ms. */
   elapsedMs: number
 }
 
-/** A node that is gone for so long is given up, ms. */
+/** A node fails after being lost for this time, ms. */
 const GONE_MS = 60_000
-/** What a node shows is at most so old, ms; an earlier end that still stands after it counts. */
+/** Maximum age of the state, ms; an earlier completion still shown after that is current. */
 const STALE_MS = 5000
 
 export function isOver ({ status }: StagedNode): boolean {
@@ -132,7 +131,7 @@ export function advance ({ nodes, goneSince }: StageWatch, look: StageSnapshot):
 function step (node: StagedNode, goneSince: number | undefined, look: StageSnapshot): StagedNode {
   if (isOver(node)) return node
   if (goneSince !== undefined && look.elapsedMs - goneSince >= GONE_MS) {
-    return { ...node, status: 'failed', error: 'the node gives no sign of life; `svc nodes` shows more' }
+    return { ...node, status: 'failed', error: 'the node does not respond; `svc nodes` shows more' }
   }
   const found = stagingsOf(look.state).find((one) =>
     one.nodeId === node.nodeId && one.modelId === look.modelId)
@@ -141,5 +140,5 @@ function step (node: StagedNode, goneSince: number | undefined, look: StageSnaps
   const earlier = look.attempts.has(node.nodeId) && look.attempts.get(node.nodeId) === found.attemptId
   if (earlier && status === 'failed') return node
   if (earlier && status === 'complete' && look.elapsedMs < STALE_MS) return node
-  return { ...node, status, error: status === 'failed' ? error ?? 'the node gives no reason' : null, reason }
+  return { ...node, status, error: status === 'failed' ? error ?? 'the node gave no reason' : null, reason }
 }

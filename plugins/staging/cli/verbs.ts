@@ -3,16 +3,16 @@ import type { VerbDecl } from '../../../kernel/index.js'
 export const verbs = {
   pull: {
     heading: 'Keep models',
-    summary: 'bring a model into the store: from the hub, a folder, another node, the hub\'s cache or Ollama',
+    summary: 'add a model to the store: from the hub, a folder, another node, the hub\'s cache or Ollama',
     args: '<model-address-or-folder>',
     options: [
-      ['--revision <r>', 'branch, tag or commit of the hub; org/name@revision says the same'],
-      ['--variant <v>', 'which weights: q4, fp16, Q4_K_M and so on; org/name:q4 says the same'],
-      ['--allow <pattern...>', 'only files whose path fits one of these patterns (* ? **)'],
-      ['--as <org/name>', 'what to call a folder (its card.yaml says, else local/FOLDER) or Ollama\'s model'],
-      ['--from <node>', 'from the copy of this node: id, install id or name'],
-      ['--background', 'start it and return'],
-      ['-y, --yes', 'fetch the engine it runs on, where that is missing here, without asking']
+      ['--revision <r>', 'branch, tag or commit of the hub; same as org/name@revision'],
+      ['--variant <v>', 'which weights: q4, fp16, Q4_K_M and so on; same as org/name:q4'],
+      ['--allow <pattern...>', 'only files whose path matches one of these patterns (* ? **)'],
+      ['--as <org/name>', 'name of the folder (default: from card.yaml, else local/FOLDER) or Ollama model'],
+      ['--from <node>', 'copy it from this node: id, install id or name'],
+      ['--background', 'start the download and return'],
+      ['-y, --yes', 'install a missing engine without asking']
     ],
     examples: [
       'svc pull acme/voice', 'svc pull acme/chat@v2 --variant q4', 'svc pull hf.co/acme/chat:Q4_K_M',
@@ -25,9 +25,9 @@ export const verbs = {
   },
   search: {
     heading: 'Keep models',
-    summary: 'search the public hub for models by name: those that run here first',
+    summary: 'search the public hub for models by name, runnable formats first',
     args: '<words...>',
-    options: [['--limit <n>', 'at most so many of each format (20)']],
+    options: [['--limit <n>', 'at most this many of each format (20)']],
     examples: ['svc search qwen 0.5b', 'svc search --json kokoro | jq -r \'.models[].modelId\''],
     load: () => import('./search.js')
   },
@@ -39,7 +39,7 @@ export const verbs = {
   },
   rm: {
     heading: 'Keep models',
-    summary: 'remove models from the store, and their staged copies that are not in use',
+    summary: 'remove models from the store, and their unused staged copies',
     args: '<model...>',
     options: [['-y, --yes', 'do not ask']],
     examples: ['svc rm acme/voice', 'svc rm -y acme/voice acme/chat'],
@@ -47,28 +47,28 @@ export const verbs = {
   },
   purge: {
     heading: 'Keep models',
-    summary: 'remove staged copies that are not in use, on every node; the store keeps its own',
+    summary: 'remove unused staged copies on every node; the store keeps its models',
     args: '[model]',
-    options: [['-y, --yes', 'do not ask'], ['--dry-run', 'only show what there is to remove']],
+    options: [['-y, --yes', 'do not ask'], ['--dry-run', 'only list the copies to remove']],
     examples: ['svc purge --dry-run', 'svc purge acme/voice', 'svc purge -y --json'],
     load: () => import('./purge.js')
   },
   stage: {
     heading: 'Keep models',
-    summary: 'copy a model of the store to nodes, and wait until it is there',
+    summary: 'copy a model from the store to nodes, and wait for it',
     args: '<model>',
     options: [
-      ['--node <ref...>', 'nodes by id, install id or name (the one that is asked when none is given)'],
-      ['--all', 'every node that is live'],
-      ['--wait [seconds]', 'wait at most so long, else exit 4 (until it is done when no time is given)'],
-      ['--no-wait', 'start it and return']
+      ['--node <ref...>', 'nodes by id, install id or name (default: the node that receives the request)'],
+      ['--all', 'every live node'],
+      ['--wait [seconds]', 'wait at most this long, then exit 4 (default: until it is done)'],
+      ['--no-wait', 'start the transfer and return']
     ],
     examples: ['svc stage acme/voice --node attic cellar', 'svc stage acme/voice --all --wait=600'],
     load: () => import('./stage.js')
   },
   downloads: {
     heading: 'Keep models',
-    summary: 'list the downloads into the store and the copies under way to nodes; pause, resume, cancel',
+    summary: 'list downloads into the store and transfers to nodes; pause, resume or cancel downloads',
     args: '[action] [model]',
     examples: ['svc downloads', 'svc downloads pause acme/chat', 'svc downloads --json'],
     load: () => import('./downloads.js')

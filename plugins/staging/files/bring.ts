@@ -3,15 +3,15 @@ import { copyFile, link, lstat, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { openInside, parentOf, pathOf } from './open.js'
 
-/** A file for `path` of a model: at `inner` below `root` on this machine, no step of which may be a link. */
+/** A local file for `path` of a model, at `inner` below `root`; no part of `inner` may be a symbolic link. */
 export interface LocalFile { path: string, size: number, root: string, inner: string }
 
-/** `clone` and `link` share the bytes on the disk; `copy` does if the file system can. */
+/** `clone` and `link` share the blocks on disk; `copy` does if the file system supports it. */
 export type CopyMethod = 'clone' | 'link' | 'copy'
 
 /**
- * Brings files of this machine into an incoming folder, each in the first of these ways that works; a file of
- * that size stays. The transfer that follows verifies what it finds and fetches the rest. Throws the signal's
+ * Brings local files into an incoming folder, each by the first of `ways` that works; a file with the
+ * expected size stays. The transfer that follows verifies the bytes and fetches the rest. Throws the signal's
  * reason.
  */
 export async function bringFiles (
@@ -27,7 +27,7 @@ export async function bringFiles (
   }
 }
 
-/** Brings one file, in place of what has its path. Throws PathError, or the system's error. */
+/** Replaces an existing file at `path`. Throws PathError or a system error. */
 export async function bringFile (
   folder: string, { path, root, inner }: Omit<LocalFile, 'size'>, way: CopyMethod
 ): Promise<void> {

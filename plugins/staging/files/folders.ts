@@ -2,7 +2,7 @@ import { lstat, mkdir, open, realpath, stat, statfs } from 'node:fs/promises'
 import { basename, dirname, join, sep, resolve } from 'node:path'
 import { PathError, errnoOf } from './names.js'
 
-/** Whether a folder is there. Throws PathError for anything else in its place, a link to a folder too. */
+/** Throws PathError for anything else at this path, even a symbolic link to a folder. */
 export async function isRealFolder (path: string): Promise<boolean> {
   const stats = await lstat(path).catch((error: unknown) => {
     if (errnoOf(error) === 'ENOENT') return undefined
@@ -10,12 +10,12 @@ export async function isRealFolder (path: string): Promise<boolean> {
   })
   if (stats === undefined) return false
   if (stats.isDirectory()) return true
-  throw new PathError(`${path} is ${stats.isSymbolicLink() ? 'a link' : 'a file'}, a folder is needed here`)
+  throw new PathError(`${path} is ${stats.isSymbolicLink() ? 'a link' : 'a file'}, not a folder`)
 }
 
 /**
- * Makes a folder for the owner alone, and those above it that are missing; one that is there may be a link to
- * a folder. Fails where `mkdir -p` of Node goes round for ever: below a folder that takes nothing, as /proc.
+ * Like `mkdir -p` with mode 0700; an existing symbolic link to a folder is fine. Node's own recursive mkdir
+ * loops forever below a folder that cannot hold files, such as /proc.
  */
 export async function makeFolders (path: string): Promise<void> {
   const make = async (): Promise<void> => { await mkdir(path, { mode: 0o700 }) }
@@ -30,7 +30,7 @@ export async function makeFolders (path: string): Promise<void> {
   }
 }
 
-/** Makes what was written to a file, or the names in a folder, survive a power failure. */
+/** fsync for a file, or for a folder and its entries. */
 export async function sync (path: string): Promise<void> {
   const handle = await open(path, 'r')
   try {
@@ -40,14 +40,13 @@ export async function sync (path: string): Promise<void> {
   }
 }
 
-/** Whether two folders, which need not exist yet, are one, or one lies in the other, links resolved. */
+/** Resolves links. Neither folder has to exist. */
 export async function overlap (a: string, b: string): Promise<boolean> {
   const [one, other] = (await Promise.all([realOf(a), realOf(b)]))
     .map((path) => path.endsWith(sep) ? path : `${path}${sep}`)
   return one!.startsWith(other!) || other!.startsWith(one!)
 }
 
-/** Where a path leads: links resolved as far as it exists. */
 async function realOf (path: string): Promise<string> {
   return await realpath(path).catch(async (error: unknown) => {
     if (errnoOf(error) !== 'ENOENT' || dirname(path) === path) throw error
@@ -55,10 +54,10 @@ async function realOf (path: string): Promise<string> {
   })
 }
 
-/** A file system. Two paths with the same `device` are on one and can share files by hard links. */
+/** A file system. Paths with the same `device` can share files by hard links. */
 export interface Volume { totalBytes: number, freeBytes: number, device: number }
 
-/** The volume of a path or of its nearest parent that exists. Free is what an ordinary user may write. */
+/** The volume of a path or of its nearest existing parent. Free means: for unprivileged users. */
 export async function volumeOf (path: string): Promise<Volume> {
   const full = resolve(path)
   try {

@@ -14,10 +14,7 @@ export interface HashOptions {
   onBytes?: (bytes: number) => void
 }
 
-/**
- * Size and hashes of a regular file, read once in pieces of 1 MiB with the event loop free in between.
- * Throws PathError for a link or anything else that is no regular file, and when the file changes meanwhile.
- */
+/** Hashes a regular file in pieces of 1 MiB. Throws PathError for other files, and if the file changes. */
 export async function hashFile (
   path: string, { signal, onBytes }: HashOptions = {}
 ): Promise<Omit<ManifestFile, 'path'>> {
@@ -43,7 +40,7 @@ export async function hashFile (
     }
     const after = await file.stat()
     if (size !== before.size || after.size !== before.size || after.mtimeMs !== before.mtimeMs) {
-      throw new PathError(`${path} was changed while it was read; try again when nothing writes to it`)
+      throw new PathError(`${path} changed while it was read; retry when no program writes to it`)
     }
     return { size, ...hash.end() }
   } finally {
@@ -51,11 +48,10 @@ export async function hashFile (
   }
 }
 
-/** Hashes of a file whose bytes come in their order: of all of it, and of each chunk. */
 export class ChunkedHash {
   readonly #whole = createHash('sha256')
   readonly #chunks: string[] = []
-  /** The hash of the current chunk; undefined in the first, which is the whole up to there. */
+  /** Undefined in the first chunk, whose hash equals that of the bytes so far. */
   #chunk: Hash | undefined
   #inChunk = 0
 
@@ -70,7 +66,6 @@ export class ChunkedHash {
     }
   }
 
-  /** To be called once, at the end. */
   end (): Pick<ManifestFile, 'sha256' | 'chunkSha256'> {
     if (this.#inChunk > 0) this.#endChunk()
     return { sha256: this.#whole.digest('hex'), chunkSha256: this.#chunks }

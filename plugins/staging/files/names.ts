@@ -4,11 +4,11 @@ const PART = /^[A-Za-z0-9][A-Za-z0-9._-]{0,95}$/
 const FOLDER = /^([A-Za-z0-9](?:(?!--[A-Za-z0-9])[A-Za-z0-9._-])*)--([A-Za-z0-9][A-Za-z0-9._-]*)$/
 const LONGEST_ID = 193
 
-/** Why a text is no model id; null when it is one. It names a folder: the rules of all platforms count. */
+/** Why an id is invalid; null if it is valid. Ids become folder names on all platforms. */
 export function modelIdProblem (id: string): string | null {
-  if (typeof id !== 'string') return 'A model id is a text such as org/name.'
+  if (typeof id !== 'string') return 'A model id must be a string such as org/name.'
   const problem = idShapeProblem(id)
-  return problem === null ? null : `${shown(id)} is no model id: ${problem}.`
+  return problem === null ? null : `${shown(id)} is not a valid model id: ${problem}.`
 }
 
 function idShapeProblem (id: string): string | null {
@@ -21,19 +21,19 @@ function idShapeProblem (id: string): string | null {
     }
     if (part.includes('..')) return 'two dots in a row are not allowed'
     if (part.endsWith('.')) return 'no part may end with a dot'
-    if (isDeviceName(part)) return 'Windows keeps a part such as CON, NUL or COM1.x for a device'
+    if (isDeviceName(part)) return 'parts such as CON, NUL or COM1.x are reserved on Windows'
   }
   return org.includes('--') ? 'the part before the slash may not contain two dashes in a row' : null
 }
 
-/** The folder name of a model, `org--name`. Throws PathError for what is no model id. */
+/** Throws PathError for an invalid id. */
 export function folderOf (modelId: string): string {
   const problem = modelIdProblem(modelId)
   if (problem !== null) throw new PathError(problem)
   return modelId.replace('/', '--')
 }
 
-/** The model whose folder has this name, or undefined when it is no model's folder. */
+/** The model id for a folder name; undefined for any other folder. */
 export function modelOf (folder: string): string | undefined {
   const match = FOLDER.exec(folder)
   if (match === null) return undefined
@@ -44,23 +44,23 @@ export function modelOf (folder: string): string | undefined {
 const SEGMENT = /^[A-Za-z0-9._+=@()-]{1,128}$/
 const MOST_SEGMENTS = 8
 
-/** Whether a name at the top of a model folder is one of svc's own (`.svc-record.json`, `.last_used`). */
+/** Whether a name at the top of a model folder is reserved for svc (`.svc-record.json`, `.last_used`). */
 export function isOwnName (name: string): boolean {
   const folded = name.toLowerCase()
   return folded.startsWith('.svc') || folded === '.last_used'
 }
 
 /**
- * Why a text is no path of a file in a model, as one sentence, or null when it is one: 1 to 8 segments
- * joined by `/`, relative, harmless on every platform, and not a name that svc itself uses.
+ * Why a text is not a valid file path in a model, as one sentence; null if it is. A valid path has 1 to 8
+ * segments joined by `/`, is relative, safe on every platform and not reserved for svc.
  */
 export function filePathProblem (path: string): string | null {
-  if (typeof path !== 'string') return 'A file path is a text.'
+  if (typeof path !== 'string') return 'A file path must be a string.'
   const problem = pathShapeProblem(path)
-  return problem === null ? null : `${shown(path)} is no file path of a model: ${problem}.`
+  return problem === null ? null : `${shown(path)} is not a valid file path of a model: ${problem}.`
 }
 
-/** The same card. Throws an Error that names the file that no model may have. */
+/** Returns the same card. Throws an Error that names the first invalid path. */
 export function checkCardPaths (card: ModelCard, where: string): ModelCard {
   for (const { path } of card.files) {
     const problem = filePathProblem(path)
@@ -79,7 +79,7 @@ function pathShapeProblem (path: string): string | null {
     const problem = segmentProblem(segment)
     if (problem !== null) return problem
   }
-  return isOwnName(segments[0]!) ? 'its first segment is a name that svc keeps for itself' : null
+  return isOwnName(segments[0]!) ? 'its first segment is reserved for svc' : null
 }
 
 function segmentProblem (segment: string): string | null {
@@ -88,20 +88,19 @@ function segmentProblem (segment: string): string | null {
     return 'each segment is 1 to 128 of the characters A-Z a-z 0-9 . _ + = @ ( ) -'
   }
   if (segment.endsWith('.')) return 'no segment may end with a dot'
-  return isDeviceName(segment) ? 'Windows keeps a segment such as CON, NUL or COM1.x for a device' : null
+  return isDeviceName(segment) ? 'segments such as CON, NUL or COM1.x are reserved on Windows' : null
 }
 
-/** The folders above a path: `a/b/c` lies in `a` and `a/b`. Pure. */
 export function foldersAbove (path: string): string[] {
   const segments = path.split('/')
   return segments.slice(1).map((_, i) => segments.slice(0, i + 1).join('/'))
 }
 
 const SHOWN_CHARACTERS = 80
-/** Windows opens a device for these, with any extension and in any case. */
+/** Windows opens a device for these names, with any extension and in any case. */
 const DEVICE = /^(con|prn|aux|nul|com[1-9]|lpt[1-9])(\.|$)/i
 
-/** Foreign text for a message: quoted, at most 80 characters of it, anything but printable ASCII escaped. */
+/** Untrusted text for a message: quoted, cut to 80 characters, all but printable ASCII escaped. */
 export function shown (text: string): string {
   const cut = text.length > SHOWN_CHARACTERS
   const escaped = text.slice(0, SHOWN_CHARACTERS).replace(/[^\x20-\x7e]/g, (character) =>
@@ -111,13 +110,12 @@ export function shown (text: string): string {
 
 export const isDeviceName = (name: string): boolean => DEVICE.test(name)
 
-/** A path, name or folder is refused: it is no valid one, or following it could leave the root. */
+/** An invalid path, name or folder, or one that could lead outside the root. */
 export class PathError extends Error {
   override readonly name = 'PathError'
   readonly reason = 'bad_path'
 }
 
-/** A manifest is not valid; the message names the first field that is wrong. */
 export class ManifestError extends Error {
   override readonly name = 'ManifestError'
   readonly reason = 'bad_manifest'

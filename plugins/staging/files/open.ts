@@ -5,7 +5,7 @@ import { join, basename } from 'node:path'
 import type { Dirent } from 'node:fs'
 import { PathError, errnoOf, filePathProblem, isOwnName } from './names.js'
 
-/** `create`: a new file, for reading and writing. `update`: the same, or an existing one as it is. */
+/** `create` makes a new file for reading and writing; `update` also opens an existing one. */
 export type OpenMode = 'read' | 'create' | 'update'
 
 // O_NONBLOCK: opening a pipe must not wait for its other end.
@@ -17,10 +17,10 @@ const FLAGS: Record<OpenMode, number> = {
 }
 
 /**
- * Opens a file of a model by its path in the manifest, never outside `root`, the model's folder. When
- * writing, missing folders are made, `root` too, but not what holds it. Throws PathError for a path that is
- * not allowed, a link or anything else unexpected on the way, and for writing to a file that has further
- * hard links. Failures of the system (`ENOENT`, `EEXIST` with `create`, `ENOSPC`) are thrown as they are.
+ * Opens a file of a model by its manifest path, never outside `root`, the model's folder. When writing,
+ * creates missing folders including `root`, but not the parent of `root`. Throws PathError for an invalid
+ * path, for a symbolic link or special file on the path, and when writing to a file with several hard links.
+ * Passes system errors on (`ENOENT`, `EEXIST` with `create`, `ENOSPC`).
  */
 export async function openInside (root: string, path: string, mode: OpenMode): Promise<FileHandle> {
   const problem = filePathProblem(path)
@@ -29,17 +29,16 @@ export async function openInside (root: string, path: string, mode: OpenMode): P
     async (folder, name) => await openIn(folder, name, mode))
 }
 
-/** Opens one of svc's own files in a model's folder. Throws as `openInside`. */
+/** Throws as `openInside`. */
 export async function openSvcFile (root: string, name: string, mode: OpenMode): Promise<FileHandle> {
-  if (!isOwnName(name)) throw new PathError(`${name} is none of svc's own files`)
+  if (!isOwnName(name)) throw new PathError(`${name} is not one of svc's own files`)
   return await inFolder(root, [], mode !== 'read', async (folder) => await openIn(folder, name, mode))
 }
 
-/** The text of one of svc's own files. Throws as `openInside`, and PathError for one of more bytes. */
+/** Throws as `openInside`, and PathError above `mostBytes`. */
 export const readOwn = async (root: string, name: string, mostBytes: number): Promise<string> =>
   await readAll(await openSvcFile(root, name, 'read'), join(root, name), mostBytes)
 
-/** The text of any other file. Throws as `readOwn`. */
 export const readInside = async (root: string, path: string, mostBytes: number): Promise<string> =>
   await readAll(await openInside(root, path, 'read'), join(root, path), mostBytes)
 
@@ -52,16 +51,13 @@ async function readAll (file: FileHandle, name: string, mostBytes: number): Prom
   }
 }
 
-/**
- * Puts one of svc's own files into a model's folder: at any moment the old one or the new one is there.
- * Resolves with what `write` resolves with, which may go on using the handle. Throws as `openInside`.
- */
+/** Atomic. Resolves with the result of `write`, which may keep the handle open. Throws as `openInside`. */
 export async function replaceSvcFile<T> (
   root: string, name: string, write: (file: FileHandle) => Promise<T>
 ): Promise<T> {
   const draft = `${name}.tmp`
   return await inFolder(root, [], true, async (folder) => {
-    // Whatever was left or planted under that name is not written to.
+    // A leftover or planted file of that name must not be written to.
     await unlink(join(folder.path, draft)).catch((error: unknown) => {
       if (errnoOf(error) !== 'ENOENT') throw error
     })
@@ -77,7 +73,7 @@ export async function replaceSvcFile<T> (
   })
 }
 
-/** The same with a text, which is on the disk when this resolves. */
+/** The same with a text, which is synced to disk before this resolves. */
 export async function putOwnText (root: string, name: string, text: string): Promise<void> {
   await replaceSvcFile(root, name, async (file) => {
     await file.writeFile(text)
@@ -97,7 +93,7 @@ async function openIn (folder: OpenFolder, name: string, mode: OpenMode): Promis
     const stats = await file.stat()
     if (!stats.isFile()) throw new PathError(`${shown} is not a regular file`)
     if (mode !== 'read' && stats.nlink > 1) {
-      throw new PathError(`${shown} has further hard links; writing would change those files too`)
+      throw new PathError(`${shown} has several hard links; writing would change the other files too`)
     }
     return file
   } catch (error) {
@@ -115,17 +111,17 @@ async function refuseIrregular (path: string, shown: string): Promise<void> {
   throw new PathError(`${shown} is ${stats.isSymbolicLink() ? 'a link' : 'not a regular file'}`)
 }
 
-/** A folder that is open: `path` leads to it whatever is renamed meanwhile, `name` is for messages. */
+/** An open folder: `path` stays valid even if the folder is renamed; `name` is for messages. */
 export interface OpenFolder { path: string, name: string, close (): Promise<void> }
 
-/** Linux resolves paths below an open folder. Elsewhere every step is checked just before it is used. */
+/** Linux resolves paths relative to an open folder. Other systems check each step just before its use. */
 const HANDLES = existsSync('/proc/self/fd') ? '/proc/self/fd' : undefined
 
-/** A path to what a handle has open, for calls that take no handle; `path` where the system has none. */
+/** A path to an open file for calls that take no handle; `path` itself on systems without /proc/self/fd. */
 export const pathOf = ({ fd }: { fd: number }, path: string): string =>
   HANDLES === undefined ? path : `${HANDLES}/${fd}`
 
-/** Opens a folder, made for the owner alone with `make`. Throws PathError for a link or anything else. */
+/** Creates a missing folder with mode 0700 if `make`. Throws PathError for a symbolic link or a file. */
 async function openFolder (path: string, name: string, make: boolean): Promise<OpenFolder> {
   const { O_RDONLY, O_DIRECTORY, O_NOFOLLOW } = constants
   if (make) {
@@ -136,15 +132,14 @@ async function openFolder (path: string, name: string, make: boolean): Promise<O
   const handle = await open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW).catch(async (error: unknown) => {
     if (!['ELOOP', 'ENOTDIR'].includes(errnoOf(error) ?? '')) throw error
     const link = (await lstat(path).catch(() => undefined))?.isSymbolicLink() === true
-    throw new PathError(`${name} is ${link ? 'a link' : 'a file'}, a folder is needed here`)
+    throw new PathError(`${name} is ${link ? 'a link' : 'a file'}, not a folder`)
   })
   return { path: pathOf(handle, path), name, close: async () => { await handle.close() } }
 }
 
 /**
- * Opens a folder by the steps from `root` down to it, none of which may be a link, `root` neither; lends it
- * to `work`. With `make` missing folders are made, but not what holds `root`. Throws PathError, or the
- * system's error.
+ * Opens the folder at `steps` below `root` for `work`. Neither `root` nor a step may be a symbolic link. With
+ * `make`, creates missing folders, but not the parent of `root`. Throws PathError or a system error.
  */
 export async function inFolder<T> (
   root: string, steps: readonly string[], make: boolean, work: (folder: OpenFolder) => Promise<T>
@@ -162,7 +157,6 @@ export async function inFolder<T> (
   }
 }
 
-/** The same with the folder that holds a path, and the last name of it. */
 export async function parentOf<T> (
   root: string, path: string, make: boolean, work: (folder: OpenFolder, name: string) => Promise<T>
 ): Promise<T> {
@@ -171,12 +165,12 @@ export async function parentOf<T> (
   return await inFolder(root, steps, make, async (folder) => await work(folder, name))
 }
 
-/** Whether an entry at a path below a folder is to go; of a folder: whether to look into it. */
+/** Whether to remove an entry below a folder; for a folder, whether to descend into it. */
 export type ShouldRemove = (path: string, entry: Dirent) => boolean
 
 /**
- * Removes what `doomed` names below a folder, and folders it names that are empty then; links go, what they
- * point to stays. Resolves with whether nothing is left; an absent folder has nothing.
+ * Removes the entries below a folder that `doomed` selects, and selected folders that are then empty. Removes
+ * symbolic links, not their targets. Resolves with whether the folder is empty or missing.
  */
 export async function removeBelow (root: string, doomed: ShouldRemove): Promise<boolean> {
   return await inFolder(root, [], false, async (folder) => await removeIn(folder, '', doomed))

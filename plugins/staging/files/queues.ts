@@ -2,16 +2,15 @@ import { raceAbort } from '../../../kernel/index.js'
 
 type Key = string | number
 
-/** Runs work of one key in order, one at a time. An error goes to its own caller; the next work runs. */
+/** Runs tasks with the same key in order, one at a time. A failed task does not stop the next one. */
 export class KeyedLock {
-  /** Of each key, what resolves when everything asked so far has ended. */
   readonly #tails = new Map<Key, Promise<void>>()
 
   busy (key: Key): boolean { return this.#tails.has(key) }
 
   /**
-   * Runs `work` when everything asked before under the key has ended. An abort takes it out while it waits
-   * and rejects with the signal's reason; once it runs, the signal is its own business.
+   * Runs `work` after all earlier tasks with this key. An abort removes a waiting task, and the promise
+   * rejects with the signal's reason; a running task has to watch the signal itself.
    */
   async run<T> (key: Key, work: () => T | Promise<T>, signal?: AbortSignal): Promise<T> {
     signal?.throwIfAborted()
@@ -28,7 +27,7 @@ export class KeyedLock {
   }
 }
 
-/** Runs `work` on all items, at most `limit` at once. The first failure begins no more and is thrown. */
+/** At most `limit` items run at once. After a failure no further item starts; throws the first error. */
 export async function eachOf<T> (
   items: readonly T[], limit: number, work: (item: T) => Promise<void>
 ): Promise<void> {

@@ -11,7 +11,6 @@ import { putOwnText, readOwn } from './open.js'
 export const MOST_FILES = 16_384
 export const EMPTY_SHA256 = 'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855'
 
-/** A whole number of bytes that a double holds exactly. */
 export const size = { type: 'integer', minimum: 0, maximum: Number.MAX_SAFE_INTEGER } as const
 export const hex = (digits: number) => ({ type: 'string', pattern: `^[0-9a-f]{${digits}}$` })
 const problemOf = schemaChecker({
@@ -38,9 +37,9 @@ function refuse (problem: string): never {
 }
 
 /**
- * The manifest in a foreign value, as a copy that holds nothing else. Throws ManifestError with the first
- * problem: shape, names, sizes and counts of hashes must all fit together. Whether the hashes are those of
- * the files is for the reader of the files to see.
+ * Validates an untrusted manifest and returns a copy with sorted files. Throws ManifestError with the first
+ * problem: shape, names, sizes and numbers of hashes must be consistent. Does not verify the hashes against
+ * file contents.
  */
 export function checkManifest (value: unknown): ModelManifest {
   const problem = problemOf(value)
@@ -52,9 +51,9 @@ export function checkManifest (value: unknown): ModelManifest {
   refuseCollisions(files)
   const sum = files.reduce((bytes, file) => bytes + BigInt(file.size), 0n)
   if (sum !== BigInt(about.totalBytes)) {
-    refuse(`totalBytes is ${about.totalBytes}, its files have ${sum} bytes together`)
+    refuse(`totalBytes is ${about.totalBytes}, but the files have ${sum} bytes`)
   }
-  // One order everywhere: chunks are numbered by it, on every node that has the same content.
+  // Chunks are numbered in this order, which must be the same on every node.
   files.sort((a, b) => a.path < b.path ? -1 : 1)
   return { ...about, files }
 }
@@ -72,7 +71,7 @@ function checkFile ({ path, size, sha256, chunkSha256 }: ManifestFile, i: number
   }
 }
 
-/** No two paths may meet on a file system that ignores case, and no file may be another's folder. */
+/** Two paths must differ on a file system that ignores case, and a file must not be the folder of another. */
 function refuseCollisions (files: readonly ManifestFile[]): void {
   const taken = new Map<string, { path: string, kind: 'file' | 'folder' }>()
   for (const { path } of files) {
@@ -91,9 +90,9 @@ function refuseCollisions (files: readonly ManifestFile[]): void {
 }
 
 /**
- * The id of a checked manifest's content: 64 hex digits over the model and, of each file, path, size and all
- * hashes, in any order of files. Two revisions of the same bytes have the same digest. Chunks are verified by
- * their own hashes alone, so those belong to the identity too.
+ * The digest of a checked manifest: 64 hex digits over the model id and the path, size and hashes of each
+ * file, independent of the order of files. Two revisions with the same bytes have the same digest. It
+ * includes the chunk hashes because chunks are verified by them alone.
  */
 export function manifestDigest (manifest: ModelManifest): string {
   const hash = createHash('sha256').update(`svc manifest 1\n${manifest.modelId}\n`)
@@ -103,7 +102,7 @@ export function manifestDigest (manifest: ModelManifest): string {
   return hash.digest('hex')
 }
 
-/** Files of manifests by path: one is asked for thousands of times while a model is fetched. */
+/** Files of manifests by path: a transfer looks a file up thousands of times. */
 const byPath = new WeakMap<ModelManifest, Map<string, ManifestFile>>()
 
 export function fileOf (manifest: ModelManifest, path: string): ManifestFile | undefined {
@@ -114,26 +113,23 @@ export function fileOf (manifest: ModelManifest, path: string): ManifestFile | u
 
 export const RECORD_FILE = '.svc-record.json'
 const FORMAT = 1
-/** A model of 16,384 files and 10 TB stays below that. */
+/** The record of a model with 16,384 files and 10 TB is smaller. */
 const MOST_BYTES = 64 * 1024 * 1024
 
-/**
- * The record in a value, checked: its manifest by checkManifest, its card as far as the model's id. Throws
- * ManifestError or PathError when it is none of this model.
- */
+/** Checks the card only by the model id. Throws ManifestError or PathError for an invalid record. */
 export function checkRecord (value: unknown, modelId: string): CopyRecord {
   const { manifest, card, source, choice, publishedAt } =
     (value ?? {}) as Partial<Record<keyof CopyRecord, unknown>>
   const checked = checkManifest(manifest)
   if (checked.modelId !== modelId) {
-    throw new PathError(`the record is of ${shown(checked.modelId)}, not of ${shown(modelId)}`)
+    throw new PathError(`the record is for ${shown(checked.modelId)}, not for ${shown(modelId)}`)
   }
   const named = typeof card === 'object' && card !== null && 'modelId' in card
   if (!named || card.modelId !== modelId) {
     throw new PathError(`the record of ${shown(modelId)} has no card of that model`)
   }
   if (typeof source !== 'string' || typeof publishedAt !== 'string') {
-    throw new PathError(`the record of ${shown(modelId)} does not say where or when it came from`)
+    throw new PathError(`the record of ${shown(modelId)} has no source or time`)
   }
   const chosen = choiceIn(choice)
   return {
@@ -142,7 +138,7 @@ export function checkRecord (value: unknown, modelId: string): CopyRecord {
   }
 }
 
-/** What cannot be read counts as none: the digest says whether the files are right. */
+/** Ignores an invalid choice: the digest decides whether the files are right. */
 function choiceIn (value: unknown): HubChoice | null {
   const { allow = null, variant = null } = (value ?? {}) as { allow?: unknown, variant?: unknown }
   const patterns = Array.isArray(allow) && allow.every((one) => typeof one === 'string') ? allow : null
@@ -150,7 +146,7 @@ function choiceIn (value: unknown): HubChoice | null {
   return patterns === null && word === null ? null : { allow: patterns, variant: word }
 }
 
-/** The valid record in a folder, of that model if one is named; null where there is none. Never throws. */
+/** The valid record in a folder, of that model if an id is given; null without one. Never throws. */
 export async function readRecord (folder: string, modelId?: string): Promise<CopyRecord | null> {
   try {
     const value = JSON.parse(await readOwn(folder, RECORD_FILE, MOST_BYTES)) as {
@@ -158,12 +154,12 @@ export async function readRecord (folder: string, modelId?: string): Promise<Cop
     } | null
     return value?.format === FORMAT ? checkRecord(value, modelId ?? String(value.manifest?.modelId)) : null
   } catch {
-    // Whatever is wrong with it, the copy counts as one without a record.
+    // A copy with an unreadable record counts as a copy without one.
     return null
   }
 }
 
-/** Writes a record into a folder: at any moment the old one or the new one is there, whole. */
+/** Replaces the record in a folder atomically. */
 export async function writeRecord (folder: string, record: CopyRecord): Promise<void> {
   await putOwnText(folder, RECORD_FILE, `${JSON.stringify({ format: FORMAT, ...record })}\n`)
   await sync(folder)

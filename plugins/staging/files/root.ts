@@ -22,40 +22,37 @@ const SETTINGS: Readonly<Record<Role, string>> = {
 const INCOMING = '.incoming'
 const TRASH = '.trash'
 const LAST_USED = '.last_used'
-/** Says that a folder of a transfer is svc's, before anything else is in it. */
+/** Marks a transfer folder as svc's before it has any other file. */
 const TRANSFER_FILE = '.svc-transfer'
-/** What svc itself moved to the trash, and whether all of it may go or only what its record names. */
+/** Names of trash entries. A sweep removes all of a `transfer`, but only recorded files of a `copy`. */
 const TRASHED = /^(copy|transfer)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
-/** A transfer that is not published yet. `mtimeMs` is its latest change, of the folder or a file in it. */
+/** An unpublished transfer. `mtimeMs` is the latest change of the folder or of a file in it. */
 export interface Pending { modelId: string, directory: string, sizeBytes: number, mtimeMs: number }
 
-/** A sweep removes transfers unchanged for `olderThanMs`; `live` is asked just before each removal. */
+/** A sweep removes transfers unchanged for `olderThanMs`; it checks `live` just before each removal. */
 export interface SweepOptions { olderThanMs: number, live: Pick<ReadonlySet<string>, 'has'> }
 
-/** A record; without a time it is published now. */
 type Unpublished = Omit<CopyRecord, 'publishedAt'> & Partial<Pick<CopyRecord, 'publishedAt'>>
 
 /**
- * A folder of model folders: the staging root, the store or the hub's cache. Copies appear and go by a
- * rename, so that a crash leaves whole ones only. What svc did not write itself is never removed. Every
- * change of one model runs alone; that holds within one object, so a folder must not be opened twice.
+ * A folder of model folders: the staging root, the store or the hub's cache. Copies appear and disappear by a
+ * rename, so a crash leaves only complete ones. svc never removes files that it did not write. Changes of one
+ * model are serialized within this object, so each folder must have only one ModelRoot.
  */
 export class ModelRoot {
   readonly root: string
   readonly role: Role
   readonly setting: string
-  /** By model id: the complete copies, as of `load`, and of what has come and gone since. */
+  /** The complete copies by model id, since `load`. */
   readonly copies = new Map<string, LocalCopy>()
   onChange: (modelId: string) => void = () => {}
-  /** Set to false where the folder cannot be used: then it holds nothing, and nothing is brought there. */
+  /** False if the folder is unusable; the root then reports no copies and refuses transfers. */
   usable = true
   readonly #clock: Clock
   readonly #lock = new KeyedLock()
-  /** Folders in the trash that a running operation still needs or removes itself. */
   readonly #busy = new Set<string>()
 
-  /** The clock says what is old; the root need not exist yet. */
   constructor ({ root, clock, role = 'staged' }: { root: string, clock: Clock, role?: Role }) {
     this.root = resolve(root)
     this.role = role
@@ -63,7 +60,7 @@ export class ModelRoot {
     this.#clock = clock
   }
 
-  /** Makes the root and its inner folders, and finishes publications that a crash cut off. */
+  /** Also completes publications that a crash interrupted. */
   async prepare (): Promise<void> {
     try {
       await makeFolders(this.root)
@@ -93,7 +90,7 @@ export class ModelRoot {
       await this.#alone(modelId, async () => {
         if (!await isSealed(directory, modelId)) return
         await this.#swap(directory, modelId).catch((error: unknown) => {
-          // What stands in its way is told to whoever publishes it again.
+          // The next publication of this model reports the obstacle.
           if (!(error instanceof PathError)) throw error
         })
       })
@@ -114,7 +111,7 @@ export class ModelRoot {
 
   forget (modelId: string): void { if (this.copies.delete(modelId)) this.onChange(modelId) }
 
-  /** Every published copy, newest used first, those without a record too. An absent root holds none. */
+  /** Most recently used first, including copies without a record. */
   async list (): Promise<Copy[]> {
     const copies: Copy[] = []
     for (const entry of await this.#entries('')) {
@@ -125,14 +122,14 @@ export class ModelRoot {
     return copies.sort((a, b) => b.lastUsedMs - a.lastUsedMs || (a.modelId < b.modelId ? -1 : 1))
   }
 
-  /** The published copy of a model; its record is null when it is damaged, or a file of it is missing. */
+  /** The published copy of a model; its record is null if it is damaged or a file is missing. */
   async read (modelId: string): Promise<Copy | undefined> {
     const directory = this.#published(modelId)
     while (this.usable) {
       const own = await lstat(directory).catch(() => undefined)
       if (own?.isDirectory() !== true) return undefined
       const copy = await this.#look(modelId, directory, own)
-      // Another folder by now: what was seen may be half of the one and half of the other.
+      // If the folder was replaced during the read, the result may mix both versions: read again.
       const after = await lstat(directory).catch(() => undefined)
       if (after?.ino === own.ino) return copy
     }
@@ -152,20 +149,17 @@ export class ModelRoot {
       directory,
       sizeBytes: bytesOf(files),
       freeableBytes: freeable(files.filter(({ path }) => named.has(path))),
-      // Rounded: a file system keeps the milliseconds as a fraction of a second.
+      // Rounded because file systems report fractions of milliseconds.
       lastUsedMs: Math.round(used.mtimeMs),
       record: whole ? record : null,
       ours: record !== null
     }
   }
 
-  /** Where a transfer of this model writes; not made here. Throws PathError for what is no model id. */
+  /** The transfer folder of a model, which may not exist. Throws PathError for an invalid model id. */
   incoming (modelId: string): string { return join(this.root, INCOMING, folderOf(modelId)) }
 
-  /**
-   * Makes that folder, or takes up the one an earlier transfer left. Throws PathError where svc would replace
-   * what somebody else put there, in it or under the model's own name.
-   */
+  /** Creates or reuses that folder. Throws PathError if svc would replace files that it did not write. */
   async begin (modelId: string): Promise<string> {
     this.requireUsable()
     return await this.#alone(modelId, async () => {
@@ -179,7 +173,6 @@ export class ModelRoot {
     })
   }
 
-  /** Throws PathError unless the copy that is there, if any, consists of what svc wrote. */
   async #mayReplace (modelId: string): Promise<void> {
     const directory = this.#published(modelId)
     if (!await isRealFolder(directory)) return
@@ -188,7 +181,6 @@ export class ModelRoot {
     if (stranger !== undefined) throw notOurs(join(directory, stranger))
   }
 
-  /** The transfers, or that of one model, that are not published yet, whether they run or not. */
   async pending (wanted?: string): Promise<Pending[]> {
     const found: Pending[] = []
     for (const { modelId, directory } of await this.#transfers(wanted)) {
@@ -200,10 +192,10 @@ export class ModelRoot {
   }
 
   /**
-   * Publishes the transfer of a model, which must hold the manifest's files (their hashes are the caller's
-   * promise); other files in it are removed. A copy that is already there is replaced. When the transfer is
-   * gone and the same content is published, that copy is the answer. Throws ManifestError or PathError when
-   * the record or the files are not right; then the old copy stays.
+   * Publishes the transfer of a model and replaces an existing copy. The transfer must hold the manifest's
+   * files, with hashes that the caller has verified; other files in it are removed. If the transfer is gone
+   * but the same content is published, returns that copy. Throws ManifestError or PathError if the record or
+   * the files are invalid; the old copy then stays.
    */
   async publish (modelId: string, record: Unpublished): Promise<Copy> {
     const checked = this.#checked(modelId, record)
@@ -229,7 +221,6 @@ export class ModelRoot {
     return await isRealFolder(join(this.root, INCOMING)) && await isRealFolder(from)
   }
 
-  /** Renames a sealed transfer to its published name; the copy that was there goes to the trash. */
   async #swap (from: string, modelId: string): Promise<void> {
     await this.#mayReplace(modelId)
     const to = this.#published(modelId)
@@ -244,20 +235,20 @@ export class ModelRoot {
         if (!await isRealFolder(to)) await rename(old, to)
         throw error
       })
-      // What cannot be removed now is left to the next sweep: the new copy is in place.
+      // The new copy is in place, so the next sweep can remove the rest.
       await removeCopy(old).catch(() => {})
     })
   }
 
-  /** Writes a record into a folder by hand. Throws PathError unless it holds exactly the manifest's files. */
+  /** Adds a record to a folder filled by hand. Throws PathError unless the files match the manifest. */
   async adopt (modelId: string, record: Unpublished): Promise<Copy> {
     const checked = this.#checked(modelId, record)
     return await this.#alone(modelId, async () => {
       const directory = this.#published(modelId)
       const found = await requireFiles(directory, checked.manifest)
       if (found.length !== checked.manifest.files.length) {
-        throw new PathError(`${directory} holds ${found.length} files, ` +
-          `the record names ${checked.manifest.files.length}.`)
+        throw new PathError(`${directory} has ${found.length} files, ` +
+          `but the record lists ${checked.manifest.files.length}.`)
       }
       await writeRecord(directory, checked)
       return this.#hold(await this.#require(modelId), checked)
@@ -266,13 +257,12 @@ export class ModelRoot {
 
   async #require (modelId: string): Promise<Copy> {
     const copy = await this.read(modelId)
-    if (copy === undefined) throw new PathError(`${this.#published(modelId)} was removed by somebody else.`)
+    if (copy === undefined) throw new PathError(`${this.#published(modelId)} was removed by another program.`)
     return copy
   }
 
   /**
-   * Removes what svc wrote of the published copy; files that somebody else put into its folder stay there.
-   * Returns the bytes that gives back, 0 when there is no copy. Throws PathError for one without a record.
+   * Removes only svc's files. Resolves with the freed bytes. Throws PathError for a copy without a record.
    */
   async remove (modelId: string): Promise<number> {
     return await this.#alone(modelId, async () => {
@@ -300,7 +290,6 @@ export class ModelRoot {
     })
   }
 
-  /** Marks the copy of a model as used at a wall time; nothing happens when there is none. */
   async touch (modelId: string, nowMs: number): Promise<void> {
     if (!this.usable) return
     await this.#alone(modelId, async () => {
@@ -317,7 +306,7 @@ export class ModelRoot {
     })
   }
 
-  /** Empties the trash and removes old transfers, as far as it can; throws the first failure. */
+  /** Empties the trash and removes old transfers; throws the first failure at the end. */
   async sweep ({ olderThanMs, live }: SweepOptions): Promise<void> {
     const failures: unknown[] = []
     const keep = (error: unknown): void => { failures.push(error) }
@@ -332,11 +321,11 @@ export class ModelRoot {
       if (mtimeMs < before && !live.has(modelId)) await this.discard(modelId).catch(keep)
     }
     if (failures.length === 0) return
-    throw new Error(`${failures.length} folders in ${this.root} could not be removed, the first: ` +
+    throw new Error(`${failures.length} folders in ${this.root} could not be removed; first error: ` +
       String(failures[0]), { cause: failures[0] })
   }
 
-  /** Renames a folder into the trash; sweeps leave it alone until `work` is done with it. */
+  /** Renames a folder into the trash and protects it from sweeps while `work` runs. */
   async #trash (
     kind: 'copy' | 'transfer', directory: string, work: (trash: string) => Promise<void>
   ): Promise<void> {
@@ -362,7 +351,7 @@ export class ModelRoot {
     return found
   }
 
-  /** What the root or an inner folder of it holds. Throws PathError for an inner folder that is a link. */
+  /** Throws PathError if the inner folder is a symbolic link. */
   async #entries (name: '' | typeof INCOMING | typeof TRASH): Promise<Dirent[]> {
     if (!this.usable) return []
     if (name !== '' && !await isRealFolder(join(this.root, name))) return []
@@ -374,7 +363,7 @@ export class ModelRoot {
 
   #published (modelId: string): string { return join(this.root, folderOf(modelId)) }
 
-  /** Two ids that differ only in case may mean one folder. */
+  /** The key ignores case: ids that differ only in case may share a folder. */
   async #alone<T> (modelId: string, section: () => Promise<T>): Promise<T> {
     return await this.#lock.run(folderOf(modelId).toLowerCase(), section)
   }

@@ -9,10 +9,10 @@ import { RECORD_FILE, readRecord, writeRecord } from './record.js'
 import { findFiles, walkModel } from './walk.js'
 import type { CopyRecord, ModelManifest } from '../types.js'
 
-/** Files made durable at once: a journalling file system commits them together. */
+/** fsync calls in parallel: a journalling file system commits them together. */
 const PARALLEL = 16
 
-/** The first file of a manifest that is not among those found with its size; undefined when all are. */
+/** The first file of a manifest that is missing or has the wrong size; undefined if all are there. */
 export function missingFile (
   manifest: ModelManifest, found: readonly { path: string, size: number }[]
 ): string | undefined {
@@ -20,7 +20,7 @@ export function missingFile (
   return manifest.files.find(({ path, size }) => sizes.get(path) !== size)?.path
 }
 
-/** The files in a folder. Throws PathError unless every file of the manifest is there with its size. */
+/** All files in a folder. Throws PathError if one of the manifest is missing or has the wrong size. */
 export async function requireFiles (folder: string, manifest: ModelManifest): Promise<string[]> {
   const found = await walkModel(folder)
   const missing = missingFile(manifest, found)
@@ -28,12 +28,12 @@ export async function requireFiles (folder: string, manifest: ModelManifest): Pr
   const actual = found.find(({ path }) => path === missing)?.size
   const wanted = manifest.files.find(({ path }) => path === missing)!.size
   throw new PathError(`${shown(missing)} in ${folder} should have ${wanted} bytes, ` +
-    (actual === undefined ? 'but it is not there' : `it has ${actual}`))
+    (actual === undefined ? 'but is missing' : `but has ${actual}`))
 }
 
 /**
- * Makes a complete transfer ready to be published: nothing but the manifest's files in it, all of it on disk,
- * and as the last step the record instead of what the transfer kept there for itself. Any part may run again.
+ * Prepares a complete transfer for publication: removes files outside the manifest, syncs the rest to disk,
+ * then writes the record and removes the transfer's own files. Safe to repeat after a crash.
  */
 export async function finalizeCopy (folder: string, record: CopyRecord): Promise<void> {
   await requireFiles(folder, record.manifest)
@@ -55,10 +55,9 @@ async function syncInside (folder: string, path: string): Promise<void> {
   }
 }
 
-/** Whether a transfer of this model was sealed, so that it only has to be renamed. */
 export async function isSealed (folder: string, modelId: string): Promise<boolean> {
   const own = await ownFiles(folder)
-  // A job or a journal beside the record: a transfer began anew after a publication that failed.
+  // A job or journal beside the record: a new transfer began after a failed publication.
   if (own.length !== 1 || own[0] !== RECORD_FILE) return false
   const record = await readRecord(folder, modelId)
   return record !== null && missingFile(record.manifest, await findFiles(folder)) === undefined
@@ -80,7 +79,7 @@ function namedBy (record: CopyRecord | null): (path: string, entry: Dirent) => b
   return (path, entry) => entry.isDirectory() ? folders.has(path) : entry.isFile() && files.has(path)
 }
 
-/** The first thing in a copy that svc did not write: its record does not name it. */
+/** The first entry in a copy that svc did not write: neither recorded nor one of svc's own files. */
 export async function foreignFileIn (folder: string, record: CopyRecord): Promise<string | undefined> {
   const named = namedBy(record)
   for (const entry of await readdir(folder, { withFileTypes: true, recursive: true })) {
@@ -90,10 +89,7 @@ export async function foreignFileIn (folder: string, record: CopyRecord): Promis
   return undefined
 }
 
-/**
- * Removes of a folder what svc wrote: what its record names, and svc's own files, the record last. What
- * somebody else put there stays, and so does the folder then. Resolves with whether all of it is gone.
- */
+/** Removes svc's own and the recorded files, the record last. Resolves with whether the folder is gone. */
 export async function removeCopy (folder: string): Promise<boolean> {
   await removeBelow(folder, namedBy(await readRecord(folder)))
   const empty = await removeBelow(folder, isOwnFile)
@@ -101,14 +97,13 @@ export async function removeCopy (folder: string): Promise<boolean> {
   return empty
 }
 
-/** Removes from a transfer's folder all but svc's own files and those at these paths. */
 export async function keepOnly (folder: string, paths: ReadonlySet<string>): Promise<void> {
   await removeBelow(folder, (path, entry) => !isOwnFile(path, entry) && !(entry.isFile() && paths.has(path)))
 }
 
-/** Whether a folder is a transfer of svc: it has one of svc's files in it, or is empty. */
+/** Whether a folder is a transfer of svc: it is empty or has one of svc's own files. */
 export async function isTransfer (folder: string): Promise<boolean> {
-  // It may have been published or discarded since it was listed.
+  // The folder may have been published or discarded since it was listed.
   const entries = await readdir(folder, { withFileTypes: true })
     .catch((error: unknown) => { if (errnoOf(error) === 'ENOENT') return null; throw error })
   return entries !== null && (entries.length === 0 || entries.some((entry) => isOwnFile(entry.name, entry)))
@@ -120,4 +115,4 @@ export async function removeAll (folder: string): Promise<void> {
 }
 
 export const notOurs = (path: string): PathError =>
-  new PathError(`${path} was not written by svc, so it stays; move it elsewhere, then try again`)
+  new PathError(`${path} was not written by svc, so svc does not remove it; move it elsewhere, then retry`)

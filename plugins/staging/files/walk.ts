@@ -8,7 +8,7 @@ import { MOST_FILES } from './record.js'
 
 const PARALLEL = 16
 
-/** A regular file below a folder. `diskBytes`: what of it is on the disk; holes are not. */
+/** A regular file below a folder. `diskBytes` excludes holes. */
 export interface FoundFile {
   path: string
   size: number
@@ -18,9 +18,8 @@ export interface FoundFile {
 }
 
 /**
- * The files of a model's folder with their paths in it, sorted. svc's own files are left out. Throws
- * PathError for a link, a device, a socket or a pipe, for a name no manifest may have, and beyond 16,384
- * files or folders.
+ * The files of a model's folder with relative paths, sorted, without svc's own files. Throws PathError for a
+ * symbolic link, device, socket or pipe, for an invalid path, and beyond 16,384 files or folders.
  */
 export async function walkModel (folder: string): Promise<{ path: string, size: number }[]> {
   if (!await isRealFolder(folder)) throw new PathError(`${folder} does not exist`)
@@ -30,15 +29,15 @@ export async function walkModel (folder: string): Promise<{ path: string, size: 
     refuseEntry(folder, path, entry)
     if (entry.isFile()) paths.push(path)
     else folders++
-    // The folder itself is one of them.
+    // The folder itself counts as one.
     if (paths.length > MOST_FILES || folders >= MOST_FILES) {
-      throw new PathError(`${folder} holds more than ${MOST_FILES} files or folders`)
+      throw new PathError(`${folder} has more than ${MOST_FILES} files or folders`)
     }
   }
   const found: { path: string, size: number }[] = []
   await eachOf(paths, PARALLEL, async (path) => {
     const stats = await lstat(join(folder, path))
-    if (!stats.isFile()) throw new PathError(`${join(folder, path)} was changed while it was looked at`)
+    if (!stats.isFile()) throw new PathError(`${join(folder, path)} changed while it was read`)
     found.push({ path, size: stats.size })
   })
   return found.sort((a, b) => a.path < b.path ? -1 : 1)
@@ -47,13 +46,13 @@ export async function walkModel (folder: string): Promise<{ path: string, size: 
 function refuseEntry (root: string, path: string, entry: Dirent): void {
   if (!entry.isFile() && !entry.isDirectory()) {
     const kind = entry.isSymbolicLink() ? 'a link' : 'neither a file nor a folder'
-    throw new PathError(`${shown(path)} in ${root} is ${kind}; a model has only files and folders`)
+    throw new PathError(`${shown(path)} in ${root} is ${kind}; models may have only files and folders`)
   }
   const problem = filePathProblem(path)
-  if (problem !== null) throw new PathError(`${root} holds what no model may: ${problem}`)
+  if (problem !== null) throw new PathError(`${root} has an invalid path: ${problem}`)
 }
 
-/** All regular files below a folder, without svc's at its top and without unreadable ones. */
+/** All regular files below a folder, without svc's own at the top and without unreadable ones. */
 export async function findFiles (root: string): Promise<FoundFile[]> {
   const paths: string[] = []
   const unreadable = (error: unknown): void => { if (errnoOf(error) === undefined) throw error }
@@ -68,7 +67,7 @@ export async function findFiles (root: string): Promise<FoundFile[]> {
   return found
 }
 
-/** What lies in a folder and in those in it, but for svc's own files at the top. Links are not followed. */
+/** Does not follow links; leaves out svc's own files at the top. */
 async function * below (
   root: string, unreadable: (error: unknown) => void
 ): AsyncGenerator<{ path: string, entry: Dirent }> {
@@ -92,11 +91,11 @@ export const sizeOf = async (folder: string): Promise<number> => bytesOf(await f
 export const bytesOf = (files: readonly { size: number }[]): number =>
   files.reduce((sum, { size }) => sum + size, 0)
 
-/** A file with further links keeps its bytes when one name goes. */
+/** A file with several hard links keeps its blocks when one is removed. */
 export const freeable = (files: readonly FoundFile[]): number =>
   bytesOf(files.filter(({ links }) => links <= 1))
 
-/** The latest change of a folder itself or of svc's own files in it, which findFiles leaves out. */
+/** The latest change of a folder or of svc's own files in it, which findFiles leaves out. */
 export async function newest (folder: string): Promise<number> {
   const names = (await readdir(folder).catch(() => [])).filter(isOwnName)
   const stats = [folder, ...names.map((name) => join(folder, name))].map(async (path) =>

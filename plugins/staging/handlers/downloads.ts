@@ -13,11 +13,11 @@ import { makeStore } from '../manager/make-store.js'
 import { apiError, onStoreHost, forward, modelIn, nodeOf, refuseVirtual } from './request.js'
 import type { ModelManager } from '../manager/manager.js'
 
-/** A status without paths of this machine, in its error too, which are for the operator alone. */
+/** Hides local paths from all but operators, also in the error text. */
 function shownTo ({ caller }: RouteRequest, status: DownloadStatus): DownloadStatus {
   const [, kind] = /^(file|cache|ollama)\b/.exec(status.source ?? '') ?? []
   if (kind === undefined || caller.authorities.has('operator')) return status
-  return { ...status, source: kind, error: status.error === null ? null : 'operators see why' }
+  return { ...status, source: kind, error: status.error === null ? null : 'only operators can see the error' }
 }
 
 export const downloads = onStoreHost(routes.downloads, (store, _manager, request) =>
@@ -32,11 +32,11 @@ export const pause = onStoreHost(routes.pause, async (store, _manager, request) 
 const cancelAtStore = onStoreHost(routes.cancelDownload, async (store, _manager, request) =>
   shownTo(request, await store.cancel(modelIn(request))))
 
-/** Says to another node that only its own transfers are meant, not the store's download. */
+/** Marks a request to cancel only the node's own transfers. */
 const TRANSFERS_HEADER = 'x-svc-transfers'
 const CANCEL_MS = 10_000
 
-/** DELETE …/download: the download into the store, and the transfers of the model to any node. */
+/** Cancels the download into the store, and the transfers to all nodes. */
 export async function cancelDownload (manager: ModelManager, request: RouteRequest): Promise<unknown> {
   const modelId = modelIn(request)
   const cancelled = { modelId, status: 'cancelled', progress: 0, error: null }
@@ -48,7 +48,7 @@ export async function cancelDownload (manager: ModelManager, request: RouteReque
     const answer = await cancelAtStore(manager, request)
     return stopped && answer instanceof Reply && answer.status !== 200 ? cancelled : answer
   } catch (error) {
-    // Without a download, or a store to ask, the transfers were what was meant.
+    // Success even if the store is unreachable or has no download: transfers were cancelled.
     if (stopped) return cancelled
     throw error
   }
@@ -67,7 +67,6 @@ async function cancelTransfers (
   return answers.includes(true)
 }
 
-/** POST …/download: from the hub, from another node, or from a folder of the node that was asked. */
 export async function download (
   manager: ModelManager, request: RouteRequest & { body: StartOptions | null | undefined }
 ): Promise<unknown> {
@@ -75,15 +74,15 @@ export async function download (
 }
 
 /**
- * Starts a download here or at the store host; the answer is its state, or that host's Reply. Where there is
- * no store, this node becomes it first, and the answer names the folder as `storeMade`.
+ * Resolves with the status, or the store host's Reply. Without a store, this node becomes the store host
+ * first, and the answer has the folder as `storeMade`.
  */
 export async function startDownload (
   manager: ModelManager, request: RouteRequest, modelId: string, options: StartOptions
 ): Promise<unknown> {
   refuseVirtual(manager, modelId)
   const source = sourceOf(manager, options)
-  // Another node may know already that this one has just become it.
+  // Another node may already know that this one is becoming the store host.
   await manager.making?.catch(() => undefined)
   const asked = manager.store === null && request.member === null
   if (asked) await manager.access.learned(request.signal)
@@ -116,34 +115,34 @@ async function inStore (
   }
 }
 
-/** The callers that only this machine can be: who has the node's operator.token, and loopback. */
+/** Ids of callers that must be on this machine: the holder of operator.token, and loopback. */
 const OWN_CALLERS = ['operator', 'local']
 
-/** Throws `missing_grant` where the caller may not have a source on a node's disk read. */
+/** Throws `missing_grant` if the caller may not read this source on a node's disk. */
 export function checkMayRead (
   { options: { importRoots } }: ModelManager, { caller, member }: RouteRequest, source: Source
 ): void {
   if (source.kind === 'hub' || source.kind === 'node') return
   const refuse = (message: string): Error => kernelError('missing_grant', message, { authority: 'operator' })
   if (!caller.authorities.has('operator')) {
-    throw refuse('Only the operator may have a folder of a node read.')
+    throw refuse('Only operators may import folders of a node.')
   }
   const own = member === null && caller.mode === 'direct' && OWN_CALLERS.includes(caller.id)
   if (source.kind !== 'file' || own) return
   if (importRoots.some((root) => !relative(root, source.path).startsWith('..'))) return
-  throw refuse('A folder is read for who has the operator.token of this node: run `svc pull` on its ' +
-    'machine. For others, list a folder above it as model_store.import_roots in its svc.yaml.')
+  throw refuse('Importing a folder needs the operator.token of this node: run `svc pull` on its ' +
+    'machine. To allow other operators, add a parent folder to model_store.import_roots in its svc.yaml.')
 }
 
-/** Throws `import_refused` where this node is to read for a store that is on another one. */
+/** Throws `import_refused` for a source on this node if the store is on another one. */
 export function refuseElsewhere (manager: ModelManager, source: Source): void {
   if (source.kind !== 'cache' && source.kind !== 'ollama') return
   const name = source.kind === 'cache' ? source.kind : `ollama:${source.name}`
-  throw manager.ctx.error('import_refused', `${name} is read on the node that keeps the store, ` +
-    `${manager.access.host().name}: pull it there, or give the folder with its files to svc pull.`)
+  throw manager.ctx.error('import_refused', `${name} is available only on the store host, ` +
+    `${manager.access.host().name}: run svc pull there, or pull the folder with its files.`)
 }
 
-/** A folder of this node is exported: the store host fetches it from here. */
+/** Exports a local folder, so that the store host can fetch it from this node. */
 async function atHost (
   manager: ModelManager, request: RouteRequest, modelId: string, body: StartOptions, source: Source
 ): Promise<unknown> {
@@ -157,7 +156,7 @@ async function atHost (
   return await forward(manager, request, routes.download, { ...body, ...here })
 }
 
-/** How long a folder stays exported: a store host fetches it at once, but it may be large, ms. */
+/** Lifetime of an exported folder, ms: a large folder takes the store host long to fetch. */
 const EXPORT_MS = 24 * 3600_000
 
 async function exportFolder (

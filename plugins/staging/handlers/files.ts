@@ -10,15 +10,14 @@ import type { PartialCopy } from '../peers/exchange.js'
 import type { ModelManager } from '../manager/manager.js'
 import type { LocalCopy, ModelContent } from '../types.js'
 
-/** A copy that is sent to others: a whole one, or what has been verified of it so far. */
+/** A copy to send to others: a complete one, or the verified part of one. */
 type Sendable = ModelContent & Pick<LocalCopy, 'directory'> & Partial<Pick<PartialCopy, 'has'>>
 
 interface Asked { from?: string, digest?: string }
 
 /**
- * What this node has of a model. Its own copies where `from` says so: an exported folder first, then what is
- * complete, then what is being received; of several versions the one with the digest. Else, and where there
- * is no own one, what the store here has.
+ * The copy of a model to send. With `from=self` one of this node's copies: an exported folder first, then a
+ * complete copy, then an incoming one, then the store's, with the given digest. Otherwise the store's.
  */
 function copyOf (manager: ModelManager, modelId: string, { from, digest }: Asked): Sendable | undefined {
   const { local, store, exchange } = manager
@@ -35,7 +34,6 @@ function missing (manager: ModelManager, modelId: string, { from }: Asked): Erro
   return manager.ctx.error('model_not_found', `There is no model ${modelId} ${where}.`)
 }
 
-/** GET /store/models/{id}/manifest: with the card, by which another node knows what it gets. */
 export async function manifest (
   manager: ModelManager, request: RouteRequest
 ): Promise<unknown> {

@@ -27,7 +27,7 @@ function asTold (ctx: ModelManager['ctx'], error: unknown, about = ''): unknown 
 
 type PlanQuery = Pick<StartOptions, 'source' | 'revision' | 'variant'> & { allow?: string[] }
 
-/** GET …/download/plan: by the store host, or by this node where there is none. */
+/** Answered by the store host, or by this node if there is none. */
 export async function plan (
   manager: ModelManager, request: RouteRequest & { query: PlanQuery }
 ): Promise<unknown> {
@@ -82,7 +82,7 @@ async function lookUp (
       return { ...near, weights: weightsIn(all) }
     }
     if (from.kind !== 'hub') {
-      throw new StoreError('bad_source', `${from.kind} is copied as it is, without a plan`)
+      throw new StoreError('bad_source', `${from.kind} is copied unchanged, so it has no plan`)
     }
     if (hub === null) throw ctx.error('hub_disabled')
     const { selection, weights } = await hub.look(modelId, { ...named, signal })
@@ -96,7 +96,7 @@ async function lookUp (
   }
 }
 
-/** GET /store/search: by the store host, which is to fetch what is chosen, or by this node without one. */
+/** Answered by the store host, which would download the model, or by this node if there is none. */
 export async function search (
   manager: ModelManager, request: RouteRequest & { query: { query: string, limit: number } }
 ): Promise<unknown> {
@@ -111,9 +111,9 @@ export async function search (
   if (hub === null) throw ctx.error('hub_disabled')
   const found = await hub.search(query, { limit, signal })
     .catch((error: unknown) => {
-      // A mirror may have the models and no list of them.
+      // A mirror may serve models but no search.
       if (!(error instanceof HubError) || error.reason !== 'not_found') throw asTold(ctx, error)
-      throw ctx.error('hub_unavailable', `${hub.url} cannot be searched; a model can be pulled by its name.`)
+      throw ctx.error('hub_unavailable', `${hub.url} does not support search; pull the model by its name.`)
     })
   return {
     hub: hub.url, query,

@@ -14,26 +14,25 @@ import { modelIdOf, modelIn } from './request.js'
 import type { ModelManager } from '../manager/manager.js'
 import type { routes } from '../routes.js'
 
-/** Largest custom card as JSON, bytes: it goes to every node. */
+/** Largest custom card as JSON, bytes: every node gets it. */
 const CARD_BYTES = 64 * 1024
-/** Longest wait for the store's card, ms, and its longest answer, bytes: a card of 16,384 files. */
+/** Timeout (ms) and largest answer (bytes) for the store's card, which may list 16,384 files. */
 const CARD_MS = 5000
 const CARD_ANSWER_BYTES = 16 * 1024 * 1024
 
-/** The list is sent again for this long, ms: it follows free memory, which changes without a sign. */
+/** Cache time of the list, ms: free memory changes without an event. */
 const LIST_MS = 250
 
 type ListRequest = RouteRequest<{ readonly query: typeof routes.models.query }>
 
-/** GET /v1/models, which clients poll: synchronous while the list is known. */
 export function models (manager: ModelManager, { headers, query }: ListRequest): unknown {
   if (isAnthropic(headers)) return anthropicPage(manager, query)
   const [field] = Object.keys(query)
   if (field === undefined) return listOf(manager)
-  throw kernelError('invalid_request', `${field} is read of Anthropic's clients only`, { param: field })
+  throw kernelError('invalid_request', `${field} is allowed only for Anthropic clients`, { param: field })
 }
 
-/** The list, made once for all requests until something changes. */
+/** Concurrent requests share one list until something changes. */
 function listOf (manager: ModelManager): ModelList | Promise<ModelList> {
   const now = manager.ctx.clock.mono()
   if (manager.listed !== undefined && now - manager.listed.atMs < LIST_MS) return manager.listed.list
@@ -49,7 +48,7 @@ export async function modelsShort (manager: ModelManager): Promise<unknown> {
 }
 
 export async function model (manager: ModelManager, request: RouteRequest): Promise<unknown> {
-  // Other names of models need not have the form of a model id.
+  // Aliases need not have the form of a model id.
   const { model_id: name } = request.params as { model_id: string }
   const found = (await listOf(manager)).data.find(({ id }) => id === name)
   if (found === undefined) {
@@ -71,7 +70,7 @@ const anthropicModel = ({ id, name, created, context_length: most }: Entry): obj
   max_input_tokens: most, max_tokens: most
 })
 
-/** A page of the list, as Anthropic's API cuts it: 20 models from the first, or beside one. */
+/** A page in Anthropic's format: the first 20 models by default, or the models after or before an id. */
 async function anthropicPage (
   manager: ModelManager, { limit = 20, after_id: after, before_id: before }: ListRequest['query']
 ): Promise<object> {
@@ -122,11 +121,7 @@ async function named (manager: ModelManager): Promise<Entry[]> {
   return [...byId.values()].sort((a, b) => a.id < b.id ? -1 : 1)
 }
 
-/**
- * When the model came, unix seconds: to the store, else to the disk of this node, as what ships did when svc
- * was installed. Of models without either nothing is known but that this node has known them since it
- * started.
- */
+/** When the model was added to the store, else to this disk, else when this node started; Unix seconds. */
 function createdOf (manager: ModelManager, modelId: string, host: NodeView | undefined): number {
   const stored = manager.access.entry(modelId, host)
   const at = stored === undefined || stored.bundled ? NaN : Date.parse(stored.downloadedAt)
@@ -139,7 +134,7 @@ export function copies (manager: ModelManager): unknown {
   return { copies: manager.catalogue.copies(), silent_store: manager.access.silent()?.name ?? null }
 }
 
-/** GET /models/{id}/card, with the files where any node that can be asked knows them. */
+/** GET /models/{id}/card. Includes the files if a reachable node has them. */
 export async function card (manager: ModelManager, request: RouteRequest): Promise<unknown> {
   const modelId = modelIn(request)
   const virtual = manager.virtual().find((one) => one.modelId === modelId)
@@ -149,7 +144,7 @@ export async function card (manager: ModelManager, request: RouteRequest): Promi
     throw noModel(manager, modelId)
   }
   const whole = await wholeCard(manager, request, modelId)
-  // What was written by hand counts, with the files that are there.
+  // Hand-written cards win, with the actual files.
   const byHand = known.origin === 'custom' || known.origin === 'home'
   const { files, totalBytes } = whole ?? known.card
   const card = byHand || whole === undefined ? { ...known.card, files, totalBytes } : whole
@@ -178,16 +173,16 @@ export async function add (
   const known = manager.catalogue.cards().get(checked.modelId)
   if (known !== undefined && known.origin !== 'custom' && known.origin !== 'home') {
     throw manager.ctx.error('card_exists',
-      `${checked.modelId} is a model of its own (${known.origin}).`)
+      `${checked.modelId} already exists (${known.origin}).`)
   }
   await manager.ctx.command('addCard', { card: checked })
   return { model_id: checked.modelId, card: checked }
 }
 
-/** Throws `invalid_request` also for the names of models that ship. */
+/** Throws `invalid_request` also for ids of bundled models. */
 function addable (id: string, path: string): string {
   if (!modelIdOf(id, path).startsWith('svc/')) return id
-  const message = `${id}: names below svc/ are those of models that ship with svc; choose another`
+  const message = `${id}: names below svc/ are reserved for models that ship with svc; choose another`
   throw kernelError('invalid_request', message, { param: path.slice(1), issues: [{ path, message }] })
 }
 
@@ -207,7 +202,7 @@ function cardOf (given: unknown): ModelCard {
   return checked
 }
 
-/** The card is made from the files once they are there; until then the answer has none. */
+/** The card is derived from the files after the download; until then the answer has none. */
 async function addSource (manager: ModelManager, request: RouteRequest, source: string): Promise<unknown> {
   const modelId = addable(source, '/source')
   const state = await startDownload(manager, request, modelId, {})

@@ -8,15 +8,14 @@ import { routes } from '../routes.js'
 import type { Answers } from '../routes.js'
 
 type NodePurged = Answers['purge']['nodes'][number]
-/** `preview`: what a purge would do is only told. */
+/** `preview` reports the effect of a purge without removing anything. */
 type PurgeTrigger = 'purge' | 'store_delete' | 'preview'
 
 const DEADLINE_MS = 20_000
 
-/** Says to another node that the model was deleted from the store; only members are believed. */
+/** Marks a request from another node after a model was deleted from the store; ignored from other clients. */
 const DELETED_HEADER = 'x-svc-store-delete'
 
-/** POST /store/purge-staging: every node, or this one alone when another node passed it on. */
 export async function purge (manager: ModelManager, request: RouteRequest): Promise<unknown> {
   const body = request.body as Record<string, unknown>
   const given = eitherSpelling<string>(body, 'modelId', 'model_id')
@@ -68,7 +67,6 @@ async function everywhere (
   })
 }
 
-/** DELETE /store/models/{id}: the store's copy, what a download has left, and staged copies not in use. */
 export async function remove (manager: ModelManager, request: RouteRequest): Promise<unknown> {
   refuseVirtual(manager, modelIn(request))
   return await removeAtStore(manager, request)
@@ -78,7 +76,7 @@ const removeAtStore = onStoreHost(routes.remove, async (store, manager, request)
   const { ctx } = manager
   const modelId = modelIn(request)
   if (store.offer(modelId)?.kind === 'bundled') {
-    throw ctx.error('model_bundled', `${modelId} ships with svc and stays.`)
+    throw ctx.error('model_bundled', `${modelId} ships with svc and cannot be removed.`)
   }
   if (store.get(modelId) === undefined && store.status(modelId).status === 'not_found') {
     throw ctx.error('model_not_found', `The store has no model ${modelId}.`)

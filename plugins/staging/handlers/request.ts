@@ -9,7 +9,7 @@ import { virtualModel } from '../service.js'
 import type { Store } from '../store/store.js'
 import { StoreError } from '../types.js'
 
-/** A model id out of a request. Throws `invalid_request` naming the field. */
+/** Throws `invalid_request` with the field. */
 export function modelIdOf (value: string, path = '/model_id'): string {
   const problem = modelIdProblem(value)
   if (problem === null) return value
@@ -20,30 +20,29 @@ export function modelIdOf (value: string, path = '/model_id'): string {
 export const modelIn = ({ params }: RouteRequest): string =>
   modelIdOf((params as { model_id: string }).model_id)
 
-/** The one of two spellings of a body's field that was given. Throws `invalid_request` when both were. */
+/** A body field that has two spellings. Throws `invalid_request` if both are given. */
 export function eitherSpelling<T> (
   body: Readonly<Record<string, unknown>>, camel: string, snake: string
 ): T | undefined {
   if (body[camel] !== undefined && body[snake] !== undefined) {
-    const message = `give ${camel} or ${snake}, not both`
+    const message = `use ${camel} or ${snake}, not both`
     throw kernelError('invalid_request', message, { issues: [{ path: `/${snake}`, message }] })
   }
   return (body[camel] ?? body[snake]) as T | undefined
 }
 
-/** Throws for a model that plugins answer for themselves: there is nothing to fetch or to remove. */
+/** Throws for a virtual model, which has no files. */
 export function refuseVirtual ({ virtual }: Pick<ModelManager, 'virtual'>, modelId: string): void {
   if (virtual().some((card) => card.modelId === modelId)) throw virtualModel(modelId)
 }
 
-/** Throws `node_not_found`. */
 export function nodeOf ({ cluster }: Pick<ModelManager, 'cluster'>, ref: string): NodeView {
   const node = cluster.resolve(ref)
-  if (node === undefined) throw kernelError('node_not_found', `No node ${ref} is known.`)
+  if (node === undefined) throw kernelError('node_not_found', `There is no node ${ref}.`)
   return node
 }
 
-/** Reasons of the store that have a name in the API; everything else is `download_failed`. */
+/** Store reasons that are also error reasons of the API; all others become `download_failed`. */
 const NAMED: Readonly<Record<string, keyof typeof errors>> = {
   download_running: 'download_running', no_safe_fit: 'no_safe_fit', no_hub: 'hub_disabled',
   no_download: 'download_not_found', not_in_store: 'model_not_found', bad_source: 'import_refused'
@@ -56,7 +55,7 @@ export function apiError ({ ctx }: Pick<ModelManager, 'ctx'>, error: unknown): u
 
 type Route = Pick<RouteDecl, 'method' | 'url'>
 
-/** A handler of the node that has the store; others have that one answer the request as it came. */
+/** A handler that runs on the store host; other nodes forward the request to it. */
 export const onStoreHost = <R extends RouteRequest>(
   route: Route, work: (store: Store, manager: ModelManager, request: R) => unknown
 ) => async (manager: ModelManager, request: R): Promise<unknown> => {
@@ -69,20 +68,20 @@ export const onStoreHost = <R extends RouteRequest>(
   }
 }
 
-/** Longest wait for the store host's answer, ms, and its most bytes. */
+/** Timeout for the store host's answer, ms, and its size limit, bytes. */
 const FORWARD_MS = 60_000
 const ANSWER_BYTES = 64 * 1024 * 1024
 
 /**
- * Has the store host answer a request, with another body if one is given. Throws `store_not_configured`,
- * `store_unreachable`, the latter also where that host says that it is none.
+ * Forwards a request to the store host, optionally with another body. Throws `store_not_configured` or
+ * `store_unreachable`, the latter also if this node should be the store host but is not.
  */
 export async function forward (
   { access, ctx }: Pick<FinderParts, 'access' | 'ctx'>, request: RouteRequest, route: Route, body?: unknown
 ): Promise<Reply> {
   const host = access.host()
   if (host.self || request.member !== null) {
-    throw ctx.error('store_unreachable', 'This node is no store host.')
+    throw ctx.error('store_unreachable', 'This node is not a store host.')
   }
   const { caller, signal } = request
   const answer = await ctx.deps.cluster.request(host.installId, {

@@ -12,7 +12,7 @@ type Staged = Answers['stage']['nodes'][number] & { reason: string | null }
 
 interface StageBody { wait?: boolean, timeout_seconds?: number }
 
-/** Longest wait for a node's word that it has begun, s. */
+/** Timeout for a node to confirm the start, s. */
 const BEGIN_SECONDS = 15
 const WAIT_SECONDS = 600
 
@@ -21,7 +21,7 @@ export async function stage (manager: ModelManager, request: RouteRequest): Prom
   const body = (request.body ?? {}) as StageBody & Record<string, unknown>
   const refs = eitherSpelling<string[]>(body, 'nodeIds', 'node_ids') ?? []
   const nodes = targets(manager, refs)
-  // Who passed it on would not ask again.
+  // A node that forwarded the request would not retry.
   if (request.member !== null) await manager.access.learned(request.signal)
   if (manager.access.known() === undefined && manager.catalogue.copies(modelId).length === 0) {
     throw manager.access.none()
@@ -41,7 +41,7 @@ export async function stage (manager: ModelManager, request: RouteRequest): Prom
   }
 }
 
-/** The nodes named, each once; this node when none is. Throws `node_not_found`. */
+/** The given nodes without duplicates; this node by default. Throws `node_not_found`. */
 function targets (manager: ModelManager, refs: readonly string[]): NodeView[] {
   if (refs.length === 0) return [manager.cluster.nodes()[0]!]
   return [...new Map(refs.map((ref) => [nodeOf(manager, ref).installId, nodeOf(manager, ref)])).values()]
@@ -54,7 +54,7 @@ async function stageHere (
   if (seconds > 0 && !job.over) {
     const done = new AbortController()
     const late = delay(manager.clock, seconds * 1000, AbortSignal.any([signal, done.signal]))
-    // A client that goes away ends the waiting, not the transfer.
+    // A client that disconnects ends the wait, not the transfer.
     await Promise.race([job.ended, late.catch(() => {})])
     done.abort()
   }

@@ -10,12 +10,12 @@ import { routes } from '../routes.js'
 import { failureOf } from '../transfer/job.js'
 import { onStoreHost, modelIn } from './request.js'
 
-/** GET /store/storage: what this node keeps. Where it keeps it is for the operator alone. */
+/** GET /store/storage. Only operators see local paths. */
 export async function storage (manager: ModelManager, { caller }: RouteRequest): Promise<unknown> {
   const { ctx: { node, deps }, roots: { staged }, evictor } = manager
   const [{ copies, totalBytes }, volume, eventLogBytes, partialBytes] = await Promise.all([
     evictor.storage(),
-    // A folder that cannot be used may be on a volume that is not there.
+    // The volume of an unusable folder may be missing.
     volumeOf(staged.usable ? staged.root : node.home),
     sizeOf(join(node.home, 'events')),
     manager.partialBytes()
@@ -61,12 +61,12 @@ export const registry = onStoreHost(routes.registry, (store, manager, { caller }
       cached_on_nodes: (copies.get(modelId) ?? [])
         .filter((copy) => copy.kind !== 'store' && copy.digest === digest).map(({ nodeId }) => nodeId)
     })),
-    // Folders somebody put there that cannot be offered, and why.
+    // Folders copied into the store by hand that it cannot offer, and why.
     problems: store.problems().map(({ modelId, problem }) => ({ model_id: modelId, problem }))
   }
 })
 
-/** Longest wait for one node, ms; one that says nothing counts as one with room. */
+/** Timeout for one node, ms; a node that does not answer counts as one with enough disk space. */
 const ROOM_MS = 5000
 
 export async function room (manager: ModelManager, request: RouteRequest): Promise<unknown> {
@@ -85,7 +85,7 @@ export async function withoutRoom (
   return nodes.flatMap(({ nodeId }, i) => problems[i] == null ? [] : [{ nodeId, message: problems[i] }])
 }
 
-/** Why copies of the model and its companions do not fit here; null when they do, or are here. */
+/** Why the missing copies of the model and its companions do not fit on this disk; null if they do. */
 async function roomProblem (manager: ModelManager, modelId: string): Promise<string | null> {
   const { local, store, catalogue, freeSpace, roots: { staged }, evictor } = manager
   const { device } = await volumeOf(staged.root)
@@ -93,7 +93,7 @@ async function roomProblem (manager: ModelManager, modelId: string): Promise<str
   for (const id of [modelId, ...manager.companionsOf(modelId)]) {
     const digest = manager.digestOf(id) ?? undefined
     const offer = store?.offer(id)
-    // A copy from a store on the same disk consists of links.
+    // Staging from a store on the same disk hard-links the files.
     const linked = offer?.kind === 'store' && (await volumeOf(offer.directory)).device === device
     if (linked || local.get(id, digest) !== undefined) continue
     const whole = catalogue.copies(id).find(({ kind }) => kind !== 'receiving')

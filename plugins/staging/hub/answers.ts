@@ -1,13 +1,13 @@
 import { HubError } from './types.js'
 import type { HubFile } from './types.js'
 
-/** Header of an answer, lower-case names, as undici gives them. */
+/** Response headers with lower-case names, as undici returns them. */
 export type Headers = Record<string, string | string[] | undefined>
 
-/** Longest wait asked for by a hub that is believed; its windows are five minutes. */
+/** Upper bound for a hub's Retry-After, ms; its rate limit windows are five minutes. */
 const LONGEST_WAIT_MS = 600_000
-const TOKEN_HINT = 'set SVC_HUB_TOKEN (or HF_TOKEN) for the store host to a token that may ' +
-  'read it; for another hub than huggingface.co, SVC_HUB_TOKEN_HOST to its host'
+const TOKEN_HINT = 'set SVC_HUB_TOKEN (or HF_TOKEN) on the store host to a token with access; ' +
+  'for hubs other than huggingface.co, also set SVC_HUB_TOKEN_HOST to the host of the hub'
 
 export function header (headers: Headers, name: string): string | undefined {
   const value = headers[name]
@@ -17,7 +17,7 @@ export function header (headers: Headers, name: string): string | undefined {
 export interface HubRequest {
   what: string
   host: string
-  /** Whether that was the hub itself, not a host it led to. */
+  /** False for a redirect target. */
   atHub: boolean
 }
 
@@ -25,12 +25,12 @@ export function statusError (status: number, headers: Headers, asked: HubRequest
   const said = `${asked.host} answered ${status} for ${asked.what}`
   if (status === 429) {
     const retryAfterMs = waitOf(headers, nowMs)
-    const wait = retryAfterMs === null ? '' : `; it asks to wait ${Math.ceil(retryAfterMs / 1000)} s`
+    const wait = retryAfterMs === null ? '' : `; retry after ${Math.ceil(retryAfterMs / 1000)} s`
     return new HubError('rate_limited', `${said}: too many requests${wait}. A token raises the limit`,
       { retryAfterMs })
   }
-  if (status === 416) return new HubError('no_range', `${said}: it has no bytes from that offset on`)
-  // Links to other hosts are signed for a while: a new try gets a new link.
+  if (status === 416) return new HubError('no_range', `${said}: the file has no bytes at that offset`)
+  // Redirect URLs to other hosts are signed and expire: a retry gets a new one.
   if (status === 408 || status >= 500 || !asked.atHub) {
     return new HubError('unavailable', said, { retryAfterMs: waitOf(headers, nowMs) })
   }
@@ -42,19 +42,19 @@ function refusal (status: number, code: string | undefined, said: string): HubEr
     return new HubError('gated',
       `${said}: the model is gated. Accept its terms on its page, then ${TOKEN_HINT}`)
   }
-  // To those it does not know, the hub answers 401 for models that are private and for ones that never were.
+  // Without access, the hub answers 401 for private models and for unknown ones alike.
   if (status === 401 || code === 'RepoNotFound') {
     return new HubError(code === 'RepoNotFound' ? 'not_found' : 'gated',
-      `${said}: there is no such model, or it is private. Check the name, or ${TOKEN_HINT}`)
+      `${said}: the model does not exist or is private. Check the name, or ${TOKEN_HINT}`)
   }
   if (status === 404 || status === 410) {
-    const missing = code === 'RevisionNotFound' ? ': there is no such revision' : ''
+    const missing = code === 'RevisionNotFound' ? ': the revision does not exist' : ''
     return new HubError('not_found', said + missing)
   }
   return new HubError('bad_answer', said)
 }
 
-/** How long the answer asks to wait: `Retry-After` in seconds or as a date, else `t=` of `RateLimit`. */
+/** The requested wait, ms: `Retry-After` in seconds or as a date, else `t=` of `RateLimit`. */
 function waitOf (headers: Headers, nowMs: number): number | null {
   const after = header(headers, 'retry-after')
   const reset = /(?:^|[;,\s])t=(\d{1,9})\b/.exec(header(headers, 'ratelimit') ?? '')?.[1]
@@ -64,40 +64,40 @@ function waitOf (headers: Headers, nowMs: number): number | null {
   return Number.isNaN(ms) ? null : Math.min(Math.max(ms, 0), LONGEST_WAIT_MS)
 }
 
-/** Throws HubError `changed` where headers of `resolve` name another file than the selection does. */
+/** Throws HubError `changed` if the `resolve` headers do not match the selected file. */
 export function checkLinked (headers: Headers, commit: string, file: HubFile): void {
   const differs = (what: string, has: string, wanted: string | number): HubError =>
-    new HubError('changed', `${file.path}: the hub names ${what} ${has.slice(0, 80)} where ${wanted} was ` +
-      'selected; start the download again')
+    new HubError('changed', `${file.path}: the hub reports ${what} ${has.slice(0, 80)} ` +
+      `instead of ${wanted}; start the download again`)
   const size = header(headers, 'x-linked-size')
-  if (size !== undefined && Number(size) !== file.size) throw differs('the size', size, file.size)
+  if (size !== undefined && Number(size) !== file.size) throw differs('size', size, file.size)
   const at = header(headers, 'x-repo-commit')
   if (at !== undefined && at !== commit) throw differs('commit', at, commit)
   const etag = (header(headers, 'x-linked-etag') ?? header(headers, 'etag') ?? '').replace(/^W\/|"/g, '')
   const wanted = etag.length === 64 ? file.sha256 : etag.length === 40 ? file.gitSha1 : null
   if (wanted === null || !/^[0-9a-f]+$/i.test(etag)) return
-  if (etag.toLowerCase() !== wanted) throw differs('the hash', etag, wanted)
+  if (etag.toLowerCase() !== wanted) throw differs('hash', etag, wanted)
 }
 
-/** Throws HubError unless the head of an answer fits the bytes of a file from `start` on. */
+/** Throws HubError unless status and headers match the bytes of a file from `start` on. */
 export function checkBodyHead (status: number, headers: Headers, file: HubFile, start: number): void {
   if (status !== 200 && status !== 206) {
     throw new HubError('bad_answer', `the server answered ${status} for the bytes of ${file.path}`)
   }
   const encoding = header(headers, 'content-encoding')
   if (encoding !== undefined && encoding.toLowerCase() !== 'identity') {
-    throw new HubError('encoding', `${file.path} comes with content-encoding ${encoding.slice(0, 40)}, ` +
-      'which is refused: the bytes would not be the file\'s')
+    throw new HubError('encoding', `${file.path} has content-encoding ${encoding.slice(0, 40)}, ` +
+      'which svc does not accept: the bytes would not match the file')
   }
   if (status === 200 && start > 0) {
-    throw new HubError('no_range', `the server sends all of ${file.path} where byte ${start} was ` +
-      'asked for; try another mirror (model_store.hub.url), or pull a folder')
+    throw new HubError('no_range', `the server ignored the range of ${file.path} from byte ${start}; ` +
+      'use another mirror (model_store.hub.url), or pull a folder')
   }
   if (status === 206) {
     const range = header(headers, 'content-range') ?? 'none'
     const wanted = `bytes ${start}-${file.size - 1}/${file.size}`
     if (range !== wanted) {
-      throw new HubError('bad_answer', `${file.path} comes with content-range ${range.slice(0, 80)} ` +
+      throw new HubError('bad_answer', `${file.path} has content-range ${range.slice(0, 80)} ` +
         `instead of ${wanted}`)
     }
   }
@@ -105,6 +105,6 @@ export function checkBodyHead (status: number, headers: Headers, file: HubFile, 
   const wanted = file.size - start
   if (length === undefined || Number(length) === wanted) return
   const reason = Number(length) > wanted ? 'too_long' : 'changed'
-  throw new HubError(reason, `${file.path}: the server is about to send ${length.slice(0, 20)} bytes ` +
-    `where ${wanted} are missing`)
+  throw new HubError(reason, `${file.path}: the response has ${length.slice(0, 20)} bytes ` +
+    `instead of ${wanted}`)
 }

@@ -14,13 +14,13 @@ import type {
 const PAUSES = { minMs: 1000, maxMs: 30_000 }
 const LONGEST_REVISION = 200
 
-/** A client of the public model hub; see HubClientOptions. Throws TypeError for a URL that is none. */
+/** Throws TypeError for an invalid URL. */
 export const createHubClient = (options: HubClientOptions): HubClient => new Client(options)
 
-/** The public model hub, or one that speaks its API. All methods throw HubError. */
+/** A client of the public model hub, or of one with the same API. All methods throw HubError. */
 export type HubClient = Pick<Client, 'url' | 'resolve' | 'look' | 'search' | 'open' | 'close'>
 
-/** Loads undici and the hub's library with its first request: a boot makes none. */
+/** Loads undici and the hub library on the first request, to keep the start of svc fast. */
 class Client {
   readonly url: string
   readonly #options: HubClientOptions
@@ -53,7 +53,7 @@ class Client {
     const { signal } = options
     const revision = options.revision ?? 'main'
     if (revision === '' || revision.length > LONGEST_REVISION || /[\x00-\x20\x7f\\]|\.\./.test(revision)) {
-      throw new HubError('bad_request', 'a revision is a branch, a tag or a commit')
+      throw new HubError('bad_request', 'the revision must be a branch, a tag or a commit')
     }
     const http = await this.#http()
     const fetch = http.libraryFetch(`${modelId}@${revision}`, signal)
@@ -66,7 +66,7 @@ class Client {
     return { selection, weights: weightsIn(info.files) }
   }
 
-  /** Models whose names have these words: what runs here first, at most `limit` of each format. */
+  /** Searches by model name: models in a supported format first, at most `limit` of each format. */
   async search (
     query: string, { limit, signal }: { limit: number, signal?: AbortSignal }
   ): Promise<HubSearchResult[]> {
@@ -75,7 +75,7 @@ class Client {
     return await this.#patiently(async () => await searchHub(this.url, fetch, query, limit), signal)
   }
 
-  /** Opens a file at byte `start`: its bytes from there on, never more, or an error in between. */
+  /** The bytes of a file from `start` on; throws if the hub sends more or fewer. */
   async open (
     { modelId, commit }: Pinned, file: HubFile, { start, signal }: { start: number, signal?: AbortSignal }
   ): Promise<AsyncIterable<Uint8Array>> {

@@ -15,15 +15,14 @@ import { HubError } from './types.js'
 import type { HubClient } from './client.js'
 import type { HubFile, HubSelection, LocalHubFile } from './types.js'
 
-/** How many pauses of more than LONG_WAIT_MS in a row are waited for. */
+/** Maximum number of consecutive waits longer than LONG_WAIT_MS. */
 const MOST_WAITS = 5
 
-/** Of the hub: each file in one piece, three at a time; its answers to one request take several of ours. */
+/** One hub file per request, three at a time. The timeouts cover a chain of redirects. */
 const LIMITS: Partial<TransferLimits> = {
   parallel: 3, perSource: 3, connectMs: 60_000, idleMs: 30_000, backoffMs: 1000
 }
 
-/** How a selection is brought to a folder; the rest is as in FetchOptions. */
 export interface DownloadOptions extends Pick<FetchOptions,
 'folder' | 'clock' | 'random' | 'signal' | 'space' | 'spaceEveryBytes' | 'onProgress' | 'limits'> {
   client: HubClient | null
@@ -32,9 +31,9 @@ export interface DownloadOptions extends Pick<FetchOptions,
 }
 
 /**
- * Brings exactly the files of a selection to a folder and checks every hash; files there that are not of the
- * selection are removed. What has come stays after a failure, and the next call goes on from it. Throws
- * HubError, StoreError, PathError, what `space` throws, or the signal's reason.
+ * Downloads exactly the selected files to a folder and verifies every hash; removes other files there. After
+ * a failure the downloaded bytes stay, and the next call resumes. Throws HubError, StoreError, PathError,
+ * errors of `space`, or the signal's reason.
  */
 export async function downloadFromHub (options: DownloadOptions): Promise<ModelManifest> {
   const { client, selection, near = [], limits, ...rest } = options
@@ -52,7 +51,7 @@ export async function downloadFromHub (options: DownloadOptions): Promise<ModelM
     ...rest,
     manifest: { modelId, totalBytes, files, chunks },
     sources: () => sources,
-    // A disk of this machine gives the same bytes again.
+    // A local disk returns the same bytes on a retry.
     limits: { ...LIMITS, ...client === null ? { retries: 0, hashRetries: 1 } : {}, ...limits }
   })
   const hashed = chunks.hashed().sort((a, b) => a.path < b.path ? -1 : 1)
@@ -67,7 +66,7 @@ function hubSource (client: HubClient, selection: DownloadOptions['selection']):
   }
 }
 
-/** The hub names a hash of each whole file only, so each file is one chunk; small ones come first. */
+/** The hub has hashes only for complete files, so each file is one chunk; small files come first. */
 class WholeFiles implements ChunkTable {
   readonly count: number
   readonly #files: HubFile[]
@@ -100,7 +99,7 @@ class WholeFiles implements ChunkTable {
   hashed (): ManifestFile[] { return [...this.#hashers.values()].map((hasher) => hasher.file()) }
 }
 
-/** Hashes a file while it arrives, as a git blob too where the hub knows no other hash. */
+/** Hashes a file as it arrives, also as a git blob if the hub has no SHA-256. */
 class FileHasher implements Verifier {
   readonly #file: HubFile
   readonly #hash = new ChunkedHash()
@@ -130,8 +129,8 @@ class FileHasher implements Verifier {
 }
 
 /**
- * Runs `turn`, which takes its turn in a queue, again after each long pause that the hub asks for. Throws
- * what it throws, the last time when there were too many, and the signal's reason.
+ * Runs `turn` again after each long wait that the hub requests, outside the queue that `turn` enters. Throws
+ * the last error after MOST_WAITS, or the signal's reason.
  */
 export async function inTurn<T> (clock: Clock, signal: AbortSignal, turn: () => Promise<T>): Promise<T> {
   for (let waits = 0; ; waits++) {

@@ -16,14 +16,13 @@ export interface Get {
   /** Lower-case names. */
   headers?: Record<string, string>
   signal?: AbortSignal | undefined
-  /** Called with the headers of each success or redirect from the hub's own origin. */
+  /** Called for each success or redirect from the hub's own origin. */
   onHub?: (headers: Headers) => void
 }
 
-/** A successful answer. Its body must be read or destroyed. */
+/** The body must be read or destroyed. */
 interface Answer { status: number, headers: Headers, body: Dispatcher.ResponseData['body'] }
 
-/** The connections to the hub and to the hosts it redirects to, with the checks of every address. */
 export class HubHttp {
   readonly #rules: HostRules
   readonly #agents: Record<Trust, Promise<Dispatcher>>
@@ -47,8 +46,8 @@ export class HubHttp {
   }
 
   /**
-   * Sends a GET and follows redirects by hand: each target is judged, and the token goes to the hub's own
-   * origin only, never again once a redirect has left it. Throws HubError for anything but 2xx.
+   * Sends a GET and follows redirects manually: checks each target, and sends the token only to the hub's own
+   * origin, never again after a redirect to another host. Throws HubError for anything but 2xx.
    */
   async #get (asked: Get): Promise<Answer> {
     const { token, clock, log } = this.#options
@@ -75,13 +74,13 @@ export class HubHttp {
         discard(answer)
         throw error
       }
-      // Read to its end, not destroyed: the connection to the hub is used for every file.
+      // Read, not destroyed, so that the connection to the hub stays reusable.
       void answer.body.dump({ limit: REDIRECT_BODY_BYTES }).catch(() => undefined)
     }
     throw new HubError('refused_redirect', `${asked.what}: more than ${this.#limits.redirects} redirects`)
   }
 
-  /** The bytes of an answer whose head passes `check`; `too_long` for more than `mostBytes`. */
+  /** Throws `too_long` above `mostBytes`. */
   async bytes (
     asked: Get, mostBytes: number, check: (status: number, headers: Headers) => void
   ): Promise<AsyncIterable<Uint8Array>> {
@@ -110,7 +109,7 @@ export class HubHttp {
 }
 
 function discard (answer: Answer): void {
-  // Destroying an unread body makes it emit an error that nobody needs.
+  // Destroying an unread body emits an error event.
   answer.body.on('error', () => undefined)
   answer.body.destroy()
 }
@@ -139,7 +138,7 @@ function locationOf (answer: Answer, from: URL, what: string): URL {
   return new URL(location, from)
 }
 
-/** At most so many bytes of an answer. The connection goes when the reader stops early. */
+/** At most `mostBytes` of a response. Closes the connection if the reader stops early. */
 async function * bodyOf (
   answer: Answer, mostBytes: number, { what, signal }: Pick<Get, 'what' | 'signal'>
 ): AsyncGenerator<Uint8Array, void, undefined> {
@@ -147,7 +146,9 @@ async function * bodyOf (
   try {
     for await (const part of answer.body as AsyncIterable<Uint8Array>) {
       bytes += part.length
-      if (bytes > mostBytes) throw new HubError('too_long', `${what}: the answer is over ${mostBytes} bytes`)
+      if (bytes > mostBytes) {
+        throw new HubError('too_long', `${what}: the response has more than ${mostBytes} bytes`)
+      }
       yield part
     }
   } catch (error) {
@@ -158,25 +159,25 @@ async function * bodyOf (
 }
 
 const WIRE: Readonly<Record<string, [HubReason, string]>> = {
-  UND_ERR_HEADERS_TIMEOUT: ['stalled', 'no answer in time'],
-  UND_ERR_BODY_TIMEOUT: ['stalled', 'the bytes stopped coming'],
-  UND_ERR_HEADERS_OVERFLOW: ['bad_answer', 'no proper HTTP answer']
+  UND_ERR_HEADERS_TIMEOUT: ['stalled', 'no response within the timeout'],
+  UND_ERR_BODY_TIMEOUT: ['stalled', 'the response stalled'],
+  UND_ERR_HEADERS_OVERFLOW: ['bad_answer', 'invalid HTTP response']
 }
 
-/** What a failed connection means; the signal's own reason when that was the cause. */
+/** Maps a connection error to a HubError; returns the signal's reason if the signal caused it. */
 function wireError (error: unknown, what: string, signal: AbortSignal | undefined): Error {
   if (signal?.aborted === true) return signal.reason as Error
   if (error instanceof HubError) return error
   const code = codeOf(error)
-  // An HTTPParserError has no code of its own when the parser gives none.
+  // HTTPParserError may have no code.
   const unparsable = error instanceof Error && error.name === 'HTTPParserError'
   const known = WIRE[unparsable ? 'UND_ERR_HEADERS_OVERFLOW' : code]
   if (known !== undefined) return new HubError(known[0], `${known[1]}: ${what}`, { cause: error })
   const why = code === '' ? String(error) : code
-  return new HubError('unavailable', `no connection, or one that broke (${why}): ${what}`, { cause: error })
+  return new HubError('unavailable', `connection failed (${why}): ${what}`, { cause: error })
 }
 
-/** The code of an error, or of one inside an AggregateError (all addresses of a host failed). */
+/** For an AggregateError (all addresses of a host failed) the code of its first error. */
 function codeOf (error: unknown): string {
   if (!(error instanceof Error)) return ''
   const { code } = error as NodeJS.ErrnoException
@@ -195,15 +196,12 @@ export class HostRules {
 
   isHub (url: URL): boolean { return url.origin === this.#origin }
 
-  /**
-   * Trust level of a URL's host. Throws HubError `refused_redirect` for a URL that must not be requested. The
-   * addresses of a name are checked when the connection is made.
-   */
+  /** Throws HubError `refused_redirect` for a forbidden URL. IP addresses are checked on connection. */
   trust (url: URL): Trust {
     if (url.protocol !== 'https:' && url.protocol !== 'http:') {
-      throw refused(url, 'only http and https are asked')
+      throw refused(url, 'only http and https are allowed')
     }
-    if (url.username !== '' || url.password !== '') throw refused(url, 'it carries credentials')
+    if (url.username !== '' || url.password !== '') throw refused(url, 'it has credentials')
     const names = [url.host, `${url.hostname}:${portOf(url)}`]
     const named = this.isHub(url) || names.some((name) => this.#named.includes(name))
     const known = named || this.#named.some((entry) => matchesPattern(entry, url))
@@ -220,7 +218,7 @@ function portOf (url: URL): string {
   return url.protocol === 'https:' ? '443' : '80'
 }
 
-/** `*.example.org` or `*.example.org:8443`: any host below it, at the standard port or the named one. */
+/** `*.example.org` or `*.example.org:8443`: any subdomain, at the standard port or the given one. */
 function matchesPattern (entry: string, url: URL): boolean {
   const match = /^\*(\.[^:]+)(?::(\d+))?$/.exec(entry)
   if (match === null) return false
@@ -229,6 +227,6 @@ function matchesPattern (entry: string, url: URL): boolean {
 }
 
 function refused (url: { host: string }, why: string): HubError {
-  return new HubError('refused_redirect', `the hub leads to ${url.host}, which is refused: ${why}. If you ` +
-    `trust it, add "${url.host}" to model_store.hub.redirect_hosts in svc.yaml`)
+  return new HubError('refused_redirect', `the hub redirects to ${url.host}, which is refused: ${why}. ` +
+    `If you trust it, add "${url.host}" to model_store.hub.redirect_hosts in svc.yaml`)
 }

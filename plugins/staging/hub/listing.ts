@@ -12,10 +12,7 @@ const LANGUAGE = /^[A-Za-z]{2,3}(-[A-Za-z0-9]{1,8})*$/
 const EMPTY_BLOB_SHA1 = createHash('sha1').update('blob 0\0').digest('hex')
 const MOST_LISTED = 100_000
 
-/**
- * Asks the hub at `url` for a revision of a model. What is needed is checked in shape; the names of files
- * only by `checkSelected`, for a model may hold files nobody wants under any name. Throws HubError.
- */
+/** Only `checkSelected` validates file names: unselected files may have any name. Throws HubError. */
 export async function describe (
   url: string, fetch: typeof globalThis.fetch, modelId: string, revision: string
 ): Promise<Pick<HubSelection, 'commit' | 'files' | 'licence' | 'languages'>> {
@@ -24,7 +21,7 @@ export async function describe (
     const additionalFields: ('sha' | 'tags' | 'cardData')[] = ['sha', 'tags', 'cardData']
     const info = await modelInfo({ name: modelId, revision, hubUrl: url, fetch, additionalFields })
     const { sha: commit } = info
-    if (!SHA1.test(commit)) throw bad('it names no commit')
+    if (!SHA1.test(commit)) throw bad('it has no commit')
     const repo = { type: 'model', name: modelId } as const
     const files: HubFile[] = []
     for await (const entry of listFiles({ repo, revision: commit, recursive: true, hubUrl: url, fetch })) {
@@ -52,37 +49,37 @@ function fileOf ({ path, size, oid, lfs }: ListFileEntry): HubFile {
   const bytes = lfs?.size ?? size
   return {
     path,
-    // -1 and null: told by checkSelected, if somebody wants that file.
+    // checkSelected reports -1 and null if the file is selected.
     size: Number.isSafeInteger(bytes) && bytes >= 0 ? bytes : -1,
     sha256: isText(lfs?.oid, SHA256) ? lfs.oid : null,
     gitSha1: lfs == null && isText(oid, SHA1) ? oid : null
   }
 }
 
-/** Throws HubError unless the files have safe names, sizes and hashes. Returns the sum of the sizes. */
+/** Throws HubError for an unsafe name, size or hash. Returns the sum of the sizes. */
 export function checkSelected (files: readonly HubFile[]): number {
-  if (files.length > MOST_FILES) throw bad(`${files.length} files are more than ${MOST_FILES}`)
+  if (files.length > MOST_FILES) throw bad(`it has ${files.length} files, more than ${MOST_FILES}`)
   const seen = new Set<string>()
   let total = 0n
   for (const file of files) {
     const problem = filePathProblem(file.path)
     if (problem !== null) throw bad(problem)
     const folded = file.path.toLowerCase()
-    if (seen.has(folded)) throw bad(`${shown(file.path)} is there twice but for upper and lower case`)
+    if (seen.has(folded)) throw bad(`${shown(file.path)} occurs twice with different case`)
     seen.add(folded)
     checkFile(file)
     total += BigInt(file.size)
   }
-  if (total > BigInt(Number.MAX_SAFE_INTEGER)) throw bad(`its files are ${total} bytes together`)
+  if (total > BigInt(Number.MAX_SAFE_INTEGER)) throw bad(`its files have ${total} bytes in total`)
   return Number(total)
 }
 
 function checkFile (file: HubFile): void {
   const { path, size, sha256, gitSha1 } = file
   if (size < 0) throw bad(`${path} has no size`)
-  if (sha256 === null && gitSha1 === null) throw bad(`${path} has no hash to check it by`)
+  if (sha256 === null && gitSha1 === null) throw bad(`${path} has no hash`)
   const empty = sha256 === EMPTY_SHA256 || gitSha1 === EMPTY_BLOB_SHA1
-  if (empty !== (size === 0)) throw bad(`${path} has ${size} bytes, and its hash says otherwise`)
+  if (empty !== (size === 0)) throw bad(`${path} has ${size} bytes, which contradicts its hash`)
 }
 
 function texts (value: unknown): string[] {
@@ -94,15 +91,15 @@ function bad (why: string, what = 'description of the model'): HubError {
   return new HubError('bad_answer', `the hub's ${what} cannot be used: ${why}`)
 }
 
-/** Why the library failed. It takes the shape of answers for granted: what it stumbles over is the hub's. */
+/** The library does not validate responses: its TypeErrors and SyntaxErrors are faults of the hub. */
 function told (error: unknown, what: string): unknown {
   return error instanceof TypeError || error instanceof SyntaxError ? bad(error.message, what) : error
 }
 
-/** Formats that run here, the best first, and the tag by which the hub finds models that have them. */
+/** Supported formats, best first. Also the hub's tags for models that have them. */
 const ENGINES = ['gguf', 'onnx'] as const
 const TASK = /^[a-z0-9-]{1,64}$/
-/** Tasks of the hub whose ONNX models run here; null: a model without a task. */
+/** Hub tasks whose ONNX models run here; null: a model without a task. */
 const ONNX_TASKS =
   new Set([null, 'feature-extraction', 'sentence-similarity', 'text-to-speech', 'text-to-audio'])
 
@@ -138,7 +135,7 @@ async function list (
   const found: HubSearchResult[] = []
   try {
     for await (const entry of listModels({ search, limit, sort: 'downloads', hubUrl, fetch })) {
-      // A name that svc could not pull by is no use to anybody.
+      // `svc pull` could not use such a name.
       if (typeof entry.name === 'string' && modelIdProblem(entry.name) === null) {
         found.push({
           modelId: entry.name, engine,

@@ -2,24 +2,23 @@ import { ggufCompanions, ggufModels, groupBy } from '../cards/gguf-parts.js'
 import { HubError } from './types.js'
 import type { Weights } from './types.js'
 
-/** Largest plain model taken without being asked for: 4 GiB. */
+/** Largest unquantized model that is chosen by default: 4 GiB. */
 const MOST_PLAIN_BYTES = 4 * 1024 ** 3
 
-/** Endings that name a precision or an optimisation of the same graph. */
+/** Suffixes for a precision or an optimisation of the same graph. */
 const PRECISION = new RegExp('^(.+)[._-](q[1-8]|q4f16|q8f16|uint8f16|fp16|fp32|bf16|quantized|' +
   'int4|int8|uint8|bnb4|o[1-4]|qu?int8(?:_[a-z0-9_]{1,32})?)$', 'i')
-/** What people call a precision -> how its files end. */
+/** Common name of a precision -> its file name suffix. */
 const ALIASES: Record<string, string> = { q8: 'quantized', fp32: '' }
 
 interface Graph<F> { folder: string, base: string, variant: string, files: F[], bytes: number }
 
-/** What to take of a model with ONNX files, and what goes with graphs that are not taken. */
+/** The chosen ONNX files; `dropped` matches files that belong to other graphs. */
 export interface OnnxChoice<F> { chosen: Set<F>, dropped: (file: F) => boolean }
 
 /**
- * Chooses one folder of graphs and in it one precision of each graph, with its external data and its
- * `.onnx.json`. Throws HubError `not_found` for a precision that is not there and `ambiguous` for a
- * collection of voices.
+ * Chooses one folder of graphs and one precision of each graph, with its external data and `.onnx.json`.
+ * Throws HubError `not_found` for a missing precision and `ambiguous` for a collection of voices.
  */
 export function chooseOnnx<F extends Choosable> (
   files: readonly F[], variant: string | undefined
@@ -35,7 +34,7 @@ export function chooseOnnx<F extends Choosable> (
   const others = folders.filter((other) => other !== folder && !isWithin(folder, other))
   return {
     chosen,
-    // A folder of other graphs goes as a whole, with the configuration beside them.
+    // Drops other graph folders completely, with their configuration files.
     dropped: ({ path }) => partOfGraph(path) || others.some((other) => isWithin(folderOf(path), other))
   }
 }
@@ -56,7 +55,7 @@ function graphsOf<F extends Choosable> (files: readonly F[]): Graph<F>[] {
   })
 }
 
-/** External data and the voice's settings: `X.onnx_data`, `X.onnx_data_1`, `X.onnx.data`, `X.onnx.json`. */
+/** External data and voice settings: `X.onnx_data`, `X.onnx_data_1`, `X.onnx.data`, `X.onnx.json`. */
 function belongsTo (path: string, onnx: string): boolean {
   return path.startsWith(onnx) && /^([._]data(_\d+)?|\.json)$/.test(path.slice(onnx.length))
 }
@@ -67,11 +66,11 @@ function refuseCollection<F extends Choosable> (graphs: readonly Graph<F>[]): vo
   const voices = graphs.filter((graph) => graph.files.some(({ path }) => path.endsWith('.onnx.json')))
   if (voices.length < 2) return
   const example = voices[0]!.files[0]!.path
-  throw new HubError('ambiguous', `the model is a collection of ${voices.length} voices; name one by ` +
+  throw new HubError('ambiguous', `the model is a collection of ${voices.length} voices; select one with ` +
     `allow, e.g. "${example}*"`)
 }
 
-/** The folder the variant names, else `onnx`, the top, one for processors, or the first. */
+/** The folder named like the variant, else `onnx`, the top, a CPU folder, or the first. */
 function chooseFolder (folders: readonly string[], variant: string | undefined): string {
   const named = variant === undefined ? undefined : folders.find((folder) => namesVariant(folder, variant))
   return named ?? folders.find((folder) => folder === 'onnx') ?? folders.find((folder) => folder === '') ??
@@ -84,7 +83,7 @@ function namesVariant (folder: string, variant: string): boolean {
 
 const noVariant = (kind: string, asked: string, names: string): HubError =>
   new HubError('not_found', `the model has no ${kind} variant "${asked.slice(0, 40)}"; it has ${names}: ` +
-    'name one of them after a colon, as in `svc pull ORG/NAME:VARIANT`')
+    'add one after a colon, as in `svc pull ORG/NAME:VARIANT`')
 
 function chooseSuffix<F> (graphs: readonly Graph<F>[], variant: string | undefined): string {
   const known = [...new Set(graphs.map((graph) => graph.variant))]
@@ -101,7 +100,7 @@ function chooseSuffix<F> (graphs: readonly Graph<F>[], variant: string | undefin
   return known.includes('q4') ? 'q4' : smallestOf(known, bytes)
 }
 
-/** Each graph in the precision, or what it has: parts of a model are not always there in all of them. */
+/** Each graph in this precision, else unquantized, else its smallest: not all graphs have all precisions. */
 function choosePerGraph<F> (graphs: readonly Graph<F>[], suffix: string): Graph<F>[] {
   return [...groupBy(graphs, (graph) => graph.base).values()].map((same) =>
     same.find((graph) => graph.variant === suffix) ?? same.find((graph) => graph.variant === '') ??
@@ -110,7 +109,7 @@ function choosePerGraph<F> (graphs: readonly Graph<F>[], suffix: string): Graph<
 
 function folderOf (path: string): string { return path.slice(0, Math.max(0, path.lastIndexOf('/'))) }
 
-/** Whether a folder is another one or lies below it; everything lies below the top. */
+/** True for the same folder too; every folder is within the top. */
 function isWithin (folder: string, other: string): boolean {
   return other === '' || folder === other || folder.startsWith(`${other}/`)
 }
@@ -118,15 +117,15 @@ function isWithin (folder: string, other: string): boolean {
 const PREFERRED = 'q4_k_m'
 
 /**
- * Chooses one GGUF model, all parts of it when it is split: the one whose name ends in the variant, else
- * Q4_K_M, else the smallest; and the vision weights and the drafter beside it. Throws HubError `not_found`.
+ * Chooses one complete GGUF model: the one whose name ends in the variant, else Q4_K_M, else the smallest;
+ * with its vision weights and draft model. Throws HubError `not_found`.
  */
 export function chooseGguf<F extends Choosable> (files: readonly F[], variant: string | undefined): Set<F> {
   const models = ggufModels(files)
   const complete = models.filter(({ files, parts }) => files.length === parts)
   const names = (): string => models.slice(0, 20).map(({ name }) => name).join(', ')
   if (complete.length === 0) {
-    throw new HubError('not_found', `no GGUF file of the model is there with all its parts: ${names()}`)
+    throw new HubError('not_found', `every GGUF file of the model lacks a part: ${names()}`)
   }
   const asked = complete.find((model) => isVariant(model.name, variant ?? PREFERRED))
   if (asked === undefined && variant !== undefined) {
@@ -136,10 +135,8 @@ export function chooseGguf<F extends Choosable> (files: readonly F[], variant: s
   return new Set([...chosen.files, ...ggufCompanions(files).keys()])
 }
 
-/** What the name of a GGUF file says of its weights, such as `Q4_K_M`; else all of the name. */
 const QUANTISATION = /(?:^|[-._/])((?:UD-)?(?:I?Q\d\w{0,15}|T?Q\d_\d|BF16|F(?:P)?(?:16|32)|MXFP4\w{0,15}))$/i
 
-/** The weights of a model that can be asked for by a variant, smallest first. */
 export function weightsIn (files: readonly Choosable[]): Weights[] {
   const graphs = graphsOf(files)
   const gguf = ggufModels(files).filter(({ files, parts }) => files.length === parts)
@@ -166,7 +163,7 @@ function isVariant (name: string, variant: string): boolean {
   return lower === wanted || ['-', '.', '_', '/'].some((mark) => lower.endsWith(mark + wanted))
 }
 
-/** The one with the least; the first of equals. The list is not empty. */
+/** The first of equals. The list must not be empty. */
 function smallestOf<T> (list: readonly T[], size: (entry: T) => number): T {
   return list.reduce((least, entry) => size(entry) < size(least) ? entry : least)
 }

@@ -5,24 +5,23 @@ import type { Wanted } from './types.js'
 
 const MOST_PATTERNS = 64
 const LONGEST_PATTERN = 512
-/** Steps of matching all patterns with all files, some 100 ms: a hub's list may have many long names. */
+/** Limit for matching all patterns with all files, about 100 ms: a hub may list many long names. */
 const MOST_STEPS = 10_000_000
 
-/** Formats that run code when they are loaded; style packs named .bin hold plain floats. */
+/** Formats that execute code on loading; voice packs named .bin hold plain floats. */
 const PICKLED = /\.(bin|pt|pth|ckpt|pkl|pickle)$/i
 const VOICE_PACK = /(^|\/)voices(\/[^/]+|[^/]*)\.bin$/
 const OTHER_WEIGHTS = /\.(safetensors|bin|pt|pth|ckpt|pkl|pickle|h5|msgpack|tflite|mlmodel|nemo|pb|keras)$/i
-/** Weights and voices in known formats. */
 const OF_MODELS = /\.(gguf|onnx(_data(_\d+)?)?|data|safetensors|bin|npz|npy|md)$/i
 const SMALL = /\.(json|txt|jinja|model|ya?ml|tiktoken|vocab)$/
 const LEGAL = /^(licen[sc]e|notice|copying|use_policy|model_card)([-_.].*)?$/i
 
 /**
- * Which files of a model are fetched. `allow` decides alone, but for formats that run code when loaded,
- * which are never fetched. Without it: configuration, tokenizer, template, licence and voices, and one
- * precision of the ONNX (else GGUF) weights: `variant`, else the plain one up to 4 GiB, else q4, else the
- * smallest (GGUF: Q4_K_M, else the smallest). Throws HubError `not_found`, `refused_format`, `ambiguous`
- * or `bad_request`.
+ * The files of a model to download. `allow` decides alone, except that formats that execute code on loading
+ * are never fetched. Without it: configuration, tokenizer, template, licence and voices, and one precision of
+ * the ONNX (else GGUF) weights: `variant`, else the unquantized one up to 4 GiB, else q4, else the smallest
+ * (GGUF: Q4_K_M, else the smallest). Throws HubError `not_found`, `refused_format`, `ambiguous` or
+ * `bad_request`.
  */
 export function selectFiles<F extends Choosable> (files: readonly F[], wanted: Wanted = {}): F[] {
   const { allow, variant } = wanted
@@ -47,8 +46,8 @@ function allowed<F extends Choosable> (files: readonly F[], allow: readonly stri
   }
   const safe = matching.filter(({ path }) => !isPickled(path))
   if (safe.length > 0) return safe
-  throw new HubError('refused_format', `${matching[0]!.path}: this format runs code when it is loaded ` +
-    '(pickle) and is never fetched; choose ONNX or GGUF files')
+  throw new HubError('refused_format', `${matching[0]!.path}: this format executes code on loading ` +
+    '(pickle), so svc never downloads it; choose ONNX or GGUF files')
 }
 
 function byDefault<F extends Choosable> (files: readonly F[], variant: string | undefined): F[] {
@@ -56,15 +55,15 @@ function byDefault<F extends Choosable> (files: readonly F[], variant: string | 
   const { chosen, dropped, found } = chooseWeights(usable, variant)
   const others = new Set(files.flatMap(({ path }) => OTHER_WEIGHTS.exec(path)?.[0] ?? []))
   if (!found && others.size > 0) {
-    throw new HubError('refused_format', `the model has weights only as ${[...others].join(', ')}; what ` +
-      'runs here is ONNX and GGUF. Look for a conversion of it, e.g. by onnx-community')
+    throw new HubError('refused_format', `the model has weights only as ${[...others].join(', ')}; svc ` +
+      'supports ONNX and GGUF. Find a conversion of the model, e.g. by onnx-community')
   }
   const selected = usable.filter((file) => chosen.has(file) || (isCompanion(file.path) && !dropped(file)))
-  if (selected.length === 0) throw new HubError('not_found', 'the model has no files that are of use here')
+  if (selected.length === 0) throw new HubError('not_found', 'the model has no usable files')
   return selected
 }
 
-/** The weights to take, and which other files go with weights not taken. */
+/** `dropped` matches files that belong to other weights. */
 function chooseWeights<F extends Choosable> (
   files: readonly F[], variant: string | undefined
 ): { chosen: Set<F>, dropped: (file: F) => boolean, found: boolean } {
@@ -80,7 +79,7 @@ function isPickled (path: string): boolean { return PICKLED.test(path) && !VOICE
 
 function isHidden (path: string): boolean { return /(^|\/)\./.test(path) }
 
-/** Whether a file of a folder may be one of a model: by its name, and never a hidden one. */
+/** Whether a file may belong to a model, by its name; hidden files never do. */
 export const isModelFile = (path: string): boolean =>
   !isHidden(path) && (OF_MODELS.test(path) || isCompanion(path))
 
@@ -93,9 +92,9 @@ function isCompanion (path: string): boolean {
 }
 
 /**
- * Whether a path matches one of some globs: `*` any characters but `/`, `?` one of them, `**` any characters,
- * and a segment of only `**` any number of folders, also none. Case-sensitive. All paths share one bound on
- * the time, since patterns come with requests. Throws HubError `bad_request` beyond it.
+ * Matches a path against globs: `*` any characters but `/`, `?` one of them, `**` any characters, and a `**`
+ * segment any number of folders, including none. Case-sensitive. All paths share one bound on the time, since
+ * patterns come from requests. Throws HubError `bad_request` beyond it.
  */
 export function matcherOf (patterns: readonly string[]): (path: string) => boolean {
   const globs = patterns.map(tokensOf)
@@ -112,11 +111,11 @@ const tokensOf = (pattern: string): string[] =>
   pattern.match(/(?<=^|\/)\*\*\/|\*\*|\*|\?|[^*?]/gs) ?? []
 
 function matches (tokens: readonly string[], path: string, work: { left: number }): boolean {
-  // 1 where what was read of the pattern matches the path's first i characters.
+  // ends[i] is 1 if the tokens so far match the first i characters of the path.
   let ends = Uint8Array.from({ length: path.length + 1 }, (_, i) => i === 0 ? 1 : 0)
   for (const token of tokens) {
     work.left -= ends.length
-    if (work.left < 0) throw new HubError('bad_request', 'matching allow takes too long: use fewer stars')
+    if (work.left < 0) throw new HubError('bad_request', 'matching allow takes too long: use fewer wildcards')
     ends = endsAfter(token, path, ends)
     if (!ends.includes(1)) return false
   }

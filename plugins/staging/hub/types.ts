@@ -3,23 +3,22 @@ import type { LocalFile } from '../files/bring.js'
 import { SourceFault } from '../transfer/types.js'
 import type { Answers } from '../routes.js'
 
-/** A file of a model on the hub. One of the hashes is always there; both are lowercase hex. */
+/** At least one hash is set; both are lowercase hex. */
 export interface HubFile {
   path: string
   size: number
   sha256: string | null
-  /** The git blob id, for files the hub keeps in git itself. */
+  /** The git blob id of files that the hub stores in git itself. */
   gitSha1: string | null
 }
 
 export type LocalHubFile = HubFile & LocalFile
 
-/** Exactly what is to be fetched of a model: plain data that survives JSON. */
+/** Plain data that survives JSON. */
 export interface HubSelection {
   modelId: string
-  /** 40 hex digits. */
   commit: string
-  /** What was asked for, e.g. `main`. */
+  /** As requested, e.g. `main`. */
   revision: string
   files: HubFile[]
   totalBytes: number
@@ -34,14 +33,14 @@ export interface Weights { name: string, bytes: number, engine: 'gguf' | 'onnx',
 export type HubSearchResult = Omit<Answers['searchHub']['models'][number], 'here'>
 
 export interface Wanted {
-  /** Globs on the path (`*`, `?`, `**`), case-sensitive. */
+  /** Case-sensitive globs on the path (`*`, `?`, `**`). */
   allow?: readonly string[] | null
   /** The precision: `q4`, `fp16`, `q8`, `fp32`, … for ONNX; `Q4_K_M`, … for GGUF. */
   variant?: string | null
 }
 
 export interface ResolveOptions extends Wanted {
-  /** Branch, tag or commit; `main` where none is given. */
+  /** Branch, tag or commit; `main` by default. */
   revision?: string | null
   signal?: AbortSignal
 }
@@ -49,13 +48,12 @@ export interface ResolveOptions extends Wanted {
 /** Bounds of one client. Times in milliseconds. */
 export const HUB_LIMITS = {
   connectMs: 5000,
-  /** From the request to the head of the answer. */
   headersMs: 15_000,
   /** Between two pieces of a body. */
   idleMs: 20_000,
   redirects: 5,
   metadataBytes: 32 * 1024 * 1024,
-  /** Further tries of `resolve` after a failure that may pass. */
+  /** Retries of `resolve` after a temporary failure. */
   retries: 2
 }
 export type HubLimits = typeof HUB_LIMITS
@@ -65,8 +63,8 @@ export interface HubClientOptions {
   /** Sent as bearer token to the hub's own origin, never to any other. */
   token?: string | undefined
   /**
-   * Hosts the operator trusts as targets of redirects: `host`, `host:port` or `*.example.org`. Named
-   * ones may be plain http; those named in full may be in the own network.
+   * Redirect targets that the operator trusts: `host`, `host:port` or `*.example.org`. All of them may use
+   * plain http; only full names may have addresses in a private network.
    */
   redirectHosts: readonly string[]
   clock: Clock
@@ -79,10 +77,10 @@ export interface HubClientOptions {
 }
 
 /**
- * `gated`: its terms must be accepted, or a token is missing. `unavailable`: 5xx, or a broken connection.
- * `changed`: what the hub has is not what was selected. `no_range`: a whole file comes where a part was asked
- * for. `bad_answer`: its API never gives such a one. `bad_request`: the model id, the revision or a pattern
- * is malformed. `ambiguous`: several voices or models; `allow` must say which.
+ * `gated`: the terms must be accepted, or a token is missing. `unavailable`: 5xx, or a broken connection.
+ * `changed`: the hub's files differ from the selection. `no_range`: the server ignored the range.
+ * `bad_answer`: an invalid API response. `bad_request`: an invalid model id, revision or pattern.
+ * `ambiguous`: several voices or models; `allow` must name one.
  */
 export type HubReason =
   | 'not_found' | 'gated' | 'rate_limited' | 'unavailable' | 'stalled' | 'changed' | 'no_range' | 'too_long'
@@ -92,7 +90,7 @@ const RETRYABLE = new Set<HubReason>(['rate_limited', 'unavailable', 'stalled', 
 
 export class HubError extends SourceFault {
   override readonly reason: HubReason
-  /** How long the hub asks to wait, milliseconds; null when it does not say. */
+  /** The wait that the hub requests, ms; null if it requests none. */
   override readonly retryAfterMs: number | null
 
   constructor (

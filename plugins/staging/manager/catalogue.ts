@@ -22,7 +22,7 @@ export class Catalogue {
     this.#gossip = gossip
   }
 
-  /** Every card by model id; of several the one of the later origin counts. */
+  /** Every card by model id, added in rising order of precedence. */
   cards (): Map<string, { card: ModelCard, origin: CardOrigin }> {
     const { storeModels, homeCards, customCards } = this.#ctx.sections
     const own = this.#local.all()
@@ -36,13 +36,13 @@ export class Catalogue {
     return cards
   }
 
-  /** The card of one model, as `cards` has it, but for a copy that is here: that one is loaded by its own. */
+  /** Unlike `cards` it prefers the card of a local copy, which is the one that is loaded. */
   card (modelId: string): ModelCard | undefined {
     return this.#local.get(modelId)?.card ?? this.byHand(modelId) ??
       this.#last(this.#ctx.sections.storeModels, modelId)?.card
   }
 
-  /** The card that people have written for a model: over the API, else in the home of a node. */
+  /** A hand-written card: added over the API, else from the home folder of a node. */
   byHand (modelId: string): ModelCard | undefined {
     const { homeCards, customCards } = this.#ctx.sections
     return customCards.get(modelId) ?? this.#last(homeCards, modelId)
@@ -78,22 +78,22 @@ export class Catalogue {
     return new Set(ready.map(({ key }) => key))
   }
 
-  /** What the last of the nodes says under a key. Asked for with each model of a list, so not by a scan. */
+  /** The entry of the last node that has one. A lookup per node, since lists call this for each model. */
   #last<T> (section: Section<T>, key: string): T | undefined {
     const said = this.#ctx.deps.cluster.nodes().map(({ nodeId }) => section.get(key, nodeId))
     return said.findLast((value) => value !== undefined)
   }
 }
 
-/** Characters of a text that other nodes are told. */
+/** Longest text in a shared card, characters. */
 const TEXT_CHARS = 200
-/** What a model does with these, every node has to know: it refuses requests by it. */
+/** Every node refuses requests by these fields of `support`. */
 const TOLD_SUPPORT = ['tools', 'images', 'chat_template']
 
-/** Files by which a node knows that the model needs another driver of its engine. */
+/** A model with files in these roles needs another driver of its engine. */
 const TOLD_ROLES = ['vision_weights', 'assistant']
 
-/** The card for other nodes: the files that decide on a driver, and texts cut short. */
+/** Only the files that select a driver, and shortened texts. */
 export function shortCard (card: ModelCard): ModelCard {
   const support = Object.fromEntries(TOLD_SUPPORT.filter((field) => Object.hasOwn(card.support, field))
     .map((field) => [field, card.support[field]!.slice(0, TEXT_CHARS)]))
@@ -101,7 +101,6 @@ export function shortCard (card: ModelCard): ModelCard {
   return { ...card, files, support, description: card.description.slice(0, TEXT_CHARS) }
 }
 
-/** What other nodes are told of a model that the store offers, by its id. */
 export function storeFact (
   { modelId, directory: _directory, kind, manifest, card, ...about }: LocalCopy
 ): [string, StoreEntryFact] {
@@ -109,7 +108,7 @@ export function storeFact (
   return [modelId, { ...about, bundled: kind === 'bundled', revision, totalBytes, card: shortCard(card) }]
 }
 
-/** Makes these the entries of this node; returns what the document has no room for. */
+/** Replaces this node's entries of a section; returns the keys that did not fit. */
 export function publishEntries<T> (
   section: Section<T>, nodeId: string, wanted: ReadonlyMap<string, T>
 ): string[] {

@@ -6,10 +6,10 @@ import { failureOf } from '../transfer/job.js'
 import type { ModelManager } from './manager.js'
 
 /**
- * Makes this node the store host, in `<home>/store`, where the cluster has none. The master says which node
- * it is, so that two that are asked at once do not both become it. Resolves with the folder, or null where
- * another node is the store host. Throws `missing_grant` for who is not the operator, `hub_disabled`,
- * `store_not_configured` with the reason, and why the master cannot be asked; then nothing has changed.
+ * Makes this node the store host of a cluster without one, in `<home>/store`. The master decides which node
+ * it is, so that concurrent requests create only one. Resolves with the folder, or null if another node is
+ * the store host. Throws `missing_grant` unless the caller is an operator, `hub_disabled`,
+ * `store_not_configured`, or the master's error; then nothing has changed.
  */
 export async function makeStore (
   manager: ModelManager, request: RouteRequest, { source = 'hub' }: StartOptions
@@ -17,10 +17,10 @@ export async function makeStore (
   const { access, ctx, hub } = manager
   if (access.known() !== undefined) return null
   if (access.learning) throw access.none()
-  // There would be nothing to put into it.
+  // The new store would stay empty.
   if (source === 'hub' && hub === null) throw ctx.error('hub_disabled')
   if (!request.caller.authorities.has('operator')) {
-    throw kernelError('missing_grant', 'The cluster has no store, and only the operator may make a node one.',
+    throw kernelError('missing_grant', 'The cluster has no store, and only operators may create one.',
       { authority: 'operator' })
   }
   manager.making ??= become(manager, request).finally(() => { manager.making = null })
@@ -37,11 +37,11 @@ async function become (manager: ModelManager, { caller }: RouteRequest): Promise
   try {
     await manager.becomeStore(path, () => { config.keep('model_store.store_path', path, caller) })
   } catch (error) {
-    // Where even that fails, it is told with the next master or at the next start.
+    // If this fails too, rememberStore repeats it with the next master or at the next start.
     await ctx.command('setStore', { installId, is: false }).catch(() => undefined)
-    throw ctx.error('store_not_configured', `This node cannot keep the store in ${path}: ` +
-      `${failureOf(error).message}. Set model_store.store_path to another folder, and restart it.`)
+    throw ctx.error('store_not_configured', `The store cannot use the folder ${path}: ` +
+      `${failureOf(error).message}. Set model_store.store_path to another folder, then restart the node.`)
   }
-  log.info({ path }, 'this node keeps the store of the cluster from now on')
+  log.info({ path }, 'this node is now the store host')
   return path
 }

@@ -30,14 +30,14 @@ import type { CopyEntry } from '../types.js'
 import { Catalogue, publishEntries, shortCard, storeFact } from './catalogue.js'
 import { ModelLists } from './model-lists.js'
 
-/** Fewer models than this are published at each change; publishing more costs time, so pauses follow. */
+/** Above this number of models, publishing takes long enough to need pauses. */
 const FEW_MODELS = 100
-/** Length of such a pause, ms for each model. */
+/** Length of such a pause, ms per model. */
 const SHARE_MS = 1
 
-/** The job that makes cards: it evaluates headers, templates and card.yaml of strangers. */
+/** This job derives cards: it evaluates untrusted headers, templates and card.yaml files. */
 const DERIVE = new URL('../cards/derive.js', import.meta.url).href
-/** Real files take a tenth of a second; a card of 16,384 files has 4 MiB. */
+/** Real files take 0.1 s; a card of 16,384 files has 4 MiB. */
 const DERIVE_BOUNDS = {
   deadlineMs: 30_000, heapMib: 256, resultBytes: 16 * 2 ** 20, waiting: 256, waitingOfOne: 8
 }
@@ -46,7 +46,7 @@ export interface ManagerOptions {
   random: () => number
   stagingPath: string
   cachePath: string
-  /** Null on a node that starts as no store host. */
+  /** Null unless this node starts as the store host. */
   storePath: string | null
   keepRecentBytes: number
   cleanupOnDeactivate: boolean
@@ -54,11 +54,11 @@ export interface ManagerOptions {
   headroomBytes: number
   hub: { url: string, redirectHosts: readonly string[], token: string | undefined } | null
   nearby: Nearby
-  /** Folders from which any operator may have models imported. */
+  /** Folders from which any operator may import models. */
   importRoots: readonly string[]
 }
 
-/** Everything about models on this node; `opened` resolves when the disks have been looked at. */
+/** The models of this node; `opened` resolves after the scan of its folders. */
 export class ModelManager {
   readonly ctx: StagingContext
   readonly options: ManagerOptions
@@ -77,31 +77,31 @@ export class ModelManager {
   readonly stager: Stager
   readonly roots: Roots
   readonly evictor: Evictor
-  /** Folder of the store, also of one that cannot be used; null on a node that is no store host. */
+  /** Folder of the store, even an unusable one; null unless this node is the store host. */
   storePath: string | null
-  /** Set by `open` on a store host, else by `becomeStore`. */
+  /** Set by `open` or `becomeStore` on the store host. */
   store: Store | null = null
-  /** While this node asks to become the store host. */
+  /** Pending while this node asks to become the store host. */
   making: Promise<string | null> | null = null
-  /** Set by whoever runs models. */
+  /** Set by the plugin that runs models. */
   judge: AvailabilityReader | null = null
-  /** Set by whoever places models. */
+  /** Set by the plugin that places models. */
   memory: MemoryPlanner | null = null
   virtual: () => readonly ModelCard[] = () => []
   placed: () => readonly ModelCard[] = () => []
   readonly names = new Set<() => readonly ModelAlias[]>()
-  /** The answer to GET /v1/models until something changes. */
+  /** Cached answer to GET /v1/models. */
   listed: { readonly atMs: number, list: ModelList | Promise<ModelList> } | undefined
-  /** When this node began to know of models, ms since 1970. */
+  /** Unix time, ms. */
   readonly startedMs: number
   readonly opened: Promise<void>
   readonly #cards = new UntrustedJobs(DERIVE_BOUNDS)
   readonly #bundle: Bundle
   readonly #serving = new Set<string>()
-  /** Digests of what the store has, as they were told last. */
+  /** Last reported digests of the store's models. */
   readonly #digests = new Map<string, string>()
   #homeCards: ReadonlyMap<string, ModelCard> = new Map()
-  /** During a pause: whether a change has come since it began. */
+  /** Null outside a pause; during one, whether something changed. */
   #changed: boolean | null = null
   #closing = false
 
@@ -146,27 +146,26 @@ export class ModelManager {
         await this.access.learned(signal)
         return await find(this, modelId, digest, signal)
       },
-      // A companion is used in whichever version is here.
+      // Any version of a companion may be in use.
       inUse: (modelId, digest) => this.leases.needs(modelId, digest) || this.leases.ids().some((used) =>
         used !== modelId && inUseClosure([used], this.companionsOf).has(modelId)),
       onChange: () => { this.gossip.changed() }
     })
     this.opened = this.#open().catch((err: unknown) => {
-      log.error({ err }, 'models on this node are known only in part')
+      log.error({ err }, 'the models on this node could not all be read')
     })
   }
 
   readonly companionsOf = (modelId: string): string[] =>
     this.catalogue.card(modelId)?.companions.map((companion) => companion.modelId) ?? []
 
-  /** A runner of the model became ready here, or is so no more. */
   serving (modelId: string, ready: boolean): void {
     if (ready) this.#serving.add(modelId)
     else this.#serving.delete(modelId)
     this.share()
   }
 
-  /** Publishes which models this node has; with many of them at most once per pause. */
+  /** Publishes this node's models; if there are many, at most once per pause. */
   share (): void {
     if (this.#closing) return
     if (this.#changed !== null) { this.#changed = true; return }
@@ -177,13 +176,13 @@ export class ModelManager {
       }])
     const offers = this.store?.offers().map(storeFact) ?? []
     const unpublished = this.lists.publish({
-      // Served models first: `ready` changes often, and a change in the document arrives at once.
+      // Served models first: `ready` changes often, and changes in the document spread at once.
       modelCopies: new Map(copies.sort(([, a], [, b]) => Number(b.ready) - Number(a.ready))),
       homeCards: this.#homeCards, storeModels: new Map(offers)
     })
     const { raise, clear } = this.ctx
     if (unpublished === 0) clear('models_not_published')
-    else raise('models_not_published', `${unpublished} models are not shown to the other nodes.`)
+    else raise('models_not_published', `${unpublished} models are not published to the other nodes.`)
     this.exchange.offer(this.local.versions())
     const count = copies.length + offers.length
     if (count < FEW_MODELS) return
@@ -207,7 +206,7 @@ export class ModelManager {
     this.gossip.close()
   }
 
-  /** Never rejects: what cannot be used is reported, the rest works. */
+  /** Never rejects: reports unusable folders and continues. */
   async #open (): Promise<void> {
     const { storePath } = this
     await this.#separate()
@@ -236,11 +235,11 @@ export class ModelManager {
   async #readCards (): Promise<void> {
     const { log, node: { home } } = this.ctx
     const { cards, problems } = await readHomeCards(join(home, 'cards'))
-    for (const problem of problems) log.warn({ problem }, 'a card in the home cannot be used')
+    for (const problem of problems) log.warn({ problem }, 'a card in the home folder is invalid')
     this.#homeCards = new Map(cards.map((card) => [card.modelId, shortCard(card)]))
   }
 
-  /** Folders that overlap would each take the other's models for its own: of two, one is not used. */
+  /** Overlapping folders would each treat the other's models as their own, so only one of them is used. */
   async #separate (): Promise<void> {
     const { storePath } = this
     const used = storePath === null ? [] : [storePath]
@@ -251,7 +250,7 @@ export class ModelManager {
       root.usable = false
       this.#reportUnusable(new Error(`The model folder ${root.root} cannot be used: it overlaps with ` +
         `${other}. ` +
-        'Give model_store.store_path, node_cache_path and model_store.hub.cache_path a folder each.'))
+        'Set model_store.store_path, node_cache_path and model_store.hub.cache_path to separate folders.'))
     }
   }
 
@@ -270,24 +269,22 @@ export class ModelManager {
   async #sweep (root: ModelRoot): Promise<void> {
     const live = { has: (modelId: string) => this.stager.active().includes(modelId) }
     await root.sweep({ olderThanMs: KEEP_PARTIAL_MS, live }).catch((err: unknown) => {
-      this.ctx.log.warn({ err }, 'what earlier transfers left could not be removed')
+      this.ctx.log.warn({ err }, 'remains of earlier transfers could not be removed')
     })
   }
 
-  /** Removes what transfers left that nobody went on with for a day. */
   async expire (): Promise<void> {
     for (const root of Object.values(this.roots)) await this.#sweep(root)
     await this.store?.expire()
   }
 
-  /** Bytes of transfers to this node that are not complete, also of those that were broken off. */
   async partialBytes (): Promise<number> {
     const pending = await Promise.all(Object.values(this.roots).map(async (root) => await root.pending()))
     return pending.flat().reduce((sum, { sizeBytes }) => sum + sizeBytes, 0)
   }
 
   #reportUnusable (error: unknown): void {
-    this.ctx.log.error({ err: error }, 'a folder of models cannot be used')
+    this.ctx.log.error({ err: error }, 'a model folder cannot be used')
     this.ctx.raise('staging_unusable', failureOf(error).message)
   }
 
@@ -298,7 +295,7 @@ export class ModelManager {
     const store = new Store({
       root: new ModelRoot({ root: path, clock, role: 'store' }),
       random, clock, log, hub, freeSpace, local, derive, fromNode, nearby: this.options.nearby,
-      // Also told of progress, which is no news for the other nodes.
+      // Also called for progress, which is not published.
       onChange: (modelId) => { if (this.#stored(modelId)) this.share() },
       onFailed ({ modelId, attemptId }, { reason, message: errorMessage }) {
         emit('DownloadFailed', { nodeId, modelId, attemptId, reason, errorMessage })
@@ -313,10 +310,10 @@ export class ModelManager {
     for (const { modelId, digest } of store.offers()) this.#digests.set(modelId, digest)
   }
 
-  /** Has this node keep the store in that folder, once `keep` has written it down; else nothing changes. */
+  /** Makes this node the store host in that folder if `keep`, which saves the setting, succeeds. */
   async becomeStore (path: string, keep: () => void): Promise<void> {
     for (const { root } of Object.values(this.roots)) {
-      if (await overlap(path, root)) throw new Error(`it overlaps with the folder of models ${root}`)
+      if (await overlap(path, root)) throw new Error(`it overlaps with the model folder ${root}`)
     }
     const store = await this.#openStore(path)
     try {
@@ -331,7 +328,7 @@ export class ModelManager {
     this.share()
   }
 
-  /** Says when the store has a new model, or other content under a known name. True when there is news. */
+  /** Emits ModelStored for a new model or new content. Returns whether something changed. */
   #stored (modelId: string): boolean {
     const item = this.store?.offer(modelId)
     if (item === undefined) return this.#digests.delete(modelId)
@@ -342,13 +339,13 @@ export class ModelManager {
     return true
   }
 
-  /** Cards that were written by hand count more than what is found out from the files. */
+  /** A hand-written card replaces the derived one. */
   readonly derive: Derive = async (folder, about) => {
     const byHand = this.catalogue.byHand(about.modelId)
     if (byHand === undefined) {
       const args = [folder, about, this.#bundle.cardReaders()]
       return await this.#cards.run<ModelCard>(
-        { module: DERIVE, name: 'deriveCard', args, what: 'making its card' }, about.modelId)
+        { module: DERIVE, name: 'deriveCard', args, what: 'deriving its card' }, about.modelId)
     }
     const roles = new Map(byHand.files.map(({ path, role }) => [path, role]))
     const files = about.files.map(({ path, size, sha256 }) =>
@@ -356,7 +353,7 @@ export class ModelManager {
     return { ...byHand, files, totalBytes: about.files.reduce((sum, { size }) => sum + size, 0) }
   }
 
-  /** The content that an instance of the model is to run which is placed now. */
+  /** The digest for instances that are placed now. */
   digestOf (modelId: string): string | null {
     const stored = this.access.entry(modelId)
     if (stored !== undefined) return stored.bundled ? null : stored.digest

@@ -7,21 +7,21 @@ import { NODE_CALLER } from '../peers/sources.js'
 import { failureOf } from '../transfer/job.js'
 import { publishEntries } from './catalogue.js'
 
-/** Sections with an entry for each model; the first ones have the room of the document first. */
+/** Sections with an entry for each model; earlier ones get space in the document first. */
 const KINDS = ['modelCopies', 'homeCards', 'storeModels'] as const
 type Kind = typeof KINDS[number]
 
 export type ModelEntries = Record<Kind, ReadonlyMap<string, unknown>>
 type Rest = Record<Kind, Map<string, unknown>>
 
-/** Bytes of this node's document that models may take: runners, health and others need the remainder. */
+/** Bytes of this node's document for models; the rest is for runners, health and others. */
 const DOCUMENT_BYTES = 96 * 1024
-/** Of an entry, beside its key and its value. */
+/** Overhead of an entry besides its key and value. */
 const ENTRY_BYTES = 24
-/** Longest list that is sent, bytes: some 25,000 models. */
+/** Largest list to send, bytes: about 25,000 models. */
 const LIST_BYTES = 16 * 1024 * 1024
 const ASK_MS = 15_000
-/** Pause before a node that gave no list is asked again, ms. */
+/** Retry interval for lists that could not be fetched, ms. */
 const AGAIN_MS = 5000
 
 const problemOf = Object.fromEntries(KINDS.map((kind) => [kind, schemaChecker(declared[kind].value)])) as
@@ -30,11 +30,11 @@ const problemOf = Object.fromEntries(KINDS.map((kind) => [kind, schemaChecker(de
 const emptyRest = (): Rest => ({ modelCopies: new Map(), homeCards: new Map(), storeModels: new Map() })
 
 /**
- * Publishes the models of this node and reads those of others. An observed document is small, so a node puts
- * what fits there, with a version number for the rest, which other nodes fetch over the members' link.
+ * Publishes this node's models and reads those of other nodes. A node's document is small: entries that do
+ * not fit are listed by version, and other nodes fetch that list directly.
  */
 export class ModelLists {
-  /** The given context, but its sections also have the entries that are not in a document. */
+  /** The given context with sections that also include the fetched entries. */
   readonly ctx: StagingContext
   readonly #given: StagingContext
   readonly #lists = new Map<string, { version: number, rest: Rest }>()
@@ -55,7 +55,7 @@ export class ModelLists {
     given.effect('lists of models', given.clock.every(AGAIN_MS, () => { this.#fetch() }))
   }
 
-  /** Makes these the entries of this node. Returns how many of them exceed the longest list. */
+  /** Returns how many entries do not fit into the longest list. */
   publish (wanted: ModelEntries): number {
     const { sections, node: { nodeId } } = this.#given
     const rest = emptyRest()
@@ -119,7 +119,6 @@ export class ModelLists {
     }
   }
 
-  /** Fetches lists that are newer than the known ones; drops those of ended processes. */
   #fetch (): void {
     const { sections, deps: { cluster }, log } = this.#given
     for (const nodeId of this.#lists.keys()) {
@@ -135,7 +134,7 @@ export class ModelLists {
         this.#fetch()
       }, (error: unknown) => {
         this.#asking.delete(nodeId)
-        log.warn({ node: node.name, error: failureOf(error).message }, 'a list of models cannot be fetched')
+        log.warn({ node: node.name, error: failureOf(error).message }, 'fetching a list of models failed')
       })
     }
   }

@@ -23,11 +23,10 @@ import { ModelManager } from './manager.js'
 import type { ManagerOptions } from './manager.js'
 
 const GIB = 1024 ** 3
-/** How often transfers that nobody goes on with are looked for, ms. */
+/** How often partial transfers are checked for expiry, ms. */
 const EXPIRE_MS = 3600_000
 const MIB = 1024 ** 2
 
-/** What the plugin takes from the machine; tests give their own. */
 export interface StagingParts {
   env: Readonly<Record<string, string | undefined>>
   random: () => number
@@ -74,7 +73,7 @@ export function start (context: Context<typeof manifest>, parts: StagingParts): 
   }
 }
 
-/** Every handler waits until the disks have been looked at. */
+/** Every handler waits for the scan of the folders. */
 function routesOf (manager: ModelManager) {
   let isOpen = false
   manager.opened.then(() => { isOpen = true }, () => {})
@@ -94,7 +93,7 @@ function routesOf (manager: ModelManager) {
   }
 }
 
-/** `~` at the front is the user's home; what is relative counts from the folder of svc.yaml. */
+/** Expands a leading `~`; other relative paths start at the folder of svc.yaml. */
 function absolute (path: string, configPath: string | null): string {
   if (path === '~' || path.startsWith('~/')) return join(homedir(), path.slice(1))
   return isAbsolute(path) ? path : resolve(configPath === null ? '.' : join(configPath, '..'), path)
@@ -124,14 +123,14 @@ function optionsOf (ctx: StagingContext, { env, random, headroomBytes }: Staging
   }
 }
 
-/** Where the hub's own programs and Ollama keep models on this machine, by their own variables. */
+/** Model folders of the hub's own tools and of Ollama, according to their environment variables. */
 export function nearbyOf (env: StagingParts['env']): Nearby {
   const { HOME, XDG_CACHE_HOME, HF_HOME, HF_HUB_CACHE, OLLAMA_MODELS } = env
   const home = (path: string): string | undefined => HOME === undefined ? undefined : join(HOME, path)
   const cache = XDG_CACHE_HOME ?? home('.cache')
   const hub = HF_HOME ?? (cache === undefined ? undefined : join(cache, 'huggingface'))
   const hubCache = HF_HUB_CACHE ?? (hub === undefined ? undefined : join(hub, 'hub'))
-  // The last one is where Ollama's service keeps them on Linux.
+  // The last one belongs to Ollama's service on Linux.
   const ollama = OLLAMA_MODELS === undefined
     ? [home('.ollama/models'), HOME === undefined ? undefined : '/usr/share/ollama/.ollama/models']
     : [OLLAMA_MODELS]
@@ -141,7 +140,7 @@ export function nearbyOf (env: StagingParts['env']): Nearby {
 
 const PUBLIC_HUB = 'huggingface.co'
 
-/** The token for a hub: by https only, and only for the host that it was set for. */
+/** The token for a hub: only over https, and only for the host that it was set for. */
 export function hubToken (env: StagingParts['env'], hub: string): string | undefined {
   const { protocol, host } = new URL(hub)
   if (protocol !== 'https:') return undefined
@@ -202,33 +201,33 @@ export function modelsService (manager: ModelManager): Models {
       const companions = manager.companionsOf(modelId).map((id) => manager.local.get(id))
       if (here !== undefined && !companions.includes(undefined)) return here
       const job = manager.stager.stage(modelId, digest)
-      // An abort ends the waiting, not the transfer: others may want it too.
+      // An abort ends the wait, not the transfer, which others may wait for.
       await (signal === undefined ? job.ended : raceAbort(job.ended, signal))
       if (job.failure !== null) throw apiError(ctx, job.failure)
       const arrived = manager.local.get(modelId, digest)
-      if (arrived === undefined) throw ctx.error('model_going', `${modelId} was removed again at once.`)
+      if (arrived === undefined) throw ctx.error('model_going', `${modelId} was removed again.`)
       return arrived
     }
   }
 }
 
-/** A failed transfer by its own reason where that has a name in the API. */
+/** A failed transfer as an API error; unknown reasons become `download_failed`. */
 function apiError (ctx: StagingContext, { reason, message }: Failure): SvcError {
-  // Everybody who had it went away in the middle.
+  // All sources went away during the transfer.
   const name = reason === 'no_source' ? 'store_unreachable' : reason
   const known = Object.keys(errors).find((one) => one === name) as keyof typeof errors | undefined
   return ctx.error(known ?? 'download_failed', message)
 }
 
 /**
- * Has the cluster remember whether this node is the store host, whenever a master is known: a node that
- * starts while the store is away would think that there is none. Says so where another node is one, too.
+ * Makes the cluster remember whether this node is the store host: a node that starts while the store is down
+ * would otherwise assume that there is none. Raises a health problem if another node is a store host too.
  */
 export function rememberStore (manager: ModelManager, session: Session): void {
   const { ctx } = manager
   const { log, node: { installId } } = ctx
   const tell = (): void => {
-    // The master is just deciding whether it is.
+    // The master is still deciding.
     if (manager.making !== null) return
     const is = manager.storePath !== null
     const others = is ? manager.access.all().filter(({ self }) => !self) : []
@@ -237,22 +236,21 @@ export function rememberStore (manager: ModelManager, session: Session): void {
     const known = ctx.sections.stores.get(installId) !== undefined
     if (session.masterNodeId === null || known === is) return
     ctx.command('setStore', { installId, is }).catch((error: unknown) => {
-      log.warn({ error: failureOf(error).message }, 'the cluster does not know of this store yet')
+      log.warn({ error: failureOf(error).message }, 'the cluster could not record this store yet')
     })
   }
   ctx.effect('store host', session.onChange(tell))
   ctx.sections.stores.observe(tell)
-  // Commands are known once every plugin has started.
+  // Commands are registered after every plugin has started.
   ctx.effect('store host at start', ctx.clock.after(0, tell))
 }
 
-/** Time for runners to say what they need, once the cluster's decisions are known, ms. */
+/** Time for runners to take their leases after this node has a master, ms. */
 const SETTLE_MS = 15_000
 
 /**
- * Has uses written down, and copies that nobody uses any more evicted, from the start on. The eviction passes
- * wait until it is known what is placed on this node: before, every copy looks idle. What ended until then
- * has its pass after the one of the start.
+ * Records uses and evicts idle copies. The eviction passes wait until this node's placements are known:
+ * before, every copy looks idle. Instances that end earlier get their pass after the startup pass.
  */
 export function startupPass (manager: ModelManager, session: Session): void {
   const { ctx, evictor, stager, leases } = manager
@@ -280,7 +278,7 @@ export function startupPass (manager: ModelManager, session: Session): void {
   ctx.effect('eviction passes', () => { over.abort() })
   ctx.effect('last uses', evictor.watch())
   ctx.effect('eviction', leases.onIdle((modelId) => { ended(modelId).catch(failed) }))
-  // What was brought beside a copy that nothing uses any more.
+  // Newer versions next to copies that are no longer in use.
   const settle = async (): Promise<void> => {
     await passed
     for (const { modelId } of await manager.roots.beside.list()) await ended(modelId)

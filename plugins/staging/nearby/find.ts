@@ -5,11 +5,11 @@ import type { DownloadRequest } from '../store/download.js'
 import type { Nearby, Source } from '../store/types.js'
 import type { LocalHubFile } from '../hub/types.js'
 
-/** What other programs of this machine have of a model: the files to take, and all there are. */
+/** Files of a model that another program on this machine has: `files` to import, `all` of them. */
 export interface LocalModelFiles { from: string, commit: string, files: LocalHubFile[], all: LocalHubFile[],
   unused: string[] }
 
-/** Looks for a model in the hub's cache or at Ollama's. Throws StoreError, and HubError as `selectFiles`. */
+/** Finds a model in the hub's cache or in Ollama. Throws StoreError, and HubError as `selectFiles`. */
 export async function findNearby (
   nearby: Nearby, source: Source & { kind: 'cache' | 'ollama' }, modelId: string,
   { revision, allow, variant }: Omit<DownloadRequest, 'source'>

@@ -1,4 +1,4 @@
-/** What the hub's own programs have on this machine: `models--ORG--NAME/{refs,snapshots,blobs}`. */
+/** Reads the cache of the hub's own tools: `models--ORG--NAME/{refs,snapshots,blobs}`. */
 import { lstat, opendir, readlink, realpath } from 'node:fs/promises'
 import { join } from 'node:path'
 import { inFolder, readInside } from '../files/open.js'
@@ -8,13 +8,13 @@ import { StoreError } from '../types.js'
 import type { HubFile, LocalHubFile } from '../hub/types.js'
 
 const COMMIT = /^[0-9a-f]{40}$/
-/** Where a snapshot's entry leads: the blob is named by its SHA-256, or by its git id. */
+/** Target of a snapshot's symbolic link: the blob's name is its SHA-256 or git id. */
 const BLOB = /^(?:\.\.\/)+blobs\/([0-9a-f]{64}|[0-9a-f]{40})$/
 const REF_BYTES = 4096
 
 const folderOf = (modelId: string): string => `models--${modelId.replace('/', '--')}`
 
-/** Which of these files the caches have, by the hash each blob is named by. Nothing is read. */
+/** Files that are in the caches, found by the hash in the blob's name. Reads no contents. */
 export async function cachedFiles (
   caches: readonly string[], modelId: string, files: readonly HubFile[]
 ): Promise<LocalHubFile[]> {
@@ -34,7 +34,7 @@ export async function cachedFiles (
 
 export interface Snapshot { commit: string, files: LocalHubFile[] }
 
-/** A model as the caches have it, with the hashes that name its blobs. Throws StoreError `not_found`. */
+/** A model in the caches, with the hashes from its blob names. Throws StoreError `not_found`. */
 export async function readSnapshot (
   caches: readonly string[], modelId: string, revision: string | null
 ): Promise<Snapshot> {
@@ -45,7 +45,7 @@ export async function readSnapshot (
   }
   const places = caches.join(', ') || 'no folder: HOME is not set'
   throw new StoreError('not_found', `the hub's cache of this machine has no ${modelId}` +
-    `${revision === null ? '' : `@${revision}`}; looked in ${places}. \`svc pull ${modelId}\` asks the hub`)
+    `${revision === null ? '' : `@${revision}`} in ${places}. To download it: \`svc pull ${modelId}\``)
 }
 
 async function snapshotIn (root: string, modelId: string, revision: string): Promise<Snapshot | undefined> {

@@ -1,4 +1,4 @@
-/** Models that Ollama has on this machine: `manifests/HOST/NAMESPACE/NAME/TAG` names blobs by their hash. */
+/** Reads Ollama's local models: `manifests/HOST/NAMESPACE/NAME/TAG` lists blobs by their hash. */
 import { lstat, readdir, realpath } from 'node:fs/promises'
 import { join } from 'node:path'
 import { readInside } from '../files/open.js'
@@ -8,7 +8,7 @@ import type { LocalHubFile } from '../hub/types.js'
 
 export interface OllamaModel {
   files: LocalHubFile[]
-  /** What belongs to it and does nothing here, in words. */
+  /** Descriptions of the parts that svc does not use. */
   unused: string[]
 }
 
@@ -17,18 +17,18 @@ const KIND = 'application/vnd.ollama.image.'
 const MANIFEST_BYTES = 4 * 1024 * 1024
 const MOST_NAMED = 20
 
-/** What becomes of a layer: a file of that name; else it is said what of the model is not used. */
+/** File names for layer types; UNUSED describes the layers that svc does not import. */
 const FILES: Readonly<Record<string, string>> = {
   model: 'model.gguf', projector: 'mmproj.gguf', license: 'LICENSE'
 }
 const UNUSED: Readonly<Record<string, string>> = {
-  template: 'its template: the one inside of the GGUF file counts',
-  system: 'its system prompt: give your own, as with svc run --system',
-  params: 'its parameters: give them with the request',
-  messages: 'its example messages'
+  template: 'the template: svc uses the one in the GGUF file',
+  system: 'the system prompt: set your own, as with svc run --system',
+  params: 'the parameters: set them in the request',
+  messages: 'the example messages'
 }
 
-/** The manifest of a name as Ollama writes it, `[host/][namespace/]name[:tag]`; undefined for no such one. */
+/** The manifest path for a name such as `[host/][namespace/]name[:tag]`; undefined for an invalid name. */
 export function manifestPath (name: string): string | undefined {
   const [, path = '', tag = 'latest'] = /^([^:]+)(?::([^:/]+))?$/.exec(name) ?? []
   const parts = path.split('/')
@@ -38,12 +38,12 @@ export function manifestPath (name: string): string | undefined {
   return path === '' || whole.length !== 3 || filePathProblem(inner) !== null ? undefined : inner
 }
 
-/** A model of Ollama's. Throws StoreError `bad_source`, `not_found`, `unusable_model`. */
+/** Throws StoreError `bad_source`, `not_found`, `unusable_model`. */
 export async function readOllama (folders: readonly string[], name: string): Promise<OllamaModel> {
   const inner = manifestPath(name)
   if (inner === undefined) {
-    throw new StoreError('bad_source', `"${name.slice(0, 100)}" is no name of a model of Ollama's; ` +
-      'write it as `ollama list` does: ollama:NAME or ollama:NAME:TAG')
+    throw new StoreError('bad_source', `"${name.slice(0, 100)}" is not an Ollama model; ` +
+      'write ollama:NAME or ollama:NAME:TAG, as in `ollama list`')
   }
   const real = folders.map(async (folder) => await realpath(folder).catch(() => undefined))
   const roots = (await Promise.all(real)).filter((root) => root !== undefined)
@@ -53,38 +53,38 @@ export async function readOllama (folders: readonly string[], name: string): Pro
   }
   const there = (await Promise.all(roots.map(namesIn))).flat().sort()
   const shown = there.slice(0, MOST_NAMED).join(', ')
-  throw new StoreError('not_found', `Ollama has no ${name} on this machine; looked in ` +
+  throw new StoreError('not_found', `Ollama has no ${name} in ` +
     `${folders.join(', ') || 'no folder: HOME is not set'}. ` +
-    (there.length === 0 ? 'For another folder set OLLAMA_MODELS for the node' : `It has ${shown}`))
+    (there.length === 0 ? 'To use another folder, set OLLAMA_MODELS for the node' : `It has ${shown}`))
 }
 
 interface Layer { mediaType?: unknown, digest?: unknown, size?: unknown }
 
 async function modelOf (root: string, name: string, text: string): Promise<OllamaModel> {
   const broken = (why: string): StoreError => new StoreError('unusable_model',
-    `Ollama's ${name} cannot be used here: ${why}. Pull a GGUF of it from the hub: svc pull ORG/NAME`)
+    `Ollama's ${name} cannot be used here: ${why}. Pull a GGUF version from the hub: svc pull ORG/NAME`)
   let layers: unknown
   try {
     layers = (JSON.parse(text) as { layers?: unknown } | null)?.layers
-  } catch { /* told below */ }
-  if (!Array.isArray(layers)) throw broken('its manifest is none')
+  } catch { /* reported below */ }
+  if (!Array.isArray(layers)) throw broken('its manifest is invalid')
   const model: OllamaModel = { files: [], unused: [] }
   for (const { mediaType, digest, size } of layers as Layer[]) {
     const kind = String(mediaType).startsWith(KIND) ? String(mediaType).slice(KIND.length) : String(mediaType)
     const path = Object.hasOwn(FILES, kind) ? FILES[kind] : undefined
     if (path === undefined) {
-      if (!Object.hasOwn(UNUSED, kind)) throw broken(`it has a part of the kind ${kind.slice(0, 100)}`)
+      if (!Object.hasOwn(UNUSED, kind)) throw broken(`it has an unsupported part, ${kind.slice(0, 100)}`)
       model.unused.push(UNUSED[kind]!)
       continue
     }
     const sha256 = /^sha256:([0-9a-f]{64})$/.exec(String(digest))?.[1]
-    if (sha256 === undefined || !Number.isSafeInteger(size)) throw broken('its manifest names no hash')
+    if (sha256 === undefined || !Number.isSafeInteger(size)) throw broken('its manifest has no hash')
     const same = model.files.filter((file) => file.path.split('.')[0] === path.split('.')[0])
     if (same.length > 0 && path !== 'LICENSE') throw broken(`it has several files ${path}`)
     const inner = `blobs/sha256-${sha256}`
     const there = await lstat(join(root, inner)).catch(() => undefined)
     if (there?.isFile() !== true || there.size !== size) {
-      throw broken(`${join(root, inner)} is not there as its manifest says; \`ollama pull ${name}\` mends it`)
+      throw broken(`${join(root, inner)} is missing or damaged; run \`ollama pull ${name}\``)
     }
     model.files.push({
       path: same.length === 0 ? path : `${path}.${same.length + 1}`, size: there.size, sha256, gitSha1: null,

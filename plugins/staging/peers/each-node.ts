@@ -3,15 +3,15 @@ import type { AskMemberParts, Clock, MemberFetch, NodeView } from '../../../kern
 
 const ANSWER_BYTES = 4 * 1024 * 1024
 
-/** What every node is to do. It goes on where the client that asked for it goes away. */
+/** It continues if the client disconnects. */
 export interface EachNode<T> extends Omit<MemberFetch, 'signal'> {
   here: () => Promise<T>
-  /** The part of another node's answer that counts; throws where it lacks that. */
+  /** Extracts the result from another node's answer; throws if it is missing. */
   read: (body: unknown) => T
   failed: (node: NodeView, message: string) => T
 }
 
-/** Has every node do something; whoever does not answer in time is named, and nobody waits for it longer. */
+/** Runs `here` on this node and the request on the others; calls `failed` for a node that does not answer. */
 export async function eachNode<T> (
   parts: AskMemberParts & { clock: Clock }, nodes: readonly NodeView[],
   { here, read, failed, ...question }: EachNode<T>
@@ -29,14 +29,12 @@ export async function eachNode<T> (
     : await other(node)))
 }
 
-/** The one entry of `nodes` in the answer of a node that spoke for itself. Throws when there is none. */
 export function onlyNode<T> (answer: unknown): T {
   const [first] = (answer as { nodes?: T[] } | null)?.nodes ?? []
-  if (first === undefined) throw new Error('it said nothing of itself')
+  if (first === undefined) throw new Error('its response has no result')
   return first
 }
 
-/** Why a node did not do what it was asked, as a sentence; in its own words where it has any. */
 export function peerErrorText (error: Error): Error {
   return error instanceof MemberFault ? new Error(error.refusal?.message || `it ${error.message}`) : error
 }

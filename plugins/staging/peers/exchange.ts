@@ -14,10 +14,10 @@ import type { ChunkTable } from '../transfer/chunks.js'
 import type { HoldingsMessage } from '../transfer/holdings.js'
 import type { LocalCopy, ModelContent } from '../types.js'
 
-/** A model that this node sends chunks of though it is no complete copy here. */
+/** A model that this node sends chunks of without having a complete copy. */
 export interface PartialCopy extends ModelContent {
   directory: string
-  /** A folder of the operator's that is to be imported: it is preferred to a copy of ours. */
+  /** A local folder to import: preferred over copies. */
   exported: boolean
   has (path: string, range: ByteRange): boolean
 }
@@ -30,9 +30,7 @@ export class Exchange {
   readonly #channel: Channel<HoldingsMessage>
   readonly #holdings: ChunkAnnouncements
   readonly #stops: (() => void)[] = []
-  /** By digest: complete copies that were offered. */
   readonly #offers = new Map<string, () => void>()
-  /** By model id: what is being received, or is exported. */
   readonly #partial = new Map<string, PartialCopy>()
 
   constructor (ctx: Pick<StagingContext, 'clock' | 'deps'>, access: StoreAccess) {
@@ -62,7 +60,6 @@ export class Exchange {
 
   partial (modelId: string): PartialCopy | undefined { return this.#partial.get(modelId) }
 
-  /** Lets other nodes fetch a folder of the operator's, until the returned function is called. */
   exportFolder ({ modelId, ...copy }: Arriving): () => void {
     return this.#send(modelId, { ...copy, exported: true, has: () => true })
   }
@@ -72,7 +69,7 @@ export class Exchange {
     return () => { if (this.#partial.get(modelId) === copy) this.#partial.delete(modelId) }
   }
 
-  /** Takes part with a transfer: learns who has what, and sends what has come. */
+  /** Joins a transfer: learns which node has which chunk, and sends received chunks. */
   join ({ modelId, ...content }: Arriving) {
     const { manifest, digest } = content
     const table = chunksOf(manifest)
@@ -117,11 +114,10 @@ export class Exchange {
     ]
   }
 
-  /** What a model consists of on another node, and that node as a source of it. */
   readonly fromNode: StoreOptions['fromNode'] = async (modelId, installId, signal) => {
     const { clock, deps: { cluster } } = this.#ctx
     const node = cluster.resolve(installId)
-    if (node === undefined) throw kernelError('unreachable', `No node ${installId} is known.`)
+    if (node === undefined) throw kernelError('unreachable', `There is no node ${installId}.`)
     const { manifest, digest } = await askManifest({ cluster, clock }, node, modelId, 'from=self', signal)
     const source = lanSource({
       cluster, modelId, installId, kind: 'peer', digest, manifest, has: () => true

@@ -14,7 +14,7 @@ import type { StoreAccess } from './store-access.js'
 export type Found =
   | { from: 'offered', item: LocalCopy }
   | { from: 'lan' } & ModelContent
-  /** No store can be asked, and the content it had came from this node's hub. */
+  /** The store is unreachable, and its copy came from the hub that this node uses. */
   | { from: 'hub', commit: string, fact: StoreEntryFact, why: SvcError }
 
 export interface FinderParts {
@@ -25,14 +25,14 @@ export interface FinderParts {
   hub: { url: string } | null
 }
 
-/** Longest wait for a manifest, ms, and its most bytes: 16,384 files and their chunks. */
+/** Timeout for a manifest, ms, and its size limit, bytes: 16,384 files and their chunks. */
 const MANIFEST_MS = 15_000
 const MANIFEST_BYTES = 64 * 1024 * 1024
 
 /**
- * Finds out what a model consists of. The store decides: a manifest of another node counts only when its
- * digest is the one the store has named, or the `wanted` one, which counts more. Throws `model_not_found`,
- * `store_not_configured`, `store_unreachable`.
+ * Finds the manifest of a model. The store decides: any other manifest must have the digest of the store's
+ * entry, or the `wanted` one, which takes precedence. Throws `model_not_found`, `store_not_configured`,
+ * `store_unreachable`.
  */
 export async function find (
   parts: FinderParts, modelId: string, wanted: string | undefined, signal: AbortSignal
@@ -47,8 +47,8 @@ export async function find (
   const ask = async (questions: Question[]): Promise<ModelContent | undefined> =>
     await firstRight(parts, modelId, questions, failures, signal)
   if (fact === undefined || !right(fact.digest)) {
-    // A node tells of one version of a model only, and may have this one, too. The store may have what this
-    // node has not heard of yet, as right after a pull.
+    // A node publishes one version of a model but may have others. Right after a pull the store may have
+    // content that has not been published yet.
     const older = wanted === undefined ? [] : copiesOf(parts, modelId, wanted)
     const newest = host === undefined || host.self ? [] : [{ node: host, query: 'from=store', right }]
     const found = await ask([...older, ...newest])
@@ -60,20 +60,20 @@ export async function find (
   const { digest, source } = fact
   const first = {
     node: host!, query: `from=store&digest=${digest}`,
-    // A store may have been updated since it told, which is right where nothing in particular is wanted.
+    // The store may have a newer version than published, which is fine unless a digest is wanted.
     right: (other: string) => other === digest || wanted === undefined
   }
   const holders = copiesOf(parts, modelId, digest, digest).filter(({ node }) => node.nodeId !== host!.nodeId)
   const found = await ask([first, ...holders])
   if (found !== undefined) return { from: 'lan', ...found }
   const why = error('store_unreachable',
-    `No store that has ${modelId} can be reached (${failures.join('; ')}).`)
+    `No reachable store has ${modelId} (${failures.join('; ')}).`)
   const commit = hub === null ? null : commitOf(source, hub.url)
   if (commit === null) throw why
   return { from: 'hub', commit, fact, why }
 }
 
-/** A node to ask for a manifest, which copy of its own is meant, and which digests will do. */
+/** A request for a manifest; `right` checks the digest of the answer. */
 interface Question { node: NodeView, query: string, right: (digest: string) => boolean }
 
 async function firstRight (
@@ -93,7 +93,7 @@ async function firstRight (
   return undefined
 }
 
-/** The other nodes with a complete copy, to be asked for a digest; only those that `say` they have that. */
+/** The other nodes with a complete copy; with `say`, only those that published this digest. */
 function copiesOf (
   { ctx: { deps: { cluster } }, catalogue }: FinderParts, modelId: string, digest: string, say?: string
 ): Question[] {
@@ -106,8 +106,8 @@ function copiesOf (
 }
 
 const replaced = (modelId: string, store: string): string =>
-  `The store on ${store} has another version of ${modelId} now, and no node has the one this was placed ` +
-  'with. Stop the instance and place the model again.'
+  `The store on ${store} now has another version of ${modelId}, and no node has the version that the ` +
+  'instance needs. Stop the instance and place the model again.'
 
 export async function askManifest (
   parts: AskMemberParts, node: NodeView, modelId: string, query: string, signal: AbortSignal
@@ -128,8 +128,8 @@ export function readManifest (body: unknown, modelId: string): ModelContent {
 }
 
 /**
- * The commit in the source of a store's entry (`hub:URL@COMMIT`); null where it came from anywhere else. Such
- * a name may be private, and somebody else may own it at a hub: it is never sent there.
+ * The commit in the source of a store's entry (`hub:URL@COMMIT`); null for any other source. The name of such
+ * a model may be private or belong to somebody else on the hub, so it must not be sent there.
  */
 function commitOf (source: string, hub: string): string | null {
   const commit = source.startsWith(`hub:${hub}@`) ? source.slice(`hub:${hub}@`.length) : ''

@@ -3,14 +3,14 @@ import { schemaChecker } from '../../../kernel/api/validate.js'
 import type { StagingContext } from '../manifest.js'
 import type { DownloadView, Job } from '../transfer/job.js'
 
-/** How often transfers are told of while something moves, ms. */
+/** Interval of progress messages during transfers, ms. */
 const TELL_MS = 1000
-/** What ended is told so often, in case a message was lost, ms. */
+/** Interval of progress messages without transfers, in case one was lost, ms. */
 const AGAIN_MS = 10_000
-/** Most entries of another node that are kept. */
+/** Maximum number of entries of another node. */
 const MOST = 256
 
-/** Tells the other nodes how this one's transfers go, and keeps what they tell: lossy, the newest counts. */
+/** Exchanges transfer progress between nodes; messages may be lost, the latest one counts. */
 export class ProgressGossip {
   readonly #ctx: Pick<StagingContext, 'clock' | 'deps' | 'node'>
   readonly #jobs: () => readonly Job[]
@@ -36,7 +36,6 @@ export class ProgressGossip {
 
   changed (): void { this.#changed = true }
 
-  /** /state.downloads: node id to its transfers. */
   view (): Record<string, DownloadView[]> {
     const { deps: { cluster }, node } = this.#ctx
     const all: Record<string, DownloadView[]> = { [node.nodeId]: this.#own() }
@@ -82,7 +81,7 @@ export class ProgressGossip {
   }
 }
 
-/** The view with its state alone, without what a newer version adds; none if the state is not known here. */
+/** Drops unknown states and fields, which a newer version may send. */
 const knownState = (view: DownloadView): DownloadView[] => Object.entries(view)
   .filter(([state]) => Object.hasOwn(states, state)).slice(0, 1).map((entry) => Object.fromEntries([entry]))
 
@@ -106,7 +105,6 @@ const states = {
   }, ['downloadProgress'])
 }
 
-/** What is wrong with a message of another node; null when it is a list of transfers. */
 export const problemOf = schemaChecker({
   type: 'array', maxItems: MOST, items: { type: 'object', minProperties: 1, properties: states }
 })

@@ -5,7 +5,7 @@ import { readPieces } from './sources.js'
 import type { ByteRange } from '../transfer/types.js'
 import { delay } from '../../../kernel/index.js'
 
-/** A file as it can be sent: all of it, or what has been verified so far. */
+/** A complete file, or the verified part of one. */
 export interface SendableFile {
   folder: string
   path: string
@@ -20,8 +20,8 @@ export interface SendParts {
 }
 
 /**
- * Answers with a file or a range of it. The ETag is the hash, so a range of another version is never glued to
- * this one (If-Range). Throws `range_not_satisfiable`, `chunk_not_here`, PathError.
+ * Sends a file or a range of it. The ETag is the hash, so that If-Range never mixes two versions. Throws
+ * `range_not_satisfiable`, `chunk_not_here`, PathError.
  */
 export async function sendFile (request: RouteRequest, file: SendableFile, parts: SendParts): Promise<void> {
   const etag = `"${file.sha256}"`
@@ -36,7 +36,7 @@ export async function sendFile (request: RouteRequest, file: SendableFile, parts
   const range = asked === 'whole' ? { start: 0, end: file.size } : asked
   if (!file.has(range)) {
     throw parts.error('chunk_not_here',
-      `${file.path}: bytes ${range.start} to ${range.end} are not here yet.`)
+      `${file.path}: this node does not have bytes ${range.start} to ${range.end} yet.`)
   }
   const handle = await openInside(file.folder, file.path, 'read')
   try {
@@ -63,8 +63,8 @@ export async function sendFile (request: RouteRequest, file: SendableFile, parts
 }
 
 /**
- * Reads a Range header (RFC 9110, 14.2) against a file's size: `whole` for none, several or one that makes
- * no sense, which are all to be ignored; `unsatisfiable` for one beyond the file. Pure.
+ * Parses a Range header (RFC 9110, 14.2) for a file of `size` bytes. `whole` for a missing, multiple or
+ * malformed range, which a server must ignore; `unsatisfiable` for one beyond the file. Pure.
  */
 export function readRange (header: string | undefined, size: number): ByteRange | 'whole' | 'unsatisfiable' {
   const found = /^bytes=(\d{0,15})-(\d{0,15})$/.exec(header?.trim() ?? '')
@@ -81,12 +81,12 @@ export function readRange (header: string | undefined, size: number): ByteRange 
   return start >= size ? 'unsatisfiable' : { start, end }
 }
 
-/** The rate at which this node sends models, shared by all that ask: each waits for those before it. */
+/** Limits the upload rate of models, shared by all receivers in order of arrival. */
 export class UploadLimiter {
   readonly #bytesPerSecond: number | null
   readonly #clock: Clock
   readonly #turns = new KeyedLock()
-  /** Monotonic ms at which what was granted so far is through. */
+  /** Monotonic time at which all granted bytes are sent, ms. */
   #freeAt = 0
 
   /** Null for no limit. */
@@ -95,7 +95,7 @@ export class UploadLimiter {
     this.#clock = clock
   }
 
-  /** Resolves when so many bytes may go. Rejects with the signal's reason; then nothing was used up. */
+  /** Resolves when `bytes` may be sent. Rejects with the signal's reason without using up any rate. */
   async take (bytes: number, signal: AbortSignal): Promise<void> {
     const [rate, clock] = [this.#bytesPerSecond, this.#clock]
     if (rate === null) return

@@ -6,7 +6,6 @@ import { openInside } from '../files/open.js'
 import { fileOf } from '../files/record.js'
 import type { ModelManifest } from '../types.js'
 
-/** In whose name nodes fetch models from each other. */
 export const NODE_CALLER: Caller = { id: 'node', mode: 'direct', authorities: new Set(['read']) }
 
 const HEAD_MS = 15_000
@@ -16,10 +15,10 @@ export interface LanSourceParts {
   modelId: string
   installId: string
   kind: 'store' | 'peer'
-  /** Of the content that is wanted: a node may have several versions at a time. */
+  /** Selects the version: a node may have several. */
   digest: string
   has (chunk: number): boolean
-  /** The SHA-256 of each file must be the ETag of what comes. */
+  /** The ETag of each response must be the SHA-256 from here. */
   manifest: ModelManifest
 }
 
@@ -61,14 +60,14 @@ export function fileUrl (modelId: string, path: string): string {
 }
 
 function check ({ status, headers }: MemberResponse, { start, end }: ByteRange, etag: string): void {
-  if (status !== 206) throw new Error(`it answered ${status} instead of 206`)
+  if (status !== 206) throw new Error(`it responded with ${status} instead of 206`)
   if (headers['etag'] !== etag) throw new Error('it has another version of the file')
   if (headers['content-encoding'] !== undefined) throw new Error('it sent an encoded body')
   const range = headers['content-range'] ?? ''
   if (!range.startsWith(`bytes ${start}-${end - 1}/`)) throw new Error(`it sent "${range}" of the file`)
 }
 
-/** Files of this machine as a source of chunks; `find` says where the file of a path lies. */
+/** Files of this machine as a source of chunks; `find` locates the file of a path. */
 export function diskSource (find: (path: string) => Pick<LocalFile, 'root' | 'inner'>): ChunkSource {
   return {
     id: 'disk',
@@ -96,7 +95,7 @@ async function * readFrom (
 
 const PIECE_BYTES = 256 * 1024
 
-/** Reads a range in pieces, each in memory of its own: whoever sends them still holds the ones before. */
+/** Reads a range in pieces, each in a new buffer: the reader may still use the previous ones. */
 export async function * readPieces (
   handle: FileHandle, { start, end }: ByteRange
 ): AsyncGenerator<Uint8Array> {

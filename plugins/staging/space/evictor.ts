@@ -10,29 +10,29 @@ import type { Copy, Role } from '../types.js'
 import type { CompanionsOf } from './plans.js'
 import type { Leases } from './leases.js'
 
-/** How often the last use of what is in use is written down. */
+/** Interval for recording the last use of copies in use. */
 const REFRESH_MS = 60_000
-/** What was used this short before a start stays, whatever the budget. */
+/** Copies used within this time before a start stay, regardless of the budget. */
 const KEEP_AT_START_MS = 30 * 60_000
 
-/** Why a copy went; `preview`: none does. */
+/** Why a copy was removed; `preview` removes none. */
 type Trigger = 'deactivation' | 'startup' | 'capacity' | 'purge' | 'store_delete' | 'preview'
 
 export interface Evicted { modelId: string, freedBytes: number, trigger: Trigger, role: Role }
 
-/** What a purge did; `error` names the copies that could not be removed, and why. */
+/** `error` lists the copies that could not be removed. */
 export type Purged = Omit<Answers['purge']['nodes'][number], 'nodeId' | 'copies'>
 
-/** `overBudget`: the next pass over idle copies takes it. */
+/** `overBudget`: the next eviction pass removes it. */
 export type EvictionPreview = Pick<Copy, 'modelId' | 'sizeBytes' | 'freeableBytes' | 'lastUsedMs'> &
   { inUse: boolean, overBudget: boolean }
 
 export interface EvictorSettings {
   /** Whether the passes after a deactivation and at start evict staged copies. */
   cleanupOnDeactivate: boolean
-  /** Idle staged copies that those passes leave, bytes. */
+  /** Size of idle staged copies that those passes keep, bytes. */
   keepRecentBytes: number
-  /** What stays free after a transfer, bytes. */
+  /** Free space to keep after a transfer, bytes. */
   headroomBytes: number
 }
 
@@ -40,11 +40,11 @@ type Root =
   Pick<ModelRoot, 'role' | 'root' | 'list' | 'read' | 'remove' | 'touch' | 'pending' | 'discard'>
 
 export interface EvictorOptions {
-  /** The passes leave the cache alone; a purge includes it. */
+  /** Eviction passes ignore the cache; a purge includes it. */
   roots: { staged: Root, beside?: Root, cache?: Root }
   leases: Leases
   companionsOf: CompanionsOf
-  /** Models with a transfer under way; their copies and companions stay. */
+  /** Models with a transfer in progress; their copies and companions stay. */
   active: () => Iterable<string>
   settings: EvictorSettings
   clock: Clock
@@ -53,7 +53,7 @@ export interface EvictorOptions {
   volume?: () => Promise<{ freeBytes: number }>
 }
 
-/** Decides which copies stay on the disk, and removes the others. Passes over all take turns. */
+/** Decides which copies stay on disk, and removes the others. Full passes run one at a time. */
 export class Evictor {
   readonly #options: EvictorOptions
   readonly #passes = new KeyedLock()
@@ -68,7 +68,7 @@ export class Evictor {
 
   get #evicted (): Root[] { return this.#roots.filter(({ role }) => role !== 'cache') }
 
-  /** Writes down uses (at use, at release and every minute); returns what ends that. */
+  /** Records uses (on use, on release and every minute) until the returned function is called. */
   watch (): () => void {
     const { leases, clock } = this.#options
     const stops = [
@@ -83,7 +83,7 @@ export class Evictor {
     const { clock, roots: { staged } } = this.#options
     await this.#pass(async () => {
       const now = clock.now()
-      // A clock that was ahead must not protect a copy for ever: such times are set to now, on the disk too.
+      // A clock that was ahead must not protect a copy forever: such times become now, on disk too.
       const ahead = (await this.#ours(staged)).filter(({ lastUsedMs }) => lastUsedMs > now)
       await Promise.all(ahead.map(async ({ modelId }) => { await this.#touchOne(staged, modelId) }))
       await this.#evictIdle(staged, 'startup', now - KEEP_AT_START_MS)
@@ -92,24 +92,23 @@ export class Evictor {
     })
   }
 
-  /** The pass after an instance of the model ended; resolves with what it evicted. */
   async deactivated (modelId: string): Promise<string[]> {
     return await this.#pass(async () => {
       await this.#touch([modelId])
       const evicted: string[] = []
-      // Versions beside others first: they are in use or go.
+      // First the `beside` versions, which stay only while in use.
       for (const root of this.#evicted.reverse()) evicted.push(...await this.#evictIdle(root, 'deactivation'))
       return evicted
     })
   }
 
-  /** Makes room for a transfer; the model `keep` and its companions stay. Throws `no_safe_fit`. */
+  /** Frees disk space for a transfer, but never `keep` and its companions. Throws `no_safe_fit`. */
   async makeRoom (bytes: number, keep: string): Promise<{ evicted: string[] }> {
     if (bytes <= 0) return { evicted: [] }
     return await this.#pass(async () => await this.#capacityPass(bytes, keep))
   }
 
-  /** Throws `no_safe_fit` where `makeRoom` would; evicts nothing. */
+  /** Throws `no_safe_fit` under the same conditions as `makeRoom`; evicts nothing. */
   async requireRoom (additionalBytes: number, keep: string): Promise<void> {
     const { roots: { staged }, settings: { headroomBytes } } = this.#options
     const safe = this.#safe(keep)
@@ -123,20 +122,20 @@ export class Evictor {
     return (await volume()).freeBytes
   }
 
-  /** Removes one model's copies, or every copy, that nothing uses and no transfer holds. Never rejects. */
+  /** Never rejects. */
   async purge (modelId?: string, trigger: 'purge' | 'store_delete' = 'purge'): Promise<Purged> {
     const work = async (): Promise<Purged> => (await this.#purgeAll(modelId, trigger)).purged
-    // That of one model looks at nothing else, and waits for no pass over all of them.
+    // A purge of one model does not have to wait for other passes.
     return modelId === undefined ? await this.#pass(work) : await work()
   }
 
-  /** What `purge` would do now, and the copies in the order in which evictions take them. Never rejects. */
+  /** Copies in eviction order. Never rejects. */
   async preview (modelId?: string): Promise<Purged & { copies: EvictionPreview[] }> {
     const { purged, copies } = await this.#purgeAll(modelId, 'preview')
     return { ...purged, copies: copies.sort(newestFirst).reverse() }
   }
 
-  /** Every staged copy svc wrote, of each folder newest use first; a companion of a used model is in use. */
+  /** Every staged copy, most recently used first within each folder; companions of used models are in use. */
   async storage (): Promise<{ copies: (Copy & { inUse: boolean })[], totalBytes: number }> {
     const { leases, companionsOf } = this.#options
     const listed = (await Promise.all(this.#evicted.map(async (root) => await this.#ours(root)))).flat()
@@ -155,7 +154,7 @@ export class Evictor {
     return evicted
   }
 
-  /** The idle copies that the passes do not leave, oldest use first. A version beside another never stays. */
+  /** The idle copies that a pass removes, oldest use first. Versions in `beside` never stay. */
   #overBudget ({ role }: Root, copies: readonly Copy[], keepSinceMs = Infinity): string[] {
     const { cleanupOnDeactivate, keepRecentBytes } = this.#options.settings
     if (role !== 'beside' && !cleanupOnDeactivate) return []
@@ -164,10 +163,10 @@ export class Evictor {
     return planRecency({ idle, budgetBytes: role === 'beside' ? 0 : keepRecentBytes, keepSinceMs })
   }
 
-  /** Plans anew after each copy: one may be in use by now, give back less than thought, or refuse to go. */
+  /** Plans again after each copy: the next one may be in use by then, free less than expected, or fail. */
   async #capacityPass (additionalBytes: number, keep: string): Promise<{ evicted: string[] }> {
     const { roots: { staged }, settings: { headroomBytes } } = this.#options
-    // Counted on from here, not read again: some filesystems give space back seconds after the removal.
+    // Added up instead of read again: some file systems free space seconds after the removal.
     let freeBytes = await this.#freeBytes()
     let left = await this.#copies(staged)
     const evicted: string[] = []
@@ -194,7 +193,7 @@ export class Evictor {
     let freedBytes = 0
     const failed = (what: string, err: unknown): void => {
       errors.push(`${what}: ${failureOf(err).message}`)
-      log.warn({ err, what }, 'the purge left something')
+      log.warn({ err, what }, 'the purge could not remove a copy')
     }
     const one = async (root: Root, copy: EvictionPreview): Promise<void> => {
       const { modelId, freeableBytes, inUse } = copy
@@ -212,7 +211,7 @@ export class Evictor {
       } catch (err) { failed(root.root, err) }
       try {
         for (const { modelId, sizeBytes } of await root.pending(wanted)) {
-          // Asked anew for each: a transfer may have begun since the folder was listed.
+          // Checked for each one: a transfer may have begun since the folder was listed.
           if ([...active()].includes(modelId)) continue
           if (!dry) await root.discard(modelId)
           freedBytes += sizeBytes
@@ -229,7 +228,7 @@ export class Evictor {
     return { purged, copies }
   }
 
-  /** The copies of a root, or of one model there; `dry`: with those in mind that the passes would evict. */
+  /** The copies of a root; with `dry` marks those that the next pass would evict. */
   async #outlook (root: Root, wanted: string | undefined, dry: boolean): Promise<EvictionPreview[]> {
     const all = await this.#copies(root, dry ? undefined : wanted)
     const safe = this.#safe()
@@ -241,7 +240,7 @@ export class Evictor {
       }))
   }
 
-  /** Like `#remove`, for the passes: what cannot be removed is logged and left. */
+  /** Like `#remove`, but logs a failure instead of throwing. */
   async #evict (
     root: Root, modelId: string, trigger: Trigger, keep?: string
   ): Promise<number | undefined> {
@@ -251,13 +250,13 @@ export class Evictor {
     })
   }
 
-  /** Removes a copy unless it is needed by now: undefined then, else the bytes that came free. */
+  /** Removes a copy unless it is in use; resolves with the freed bytes, undefined if it is in use. */
   async #remove (
     root: Root, modelId: string, trigger: Trigger, keep?: string
   ): Promise<number | undefined> {
     const { leases, companionsOf, onEvicted, log } = this.#options
     const key = `${root.role} ${modelId}`
-    // No await from here to `going`: a use comes before, and is seen, or after, and is refused.
+    // No await before `going`, so that a concurrent use is either seen here or refused.
     if (this.#removing.has(key) || this.#safe(keep).has(modelId)) return undefined
     this.#removing.add(key)
     const back = leases.going(modelId, (used) => inUseClosure([used], companionsOf).has(modelId))
@@ -277,7 +276,7 @@ export class Evictor {
     return inUseClosure([...leases.ids(), ...active(), ...keep === undefined ? [] : [keep]], companionsOf)
   }
 
-  /** The copies svc wrote: folders of others with a model's name are none of its business. */
+  /** Only copies that svc wrote; other folders with a model's name are ignored. */
   async #ours (root: Root, modelId?: string): Promise<Copy[]> {
     const copies = modelId === undefined ? await root.list()
       : modelIdProblem(modelId) === null ? [await root.read(modelId)] : []
@@ -296,11 +295,11 @@ export class Evictor {
       all.map(async (modelId) => { await this.#touchOne(root, modelId) })))
   }
 
-  /** A use that cannot be written down costs at most the order of eviction. */
+  /** A failure only affects the eviction order. */
   async #touchOne (root: Root, modelId: string): Promise<void> {
     const { clock, log } = this.#options
     await root.touch(modelId, clock.now()).catch((err: unknown) => {
-      log.warn({ err, modelId }, 'the last use of a copy could not be written down')
+      log.warn({ err, modelId }, 'the last use of a copy could not be recorded')
     })
   }
 }

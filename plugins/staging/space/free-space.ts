@@ -8,32 +8,29 @@ import type { Job } from '../transfer/job.js'
 import { readJournal } from '../transfer/journal.js'
 import type { FetchOptions } from '../transfer/types.js'
 
-/** A transfer that failed keeps what it fetched only while so much stays free, bytes. */
+/** A failed transfer keeps its bytes only if this much stays free, bytes. */
 const FLOOR_BYTES = 2 * 1024 ** 3
 
 export interface Admission {
   root: ModelRoot
   job: Job
   totalBytes: number
-  /** Of the content, where it is known: bytes of another version in the folder do not count as fetched. */
+  /** Digest of the content, if known: bytes of another version do not count as fetched. */
   digest?: string
-  /** Throws when so many more bytes do not fit; without it nothing is evicted for them. */
+  /** Throws if this many bytes do not fit. By default nothing is evicted for them. */
   makeRoom?: (bytes: number) => Promise<void>
 }
 
-/** Where an admitted transfer writes, and what it reports to. */
 export type Admitted = Required<Pick<FetchOptions, 'folder' | 'signal' | 'onProgress' | 'space'>>
 
-/** The room on this node's disks: transfers to one disk go one after the other, each checked in its turn. */
+/** Checks free disk space; transfers to one disk run one at a time, each checked when its turn comes. */
 export class FreeSpace {
   readonly headroomBytes: number
-  /** By device. */
   readonly #queues = new KeyedLock()
 
-  /** `headroomBytes`: what must stay free after a transfer. */
   constructor (headroomBytes: number) { this.headroomBytes = headroomBytes }
 
-  /** Runs a transfer into the root's incoming folder when its turn has come and it fits. */
+  /** Runs a transfer into the root's incoming folder once it is its turn, if it fits. */
   async admit<T> (
     { root, job, totalBytes, digest, makeRoom }: Admission,
     run: (into: Admitted) => Promise<T>
@@ -51,13 +48,12 @@ export class FreeSpace {
     })
   }
 
-  /** Runs `work` when everything asked before on the same disk has ended. */
   async alone<T> (path: string, signal: AbortSignal | undefined, work: () => Promise<T>): Promise<T> {
     const { device } = await volumeOf(path)
     return await this.#queues.run(device, work, signal)
   }
 
-  /** Throws `no_safe_fit` when so many more bytes would eat into the headroom. Evicts nothing. */
+  /** Throws `no_safe_fit` if these bytes would use the headroom. Evicts nothing. */
   async check (
     { root, setting }: Pick<ModelRoot, 'root' | 'setting'>, additionalBytes: number
   ): Promise<void> {
@@ -66,22 +62,19 @@ export class FreeSpace {
     requireFit({ additionalBytes, freeBytes, headroomBytes, setting, idle: [] })
   }
 
-  /**
-   * Bytes on the disk of a transfer that was broken off; holes in files do not count. With a digest those of
-   * another version count as none: they may have to be fetched again.
-   */
+  /** Bytes on disk, without holes; 0 for another version, which may have to be fetched again. */
   async fetched (folder: string, digest?: string): Promise<number> {
     if (digest !== undefined && (await readJournal(folder))?.digest !== digest) return 0
     return (await findFiles(folder)).reduce((sum, { diskBytes }) => sum + diskBytes, 0)
   }
 
-  /** After a failure: what was fetched stays for the next attempt, unless the disk is nearly full. */
+  /** After a failure: keeps the fetched bytes for the next attempt unless the disk is nearly full. */
   async discardIfFull (root: ModelRoot, modelId: string, log: Logger): Promise<void> {
     try {
       const { freeBytes } = await volumeOf(root.root)
       if (freeBytes < FLOOR_BYTES) await root.discard(modelId)
     } catch (err) {
-      log.warn({ err, modelId }, 'what is left of a transfer could not be removed')
+      log.warn({ err, modelId }, 'the remains of a transfer could not be removed')
     }
   }
 }

@@ -1,13 +1,13 @@
 import { StoreError } from '../types.js'
 
-/** A transfer that asks for room, and what there is. Bytes throughout. */
+/** Bytes throughout. */
 export interface CapacityCase {
-  /** What the transfer will write beyond what is on the disk already. */
+  /** Bytes to write, without those already on disk. */
   additionalBytes: number
   freeBytes: number
-  /** What must stay free after the transfer. */
+  /** Bytes that must stay free after the transfer. */
   headroomBytes: number
-  /** Of svc.yaml, that names the folder; `node_cache_path` when left out. */
+  /** The svc.yaml setting of the folder; default `node_cache_path`. */
   setting?: string
   idle: readonly { modelId: string, freeableBytes: number, lastUsedMs: number }[]
 }
@@ -16,21 +16,21 @@ const GIB = 1024 ** 3
 const shown = (bytes: number, round = Math.round): string => bytes < GIB / 10
   ? `${Math.ceil(bytes / 1024 ** 2)} MiB` : `${(round(bytes / GIB * 100) / 100).toFixed(2)} GiB`
 
-/** `evictableBytes`: what evicting every idle copy gives back. */
+/** `evictableBytes`: freed by evicting every idle copy. */
 function sentenceOf (
   { additionalBytes, freeBytes, headroomBytes, setting = 'node_cache_path' }: CapacityCase,
   evictableBytes: number, missingBytes: number
 ): string {
   return `${shown(additionalBytes)} more do not fit: ${shown(freeBytes)} are free, ` +
     `${shown(headroomBytes)} must stay free and evicting idle models gives back ${shown(evictableBytes)}, ` +
-    `so ${shown(missingBytes, Math.ceil)} are missing. Free space on the volume, or have a larger one used ` +
-    `(${setting} in svc.yaml), then try again.`
+    `so ${shown(missingBytes, Math.ceil)} are missing. Free disk space, or use a larger disk ` +
+    `(${setting} in svc.yaml), then retry.`
 }
 
 /**
- * The copies to evict, oldest first and only as many as it takes, so that the headroom is still free after
- * the transfer. Copies that give nothing back (hard-linked ones) stay. A transfer that adds nothing fits on
- * any disk. Throws StoreError `no_safe_fit`. Pure.
+ * The copies to evict, oldest first and only as many as needed, so that the headroom stays free after the
+ * transfer. Copies that free nothing (hard links) stay. A transfer without new bytes always fits. Throws
+ * StoreError `no_safe_fit`. Pure.
  */
 export function requireFit (asked: CapacityCase): string[] {
   const { additionalBytes, freeBytes, headroomBytes } = asked
@@ -49,19 +49,17 @@ export function requireFit (asked: CapacityCase): string[] {
   throw new StoreError('no_safe_fit', sentenceOf(asked, evictableBytes, missingBytes))
 }
 
-/** Idle copies, and what of them the lifecycle passes leave alone. Times are wall milliseconds. */
 export interface RecencyInput {
-  /** A time in the future is taken as it is: clamp it to now before. */
+  /** Clamp times in the future to now first. */
   idle: readonly { modelId: string, sizeBytes: number, lastUsedMs: number }[]
   budgetBytes: number
-  /** Copies used at this time or later stay whatever the budget, and count into it. */
+  /** Copies used at or after this time stay regardless of the budget, but count toward it. */
   keepSinceMs?: number
 }
 
 /**
- * What to evict, oldest first. Newest first a copy stays while the newer ones that stay do not fill the
- * budget: the copy that crosses it stays too, so idle data is never cut below the budget. A budget of 0
- * keeps none. Pure.
+ * The copies to evict, oldest first. Keeps copies, most recently used first, until they fill the budget,
+ * including the one that crosses it: eviction never goes below the budget. A budget of 0 keeps none. Pure.
  */
 export function planRecency ({ idle, budgetBytes, keepSinceMs = Infinity }: RecencyInput): string[] {
   const evict: string[] = []
@@ -75,18 +73,18 @@ export function planRecency ({ idle, budgetBytes, keepSinceMs = Infinity }: Rece
 
 export interface Used { modelId: string, lastUsedMs: number }
 
-/** Newest use first; equal times by model id, so that a plan comes out the same every time. */
+/** Equal times sort by model id, so that plans are reproducible. */
 export function newestFirst (a: Used, b: Used): number {
   return b.lastUsedMs - a.lastUsedMs || (a.modelId < b.modelId ? -1 : 1)
 }
 
-/** The direct companions of a model: drafters, sidecars, split vision weights. */
+/** The direct companions of a model: draft models, sidecars, separate vision weights. */
 export type CompanionsOf = (modelId: string) => readonly string[]
 
-/** The used models with everything they bring along, companions of companions too. Pure; cycles end. */
+/** The used models and all their companions, recursively; cycles are fine. Pure. */
 export function inUseClosure (used: Iterable<string>, companionsOf: CompanionsOf): Set<string> {
   const found = new Set(used)
-  // A set's iterator also visits what is added while it runs.
+  // A set's iterator also visits elements added during the loop.
   for (const modelId of found) for (const companion of companionsOf(modelId)) found.add(companion)
   return found
 }

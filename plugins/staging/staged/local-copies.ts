@@ -9,10 +9,9 @@ import type { ModelRoot } from '../files/root.js'
 import { CHUNK_BYTES } from '../types.js'
 import type { LocalCopy, ModelManifest, Role } from '../types.js'
 
-/** The folders of this node that copies are brought to. */
 export type Roots = Record<Exclude<Role, 'store'>, ModelRoot>
 
-/** What this node has: models that ship, that are staged, that it fetched itself. In memory, after `open`. */
+/** In memory after `open`. */
 export class LocalCopies {
   readonly bundled = new Map<string, LocalCopy>()
   readonly #ctx: Pick<StagingContext, 'clock' | 'log'>
@@ -33,7 +32,7 @@ export class LocalCopies {
     }
     await Promise.all([
       ...Object.values(this.#roots).map(async (root) => {
-        await whole(`the folder of models ${root.root}`, async () => { await root.load() })
+        await whole(`the model folder ${root.root}`, async () => { await root.load() })
       }),
       ...this.#bundle.models().map(async (model) => {
         const { modelId } = model.card
@@ -44,19 +43,18 @@ export class LocalCopies {
     ])
   }
 
-  /** The copy to load from, of that content if one is named: what ships is used in place. */
+  /** The copy to load, with this digest if given; bundled models are used in place. */
   get (modelId: string, digest?: string): LocalCopy | undefined {
     return this.versions(modelId).find((copy) => digest === undefined || copy.digest === digest)
   }
 
-  /** Every complete copy of a model, the one to load from first; of all models where none is named. */
+  /** Every complete copy of a model, the preferred one first; of all models without an id. */
   versions (modelId?: string): LocalCopy[] {
     const { staged, beside, cache } = this.#roots
     return [this.bundled, beside.copies, staged.copies, cache.copies].flatMap((copies) =>
       modelId === undefined ? [...copies.values()] : copies.get(modelId) ?? [])
   }
 
-  /** One for each model. */
   all (): LocalCopy[] {
     return [...new Map(this.versions().reverse().map((copy) => [copy.modelId, copy])).values()]
   }
@@ -71,13 +69,13 @@ export class LocalCopies {
   }
 }
 
-/** A model of a package, with its files hashed. Throws when one is not as its card says. */
+/** Throws if a file does not match its card. */
 async function shipped ({ card, directory }: BundledModel, publishedAt: string): Promise<LocalCopy> {
   const files: ModelManifest['files'] = []
   for (const { path, bytes, sha256 } of card.files) {
     const found = await hashFile(join(directory, path))
     if (found.size !== bytes || (sha256 !== undefined && found.sha256 !== sha256)) {
-      throw new Error(`${card.modelId}: ${path} is not the file its card names`)
+      throw new Error(`${card.modelId}: ${path} does not match the card`)
     }
     files.push({ path, ...found })
   }

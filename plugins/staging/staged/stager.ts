@@ -18,7 +18,7 @@ import { StoreError } from '../types.js'
 import type { LocalCopy, ModelContent } from '../types.js'
 import type { LocalCopies, Roots } from './local-copies.js'
 
-/** A transfer to this node. What was asked for: the content with that digest, or whatever the store has. */
+/** A transfer to this node; without a digest, of the store's version. */
 export type StageJob = Job<{ digest: string | undefined }>
 
 export interface StagerParts {
@@ -36,21 +36,20 @@ export interface StagerParts {
   onChange: () => void
 }
 
-/** Ended jobs that are remembered, for /state. */
+/** Number of ended jobs to keep for /state. */
 const REMEMBERED = 64
 
-/** Brings copies of models to this node: one transfer at a time for each disk, a model at most once. */
+/** Copies models to this node: one transfer at a time per disk, and at most one per model. */
 export class Stager {
   readonly #parts: StagerParts
-  /** The last job of each model, and of each content that was asked for. */
+  /** The latest job of each model, and of each requested version. */
   readonly #jobs = new JobTable<StageJob>()
   readonly #arrivals = new WeakMap<StageJob, Promise<ModelCard>>()
 
   constructor (parts: StagerParts) { this.#parts = parts }
 
-  /** The transfer of a model, of that content if one is named, with its companions; joins a running one. */
   stage (modelId: string, digest?: string): StageJob {
-    if (this.#jobs.closed) throw new Error('the node stops')
+    if (this.#jobs.closed) throw new Error('the node is stopping')
     const known = this.#jobs.open(modelId).find(({ ask }) => digest === undefined || ask.digest === digest)
     if (known !== undefined) return known
     const { ctx: { clock }, onChange } = this.#parts
@@ -66,19 +65,16 @@ export class Stager {
 
   jobs (): StageJob[] { return [...this.#jobs.values()] }
 
-  /** Models with a transfer under way: no eviction and no purge touches them. */
   active (): string[] { return this.#jobs.open().map(({ modelId }) => modelId) }
 
-  /** Ends the transfers of a model; what has come stays. Resolves with whether there was one. */
+  /** Stops the transfers of a model but keeps the bytes. Resolves with whether there was one. */
   async cancel (modelId: string): Promise<boolean> { return await this.#jobs.stop('cancelled', modelId) }
 
-  /** Forgets the ended jobs of a model: its copy is gone. */
   forget (modelId: string): void {
     for (const [key, job] of this.#jobs) if (job.modelId === modelId && job.over) this.#jobs.delete(key)
     this.#parts.onChange()
   }
 
-  /** Ends every transfer; what has come stays for the next one. */
   async close (): Promise<void> { await this.#jobs.close() }
 
   async #run (job: StageJob): Promise<void> {
@@ -94,7 +90,7 @@ export class Stager {
       this.#tell(job, 'completed', job.progress.totalBytes)
     } catch (error) {
       job.fail(error)
-      if (signal.aborted) log.info({ modelId }, 'a transfer was broken off')
+      if (signal.aborted) log.info({ modelId }, 'a transfer was interrupted')
       else {
         log.error({ modelId, reason: job.failure?.reason, err: error }, 'a transfer failed')
         this.#tellFailure(job)
@@ -107,16 +103,16 @@ export class Stager {
     emit('NodeDownloadProgress', { nodeId, modelId, attemptId, status, totalBytes })
   }
 
-  /** One that was cancelled, or ended with the node, has not failed. */
+  /** Only for failures: cancelled transfers are not reported. */
   #tellFailure ({ modelId, attemptId, failure }: StageJob): void {
     const { emit, raise, node: { nodeId } } = this.#parts.ctx
     const { reason, message } = failure!
-    // A name that is none is the asker's mistake, not this node's trouble.
+    // An unknown model is the caller's mistake, not a problem of this node.
     if (reason !== 'model_not_found') raise('download_failed', `${modelId}: ${message}`)
     emit('DownloadFailed', { nodeId, modelId, attemptId, reason, errorMessage: message })
   }
 
-  /** Two models may name each other: only the arrival of a companion's own files is waited for. */
+  /** Waits only for the companions' own files, since two models may be companions of each other. */
   async #companions ({ companions }: ModelCard, job: StageJob): Promise<void> {
     for (const { modelId } of companions) {
       job.signal.throwIfAborted()
@@ -138,7 +134,7 @@ export class Stager {
     if (here !== undefined) return this.#present(job, here)
     const copy = wanted === undefined ? staged.copies.get(modelId) : undefined
     const found = await find(modelId, wanted, signal).catch((error: unknown) => {
-      // Whether the store has a newer version cannot be said now; this one is whole.
+      // Use the complete copy if the store cannot be asked for a newer version.
       if (copy === undefined || failureOf(error).reason !== 'store_unreachable') throw error
       return null
     })
@@ -152,7 +148,7 @@ export class Stager {
       return await this.#copy(job, content, item)
     } catch (error) {
       if (failureOf(error).reason !== 'no_source') throw error
-      // Everybody who had it is gone. Whether there is a hub to ask is for the finder to say.
+      // All sources are gone. The finder decides whether the hub may be used.
       const again = await find(modelId, wanted, signal).catch(() => null)
       if (again?.from !== 'hub') throw error
       return await this.#fromHub(job, again)
@@ -161,12 +157,12 @@ export class Stager {
 
   #mayReplace (copy: LocalCopy | undefined): void {
     if (copy === undefined || !this.#parts.inUse(copy.card.modelId, copy.digest)) return
-    const message = `${copy.card.modelId} is in use here in other versions, which stay as they are. ` +
-      'Stop what uses one of them, then stage it again.'
+    const message = `${copy.card.modelId} is in use on this node in other versions. ` +
+      'Stop an instance that uses one of them, then stage it again.'
     throw new StoreError('model_in_use', message)
   }
 
-  /** Where a copy goes: in place of the one that is there, beside it while that is in use. */
+  /** A new version replaces the old one, or goes to `beside` while the old one is in use. */
   #placeFor (modelId: string): 'staged' | 'beside' {
     const { inUse, roots: { staged, beside } } = this.#parts
     const old = staged.copies.get(modelId)
@@ -175,7 +171,7 @@ export class Stager {
     return 'beside'
   }
 
-  /** When nothing uses a model any more, its newer version takes the place of the old one. */
+  /** Moves the newer version from `beside` into place once the old one is unused. */
   async settle (modelId: string): Promise<void> {
     const { inUse, roots: { staged, beside } } = this.#parts
     await this.#jobs.turns.run(modelId, async () => {
@@ -191,13 +187,13 @@ export class Stager {
     return card
   }
 
-  /** Brings a copy from the store of this node, or over the network; the old one goes when it is whole. */
+  /** Copies from the local store or over the network; replaces the old copy only when complete. */
   async #copy (job: StageJob, content: ModelContent, item: LocalCopy | null): Promise<ModelCard> {
     const { ctx: { log }, roots } = this.#parts
     const { modelId } = job
     const kind = this.#placeFor(modelId)
     roots[kind].requireUsable()
-    // What ships with svc is copied: a link into a package would make its files ours.
+    // Bundled models are copied: hard links would let svc change the files of a package.
     const linked = item?.kind === 'store' && await linkAll(item, modelId, roots[kind])
     if (linked) log.info({ modelId }, 'linked a model from the store on the same disk')
     else await this.#transfer(job, roots[kind], content, item)
@@ -231,13 +227,13 @@ export class Stager {
     })
   }
 
-  /** Fetches from the hub into the cache of this node: the disk is checked, nothing is evicted for it. */
+  /** Downloads from the hub into this node's cache. Checks the disk space, but evicts nothing. */
   async #fromHub (job: StageJob, { commit, fact, why }: Found & { from: 'hub' }): Promise<ModelCard> {
     const { hub, freeSpace, derive, random, ctx: { clock, log }, roots: { cache: root } } = this.#parts
     const { modelId, signal } = job
     if (hub === null) throw why
     root.requireUsable()
-    log.warn({ modelId, why: why.message }, 'the store cannot be reached: asking the hub')
+    log.warn({ modelId, why: why.message }, 'the store cannot be reached: downloading from the hub')
     const there = root.copies.get(modelId)
     if (there?.digest === fact.digest) return this.#present(job, there)
     this.#mayReplace(there)
@@ -256,7 +252,7 @@ export class Stager {
   }
 }
 
-/** Links the files of another copy into the incoming folder; false where that is on another disk. */
+/** Hard-links the files of another copy into the incoming folder; false if it is on another disk. */
 async function linkAll (
   { directory, manifest }: Pick<LocalCopy, 'directory' | 'manifest'>, modelId: string, root: ModelRoot
 ): Promise<boolean> {
@@ -270,7 +266,7 @@ async function linkAll (
     }
     return true
   } catch (error) {
-    // Some file systems have no links, and bind mounts of one device refuse them.
+    // Some file systems have no hard links, and bind mounts refuse them.
     const { code = '' } = error as NodeJS.ErrnoException
     if (!['EXDEV', 'EPERM', 'EMLINK', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS'].includes(code)) throw error
     await root.discard(modelId)
@@ -278,9 +274,9 @@ async function linkAll (
   }
 }
 
-/** A name and a commit are no identity: the hub answers for the digest that the store named. */
+/** Name and commit do not identify content: the hub's files must have the store's digest. */
 function otherContent (modelId: string, commit: string, url: string): Error {
-  const message = `${url} has other files of ${modelId} at commit ${commit} than the store; ` +
-    'the store must be back for this one'
+  const message = `${url} and the store have different files of ${modelId} at commit ${commit}; ` +
+    'retry when the store is back'
   return new StoreError('download_failed', message)
 }

@@ -17,13 +17,13 @@ export interface DownloadRequest {
   variant: string | null
 }
 
-/** A download into the store; `selection`: the exact files at the hub, once they are chosen. */
+/** `selection` lists the hub's files once they are chosen. */
 export type Download = Job<{
   readonly request: DownloadRequest
   selection: HubSelection | null
-  /** Whether files may be taken from the hub's cache of this machine: for its operator only. */
+  /** Operators only: whether to use files from this machine's hub cache. */
   readonly nearby?: boolean
-  /** Starts of the transfer, of which all but the running one ended with the process. */
+  /** Starts of the transfer; all but the current one ended with the process. */
   attempts: number
 }>
 
@@ -48,7 +48,6 @@ export function statusOf (job: Download): DownloadStatus {
   }
 }
 
-/** The status of a model without a download, which the store has or has not. */
 export function statusOfEntry (modelId: string, entry: LocalCopy | undefined): DownloadStatus {
   const none: DownloadStatus = {
     modelId, status: 'not_found', progress: 0, error: null, reason: null, downloadedBytes: 0, totalBytes: 0,
@@ -86,13 +85,12 @@ const problemOf = schemaChecker(recordSchema)
 
 /** A download on disk, beside its bytes. Active ones resume when the store opens, with the same files. */
 export type DownloadRecord = Omit<FromSchema<typeof recordSchema>, 'selection'> &
-  // Records of earlier releases have no attempts.
+  // Missing in records of earlier releases.
   { selection: HubSelection | null, attempts?: number }
 
 const NAME = '.svc-job.json'
 const MAX_BYTES = 64 * 1024 * 1024
 
-/** Writes a download into its folder (made when absent); a crash leaves the old record or the new one. */
 export async function writeDownload (
   folder: string, job: Download, state: DownloadRecord['state'], failure: Failure | null = null
 ): Promise<void> {
@@ -103,7 +101,7 @@ export async function writeDownload (
   await putOwnText(folder, NAME, JSON.stringify(record))
 }
 
-/** The download kept in a folder; undefined when there is none or when it is not whole. */
+/** The record of a download in a folder; undefined if missing or damaged. */
 export async function readDownload (folder: string, modelId: string): Promise<DownloadRecord | undefined> {
   try {
     return parseDownload(JSON.parse(await readOwn(folder, NAME, MAX_BYTES)), modelId)
@@ -112,7 +110,7 @@ export async function readDownload (folder: string, modelId: string): Promise<Do
   }
 }
 
-/** The download in a parsed file; undefined when its shape is wrong. Throws for files of no model. */
+/** Undefined for an invalid record. Throws for invalid files. */
 function parseDownload (value: unknown, modelId: string): DownloadRecord | undefined {
   if (problemOf(value) !== null) return undefined
   const record = value as DownloadRecord

@@ -26,7 +26,6 @@ import type { HubChoice, LocalCopy, ModelManifest } from '../types.js'
 import type { Download } from './download.js'
 import type { Derive, StoreOptions } from './types.js'
 
-/** Bytes that lie in the incoming folder now. */
 interface Fetched {
   manifest: ModelManifest
   source: string
@@ -35,13 +34,10 @@ interface Fetched {
   languages?: string[]
 }
 
-/** Failures of the hub that say nothing about the model. */
+/** Hub errors that are independent of the model. */
 const UNREACHABLE = new Set(['unavailable', 'stalled', 'rate_limited'])
 
-/**
- * Fetches a model into the incoming folder and publishes it; does nothing when the store has it already.
- * Rejects with what went wrong; what was fetched stays for the next run.
- */
+/** Does nothing if the store already has the model. After a failure the bytes stay for the next run. */
 export async function download (options: StoreOptions, job: Download): Promise<LocalCopy> {
   const { root, derive } = options
   const { modelId, signal } = job
@@ -53,7 +49,7 @@ export async function download (options: StoreOptions, job: Download): Promise<L
   }
   const folder = await begin()
   await makeWritable(folder).catch(async () => {
-    // It holds what no download leaves there, a link for example.
+    // The folder has entries that no download creates, such as a symbolic link.
     await root.discard(modelId)
     await begin()
   })
@@ -70,7 +66,7 @@ export async function download (options: StoreOptions, job: Download): Promise<L
   return root.copies.get(modelId)!
 }
 
-/** Counts the start of a transfer durably, before its first byte. */
+/** Records the start on disk before the first byte. */
 async function begins (job: Download, folder: string): Promise<void> {
   job.ask.attempts++
   await writeDownload(folder, job, 'active')
@@ -115,9 +111,9 @@ async function fromHub (
 }
 
 /**
- * Fetches a selection of the hub's files into a root's incoming folder, when its turn has come and it fits.
- * A long pause that the hub asks for is waited for without a place in the queue. `before` may put files there
- * that are right perhaps. Throws as `FreeSpace.admit` and `downloadFromHub`.
+ * Downloads the selected hub files into a root's incoming folder, once it is its turn and if they fit. Waits
+ * out long pauses of the hub outside the queue. `before` may add files that could match. Throws as
+ * `FreeSpace.admit` and `downloadFromHub`.
  */
 export async function fetchSelection (
   { root, freeSpace, hub, clock, random }:
@@ -134,10 +130,9 @@ export async function fetchSelection (
 
 type Selected = DownloadOptions['selection'] & Pick<DownloadOptions, 'near'>
 
-/** Files of other programs: no byte of them is copied where the file system can do without. */
+/** Files of other programs share blocks if the file system supports it. */
 const SHARED = ['clone', 'link'] as const
 
-/** Takes files of this machine, whatever the hub says. */
 async function fromNear (
   options: StoreOptions, job: Download, folder: string, { commit, files }: LocalModelFiles
 ): Promise<Fetched> {
@@ -150,13 +145,13 @@ async function fromNear (
       async () => { await begins(job, folder) })
     return { manifest, source: 'file' }
   } catch (error) {
-    // What is here of them is on this machine anyway.
+    // The bytes still exist in the other program's folder.
     if (!signal.aborted) await keepOnly(folder, new Set())
     throw error
   }
 }
 
-export const NO_HUB = 'this node asks no public hub; enable model_store.hub in svc.yaml, or pull from ' +
+export const NO_HUB = 'hub downloads are disabled; enable model_store.hub in svc.yaml, or pull from ' +
   'file:///absolute/folder or node:<install id>'
 
 async function choose (
@@ -173,21 +168,17 @@ async function choose (
   }
 }
 
-/** Whether a copy is this very choice of files of this commit. Pure. */
+/** Whether a copy has exactly these files of this commit. Pure. */
 function isSame ({ manifest, source }: LocalCopy, { commit, files }: HubSelection): boolean {
   return source.startsWith('hub:') && manifest.revision === commit &&
     sameSizes(manifest, new Map(files.map((file) => [file.path, file])))
 }
 
-/** Whether a manifest names exactly these files, with these sizes. Pure. */
 function sameSizes ({ files }: ModelManifest, others: ReadonlyMap<string, { size: number }>): boolean {
   return files.length === others.size && files.every(({ path, size }) => others.get(path)?.size === size)
 }
 
-/**
- * Copies from the entry that the store has what looks the same in the new selection, so that an update
- * fetches what changed only. The download hashes it again and fetches anew what is not right.
- */
+/** Copies apparently unchanged files from the old copy; the download verifies and replaces them. */
 async function copyUnchanged (
   { directory, manifest }: LocalCopy, selection: HubSelection, folder: string, signal: AbortSignal
 ): Promise<void> {
@@ -202,15 +193,15 @@ async function copyUnchanged (
 const inFolder = (root: string, files: readonly { path: string, size: number }[]): LocalFile[] =>
   files.map(({ path, size }) => ({ path, size, root, inner: path }))
 
-/** Hashes a folder of this node, then copies it like a model of any other source. */
+/** Hashes a local folder, then copies it like a model from any other source. */
 async function fromFolder (
   { root, freeSpace, clock, random }: StoreOptions, job: Download, folder: string, path: string
 ): Promise<Fetched | LocalCopy> {
   const { modelId, signal, ask: { request } } = job
-  // What cannot be resolved cannot be read either, and that is told by who reads it.
+  // A path that cannot be resolved fails later with a clearer error.
   if (await overlap(root.root, path).catch(() => false)) {
     throw new StoreError('bad_source',
-      `${path} overlaps with the store at ${root.root}; give a folder elsewhere`)
+      `${path} overlaps with the store at ${root.root}; use another folder`)
   }
   const taken = importFilter(request.allow)
   const seen = await checkSource(path, taken)
@@ -223,14 +214,14 @@ async function fromFolder (
   const manifest = await freeSpace.admit({ root, job, totalBytes }, async (into) => {
     await begins(job, folder)
     let hashed = 0
-    // Half of a byte counts when it is hashed, half when it is copied.
+    // Hashing and copying each count half.
     const report = (done: number, files: number): void => {
       into.onProgress({ bytes: done / 2, totalBytes, files, totalFiles: seen.size })
     }
     try {
       const manifest = known ?? await hashTree(path, { ...about, onBytes: (n) => { report(hashed += n, 0) } })
       await keepOnly(folder, new Set(seen.keys()))
-      // Shares the blocks where the file system can; elsewhere the transfer copies them.
+      // Shares blocks if the file system can; otherwise the transfer copies them.
       await bringFiles(folder, inFolder(path, manifest.files), ['clone'], signal)
       await fetchModel({
         ...into, manifest, clock, random, sources: () => [folderSource(path)],
@@ -239,7 +230,7 @@ async function fromFolder (
       })
       return manifest
     } finally {
-      // Also after a failure: a file that is gone or was cut fails first, what changed is the better answer.
+      // Also after a failure: a changed source is the better explanation.
       if (!signal.aborted) await checkUnchanged(path, seen, taken)
     }
   })
@@ -267,7 +258,7 @@ async function cardOf (
     return await derive(folder, { modelId, revision, files, licence, languages })
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error)
-    throw new StoreError('unusable_model', `${modelId} was fetched, but nothing can run it: ${why}`,
+    throw new StoreError('unusable_model', `${modelId} was downloaded, but cannot run: ${why}`,
       { cause: error })
   }
 }

@@ -11,12 +11,12 @@ import { walkModel } from '../files/walk.js'
 
 const HOME_KEY = 'node.key'
 
-/** A file of a folder, with what changes whenever its bytes do. */
+/** `stamp` changes whenever the file's bytes do. */
 export interface FileStamp { size: number, stamp: string }
 
 type Taken = (path: string) => boolean
 
-/** Every file of a model folder by path, in the order of the paths. Throws PathError as walkModel does. */
+/** Every file of a model folder by path, sorted. Throws PathError as walkModel does. */
 async function listFiles (folder: string, taken: Taken = () => true): Promise<Map<string, FileStamp>> {
   const seen = new Map<string, FileStamp>()
   for (const { path } of await walkModel(folder)) {
@@ -27,35 +27,35 @@ async function listFiles (folder: string, taken: Taken = () => true): Promise<Ma
   return seen
 }
 
-/** Which files of a folder are imported: those of known formats, and of these what `allow` names. */
+/** Selects the files to import: known formats that match `allow`. */
 export function importFilter (allow: readonly string[] | null | undefined): Taken {
   const allowed = allow == null ? () => true : matcherOf(allow)
   return (path) => {
     if (basename(path) === HOME_KEY) {
-      throw new StoreError('bad_source', `it holds the home of a node, ${dirname(path)}`)
+      throw new StoreError('bad_source', `it has the home folder of a node, ${dirname(path)}`)
     }
     return isModelFile(path) && allowed(path)
   }
 }
 
-/** The files of a folder that is to be imported. Throws StoreError `bad_source`, PathError. */
+/** The files of a folder to import. Throws StoreError `bad_source`, PathError. */
 export async function checkSource (source: string, taken: Taken): Promise<Map<string, FileStamp>> {
   const refused = (why: string): StoreError => new StoreError('bad_source', `${source} ${why}`)
   const real = await realpath(source).catch((error: Error) => {
     throw new StoreError('bad_source', `cannot read ${source}: ${error.message}`, { cause: error })
   })
-  if (real !== resolve(source)) throw refused(`is a link, or lies behind one: it leads to ${real}; give that`)
-  if (!(await lstat(source)).isDirectory()) throw refused('is no folder')
+  if (real !== resolve(source)) throw refused(`is a link or has one in its path; use ${real}`)
+  if (!(await lstat(source)).isDirectory()) throw refused('is not a folder')
   for (let at = real, below = ''; at !== below; below = at, at = dirname(at)) {
-    if (existsSync(join(at, HOME_KEY))) throw refused(`lies in the home of a node, ${at}`)
+    if (existsSync(join(at, HOME_KEY))) throw refused(`is in the home folder of a node, ${at}`)
   }
   const seen = await listFiles(source, taken)
-  if (seen.size === 0) throw refused('holds no files of a model')
+  if (seen.size === 0) throw refused('has no model files')
   if (isModel([...seen.keys()])) return seen
   throw refused('has neither GGUF nor ONNX weights, nor a card.yaml')
 }
 
-/** Throws StoreError `source_changed` naming the first file that is not as it was seen before. */
+/** Throws StoreError `source_changed` with the first changed file. */
 export async function checkUnchanged (
   folder: string, before: ReadonlyMap<string, FileStamp>, taken?: Taken
 ): Promise<void> {
@@ -63,23 +63,23 @@ export async function checkUnchanged (
   for (const path of new Set([...before.keys(), ...after.keys()])) {
     if (before.get(path)?.stamp === after.get(path)?.stamp) continue
     throw new StoreError('source_changed',
-      `${join(folder, path)} changed while it was read; try again when nobody writes there any more`)
+      `${join(folder, path)} changed while it was read; retry when no program writes to it`)
   }
 }
 
-/** Of what model a folder is hashed; `onBytes` is told after each read how many bytes it brought. */
+/** `onBytes` gets the number of bytes of each read. */
 export interface HashOptions {
   modelId: string
   revision: string
   signal: AbortSignal
   onBytes?: (bytes: number) => void
-  /** All of it when left out. */
+  /** All files if missing. */
   taken?: Taken
 }
 
 /**
- * Hashes a folder where it lies. Throws StoreError `source_changed` when it is written to meanwhile,
- * ManifestError when it is no model (nothing in it, names that differ only in case), PathError for links.
+ * Hashes a folder in place. Throws StoreError `source_changed` if it changes meanwhile, ManifestError if it
+ * is empty or has names that differ only in case, PathError for symbolic links.
  */
 export async function hashTree (
   folder: string, { modelId, revision, taken, ...options }: HashOptions
@@ -92,12 +92,12 @@ export async function hashTree (
   return checkManifest({ modelId, revision, totalBytes, chunkBytes: CHUNK_BYTES, files })
 }
 
-/** Makes the files read-only, for staged copies may link to them, but those of other programs. */
+/** Makes the files read-only, since staged copies may link to them. Skips hard links of other programs. */
 export async function makeReadOnly (folder: string, manifest: ModelManifest): Promise<void> {
   for (const { path } of manifest.files) await setMode(folder, path, 0o444)
 }
 
-/** Makes files writable again that a crash left between `makeReadOnly` and the publication. */
+/** Makes files writable again after a crash between `makeReadOnly` and the publication. */
 export async function makeWritable (folder: string): Promise<void> {
   for (const { path } of await walkModel(folder)) await setMode(folder, path, 0o600)
 }

@@ -8,7 +8,6 @@ import { hashTree, makeReadOnly } from './folder.js'
 import type { KeyedLock } from '../files/queues.js'
 import type { StoreOptions, StoreProblem } from './types.js'
 
-/** Takes in the folders that somebody put into the store, and keeps why it could not. */
 export class StoreIndex {
   readonly #options: StoreOptions
   readonly #turns: KeyedLock
@@ -27,24 +26,21 @@ export class StoreIndex {
       .map(([modelId, problem]) => ({ modelId, problem }))
   }
 
-  /** Forgets why a folder is not offered. */
   drop (modelId: string): void { if (this.#problems.delete(modelId)) this.#options.onChange(modelId) }
 
-  /** Hashes the folders that lie there without a record and takes them in, one after the other. */
   async importExisting (): Promise<void> {
     this.#importing = this.#importAll()
     await this.#importing
   }
 
-  /** Ends the hashing of a folder that is to go away. */
   interrupt (modelId: string): void {
     if (this.#adoption?.modelId !== modelId) return
-    this.#adoption.abort.abort(new StoreError('cancelled', 'it is to be removed'))
+    this.#adoption.abort.abort(new StoreError('cancelled', 'the folder is being removed'))
   }
 
   async close (): Promise<void> {
     this.#closed = true
-    this.#adoption?.abort.abort(new StoreError('closed', 'the store closes'))
+    this.#adoption?.abort.abort(new StoreError('closed', 'the store is closing'))
     await this.#importing
   }
 
@@ -52,7 +48,7 @@ export class StoreIndex {
     const { root, log } = this.#options
     try {
       for (const { modelId, record } of await root.list()) {
-        // A download publishes by itself.
+        // A running download publishes the model itself.
         if (record !== null || this.#closed || this.#turns.busy(modelId)) continue
         await this.#turns.run(modelId, async () => { await this.#importOne(modelId) })
       }
@@ -75,7 +71,7 @@ export class StoreIndex {
     }
   }
 
-  /** Takes a folder in, unless it has a record that is damaged: that one was pulled, and is no new model. */
+  /** Imports a folder unless it has a damaged record: then it was pulled, and is not a new model. */
   async #adoptUnlessDamaged (copy: Copy): Promise<void> {
     const record = join(copy.directory, '.svc-record.json')
     const damaged = await lstat(record).then(() => true, () => false)
@@ -84,46 +80,45 @@ export class StoreIndex {
       return
     }
     const [problem, mend] = copy.ours
-      ? ['does not hold the files its record names', `pull ${copy.modelId} again`]
+      ? ['does not have the files in its record', `pull ${copy.modelId} again`]
       : ['has a record that cannot be read', 'move it elsewhere']
     throw new StoreError('damaged', `${copy.directory} ${problem}; ${mend}, ` +
-      `or remove ${record} to have the folder taken in as it is`)
+      `or remove ${record} to import the folder unchanged`)
   }
 
-  /** Hashes a folder that somebody put there, finds out what it is, and writes its record. */
   async #adopt (copy: Copy): Promise<void> {
     const { root, derive, log } = this.#options
     const { modelId, directory } = copy
     const abort = new AbortController()
     this.#adoption = { modelId, abort }
     try {
-      // Before hashing, which takes minutes: what cannot be told is refused at once.
+      // Fails early for unknown formats, since hashing takes minutes.
       await derive(directory, { modelId, revision: 'local', files: await walkModel(directory) })
-      log.info({ modelId, bytes: copy.sizeBytes }, 'a folder without a record is hashed')
+      log.info({ modelId, bytes: copy.sizeBytes }, 'hashing a folder without a record')
       const manifest = await hashTree(directory, { modelId, revision: 'local', signal: abort.signal })
       const card = await derive(directory, { modelId, revision: 'local', files: manifest.files })
       await makeReadOnly(directory, manifest)
       abort.signal.throwIfAborted()
       await root.adopt(modelId, { manifest, card, source: 'file' })
-      log.info({ modelId, bytes: manifest.totalBytes }, 'the store took a folder in')
+      log.info({ modelId, bytes: manifest.totalBytes }, 'the store imported a folder')
     } finally {
       this.#adoption = null
     }
   }
 }
 
-/** Work that ended with the process this many times is parked. */
+/** An import or download that ended with the process this many times is parked. */
 export const MOST_ATTEMPTS = 2
 const ATTEMPTS = '.svc-attempts.json'
 const ATTEMPTS_BYTES = 1024 * 1024
 
-/** Runs `work`, counted in a file of the store's folder `root`. @throws StoreError `parked` */
+/** Runs `work` and counts attempts in a file of the store's folder `root`. @throws StoreError `parked` */
 async function attempt (root: string, modelId: string, work: () => Promise<void>): Promise<void> {
   const { [modelId]: before = 0, ...others } = await readOwn(root, ATTEMPTS, ATTEMPTS_BYTES)
     .then((text) => JSON.parse(text) as Record<string, number>).catch(() => ({} as Record<string, number>))
   if (before >= MOST_ATTEMPTS) {
-    throw new StoreError('parked', `taking it in ended the process ${before} times, so it is left alone; ` +
-      `remove it, or ${root}/${ATTEMPTS} to have it tried again at the next start`)
+    throw new StoreError('parked', `importing it ended the process ${before} times, so svc skips it; ` +
+      `remove it, or remove ${root}/${ATTEMPTS} to retry at the next start`)
   }
   await note(root, { ...others, [modelId]: before + 1 })
   try {

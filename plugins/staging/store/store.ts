@@ -13,14 +13,14 @@ import type { StartOptions, StoreOptions, StoreProblem } from './types.js'
 
 type Ask = Download['ask']
 
-/** Partial downloads nobody goes on with are removed after that. */
+/** Partial downloads expire after this time. */
 export const KEEP_PARTIAL_MS = 24 * 3600_000
 
 export class Store {
   readonly #options: StoreOptions
   readonly #index: StoreIndex
   readonly #jobs = new JobTable<Download>()
-  /** Resolves when the folders that somebody put there are hashed and taken in. */
+  /** Resolves after the import of existing folders. */
   checkedAt: Promise<void> = Promise.resolve()
 
   constructor (options: StoreOptions) {
@@ -30,9 +30,8 @@ export class Store {
   }
 
   /**
-   * Offers what is there, goes on with the downloads that were running, and hashes folders without a record
-   * in the background. To be called once, before all else. Throws with path and cause when the folder
-   * cannot be used.
+   * Offers existing models, resumes interrupted downloads, and imports folders without a record in the
+   * background. Call once, before all else. Throws with path and cause if the folder is unusable.
    */
   async open (): Promise<void> {
     await this.#options.root.prepare()
@@ -43,7 +42,7 @@ export class Store {
 
   entries (): readonly LocalCopy[] { return [...this.#options.root.copies.values()] }
   get (modelId: string): LocalCopy | undefined { return this.#options.root.copies.get(modelId) }
-  /** What other nodes can have: the models of the store, and those that ship; of one name the pulled one. */
+  /** Models for other nodes: the store's and bundled ones; the store's win. */
   offers (): LocalCopy[] {
     const { local: { bundled }, root } = this.#options
     return [...new Map([...bundled, ...root.copies]).values()]
@@ -56,11 +55,10 @@ export class Store {
   problems (): readonly StoreProblem[] { return this.#index.problems() }
 
   /**
-   * Starts a download, or joins the one that does the same. It is complete at once when the store has the
-   * same commit or the same bytes. Without options one that was broken off goes on as it was asked for; what
-   * was paused with the very files it began with. Throws StoreError `invalid_model_id`, `bad_source`,
-   * `no_hub`, `download_running` (with other options), `closed`. `nearby`: files that the hub's cache of this
-   * machine has are taken from there.
+   * Starts a download, or joins an equal one. It completes immediately if the store has the same commit or
+   * bytes. Without options, an interrupted download resumes with its original options, and a paused one with
+   * its original files. Throws StoreError `invalid_model_id`, `bad_source`, `no_hub`, `download_running`
+   * (with other options), `closed`. `nearby`: use files from this machine's hub cache.
    */
   start (modelId: string, options: StartOptions = {}, nearby = false): Download {
     this.#check(modelId)
@@ -78,33 +76,33 @@ export class Store {
     if (job !== undefined && isRunning(job)) {
       if (same) return job
       throw new StoreError('download_running', `${modelId} is being downloaded from ` +
-        `${job.ask.request.source} with other options; wait for it, or cancel it first`)
+        `${job.ask.request.source} with other options; wait for it or cancel it`)
     }
     const none: Ask = { request, selection: null, nearby, attempts: 0 }
     if (!same || job.state !== 'paused') return this.#begin(modelId, none)
-    // With the very files it began with.
+    // Resume with the original files.
     const { progress: { bytes, totalBytes }, startedAt } = job
     return this.#begin(modelId, { ...job.ask, nearby }, { bytes, totalBytes, startedAt })
   }
 
-  /** Ends a download for now; its bytes stay, and it does not go on by itself. Throws as `cancel`. */
+  /** Stops a download and keeps its bytes; it does not resume by itself. Throws as `cancel`. */
   async pause (modelId: string): Promise<DownloadStatus> { return await this.#stop(modelId, 'paused') }
 
-  /** Ends a download; its bytes stay for a day and serve a later start. Throws StoreError `no_download`. */
+  /** Stops a download; its bytes stay for a day for a later start. Throws StoreError `no_download`. */
   async cancel (modelId: string): Promise<DownloadStatus> { return await this.#stop(modelId, 'cancelled') }
 
-  /** How far the download of a model is; `complete` when there is none and the store has it. */
+  /** `complete` without a download if the store has the model. */
   status (modelId: string): DownloadStatus {
     const entry = this.get(modelId)
     const job = this.#jobs.get(modelId)
-    // A model that was removed by hand since is not complete any more.
+    // The model may have been removed by hand since.
     return job === undefined || (job.state === 'complete' && entry === undefined)
       ? statusOfEntry(modelId, entry) : statusOf(job)
   }
 
   downloads (): readonly DownloadStatus[] { return [...this.#jobs.values()].map(statusOf) }
 
-  /** Deletes the copy and the download of a model; the bytes this gives back. Throws `not_in_store`. */
+  /** Resolves with the freed bytes. Throws `not_in_store`. */
   async remove (modelId: string): Promise<number> {
     this.#check(modelId)
     const { root, onChange } = this.#options
@@ -115,7 +113,7 @@ export class Store {
       const copy = await root.read(modelId)
       const [partial] = await root.pending(modelId)
       if (copy === undefined && partial === undefined && job === undefined) {
-        throw new StoreError('not_in_store', `${modelId} is not in the store, and no download of it is`)
+        throw new StoreError('not_in_store', `${modelId} is not in the store and has no download`)
       }
       await root.discard(modelId)
       const freed = copy?.ours === true ? await root.remove(modelId) : 0
@@ -127,7 +125,7 @@ export class Store {
     })
   }
 
-  /** Ends everything; downloads go on when the store is opened again. */
+  /** Downloads resume when the store opens again. */
   async close (): Promise<void> {
     await Promise.all([this.#index.close(), this.#jobs.close()])
   }
@@ -138,7 +136,7 @@ export class Store {
     if (problem !== null) throw new StoreError('invalid_model_id', problem)
   }
 
-  /** Whether what the store has answers a start that asks for nothing in particular as it is. */
+  /** Whether the store's copy satisfies a start without options. */
   #isEnough (modelId: string): boolean {
     const entry = this.get(modelId)
     const job = this.#jobs.get(modelId)
@@ -183,17 +181,17 @@ export class Store {
         this.#options.onFailed?.(job, failure)
       }
       await this.#keep(job, job.stopped ?? 'failed', failure).catch((cause: unknown) => {
-        log.error({ modelId, error: String(cause) }, 'the state of a download cannot be written')
+        log.error({ modelId, error: String(cause) }, 'the state of a download could not be written')
       })
       job.fail(error)
     }
   }
 
-  /** Writes how a run ended beside what it fetched; removes the folder when there is nothing in it. */
+  /** Records how a download ended; removes the folder if it is empty. */
   async #keep (job: Download, state: Stop | 'failed', failure: Failure | null = null): Promise<void> {
     const { root } = this.#options
     const [partial] = await root.pending(job.modelId)
-    // The process ends, but not because of this.
+    // This job did not end the process.
     job.ask.attempts = 0
     if (state === 'closed' && partial !== undefined) await writeDownload(partial.directory, job, 'active')
     if (state === 'closed') return
@@ -218,7 +216,6 @@ export class Store {
     })
   }
 
-  /** Takes up the downloads an earlier process left, after removing what nobody goes on with. */
   async #restore (): Promise<void> {
     const { root } = this.#options
     const records = new Map<string, DownloadRecord>()
@@ -234,7 +231,6 @@ export class Store {
     }
   }
 
-  /** Removes what downloads left that nobody went on with for a day. */
   async expire (): Promise<void> {
     await this.#sweep({
       has: (modelId) => {
@@ -247,7 +243,7 @@ export class Store {
   async #sweep (live: SweepOptions['live']): Promise<void> {
     const { root, log } = this.#options
     await root.sweep({ olderThanMs: KEEP_PARTIAL_MS, live }).catch((error: unknown) => {
-      log.warn({ path: root.root, error: String(error) }, 'remains of earlier downloads cannot be removed')
+      log.warn({ path: root.root, error: String(error) }, 'remains of earlier downloads could not be removed')
     })
   }
 
@@ -255,7 +251,7 @@ export class Store {
     const { source, revision, allow, variant, state, selection, startedAt, totalBytes } = record
     const { reason, error, attempts = 0 } = record
     const ask = { request: { source, revision, allow, variant }, selection, nearby: false, attempts }
-    // One that runs counts from what it finds to be right.
+    // An active one counts the bytes that it verifies.
     const bytes = state === 'active' ? 0 : Math.min(partialBytes, totalBytes)
     const past = { startedAt, totalBytes, bytes }
     if (state === 'active' && attempts < MOST_ATTEMPTS) {
@@ -275,8 +271,8 @@ export class Store {
 
 const parked = (modelId: string, attempts: number): Failure => ({
   reason: 'parked',
-  message: `the node ended ${attempts} times while this was fetched or read, so it does not go on by ` +
-    `itself; see in the node's log why it ended, then \`svc downloads resume ${modelId}\` tries again`
+  message: `the node ended ${attempts} times during this download, so svc does not resume it; ` +
+    `find the cause in the node's log, then run \`svc downloads resume ${modelId}\``
 })
 
 function requestOf ({ source = 'hub', revision, allow, variant }: StartOptions): DownloadRequest {

@@ -15,10 +15,10 @@ export type StartOptions = FromSchema<typeof routes.download.body>
 
 export interface StoreProblem { modelId: string, problem: string }
 
-/** Finds out from its files what a model is. Rejects with a sentence when it cannot. */
+/** Derives a model's card from its files. Rejects with a sentence. */
 export type Derive = (folder: string, about: DeriveOptions) => Promise<ModelCard>
 
-/** Folders of other programs with models; none of them need be there. */
+/** Model folders of other programs; they may be missing. */
 export interface Nearby { hubCaches: readonly string[], ollama: readonly string[] }
 
 export interface StoreOptions {
@@ -26,21 +26,21 @@ export interface StoreOptions {
   clock: Clock
   /** 0 to 1, for jittered pauses. */
   random: () => number
-  /** Null where no public hub may be asked. */
+  /** Null if the public hub is disabled. */
   hub: HubClient | null
   derive: Derive
   freeSpace: FreeSpace
-  /** The copies of this node: what ships with svc is offered to the others, too. */
+  /** Bundled models are offered to other nodes too. */
   local: Pick<LocalCopies, 'bundled'>
-  /** Asks another node what a model consists of there, and makes that node a source of it. */
+  /** The manifest of a model on another node, and that node as a chunk source. */
   fromNode: (modelId: string, installId: string, signal: AbortSignal) => Promise<
   Pick<ModelContent, 'manifest' | 'digest'> & { source: ChunkSource }
   >
   log: Logger
   nearby: Nearby
-  /** Called when a model comes, goes, or its download gets on (at most twice a second for progress). */
+  /** Called when a model is added or removed, and for download progress (at most twice a second). */
   onChange: (modelId: string) => void
-  /** Called when a download was given up; not for one that was stopped. */
+  /** Called for failed downloads, but not for stopped ones. */
   onFailed?: (job: Job, failure: Failure) => void
 }
 
@@ -53,7 +53,7 @@ export type Source =
 
 const INSTALL_ID = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/
 
-/** Reads a source as users write it. Throws StoreError `bad_source`. Pure. */
+/** Throws StoreError `bad_source`. Pure. */
 export function parseSource (text: string): Source {
   if (text === 'hub') return { kind: 'hub' }
   if (text.startsWith('node:') && INSTALL_ID.test(text.slice(5))) {
@@ -67,6 +67,6 @@ export function parseSource (text: string): Source {
       if (!path.includes('\0')) return { kind: 'file', path }
     } catch { /* Bad escapes, or an escaped slash. */ }
   }
-  throw new StoreError('bad_source', `${JSON.stringify(text.slice(0, 200))} is no source of models; ` +
-    'give hub, file:///absolute/folder, node:<install id>, cache or ollama:NAME')
+  throw new StoreError('bad_source', `${JSON.stringify(text.slice(0, 200))} is not a model source; ` +
+    'use hub, file:///absolute/folder, node:<install id>, cache or ollama:NAME')
 }

@@ -38,10 +38,10 @@ t.test('cards of the operator', async (t) => {
   t.same(cards.map(({ modelId }) => modelId), ['acme/a'])
   const named = (name: string): string => problems.filter((p) => p.includes(join(folder, name))).join()
   const expected: Record<string, RegExp> = {
-    'b.yaml': /nLayers must be >= 0/, 'c.yaml': /c\.yaml: /, 'd.yaml': /acme\/a is in an earlier file/,
+    'b.yaml': /nLayers must be >= 0/, 'c.yaml': /c\.yaml: /, 'd.yaml': /acme\/a is already used/,
     'e.yaml': /modelId: /, 'f.yaml': /more than 262144/, 'g.yaml': /must be object/, 'i.yaml': /modelId: /,
     'j.yaml': /not a regular file/, 'k.yaml': /not a regular file/, 'l.yaml': /earlier file/,
-    'm.yaml': /"\.svc-record\.json" is no file path/
+    'm.yaml': /"\.svc-record\.json" is not a valid file path/
   }
   for (const [name, sentence] of Object.entries(expected)) t.match(named(name), sentence, name)
   t.equal(problems.length, Object.keys(expected).length)

@@ -19,12 +19,10 @@ const root = mkdtempSync(join(tmpdir(), 'svc-cards-'))
 t.teardown(() => { rmSync(root, { recursive: true, force: true }) })
 const about = { modelId: 'acme/model', revision: 'abc' }
 
-/** The card of a folder as it lies there. */
 const cardOf = async (folder: string, more: Partial<DeriveOptions> = {}): Promise<ModelCard> =>
   await derive(folder, { ...about, files: filesOf(folder), ...more })
 
 let folders = 0
-/** The card of files that are made for it. */
 async function made (files: Files, more: Partial<DeriveOptions> = {}): Promise<ModelCard> {
   const folder = join(root, String(folders++))
   put(folder, { 'README.md': 'a model', ...files })
@@ -86,12 +84,12 @@ t.test('a model of vectors in ONNX', async (t) => {
   t.match(qwen, { tasks: ['embeddings'], kvHeads: 0, headSize: 16 }, 'a decoder without logits')
   const classifier = { ...encoder, outputs: [['logits', 1, ['b', 2]]] as typeof decoder.outputs & object }
   await t.rejects(made({ ...bert, 'onnx/model.onnx': onnx(classifier) }),
-    refused(/makes no vectors of texts/))
+    refused(/is not an embedding model/))
 })
 
 t.test('a language model in ONNX is refused with the way to get it as GGUF', async (t) => {
-  const how = 'language models run in GGUF only: `svc search model gguf` finds it in that format, ' +
-    '`svc pull ORG/model-GGUF` brings it'
+  const how = 'language models run in GGUF only: `svc search model gguf` finds it as GGUF, ' +
+    '`svc pull ORG/model-GGUF` downloads it'
   const is = (family: string): { name: string, message: string } =>
     ({ name: 'CardError', message: `acme/model is a language model (${family}) in ONNX, and ${how}` })
   const optimum: Files = { ...bert, 'config.json': config, 'onnx/model.onnx': onnx(decoder) }
@@ -151,7 +149,7 @@ t.test('sizes', async (t) => {
     hidden_size: '64', num_hidden_layers: -3, n_layer: 2, num_attention_heads: 1e300, n_positions: 512
   }
   t.match(await sizes(odd), { nLayers: 2, hiddenSize: 0, heads: 0 }, 'nonsense counts as not there')
-  await t.rejects(sizes({ ...config, max_position_embeddings: null }), refused(/says no length of context/))
+  await t.rejects(sizes({ ...config, max_position_embeddings: null }), refused(/has no context length/))
 })
 
 t.test('Piper', async (t) => {
@@ -172,11 +170,11 @@ t.test('Piper', async (t) => {
     [voice('{'), /a.onnx.json is not JSON/],
     [voice(piper, kokoroGraph), /no input input, input_lengths, scales: it has input_ids/],
     [voice({ ...piper, num_speakers: 1e9 }, manyGraph), /1000000000 speakers/],
-    [voice(many), /a.onnx and a.onnx.json do not belong together: .* one speaker .* says 2/],
+    [voice(many), /a.onnx and a.onnx.json do not match: .* one speaker .* says 2/],
     [voice(piper, manyGraph), /several speakers .* says 1/],
     [{ ...voice(piper), 'b.onnx': piperGraph, 'b.onnx.json': piper }, /2 voices \(a.onnx, b.onnx\)/],
-    [voice({ ...piper, phoneme_id_map: 3 }), /cannot tell what this is/],
-    [{ 'a.onnx': piperGraph }, /cannot tell what this is.*found 2 files: README.md, a.onnx/]
+    [voice({ ...piper, phoneme_id_map: 3 }), /unknown model format/],
+    [{ 'a.onnx': piperGraph }, /unknown model format.*found 2 files: README.md, a.onnx/]
   ]
   for (const [content, expected] of bad) await t.rejects(made(content), refused(expected))
 })
@@ -250,12 +248,12 @@ t.test('GGUF', async (t) => {
   const ranker = gguf({ ...llama, metadata: { ...llama.metadata, 'llama.pooling_type': 4 } })
   t.match(await made({ 'm.gguf': ranker }), { tasks: ['rerank'], description: /^Reranking model \(llama/ })
   const bad: Array<[Files, RegExp]> = [
-    [{ 'm-00001-of-00002.gguf': part }, /one of 2 parts, of which 1/],
+    [{ 'm-00001-of-00002.gguf': part }, /one of 2 parts, but there are 1/],
     [{ ...parts, 'm-00002-of-00002.gguf': 'cut' }, /00002-of-00002.gguf is broken/],
     [{ 'm.gguf': part }, /one of 2 parts/],
     [{ 'm.gguf': without('general.architecture') }, /general.architecture/],
     [{ 'm.gguf': without('llama.block_count') }, /llama.block_count/],
-    [{ 'mmproj-m.gguf': gguf(llama) }, /cannot tell/]
+    [{ 'mmproj-m.gguf': gguf(llama) }, /unknown model format/]
   ]
   for (const [content, expected] of bad) await t.rejects(made(content), refused(expected))
 })
@@ -274,9 +272,9 @@ t.test('a card of its own', async (t) => {
   const bad: Array<[Files, RegExp]> = [
     [{ 'card.yaml': 'tasks: [' }, /card.yaml/],
     [yaml({ ...own, nLayers: 'many' }), /card.yaml: nLayers must be integer/],
-    [yaml({ ...own, files: [{ path: 'gone', role: 'weights', bytes: 1 }] }), /names gone as weights/],
+    [yaml({ ...own, files: [{ path: 'gone', role: 'weights', bytes: 1 }] }), /lists gone as weights/],
     [yaml({ ...own, files: [{ path: '.last_used', role: 'other', bytes: 1 }] }),
-      /last_used" is no file path/],
+      /last_used" is not a valid file path/],
     [{ 'card.yaml': 'x'.repeat(32_769) }, /32769 bytes, more than 32768: list only the files/],
     [{ 'card.yaml': '['.repeat(20_000) }, /card.yaml/],
     [{ 'card.yaml': 'a: &a [x]\nb: [*a, *a]' }, /card.yaml/]
@@ -286,9 +284,9 @@ t.test('a card of its own', async (t) => {
 
 t.test('what does not run here', async (t) => {
   const bad: Array<[Files, RegExp]> = [
-    [{}, /cannot tell what this is: looked for card.yaml, a Piper voice .* found 1 files: README.md$/],
-    [{ 'config.json': config, 'a.safetensors': '' }, /a.safetensors do not run here; ONNX and GGUF do/],
-    [{ 'config.json': config, 'pytorch_model.bin': '\x80\x02.' }, /pytorch_model.bin do not run here/],
+    [{}, /unknown model format: expected card.yaml, a Piper voice .* found 1 files: README.md$/],
+    [{ 'config.json': config, 'a.safetensors': '' }, /a.safetensors are not supported: pull an ONNX or GGUF/],
+    [{ 'config.json': config, 'pytorch_model.bin': '\x80\x02.' }, /pytorch_model.bin are not supported/],
     [{ ...bert, 'config.json': { ...config, is_encoder_decoder: true } }, /an encoder and a decoder/],
     [{ 'config.json': config, 'onnx/vision.onnx': '', 'onnx/embed.onnx': '' }, /none of its 2 graphs/],
     [{ ...bert, 'config.json': '[]' }, /config.json is not a JSON object/],
@@ -298,7 +296,7 @@ t.test('what does not run here', async (t) => {
   ]
   for (const [content, expected] of bad) await t.rejects(made(content), refused(expected))
   for (const path of ['../x', '/etc/passwd', '.svc-record.json', 'a//b']) {
-    await t.rejects(derive(root, { ...about, files: [{ path, size: 1 }] }), refused(/no file path/), path)
+    await t.rejects(derive(root, { ...about, files: [{ path, size: 1 }] }), refused(/not a valid file/), path)
   }
   const gone = { ...about, files: [{ path: 'a.gguf', size: 1 }] }
   await t.rejects(derive(root, gone), refused(/a.gguf cannot be opened/))
@@ -336,6 +334,6 @@ t.test('real models', { skip: data === undefined && 'no folder of shared models'
   const real = { 'config.json': readFileSync(at('kokoro/config.json')), 'kokoro.onnx': kokoroGraph }
   t.match(await made({ ...real, ...Object.fromEntries(packs) }), { family: 'kokoro', voices: { length: 2 } })
   for (const name of ['hifigan-lj-v2', 'tinytts-parts', 'kokoro']) {
-    await t.rejects(cardOf(at(name)), refused(/cannot tell what this is/), name)
+    await t.rejects(cardOf(at(name)), refused(/unknown model format/), name)
   }
 })

@@ -1,4 +1,4 @@
-/** Makes small model files for the tests of cards: ONNX and GGUF, byte by byte. */
+/** Makes small ONNX and GGUF files for the card tests. */
 import { existsSync, readdirSync, statSync, writeFileSync, mkdirSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -11,7 +11,7 @@ import type { DeriveOptions } from '../cards/found.js'
 
 export const repository = fileURLToPath(new URL('../../../', import.meta.url))
 
-/** Folder of public small models; undefined where there is none. */
+/** Folder of small public models; undefined if missing. */
 export function sharedData (): string | undefined {
   const shared = process.env['SVC_SHARED'] ?? join(repository, '../shared')
   const data = join(shared, 'data')
@@ -58,7 +58,7 @@ export function varint (value: number | bigint): Buffer {
 
 type Content = number | bigint | string | Uint8Array
 
-/** A field: a number becomes a varint, all else bytes with their length. */
+/** A number becomes a varint, all else bytes with a length. */
 export function field (number: number, content: Content): Buffer {
   if (typeof content === 'number' || typeof content === 'bigint') {
     return Buffer.concat([varint(number * 8), varint(content)])
@@ -85,9 +85,9 @@ export const external = (entries: Record<string, string>): Buffer => message(
   field(1, 8), field(2, 1),
   ...Object.entries(entries).map(([k, v]) => field(13, message(field(1, k), field(2, v)))), field(14, 1))
 
-/** What an ONNX file is to hold; buffers are messages. */
+/** Buffers are messages. */
 export interface OnnxParts {
-  /** Version of the file format, and of the operators. */
+  /** Versions of the file format and of the operators. */
   ir?: number
   opset?: number
   functions?: Array<[string, string]>
@@ -137,7 +137,7 @@ export const decoder: OnnxParts = {
   initializers: [tensor('w', 12)]
 }
 
-/** A configuration that goes with `decoder`. */
+/** A configuration for `decoder`. */
 export const config = {
   model_type: 'llama',
   hidden_size: 64,
@@ -161,7 +161,7 @@ export const u64 = (value: number | bigint): Buffer => {
 }
 const string = (value: string): Buffer => Buffer.concat([u64(Buffer.byteLength(value)), Buffer.from(value)])
 
-/** A value of the metadata: u32, text, an array of texts or u32, or bytes as they are after the key. */
+/** A metadata value: u32, text, an array of texts or u32, or the raw bytes after the key. */
 export type Meta = number | string | string[] | number[] | Buffer
 
 function meta (value: Meta): Buffer {
@@ -173,7 +173,7 @@ function meta (value: Meta): Buffer {
   return Buffer.concat([u32(9), u32(texts ? 8 : 4), u64(value.length), ...items])
 }
 
-/** An array of the metadata as bytes, with a count of its own. */
+/** A metadata array with any count. */
 export const hostileArray = (type: number, count: bigint, ...items: Buffer[]): Buffer =>
   Buffer.concat([u32(9), u32(type), u64(count), ...items])
 

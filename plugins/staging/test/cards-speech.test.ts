@@ -1,4 +1,4 @@
-/** Cards of voices in the layouts of public exports; the graphs are written by test/models/speech.ts. */
+/** Voice cards in the layouts of public exports; test/models/speech.ts writes the graphs. */
 import { rmSync, truncateSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
@@ -11,7 +11,7 @@ import { derive, filesOf } from './cards-kit.js'
 const cardOf = async (folder: string): Promise<ModelCard> =>
   await derive(folder, { modelId: 'acme/voice', revision: '1', files: filesOf(folder) })
 const refused = (message: RegExp): { name: string, message: RegExp } => ({ name: 'CardError', message })
-/** Those whose language can be read. */
+/** Voices in supported languages. */
 const SPOKEN = KOKORO_VOICES.filter((voice) => !/^[jz]/.test(voice)).sort()
 
 t.test('Kokoro with its vocabulary in tokenizer.json', async (t) => {
@@ -59,18 +59,18 @@ t.test('what is wrong with a Kokoro is told when it is pulled', async (t) => {
     writeFileSync(join(folder, name), content)
   }
   await check((folder) => { rmSync(join(folder, 'voices'), { recursive: true }) },
-    /there is no style pack .*--allow 'voices\/\*'/)
-  await check((folder) => { rmSync(join(folder, 'voices-v1.0.bin')) }, /there is no style pack/, true)
+    /it has no style packs .*--allow 'voices\/\*'/)
+  await check((folder) => { rmSync(join(folder, 'voices-v1.0.bin')) }, /it has no style packs/, true)
   await check(change('voices/af_heart.bin', 'short'), /af_heart.bin has 5 bytes/)
   await check(change('tokenizer.json', JSON.stringify({ model: { vocab: { a: 900 } } })),
-    /the vocabulary has "a" as 900, .* 178 symbols/)
+    /the vocabulary maps "a" to 900, .* 178 symbols/)
   await check((folder) => { truncateSync(join(folder, 'voices-v1.0.bin'), 5000) },
-    /voices-v1.0.bin: it has no list/, true)
+    /voices-v1.0.bin: it has no directory/, true)
   await check(change('voices-v1.0.bin', '\x80\x02pickle'),
-    /no archive of NumPy \(a pickle is never opened\)/, true)
+    /not a NumPy archive \(svc never opens a pickle\)/, true)
   const japanese = t.testdir()
   await writeKokoroCommunity(japanese, { voices: ['jf_alpha', 'zf_xiaobei'] })
-  await t.rejects(cardOf(japanese), refused(/all its voices speak ja, zh, .* no rules here.*--allow/))
+  await t.rejects(cardOf(japanese), refused(/all its voices speak ja, zh, .*does not support.*--allow/))
 })
 
 t.test('what is wrong with a Piper voice is told when it is pulled', async (t) => {
@@ -79,11 +79,11 @@ t.test('what is wrong with a Piper voice is told when it is pulled', async (t) =
     await writePiper(folder, { config })
     await t.rejects(cardOf(folder), refused(says))
   }
-  await check({ phoneme_type: 'pinyin' }, /type "pinyin" are not made here.*svc search piper/)
+  await check({ phoneme_type: 'pinyin' }, /type "pinyin" is not supported.*svc search piper/)
   await check({ phoneme_id_map: { _: [0], a: [1] } }, /phoneme_id_map has no \^ \$/)
   await check({ phoneme_id_map: { _: [0], '^': [1], $: [2], a: [3] } },
-    /not that of an English voice.*onnx.json/)
-  await check({ num_speakers: 2 }, /do not belong together/)
+    /not one of an English voice.*onnx.json/)
+  await check({ num_speakers: 2 }, /do not match/)
   const fine = t.testdir()
   await writePiper(fine, { name: 'de_DE-eva-medium', config: {
     language: { code: 'de_DE', family: 'de' }, espeak: { voice: 'de' }

@@ -26,7 +26,6 @@ function copy (modelId: string, kind: LocalCopy['kind'], title: string = kind): 
     digest: sha256(title), source: 'package', downloadedAt: '' }
 }
 
-/** Copies as `LocalCopies` gives them, without a disk. */
 const localOf = (...copies: LocalCopy[]): LocalCopies => ({
   all: () => copies, get: (id: string) => copies.find(({ card: { modelId } }) => modelId === id),
   bundled: new Map(copies.filter(({ kind }) => kind === 'bundled').map((one) => [one.modelId, one]))
@@ -159,7 +158,6 @@ async function locals (
   return { local, log, staging, changes: () => changes }
 }
 
-/** A folder that cannot be used. */
 const unused = (t: Test): ModelRoot =>
   Object.assign(new ModelRoot({ root: scratch(t), clock: systemClock }), { usable: false })
 

@@ -14,11 +14,11 @@ t.test('room everywhere, and what this node keeps', async (t) => {
   t.match(facts, [
     {
       level: 'ok', code: 'disk_room', remedy: null,
-      text: /^The disk of node\d has room: .* free of 252 GiB\.$/
+      text: /^The disk of node\d has enough space: .* free of 252 GiB\.$/
     },
     { level: 'ok' }, { level: 'ok' },
     { level: 'info', code: 'store_not_configured', remedy: /`svc config set model_store\.store_path / },
-    { level: 'info', code: 'staged', text: /^node2 keeps 0 B of staged models, 0 B of unfinished transfers/ }
+    { level: 'info', code: 'staged', text: /^node2 has 0 B of staged models, 0 B of unfinished transfers/ }
   ])
 })
 
@@ -35,7 +35,7 @@ t.test('a full disk and a store that is nearly full come first, with what makes 
   t.match(facts.slice(0, 2), [
     {
       level: 'fail', code: 'disk_full', about: ['vm'], text: 'The disk of vm is full: 0 B free of 100 GiB.',
-      remedy: /^Make room on vm: `svc purge`/
+      remedy: /^Free disk space on vm: `svc purge`/
     },
     {
       level: 'warn', code: 'disk_low', about: ['store'], text: /^The disk of the store is nearly full/,
@@ -52,6 +52,6 @@ t.test('what cannot be seen', async (t) => {
   t.equal(facts.length, 1)
   t.same(unknown, [
     'The disks of the nodes could not be read: that needs the authority read.',
-    'What this node keeps could not be read: that needs the authority read.'
+    'The disk use of this node could not be read: that needs the authority read.'
   ])
 })

@@ -38,7 +38,7 @@ t.test('what failed or stands still comes first, with what goes on with it', asy
       remedy: /`svc stage acme\/whole --node attic`/
     },
     {
-      level: 'warn', code: 'download_paused', text: /is paused, with 1.0 GiB of 4.0 GiB there\.$/,
+      level: 'warn', code: 'download_paused', text: /is paused, 1.0 GiB of 4.0 GiB complete\.$/,
       remedy: /`svc downloads resume acme\/held`/
     },
     { level: 'info', code: 'downloading', remedy: null }
@@ -49,7 +49,7 @@ t.test('what failed or stands still comes first, with what goes on with it', asy
 t.test('of one model, and of one that nobody downloads', async (t) => {
   t.same((await downloads.run(context(), { model: 'acme/held' })).facts.length, 1)
   t.match((await downloads.run(context(), { model: 'acme/new' })).facts,
-    [{ level: 'info', code: 'no_downloads', text: 'No download of acme/new is known.' }])
+    [{ level: 'info', code: 'no_downloads', text: 'There is no download of acme/new.' }])
 })
 
 t.test('without a store, and without the right to see it', async (t) => {

@@ -28,15 +28,15 @@ const MANIFEST = manifestOf(CONTENT)
 const DIGEST = manifestDigest(MANIFEST)
 const { signal } = new AbortController()
 
-/** A node with an exchange, which answers requests for its files as the real handlers do. */
+/** A node whose exchange answers file requests with the real handlers. */
 interface Member {
   name: string
   cluster: NetNode
   exchange: Exchange
   folder: string
-  /** What it has a complete copy of. */
+  /** Complete copies. */
   local: Map<string, LocalCopy>
-  /** What its store has. */
+  /** Models of its store. */
   offered: Map<string, LocalCopy>
   says: (nodeId: string, fact: StoreEntryFact) => void
 }
@@ -53,7 +53,6 @@ function copyOf (folder: string, manifest: ModelManifest): LocalCopy {
     digest: manifestDigest(manifest), source: 'store', downloadedAt: '' }
 }
 
-/** Answers a request of another node by the plugin's own handlers. */
 async function serve (manager: ModelManager, { path, headers = {} }: MemberRequest): Promise<MemberResponse> {
   const url = new URL(path, 'http://node')
   const [, org, name, what,
@@ -103,11 +102,10 @@ const fact = (digest = DIGEST): StoreEntryFact => ({
   bundled: false, card: CARD
 })
 
-/** The folder of a member, as it is exported to the store host. */
 const EXPORT = (from: Member) =>
   ({ modelId: ID, directory: from.folder, manifest: MANIFEST, digest: DIGEST, card: CARD })
 
-/** Fetches the model as the stager does; resolves when it is whole. */
+/** Fetches the model as the stager does. */
 async function fetch ({ exchange, folder }: Member, manifest = MANIFEST): Promise<void> {
   const swarm = exchange.join({ modelId: ID, manifest, digest: manifestDigest(manifest),
     directory: folder, card: CARD })

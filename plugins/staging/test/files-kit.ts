@@ -6,19 +6,16 @@ import { CHUNK_BYTES } from '../types.js'
 import type { ModelCard } from '../../../kernel/index.js'
 import type { CopyRecord, ManifestFile, ModelManifest } from '../types.js'
 
-/** Contents by path. */
 export type Files = Record<string, string>
 
 export const sha256 = (data: string | Uint8Array): string => createHash('sha256').update(data).digest('hex')
 
-/** A folder that is removed with the test. */
 export function scratch (t: { teardown (fn: () => void): void }): string {
   const folder = realpathSync(mkdtempSync(join(tmpdir(), 'svc-files-')))
   t.teardown(() => { rmSync(folder, { recursive: true, force: true }) })
   return folder
 }
 
-/** Writes files below a folder, which is made when it is absent. */
 export function write (folder: string, files: Files): void {
   mkdirSync(folder, { recursive: true })
   for (const [path, text] of Object.entries(files)) {
@@ -27,7 +24,7 @@ export function write (folder: string, files: Files): void {
   }
 }
 
-/** The entry of a file of at most one chunk. */
+/** A file of at most one chunk. */
 export function entryOf (path: string, text: string): ManifestFile {
   const hash = sha256(text)
   return { path, size: Buffer.byteLength(text), sha256: hash, chunkSha256: text === '' ? [] : [hash] }

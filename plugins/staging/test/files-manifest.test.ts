@@ -8,7 +8,7 @@ import type { ManifestFile, ModelManifest } from '../types.js'
 const good = manifestOf('acme/x', { 'config.json': '{}', 'onnx/model.onnx': 'weights', 'empty.txt': '' })
 const hash = sha256('x')
 
-/** A big file that is nowhere: hashes are made up. */
+/** An imaginary file with made-up hashes. */
 const big = (path: string, size: number): ManifestFile => ({
   path, size, sha256: sha256(path),
   chunkSha256: Array.from({ length: Math.ceil(size / CHUNK_BYTES) }, (_, i) => sha256(`${path}${i}`))
@@ -35,7 +35,7 @@ t.test('what is refused', async (t) => {
     ['null', null, /must be object/],
     ['an unknown field', { ...good, extra: 1 }, /extra is not a known field/],
     ['a prototype', JSON.parse('{"__proto__":{"modelId":"a/b"}}'), /modelId is required/],
-    ['an id that leaves', { ...good, modelId: '../../x' }, /modelId: .*no model id/],
+    ['an id that leaves', { ...good, modelId: '../../x' }, /modelId: .*not a valid model id/],
     ['a revision with a line break', { ...good, revision: 'a\nb' }, /revision/],
     ['other chunks', { ...good, chunkBytes: 1 }, /chunkBytes must be 16777216/],
     ['an empty list', { ...good, files: [], totalBytes: 0 }, /files must/],
@@ -48,7 +48,7 @@ t.test('what is refused', async (t) => {
     ['another hash for the only chunk', file({ chunkSha256: [hash] }), /only chunk/],
     ['size 0 with a hash of something', file({ size: 0, chunkSha256: [], sha256: hash }), /empty file/],
     ['size 0 with a chunk', file({ size: 0, sha256: EMPTY_SHA256 }), /list of 0 hashes/],
-    ['too small a sum', { ...good, totalBytes: 8 }, /totalBytes is 8, its files have 9/],
+    ['too small a sum', { ...good, totalBytes: 8 }, /totalBytes is 8, but the files have 9/],
     ['the same path in capitals', withPaths('onnx/a', 'onnx/A'), /are the same file/],
     ['a file and a folder', withPaths('a', 'a/b'), /"a" is both/],
     ['a folder and a file', withPaths('a/b/c', 'a/b'), /"a\/b" is both/],

@@ -33,7 +33,7 @@ t.test('ids of models', async (t) => {
     t.throws(() => folderOf(id), { name: 'PathError' })
   }
   for (const value of [null, undefined, 1, {}, ['a/b']]) {
-    t.match(modelIdProblem(value as string), /is a text/, String(value))
+    t.match(modelIdProblem(value as string), /must be a string/, String(value))
   }
 })
 
@@ -78,16 +78,16 @@ t.test('paths of files', async (t) => {
     ['$HOME', /characters/],
     ['a.', /dot/], ['a./b', /dot/], ['...', /dot/], ['CON', /Windows/], ['x/aux.json', /Windows/],
     ['x/com1/y', /Windows/],
-    ['.svc-record.json', /keeps for itself/], ['.svc/x', /keeps/], ['.SVC-Job.json', /keeps/],
-    ['.last_used', /keeps/],
-    ['.Last_Used', /keeps/], ['.last_used/x', /keeps/]
+    ['.svc-record.json', /is reserved for svc/], ['.svc/x', /reserved/], ['.SVC-Job.json', /reserved/],
+    ['.last_used', /reserved/],
+    ['.Last_Used', /reserved/], ['.last_used/x', /reserved/]
   ]
   for (const [path, reason] of refused) {
     const problem = filePathProblem(path)
     t.match(problem, reason, JSON.stringify(path.slice(0, 40)))
     t.match(problem, /^[\x20-\x7e]{1,700}$/, 'the sentence is short and printable')
   }
-  t.match(filePathProblem(7 as unknown as string), /is a text/)
+  t.match(filePathProblem(7 as unknown as string), /must be a string/)
 })
 
 t.test('foreign text in messages', async (t) => {

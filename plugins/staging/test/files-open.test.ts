@@ -11,7 +11,6 @@ import type { OpenMode } from '../files/open.js'
 
 const MODES: OpenMode[] = ['read', 'create', 'update']
 
-/** Opens, writes a word where that is possible, and closes. */
 async function put (root: string, path: string, mode: OpenMode = 'create'): Promise<void> {
   const file = await openInside(root, path, mode)
   try {

@@ -29,7 +29,7 @@ const open = async (folder: string): Promise<ModelRoot> => {
 
 const published = (root: ModelRoot): string => join(root.root, 'acme--x')
 
-/** Everything below a folder: paths with contents, the record without its format. */
+/** Paths and contents below a folder, without the record's format. */
 function contents (folder: string): Files {
   const names = readdirSync(folder, { recursive: true, encoding: 'utf8' })
   const files = names.filter((name) => statSync(join(folder, name)).isFile() && name !== '.svc-record.json')
@@ -38,7 +38,7 @@ function contents (folder: string): Files {
 const sorted = (files: Files): Files =>
   Object.fromEntries(Object.entries(files).sort(([a], [b]) => a < b ? -1 : 1))
 
-/** A transfer that is complete, with the files a transfer keeps for itself. */
+/** A complete transfer with its own files. */
 function arrive (root: ModelRoot, files: Files): CopyRecord {
   write(root.incoming(ID), { ...files, '.svc-job.json': '{}', '.svc-journal': 'c 0\n' })
   return recordOf(ID, files)
@@ -81,11 +81,11 @@ t.test('publishing', async (t) => {
 t.test('what is not complete is not published', async (t) => {
   const cases: [string, (folder: string) => void, RegExp][] = [
     ['a missing file', (folder) => { renameSync(join(folder, 'empty.txt'), join(folder, 'other')) },
-      /"empty.txt".*not there/],
+      /"empty.txt".*is missing/],
     ['a short file', (folder) => { writeFileSync(join(folder, 'config.json'), '{') },
-      /should have 7 bytes, it has 1/],
+      /should have 7 bytes, but has 1/],
     ['a long file', (folder) => { writeFileSync(join(folder, 'empty.txt'), 'x') },
-      /should have 0 bytes, it has 1/],
+      /should have 0 bytes, but has 1/],
     ['a link to a file', (folder) => { symlinkSync('/etc/passwd', join(folder, 'link')) },
       /"link".* is a link/],
     ['a link in the place of a file', (folder) => {
@@ -96,7 +96,7 @@ t.test('what is not complete is not published', async (t) => {
       renameSync(join(folder, 'onnx'), join(folder, 'real'))
       symlinkSync('real', join(folder, 'onnx'))
     }, /"onnx".* is a link/],
-    ['a name no model may have', (folder) => { write(folder, { 'a b': '' }) }, /no file path/]
+    ['a name no model may have', (folder) => { write(folder, { 'a b': '' }) }, /not a valid file path/]
   ]
   for (const [name, damage, message] of cases) {
     const root = await open(scratch(t))
@@ -112,13 +112,13 @@ t.test('what is not complete is not published', async (t) => {
   const wrong = { ...record, manifest: { ...record.manifest, totalBytes: 1 } }
   await t.rejects(root.publish(ID, wrong), { name: 'ManifestError' })
   await t.rejects(root.publish('acme/y', record),
-    { name: 'PathError', message: /of "acme\/x", not of "acme\/y"/ })
+    { name: 'PathError', message: /for "acme\/x", not for "acme\/y"/ })
   t.same(await root.list(), [])
 })
 
 const TRASHED = `.trash/copy-${randomUUID()}`
 
-/** The states a crash can leave, step by step of publish, and what must be there after the next start. */
+/** Crash states during publish, and the version that must exist after the next start. */
 const crashes: [string, (root: ModelRoot, old: string, fresh: string) => void, 'old' | 'new'][] = [
   ['before the record', () => {}, 'old'],
   ['while the record is written',
@@ -143,7 +143,7 @@ const crashes: [string, (root: ModelRoot, old: string, fresh: string) => void, '
   }, 'new']
 ]
 
-/** What the first half of publish does to a transfer, keeping some of its own files. */
+/** The first half of publish; `keep` lists own files that are still there. */
 function seal (fresh: string, keep: string[]): void {
   const mine = ['.svc-job.json', '.svc-journal'].filter((name) => !keep.includes(name))
   writeFileSync(join(fresh, '.svc-record.json'), JSON.stringify({ format: 1, ...recordOf(ID, NEW) }))
@@ -197,11 +197,11 @@ t.test('what only looks sealed is left to the transfer', async (t) => {
   t.equal((await root.pending()).length, 1)
 })
 
-/** What changes the disk, or makes it last. */
+/** Calls that change the disk or sync it. */
 const CHANGES = ['open', 'rename', 'unlink', 'rmdir', 'mkdir'] as const
 type Change = (...args: unknown[]) => Promise<unknown>
 
-/** Runs `work` on a disk where `fails` says which changes fail; they are counted from 1. */
+/** Runs `work` on a disk where `fails` selects the failing changes, counted from 1. */
 async function onBadDisk<T> (
   fails: (change: number, name: string, args: unknown[]) => boolean, work: () => Promise<T>
 ): Promise<T> {

@@ -13,14 +13,13 @@ import type { Files } from './files-kit.js'
 const FILES: Files = { 'config.json': '{}', 'onnx/model.onnx': 'weights', 'empty.txt': '' }
 const DAY_MS = 24 * 3600 * 1000
 
-/** A prepared root in a folder that goes with the test. */
 async function rootIn (folder: string, startMs?: number): Promise<ModelRoot> {
   const root = new ModelRoot({ root: folder, clock: manualClock(startMs) })
   await root.prepare()
   return root
 }
 
-/** A copy as publish leaves it, without publish. */
+/** A copy as publish leaves it. */
 function put (root: ModelRoot, modelId: string, files: Files, record: unknown): string {
   const folder = join(root.root, modelId.replace('/', '--'))
   write(folder, files)
@@ -246,13 +245,13 @@ t.test('adopting', async (t) => {
   t.same((await root.read('acme/x'))?.record, record)
   t.notOk(existsSync(join(folder, '.svc-record.json.tmp')))
   await t.rejects(root.adopt('acme/x', recordOf('acme/y', FILES)),
-    { message: /of "acme\/y", not of "acme\/x"/ })
+    { message: /for "acme\/y", not for "acme\/x"/ })
   await t.rejects(root.adopt('acme/x', recordOf('acme/x', { ...FILES, more: '' })),
-    { message: /"more".*should have 0 bytes.*not there/ })
+    { message: /"more".*should have 0 bytes.*is missing/ })
   await t.rejects(root.adopt('acme/x', recordOf('acme/x', { ...FILES, 'empty.txt': 'x' })),
-    { message: /should have 1 bytes, it has 0/ })
+    { message: /should have 1 bytes, but has 0/ })
   write(folder, { more: 'x' })
-  await t.rejects(root.adopt('acme/x', record), { message: /holds 4 files, the record names 3/ })
+  await t.rejects(root.adopt('acme/x', record), { message: /has 4 files, but the record lists 3/ })
   t.same((await root.read('acme/x'))?.record, record, 'the old record stays')
 })
 
@@ -326,7 +325,7 @@ t.test('a folder that is published or removed while it is looked at is no failur
     for (const id of ids) write(await root.begin(id), { a: 'x' })
     let over = false
     const changes = (async () => {
-      // The last first: they have been listed, and are read after all others.
+      // In reverse, since the last one is read last.
       for (const id of ids.toReversed()) {
         if (round % 2 === 0) await root.discard(id)
         else await root.publish(id, recordOf(id, { a: 'x' }))

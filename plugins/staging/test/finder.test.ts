@@ -60,7 +60,7 @@ function isStore (w: World, name: 'host' | 'host2', has = true): void {
   if (has) w.models.says(`n-${name}`, ID, fact)
 }
 
-/** The link to a node is lost: the cluster lists what it said no more. */
+/** A lost node's entries are no longer listed. */
 function lose (w: World, name: string): void {
   w.net.lose(name)
   w.hosts.lost(`n-${name}`)
@@ -180,7 +180,7 @@ t.test('the content that is wanted counts more than what the store has', async (
     t.same(w.nodes.host.asked, [])
     w.copies.length = 0
     await t.rejects(find(w.parts, ID, old, signal), { name: 'SvcError', reason: 'model_not_found',
-      message: /another version of acme\/m now.*Stop the instance and place/ })
+      message: /now has another version of acme\/m.*Stop the instance and place/ })
     lose(w, 'host')
     await t.rejects(find(w.parts, ID, old, signal), { name: 'SvcError', reason: 'store_unreachable' })
   })

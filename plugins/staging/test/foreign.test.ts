@@ -13,7 +13,7 @@ import type { Test } from './manager-kit.js'
 
 const LLAMA = gguf(llama)
 
-/** Everything below a folder: the bytes of files, where links lead. */
+/** Everything below a folder: the bytes of files, the targets of links. */
 function bytesBelow (folder: string): Record<string, string> {
   const names = readdirSync(folder, { recursive: true, encoding: 'utf8' }).sort()
   return Object.fromEntries(names.map((name) => {
@@ -23,7 +23,7 @@ function bytesBelow (folder: string): Record<string, string> {
   }))
 }
 
-/** Puts what is not svc's into a folder of staged copies; returns the paths. */
+/** Adds foreign files to a folder of staged copies; returns the paths. */
 function strangers (root: string, outside: string): string[] {
   const files: Record<string, string> = {
     'models--org--big/blobs/0a': 'weights of another program', 'models--org--big/.locks/x': '',
@@ -62,7 +62,7 @@ t.test('nothing foreign is removed, whatever evicts, purges or sweeps', async (t
     await first.service(ModelsService).ensure(id)
   }
   await first.stop()
-  // Others have put their files into copies of svc's, and taken second names of its files.
+  // Foreign files inside svc's copies, and further hard links to its files.
   writeFileSync(join(root, 'acme--mixed', 'notes'), 'mine')
   mkdirSync(join(root, 'acme--mixed', 'sub'))
   symlinkSync(outside, join(root, 'acme--mixed', 'sub', 'link'))

@@ -1,4 +1,4 @@
-/** What the header of a GGUF file says about memory, for layers of several kinds. */
+/** Memory needs in GGUF headers with layers of several kinds. */
 import t from 'tap'
 import { contextFacts, memoryFacts } from '../../llama-cpp/cards/gguf-memory.js'
 import type { GgufHeader, GgufValue } from '../../llama-cpp/cards/gguf.js'

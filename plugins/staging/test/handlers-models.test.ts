@@ -118,7 +118,7 @@ t.test('a node that has only just started cannot know yet whether there is a sto
   const stage = async (): Promise<unknown> => await call(rig, 'POST', '/store/models/acme/x/stage', {})
   const unknown = {
     status: 503, headers: { 'retry-after': '1' },
-    body: { error: { reason: 'store_unreachable', retryable: true, message: /not been told yet where/ } }
+    body: { error: { reason: 'store_unreachable', retryable: true, message: /not know the store host yet/ } }
   }
   t.match(await stage(), unknown)
   Object.assign(session, { sessionId: 'S', masterNodeId: 'id-two' })
@@ -335,7 +335,7 @@ t.test('a model that a plugin answers itself is listed, and has no files', async
   t.same([models.card('acme/oracle'), models.cards()], [undefined, []], 'it is not in the catalogue')
   for (const [method, path] of [['POST', '/download'], ['DELETE', '']] as const) {
     t.match(await call(rig, method, `/store/models/acme/oracle${path}`, method === 'POST' ? {} : undefined),
-      { status: 400, body: { error: { message: /is answered by every node itself: it has no files/ } } })
+      { status: 400, body: { error: { message: /is a virtual model of every node: it has no files/ } } })
   }
   stop()
   t.same(await listed(), [])

@@ -29,7 +29,7 @@ interface Rig {
   hub: FakeHub
   folder: string
   selection: HubSelection
-  /** Pauses between tries, milliseconds; none of them is waited for. */
+  /** Skipped pauses between attempts, ms. */
   waits: number[]
   download: (more?: Partial<DownloadOptions>) => Promise<ModelManifest>
 }
@@ -42,7 +42,7 @@ async function rig (t: Test, model: HubModel = MODEL, allow = ['**']): Promise<R
     ...systemClock,
     mono: () => systemClock.mono() + skippedMs,
     after (ms, fn) {
-      // A pause is counted from the failure, so what is waited for is shorter by the time since then.
+      // Rounded, since the pause counts from the failure.
       waits.push(Math.round(ms / 250) * 250)
       return systemClock.after(1, () => { skippedMs += ms; fn() })
     }
@@ -60,7 +60,7 @@ async function rig (t: Test, model: HubModel = MODEL, allow = ['**']): Promise<R
   }
 }
 
-/** Fails unless the folder has what the hub has and the manifest says so. */
+/** Fails unless folder and manifest match the hub. */
 async function right (
   t: Test, { folder, selection }: Rig, manifest: ModelManifest, model = MODEL
 ): Promise<void> {
@@ -76,7 +76,7 @@ async function right (
 
 const only = ({ path }: { path: string }): boolean => path === PATH
 
-/** Puts what an earlier run left. */
+/** Leaves bytes of an earlier run. */
 function leave (folder: string, path: string, bytes: Buffer | string): void {
   mkdirSync(dirname(join(folder, path)), { recursive: true })
   writeFileSync(join(folder, path), bytes)
@@ -174,7 +174,7 @@ t.test('faults that stay', async (t) => {
     [{ flipAt: 5, only }, 'hash', 3], [{ flipAt: 1, only: ({ path }) => path === 'config.json' }, 'hash'],
     [{ status: 503, only }, 'unavailable'], [{ status: 404, only }, 'not_found'], [{ gated: true }, 'gated'],
     [{ cutAfter: 10, only }, 'unavailable', 6], [{ endless: true, only }, 'too_long', 1],
-    // What is thrown away at each restart is no progress.
+    // Discarded bytes are not progress.
     [{ ignoreRange: true, cutAfter: 2 * MIB, only }, 'no_range', 6],
     [{ status: 429, retryAfter: '600', only }, 'rate_limited'],
     [{ lengthFactor: 10, only }, 'too_long', 1], [{ encoding: 'gzip', only }, 'encoding', 1]

@@ -1,7 +1,6 @@
 import { createHash } from 'node:crypto'
 import type { HubFaults, HubModel } from './hub-kit.js'
 
-/** A file of the fake hub, and a commit. */
 export interface Stored { bytes: Buffer, sha256: string, gitSha1: string, lfs: boolean }
 export interface Commit {
   id: string
@@ -18,12 +17,10 @@ const sha = (algorithm: string, ...parts: (Buffer | string)[]): string => {
   return hash.digest('hex')
 }
 
-/** The git blob id of some bytes. */
 export function gitBlobSha1 (bytes: Buffer): string {
   return sha('sha1', `blob ${bytes.length}\0`, bytes)
 }
 
-/** A commit with these files. */
 export function commitOf (model: HubModel): Commit {
   const files = new Map(Object.entries(model.files).map(([path, content]) => {
     const bytes = Buffer.from(content)
@@ -34,14 +31,14 @@ export function commitOf (model: HubModel): Commit {
   return { id, files, licence: model.licence ?? null, languages: model.languages ?? [] }
 }
 
-/** What `GET /api/models/{id}/revision/{rev}?expand=…` says. */
+/** The answer to `GET /api/models/{id}/revision/{rev}?expand=…`. */
 export function describe (modelId: string, { id, licence, languages }: Commit): object {
   const tags = [...languages, ...licence === null ? [] : [`license:${licence}`]]
   const cardData = { license: licence ?? undefined, language: languages }
   return { _id: 'x', id: modelId, sha: id, private: false, gated: false, lastModified: '', tags, cardData }
 }
 
-/** What `GET /api/models?search=…&filter=…&limit=…` lists of the models there are. */
+/** The answer to `GET /api/models?search=…&filter=…&limit=…`. */
 export function found (models: ReadonlyMap<string, Commit>, query: URLSearchParams): object[] {
   const words = (query.get('search') ?? '').toLowerCase()
   const ending = query.get('filter')
@@ -56,7 +53,7 @@ export function found (models: ReadonlyMap<string, Commit>, query: URLSearchPara
     .sort((a, b) => b.downloads - a.downloads).slice(0, Number(query.get('limit')))
 }
 
-/** What `GET /api/models/{id}/tree/{commit}?recursive=true` lists. */
+/** The answer to `GET /api/models/{id}/tree/{commit}?recursive=true`. */
 export function list (commit: Commit, faults: Pick<HubFaults, 'sizes' | 'hashes'>, xet: boolean): object[] {
   return [...commit.files].map(([path, file]) => {
     const size = faults.sizes?.[path] ?? file.bytes.length

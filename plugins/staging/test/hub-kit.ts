@@ -5,134 +5,125 @@ import type { AddressInfo } from 'node:net'
 import { commitOf, describe, found, list } from './hub-kit-answers.js'
 import type { Commit } from './hub-kit-answers.js'
 
-/** A model as the fake hub serves it. */
 export interface HubModel {
   /** Path in the repository -> content. */
   files: Record<string, Buffer | string>
   /**
-   * Paths that are kept by LFS: named with their sha256 and answered by a redirect to the CDN.
-   * Without it: the files with an ending of weights (.onnx, .onnx_data, .bin, .gguf, .safetensors, .pt).
+   * Paths in LFS: listed with their sha256 and redirected to the CDN. Default: files with a suffix of weights
+   * (.onnx, .onnx_data, .bin, .gguf, .safetensors, .pt).
    */
   lfs?: string[]
-  /** The licence in the model's metadata, e.g. `mit`. */
   licence?: string
-  /** Language tags in the model's metadata, e.g. `['en', 'de']`. */
   languages?: string[]
 }
 
-/** Which of the two servers was asked: `hub` has the API and small files, `cdn` the LFS files. */
+/** `hub` serves the API and small files, `cdn` the LFS files. */
 export type HubOrigin = 'hub' | 'cdn'
 
-/** A request as the fake hub saw it. */
 export interface HubRequest {
   origin: HubOrigin
   /** `api` model metadata, `file` bytes or a redirect to them. */
   kind: 'api' | 'file'
   /** The request target, still encoded. */
   url: string
-  /** The path of the file in the repository; empty for the API. */
+  /** Path in the repository; empty for the API. */
   path: string
   headers: IncomingHttpHeaders
-  /** What was answered. */
   status: number
-  /** Body bytes handed to the socket. */
+  /** Body bytes written to the socket. */
   sent: number
 }
 
-/** What goes wrong; all fields are optional and work together. Set it as `hub.faults`. */
+/** Faults to inject; all fields are optional and can be combined. Set as `hub.faults`. */
 export interface HubFaults {
-  /** Only requests for which it returns true are harmed; without it all are. */
+  /** Limits the faults to matching requests. */
   only?: (request: HubRequest) => boolean
   /**
-   * So many requests are harmed, then all is well; without it every one. Faults of a body (from `cutAfter` to
-   * `contentRange`) count the answers with bytes of a file; others count every request, redirects too.
+   * Number of faulty requests, unlimited by default. Body faults (from `cutAfter` to `contentRange`) count
+   * responses with bytes of a file; others count every request, redirects too.
    */
   times?: number
-  /** Answers this status (no redirect, no bytes), e.g. 429 or 500. */
+  /** Responds with this status (no redirect, no bytes), e.g. 429 or 500. */
   status?: number
-  /** `Retry-After` that goes with `status`. */
+  /** `Retry-After` for `status`. */
   retryAfter?: string
-  /** `X-Error-Code` that goes with `status`, e.g. `GatedRepo`. */
+  /** `X-Error-Code` for `status`, e.g. `GatedRepo`. */
   errorCode?: string
-  /** Every request answers 401 without a token and 403 with one, as a gated model does. */
+  /** Responds 401 without a token and 403 with one, like a gated model. */
   gated?: boolean
-  /** Takes the request and never answers. */
+  /** Never responds. */
   mute?: boolean
-  /** Destroys the connection after so many body bytes of an answer. */
+  /** Closes the connection after this many body bytes. */
   cutAfter?: number
-  /** Sends so many body bytes of an answer, then nothing more, and keeps the connection open. */
+  /** Stops sending after this many body bytes, but keeps the connection open. */
   stallAfter?: number
-  /** Sends the body that slowly; 1 is one byte a second. */
   bytesPerSecond?: number
-  /** The byte at this offset of the file is inverted. */
+  /** Inverts the byte at this offset of the file. */
   flipAt?: number
-  /** Sets `Content-Encoding` (the body stays as it is). */
+  /** Sets `Content-Encoding` without encoding the body. */
   encoding?: string
-  /** `Content-Length` is so many times the truth, and that many bytes are sent. */
+  /** Multiplies `Content-Length` and the number of bytes sent. */
   lengthFactor?: number
   /** The body (chunked, without a length) never ends. */
   endless?: boolean
-  /** Answers 200 with the whole file to a Range request. */
+  /** Responds with 200 and the complete file to a Range request. */
   ignoreRange?: boolean
-  /** Sent as `Content-Range` instead of the right one. */
+  /** Replaces `Content-Range`. */
   contentRange?: string
-  /** The API names these sizes: path -> bytes. */
+  /** Replaces sizes in the API: path -> bytes. */
   sizes?: Record<string, number>
-  /** The API names these sha256 for LFS files: path -> hex. */
+  /** Replaces the sha256 of LFS files in the API: path -> hex. */
   hashes?: Record<string, string>
-  /** `Location` of LFS files instead of the CDN. */
+  /** Replaces the CDN in `Location` of LFS files. */
   redirect?: string
-  /** `X-Linked-Size` instead of the right one. */
+  /** Replaces `X-Linked-Size`. */
   linkedSize?: string
-  /** `X-Linked-Etag` instead of the right one. */
+  /** Replaces `X-Linked-Etag`. */
   linkedEtag?: string
-  /** Body of the API's list of files instead of the right one. */
+  /** Replaces the body of the API's file list. */
   apiBody?: string
-  /** Body of what the API says of the revision instead of the right one. */
+  /** Replaces the body of the API's revision. */
   infoBody?: string
-  /** Body of the answer to a search instead of the right one. */
+  /** Replaces the body of the API's search result. */
   listBody?: string
 }
 
-/** How to start the fake hub. */
 export interface HubOptions {
-  /** Model id (`org/name`) -> what it has on branch `main`. */
+  /** Model id (`org/name`) -> contents of branch `main`. */
   models: Record<string, HubModel>
-  /** Faults from the beginning; may be replaced later by `hub.faults = {…}`. */
+  /** Initial faults. */
   faults?: HubFaults
-  /** Old model id -> new one; the old one answers 307 with a relative Location. */
+  /** Old model id -> new one; the old one responds 307 with a relative Location. */
   renames?: Record<string, string>
-  /** True: each request needs this bearer token at the hub, else 401. The CDN never asks for it. */
+  /** Bearer token that the hub requires, else 401. The CDN never requires it. */
   token?: string
-  /** False: LFS files come from the hub itself with 200, no redirect. Default true. */
+  /** False: the hub itself serves LFS files with 200. Default true. */
   cdn?: boolean
-  /** True: the list of files says that LFS files are in Xet's store, too. */
+  /** True: the file list marks LFS files as stored in Xet too. */
   xet?: boolean
 }
 
-/** A running fake hub. */
 export interface FakeHub {
-  /** Base URL of the API and of small files; what `createHubClient` gets as `url`. */
+  /** Base URL of the API and of small files; `url` of `createHubClient`. */
   readonly url: string
-  /** Base URL of the second origin, to which LFS files are redirected. */
+  /** Base URL of the second origin, with LFS files. */
   readonly cdnUrl: string
-  /** `host:port` of the second origin: what must stand in `redirectHosts`. */
+  /** `host:port` of the second origin, for `redirectHosts`. */
   readonly cdnHost: string
-  /** What goes wrong from now on. */
   faults: HubFaults
   /** Every request so far, oldest first. */
   readonly requests: HubRequest[]
-  /** Body bytes of files sent so far; by path when one is given. */
+  /** Body bytes sent so far, of one path if given. */
   sent (path?: string): number
-  /** Requests for bytes of a file that were answered 200 or 206. */
+  /** Requests for bytes of a file with status 200 or 206. */
   fetches (path: string): HubRequest[]
-  /** Upstream changes: a new commit on `main`; older commits stay there. Returns the new commit. */
+  /** Adds a commit to `main`; older ones stay available. Returns the new commit. */
   setModel (modelId: string, model: HubModel): string
-  /** The commit `main` is at. */
+  /** The head of `main`. */
   commit (modelId: string): string
-  /** Forgets requests and counts. */
+  /** Clears requests and counts. */
   reset (): void
-  /** Ends both servers and every open connection. */
+  /** Closes both servers and all connections. */
   close (): Promise<void>
 }
 
@@ -145,8 +136,8 @@ const PIECE_BYTES = 65_536
 
 /**
  * Starts two local servers that behave like a public model hub: one with the API
- * (`/api/models/{id}/revision/{rev}`) and small files (`/{id}/resolve/{rev}/{path}`), and a CDN to which
- * LFS files are redirected. Close it at the end: `t.teardown(() => hub.close())`.
+ * (`/api/models/{id}/revision/{rev}`) and small files (`/{id}/resolve/{rev}/{path}`), and a CDN for LFS
+ * files. Close it with `t.teardown(() => hub.close())`.
  */
 export async function startHub (options: HubOptions): Promise<FakeHub> {
   const hub = new Hub(options)
@@ -159,7 +150,7 @@ class Hub implements FakeHub {
   readonly requests: HubRequest[] = []
   readonly #options: HubOptions
   readonly #heads = new Map<string, string>()
-  /** `org/name@commit` -> what it has. */
+  /** Contents by `org/name@commit`. */
   readonly #commits = new Map<string, Commit>()
   readonly #servers: Record<HubOrigin, Server>
   readonly #closing = new AbortController()
@@ -217,7 +208,7 @@ class Hub implements FakeHub {
     return `127.0.0.1:${(this.#servers[origin].address() as AddressInfo).port}`
   }
 
-  /** The faults for a request, or for a body that is about to be sent; counts `times` down. */
+  /** The faults of a request or of a response body; decrements `times`. */
   #faultsFor (request: HubRequest, moment: 'request' | 'body'): HubFaults {
     const { only, times = Infinity, ...faults } = this.faults
     const ofBody = Object.keys(faults).every((name) => BODY_FAULTS.has(name))
@@ -326,7 +317,7 @@ class Hub implements FakeHub {
     await this.#sendBytes(seen, response, body, wanted, faults)
   }
 
-  /** Sends the body, then filler up to `wanted` bytes, as the faults want it. */
+  /** Sends the body, then filler up to `wanted` bytes. */
   async #sendBytes (
     seen: HubRequest, response: ServerResponse, body: Buffer, wanted: number, faults: HubFaults
   ): Promise<void> {
@@ -345,7 +336,7 @@ class Hub implements FakeHub {
     }
     if (stop === wanted) { response.end(); return }
     if (stop !== cutAfter) return
-    // What was written must leave before the connection goes, or the other side gets less than `cutAfter`.
+    // Flush first, otherwise the client gets less than `cutAfter` bytes.
     await new Promise<void>((resolve) => { response.write('', () => { resolve() }) })
     response.socket?.end()
   }

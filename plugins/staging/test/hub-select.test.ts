@@ -31,7 +31,7 @@ t.test('a pattern made to be slow is not', async (t) => {
   t.notOk(matcherOf([`${'**/'.repeat(160)}b`])('a/'.repeat(500)))
   const allow = Array.from({ length: 64 }, () => `${'*a'.repeat(250)}b`)
   const files = Array.from({ length: 1000 }, (_, i) => ({ path: `${'a'.repeat(900)}${i}.onnx`, size: 1 }))
-  t.throws(() => selectFiles(files, { allow }), { reason: 'bad_request', message: /use fewer stars/ })
+  t.throws(() => selectFiles(files, { allow }), { reason: 'bad_request', message: /use fewer wildcards/ })
   t.equal(selectFiles(files, { allow: ['*.onnx'] }).length, 1000)
 })
 
@@ -115,10 +115,10 @@ const refusals: [string, string[], Wanted | undefined, string, RegExp][] = [
   ['a pattern for nothing', plain, { allow: ['*.onnx'] }, 'not_found', /none of the 8 files/],
   ['an unknown variant', onnx, { variant: 'q3' }, 'not_found', /fp16, fp32, int8, o2, q4, q4f16, quantized/],
   ['an unknown GGUF variant', ['a-Q8_0.gguf'], { variant: 'Q4_0' }, 'not_found', /a-Q8_0/],
-  ['a GGUF with a part missing', ['a-00001-of-00002.gguf'], undefined, 'not_found', /all its parts/],
+  ['a GGUF with a part missing', ['a-00001-of-00002.gguf'], undefined, 'not_found', /lacks a part/],
   ['a collection of voices', ['a.onnx', 'a.onnx.json', 'b.onnx', 'b.onnx.json'], undefined, 'ambiguous',
     /2 voices.*allow/],
-  ['nothing', ['README.md'], undefined, 'not_found', /no files/],
+  ['nothing', ['README.md'], undefined, 'not_found', /no usable files/],
   ['too many patterns', plain, { allow: Array<string>(65).fill('*') }, 'bad_request', /64 patterns/],
   ['a long pattern', plain, { allow: ['x'.repeat(513)] }, 'bad_request', /512/]
 ]

@@ -10,7 +10,7 @@ import { importFolder, open, scratch, until, write } from './store-kit.js'
 import { wrongFiles } from './transfer-kit.js'
 import type { Test } from './manager-kit.js'
 
-/** Puts a link, or a pipe, in the place of something below a root; `victim` has a file `f`. */
+/** Replaces a path below a root by a link or a pipe; `victim` has a file `f`. */
 type Kind = (at: string, victim: string) => void
 
 const kinds: Record<string, Kind> = {
@@ -22,13 +22,13 @@ const kinds: Record<string, Kind> = {
 }
 
 const FOLDER = 'acme--model'
-/** What svc writes to, reads or clears below a root. */
+/** Paths that svc writes, reads or clears below a root. */
 const places = ['.incoming', '.trash', FOLDER, `.incoming/${FOLDER}`, ...[
   'm.gguf', 'a', 'a/b.txt', 'stray', '.svc-transfer', '.svc-journal', '.svc-journal.new', '.svc-journal.tmp',
   '.svc-job.json', '.svc-job.tmp', '.svc-job.json.tmp', '.svc-record.json', '.svc-record.json.tmp'
 ].map((name) => `.incoming/${FOLDER}/${name}`)]
 
-/** Plants something below a new root; says what the victim has, which must stay as it is. */
+/** Plants something below a new root; returns a reader of the victim, which must not change. */
 function plant (t: Test, root: string, place: string, kind: Kind): () => unknown {
   const victim = scratch(t)
   write(victim, { f: 'precious', 'm.gguf': 'theirs', 'sub/f': 'precious' })
@@ -81,7 +81,7 @@ t.test('links that come and go while files are opened', async (t) => {
   mkdirSync(join(root, 'a'), { recursive: true })
   let over = false
   const a = join(root, 'a')
-  /** Whoever opens a file makes the folder anew when it looks in the moment without one. */
+  /** A concurrent open may recreate the folder in between. */
   const put = (make: () => void): void => {
     try {
       make()

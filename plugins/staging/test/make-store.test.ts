@@ -17,7 +17,7 @@ const hubOf = async (t: { teardown (fn: () => unknown): void }): Promise<FakeHub
   return hub
 }
 
-/** A node without a store, and what it has written to svc.yaml. */
+/** A node without a store, and its writes to svc.yaml. */
 async function storeless (
   t: Parameters<typeof startNode>[0], options: NodeOptions & { allow?: string[], full?: boolean } = {}
 ): Promise<{ rig: Rig, kept: Kept[], ask: (body: object) => Promise<Answer> }> {
@@ -60,7 +60,7 @@ t.test('who is not the operator makes none, and nothing is left of a refusal', a
   const hub = await hubOf(t)
   const reader = await storeless(t, { hub, allow: ['read', 'cluster:write'] })
   t.match(await reader.ask({}), { status: 403, body: { error: { reason: 'missing_grant',
-    message: /The cluster has no store, and only the operator may make a node one/ } } })
+    message: /The cluster has no store, and only operators may create one/ } } })
   t.equal(reasonOf(await call(reader.rig, 'POST', '/models/add', { source: ID })), 'missing_grant')
   const offline = await storeless(t)
   t.equal(reasonOf(await offline.ask({})), 'hub_disabled', 'there would be nothing to put into it')
@@ -71,6 +71,6 @@ t.test('a disk that is full is told, and the node stays without a store', async 
   const hub = await hubOf(t)
   const full = await storeless(t, { hub, full: true })
   t.match((await full.ask({})).body, { error: { reason: 'store_not_configured',
-    message: /This node cannot keep the store in .*store: ENOSPC.*Set model_store.store_path/ } })
+    message: /The store cannot use the folder .*store: ENOSPC.*Set model_store.store_path/ } })
   t.equal((await call(full.rig, 'GET', '/store/health')).status, 503)
 })

@@ -23,7 +23,7 @@ export function scratch (t: Test): string {
   return folder
 }
 
-/** Waits until something holds, looking every few milliseconds; the test's own timeout ends it. */
+/** Polls until the condition holds; the test's own timeout ends it. */
 export async function until (what: () => unknown): Promise<void> {
   while (!await what()) await new Promise((resolve) => { setTimeout(resolve, 5) })
 }
@@ -38,7 +38,7 @@ export interface NodeOptions {
   start?: StartOptions
 }
 
-/** The plugin on real folders, by the system's clock. */
+/** The plugin with real folders and the system clock. */
 export async function startNode (t: Test, options: NodeOptions = {}): Promise<Rig> {
   const { store, staging, hub, headroomBytes = 0, more = {}, start = {}, env = {} } = options
   const plugin = createStaging({ env, random: () => 0.01, headroomBytes })
@@ -60,7 +60,7 @@ export async function startNode (t: Test, options: NodeOptions = {}): Promise<Ri
 
 export interface Answer { status: number, body: Record<string, unknown>, headers: Record<string, unknown> }
 
-/** Makes a request without a socket. */
+/** Sends a request without a socket. */
 export async function call (rig: Rig, method: string, url: string, payload?: unknown): Promise<Answer> {
   const answer = await rig.inject({ method, url, ...payload === undefined ? {} : { payload } })
   return { status: answer.statusCode, body: answer.json() as Record<string, unknown>,
@@ -70,7 +70,7 @@ export async function call (rig: Rig, method: string, url: string, payload?: unk
 export const reasonOf = ({ body }: Answer): unknown =>
   (body['error'] as { reason?: unknown } | undefined)?.reason
 
-/** Has the store of a node take a model in; resolves with how that ended. */
+/** Downloads a model into a node's store; resolves with the final status. */
 export async function pull (rig: Rig, id: string, body: object = {}): Promise<Record<string, unknown>> {
   const begun = await call(rig, 'POST', `/store/models/${id}/download`, body)
   if (begun.status !== 200) throw new Error(JSON.stringify(begun.body))
@@ -87,7 +87,6 @@ export const eventsOf = (rig: Rig, kind: string): Record<string, unknown>[] =>
 
 export const codes = (rig: Rig): string[] => rig.conflicts().map(({ code }) => code)
 
-/** An error with a declared reason, as `ctx.error` makes it. */
 export function errorOf (
   reason: keyof typeof errors, message?: string, details?: Record<string, unknown>
 ): SvcError {
@@ -98,7 +97,7 @@ export function errorOf (
 export interface MemorySection<T> extends Section<T> {
   says (nodeId: string, key: string, value: T): void
   unsays (nodeId: string, key: string): void
-  /** The link to a node is gone: its entries are listed no more, but can be got by its id. */
+  /** Entries of a lost node are no longer listed, but available by its id. */
   lost (nodeId: string): void
 }
 
@@ -127,7 +126,7 @@ export function memorySection<T> (self: string): MemorySection<T> {
   }
 }
 
-/** The kernel as the parts of the plugin see it: that cluster, sections in memory, and what is given. */
+/** A plugin context for this cluster, with sections in memory. */
 export function contextOf (
   cluster: Cluster, { sections, ...more }: { sections?: Partial<StagingContext['sections']> } &
     Partial<Record<Exclude<keyof StagingContext, 'sections'>, unknown>> = {}
@@ -148,7 +147,7 @@ export function contextOf (
   return context as unknown as StagingContext
 }
 
-/** No node is only just starting. */
+/** No node has just started. */
 export const known = (): boolean => false
 
 export type Serve = (request: MemberRequest, from: string) => Promise<MemberResponse> | MemberResponse
@@ -179,7 +178,6 @@ export class Network {
     return made
   }
 
-  /** The node cannot be reached any more. */
   lose (name: string): void {
     const installId = `i-${name}`
     this.#nodes.get(installId)!.live = false
@@ -242,7 +240,7 @@ export function json (status: number, body: unknown): MemberResponse {
   return { status, headers: {}, body: Readable.from([Buffer.from(JSON.stringify(body))]) }
 }
 
-/** A request as a handler sees it, and what was answered by `open`. */
+/** A request for a handler, and the response it opened. */
 export interface FakeRequest extends RouteRequest {
   readonly head: StreamHead | undefined
   readonly sent: Buffer
@@ -271,7 +269,7 @@ export function fakeRequest (parts: Partial<Record<keyof RouteRequest, unknown>>
   return Object.assign(request, parts) as FakeRequest
 }
 
-/** A promise that must settle: one that hangs rejects, and does not take the other tests with it. */
+/** Rejects a promise that hangs, so that it does not block other tests. */
 export async function soon<T> (promise: Promise<T>, ms = 3000): Promise<T> {
   let timer: NodeJS.Timeout | undefined
   const late = new Promise<never>((_resolve, reject) => {

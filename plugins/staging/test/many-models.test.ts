@@ -14,12 +14,12 @@ import type { ModelEntries } from '../manager/model-lists.js'
 import type { CopyEntry, StoreEntryFact } from '../types.js'
 import type { MemorySection, NetNode } from './manager-kit.js'
 
-/** A third of it is what an observed document takes. */
+/** A document holds about a third of these. */
 const COUNT = 450
 
 const idOf = (n: number): string => `acme/m${String(n).padStart(4, '0')}`
 
-/** A store with so many models of one byte. */
+/** A store with `count` models of one byte. */
 function storeOf (folder: string, count: number, more: Partial<ModelCard> = {}): string {
   for (let n = 0; n < count; n++) {
     const directory = join(folder, idOf(n).replace('/', '--'))

@@ -37,7 +37,7 @@ async function hubOf (t: Parameters<typeof scratch>[0]): Promise<FakeHub> {
   return hub
 }
 
-/** What lies below a folder: mode, size and inode of each file. */
+/** Mode, size and inode of each file below a folder. */
 function lookAt (root: string): unknown[] {
   return readdirSync(root, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile())
     .map((entry) => {
@@ -76,7 +76,7 @@ t.test('what is wrong in the cache comes from the hub', async (t) => {
   t.equal(hub.sent('m-Q4_K_M.gguf'), WEIGHTS.length)
   t.ok(readFileSync(blob).equals(wrong), 'and nothing is mended there')
   t.notMatch(readdirSync(folder, { recursive: true }).join(' '), /svc-near/)
-  // A blob that is a link, to what has the right bytes even, is none.
+  // A symbolic link is not a blob, even if its target has the right bytes.
   unlinkSync(blob)
   const outside = join(scratch(t), 'w')
   writeFileSync(outside, WEIGHTS)
@@ -89,7 +89,7 @@ t.test('what is wrong in the cache comes from the hub', async (t) => {
 
 t.test('what cannot be linked is copied', async (t) => {
   const hub = await hubOf(t)
-  // A disk of its own: neither a clone nor a link goes across.
+  // On another disk, so that neither clone nor link works.
   const cache = cacheOf(`/dev/shm/svc-near-${process.pid}`, FILES)
   t.teardown(() => { rmSync(cache, { recursive: true, force: true }) })
   const { store, folder } = await storeWith(t, { hubCaches: [cache] }, hub)
@@ -123,14 +123,14 @@ t.test('the cache alone is a source, without a hub', async (t) => {
   t.match({ source, revision: manifest.revision }, { source: 'file', revision: 'c'.repeat(40) })
   t.equal(card.engine, 'llama-server')
   const fails: [options: object, reason: string, says: RegExp][] = [
-    [{ revision: 'v9' }, 'not_found', /no acme\/chat@v9; looked in .*`svc pull acme\/chat` asks the hub/],
+    [{ revision: 'v9' }, 'not_found', /no acme\/chat@v9 in .*To download it: `svc pull acme\/chat`/],
     [{ revision: '../../x' }, 'not_found', /has no acme/],
     [{ variant: 'Q5_0' }, 'not_found', /no GGUF variant "Q5_0"; it has m-Q4_K_M, m-Q8_0: .*`svc pull ORG./]
   ]
   for (const [options, reason, error] of fails) {
     t.match(await done(store.start(ID, { source: 'cache', ...options })), { status: 'failed', reason, error })
   }
-  // A snapshot whose entries lead elsewhere has no files.
+  // A snapshot whose links point elsewhere has no files.
   const model = join(cache, 'models--acme--chat', 'snapshots', 'd'.repeat(40))
   mkdirSync(model)
   symlinkSync('/etc/passwd', join(model, 'm.gguf'))
@@ -157,18 +157,18 @@ t.test('a model of Ollama\'s becomes a model of the store', async (t) => {
   const fail = async (name: string): Promise<unknown> =>
     await done(store.start('ollama/x', { source: `ollama:${name}` }))
   t.match(await fail('none'), { reason: 'not_found',
-    error: /Ollama has no none on this machine; looked in .*It has tiny:1b/ })
-  t.match(await fail('../../etc'), { reason: 'bad_source', error: /is no name of a model of Ollama/ })
+    error: /Ollama has no none in .*It has tiny:1b/ })
+  t.match(await fail('../../etc'), { reason: 'bad_source', error: /is not an Ollama model/ })
   ollamaOf(root, 'registry.ollama.ai/library/lora/latest', [['model', WEIGHTS], ['adapter', 'x']])
   t.match(await fail('lora'), { reason: 'unusable_model',
-    error: /a part of the kind adapter\. Pull a GGUF of it/ })
+    error: /an unsupported part, adapter\. Pull a GGUF version/ })
   const blob = join(root, 'blobs', `sha256-${sha256(WEIGHTS)}`)
   const wrong = Buffer.from(WEIGHTS)
   wrong[0]! ^= 1
   writeFileSync(blob, wrong)
   t.match(await fail('tiny:1b'), { status: 'failed', reason: 'hash' })
   unlinkSync(blob)
-  t.match(await fail('tiny:1b'), { reason: 'unusable_model', error: /`ollama pull tiny:1b` mends it/ })
+  t.match(await fail('tiny:1b'), { reason: 'unusable_model', error: /run `ollama pull tiny:1b`/ })
   t.notOk(existsSync(join(dirname(directory), '.incoming', 'ollama--x', 'model.gguf')))
 })
 

@@ -49,9 +49,9 @@ t.test('eachNode: here, there, refused, broken, lost, too slow; in the order of 
     { nodeId: 'n-one', says: 'here' },
     { nodeId: 'other', says: 'fine' },
     { nodeId: 'n-three', says: 'failed: not now' },
-    { nodeId: 'n-four', says: 'failed: it answered with something else than was asked for' },
+    { nodeId: 'n-four', says: 'failed: it sent an unexpected answer' },
     { nodeId: 'n-five', says: 'failed: it gives no sign of life' },
-    { nodeId: 'n-six', says: 'failed: it gave no whole answer within 20 s' },
+    { nodeId: 'n-six', says: 'failed: it did not answer completely within 20 s' },
     { nodeId: 'n-seven', says: 'failed: the link broke' }
   ])
   t.match(two.asked, [{ method: 'POST', path: '/do', body: { a: 1 }, caller, timeoutMs: 20_000 }])

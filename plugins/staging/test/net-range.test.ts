@@ -23,7 +23,7 @@ for (const [header, size, expected] of cases) {
   t.strictSame(readRange(header, size), expected, `${JSON.stringify(header?.slice(0, 40))} of ${size}`)
 }
 
-/** Notes when promises settle. */
+/** Records when promises settle. */
 function noted (promise: Promise<unknown>, name: string, into: string[]): void {
   promise.then(() => { into.push(name) },
     (error: unknown) => { into.push(`${name}: ${(error as Error).message}`) })

@@ -19,7 +19,6 @@ const ETAG = `"${hex(BIG)}"`
 
 interface Got { status: number, headers: Record<string, unknown>, body: Buffer, whole: boolean }
 
-/** A GET over a real socket. */
 function get (url: string, headers: Record<string, string> = {}, most = Infinity): Promise<Got> {
   return new Promise((resolve, reject) => {
     const call = httpRequest(url, { headers, agent: false }, (answer) => {

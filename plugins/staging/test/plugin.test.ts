@@ -180,7 +180,7 @@ t.test('a store: pull, look, stage, use, purge, delete', async (t) => {
   t.equal(models.locate(ID), undefined)
 })
 
-/** A second file system: links do not reach there. */
+/** A second file system, which hard links cannot reach. */
 const OTHER_DISK = tmpdir().startsWith('/dev/shm') ? join(process.cwd(), '.tap') : '/dev/shm'
 const oneDisk = existsSync(OTHER_DISK) ? false : 'no second file system'
 

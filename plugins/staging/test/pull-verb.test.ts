@@ -7,7 +7,7 @@ import { download, nodeOf, quickPace, sendError, sendJson } from './verb-kit.js'
 import type { DownloadStatus } from '../store/download.js'
 import type { Rig } from './verb-kit.js'
 
-/** A node whose download of acme/x goes through these states, the last one for ever. */
+/** A node whose download of acme/x goes through these states; the last one stays. */
 async function downloading (
   t: Parameters<typeof nodeOf>[0], steps: readonly Partial<DownloadStatus>[]
 ): Promise<Rig> {
@@ -46,7 +46,7 @@ t.test('svc pull follows to the end, and names the next command', async (t) => {
 t.test('a download that does not move is not waited for without end', async (t) => {
   const node = await downloading(t, [{ downloadedBytes: 10 }, { downloadedBytes: 20 }])
   t.match(await node.run(['pull', 'acme/x']),
-    { status: 4, err: /nothing has come for 6 minutes; the download/ })
+    { status: 4, err: /no progress for 6 minutes; the download/ })
 })
 
 t.test('svc pull says that a model has no chat template', async (t) => {
@@ -88,13 +88,13 @@ t.test('svc pull --json: one status per line, the last one final', async (t) => 
 t.test('every end has its exit status', async (t) => {
   const cases: [Partial<DownloadStatus>, number, RegExp][] = [
     [{ status: 'failed', error: 'it\u001b[31m stalled', reason: 'stalled', downloadedBytes: 1 }, 1,
-      /acme\/x could not be pulled: it \[31m stalled\n {2}what was fetched is kept/],
-    [{ status: 'failed', error: null, reason: null }, 1, /the node gives no reason/],
+      /acme\/x could not be pulled: it \[31m stalled\n {2}the downloaded bytes are kept/],
+    [{ status: 'failed', error: null, reason: null }, 1, /the node gave no reason/],
     [{ status: 'failed', error: 'needs 9 GiB', reason: 'no_safe_fit' }, 6, /needs 9 GiB/],
     [{ status: 'failed', error: 'no such model', reason: 'not_found' }, 3, /no such model/],
-    [{ status: 'paused' }, 1, /`svc downloads resume acme\/x` goes on/],
-    [{ status: 'cancelled' }, 1, /was cancelled; `svc downloads resume acme\/x` goes on/],
-    [{ status: 'not_found' }, 3, /the store knows no download/]
+    [{ status: 'paused' }, 1, /`svc downloads resume acme\/x` resumes it/],
+    [{ status: 'cancelled' }, 1, /was cancelled; `svc downloads resume acme\/x` resumes it/],
+    [{ status: 'not_found' }, 3, /the store has no download/]
   ]
   for (const [end, status, err] of cases) {
     const node = await downloading(t, [{}, end])
@@ -122,7 +122,7 @@ t.test('svc pull tells that the node that is asked is the store now', async (t) 
     }
   })
   const ran = await node.run(['pull', 'acme/x:q4'])
-  t.match(ran, { status: 0, err: /^there was no store: this node keeps it from now on, in \/data\/store\n/ })
+  t.match(ran, { status: 0, err: /^the cluster had no store: .* store host, in \/data\/store\n/ })
   t.same(bodies, [{ variant: 'q4' }])
   const json = await node.run(['pull', 'acme/x', '--json'])
   t.same(JSON.parse(json.out), download({ status: 'complete' }))
@@ -147,9 +147,9 @@ t.test('svc pull says before a byte moves whether the model fits, and what would
   const ran = await node.run(['pull', 'acme/x:Q8_0'])
   t.equal(ran.status, 0, 'the store may have what no node can run now')
   const says = 'acme/x: from https://hub: 2 files, 8.0 GiB (GGUF Q8_0)\n' +
-    'not used of it: its system prompt\ndisk of the store, on attic: 90.0 GiB are free for it\n' +
-    'memory: it takes at least 9.0 GiB, which the cluster has not got now\n' +
-    `warning: ${problem}\n  a smaller one: svc pull acme/x:Q2_K (1.0 GiB)`
+    'unused part: its system prompt\nstore disk on attic: 90.0 GiB available\n' +
+    'memory: the model needs at least 9.0 GiB, more than the cluster has free\n' +
+    `warning: ${problem}\n  smaller variant: svc pull acme/x:Q2_K (1.0 GiB)`
   t.equal(ran.err.split('\nacme/x')[0], says)
   t.equal(node.asked[0]!.url, '/store/models/acme/x/download/plan?variant=Q8_0')
   for (const [status, reason, exit] of [[404, 'hub_not_found', 3], [403, 'hub_gated', 5]] as const) {
@@ -279,25 +279,25 @@ t.test('what makes no sense is refused before anything is asked', async (t) => {
   const cwd = t.testdir({ voice: {} })
   const node = await nodeOf(t, {})
   const cases: [string[], RegExp][] = [
-    [['acme'], /"acme" is no model: expected org\/name/],
-    [['acme/..'], /is no model/],
-    [['acme/x@'], /after the @ of the model comes a revision/],
+    [['acme'], /"acme" is not a model id: expected org\/name/],
+    [['acme/..'], /is not a model id/],
+    [['acme/x@'], /the revision after @ is missing/],
     [['acme/x@a', '--revision', 'b'], /two revisions: @a and --revision b/],
-    [['acme/x:'], /after the : of the model comes which of its weights/],
+    [['acme/x:'], /the text after : must name a variant/],
     [['acme/x:a/b'], /such as acme\/x:Q4_K_M/],
     [['acme/x:q4', '--variant', 'q8'], /two variants: :q4 and --variant q8/],
-    [['acme/x:q4', '--from', 'attic'], /--variant is not for --from/],
-    [['https://huggingface.co/datasets/acme/x'], /"https:\/\/huggingface.co\/datasets.* is no model/],
-    [['https://huggingface.co/spaces/acme/x/tree/main'], /is no model/],
-    [['https://huggingface.co/acme/x/tree/a%zz'], /a%zz cannot be read/],
-    [['ollama:'], /is no model of Ollama's: write ollama:NAME/],
-    [['ollama:../x'], /is no model of Ollama's/],
-    [['ollama:x', '--variant', 'q4'], /--variant is not for a model of Ollama's/],
+    [['acme/x:q4', '--from', 'attic'], /--variant cannot be combined with --from/],
+    [['https://huggingface.co/datasets/acme/x'], /"https:\/\/huggingface.co\/datasets.* is not a model id/],
+    [['https://huggingface.co/spaces/acme/x/tree/main'], /is not a model id/],
+    [['https://huggingface.co/acme/x/tree/a%zz'], /cannot decode a%zz/],
+    [['ollama:'], /is not an Ollama model: write ollama:NAME/],
+    [['ollama:../x'], /is not an Ollama model/],
+    [['ollama:x', '--variant', 'q4'], /--variant is not allowed for an Ollama model/],
     [['cache:acme/x', '--from', 'attic'], /two sources: cache:acme\/x and --from attic/],
-    [['acme/x', '--as', 'acme/y'], /--as is for a folder or a model of Ollama's only/],
-    [['acme/x', '--from', 'attic', '--variant', 'q4'], /--variant is not for --from/],
-    [['./voice', '--variant', 'q4'], /--variant is not for a folder/],
-    [['./voice', '--as', 'acme'], /"acme" is no model/],
+    [['acme/x', '--as', 'acme/y'], /--as is allowed only for a folder or an Ollama model/],
+    [['acme/x', '--from', 'attic', '--variant', 'q4'], /--variant cannot be combined with --from/],
+    [['./voice', '--variant', 'q4'], /--variant is not allowed for a folder/],
+    [['./voice', '--as', 'acme'], /"acme" is not a model id/],
     [['./none'], /there is no folder .*none/]
   ]
   for (const [words, err] of cases) {

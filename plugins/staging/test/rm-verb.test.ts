@@ -19,14 +19,14 @@ async function store (t: Parameters<typeof nodeOf>[0], more: Answers = {}): Prom
 t.test('svc rm', async (t) => {
   const node = await store(t)
   const run = node.run
-  t.match(await run(['rm', 'acme/x']), { status: 0, out: 'acme/x is removed from the store\n', err: /^$/ })
+  t.match(await run(['rm', 'acme/x']), { status: 0, out: 'acme/x was removed from the store\n', err: /^$/ })
   t.match(await run(['rm', '-y', 'acme/x', 'acme/y', 'acme/x']),
-    { status: 0, out: 'acme/x is removed from the store\nacme/y is removed from the store\n' })
+    { status: 0, out: 'acme/x was removed from the store\nacme/y was removed from the store\n' })
   t.same(node.requests(), ['x', 'x', 'y'].map((name) => `DELETE /store/models/acme/${name}`))
   t.match(await run(['rm', 'acme/none']), { status: 3, out: /^$/, err: /404 not_found/ })
   t.match(await run(['rm', 'acme/busy']), { status: 1, err: /model_in_use/ })
   const mixed = await run(['rm', 'acme/none', 'acme/y', 'acme/busy'])
-  t.match(mixed, { status: 3, out: 'acme/y is removed from the store\n' })
+  t.match(mixed, { status: 3, out: 'acme/y was removed from the store\n' })
   t.match(mixed.err, /acme\/none: it is not_found[^]*acme\/busy: [^]*2 of 3 models could not be removed/)
   const json = await run(['rm', 'acme/y', 'acme/none', '--json'])
   t.equal(json.status, 3)
@@ -48,7 +48,7 @@ t.test('svc rm asks on a terminal', async (t) => {
   const yes = await node.run(['rm', 'acme/x'], { typed: 'y\n' })
   t.match(yes.err,
     /^acme\/x {2}2\.0 KiB {2}store@node1, staged@node2\nRemove acme\/x from the store, .*\[y\/N\] /)
-  t.equal(yes.out, 'acme/x is removed from the store\n')
+  t.equal(yes.out, 'acme/x was removed from the store\n')
   const two = await node.run(['rm', 'acme/x', 'acme/y'], { typed: 'YES\n' })
   t.match(two.err, /acme\/y {2}- {2}-\nRemove 2 models from the store/)
   t.equal(two.status, 0)
@@ -116,8 +116,8 @@ t.test('svc purge shows what would go, and asks', async (t) => {
     .map(({ body }) => body).filter((body) => (body as { dryRun?: boolean }).dryRun !== true)
   const table = 'NODE   MODEL      SIZE     IN USE\n' +
     'node1  acme/x     2.0 KiB  no, evicted next\n' +
-    'node1  acme/y     2.0 KiB  yes, it stays\n' +
-    'node1  acme/half  -        no, a transfer that broke off\n' +
+    'node1  acme/y     2.0 KiB  yes, stays\n' +
+    'node1  acme/half  -        no, interrupted transfer\n' +
     'node2  acme/x     2.0 KiB  no\n'
   t.match(await node.run(['purge', '--dry-run']), { status: 0, out: table, err: /^$/ })
   t.match(await node.run(['purge', '--dry-run', '-y']), { status: 0, out: table }, 'dry before yes')
@@ -126,7 +126,7 @@ t.test('svc purge shows what would go, and asks', async (t) => {
   t.match(await node.run(['purge']), { status: 2, out: /^$/, err: /add -y, or --dry-run/ })
   const no = await node.run(['purge'], { typed: 'n\n' })
   t.match(no, { status: 1, out: table, err: /nothing was removed/ })
-  t.match(no.err, /^Remove 3 staged copies on 2 nodes \(5\.0 KiB come free\)\? What is in use stays\. \[/)
+  t.match(no.err, /^Remove 3 staged copies on 2 nodes to free 5\.0 KiB\? Copies in use stay\. \[/)
   t.same(removals(), [])
   t.equal((await node.run(['purge'], { typed: 'y\n' })).status, 0)
   t.same(removals(), [{}])

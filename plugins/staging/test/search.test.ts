@@ -63,7 +63,7 @@ t.test('what goes wrong with a search', async (t) => {
   hub.faults = { status: 429, retryAfter: '0' }
   t.match(await search(), { status: 503, body: { error: { reason: 'hub_unavailable' } } })
   hub.faults = { status: 404 }
-  t.match(await search(), { status: 503, body: { error: { message: /cannot be searched/ } } })
+  t.match(await search(), { status: 503, body: { error: { message: /does not support search/ } } })
   hub.faults = { status: 403, errorCode: 'GatedRepo' }
   t.equal(reasonOf(await search()), 'hub_gated')
   hub.faults = { listBody: '{"no": "list"}' }
@@ -97,8 +97,8 @@ t.test('svc search', async (t) => {
   t.match(node.asked[0], { url: /query=a\+b&limit=7/ })
   t.match(ran, { status: 0, err: 'next: ./svc pull acme/b\n' })
   t.match(ran.out, /acme\/a +GGUF +text-generation +12 +2026-01-02 +here\n/)
-  t.match(ran.out, /acme\/b .* its terms must be accepted\n/)
-  t.match(ran.out, /acme\/c +- +- +- +- +in no format that runs here\n/)
+  t.match(ran.out, /acme\/b .* requires accepting its terms\n/)
+  t.match(ran.out, /acme\/c +- +- +- +- +unsupported format\n/)
   t.same(JSON.parse((await node.run(['search', 'a', 'b', '--json'])).out), answer)
   t.equal((await node.run(['search', ' '])).status, 2)
   const none = await nodeOf(t, {

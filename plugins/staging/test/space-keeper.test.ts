@@ -7,7 +7,7 @@ import type { SpaceRig } from './space-kit.js'
 const NO_FIT = { name: 'StoreError', reason: 'no_safe_fit' }
 const GOING = { name: 'StoreError', reason: 'model_going' }
 
-/** Puts models written as `name:GiB@minutes ago`. */
+/** Adds models written as `name:GiB@minutes ago`. */
 function put (rig: SpaceRig, line: string): void {
   for (const word of line.split(' ')) {
     const [name = '', size = '', minutes = ''] = word.split(/[:@]/)

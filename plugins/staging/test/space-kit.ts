@@ -16,7 +16,7 @@ import type { Evicted, EvictorOptions } from '../space/evictor.js'
 export const GIB = 1024 ** 3
 export const MINUTE = 60_000
 
-/** A staging root on the real disk whose models are sparse files, and its evictor. */
+/** An evictor for a staging root on the real disk; its models are sparse files. */
 export interface SpaceRig {
   folder: string
   clock: ManualClock
@@ -24,18 +24,18 @@ export interface SpaceRig {
   evictor: Evictor
   evicted: Evicted[]
   logged: string[]
-  /** May be changed while the evictor works. */
+  /** May change while the evictor runs. */
   settings: { cleanupOnDeactivate: boolean, keepRecentBytes: number, headroomBytes: number }
   leased: Set<string>
   companions: Map<string, string[]>
   volume: { freeBytes: number }
-  /** A model `o/NAME` of so many bytes, last used so many minutes ago (negative: in the future). */
+  /** A model `o/NAME`, last used `minutesAgo` (negative: in the future). */
   put (name: string, bytes: number, minutesAgo: number): void
-  /** Gives the model's weights a second name outside of the root. */
+  /** Gives the model's weights a hard link outside the root. */
   hardLink (name: string): void
-  /** The models that are there, by name. */
+  /** Names of the models on disk. */
   there (): string
-  /** The last use as it stands on the disk, in minutes before now. */
+  /** Minutes since the last use on disk. */
   ageOf (name: string): number
 }
 
@@ -48,7 +48,7 @@ function logger (lines: string[]): Logger {
   return { debug, info, warn, error, fatal }
 }
 
-/** Sets up a root that goes away with the test; `over` replaces single options of the evictor. */
+/** `over` replaces single options of the evictor. */
 export function spaceRig (
   t: { teardown: (fn: () => void) => void }, over: (root: ModelRoot) => Partial<EvictorOptions> = () => ({})
 ): SpaceRig {
@@ -105,7 +105,7 @@ function disk (folder: string, clock: ManualClock): Pick<SpaceRig, 'put' | 'hard
 
 type Root = EvictorOptions['roots']['staged']
 
-/** A root with single operations replaced; each is given the real one. */
+/** A root with single operations replaced; each replacement gets the real one. */
 export function instead (
   root: Root, by: Partial<{ [K in 'list' | 'remove' | 'touch']: (real: Root[K]) => Root[K] }>
 ): Partial<EvictorOptions> {
@@ -127,7 +127,7 @@ export function instead (
   }
 }
 
-/** Resolves when the condition holds; rejects after 10 s. */
+/** Rejects after 10 s. */
 export async function until (what: string, holds: () => boolean): Promise<void> {
   const end = performance.now() + 10_000
   while (!holds()) {

@@ -57,7 +57,7 @@ t.test('what goes cannot be used, until it is gone', (t) => {
     try { leases.use(modelId, 'x') } catch (error) { if (error instanceof StoreError) return error }
     throw new Error(`${modelId} was not refused`)
   }
-  const message = /^o\/draft is being removed .*again/
+  const message = /^o\/draft is being removed .*Retry/
   t.match(refused('o/draft'), { reason: 'model_going', message })
   t.match(refused('o/base').message, /^o\/draft, which o\/base needs, is being removed/)
   t.match(refused('o/lone').message, /^o\/lone is/)
@@ -72,7 +72,6 @@ t.test('what goes cannot be used, until it is gone', (t) => {
   t.end()
 })
 
-/** A job that ends when told to. */
 function gate (): { wait: Promise<void>, open: () => void } {
   let open = (): void => {}
   const wait = new Promise<void>((resolve) => { open = resolve })

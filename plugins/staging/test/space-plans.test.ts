@@ -10,7 +10,7 @@ const MINUTE = 60_000
 
 interface Idle { modelId: string, sizeBytes: number, freeableBytes: number, lastUsedMs: number }
 
-/** Idle copies written as `name:GiB@minutes ago`, in any order; a `+` before the minutes is the future. */
+/** Idle copies written as `name:GiB@minutes ago`, in any order; `+` before the minutes means the future. */
 function copies (line: string): Idle[] {
   return line.split(' ').filter((word) => word !== '').map((word) => {
     const match = /^(\w+):([\d.]+)(?:\/([\d.]+))?@(\+?)([\d.]+)$/.exec(word)
@@ -99,8 +99,8 @@ t.test('what does not fit is told with the arithmetic and the next command', (t)
   }
   t.equal(sentence(asks(52.3, 30, 'a:5.25@1 b:2.75@2 c:9/0@3')),
     '52.30 GiB more do not fit: 30.00 GiB are free, 10.00 GiB must stay free and evicting idle models ' +
-    'gives back 8.00 GiB, so 24.30 GiB are missing. Free space on the volume, or have a larger ' +
-    'one used (node_cache_path in svc.yaml), then try again.')
+    'gives back 8.00 GiB, so 24.30 GiB are missing. Free disk space, or use a larger ' +
+    'disk (node_cache_path in svc.yaml), then retry.')
   t.match(sentence(asks(5 + 1 / GIB, 15, '')), /so 1 MiB are missing/, 'one byte is not shown as none')
   t.match(sentence(asks(5000, 0, '')), /^5000\.00 GiB more .* 0 MiB are free.* 5010\.00 GiB are missing/)
   t.end()
@@ -145,7 +145,7 @@ t.test('recency keeps a newest-first part that is never below the budget, and no
     if (keptBytes < Math.min(total, budgetBytes)) return false
     if (gone.some((g) => kept.some((k) => g.lastUsedMs > k.lastUsedMs))) return false
     if (gone.some((g) => g.lastUsedMs >= keepSinceMs)) return false
-    // The oldest kept one is there for a reason: without it the budget is not full, or the window holds it.
+    // The oldest kept copy is needed to fill the budget, or was used within the window.
     return kept.every((k) => k.lastUsedMs >= keepSinceMs || sum(kept.filter((other) =>
       other.lastUsedMs > k.lastUsedMs || (other.lastUsedMs === k.lastUsedMs && other.modelId < k.modelId)
     ).map((c) => c.sizeBytes)) < budgetBytes)

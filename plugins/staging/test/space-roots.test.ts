@@ -7,7 +7,7 @@ import { recordOf } from './files-kit.js'
 import { GIB, spaceRig } from './space-kit.js'
 import { scratch } from './store-kit.js'
 
-/** A root beside the staged copies, with models `o/NAME` of 3 bytes. */
+/** Another root, with models `o/NAME` of 3 bytes. */
 async function further (
   t: Parameters<typeof scratch>[0], role: 'beside' | 'cache', names: string
 ): Promise<ModelRoot> {

@@ -7,7 +7,7 @@ import { Leases } from '../space/leases.js'
 import type { Copy } from '../types.js'
 import { StoreError } from '../types.js'
 
-/** A chain, a circle, a shared companion and lone models. */
+/** A chain, a circle, a shared companion and single models. */
 const companions: Record<string, string[]> = {
   'o/0': ['o/1'], 'o/1': ['o/2'], 'o/3': ['o/4'], 'o/4': ['o/3'], 'o/5': ['o/2', 'o/6']
 }
@@ -30,7 +30,7 @@ type Step = typeof step extends fc.Arbitrary<infer S> ? S : never
 
 const turn = async (): Promise<void> => { await new Promise((resolve) => setImmediate(resolve)) }
 
-/** A node in memory whose disk takes its time; it notes each removal that should not have been. */
+/** A node in memory with a slow disk; records each wrong removal. */
 class Node {
   readonly wrong: string[] = []
   readonly leases = new Leases()
@@ -80,7 +80,7 @@ class Node {
     }
     check('at the beginning', [...this.leases.ids(), ...this.#leased])
     for (let n = Number(id.slice(2)) % 3 + 2; n >= 0; n--) await turn()
-    // A transfer that began meanwhile stages the model anew; a use would have found half of it.
+    // A transfer that began meanwhile stages the model again; a use would have found a partial copy.
     check('at the end', this.leases.ids())
     this.#copies.delete(id)
     return 2
@@ -95,7 +95,7 @@ class Node {
     }
   }
 
-  /** Begins a step; what takes longer goes on beside the next ones. */
+  /** Begins a step; long steps run in parallel with the next ones. */
   begin (s: Step): Promise<unknown> | undefined {
     if (s.do === 'use') this.#use(s.id)
     if (s.do === 'release') this.#releases.shift()?.()

@@ -18,7 +18,7 @@ const failed = (errorMessage: string, attemptId = 'a1', more: object = {}): obje
 const other = { DownloadOngoing: { nodeId: 'n2', modelId: 'acme/other', attemptId: 'o',
   downloadProgress: { total: 5, downloaded: 1 } } }
 
-/** A node that stages on these nodes, and whose state goes through these transfers of n2. */
+/** A node that stages on these nodes; its state goes through these transfers of n2. */
 async function staging (
   t: Parameters<typeof nodeOf>[0], nodes: StagedNode[], steps: readonly object[][], more: object = {}
 ): Promise<Rig> {
@@ -72,7 +72,7 @@ t.test('svc stage: on which nodes', async (t) => {
     { status: 2, err: /names 2 nodes; .*: n1, n2/ })
   t.match(await node.run(['stage', 'acme/x', '--node', 'attic']),
     { status: 3, err: /no node "attic"; there is: twin, twin/ })
-  t.match(await node.run(['stage', 'acme/x', '--all', '--node', 'n1']), { status: 2, err: /exclude/ })
+  t.match(await node.run(['stage', 'acme/x', '--all', '--node', 'n1']), { status: 2, err: /be combined/ })
   t.equal((await node.run(['stage', 'x'])).status, 2)
   t.notOk(node.requests().some((one) => one.startsWith('POST')))
 })
@@ -102,16 +102,16 @@ t.test('svc stage: how long', async (t) => {
   const looks = (): number => node.requests().filter((one) => one === 'GET /state').length
   const brief = await node.run(['stage', 'acme/x', '--wait=5'])
   t.match(brief,
-    { status: 4, out: /node2 {2}downloading/, err: /the time to wait is up; svc downloads shows it/ })
+    { status: 4, out: /node2 {2}downloading/, err: /continues after the timeout; svc downloads shows it/ })
   t.equal(looks(), 1 + 5, 'a look at the state per second')
   const none = await node.run(['stage', 'acme/x', '--no-wait'])
   t.match(none,
-    { status: 0, out: /node2 {2}pending/, err: /the copying continues; svc downloads shows it/ })
+    { status: 0, out: /node2 {2}pending/, err: /the transfer continues; svc downloads shows it/ })
   t.equal(looks(), 7)
   const stop = new AbortController()
   const pace = quickPace((n) => { if (n === 100) stop.abort() })
   const long = await node.run(['stage', 'acme/x', '--wait'], { pace, signal: stop.signal })
-  t.match(long, { status: 130, out: /^$/, err: /the copying continues; svc downloads shows it/ })
+  t.match(long, { status: 130, out: /^$/, err: /the transfer continues; svc downloads shows it/ })
   t.match(await node.run(['stage', 'acme/x', '--wait=soon']), { status: 2 })
 })
 

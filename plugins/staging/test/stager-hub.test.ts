@@ -30,13 +30,13 @@ t.test('no store can be reached: the hub, into the cache', async (t) => {
   hub.reset()
   await w.stager.stage(ID).ended
   t.equal(hub.fetches('m.gguf').length, 0, 'the same commit is not fetched again')
-  t.ok(w.log.lines.some(([line]) => /asking the hub/.test(line)))
+  t.ok(w.log.lines.some(([line]) => /downloading from the hub/.test(line)))
 
   for (const changed of [{ digest: 'e'.repeat(64) }, { totalBytes: 1 }]) {
     const wrong = { ...found(), fact: { ...fact, ...changed } } as Found
     const other = await world(t, () => wrong, { hub: client })
     await other.stager.stage(ID).ended
-    t.match(other.failures, [{ reason: 'download_failed', message: /other files of acme\/model/ }])
+    t.match(other.failures, [{ reason: 'download_failed', message: /different files of acme\/model/ }])
     t.same([other.local.versions(ID), readdirSync(join(other.cache.root, '.incoming'))], [[], []],
       'what is not the content of the store is not kept')
   }

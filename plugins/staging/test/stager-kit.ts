@@ -28,13 +28,13 @@ export interface World {
   beside: ModelRoot
   cache: ModelRoot
   local: LocalCopies
-  /** What happened, in order. */
+  /** Events in order. */
   told: string[]
   failures: Record<string, unknown>[]
   log: ReturnType<typeof memoryLog>
 }
 
-/** A stager on real folders; `find` says where models are. */
+/** A stager with real folders. */
 export async function world (
   t: Test, find: (modelId: string, signal: AbortSignal, digest?: string) => Found | Promise<Found>,
   more: Partial<StagerParts> = {}
@@ -67,7 +67,7 @@ export async function world (
   return { stager, staging: staging!, beside: beside!, cache: cache!, local, told, failures, log }
 }
 
-/** A model on a offered. `bundled` ones are copied, others linked on the same disk. */
+/** `bundled` models are copied, others linked on the same disk. */
 export function item (t: Test, { content = CONTENT, modelId = ID, bundled = false,
   companions = [] as string[] } = {}): LocalCopy {
   const directory = scratch(t)
@@ -84,7 +84,6 @@ export function item (t: Test, { content = CONTENT, modelId = ID, bundled = fals
   }
 }
 
-/** What a store says of a model. */
 export const factOf = (
   { digest, manifest: { totalBytes, revision }, card }: LocalCopy
 ): StoreEntryFact => ({

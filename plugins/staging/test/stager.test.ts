@@ -224,7 +224,7 @@ t.test('closing ends what runs, tells nobody of a failure, and keeps what came',
   const closed = w.stager.close()
   open()
   await soon(closed)
-  t.match(job, { state: 'closed', failure: { message: 'the node stops' } })
+  t.match(job, { state: 'closed', failure: { message: 'the node is stopping' } })
   t.same(w.told, [`pending ${ID}`])
 })
 

@@ -14,7 +14,7 @@ const CHILD = fileURLToPath(new URL('store-child.ts', import.meta.url))
 const LOADER = `--import=${new URL('../../../test/tools/typescript.mjs', import.meta.url).href}`
 const WEIGHTS = bytes(6 * MIB, 3)
 
-/** Runs a store in a process of its own that starts one download; resolves once it reports enough bytes. */
+/** Runs a store in a child process with one download; resolves once it reports enough bytes. */
 async function runUntil (
   t: { teardown (fn: () => unknown): void }, setup: object, enough: number
 ): Promise<ChildProcess> {
@@ -66,7 +66,7 @@ t.test('kill -9 in the middle of an import', async (t) => {
   t.same(names(join(folder, '.incoming')), [])
 })
 
-/** Runs a store whose process ends in the middle of its work, so often. */
+/** Runs a store whose process is killed during its work, `times` times. */
 async function die (times: number, setup: object): Promise<void> {
   for (let i = 0; i < times; i++) {
     const child = spawn(process.execPath, [LOADER, CHILD, JSON.stringify(setup)], { stdio: 'ignore' })

@@ -18,7 +18,7 @@ const MODEL: HubModel = {
   languages: ['en']
 }
 const TOTAL = 3 * MIB + 9
-/** Holds the weights back after the first MiB and lets all else through. */
+/** Stops sending the weights after the first MiB. */
 const HELD: HubFaults = { only: ({ origin }) => origin === 'cdn', stallAfter: MIB }
 
 async function hubFor (t: { teardown (fn: () => unknown): void }, model = MODEL): Promise<FakeHub> {
@@ -80,7 +80,7 @@ t.test('two starts are one download; other options are refused meanwhile', async
   const store = await open(t, scratch(t), { hub: clientOf(hub) })
   const first = store.start(ID, { allow: ['*.onnx'] })
   t.equal(store.start(ID, { allow: ['*.onnx'] }), first)
-  const refusal = { name: 'StoreError', reason: 'download_running', message: /cancel it first/ }
+  const refusal = { name: 'StoreError', reason: 'download_running', message: /wait for it or cancel it/ }
   t.throws(() => store.start(ID), refusal)
   t.throws(() => store.start(ID, { source: 'file:///x' }), refusal)
   await until(() => statusOf(first).downloadedBytes === MIB)
@@ -282,7 +282,7 @@ t.test('the real cards refuse what nothing here runs', async (t) => {
   const store = await open(t, scratch(t), { derive: deriveCard })
   const imported = importFolder(store, source)
   await t.rejects(imported, { name: 'StoreError', reason: 'unusable_model' })
-  t.match(store.status(ID), { status: 'failed', error: /nothing can run it: other\.onnx is/ })
+  t.match(store.status(ID), { status: 'failed', error: /but cannot run: other\.onnx is/ })
 })
 
 t.test('a hub that asks for a long pause is waited for without a place in the queue', async (t) => {

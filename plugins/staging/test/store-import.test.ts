@@ -72,9 +72,9 @@ t.test('what cannot be a source is refused with a sentence', async (t) => {
     t.same(names(join(folder, '.incoming')), [], 'nothing is left')
   }
   await refused(join(source, 'absent'), 'bad_source', /cannot read .*absent/)
-  await refused(source, 'bad_source', /holds no files/)
+  await refused(source, 'bad_source', /has no model files/)
   write(source, { 'file.onnx': 'x' })
-  await refused(join(source, 'file.onnx'), 'bad_source', /is no folder/)
+  await refused(join(source, 'file.onnx'), 'bad_source', /is not a folder/)
   await refused(folder, 'bad_source', /overlaps with the store/)
   await refused(join(folder, '.incoming'), 'bad_source', /overlaps with the store/)
   await refused(join(folder, '..'), 'bad_source', /overlaps with the store/)
@@ -109,11 +109,11 @@ t.test('a home of a node, a way over a link and what is no model are not read', 
   const refused = async (path: string, message: RegExp): Promise<void> => {
     await t.rejects(importFolder(store, join(folder, path)), { reason: 'bad_source', message }, path)
   }
-  await refused('home', /lies in the home of a node/)
-  await refused('home/models', /lies in the home of a node/)
-  await refused('above', /holds the home of a node, users\/ann\/\.svc/)
-  await refused('link', /is a link, or lies behind one: it leads to .*mixed/)
-  await refused('keys/up/mixed', /lies behind one: it leads to .*mixed/)
+  await refused('home', /is in the home folder of a node/)
+  await refused('home/models', /is in the home folder of a node/)
+  await refused('above', /has the home folder of a node, users\/ann\/\.svc/)
+  await refused('link', /is a link or has one in its path; use .*mixed/)
+  await refused('keys/up/mixed', /has one in its path; use .*mixed/)
   rmSync(join(folder, 'keys', 'up'))
   await refused('keys', /has neither GGUF nor ONNX weights, nor a card\.yaml/)
   const paths = (): string[] => store.get(ID)!.manifest.files.map(({ path }) => path)
@@ -150,7 +150,7 @@ t.test('a source that changes meanwhile is not taken', async (t) => {
   for (const [name, change] of changes) {
     let once: (() => void) | undefined = change
     const store = await open(t, scratch(t), {
-      // Between the look at the folder and the end of the copy: when the transfer begins to report.
+      // Between the scan of the folder and the end of the copy, on the first progress.
       onChange: () => {
         if (store.status(ID).downloadedBytes === 0) return
         once?.()

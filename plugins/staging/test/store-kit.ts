@@ -23,14 +23,12 @@ export const MIB = 1024 * 1024
 
 interface Test { teardown (fn: () => unknown): void }
 
-/** A folder that is removed with the test. */
 export function scratch (t: Test): string {
   const folder = realpathSync(mkdtempSync(join(tmpdir(), 'svc-store-')))
   t.teardown(() => { rmSync(folder, { recursive: true, force: true }) })
   return folder
 }
 
-/** Writes files below a folder. */
 export function write (folder: string, files: Record<string, string | Buffer>): string {
   for (const [path, content] of Object.entries(files)) {
     mkdirSync(dirname(join(folder, path)), { recursive: true })
@@ -39,7 +37,7 @@ export function write (folder: string, files: Record<string, string | Buffer>): 
   return folder
 }
 
-/** Bytes that differ in each place, the same for the same seed. */
+/** Bytes that differ at each offset, the same for the same seed. */
 export function bytes (size: number, seed = 1): Buffer {
   const out = Buffer.allocUnsafe(size)
   let x = seed * 2654435761 >>> 0
@@ -50,14 +48,13 @@ export function bytes (size: number, seed = 1): Buffer {
   return out
 }
 
-/** What `derive` says of every folder that has a `model.onnx`. */
+/** Accepts every folder with a `model.onnx`. */
 export const derive: Derive = async (_folder, { modelId, revision, files }) => {
   const known = files.some(({ path }) => path === 'model.onnx')
   if (!known) throw new Error('cannot tell what this is: no model.onnx')
   return { modelId, revision, title: 'a test', files: [] as ModelCard['files'] } as ModelCard
 }
 
-/** A log that keeps its lines. */
 export function memoryLog (): Logger & { lines: [string, Record<string, unknown>][] } {
   const lines: [string, Record<string, unknown>][] = []
   const keep = (fields: Record<string, unknown>, message: string): void => { lines.push([message, fields]) }
@@ -70,14 +67,13 @@ export function clientOf (hub: FakeHub): HubClient {
   })
 }
 
-/** Free space without queues: transfers to one disk run at once. */
+/** Without queues: transfers to one disk run in parallel. */
 class FreeRoom extends FreeSpace {
   override async alone<T> (
     _path: string, _signal: AbortSignal | undefined, work: () => Promise<T>
   ): Promise<T> { return await work() }
 }
 
-/** Opens a store in a folder; it is closed with the test. */
 export async function open (t: Test, folder: string, options: Partial<StoreOptions> = {}): Promise<Store> {
   const store = new Store({
     root: new ModelRoot({ root: folder, clock: options.clock ?? systemClock, role: 'store' }),
@@ -98,48 +94,42 @@ export async function open (t: Test, folder: string, options: Partial<StoreOptio
   return store
 }
 
-/** Copies a folder into the store; rejects with what its download failed with. */
+/** Rejects with the failure of the download. */
 export async function importFolder (store: Store, path: string, modelId = ID): Promise<LocalCopy> {
   const { status, reason, error } = await done(store.start(modelId, { source: pathToFileURL(path).href }))
   if (status === 'complete') return store.get(modelId)!
   throw new StoreError(reason ?? status, error ?? status)
 }
 
-/** How a download has ended. */
 export async function done (job: Download): Promise<DownloadStatus> {
   await job.ended
   return statusOf(job)
 }
 
-/** How the download of a model has ended. */
 export async function ended (store: Store, modelId: string): Promise<DownloadStatus> {
   await until(() => !['pending', 'downloading'].includes(store.status(modelId).status))
   return store.status(modelId)
 }
 
-/** Waits until something holds; the test's own timeout ends it. */
+/** The test's own timeout ends it. */
 export async function until (what: () => boolean): Promise<void> {
   while (!what()) await new Promise((resolve) => { setImmediate(resolve) })
 }
 
-/** A promise and what resolves it. */
 export function gate (): { opened: Promise<void>, open: () => void } {
   let open = (): void => undefined
   const opened = new Promise<void>((resolve) => { open = resolve })
   return { opened, open }
 }
 
-/** Path and sha256 of every file of a folder. */
 export async function contents (folder: string): Promise<Record<string, string>> {
   const found: Record<string, string> = {}
   for (const { path } of await walkModel(folder)) found[path] = (await hashFile(join(folder, path))).sha256
   return found
 }
 
-/** What lies in a folder, hidden names too. */
 export const names = (folder: string): string[] => readdirSync(folder).sort()
 
-/** Free space whose check is replaced. */
 export class RoomWatch extends FreeSpace {
   readonly #look: (bytes: number) => Promise<void>
   constructor (look: (bytes: number) => Promise<void>) {

@@ -69,7 +69,7 @@ t.test('faults of a source: the chunk goes on elsewhere', async (t) => {
   for (const [name, spoil] of Object.entries(faults)) {
     t.test(name, async (t) => {
       const folder = t.testdir()
-      // A node is asked first; it is at fault until the store has done its part.
+      // The faulty peer is asked first; the store has to replace it.
       const bad = memorySource(content, { id: 'bad', kind: 'peer', ...spoil === undefined ? {} : { spoil } })
       const good = memorySource(content)
       await fetchInto(folder, manifest, [bad, good])
@@ -105,7 +105,7 @@ t.test('who gave wrong bytes of a chunk is not asked for it again while another 
   })
   const good = memorySource(one)
   const folder = t.testdir()
-  // Without the rule the node, which is asked first and rests for no time, would be asked three times.
+  // Without the rule the peer, which is asked first and never pauses, would be asked three times.
   await fetchInto(folder, manifestOf(one), [bad, good], { limits: { backoffMs: 0, backoffMaxMs: 0 } })
   t.equal(bad.asked.length, 1)
   t.same(await wrongFiles(folder, one), [])
@@ -124,7 +124,7 @@ t.test('gives up when no source is left', async (t) => {
     const folder = t.testdir()
     const error = await fetchInto(folder, manifest, [source]).catch((e: unknown) => e)
     t.match(error, { reason: 'no_source', message: /1 of 4 chunks/ })
-    // The rest is kept: the next transfer asks for that chunk alone.
+    // The rest is kept: the next transfer requests only that chunk.
     const again = memorySource(content)
     await fetchInto(folder, manifest, [again])
     t.equal(again.given, CHUNK_BYTES)
@@ -173,7 +173,7 @@ t.test('a stalled source is left: idle, slow, or one that never answers', async 
     let done = false
     const running = fetchInto(join(folder, name), manifestOf(one), [slow, good], { clock })
       .then(() => { done = true })
-    // Time goes on until it is done, however long the disk takes meanwhile.
+    // Advances the clock until it is done, regardless of the disk.
     while (!done) await clock.advance(1000)
     await running
     t.same(await wrongFiles(join(folder, name), one), [], name)

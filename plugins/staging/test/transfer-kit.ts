@@ -19,7 +19,7 @@ export const sha256 = (bytes: Uint8Array): string => createHash('sha256').update
 
 export type Content = ReadonlyMap<string, Buffer>
 
-/** Bytes that differ in each place, the same for the same seed. */
+/** Bytes that differ at each offset, the same for the same seed. */
 export function bytesOf (size: number, seed: number): Buffer {
   const bytes = Buffer.allocUnsafe(size)
   let x = (seed * 2654435761 + 1) >>> 0
@@ -30,7 +30,6 @@ export function bytesOf (size: number, seed: number): Buffer {
   return bytes
 }
 
-/** Files by their sizes, with contents made from the seed. */
 export function contentOf (sizes: Record<string, number>, seed = 1): Content {
   return new Map(Object.entries(sizes).map(([path, size], i) => [path, bytesOf(size, seed * 1000 + i)]))
 }
@@ -52,7 +51,7 @@ export interface MemorySource extends ChunkSource {
   given: number
 }
 
-/** A source that gives its content, in pieces; `spoil` may put another body in place of the right one. */
+/** A source that sends its content in pieces; `spoil` may replace the body. */
 export function memorySource (content: Content, options: {
   id?: string
   kind?: 'store' | 'peer'
@@ -90,7 +89,7 @@ export async function * inPieces (bytes: Buffer, piece = 64 * 1024): AsyncIterab
   for (let at = 0; at < bytes.length; at += piece) yield bytes.subarray(at, at + piece)
 }
 
-/** The system's clock, but waiting for it keeps the test's process alive. */
+/** The system clock with timers that keep the process alive. */
 export const liveClock: Clock = {
   ...systemClock,
   after (ms, fn) {
@@ -99,7 +98,7 @@ export const liveClock: Clock = {
   }
 }
 
-/** Fetches with small pauses between attempts. */
+/** Fetches with short pauses between attempts. */
 export async function fetchInto (
   folder: string, manifest: ModelManifest, sources: readonly ChunkSource[],
   { limits, ...more }: Partial<Omit<FetchOptions, 'limits'>> & { limits?: Partial<TransferLimits> } = {}
@@ -124,14 +123,10 @@ export async function wrongFiles (folder: string, content: Content): Promise<str
   return wrong
 }
 
-/** A journal's text for a manifest. */
 export const journalOf = (manifest: ModelManifest, ...lines: string[]): string =>
   `svc-journal 1 ${manifestDigest(manifest)}\n${lines.map((line) => `${line}\n`).join('')}`
 
-/**
- * A real HTTP server on loopback that gives ranges of files, and counts what left its sockets. It may pause
- * after each 64 KiB.
- */
+/** An HTTP server on loopback with ranges of files; counts sent bytes, may pause after each 64 KiB. */
 export async function startServer (content: Content, { pauseMs = 0 } = {}): Promise<{
   url: string, sent: () => number, asked: () => number, connections: () => number
   until: (sent: number) => Promise<void>, close: () => Promise<void>

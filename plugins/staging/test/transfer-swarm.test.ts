@@ -110,8 +110,8 @@ interface Node {
 }
 
 /**
- * Virtual time: nodes that fetch a model at once. The store's uplink is one chunk per tick in sum, as is each
- * node's; news of what was got and claimed arrive a tick later. Returns the ticks until all have everything.
+ * Virtual time: nodes fetch a model in parallel. The store's uplink is one chunk per tick, as is each node's;
+ * announcements arrive a tick later. Returns the ticks until all nodes have everything.
  */
 function simulate (nodes: number, chunks: number, random: () => number): number {
   const all: Node[] = Array.from({ length: nodes }, (_, n) => ({

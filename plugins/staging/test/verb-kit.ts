@@ -10,7 +10,7 @@ import type { DownloadStatus } from '../store/download.js'
 import type { ClusterCopy } from '../types.js'
 export { quickPace, sendError, sendJson } from '../../../kernel/test/cli-helpers.js'
 
-/** The verbs as a plugin; those that wait do it at this pace. */
+/** The verbs as a plugin, with this clock for waits. */
 export function verbPlugin (pace: WaitClock = quickPace()): ReturnType<typeof definePlugin> {
   const paced = {
     ...verbs,
@@ -25,13 +25,12 @@ export function verbPlugin (pace: WaitClock = quickPace()): ReturnType<typeof de
 
 export type { Answers, FakeNode as Rig }
 
-/** A stand-in for a node, and `svc` at it. */
+/** A stand-in for a node, with an `svc` command. */
 export const nodeOf = async (
   t: { teardown (fn: () => unknown): void }, answers: Answers
 ): Promise<FakeNode> =>
   await fakeNode(t, answers, (pace) => [verbPlugin(pace)])
 
-/** A download as a node shows it. */
 export function download (more: Partial<DownloadStatus> = {}): DownloadStatus {
   return {
     modelId: 'acme/x', status: 'downloading', progress: 0, error: null, reason: null, downloadedBytes: 0,
@@ -40,7 +39,6 @@ export function download (more: Partial<DownloadStatus> = {}): DownloadStatus {
   }
 }
 
-/** A copy as GET /models/copies lists it. */
 export function copy (more: Partial<ClusterCopy> = {}): ClusterCopy {
   return {
     modelId: 'acme/x', nodeId: 'n1', nodeName: 'node1', kind: 'staged', sizeBytes: 2048, digest: '',

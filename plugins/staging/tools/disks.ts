@@ -5,7 +5,6 @@ import type { ClusterState, Evidence, Fact, Tool, VerbError } from '../../../ker
 import { storeRemedy } from '../service.js'
 import type { Answers } from '../routes.js'
 
-/** The disks of GET /state: those of the nodes' homes, bytes. */
 interface State extends ClusterState {
   nodeDisk?: Record<string, { total: { inBytes: number }, available: { inBytes: number } } | null>
 }
@@ -13,14 +12,13 @@ interface State extends ClusterState {
 const RANKS = { fail: 0, warn: 1, ok: 2, info: 3 } as const
 const COPIES_MOST = 10
 
-/** Room on the disk of each node and in the store, and what this node keeps of models. */
 export default {
   async run (ctx) {
     const look = createToolReads(ctx)
     const [state, store, storage] = await Promise.all([
       look.read<State>('The disks of the nodes', '/state'),
       ctx.look<Answers['health']>('/store/health'),
-      look.read<Answers['storage']>('What this node keeps', '/store/storage')
+      look.read<Answers['storage']>('The disk use of this node', '/store/storage')
     ])
     return {
       facts: [
@@ -40,15 +38,15 @@ function disksOf (state: State): Fact[] {
   return Object.entries(state.nodeDisk ?? {}).flatMap(([nodeId, disk]) => {
     if (disk == null) return []
     const name = nameIn(state, nodeId)
-    const remedy = `Make room on ${name}: \`svc purge\` removes staged copies that are not in use; what ` +
-      'else fills the disk only a look at that machine shows.'
+    const remedy = `Free disk space on ${name}: \`svc purge\` removes unused staged copies; check that ` +
+      'machine for other large files.'
     return [roomFact(`The disk of ${name}`, disk.available.inBytes, disk.total.inBytes, remedy,
       { about: [name], evidence: [{ kind: 'node', nodeId, name }] })]
   })
 }
 
 const storeFact = ({ freeBytes, totalBytes }: Answers['health']): Fact => roomFact('The disk of the store',
-  freeBytes, totalBytes, 'Make room in the store: `svc ls` lists its models, `svc rm MODEL` removes one.',
+  freeBytes, totalBytes, 'Free disk space: `svc ls` lists the models, `svc rm MODEL` removes one.',
   { about: ['store'], evidence: [{ kind: 'path', path: '/store/health' }] })
 
 function noStore (error: VerbError, unknown: string[]): Fact[] {
@@ -59,7 +57,7 @@ function noStore (error: VerbError, unknown: string[]): Fact[] {
     case 'store_not_configured': return [fact('info', 'store_not_configured',
       'No node of this cluster has a store.', { ...more, remedy: storeRemedy('store_not_configured') })]
     default:
-      unknown.push(unreadableSentence('The room in the store', error))
+      unknown.push(unreadableSentence('The disk space of the store', error))
       return []
   }
 }
@@ -68,7 +66,7 @@ function roomFact (
   what: string, free: number, total: number, remedy: string, more: { about: string[], evidence: Evidence[] }
 ): Fact {
   const { result, message, code } = judgeDisk(free, total, { name: what, remedy })
-  const said = { fail: 'is full', warn: 'is nearly full', ok: 'has room' }[result]
+  const said = { fail: 'is full', warn: 'is nearly full', ok: 'has enough space' }[result]
   return fact(result, code ?? 'disk_room', `${what} ${said}: ${message}.`,
     { ...more, remedy: result === 'ok' ? null : remedy })
 }
@@ -79,7 +77,7 @@ function kept (storage: Answers['storage'], state: State | null): Fact {
   const copies = stagedModels.toSorted((a, b) => b.sizeBytes - a.sizeBytes).slice(0, COPIES_MOST)
     .map(({ modelId, sizeBytes, inUse }) =>
       `${quoted(modelId)} ${showBytes(sizeBytes)}${inUse ? ', in use' : ''}`)
-  return fact('info', 'staged', `${name} keeps ${showBytes(stagedTotalBytes)} of staged models` +
+  return fact('info', 'staged', `${name} has ${showBytes(stagedTotalBytes)} of staged models` +
     `${copies.length === 0 ? '' : ` (${copies.join('; ')})`}, ${showBytes(partialBytes)} of unfinished ` +
     `transfers and ${showBytes(eventLogBytes)} of events.`, {
     about: [name, ...stagedModels.slice(0, COPIES_MOST).map(({ modelId }) => quoted(modelId))],

@@ -9,14 +9,14 @@ import type { DownloadStatus } from '../store/download.js'
 const MOST = 20
 const RANKS = { fail: 0, warn: 1, info: 2, ok: 3 } as const
 
-/** Downloads into the store and copies on their way to nodes, those first that failed or stand still. */
+/** Downloads into the store and copies to nodes; failed and stopped ones first. */
 export default {
   async run (ctx, { model }) {
     const look = createToolReads(ctx)
     const [stored, state] = await Promise.all([
       look.read<{ downloads: DownloadStatus[] }>('The downloads of the store', '/store/downloads',
         'store_not_configured'),
-      look.read<StateView>('The copies on their way', '/state')
+      look.read<StateView>('The transfers to nodes', '/state')
     ])
     const facts = [
       ...(stored?.downloads ?? []).flatMap(intoStore),
@@ -24,7 +24,7 @@ export default {
     ].filter(({ about }) => model === undefined || about.includes(model))
       .sort((a, b) => RANKS[a.level] - RANKS[b.level]).slice(0, MOST)
     const of = model === undefined ? 'any model' : quoted(model)
-    const none = fact('info', 'no_downloads', `No download of ${of} is known.`,
+    const none = fact('info', 'no_downloads', `There is no download of ${of}.`,
       { about: model === undefined ? [] : [model], evidence: STORE })
     return { facts: facts.length > 0 || look.unknown.length > 0 ? facts : [none], unknown: look.unknown }
   }
@@ -32,7 +32,7 @@ export default {
 
 const STORE: Evidence[] = [{ kind: 'path', path: '/store/downloads' }]
 
-/** What a download into the store tells; what is complete is a model of the store. */
+/** Complete downloads are models of the store, so they are left out. */
 function intoStore (
   { modelId, status, error, reason, ...moved }: DownloadStatus
 ): Fact[] {
@@ -43,14 +43,14 @@ function intoStore (
     return [fact(level, code, `The download of ${model} ${text}.`,
       { about: [model], evidence: [...STORE, ...why], remedy })]
   }
-  const again = `Start it again: \`svc downloads resume ${model}\`; what has come is kept.`
+  const again = `Run \`svc downloads resume ${model}\`; downloaded bytes are kept.`
   switch (status) {
     case 'failed': return told('fail', 'download_failed', `failed: ${causeOf(error, reason)}`, again)
     case 'cancelled': return told('warn', 'download_cancelled', `was cancelled${far}`, again)
     case 'paused': return told('warn', 'download_paused', `is paused${far}`,
-      `Go on with it: \`svc downloads resume ${model}\`.`)
-    case 'pending': return told('info', 'downloading', 'waits for its turn', null)
-    case 'downloading': return told('info', 'downloading', `is under way${far}`, null)
+      `Resume it: \`svc downloads resume ${model}\`.`)
+    case 'pending': return told('info', 'downloading', 'is queued', null)
+    case 'downloading': return told('info', 'downloading', `is in progress${far}`, null)
     default: return []
   }
 }
@@ -63,14 +63,14 @@ function toNode ({ modelId, nodeId, status, error, reason, ...moved }: Staging, 
   if (status === 'complete') return []
   if (status === 'failed') {
     return told('fail', 'download_failed', `failed: ${causeOf(error, reason)}`,
-      `Make room or mend what it names, then copy it again: \`svc stage ${model} --node ${name}\`.`)
+      `Fix the cause, then run \`svc stage ${model} --node ${name}\`.`)
   }
   const far = farOf(moved)
-  return told('info', 'downloading', status === 'pending' ? 'waits' : `is under way${far}`, null)
+  return told('info', 'downloading', status === 'pending' ? 'is queued' : `is in progress${far}`, null)
 }
 
 const causeOf = (error: string | null, reason: string | null): string =>
-  withoutFullStop(error ?? reason ?? 'nobody said why', 300)
+  withoutFullStop(error ?? reason ?? 'the node gave no reason', 300)
 
 const farOf = ({ downloadedBytes, totalBytes }: Pick<Staging, 'downloadedBytes' | 'totalBytes'>): string =>
-  totalBytes > 0 ? `, with ${showBytes(downloadedBytes)} of ${showBytes(totalBytes)} there` : ''
+  totalBytes > 0 ? `, ${showBytes(downloadedBytes)} of ${showBytes(totalBytes)} complete` : ''

@@ -3,7 +3,7 @@ import type { FileHandle } from 'node:fs/promises'
 import { shown } from '../files/names.js'
 import type { ManifestFile, ModelManifest } from '../types.js'
 
-/** The bytes `start` to `end` (without) of a file, which are fetched and verified together. */
+/** A range of a file that is fetched and verified as a unit; `end` is exclusive. */
 export interface Chunk {
   file: Pick<ManifestFile, 'path' | 'size'>
   index: number
@@ -14,22 +14,22 @@ export interface Chunk {
 
 export interface Verifier {
   update (bytes: Uint8Array): void
-  /** Whether they were the right ones. To be called once, at the end. */
+  /** Whether the hash matches. Call once, at the end. */
   right (): boolean
 }
 
 export interface ChunkTable {
   readonly count: number
-  /** The chunk with this number. Throws RangeError for a number that is none. */
+  /** Throws RangeError for an invalid number. */
   at (chunk: number): Chunk
-  /** The chunks of a file: their first number and how many. Throws RangeError for an unknown path. */
+  /** The first chunk of a file and the number of its chunks. Throws RangeError for an unknown path. */
   of (path: string): { first: number, count: number }
 }
 
-/** The chunks of a checked manifest. Finding one takes time logarithmic in the number of files. */
+/** The chunks of a checked manifest. A lookup takes time logarithmic in the number of files. */
 export function chunksOf (manifest: ModelManifest): ChunkTable {
   const { files, chunkBytes } = manifest
-  /** firsts[i]: the number of the first chunk of file i; one more entry holds the count of all. */
+  /** firsts[i] is the first chunk of file i; the last entry is the total. */
   const firsts = new Float64Array(files.length + 1)
   const byPath = new Map<string, number>()
   files.forEach((file, i) => {
@@ -58,7 +58,7 @@ export function chunksOf (manifest: ModelManifest): ChunkTable {
   }
 }
 
-/** The last index whose value is not above `value`: of equal ones (empty files) the one that holds it. */
+/** The last index with a value <= `value`; the last of equal ones, since empty files have no chunk. */
 function lastNotAbove (sorted: Float64Array, value: number): number {
   let low = 0
   let high = sorted.length - 1
@@ -75,21 +75,19 @@ function sha256Verifier (wanted: string): Verifier {
   return { update: (bytes) => { hash.update(bytes) }, right: () => hash.digest('hex') === wanted }
 }
 
-/** A chunk that is begun and not complete; goes from one source to the next at the offset reached. */
+/** A chunk in progress; another source can continue it at the current offset. */
 export interface Work {
   readonly number: number
   readonly chunk: Chunk
   readonly size: number
-  /** Has seen the first `done` bytes. */
+  /** Has hashed the first `done` bytes. */
   readonly verifier: Verifier
   done: number
-  /** The sources that gave bytes of it. */
   readonly givers: Set<string>
-  /** Its first bytes are from an earlier run: when its hash is wrong, no source is to blame. */
+  /** Its first bytes are from an earlier run: if the hash is wrong, no source is to blame. */
   readonly kept: boolean
 }
 
-/** A chunk of which nothing is here yet, or of which a verifier has seen the first `done` bytes. */
 export function beginWork (number: number, chunk: Chunk, kept?: { verifier: Verifier, done: number }): Work {
   return {
     number,
@@ -102,7 +100,7 @@ export function beginWork (number: number, chunk: Chunk, kept?: { verifier: Veri
   }
 }
 
-/** Bytes gathered before they are hashed and written: keeps one turn of the event loop at about 1 ms. */
+/** Bytes to gather before hashing and writing: keeps one turn of the event loop at about 1 ms. */
 export const GATHER_BYTES = 1024 * 1024
 
 export class ChunkWriter {
@@ -120,7 +118,7 @@ export class ChunkWriter {
     this.#buffer = Buffer.allocUnsafeSlow(Math.min(GATHER_BYTES, work.size - work.done))
   }
 
-  /** Takes bytes, no more than the chunk lacks. Throws the error of a write. */
+  /** At most the missing bytes of the chunk. Throws write errors. */
   async add (bytes: Uint8Array): Promise<void> {
     for (let at = 0; at < bytes.length;) {
       const part = bytes.subarray(at, at + this.#buffer.length - this.#filled)
@@ -131,7 +129,7 @@ export class ChunkWriter {
     }
   }
 
-  /** Writes what is gathered. Throws the error of a write. */
+  /** Throws write errors. */
   async flush (): Promise<void> {
     const { chunk, verifier, done } = this.#work
     const bytes = this.#buffer.subarray(0, this.#filled)

@@ -12,14 +12,13 @@ import type { ChunkTable, Work } from './chunks.js'
 import type { Supplier } from './swarm.js'
 import type { ChunkSource, FetchOptions, TransferLimits } from './types.js'
 
-/** Chunks up to this size may fill all places in flight from one source: their cost is the round trip. */
+/** One source may fill all of `parallel` with chunks up to this size: their cost is the round trip. */
 const SMALL_BYTES = 1024 * 1024
 
 /**
- * Fetches what a folder lacks of a model, in chunks, from several sources at once; resolves when every file
- * is whole and each chunk has the manifest's hash. A broken off transfer of the same folder is taken up where
- * it was. Throws StoreError, the signal's reason, or what `space` threw; what was fetched stays for the
- * next one.
+ * Fetches the missing chunks of a model from several sources in parallel; resolves when all files are
+ * complete and verified. Resumes an interrupted transfer of the same folder. Throws StoreError, the signal's
+ * reason, or the error of `space`; fetched bytes stay for the next attempt.
  */
 export async function fetchModel (options: FetchOptions): Promise<void> {
   options.signal?.throwIfAborted()
@@ -35,13 +34,11 @@ class Transfer {
   readonly #tally: Tally
   readonly #missing: ChunkBits
   readonly #small: ChunkBits
-  /** Chunks that are begun, in flight or waiting for a source. */
   readonly #begun = new Map<number, Work>()
   readonly #inFlight = new Map<number, SourceReader>()
   #journal: Journal | undefined
   #ended: { error: unknown } | undefined
   #wake: () => void = () => {}
-  /** Looks in a row that found nobody who has a missing chunk. */
   #emptyLooks = 0
   #cancelLook: (() => void) | undefined
 
@@ -73,11 +70,11 @@ class Transfer {
       this.#cancelLook?.()
       await this.#journal?.close()
     }
-    // The last lines of the journal may have failed.
+    // Writing the last journal lines may have failed.
     this.#throwIfEnded()
   }
 
-  /** Takes over what the folder holds, and begins its journal anew. Files in whole need none. */
+  /** Verifies existing bytes and starts a new journal, which whole-file chunks do not need. */
   async #resume (): Promise<void> {
     const { folder, manifest, signal } = this.#options
     const digest = 'chunks' in manifest ? null : manifestDigest(manifest)
@@ -119,7 +116,7 @@ class Transfer {
     }
   }
 
-  /** Waits until nothing is in flight: what is gathered gets written, files get closed. */
+  /** Waits until no request is in flight, so that buffers are written and files closed. */
   async #drain (): Promise<void> {
     while (this.#inFlight.size > 0) {
       await new Promise<void>((resolve) => { this.#wake = resolve })
@@ -128,7 +125,7 @@ class Transfer {
 
   #throwIfEnded (): void { if (this.#ended !== undefined) throw this.#ended.error }
 
-  /** Ends the transfer with that error; the first one counts. */
+  /** Ends the transfer; the first error wins. */
   #end (error: unknown): void {
     if (this.#ended !== undefined) return
     this.#ended = { error }
@@ -137,10 +134,10 @@ class Transfer {
     this.#wake()
   }
 
-  /** Begins as many chunks as may be in flight. Sets a timer for resting sources; returns what cancels it. */
+  /** Starts as many chunks as allowed. Sets a timer for paused sources; returns its cancel function. */
   #fill (): (() => void) | undefined {
     const { clock } = this.#options
-    // One time for all: a source whose rest ends between two looks would be waited for by nobody.
+    // One time for both checks: otherwise a pause that ends in between would set no timer.
     const now = clock.mono()
     while (this.#inFlight.size < this.#limits.parallel && this.#beginOne(now)) { /* one more */ }
     if (this.#missing.size === this.#inFlight.size) return undefined
@@ -151,7 +148,7 @@ class Transfer {
     return clock.after(soonest, () => { this.#wake() })
   }
 
-  /** Asks one source for one chunk: other nodes before the store, the least busy first. */
+  /** Requests one chunk: from other nodes before the store, from the least busy first. */
   #beginOne (now: number): boolean {
     const ready = this.#options.sources().filter(({ id }) => this.#scores.of(id).restUntil <= now)
     const rank = ({ kind, id }: ChunkSource): number =>
@@ -165,7 +162,7 @@ class Transfer {
     return false
   }
 
-  /** The chunk to ask a source for: one that is begun already, or the swarm's choice. */
+  /** The next chunk for a source: an unfinished one, or the swarm's choice. */
   #choose (source: ChunkSource, now: number): number | undefined {
     const full = this.#scores.of(source.id).busy >= this.#limits.perSource
     const supplier: Supplier = {
@@ -177,7 +174,7 @@ class Transfer {
     return this.#swarm.pick(supplier, this.#missing, this.#inFlight, this.#options.random, now)
   }
 
-  /** Whether a source gave wrong bytes of a chunk while another one has it. */
+  /** Whether a source sent wrong bytes of a chunk that another source has. */
   #distrusted (source: ChunkSource, chunk: number): boolean {
     return this.#scores.blamed(source.id, chunk) && this.#options.sources().some((other) =>
       other.has(chunk) && !this.#scores.blamed(other.id, chunk) && !this.#scores.dead(other.id))
@@ -208,7 +205,7 @@ class Transfer {
     }
   }
 
-  /** Gets the rest of a chunk onto the disk; returns the source's fault. Throws what ends the transfer. */
+  /** Writes the rest of a chunk to disk; returns the source's fault. Throws errors that end the transfer. */
   async #receive (
     source: ChunkSource, work: Work, reader: SourceReader
   ): Promise<SourceFault | undefined> {
@@ -221,7 +218,7 @@ class Transfer {
         await file.close()
       }
     } catch (error) {
-      // Neither the source's fault nor `space` or `stop`: the disk's.
+      // Not a fault of the source, nor from `space` or `stop`: a disk error.
       throw this.#ended === undefined ? diskError(error, path) : error
     }
   }
@@ -250,7 +247,6 @@ class Transfer {
     return this.#tally.wrote(bytes)
   }
 
-  /** Draws the conclusions of an attempt: the chunk is right, wrong or to go on with another source. */
   #settle (source: ChunkSource, work: Work, before: number, fault: SourceFault | undefined): void {
     const now = this.#options.clock.mono()
     const useful = work.done - before >= SMALL_BYTES
@@ -266,18 +262,18 @@ class Transfer {
     this.#complete(work.number)
   }
 
-  /** A source did something wrong: it rests for a while, or the transfer ends because no rest would help. */
+  /** Pauses the source, or ends the transfer if a retry cannot help. */
   #failed (source: ChunkSource, work: Work, fault: SourceFault, now: number, useful: boolean): void {
     this.#scores.failed(source.id, fault, now, useful)
     if (!fault.retryable || (fault.retryAfterMs ?? 0) > LONG_WAIT_MS) this.#end(fault)
     if (!fault.startOver) return
-    // What is thrown away is no progress, however much of it came.
+    // Discarded bytes are not progress.
     this.#tally.lost(work.done)
     this.#begun.delete(work.number)
     if (this.#scores.restarted(work.number) >= this.#limits.hashRetries) this.#end(fault)
   }
 
-  /** A chunk came out wrong: it begins again at its first byte, with another source if there is one. */
+  /** Starts a chunk with a wrong hash again from its first byte, with another source if possible. */
   #wrong (source: ChunkSource, work: Work, now: number): void {
     const { file: { path }, index } = work.chunk
     this.#journal?.partial(work.number, 0)
@@ -287,8 +283,8 @@ class Transfer {
     this.#scores.failed(source.id, fault, now, false)
     const times = this.#scores.wrong(work.number, work.givers)
     if (times < this.#limits.hashRetries) return
-    this.#end(new StoreError('hash', `chunk ${index} of ${path} came ${times} times with a wrong hash ` +
-    `(${this.#scores.faults()}); the copy there is broken, or something changes it on the way`))
+    this.#end(new StoreError('hash', `chunk ${index} of ${path} had a wrong hash ${times} times ` +
+    `(${this.#scores.faults()}); the source has a damaged copy, or the network changes it`))
   }
 
   #complete (chunk: number): void {
@@ -297,13 +293,13 @@ class Transfer {
     this.#options.onChunk?.(chunk)
   }
 
-  /** Nothing is in flight and nobody can be asked now: waits a while for a source, or gives up. */
+  /** No request is in flight and no source is ready: waits for one, or gives up. */
   #waitForSource (): void {
     const sources = this.#options.sources()
     const alive = sources.filter(({ id }) => !this.#scores.dead(id))
     if (alive.some((source) => this.#useful(source))) return
     const exhausted = sources.length > 0 && alive.length === 0
-    // The one source there is may have said more of what is wrong.
+    // A single source may have reported a more specific reason.
     const only = sources.length === 1 ? this.#scores.of(sources[0]!.id).fault : undefined
     if (exhausted && only !== undefined && only.reason !== null) this.#end(only)
     else if (exhausted || this.#emptyLooks > this.#limits.retries) this.#end(this.#noSource())
@@ -333,7 +329,7 @@ class Transfer {
     const faults = this.#scores.faults()
     return new StoreError('no_source',
       `no source for ${this.#missing.size} of ${this.#table.count} chunks of ${modelId}: ` +
-      `${faults === '' ? 'no node that can be reached has them' : faults}; what was fetched is kept: ` +
+      `${faults === '' ? 'no reachable node has them' : faults}; downloaded bytes are kept: ` +
       'start it again when a node that has the model can be reached')
   }
 }

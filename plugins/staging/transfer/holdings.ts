@@ -2,13 +2,12 @@ import { schemaChecker } from '../../../kernel/api/validate.js'
 import type { Channel, Clock } from '../../../kernel/index.js'
 import type { Swarm } from './swarm.js'
 
-/** How long chunks that were got are gathered before the others are told, ms. */
+/** Time to gather received chunks before announcing them, ms. */
 const GATHER_MS = 100
 
-/** Which chunks a node holds of a model it offers. */
 type Held = 'all' | (() => Uint8Array | 'all')
 
-/** What this node tells the others of its chunks, and learns of theirs. `digest`: of the model's manifest. */
+/** Announces this node's chunks and tracks those of other nodes. `digest` is that of the manifest. */
 export class ChunkAnnouncements {
   readonly #channel: Pick<Channel<HoldingsMessage>, 'send' | 'broadcast'>
   readonly #clock: Clock
@@ -21,7 +20,7 @@ export class ChunkAnnouncements {
     this.#clock = clock
   }
 
-  /** Announces what this node can send: everything, or the bitmap `held` returns. Returns what ends it. */
+  /** Announces the chunks that this node can send (`held`). Returns a function that ends it. */
   offer (digest: string, held: Held): () => void {
     const mine = { held }
     this.#offers.set(digest, mine)
@@ -36,7 +35,7 @@ export class ChunkAnnouncements {
     }
   }
 
-  /** Keeps a swarm up to date with what the others hold, until the returned function is called. */
+  /** Updates a swarm with the chunks of other nodes until the returned function is called. */
   follow (digest: string, swarm: Swarm): () => void {
     const set = this.#followed.get(digest) ?? new Set()
     this.#followed.set(digest, set.add(swarm))
@@ -47,7 +46,7 @@ export class ChunkAnnouncements {
     }
   }
 
-  /** A message of another node. Returns false for one of an unknown shape. */
+  /** Returns false for a message of unknown shape. */
   receive (from: string, unknown: unknown): boolean {
     if (problemOf(unknown) !== null) return false
     const message = unknown as HoldingsMessage
@@ -68,7 +67,6 @@ export class ChunkAnnouncements {
     for (const set of this.#followed.values()) for (const swarm of set) swarm.dropPeer(id)
   }
 
-  /** This node got a chunk of what it offers; the others hear of it within 100 ms. */
   announce (digest: string, chunk: number): void {
     if (!this.#offers.has(digest)) return
     const waiting = this.#news.get(digest)
@@ -81,7 +79,6 @@ export class ChunkAnnouncements {
     if (waiting.length >= MAX_CHUNKS_PER_MESSAGE) this.#flush(digest)
   }
 
-  /** This node fetches a chunk from the store now: others are to take another one. */
   claim (digest: string, chunk: number): void {
     this.#channel.broadcast({ t: 'take', m: digest, i: chunk })
   }
@@ -111,17 +108,15 @@ export class ChunkAnnouncements {
   }
 }
 
-/** What nodes say to each other about the chunks they hold; `m` is the digest of a manifest. */
+/** `m` is the digest of a manifest. */
 export type HoldingsMessage =
   | { t: 'ask', m: string }
-  /** All that the sender holds: everything, or the chunks of a bitmap in base64. */
+  /** All chunks of the sender: everything, or a base64 bitmap. */
   | { t: 'have', m: string, all: true }
   | { t: 'have', m: string, bits: string }
-  /** Chunks the sender got since. */
   | { t: 'got', m: string, i: number[] }
-  /** The chunk that the sender fetches from the store now. */
+  /** The chunk that it is fetching from the store. */
   | { t: 'take', m: string, i: number }
-  /** The sender gives none of it any more. */
   | { t: 'end', m: string }
 
 export const MAX_CHUNKS_PER_MESSAGE = 1000
@@ -131,7 +126,6 @@ const chunk = { type: 'integer', minimum: 0, maximum: Number.MAX_SAFE_INTEGER }
 const kind = (t: string, properties: object = {}) =>
   ({ required: Object.keys(properties), properties: { t: { const: t }, ...properties } })
 
-/** What is wrong with a message of another node; null when it is one. */
 export const problemOf = schemaChecker({
   type: 'object', required: ['t', 'm'], properties: { m: { type: 'string', pattern: '^[0-9a-f]{64}$' } },
   anyOf: [

@@ -4,42 +4,40 @@ import { KeyedLock } from '../files/queues.js'
 import { RateMeter } from './progress.js'
 import type { Progress } from '../types.js'
 
-/** `onChange` is called for progress at most this often, ms. */
+/** Minimum interval of `onChange` for progress, ms. */
 const PROGRESS_MS = 500
 
-/** Why a job was ended from outside: `closed` ones go on when the node starts again. */
+/** Why a job was stopped: `closed` ones resume when the node starts again. */
 export type Stop = 'paused' | 'cancelled' | 'closed'
 export type JobState = 'pending' | 'downloading' | 'complete' | 'failed' | Stop
 
-/** Why a job ended without its model: one word, and a sentence for people. */
+/** Why a job ended early: a reason of one word, and a sentence for people. */
 export interface Failure { reason: string, message: string }
 
-/** One-key object, as in /state.downloads. */
+/** An object with one key, as in /state.downloads. */
 export type DownloadView = Record<string, {
   nodeId: string, modelId: string, attemptId: string, [more: string]: unknown
 }>
 
 export interface JobParts {
   clock: Clock
-  /** Called when the state changes, and now and then for progress. */
+  /** Called on state changes, and periodically for progress. */
   onChange: () => void
-  /** What an earlier run of the same job had. */
+  /** Progress of an earlier run of the same job. */
   past?: { bytes: number, totalBytes: number, startedAt: string } | undefined
 }
 
-/** A model on its way to this node, from the asking to the end: a download into the store, or a staging. */
+/** A model on its way to this node, from the request to the end: a download into the store or a staging. */
 export class Job<Ask = unknown> {
   readonly modelId: string
   readonly ask: Ask
   readonly attemptId = randomUUID()
   readonly startedAt: string
-  /** Resolves when it has ended, one way or the other. */
   readonly ended: Promise<void>
   state: JobState = 'pending'
   failure: Failure | null = null
-  /** Its bytes never go back. */
+  /** Its bytes never decrease. */
   progress: Progress
-  /** Who ended it, if somebody did; the last word counts. */
   stopped: Stop | null = null
   readonly #clock: Clock
   readonly #onChange: () => void
@@ -63,10 +61,10 @@ export class Job<Ask = unknown> {
 
   get over (): boolean { return this.state !== 'pending' && this.state !== 'downloading' }
 
-  /** Bytes per second over the last 10 seconds; 0 when it has ended. */
+  /** Over the last 10 seconds; 0 after the end. */
   get bytesPerSecond (): number { return this.over ? 0 : Math.round(this.#rate.rate(this.#clock.mono())) }
 
-  /** Milliseconds still to go at that rate; null when it is not known. */
+  /** Remaining time at that rate, ms; null if unknown. */
   get etaMs (): number | null {
     const { bytesPerSecond: rate, progress: { bytes, totalBytes } } = this
     return rate === 0 ? null : Math.round((totalBytes - bytes) / rate * 1000)
@@ -81,7 +79,7 @@ export class Job<Ask = unknown> {
     this.#onChange()
   }
 
-  /** Takes note of how far it is; a lower count than before does not show. */
+  /** Ignores a lower count than before. */
   moved ({ bytes, totalBytes, files, totalFiles }: Progress): void {
     const now = this.#clock.mono()
     if (this.state === 'pending') this.state = 'downloading'
@@ -93,11 +91,11 @@ export class Job<Ask = unknown> {
     this.#onChange()
   }
 
-  /** Has it end, which `ended` tells; nothing happens when it has ended. */
+  /** Does nothing after the end. Await `ended` afterwards. */
   stop (why: Stop): void {
     if (this.over || (why === 'closed' && this.stopped !== null)) return
     this.stopped = why
-    const message = why === 'closed' ? 'the node stops' : `the transfer of ${this.modelId} was ${why}`
+    const message = why === 'closed' ? 'the node is stopping' : `the transfer of ${this.modelId} was ${why}`
     this.#abort.abort(Object.assign(new Error(message), { reason: why }))
   }
 
@@ -106,7 +104,6 @@ export class Job<Ask = unknown> {
     this.end('complete')
   }
 
-  /** The model did not come: it was stopped, or failed with that error. */
   fail (error: unknown): void {
     this.end(this.stopped ?? 'failed', failureOf(this.stopped === null ? error : this.signal.reason))
   }
@@ -139,18 +136,17 @@ export class Job<Ask = unknown> {
   }
 }
 
-/** The last job of each key; `turns` serialises the work on one model. */
+/** The latest job of each key; `turns` serializes the work on one model. */
 export class JobTable<J extends Job> extends Map<string, J> {
   readonly turns = new KeyedLock()
-  /** Set by `close`: refuse new jobs. */
+  /** After `close`, new jobs must be refused. */
   closed = false
 
-  /** The jobs that have not ended, of one model or of all. */
   open (modelId?: string): J[] {
     return [...this.values()].filter((job) => !job.over && (modelId ?? job.modelId) === job.modelId)
   }
 
-  /** Ends them; what has come stays. Resolves with whether there was one. */
+  /** Stops them but keeps the bytes. Resolves with whether there was one. */
   async stop (why: Stop, modelId?: string): Promise<boolean> {
     const open = this.open(modelId)
     for (const job of open) job.stop(why)
@@ -164,12 +160,11 @@ export class JobTable<J extends Job> extends Map<string, J> {
   }
 }
 
-/** Reasons for error codes of the file system. */
 const CODES: Record<string, string> = {
   ENOSPC: 'disk_full', EDQUOT: 'disk_full', EROFS: 'unwritable', EACCES: 'unwritable', EPERM: 'unwritable'
 }
 
-/** Any error as a failure: its own reason where it has one, that of its code, else `internal`. Pure. */
+/** An error's own reason, the one for its errno code, else `internal`. Pure. */
 export function failureOf (error: unknown): Failure {
   const { reason, code, message } = (error ?? {}) as Record<string, unknown>
   return {

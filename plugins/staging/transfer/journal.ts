@@ -11,19 +11,17 @@ import { beginWork, GATHER_BYTES } from './chunks.js'
 import type { Chunk, ChunkTable, Verifier, Work } from './chunks.js'
 import type { FileList } from './types.js'
 
-/** What an incoming folder already holds of a model, as far as its bytes were hashed again. */
 export interface ResumedChunks { complete: ChunkBits, begun: Work[] }
 
-/** What says how much of each chunk may be there: see `findKept`. */
+/** Which bytes may be valid: see `findKept`. */
 export type ResumeEvidence = JournalState | 'whole chunks' | 'first bytes'
 
 interface Search { folder: string, table: ChunkTable, claims: ResumeEvidence, kept: ResumedChunks }
 
 /**
- * Clears an incoming folder of whatever does not belong to the manifest, makes its empty files, and finds
- * what of the rest is right: of the chunks that a journal names; else of every whole chunk; or, where each
- * file is one chunk and was written from its beginning, of as many bytes as it has.
- * Throws the error of the file system, or the signal's reason.
+ * Removes files outside the manifest from an incoming folder, creates empty files, and verifies the rest: the
+ * chunks in a journal; else every complete chunk; or, if each file is one chunk written from its beginning,
+ * as many bytes as there are. Throws file system errors, or the signal's reason.
  */
 export async function findKept (
   folder: string, files: FileList['files'], table: ChunkTable, claims: ResumeEvidence,
@@ -34,7 +32,7 @@ export async function findKept (
   const kept: ResumedChunks = { complete: new ChunkBits(table.count), begun: [] }
   const search = { folder, table, claims, kept }
   const wanted = files.filter(({ path, size }) => size === 0 || found.has(path))
-  // Two at once: one file is read while the other one's bytes are hashed.
+  // Two at a time: one is read while the other is hashed.
   await eachOf(wanted, 2, async (file) => {
     signal?.throwIfAborted()
     await checkKept(search, file, found.get(file.path), signal)
@@ -42,10 +40,7 @@ export async function findKept (
   return kept
 }
 
-/**
- * Hashes what a file holds of its chunks, and cuts off what is beyond its size. One with further hard links
- * is not written to: it is right as it is, or goes.
- */
+/** Truncates a file to its size. Never writes to a file with several hard links: keeps or unlinks it. */
 async function checkKept (
   { folder, table, claims, kept }: Search, file: FileList['files'][number],
   { size, links }: Pick<FoundFile, 'size' | 'links'> = { size: 0, links: 1 }, signal?: AbortSignal
@@ -81,7 +76,7 @@ function claimedOf (claims: JournalState | 'whole chunks', chunk: number, whole:
   return claimed === 'whole' ? whole : claimed
 }
 
-/** A verifier that has seen the first bytes of a chunk; undefined when the file ends before. */
+/** A verifier that has hashed the first bytes of a chunk; undefined if the file ends before. */
 async function hashed (
   handle: FileHandle, chunk: Chunk, bytes: number, signal: AbortSignal | undefined
 ): Promise<Verifier | undefined> {
@@ -102,17 +97,17 @@ async function hashed (
 export const JOURNAL = '.svc-journal'
 const HEADER = 'svc-journal 1 '
 
-/** What a journal says is on disk of each chunk, to be hashed again: all of it, or so many first bytes. */
+/** The chunks on disk according to a journal, to be verified: complete, or the number of first bytes. */
 export interface JournalState { digest: string, chunks: Map<number, 'whole' | number> }
 
-/** Takes one line of a journal into its state. A line that is none (torn by a crash) says nothing. */
+/** Ignores invalid lines, which a crash may leave. */
 function readLine ({ chunks }: JournalState, line: string): void {
   const [, complete, partial, bytes] = /^(?:c (\d{1,9})|p (\d{1,9}) (\d{1,9}))$/.exec(line) ?? []
   if (complete !== undefined) chunks.set(Number(complete), 'whole')
   else if (partial !== undefined) chunks.set(Number(partial), Number(bytes))
 }
 
-/** Reads a folder's journal; undefined when there is none, or none of ours. */
+/** The journal of a folder; undefined if missing or invalid. */
 export async function readJournal (folder: string): Promise<JournalState | undefined> {
   const file = await openSvcFile(folder, JOURNAL, 'read').catch(() => undefined)
   if (file === undefined) return undefined
@@ -127,7 +122,7 @@ export async function readJournal (folder: string): Promise<JournalState | undef
   return state
 }
 
-/** Notes what is on disk, so that a killed transfer goes on. Lines gather while a write runs. */
+/** Records the bytes on disk, so that a killed transfer can resume. Lines gather during a write. */
 export class Journal {
   readonly #file: FileHandle
   readonly #failed: (error: unknown) => void

@@ -1,12 +1,12 @@
 import type { ChunkTable } from './chunks.js'
 import type { FetchOptions } from './types.js'
 
-/** New bytes after which the space on disk is looked at again. */
+/** Number of new bytes between two checks of the disk space. */
 export const SPACE_BYTES = 1024 ** 3
 
 type TallyOptions = Pick<FetchOptions, 'manifest' | 'onProgress' | 'space' | 'spaceEveryBytes'>
 
-/** Counts bytes and files of a transfer, tells the progress and asks for space. */
+/** Counts the bytes and files of a transfer, reports progress and checks the disk space. */
 export class Tally {
   readonly #options: TallyOptions
   readonly #refused: (error: unknown) => void
@@ -15,7 +15,7 @@ export class Tally {
   #bytes = 0
   #sinceSpace = 0
 
-  /** `refused` gets what `space` threw. */
+  /** `refused` gets the error of `space`. */
   constructor (options: TallyOptions, chunks: ChunkTable, refused: (error: unknown) => void) {
     this.#options = options
     this.#refused = refused
@@ -28,7 +28,7 @@ export class Tally {
 
   has (bytes: number): void { this.#bytes += bytes }
 
-  /** New bytes on disk. Returns a promise when the space is looked at; it rejects with what `space` threw. */
+  /** Returns a promise for a check of the disk space; it rejects with the error of `space`. */
   wrote (bytes: number): Promise<void> | undefined {
     this.#bytes += bytes
     this.#sinceSpace += bytes
@@ -65,10 +65,10 @@ export class Tally {
 
 interface Sample { atMs: number, bytes: number }
 
-/** Samples closer together than this are one. */
+/** Samples closer together than this are merged. */
 const GRAIN_MS = 100
 
-/** Bytes per second over a sliding window of a count that only grows. Times are monotonic milliseconds. */
+/** Bytes per second over a sliding window of a growing count. Times are monotonic milliseconds. */
 export class RateMeter {
   readonly #windowMs: number
   readonly #samples: Sample[] = []
@@ -77,17 +77,16 @@ export class RateMeter {
     this.#windowMs = windowMs
   }
 
-  /** Notes that `bytes` in all are there at `nowMs`. The first call sets the mark to count from. */
+  /** `bytes` is the total at `nowMs`. The first call sets the reference. */
   add (bytes: number, nowMs: number): void {
     const samples = this.#samples
     const last = samples.at(-1)
-    // The first one stays as it is: it is the mark that later ones are counted from.
+    // The first sample stays: it is the reference for later ones.
     if (samples.length > 1 && last !== undefined && nowMs - last.atMs < GRAIN_MS) last.bytes = bytes
     else samples.push({ atMs: nowMs, bytes })
     this.#forget(nowMs)
   }
 
-  /** Bytes per second in the window before `nowMs`; 0 when nothing came. */
   rate (nowMs: number): number {
     this.#forget(nowMs)
     const first = this.#samples[0]
@@ -96,7 +95,7 @@ export class RateMeter {
     return Math.max(0, (last.bytes - first.bytes) / (nowMs - first.atMs) * 1000)
   }
 
-  /** Drops what lies before the window, but for the newest such sample: the count at its beginning. */
+  /** Drops samples before the window except the newest of them: the count at the window's start. */
   #forget (nowMs: number): void {
     const start = nowMs - this.#windowMs
     while (this.#samples.length > 1 && this.#samples[1]!.atMs <= start) this.#samples.shift()

@@ -5,10 +5,7 @@ import type { ByteRange, ChunkSource, TransferLimits } from './types.js'
 
 const CHECK_MS = 1000
 
-/**
- * One range read from a source, under watch: it must answer, keep sending and stay above the rate floor. Only
- * time spent waiting for the source counts. A source that ignores its signal is left behind all the same.
- */
+/** Enforces timeouts and a minimum rate while waiting for the source; never waits for its cleanup. */
 export class SourceReader {
   readonly #clock: Clock
   readonly #limits: TransferLimits
@@ -31,7 +28,6 @@ export class SourceReader {
     this.#leave?.(error)
   }
 
-  /** Hands the bytes of the range to `take`. Throws SourceFault for whatever the source does wrong. */
   async read (
     source: ChunkSource, path: string, range: ByteRange, take: (piece: Uint8Array) => Promise<void>
   ): Promise<void> {
@@ -55,11 +51,11 @@ export class SourceReader {
   ): Promise<void> {
     let got = 0
     for (;;) {
-      // Also asked after the last byte: a connection whose body was read to its end can be used again.
+      // Read to the end even after the last byte, so that the connection can be reused.
       const next = await this.#wait(async () => await pieces.next())
       if (next.done === true) break
       const piece = next.value
-      if (piece.length > length - got) throw new SourceFault(`sent more than the ${length} bytes asked for`)
+      if (piece.length > length - got) throw new SourceFault(`sent more than the requested ${length} bytes`)
       got += piece.length
       this.#floor.add(piece.length)
       await take(piece)
@@ -96,17 +92,14 @@ export class SourceReader {
     }
   }
 
-  /** Tells the source that no more is wanted. Does not wait for it: it may never answer. */
+  /** Does not wait for the source, which may never answer. */
   #discard (pieces: AsyncIterator<Uint8Array> | undefined): void {
     this.#abort.abort(new Error('the transfer reads no further'))
     Promise.resolve(pieces?.return?.()).catch(() => {})
   }
 }
 
-/**
- * Tells whether a source delivers less than a floor, averaged over a window. Time is the caller's: with the
- * time spent waiting for the source, a slow disk on this side is not held against it.
- */
+/** Counts only time spent waiting for the source, so that a slow local disk does not matter. */
 export class RateFloor {
   readonly #bytesPerSecond: number
   readonly #windowMs: number
@@ -120,7 +113,7 @@ export class RateFloor {
 
   add (bytes: number): void { this.#bytes += bytes }
 
-  /** Whether the window that ends at `waitedMs` was below the floor; each full window begins a new one. */
+  /** Each full window starts a new one. */
   below (waitedMs: number): boolean {
     const elapsed = waitedMs - this.#since
     if (elapsed < this.#windowMs) return false
@@ -133,14 +126,12 @@ export class RateFloor {
 
 interface Score { failures: number, restUntil: number, busy: number, fault: SourceFault | undefined }
 
-/** The pause after `failures` failures in a row, ms. */
 export function pauseMs (
   failures: number, limits: Pick<TransferLimits, 'backoffMs' | 'backoffMaxMs'>, random: () => number
 ): number {
   return backoffMs(failures, { minMs: limits.backoffMs, maxMs: limits.backoffMaxMs }, random())
 }
 
-/** Faults of the sources of a transfer; decides which of them rest and which count as dead. */
 export class SourceScores {
   readonly #limits: TransferLimits
   readonly #random: () => number
@@ -162,10 +153,10 @@ export class SourceScores {
     return score
   }
 
-  /** Too many failures in a row: asked again only while others keep the transfer alive. */
+  /** A dead source is used only while other sources keep the transfer running. */
   dead (id: string): boolean { return this.of(id).failures > this.#limits.retries }
 
-  /** A source failed and rests. One that was useful before it failed begins its count again. */
+  /** Pauses a source. One that sent enough before the failure starts its count again. */
   failed (id: string, fault: SourceFault, now: number, useful: boolean): void {
     const score = this.of(id)
     score.failures = useful ? 1 : score.failures + 1
@@ -176,14 +167,14 @@ export class SourceScores {
 
   succeeded (id: string): void { this.of(id).failures = 0 }
 
-  /** A chunk has to begin anew because its source cannot go on from the middle; returns how often by now. */
+  /** Counts restarts of a chunk whose source cannot resume; returns the number so far. */
   restarted (chunk: number): number {
     const times = (this.#restarts.get(chunk) ?? 0) + 1
     this.#restarts.set(chunk, times)
     return times
   }
 
-  /** A chunk came out wrong; returns how often by now. */
+  /** Counts wrong hashes of a chunk; returns the number so far. */
   wrong (chunk: number, givers: Iterable<string>): number {
     const blamed = this.#blamed.get(chunk) ?? new Set()
     for (const id of givers) blamed.add(id)

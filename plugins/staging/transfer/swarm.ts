@@ -1,6 +1,6 @@
-/** How long another node's word that it fetches a chunk from the store keeps others off it, ms. */
+/** How long a node's claim keeps others from fetching the same chunk from the store, ms. */
 export const CLAIM_MS = 30_000
-/** Added to the rarity of a chunk that another node has claimed: taken only when nothing else is left. */
+/** Added to the rarity of a claimed chunk, so that it is chosen last. */
 const CLAIMED = 1 << 20
 
 export interface Supplier {
@@ -10,9 +10,9 @@ export interface Supplier {
 }
 
 /**
- * What the other nodes hold and fetch of one model, and the choice of the next chunk by it. The store's
- * uplink is the narrow place when several nodes fetch at once: each asks it for what no other has or claims,
- * and the nodes give each other the rest. Pure: time and chance are arguments.
+ * The chunks that other nodes have or fetch, and the choice of the next one. The store's uplink is the
+ * bottleneck when several nodes fetch at once: each asks it for chunks that no other node has or claims, and
+ * they exchange the rest. Pure: time and randomness are arguments.
  */
 export class Swarm {
   readonly count: number
@@ -26,7 +26,7 @@ export class Swarm {
     this.#rarity = new Uint16Array(count)
   }
 
-  /** Sets all that a peer holds. A bitmap of the wrong length is ignored: false. */
+  /** Returns false for a bitmap of the wrong length, which is ignored. */
   setPeer (id: string, bits: Uint8Array | 'all'): boolean {
     const held = bits === 'all' ? ChunkBits.all(this.count) : ChunkBits.read(bits, this.count)
     if (held === undefined) return false
@@ -37,7 +37,7 @@ export class Swarm {
     return true
   }
 
-  /** A peer got a chunk. Numbers that are no chunks are ignored. */
+  /** Ignores invalid numbers. */
   got (id: string, chunk: number): void {
     let held = this.#peers.get(id)
     if (held === undefined) this.#peers.set(id, held = new ChunkBits(this.count))
@@ -46,7 +46,7 @@ export class Swarm {
     this.#changed()
   }
 
-  /** A peer fetches a chunk from the store from now (monotonic ms) on. */
+  /** `now` is monotonic ms. */
   taken (id: string, chunk: number, now: number): void {
     if (chunk >= 0 && chunk < this.count) this.#claims.set(chunk, { peer: id, until: now + CLAIM_MS })
   }
@@ -67,10 +67,9 @@ export class Swarm {
   }
 
   /**
-   * The chunk to ask a source for next, of those missing here and not in flight: the rarest it has. From the
-   * store those that another node has claimed come last. Among equals a random one when there are peers:
-   * nodes that go through the model in the same order would ask the store for the same. Alone in order, which
-   * disks like.
+   * The next chunk to request from a source: the rarest missing one that is not in flight. For the store,
+   * claimed chunks come last. With peers, ties are broken at random, so that nodes do not ask the store for
+   * the same chunks; without peers in file order, which suits disks.
    */
   pick (
     source: Supplier, missing: ChunkBits, inFlight: { has (chunk: number): boolean },
@@ -134,7 +133,7 @@ export class ChunkBits {
     return bits
   }
 
-  /** Reads a bitmap of another node; undefined when its length is not that of `count` chunks. */
+  /** Undefined for a bitmap of the wrong length. */
   static read (bytes: Uint8Array, count: number): ChunkBits | undefined {
     if (bytes.length !== Math.ceil(count / 8)) return undefined
     const bits = new ChunkBits(count)
@@ -146,7 +145,7 @@ export class ChunkBits {
 
   has (i: number): boolean { return (this.bytes[i >> 3]! & (1 << (i & 7))) !== 0 }
 
-  /** False when it was in already, or is no chunk. */
+  /** False for a known or invalid number. */
   add (i: number): boolean {
     if (i < 0 || i >= this.count || this.has(i)) return false
     this.bytes[i >> 3]! |= 1 << (i & 7)
@@ -165,7 +164,7 @@ export class ChunkBits {
     for (let i = this.next(0); i >= 0; i = this.next(i + 1)) yield i
   }
 
-  /** The first chunk in [from, to) that is in the set, or -1. */
+  /** The first chunk of the set in [from, to), or -1. */
   next (from: number, to = this.count): number {
     for (let i = from; i < to; i++) {
       if ((i & 7) === 0 && this.bytes[i >> 3] === 0) { i += 7; continue }

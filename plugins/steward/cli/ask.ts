@@ -7,7 +7,7 @@ import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 import type { Turn, TurnEvent } from '../types.js'
 
 const ROUTE = '/v1/steward/ask'
-/** Longest question that is read from a pipe, bytes; the route says what is too long for it. */
+/** Longest question that is read from a pipe, bytes; the route reports one that is too long for it. */
 const PIPE_MAX = 64 * 1024
 
 /** `svc ask`: one answer to a question or a pipe, else a conversation on the terminal. */
@@ -21,7 +21,7 @@ export default {
   }
 } satisfies Verb
 
-/** The words; without any, or for `-`, what comes through the pipe. */
+/** The arguments; without any, or for `-`, the text from the pipe. */
 async function questionOf (ctx: VerbContext, words: string): Promise<string> {
   if (words !== '' && words !== '-') return words.trim()
   const bytes = await readPipe(ctx, PIPE_MAX)
@@ -29,7 +29,7 @@ async function questionOf (ctx: VerbContext, words: string): Promise<string> {
   return bytes.toString('utf8').trim()
 }
 
-/** Most messages of a thread that are sent, the newest. */
+/** Limit of messages of a thread that are sent, the newest. */
 const THREAD_MAX = 20
 
 /** A conversation at the prompt. */
@@ -102,7 +102,7 @@ function eventOf (ctx: VerbContext, data: string): StreamedEvent {
   }
 }
 
-/** No node answers: what looks at this machine without one. */
+/** No node answers: adds the commands that inspect this machine without one. */
 function withHint (ctx: VerbContext, error: unknown): unknown {
   if (!isVerbError(error) || error.exitCode !== 7 || error.status !== undefined) return error
   return ctx.fail(7, `${error.message}\n  \`svc doctor\` says what is wrong here without a node`)

@@ -13,15 +13,15 @@ export type Worded = Omit<Answer, 'voice' | 'calls'>
 /** A fact with its origin; `own`: from the first tool. */
 interface Ranked { readonly fact: Fact, readonly own: boolean, readonly rank: number, readonly call: number }
 
-/** Most facts that an answer has: of a diagnosis, and of what was only asked for. */
+/** Limit of facts in an answer: of a diagnosis, and of a request for facts. */
 const DIAGNOSIS_MOST = 8
 const FACTS_MOST = 20
-/** Most of them that say that all is well. */
+/** Limit of facts that report no problem. */
 const QUIET_MOST = 3
 
 export const HISTORY = new Set(['last_failure', 'events', 'logs', 'cluster_then', 'help'])
 
-/** Codes of what follows from something else. */
+/** Codes of consequences of other faults. */
 const SYMPTOMS = new Set([
   'no_instance', 'waiting_for_node', 'not_placed', 'not_ready', 'model_waits', 'request_failed', 'partition',
   'degraded', 'unavailable', 'master_changed', 'not_live'
@@ -30,7 +30,7 @@ const SYMPTOMS = new Set([
 /** Codes of resolved or momentary faults, which matter only in answers about them. */
 const NOTED = new Set(['runner_restarts', 'event_loop_lag', 'discovery_blocked'])
 
-/** Codes of what explains faults anywhere. */
+/** Codes that explain faults anywhere. */
 const EVERYWHERE = new Set(['no_quorum', 'no_master', 'disk_full', 'clock_skew', 'node_lost', 'memory_full'])
 
 const LEVELS: Readonly<Record<Fact['level'], number>> = { fail: 300, warn: 200, info: 20, ok: 10 }
@@ -41,7 +41,9 @@ const targetsOf = ({ model, node, id, error }: Understood): string[] =>
   [model, node?.name, node?.nodeId, id, error].filter((one) => one != null)
     .map((one) => one.toLowerCase())
 
-/** Whether it is about one of them. Of copies that failed, a node names the model in its text only. */
+/**
+ * Whether it is about one of the targets. A node's report of failed copies names the model only in its text.
+ */
 function isAbout ({ about, code, text }: Fact, targets: readonly string[]): boolean {
   if ([code, ...about].some((one) => targets.includes(one.toLowerCase()))) return true
   const low = text.toLowerCase()
@@ -84,7 +86,7 @@ function weighedFor (
   return noted ? { ...fact, level: 'info', remedy: null } : fact
 }
 
-/** Whether what a plugin brings is missed because of that. */
+/** Whether the absence of a plugin's feature is explained by that. */
 const keepsAway = ({ code, about }: Fact, topic: string): boolean =>
   (code === 'plugin_off' && about.includes(topic)) || (code === 'store_not_configured' && topic === 'staging')
 
@@ -165,7 +167,7 @@ function diagnosed (asked: Understood, found: readonly Found[], ranked: readonly
 const blind = ([first]: readonly Found[]): boolean =>
   first?.finding.facts.length === 0 && first.finding.unknown.length > 0
 
-/** What explains a symptom: a fault that names something the symptom names, or one that explains anything. */
+/** The cause of a symptom: a fault with a common name, or one that explains faults anywhere. */
 function causeOf (top: Ranked, bad: readonly Ranked[]): Ranked | undefined {
   if (!SYMPTOMS.has(top.fact.code)) return undefined
   const names = top.fact.about.map((one) => one.toLowerCase())
@@ -204,7 +206,7 @@ const CAN = 'Ask what is wrong, why a model does not answer or a request failed,
 const LISTS: ReadonlySet<Understood['intent']> =
   new Set(['running', 'disk', 'memory', 'plugins', 'then', 'master'])
 
-/** The fact that answers the question where others of its tool come first. */
+/** The fact that answers the question if others of its tool come first. */
 function wantedIn (asked: Understood, facts: readonly Ranked[]): Ranked | undefined {
   const codes = codesFor(asked)
   return facts.find(({ fact }) => codes.includes(fact.code))
@@ -228,7 +230,7 @@ function before (
   return [...meant, ...off, ...intent === 'happened' ? broken : []]
 }
 
-/** An answer to what was only asked for. */
+/** An answer to a request for facts. */
 function told (
   asked: Understood, ranked: readonly Ranked[], { found, world }: { found: readonly Found[], world: World }
 ): Part {
@@ -237,7 +239,7 @@ function told (
   const about = ranked.filter(({ fact }) => isAbout(fact, targets))
   // The matching item of a list comes first; the others stay, as they may be meant.
   const listed = [...new Set([...before(asked, found, ranked), ...LISTS.has(intent) ? about : [], ...ranked])]
-  // That all is well elsewhere was not asked.
+  // The answer omits that all is well elsewhere.
   const facts = listed.filter(({ own, fact }) => own || fact.level !== 'ok').slice(0, FACTS_MOST)
   const fixed = (diagnosis: string, sure: boolean): Part => ({ diagnosis, facts, sure: () => sure })
   if (intent === 'hello') return fixed(CAN, true)
@@ -267,8 +269,8 @@ function evidenceOf (facts: readonly Fact[]): Evidence[] {
 }
 
 /**
- * A further call that the findings require: the plugins, if the first tool is of none that is on; the story
- * of the newest failed request; or null.
+ * A further call that the findings require: the plugins, if the first tool belongs to none that is on; the
+ * story of the newest failed request; or null.
  */
 export function moreOf (
   asked: Understood, found: readonly Found[], has: (tool: string) => boolean

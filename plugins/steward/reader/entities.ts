@@ -4,20 +4,20 @@ import type { Word } from './words.js'
 
 export interface NamedNode { readonly nodeId: string, readonly name: string }
 
-/** The names that a question may have in it, and the time. */
+/** The names that a question may contain, and the time. */
 export interface World {
   readonly models: readonly string[]
   readonly nodes: readonly NamedNode[]
-  /** The models of instances, by the id of the instance. */
+  /** The models of instances, by instance id. */
   readonly instances: Readonly<Record<string, string>>
   /** Id of the master; null if unknown. */
   readonly master: string | null
-  /** Id of the node that is asked. */
+  /** Id of the node that receives the question. */
   readonly local: string | null
-  /** Wall time, ms since 1970, and what the node's clock is ahead of UTC, minutes. */
+  /** Wall time, ms since 1970, and the offset of the node's clock from UTC, minutes. */
   readonly nowMs: number
   readonly zoneMin: number
-  /** Plugins that are on at the node that is asked. */
+  /** Enabled plugins of the node that receives the question. */
   readonly plugins: readonly string[]
 }
 
@@ -32,15 +32,15 @@ export interface Named<T> {
   readonly others: readonly string[]
 }
 
-/** Words with a stroke that are no models. */
+/** Words with a slash that are no models. */
 const NO_MODELS = [
   /^(?:and\/or|yes\/no|on\/off|up\/down|in\/out|tts\/chat|chat\/tts|n\/a|either\/or|\d+\/\d+)$/,
   /^(?:v1|api|etc|var|tmp|home|usr|opt|root|dev|proc|store|admin|models|state|cluster)\//
 ]
 
-/** The names of a world, looked up fast: a question may have a thousand words, and a world as many names. */
+/** An index of the names of a world: a question may have a thousand words, and a world as many names. */
 export class Names {
-  /** Models by their id, by what is behind the stroke, and by each word of the name. */
+  /** Models by their id, by the part after the slash, and by each word of the name. */
   readonly #ids: ReadonlyMap<string, readonly string[]>
   readonly #tails: ReadonlyMap<string, readonly string[]>
   readonly #begins: readonly string[]
@@ -49,7 +49,7 @@ export class Names {
   readonly #nearTails: Near
   readonly #instances: readonly (readonly [id: string, model: string])[]
   readonly #nodes: readonly NamedNode[]
-  /** Nodes by their name, and by its first part where it has more. */
+  /** Nodes by their name, and by the first part of a longer one. */
   readonly #names: ReadonlyMap<string, readonly NamedNode[]>
   readonly #hosts: ReadonlyMap<string, readonly NamedNode[]>
   readonly #nearNames: Near
@@ -95,13 +95,13 @@ export class Names {
     return this.#lastPart(low) ?? (isKnownWord(low) ? undefined : this.#partOf(low) ?? this.#slip(low))
   }
 
-  /** An id in full that no model has: one that is nearly the same, else as it was asked. */
+  /** A full id that no model has: a similar one, else the id as asked. */
   #withSlash (text: string): Unplaced {
     const meant = this.#nearIds.slipOf(text.toLowerCase())
     return certain(meant === undefined ? text : this.#ids.get(meant)!.at(-1)!)
   }
 
-  /** A model by what is behind the stroke. */
+  /** A model by the part after the slash. */
   #lastPart (low: string): Unplaced | undefined { return oneOf(this.#tails.get(low)) }
 
   /** A model by one of the words of its name: `qwen3`, and `qwen` too. */
@@ -120,7 +120,7 @@ export class Names {
     return meant === undefined ? undefined : this.#lastPart(meant)
   }
 
-  /** The nodes of a question, in the order of its words. A name like `node7` counts, known or not. */
+  /** The nodes of a question, in the order of its words. A name like `node7` counts even if it is unknown. */
   nodesIn (words: readonly Word[]): Named<NamedNode>[] {
     const found: Named<NamedNode>[] = []
     for (let i = 0; i < words.length; i++) {
@@ -153,7 +153,7 @@ export class Names {
 
 type Unplaced = Omit<Named<string>, 'at'>
 
-/** Things by their keys, of which each may have several. */
+/** Things by their keys; a thing may have several. */
 function grouped<T> (things: readonly T[], keysOf: (thing: T) => readonly string[]): Map<string, T[]> {
   const groups = new Map<string, T[]>()
   for (const thing of things) {
@@ -181,7 +181,7 @@ const isIdOf = (low: string, id: string): boolean =>
 /** Words before the name of a node. */
 const BEFORE = /^(node|machine|host|server|computer|box)$/
 
-/** Names that are of nodes, known or not. */
+/** Names of nodes, even if unknown. */
 const NUMBERED = /^(?:n|node|host|machine|server|box|pc|worker)-?\d{1,3}$/
 
 const unknownNode = ({ text }: Word): NamedNode => ({ nodeId: text, name: text })
@@ -195,7 +195,7 @@ function strangeNode (word: Word): NamedNode | undefined {
 
 const UUID = /[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/i
 
-/** The ids of requests: each a UUID, or one with the prefix that an API puts before it. */
+/** The ids of requests: each a UUID, or one with an API's prefix. */
 export function requestsIn (words: readonly Word[], taken: ReadonlySet<number>): Named<string>[] {
   return words.flatMap(({ text }, i) => {
     const id = taken.has(i) ? undefined : UUID.exec(text)?.[0]

@@ -4,9 +4,9 @@ export type Intent =
   | 'help' | 'hello' | 'other' | 'feature' | 'error' | 'downloads'
 
 /**
- * Evidence for each intent: a weight and a pattern of whole words. Words are counted (`words.ts`): `answer`
- * is "reply" and "work" too; MODEL, NODE, ID and TIME replace recognised parts. An intent requires its
- * `needs`. Of equal weights the first wins.
+ * Evidence for each intent: a weight and a pattern of whole words. Words are normalised (`words.ts`):
+ * `answer` is "reply" and "work" too; MODEL, NODE, ID and TIME replace recognised parts. An intent requires
+ * its `needs`. Of equal weights the first wins.
  */
 const CUES = String.raw`
 why-request
@@ -263,7 +263,7 @@ const LEAST = 2
 /** Lead over the next, below which the intent is a guess. */
 const LEAD = 0.5
 
-/** The intent that weighs most; `other` where none weighs enough. */
+/** The intent with the greatest weight; `other` if none has enough. */
 export function intentOf (counted: string): { intent: Intent, weight: number, sure: boolean } {
   const ranked = RULES.filter(({ needs }) => needs === null || needs.test(counted))
     .map(({ intent, cues }) => ({
@@ -277,7 +277,7 @@ export function intentOf (counted: string): { intent: Intent, weight: number, su
   return { ...first, sure: first.weight - (second?.weight ?? 0) >= LEAD }
 }
 
-/** Words for each plugin's features, in lower case: without the feature, the plugin may be missing. */
+/** Words for each plugin's features, in lower case: if the feature is missing, the plugin may be off. */
 const TOPICS: readonly (readonly [plugin: string, words: RegExp])[] = [
   ['event-log', /\bevents?\b|\bevent[- ]log\b/],
   ['logs', /\blogs?\b|\blog (?:lines|server)\b/],

@@ -5,18 +5,18 @@ import type { ToolCall } from '../types.js'
 const call = (tool: string, args: Record<string, string | null | undefined> = {}): ToolCall =>
   ({ tool, args: Object.fromEntries(Object.entries(args).filter(([, value]) => value != null)) })
 
-/** Longest question that help is asked, characters. */
+/** Longest question that is passed to help, characters. */
 const HELP_MOST = 400
 const help = ({ text }: Understood): ToolCall => call('help', { question: text.slice(0, HELP_MOST) || '?' })
 
-/** Most nodes whose memory is read by default. */
+/** Limit of nodes whose memory is read by default. */
 const NODES_MOST = 6
 /** Default range of past events, ms. */
 const HAPPENED_MS = 24 * 3600_000
 /** Range of events that may explain a present fault, ms. */
 const BEFORE_MS = 6 * 3600_000
 
-/** Intents whose cause may lie anywhere, so that everything is looked at. */
+/** Intents whose cause may be anywhere, so that everything is checked. */
 const DIAGNOSES: ReadonlySet<Understood['intent']> = new Set([
   'health', 'why-model', 'why-request', 'slow', 'node', 'access', 'join', 'feature', 'error'
 ])
@@ -25,7 +25,7 @@ const TOLD: ReadonlySet<Understood['intent']> = new Set([
   'running', 'master', 'fit', 'disk', 'memory', 'settings', 'plugins', 'downloads'
 ])
 
-/** Whether a cause is wanted, and not only what was asked for. */
+/** Whether a cause is wanted in addition to the requested facts. */
 export const diagnoses = ({ intent, complains }: Understood): boolean =>
   DIAGNOSES.has(intent) || (complains && TOLD.has(intent))
 
@@ -39,7 +39,7 @@ export function planOf (asked: Understood, world: World): ToolCall[] {
   return [...calls, call('events', { from: since(world, HAPPENED_MS), about: model ?? node?.name })]
 }
 
-/** Whether something is said to have broken in a time that is not over. */
+/** Whether the question says that something broke in a period that lasts until now. */
 const brokeNow = ({ complains, when }: Understood, { nowMs }: World): boolean =>
   complains && (when === null || Date.parse(when.to) >= nowMs)
 

@@ -3,7 +3,7 @@ import { clockWords } from './when.js'
 import type { Worded } from './answer.js'
 import type { Understood } from './thread.js'
 
-/** A reference in words, with the command that shows it if any. */
+/** A reference as text, with the command that shows it if any. */
 export function evidenceWords (evidence: Evidence): string {
   switch (evidence.kind) {
     case 'event': return `event ${evidence.idx} at ${evidence.at} (${evidence.name})`
@@ -16,7 +16,7 @@ export function evidenceWords (evidence: Evidence): string {
   }
 }
 
-/** The lines of an answer after its first sentence: facts, references, commands, and what is not known. */
+/** The lines of an answer after its first sentence: facts, references, commands, and unknowns. */
 export function restWords (asked: Understood, answer: Worded, zoneMin: number): string {
   const { diagnosis, facts, remedies, unknown } = answer
   const lines = facts.flatMap(({ text, evidence }) => {

@@ -5,7 +5,7 @@ import type { When } from './when.js'
 /** The intent and the subject of a question. */
 export interface Understood {
   readonly intent: Intent
-  /** As the cluster writes it; as it was asked where no model is called so. */
+  /** The cluster's spelling; the question's if no model has that name. */
   readonly model: string | null
   readonly node: NamedNode | null
   /** Id of a request. */
@@ -16,34 +16,36 @@ export interface Understood {
   /** Path of a setting, and the least level of log lines. */
   readonly setting: string | null
   readonly level: string | null
-  /** Whether it asks why something does not do as it should. */
+  /** Whether it asks why something does not work as it should. */
   readonly complains: boolean
-  /** The plugin that brings what the question speaks of, and the reason of an error that it has. */
+  /** The plugin of the feature in the question, and the error reason in it. */
   readonly topic: string | null
-  /** Whether that plugin is off at the node that is asked. */
+  /** Whether that plugin is off at the node that receives the question. */
   readonly off: boolean
   readonly error: string | null
-  /** False where it is a guess. */
+  /** False for a guess. */
   readonly sure: boolean
   /** Interpretations of doubtful words, a sentence each. */
   readonly read: readonly string[]
-  /** The question as help's sheets are searched for it. */
+  /** The question as a query for help's sheets. */
   readonly text: string
 }
 
-/** A question without its conversation; `counted`: its counted words. */
+/** A question without its conversation; `counted`: its normalised words. */
 export interface Read extends Understood { readonly counted: string, readonly weight: number }
 
-/** Counted words of a question that can lean on what was said before. */
+/** Normalised words of a question that can refer to the earlier conversation. */
 const SHORT = 12
-/** An intent of this weight stands, whatever the earlier conversation. */
+/** An intent of this weight overrides the earlier conversation. */
 const PLAIN_WEIGHT = 3
 
-/** How a question begins that leans on the one before: "and on node2?", "what about svc/guide?", "why?". */
+/**
+ * Beginnings of a question that refers to the one before: "and on node2?", "what about svc/guide?", "why?".
+ */
 const LEANS = /^(?:and|also|then|what about|how about|but|so|or|same|why|since|again|fine)(?= |$)/
 const POINTS = /(?:^| )(?:it|its|that|this|there|they|them|same|those|he|she)(?= |$)/
 
-/** Intents that are about a name, and take that of before where they have none. */
+/** Intents about a name; without one they use the name of the question before. */
 const NAMED = new Set<Intent>(['why-model', 'fit', 'slow', 'logs', 'node', 'what-if', 'why-request'])
 /** Intents about facts; a "why" after them asks for faults. */
 const TELLS = new Set<Intent>([
@@ -70,13 +72,13 @@ export function joined (own: Read, before: Understood | null, said: Read | null)
   return settled({ ...whole, sure, model: said.model, node: said.model === null ? said.node : null }, counted)
 }
 
-/** True for an intent that is about a name, where the question has none, or no model. */
+/** True for an intent about a name, if the question has none, or no model. */
 const needsName = (own: Understood): boolean =>
   NAMED.has(own.intent) && (!hasName(own) || (/^(?:logs|fit)$/.test(own.intent) && own.model === null))
 
 const hasName = ({ model, node, id }: Understood): boolean => model !== null || node !== null || id !== null
 
-/** The intent of before, changed where it does not go with what is named now. */
+/** The earlier intent, changed if it does not match what is named now. */
 function kept (before: Understood, own: Read): Intent {
   const { intent } = before
   if (own.id !== null) return 'why-request'
@@ -96,12 +98,12 @@ function named (own: Understood, before: Understood | null): Understood {
   return { ...own, when, model }
 }
 
-/** Intents of someone who misses what a plugin brings. */
+/** Intents of someone who misses a plugin's feature. */
 const MISSED = new Set<Intent>([
   'other', 'health', 'logs', 'happened', 'help', 'running', 'slow', 'fit', 'settings'
 ])
 
-/** An intent that goes with the names there are. */
+/** An intent that matches the recognised names. */
 function settled (own: Understood, counted: string): Understood {
   const { intent, model, node, when, topic } = own
   if (misses(own, counted)) return { ...own, intent: 'feature' }
@@ -122,7 +124,7 @@ function settled (own: Understood, counted: string): Understood {
 /** Questions about a log that may not be written or sent. */
 const WRITES = /(?:^| )(?:why|not|down|kept|written|recorded|counted|shipped|sent|arrives?)(?= |$)/
 
-/** Whether it misses what a plugin brings: that is off, or does not do as it should. */
+/** Whether it misses a plugin's feature: the plugin is off or does not work as it should. */
 function misses (own: Understood, counted: string): boolean {
   const { intent, topic, off } = own
   if (topic === null || hasName(own)) return false

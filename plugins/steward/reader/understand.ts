@@ -9,13 +9,16 @@ import type { Named, NamedNode, World } from './entities.js'
 import type { Intent } from './intents.js'
 import type { When } from './when.js'
 
-/** Characters of a question that are read; the earlier ones that a follow-up may lean on, and of each. */
+/**
+ * Limits of the characters that are read: of a question; number of earlier ones that a follow-up may refer
+ * to, and of each.
+ */
 const READ_MOST = 4000
 const TURNS_MOST = 6
 const TURN_MOST = 1000
 /** A question longer than this is read by its sentences. */
 const LONG = 160
-/** Of so many sentences at the beginning, and as many at the end. */
+/** Number of sentences at the beginning, and at the end. */
 const SENTENCES_MOST = 20
 
 /** The intent and subject of a question in its conversation. Pure. */
@@ -34,7 +37,7 @@ function readText (asked: string, world: World, names: Names): Read {
   const sentences = text.length <= LONG ? [text] : text.match(/(?:[^.!?]|[.!?](?=\S))+[.!?]*/g) ?? [text]
   const [begin, rest] = [sentences.slice(0, SENTENCES_MOST), sentences.slice(SENTENCES_MOST)]
   const read = [...begin, ...rest.slice(-SENTENCES_MOST)].map((one) => readSentence(one, world, names))
-  // Prefer a sentence that asks; of two the more specific one.
+  // Prefer a question among the sentences; of two the more specific one.
   const best = read.reduce((a, b) => telling(b) > telling(a) ? b : a)
   return {
     ...best,
@@ -91,13 +94,13 @@ function readSentence (sentence: string, world: World, names: Names): Read {
   }
 }
 
-/** Lower case, so that only marks have capitals. */
+/** Lower case, so that only placeholders have capitals. */
 const lower = (text: string): string => [...text].map((char) => {
   const low = char.toLowerCase()
   return low.length === char.length ? low : char
 }).join('')
 
-/** The words of a time as one mark. */
+/** Replaces the words of a time by a placeholder. */
 function timed (text: string, when: When | null): string {
   if (when === null) return text
   const rest = when.said.reduce((known, said) => known.replace(said, ' TIME '), text)
@@ -111,7 +114,7 @@ function pointedAt (intent: Intent, plain: string, { master, local, nodes }: Wor
   return nodes.find(({ nodeId }) => nodeId === meant) ?? null
 }
 
-/** "The voice", where only one model is called so. */
+/** "The voice", if only one model matches. */
 function onlyModel (plain: string, { models }: World): Omit<Named<string>, 'at'> | null {
   if (!/\b(?:the|my|our) model\b/.test(plain)) return null
   return models.length === 1 ? { value: models[0]!, sure: true, others: [] } : null

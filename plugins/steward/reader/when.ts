@@ -8,7 +8,7 @@ export interface When {
   readonly to: string
   /** The moment itself; of a span its beginning. */
   readonly at: string
-  /** The words that say it, in one or two places. */
+  /** The words that name it, in one or two places. */
   readonly said: readonly string[]
 }
 
@@ -19,25 +19,25 @@ interface Span { from: number, to: number, at: number }
 const MINUTE_MS = 60_000
 const HOUR_MS = 60 * MINUTE_MS
 const DAY_MS = 24 * HOUR_MS
-/** "Around 14:05" is so much before and after it. */
+/** "Around 14:05" is this much before and after it. */
 const AROUND_MS = 5 * MINUTE_MS
-/** "Recently" goes back so far. */
+/** "Recently" goes back this far. */
 const RECENT_MS = 6 * HOUR_MS
-/** A clock time may be so far ahead before it counts as yesterday's: clocks differ. */
+/** A clock time may be this far ahead before it counts as yesterday's: clocks differ. */
 const AHEAD_MS = 2 * MINUTE_MS
 /** Characters of a text that are read. */
 const READ_MOST = 1000
 
-/** Parts of the day, in hours of it; a night begins on the day before. */
+/** Parts of the day with their hours; a night begins on the day before. */
 const PARTS: readonly (readonly [part: RegExp, from: number, to: number])[] = [
   [/night/i, -6, 6], [/morning/i, 5, 12], [/afternoon/i, 12, 18], [/evening/i, 18, 24]
 ]
 
 const UNIT = '(?:sec(?:ond)?|min(?:ute)?|h(?:ou)?r|day|week|month|year)s?'
-/** "The last two hours", and the words before "two hours" that make it a span which ends now. */
+/** "The last two hours", and the words before "two hours" that make it a span ending now. */
 const SPAN = new RegExp(`^(?:the )?(?:last|past|previous|for|in|within)\\b.*${UNIT}$`, 'i')
 const BEFORE_SPAN = /\b(?:for|within|in the)\s*$/i
-/** Words that look like a time and say none, or not which. */
+/** Words that look like a time but name none, or an ambiguous one. */
 const NO_TIME = new RegExp(`^(?:(?:right |just )?now|(?:this |the )?(?:second|${UNIT}|moment)|` +
   'may|mar|march|sun|sat|dec)$', 'i')
 
@@ -92,7 +92,7 @@ function midnightOf (ms: number, { zoneMin }: Now): number {
   return Math.floor((ms + ahead) / DAY_MS) * DAY_MS - ahead
 }
 
-/** Of what is still to come and has no day: the same a day, or a week, before. */
+/** A future span without a day is moved back a day or a week. */
 function past ({ from, to, at }: Span, nowMs: number, certain: boolean, stepMs = DAY_MS): Span {
   const back = certain || at <= nowMs + AHEAD_MS ? 0 : stepMs
   return { from: from - back, to: to - back, at: at - back }

@@ -1,6 +1,6 @@
 import { editDistance } from '../../../kernel/index.js'
 
-/** A word of a question with its place in the text, and the same in lower case without marks around it. */
+/** A word of a question with its place in the text, and its lower case without surrounding punctuation. */
 export interface Word {
   readonly text: string
   readonly low: string
@@ -15,7 +15,7 @@ export function wordsOf (text: string): Word[] {
   }))
 }
 
-/** Each word counts as the first of its line; other words count as themselves. */
+/** Each word is normalised to the first of its line; other words stay. */
 const GROUPS = `
 why wieso warum weshalb
 not no never nicht nothing kein dont doesnt isnt cant wont didnt arent
@@ -68,7 +68,7 @@ when wann
 where wo
 `
 
-/** Words that are known as they are, so that no slip is seen in them. */
+/** Words that are known unchanged, so that they are not taken for typos. */
 const PLAIN = `
 about after again also another around ask asked back because been before being best between both card
 cards cart cause charge chat close closed code cold core cores cost could currently does done door each
@@ -89,10 +89,10 @@ const HEADS = new Map(GROUPS.trim().split(/\n(?! )/).flatMap((line) => {
   return [head!, ...others].map((word) => [word, head!] as const)
 }))
 const KNOWN = new Set([...HEADS.keys(), ...PLAIN.trim().split(/\s+/)])
-/** Made with the first question. */
+/** Built at the first question. */
 let near: Near | undefined
 
-/** Contractions and phrases that count as other words. */
+/** Contractions and phrases that are normalised to other words. */
 const PHRASES: readonly (readonly [RegExp, string])[] = [
   [/[’`´]/g, '\''],
   [/\b(ca|wo|do|does|did|is|are|was|were|has|have|would|should|could)n'?t\b/g, '$1 not'],
@@ -115,7 +115,7 @@ const PHRASES: readonly (readonly [RegExp, string])[] = [
   [/\bso long\b|\bforever\b|\bages\b/g, 'slow']
 ]
 
-/** The words of a text in lower case as they count, phrases first; words in capitals stay as they are. */
+/** The normalised words of a text in lower case, phrases first; words in capitals stay unchanged. */
 export function countedText (text: string): string {
   const known = PHRASES.reduce((rest, [pattern, words]) => rest.replace(pattern, words), text)
   return wordsOf(known).map(({ text: word, low }) => word === low ? counted(low) : word).join(' ')
@@ -124,7 +124,7 @@ export function countedText (text: string): string {
 /** True for a word with a fixed meaning in questions. */
 export const isKnownWord = (low: string): boolean => KNOWN.has(low) || low.length < 4
 
-/** A word as it counts: the first of its group, a slip of one or two letters read as the word meant. */
+/** A normalised word: the first of its group, with a typo of one or two letters corrected. */
 export function counted (low: string): string {
   const own = HEADS.get(low)
   if (own !== undefined || isKnownWord(low) || !/^[a-z]+$/.test(low)) return own ?? low
@@ -134,7 +134,7 @@ export function counted (low: string): string {
   return meant === undefined ? low : HEADS.get(meant) ?? low
 }
 
-/** Words of four letters or more among which slips are looked for. */
+/** Words of four letters or more that are searched for typos. */
 export class Near {
   readonly #words: { text: string, letters: number, figures: string }[]
 
@@ -150,7 +150,7 @@ export class Near {
     const most = low.length < 8 ? 1 : 2
     let [best, least]: [string | undefined, number] = [undefined, most + 0.5]
     for (const one of this.#words) {
-      // Each edit changes two letters at most, which is seen far sooner than what the edits are.
+      // Each edit changes at most two letters: this test is much faster than the edit distance.
       const far = Math.abs(one.text.length - low.length) > most || bits(one.letters ^ letters) > 2 * most
       if (far || one.figures !== own) continue
       // A first letter is seldom wrong.
@@ -174,5 +174,5 @@ function bits (number: number): number {
   return count
 }
 
-/** The figures of a name: one with others is another name, not a slip. */
+/** The digits of a name: other digits mean another name, not a typo. */
 export const figures = (text: string): string => (text.match(/\d+/g) ?? []).join(' ')

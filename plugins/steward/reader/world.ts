@@ -5,12 +5,12 @@ import type { World } from './entities.js'
 
 type Look = TurnTools['context']['look']
 
-/** An instance as /state has it, under the name of its kind. */
+/** An instance in /state, under the name of its kind. */
 type SeenInstance = Record<string, { shardAssignments?: { modelId?: unknown } } | undefined>
 
 interface SeenState extends ClusterState { instances?: Record<string, SeenInstance> }
 
-/** The names that a question may have in it: of the nodes, and of the models that are placed. */
+/** The names that a question may contain: of the nodes, and of the placed models. */
 export async function worldOf (look: Look, nowMs: number, plugins: readonly string[]): Promise<World> {
   const state = await look<SeenState>('/state')
   const zoneMin = -new Date(nowMs).getTimezoneOffset()

@@ -24,7 +24,7 @@ t.test('a lost node, with the commands that mend it', async (t) => {
   const { facts } = await clusterNow.run(toolContext(recorded('node-lost'), NOW))
   t.match(facts[0], {
     level: 'fail', code: 'node_lost', about: ['node3'], text: 'node3 is lost for 14s.',
-    remedy: 'Start it with `svc up`; if it is gone for good: ' +
+    remedy: 'Start it with `svc up`; if it will not return: ' +
       '`svc members remove 4d92aaa7-d542-41ab-9a31-a971db937e17`.'
   })
   t.match(facts[1], { level: 'warn', code: 'partition', text: /a node is down, or the network .* is cut/ })

@@ -14,7 +14,7 @@ import type { Test } from 'tap'
 import type { Voice } from '../ask.js'
 import type { Question } from '../types.js'
 
-/** Says what it was asked, with marks that a language model would mean something by. */
+/** Repeats the question, with markers that a language model would interpret. */
 function echo (): { voice: Voice, asked: Question[] } {
   const asked: Question[] = []
   return {
@@ -37,7 +37,7 @@ const post = async (rig: Rig, url: string, payload: object, headers: Record<stri
   await rig.inject({ method: 'POST', url, payload: { model: STEWARD, ...payload }, headers })
 
 const messages = [{ role: 'user', content: 'all fine?' }]
-/** A request of each API, and where its whole answer has the text. */
+/** A request of each API, and the field of its whole answer that has the text. */
 const APIS: readonly [url: string, body: object, text: (answer: never) => unknown][] = [
   ['/v1/chat/completions', { messages },
     ({ choices }: { choices: { message: { content: string } }[] }) => choices[0]?.message.content],
@@ -89,7 +89,7 @@ t.test('it is listed as a model, and nowhere as a thing with files or an instanc
   t.strictSame([state['instances'], state['tasks']], [{}, {}])
   const pull = await rig.inject({ method: 'POST', url: `/store/models/${STEWARD}/download`, payload: {} })
   t.equal(pull.statusCode, 400, pull.body)
-  t.match(pull.json(), { error: { message: /every node itself/, details: { remedy: /svc run/ } } })
+  t.match(pull.json(), { error: { message: /virtual model of every node/, details: { remedy: /svc run/ } } })
 })
 
 t.test('messages become a question with its thread', async (t) => {

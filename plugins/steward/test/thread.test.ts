@@ -12,7 +12,7 @@ const world: World = {
   plugins: bundled.map(({ manifest }) => manifest.name)
 }
 
-/** What was said, and what is understood of the last question. `<` begins what the steward said. */
+/** Conversations, and the understanding of the last question. `<` begins an answer of the steward. */
 const TALKS = `
 why does acme/voice not answer? / and since when? | why-model acme/voice when
 why does acme/voice not answer? / since when | why-model acme/voice when

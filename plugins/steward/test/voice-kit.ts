@@ -11,7 +11,7 @@ import { ModelsService } from '../../staging/service.js'
 import type { ModelCard } from '../../../kernel/index.js'
 import steward from '../index.js'
 
-/** What a model is given: the body of a chat request. */
+/** The body of a chat request. */
 export interface ChatBody {
   model: string
   messages: { role: string, content?: string | null, tool_calls?: unknown[], tool_call_id?: string }[]
@@ -20,9 +20,9 @@ export interface ChatBody {
   max_tokens?: number
 }
 
-/** What a scripted model says: the text, or the calls, of its next answer; or the status of a refusal. */
+/** The next answer of a scripted model: the text or the calls; or the status of a refusal. */
 export type Said = string | [tool: string, args: object | string][] | number
-/** Answers a chat request; never, where it gives null. */
+/** Answers a chat request; null leaves it without an answer. */
 export type Script = (body: ChatBody, turn: number) => Said | null
 
 export const card = (modelId: string, bytes: number, tools = true): ModelCard => ({
@@ -52,11 +52,11 @@ export interface VoiceOptions {
   kept?: RoleStatus | null
   /** Plugins beside the steward, such as one with tools. */
   plugins?: Plugin[]
-  /** What other routes answer, by path. */
+  /** Answers of other routes, by path. */
   looks?: (path: string) => unknown
 }
 
-/** A plugin whose tools find these facts, by tool. */
+/** A plugin whose tools return these facts, by tool. */
 export function knowing (found: Record<string, readonly Fact[]>): Plugin {
   const args = { type: 'object', additionalProperties: true, properties: {} } as const
   const run = (facts: readonly Fact[]): object => ({ run: async () => ({ facts, unknown: [] }) })
@@ -67,7 +67,7 @@ export function knowing (found: Record<string, readonly Fact[]>): Plugin {
   }, () => ({}))
 }
 
-/** The steward with a scripted model in the place of a real one, and stand-ins for what places it. */
+/** The steward with a scripted model instead of a real one, and stubs for its placement. */
 export async function startVoiceRig (t: TestContext, options: VoiceOptions = {}): Promise<VoiceRig> {
   const made = {
     kept: options.kept === undefined ? KEPT : options.kept, keeping: null as SystemRole | null,

@@ -1,22 +1,22 @@
 import type { Voice } from '../ask.js'
 import type { Answer, Question } from '../types.js'
 
-/** An answer that nothing stands on. */
+/** An answer without facts. */
 export const answerOf = (diagnosis: string): Answer => ({
   diagnosis, sure: true, facts: [], evidence: [], remedies: [], unknown: [], voice: 'reader', calls: []
 })
 
-/** A voice that a test holds: what it was asked, and what lets it speak. */
+/** A voice that a test controls: the questions it received, and the function that releases it. */
 export interface HeldVoice {
   readonly voice: Voice
   readonly asked: Question[]
   /** Turns whose signal has aborted, or that ended otherwise. */
   readonly ended: number
-  /** Lets the turn with that number say "Fine." and end. */
+  /** Makes the turn with that number say "Fine." and end. */
   speak (turn: number): void
 }
 
-/** Says a word at once, and the rest only when told to. */
+/** Says a word at once, and the rest when released. */
 export function heldVoice (first = 'So: '): HeldVoice {
   const asked: Question[] = []
   const gates: (() => void)[] = []

@@ -18,7 +18,7 @@ export default {
     if (state === null) return { facts: [], unknown: look.unknown }
     const [members, page, gone] = await Promise.all([
 
-      // It only adds nodes that have not been here in this session.
+      // It only adds nodes that were never present in this session.
       look.read<MemberList>('The members', '/cluster/members', 'plugin_disabled', 'unauthenticated',
         'missing_grant'),
       look.read<{ events: Election[] }>('The time of the last election', ELECTIONS),
@@ -64,7 +64,7 @@ function masterOf (
 ): Fact[] {
   const { masterNodeId, cluster } = state
   if (masterNodeId === null) {
-    // The lost quorum says it.
+    // The lost quorum already reports it.
     if (cluster?.quorum === 'lost') return []
     return [fact('fail', 'no_master', 'No master is known at the moment.', {
       evidence: [STATE],

@@ -7,7 +7,7 @@ interface Row { name: string, version: string, summary: string, enabled: boolean
 const PLUGINS: Evidence = { kind: 'path', path: '/v1/plugins' }
 const OFF_MOST = 30
 
-/** Which plugins of the node that is asked are on, and why the others are off. */
+/** Enabled plugins of the node that receives the question, and why the others are off. */
 export default {
   async run (ctx) {
     const look = createToolReads(ctx)
@@ -27,7 +27,7 @@ export default {
   }
 } satisfies Tool
 
-/** One that is off because another is off comes back with that one. */
+/** A plugin that is off because another is off comes back with that one. */
 function offFact ({ name, why }: Row): Fact {
   const needs = /requires "([a-z0-9-]+)"/.exec(why ?? '')?.[1]
   const said = needs === undefined ? 'somebody switched it off' : `it needs ${needs}, which is off`

@@ -1,7 +1,7 @@
 import { fact, quoted, showTime } from '../../../kernel/cli/index.js'
 import type { Fact, ToolReads } from '../../../kernel/cli/index.js'
 
-/** Removals that are looked at, and how old one may be, ms. */
+/** Limit of reported removals, and their greatest age, ms. */
 const MOST = 3
 const RECENT_MS = 24 * 3_600_000
 

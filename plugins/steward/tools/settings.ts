@@ -1,7 +1,7 @@
 import { fact, nearest, quoted, createToolReads } from '../../../kernel/cli/index.js'
 import type { Evidence, Fact, Tool } from '../../../kernel/cli/index.js'
 
-/** A setting of GET /config; its secrets come masked. */
+/** A setting of GET /config; its secrets are masked. */
 interface Entry { path: string, value: unknown, origin: string, source?: string }
 
 interface Config { file: string, entries: Entry[], restart_needed?: boolean }
@@ -9,7 +9,7 @@ interface Config { file: string, entries: Entry[], restart_needed?: boolean }
 const MOST = 39
 const CONFIG: Evidence = { kind: 'path', path: '/config' }
 
-/** The settings of the node that is asked: one, those under a path, or all that somebody set. */
+/** The settings of the node that receives the question: one, those under a path, or all that were set. */
 export default {
   async run (ctx, { path }) {
     const look = createToolReads(ctx)

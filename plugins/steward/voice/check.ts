@@ -3,7 +3,7 @@ import { commandsOf, corpusOf, SPAN } from './corpus.js'
 import type { Known } from './corpus.js'
 import { wordsIn } from './words.js'
 
-/** Longest text that a model may give, characters. */
+/** Longest accepted text of a model, characters. */
 const TEXT_MOST = 4000
 
 /**

@@ -9,7 +9,7 @@ export const AUTO = 'auto'
 
 /** Inputs of the choice. */
 export interface ChoiceParts {
-  /** Undefined where no plugin knows of models. */
+  /** Undefined if no plugin lists models. */
   readonly models: Pick<Models, 'cards' | 'allCopies'> | undefined
   isStopped (modelId: string): boolean
 }

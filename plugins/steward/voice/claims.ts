@@ -4,7 +4,7 @@ import type { Known } from './corpus.js'
 import { countsOf, numbersIn } from './numbers.js'
 import type { Amount } from './numbers.js'
 
-/** An amount that was not found, or not of what its sentence names; null where there is none. */
+/** The error of an amount that was not found, or not of the subject of its sentence; null without one. */
 export function amountsIn (text: string, known: Known): string | null {
   const { facts, unknown, question } = known
   const asked = numbersIn(question)
@@ -55,7 +55,10 @@ const FINE = new RegExp([
   'works? (?:fine|well)'
 ].map((one) => `\\b(?:${one})\\b`).join('|'), 'i')
 
-/** A fault that was not found, or something called fine that was not; null where there is neither. */
+/**
+ * The error of a claimed fault that was not found, or of something called fine that was not; null without
+ * one.
+ */
 export function verdictIn (text: string, { facts, unknown, examined }: Known): string | null {
   const names = namesOf(facts)
   const clauses = sentencesOf(text.replace(SPAN, ' '))
@@ -74,7 +77,7 @@ export function verdictIn (text: string, { facts, unknown, examined }: Known): s
   return null
 }
 
-/** Says that the text does not name what it is about; null where it does. */
+/** Reports that the text does not name its subject; null if it does. */
 export function subjectIn (text: string, { facts, about }: Known): string | null {
   const lacks = (names: readonly string[]): boolean =>
     names.length > 0 && !names.some((name) => standsIn(text, name))

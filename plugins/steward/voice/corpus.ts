@@ -4,7 +4,7 @@ export interface Known {
   readonly facts: readonly Fact[]
   readonly unknown: readonly string[]
   readonly question: string
-  /** Whether the whole cluster was looked over: only then may all of it be called fine. */
+  /** Whether the whole cluster was examined: only then may all of it be called fine. */
   readonly examined: boolean
   /** Names of the subject: the text must contain one, if there are any. */
   readonly about: readonly string[]
@@ -15,7 +15,7 @@ export interface Corpus {
   has (word: string): boolean
   /** Whether it was found letter by letter, perhaps as a part of a sentence. */
   includes (text: string): boolean
-  /** Whether it is in what the facts are about, their evidence and remedies: not only in somebody's words. */
+  /** Whether it is in the subjects, evidence and remedies of the facts, and not only in quoted text. */
   named (word: string): boolean
 }
 
@@ -39,14 +39,14 @@ export function corpusOf ({ facts, unknown, question }: Known): Corpus {
 export const commandsOf = (facts: readonly Fact[]): Set<string> => new Set(facts.flatMap(({ remedy }) =>
   [...(remedy ?? '').matchAll(SPAN)].map(([, command]) => command!.trim())))
 
-/** The names of what the facts are about: nodes, models, instances, requests. */
+/** The names of the facts' subjects: nodes, models, instances, requests. */
 export function namesOf (facts: readonly Fact[]): string[] {
   const names = facts.flatMap(({ about, evidence }) =>
     [...about, ...evidence.flatMap((one) => one.kind === 'node' ? [one.name] : [])])
   return [...new Set(names)].filter((name) => name !== '')
 }
 
-/** All that a fact says. */
+/** All texts of a fact. */
 export const wholeOf = (fact: Fact): string =>
   [fact.text, ...fact.about, fact.remedy ?? '', ...fact.evidence.map(evidenceText)].join('\n')
 
@@ -60,7 +60,7 @@ export function sentencesOf (text: string): string[] {
 const evidenceText = (evidence: Evidence): string =>
   Object.entries(evidence).filter(([key]) => key !== 'kind').map(([, value]) => String(value)).join(' ')
 
-/** Adds the parts of each ISO time as words: its day, and its time of day. */
+/** Appends the parts of each ISO time as words: its day, and its time of day. */
 const withTimes = (text: string): string => text +
   [...text.matchAll(/(\d{4}-\d\d-\d\d)T(\d\d:\d\d)(:\d\d)?(\.\d+)?Z?/g)]
     .map(([, day, minute, second = '']) => `\n${day!} ${minute!} ${minute!}${second}`).join('')

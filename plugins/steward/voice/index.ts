@@ -9,9 +9,9 @@ import { VOICE_CALLER } from './liveness.js'
 
 /** Longest time of the model in a turn, ms. */
 export const VOICE_MS = 15_000
-/** Most tokens of a plan and of an answer. */
+/** Limit of tokens of a plan and of an answer. */
 const TOKENS_MOST = 700
-/** The last questions of the thread that are given to the model, and characters of each. */
+/** Limits of the earlier questions that the model gets: number, and characters of each. */
 const EARLIER_MOST = 6
 const QUESTION_MOST = 2000
 const RESULTS_MOST = 16_000
@@ -45,7 +45,7 @@ interface WireCall { id: string, type: 'function', function: { name: string, arg
 /** The model to ask, and the reader's events. */
 export interface Speakers { readonly model: string, readonly reader: AsyncIterable<TurnEvent> }
 
-/** The model gave no answer that may be shown. */
+/** The model gave no usable answer. */
 class Unspoken extends Error {}
 
 /**
@@ -64,7 +64,7 @@ export async function * speak (
   const asking = { ...parts, model, signal: AbortSignal.any([parts.signal, late.signal]) }
   const asked = messagesOf(question)
   const planned = plan(asking, asked)
-  // Looked at after the reader is done.
+  // Awaited after the reader is done.
   planned.catch(() => {})
   try {
     const held: TurnEvent[] = []
@@ -98,7 +98,7 @@ function answerIn (events: readonly TurnEvent[]): Answer {
   throw new Unspoken('the reader had no answer')
 }
 
-/** The questions of the thread, and this one, without the answers, which may quote the cluster. */
+/** The earlier questions and this one, without the answers, which may quote the cluster. */
 function messagesOf ({ text, thread }: Question): Message[] {
   const earlier = thread.filter(({ role }) => role === 'user').slice(-EARLIER_MOST).map((turn) => turn.text)
   return [...earlier, text].map((content) => ({ role: 'user', content: content.slice(0, QUESTION_MOST) }))
@@ -106,7 +106,7 @@ function messagesOf ({ text, thread }: Question): Message[] {
 
 interface Asking extends Omit<SpeakParts, 'model'> { readonly model: string }
 
-/** The calls that the model wants. Of more than a turn may have the toolbox makes none. */
+/** The calls that the model requests. If they exceed the limit of a turn, the toolbox makes none. */
 async function plan (asking: Asking, asked: readonly Message[]): Promise<ToolCall[]> {
   const { tool_calls: calls } = await chat(asking, {
     messages: [{ role: 'system', content: PLAN }, ...asked],
@@ -125,11 +125,11 @@ function wantedBy ({ function: wanted }: Partial<WireCall>): ToolCall {
     if (typeof args === 'object' && args !== null && !Array.isArray(args)) {
       return { tool, args: args as Record<string, unknown> }
     }
-  } catch { /* told below */ }
+  } catch { /* reported below */ }
   throw new Unspoken(`it called ${tool} with something that is no JSON object`)
 }
 
-/** The model's words for what was found. */
+/** The model's wording of the findings. */
 async function word (asking: Asking, asked: readonly Message[]): Promise<string> {
   const { results } = asking.tools
   const calls = results.map(({ call: { tool, args } }, i): WireCall =>
@@ -176,7 +176,7 @@ async function chat (
 const RANK = { fail: 0, warn: 1, info: 2, ok: 3 }
 const byLevel = (facts: readonly Fact[]): Fact[] => [...facts].sort((a, b) => RANK[a.level] - RANK[b.level])
 
-/** The model's words with their grounds. Throws when they must not be shown. */
+/** The model's text with its grounds. Throws if it must not be shown. */
 function answerOf (
   text: string, { results, made }: TurnTools, { text: question }: Question, read: Answer
 ): Answer {
@@ -206,7 +206,7 @@ function answerOf (
   }
 }
 
-/** The model's words, the first remedy where they do not name it, and what could not be looked at. */
+/** The model's text, the first remedy if it does not name it, and the failed reads. */
 function wholeText (text: string, { remedies: [best], unknown }: Answer): string {
   const [command] = /`[^`]+`/.exec(best ?? '') ?? []
   const untold = best !== undefined && (command === undefined || !text.includes(command)) ? [best] : []

@@ -1,13 +1,13 @@
 import type { Caller, Clock, Logger, LocalApi, Section } from '../../../kernel/index.js'
 import type { RoleStatus, PlacementKeeper } from '../../placement/service.js'
 
-/** Silence after which a ready model is asked for a sign of life, ms. */
+/** Silence after which a ready model is probed, ms. */
 export const SILENCE_MS = 60_000
 /** Interval of checks, also the pause before the next probe after a failure, ms. */
 export const LOOK_MS = 5000
-/** Longest wait for a sign of life, ms. It waits in the model's queue as every request does. */
+/** Longest wait for a probe, ms. It waits in the model's queue as every request does. */
 export const PROBE_MS = 30_000
-/** Failed probes in a row after which the model is placed anew. */
+/** Consecutive failed probes after which the model is placed again. */
 export const FAILURES_MOST = 3
 
 /** The steward's identity at its model: it may ask models, and nothing more. */
@@ -18,15 +18,15 @@ export interface LivenessParts {
   readonly clock: Clock
   readonly log: Logger
   readonly keeping: Pick<PlacementKeeper, 'replace'>
-  /** Failed probes in a row by instance id, as the master of the moment counts them. */
+  /** Consecutive failed probes by instance id, as the current master counts them. */
   readonly section: Section<{ failed: number }>
   isMaster (): boolean
   kept (): RoleStatus | null
 }
 
 /**
- * Watches on the master whether the model answers. After a minute without a successful request it asks for
- * one token; three failed probes in a row place it anew.
+ * Probes on the master whether the model answers. After a minute without a successful request it asks for one
+ * token; three consecutive failed probes place it again.
  */
 export class Liveness {
   readonly #parts: LivenessParts
@@ -45,14 +45,14 @@ export class Liveness {
     this.#count(null)
   }
 
-  /** A request to that model succeeded; called for each request, so it is cheap. */
+  /** Records a successful request to that model; called for each request, so it is cheap. */
   answered (modelId: string): void {
     const { clock, kept } = this.#parts
     if (this.#failing === null && clock.mono() - this.#heardAt < LOOK_MS) return
     if (kept()?.modelId === modelId) this.heard()
   }
 
-  /** Call every LOOK_MS. Resolves when a probe that is due is over. */
+  /** Call every LOOK_MS. Resolves when a due probe is over. */
   async look (): Promise<void> {
     const { clock, isMaster, kept: look } = this.#parts
     if (this.#probing) return
@@ -62,7 +62,7 @@ export class Liveness {
     }
     if (this.#failing === null && clock.mono() - this.#heardAt < SILENCE_MS) return
     const kept = look()
-    // One that is just starting, or took the place of another, is given its time.
+    // An instance that is starting, or has replaced another, gets time to start.
     const another = this.#failing !== null && this.#failing.instanceId !== kept?.instanceId
     if (kept?.state !== 'ready' || another) {
       this.heard()
@@ -95,7 +95,7 @@ export class Liveness {
     }
   }
 
-  /** Why there is no sign of life; null for any answer, also one that says that others come first. */
+  /** Why the probe failed; null for any answer, including one that reports a full queue. */
   async #ask (modelId: string): Promise<string | null> {
     const { api, clock } = this.#parts
     const late = new AbortController()

@@ -25,7 +25,7 @@ const PLAIN = set(`
   remains remained joined reachable responding responds available known unknown other others`)
 const ABOUT = /^(?:nodes?|models?|instances?|runners?|hosts?|machines?|master|called|named)$/
 
-/** An id, a name, a path or a code in the text that was not found; null where there is none. */
+/** An id, a name, a path or a code in the text that was not found; null without one. */
 export function wordsIn (text: string, known: Known): string | null {
   const corpus = corpusOf(known)
   for (const sentence of sentencesOf(text.replace(SPAN, ' '))) {
@@ -42,7 +42,7 @@ export function wordsIn (text: string, known: Known): string | null {
 
 const ENCLOSING_END = /(?<![)\]"'”’*_|.,;:!?…])[)\]"'”’*_|.,;:!?…]+$/
 
-/** Without what encloses it, and its genitive. */
+/** Without surrounding punctuation, and its genitive. */
 const bare = (word: string): string =>
   word.replace(/^[(["'“‘*_|#-]+(?=\S)/, '').replace(ENCLOSING_END, '').replace(/['’]s$/, '')
 

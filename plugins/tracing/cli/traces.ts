@@ -17,18 +17,18 @@ export default {
     const [id] = args
     const base = options['local'] === true ? '/v1/traces' : '/v1/traces/cluster'
     if (id === undefined) await list(ctx, base, options)
-    else if (id === 'on' || id === 'off') await turn(ctx, id === 'on')
-    else if (!TRACE_ID.test(id)) throw ctx.fail(2, `"${plain(id)}" is no id of a task or a command`)
+    else if (id === 'on' || id === 'off') await setTracing(ctx, id === 'on')
+    else if (!TRACE_ID.test(id)) throw ctx.fail(2, `"${plain(id)}" is not a task id or command id`)
     else if (typeof options['output'] === 'string') await save(ctx, `${base}/${id}/raw`, options['output'])
     else await show(ctx, `${base}/${id}`)
   }
 } satisfies Verb
 
-async function turn ({ client, out }: VerbContext, enabled: boolean): Promise<void> {
+async function setTracing ({ client, out }: VerbContext, enabled: boolean): Promise<void> {
   const answer = await client.json<{ enabled: boolean }>('/v1/tracing', { method: 'PUT', body: { enabled } })
   if (out.json) out.value(answer)
   else if (answer.enabled) out.line('New requests are traced on every node; "svc traces" lists them.')
-  else out.line('New requests are no longer traced; what was traced is kept.')
+  else out.line('New requests are no longer traced; saved traces are kept.')
 }
 
 async function list ({ client, out, err }: VerbContext, base: string, options: Record<string, unknown>):
@@ -39,12 +39,12 @@ Promise<void> {
     out.value(listed)
     return
   }
-  complain(err, listed.failed)
+  printFailed(err, listed.failed)
   if (listed.traces.length === 0) {
     const { enabled } = await client.json<{ enabled: boolean }>('/v1/tracing')
     err.line(enabled
-      ? 'no request was traced yet'
-      : 'nothing was traced; "svc traces on" has new requests traced')
+      ? 'no requests have been traced yet'
+      : 'there are no traces; "svc traces on" starts tracing new requests')
     return
   }
   out.table(['TASK', 'WHEN', 'KIND', 'MODEL', 'TOOK', 'ENDED'], listed.traces.map((trace) =>
@@ -58,23 +58,23 @@ async function show ({ client, out, err }: VerbContext, path: string): Promise<v
     out.value(shown)
     return
   }
-  complain(err, shown.failed)
+  printFailed(err, shown.failed)
   const { nodeIdentities } = await client.json<State>('/state')
   const nameOf = (nodeId: string): string =>
     plain(nodeIdentities[nodeId]?.friendlyName ?? nodeId.slice(0, 12))
   const [first] = shown.traces
-  out.line(`task ${shown.taskId}${first === undefined ? '' : `, began ${whenOf(first)}`}`)
+  out.line(`task ${shown.taskId}${first === undefined ? '' : `, started ${whenOf(first)}`}`)
   for (const line of waterfall(shown.traces, nameOf)) out.line(plain(line))
   for (const line of clockLines(shown.traces)) out.line(line)
 }
 
 const whenOf = ({ startUs }: ShownSpan): string => new Date(startUs / 1000).toISOString()
 
-/** Results about the clocks of other nodes. */
+/** The corrections of other nodes' clocks. */
 function clockLines (spans: readonly ShownSpan[]): string[] {
   return spans.filter(({ name, attrs }) => name === 'network' && typeof attrs['clock_offset_us'] === 'number')
-    .map(({ attrs }) => `The clock of ${plain(String(attrs['node']))} was corrected; that may be wrong by ` +
-      `${showMicros(Number(attrs['clock_uncertainty_us']))}.`)
+    .map(({ attrs }) => `The clock of ${plain(String(attrs['node']))} was corrected, with an ` +
+      `uncertainty of ${showMicros(Number(attrs['clock_uncertainty_us']))}.`)
 }
 
 async function save ({ client, out, err, sink }: VerbContext, path: string, file: string): Promise<void> {
@@ -92,6 +92,6 @@ async function save ({ client, out, err, sink }: VerbContext, path: string, file
   else err.line(`wrote ${plain(file)}; open it at https://ui.perfetto.dev`)
 }
 
-function complain (err: VerbContext['err'], failed: readonly FailedPeer[] = []): void {
+function printFailed (err: VerbContext['err'], failed: readonly FailedPeer[] = []): void {
   for (const { name, message } of failed) err.line(`${plain(name)} ${plain(message)}`)
 }

@@ -2,14 +2,14 @@ import { formatDuration } from '../../../kernel/cli/index.js'
 import { stepsOf } from '../stats.js'
 import type { ShownSpan } from '../trace-file.js'
 
-/** A line of the waterfall: one span, or all spans of one name in one place when there are many. */
+/** A line of the waterfall: one span, or many spans of the same node, category and name. */
 interface Row { title: string, startUs: number, endUs: number, busyUs: number, count: number, depth: number }
 
-/** More spans of one name than this share a line. */
+/** With more steps than this, equal spans share a line. */
 const SINGLE_MAX = 4
 const BAR = 32
 
-/** A length of time for people: `312 us`, `4.2 ms`, `1.31 s`, `2m10s`. */
+/** A duration for people: `312 us`, `4.2 ms`, `1.31 s`, `2m10s`. */
 export function showMicros (us: number): string {
   if (us < 1000) return `${Math.round(us)} us`
   if (us < 1e6) return `${(us / 1000).toFixed(us < 1e5 ? 1 : 0)} ms`
@@ -18,7 +18,7 @@ export function showMicros (us: number): string {
 
 const endOf = ({ startUs, durationUs }: ShownSpan): number => startUs + durationUs
 
-/** Lines of a trace: who, what, a bar on the time of the whole, and how long. Pure. */
+/** Formats a trace as lines of node, name, bar on the time axis, start and duration. Pure. */
 export function waterfall (spans: readonly ShownSpan[], nameOf: (nodeId: string) => string): string[] {
   if (spans.length === 0) return []
   const from = Math.min(...spans.map(({ startUs }) => startUs))
@@ -70,7 +70,7 @@ function rowOf (group: readonly ShownSpan[], count: number): Row {
   }
 }
 
-/** How many of the lines above hold the whole of this one; clocks may be wrong by a little. */
+/** Counts the lines above that enclose this one; allows 100 us for inexact clocks. */
 function depthOf (above: readonly { row: Row }[], { startUs, endUs }: Row): number {
   const slackUs = 100
   return Math.min(6, above.filter(({ row }) => row.count === 1 && row.startUs <= startUs &&

@@ -15,7 +15,7 @@ type Mood = 'takes' | 'refuses' | 'stalls'
 interface Got { headers: Record<string, unknown>, body: { resourceSpans: Sent[] } }
 interface Sent { resource: { attributes: object[] }, scopeSpans: { spans: Record<string, unknown>[] }[] }
 
-/** A receiver of OTLP that does what it is told. */
+/** An OTLP receiver whose behaviour the test chooses. */
 async function receiver (
   t: Test
 ): Promise<{ url: string, got: Got[], held: ServerResponse[], mood: { is: Mood } }> {

@@ -14,7 +14,7 @@ interface Node {
 }
 type Letter = [to: string, from: string, message: unknown]
 
-/** Two nodes whose clocks differ; messages are delivered by hand. */
+/** Two nodes with different clocks; the test delivers their messages. */
 function pair (): { a: Node, b: Node, deliver: () => void, waiting: Letter[] } {
   const waiting: Letter[] = []
   const made = (name: string, other: string): Node => {

@@ -15,7 +15,7 @@ const TASK = '11111111-0000-4000-8000-000000000001'
 const PROMPT = 'a very secret prompt'
 const ANSWER = 'a very secret answer'
 
-/** A capability whose requests become tasks, as those of models do; `refuse` ends before that. */
+/** A capability whose requests become tasks; `refuse` fails before that. */
 const probe = definePlugin({
   name: 'probe', version: '1.0.0', kernel: '^1.0.0', summary: 'Serves tasks.',
   capabilities: {
@@ -65,7 +65,6 @@ async function say (
 const traces = async (rig: Rig, url = '/v1/traces'): Promise<ListedTrace[]> =>
   ((await rig.inject({ url })).json() as { traces: ListedTrace[] }).traces
 
-/** Waits until so many traces are in files. */
 async function written (rig: Rig, count: number): Promise<void> {
   while (rig.service(TracingService).counters().written < count) {
     await new Promise((resolve) => setImmediate(resolve))
@@ -208,7 +207,7 @@ t.test('deleting, and a file that is damaged', async (t) => {
   t.same(await traces(rig), [])
 })
 
-/** Other nodes, each with its answers by path; null never answers. */
+/** The responses of another node by path; null never responds. */
 type Peer = (path: string) => { status?: number, body: string } | null
 
 async function withPeers (t: TestContext, peers: Record<string, Peer>): Promise<Rig> {
@@ -234,12 +233,12 @@ async function withPeers (t: TestContext, peers: Record<string, Peer>): Promise<
   return await start(t, { fakes: [cluster] })
 }
 
-/** Asks while peers that never answer run into their deadline. */
+/** Advances the clock so that silent nodes reach their deadline. */
 async function patiently (rig: Rig, url: string): ReturnType<Rig['inject']> {
   let over = false
   const answer = rig.inject({ url }).finally(() => { over = true })
   while (!over) {
-    // Nodes that do answer need real time to.
+    // Nodes that respond need real time.
     await new Promise((resolve) => { setTimeout(resolve, 30) })
     await rig.clock.advance(500)
   }
@@ -289,5 +288,5 @@ t.test('the whole cluster is asked, and nobody who misbehaves holds it up', asyn
     { otherData: { taskId: TASK } })
   const nobody = await patiently(rig, `/v1/traces/cluster/${TASK.replace(/1$/, '7')}`)
   t.match(nobody.json(),
-    { error: { reason: 'trace_not_found', message: /never could not be asked \(timeout\)/ } })
+    { error: { reason: 'trace_not_found', message: /never could not be queried \(timeout\)/ } })
 })

@@ -39,7 +39,7 @@ function rig (bounds?: Bounds): Rig {
   }
 }
 
-/** What a process recorded whose clock is `ahead` of this one's. */
+/** Spans of a process whose clock is `ahead` ms of this one's. */
 function part (from: number, to: number, ahead: number): SpanPart {
   let now = from + ahead
   const recorder = new SpanRecorder(() => now)
@@ -61,7 +61,7 @@ t.test('spans of the node and of its runner, by the node\'s clock', async (t) =>
   trace.task(ABOUT)
   const hop = trace.hop('runner', RUNNER)
   await clock.advance(100)
-  // The runner worked from 1010 to 1090, by a clock of its own.
+  // The runner worked from 1010 to 1090 by its own clock.
   hop.done(JSON.parse(JSON.stringify(part(1010, 1090, 5_000_000))))
   hop.done()
   await clock.advance(10)
@@ -93,7 +93,7 @@ t.test('spans of another node and of its runner; a measured clock makes them sur
     const hop = trace.hop('network', BETA, { node: 'beta' })
     t.match(hop.traceparent, /^00-0af7651916cd43dd8448eb211c80319c-(?!b7ad6b7169203331)[0-9a-f]{16}-01$/)
 
-    // The other node's clock is 7,000 ms ahead; it had the task from 1010 to 1090.
+    // The other node's clock is 7,000 ms ahead; it worked on the task from 1010 to 1090.
     const there = rig()
     await there.clock.advance(8010)
     const member = there.begin({ member: true, traceparent: hop.traceparent })

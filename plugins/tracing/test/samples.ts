@@ -1,19 +1,16 @@
 import type { ShownSpan } from '../trace-file.js'
 import type { TraceRecord, TraceSpan } from '../trace-file.js'
 
-/** A span of a finished trace. */
 export const traceSpan = (fields: Partial<TraceSpan> = {}): TraceSpan => ({
   id: 0, parent: null, place: 0, name: 'request', category: 'request', startUs: 1000, durationUs: 9000,
   steps: 0, attrs: {},
   ...fields
 })
 
-/** A span as the routes show it. */
 export const shown = (fields: Partial<ShownSpan>): ShownSpan => ({
   name: 'parse', startUs: 0, durationUs: 10, rank: 0, category: 'api', nodeId: 'node-a', attrs: {}, ...fields
 })
 
-/** A finished trace of two places. */
 export const record = (fields: Partial<TraceRecord> = {}): TraceRecord => ({
   taskId: 'task-1',
   commandId: 'command-1',

@@ -6,7 +6,7 @@ import slow from '../tools/slow.js'
 const NOW = '2026-11-23T20:58:00.000Z'
 type Any = Record<string, never>
 
-/** The recorded answers with idle processors: those of the machine of that day were busy. */
+/** The recorded answers with idle processors; on the recorded day they were busy. */
 function quiet (): Any {
   const answers = recorded('request-failed') as unknown as Record<string, Any>
   return { ...answers, '/state': { ...answers['/state'], nodeSystem: {} } } as unknown as Any
@@ -20,7 +20,7 @@ t.test('how long requests took and where their time went', async (t) => {
       code: 'durations', about: ['svc/voice-en', String],
       text: /^The newest 2 requests of svc\/voice-en took \d+ ms at/
     },
-    { code: 'time_spent', text: /\d+ % encoding the sound, \d+ % making the sound/ }
+    { code: 'time_spent', text: /\d+ % encoding the audio, \d+ % synthesising the speech/ }
   ])
   t.notOk(facts.some(({ level }) => level === 'warn' || level === 'fail'))
 })
@@ -60,14 +60,14 @@ t.test('queues, a late event loop, busy processors and a slow link', async (t) =
   t.match(facts.slice(0, 4), [
     {
       level: 'warn', code: 'model_busy',
-      text: 'svc/voice-en is busy on node2: its runner takes 8 at once, and 3 more wait.',
+      text: 'svc/voice-en is busy on node2: its runner serves 8 at once, and 3 more wait.',
       remedy: /`svc place svc\/voice-en --node NODE`/
     },
     {
       level: 'warn', code: 'link_slow',
-      text: /^The link from node2 to .* is slow: 180 ms there and back, 1\.0 MiB\/s\.$/
+      text: /^The link from node2 to .* is slow: 180 ms round trip, 1\.0 MiB\/s\.$/
     },
-    { level: 'warn', code: 'loop_late', text: /^The event loop of node2 was late by 900 ms/ },
+    { level: 'warn', code: 'loop_late', text: /^The event loop of node2 was 900 ms late/ },
     { level: 'warn', code: 'cpu_busy', text: 'The processors of node2 are 97 % busy.' }
   ])
 })
@@ -80,7 +80,7 @@ t.test('requests that wait most of their time', async (t) => {
   }
   const { facts } = await slow.run(toolContext(answers, NOW), {})
   t.match(facts[0],
-    { level: 'warn', code: 'model_busy', text: /^Requests wait for a place for 50 % of their time/ })
+    { level: 'warn', code: 'model_busy', text: /^Requests wait in the queue for 50 % of their time/ })
 })
 
 t.test('what it may not see', async (t) => {

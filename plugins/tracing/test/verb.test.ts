@@ -20,7 +20,7 @@ const spans = [
   })
 ]
 const failed = [
-  { nodeId: 'node-c', name: 'gamma', reason: 'timeout', message: 'gave no whole answer within 3 s' }
+  { nodeId: 'node-c', name: 'gamma', reason: 'timeout', message: 'did not answer completely within 3 s' }
 ]
 const state = { nodeIdentities: { 'node-a': { friendlyName: 'alpha' } } }
 
@@ -49,17 +49,17 @@ t.test('svc traces', async (t) => {
   t.equal(node.asked.at(-1)?.url, '/v1/traces/cluster?limit=20')
   t.match(list.out, /^TASK .*ENDED\n11111111\S+ {2}2026-01-01T00:00:00.000Z {2}tts +acme\/.*voice +1.23 s/)
   t.notMatch(list.out, '\u001b')
-  t.match(list.err, /gamma gave no whole answer within 3 s/)
+  t.match(list.err, /gamma did not answer completely within 3 s/)
   t.same(JSON.parse((await run('--json')).out), { traces: [entry], failed })
   await run('--local', '--limit', '3')
   t.ok(node.asked.some(({ url }) => url === '/v1/traces?limit=3'))
 
   const one = await run(TASK)
   t.equal(one.out, [
-    `task ${TASK}, began 2026-01-01T00:00:00.000Z`,
+    `task ${TASK}, started 2026-01-01T00:00:00.000Z`,
     'alpha  request    |================================|  +0 us  1.0 ms',
     'alpha    network  |   =================            |  +100 us  500 us',
-    'The clock of beta was corrected; that may be wrong by 120 us.', ''
+    'The clock of beta was corrected, with an uncertainty of 120 us.', ''
   ].join('\n'))
   t.match(JSON.parse((await run(TASK, '--json')).out), { taskId: TASK, traces: spans })
   t.match(await run(TASK, '--local'), { status: 3, err: /trace_not_found/ })
@@ -70,10 +70,10 @@ t.test('svc traces', async (t) => {
   t.same(JSON.parse((await run(TASK, '-o', '-')).out), { traceEvents: [1] })
 
   listed = []
-  t.match((await run()).err, /nothing was traced; "svc traces on"/)
+  t.match((await run()).err, /there are no traces; "svc traces on"/)
   t.match(await run('on'), { status: 0, out: /New requests are traced on every node/ })
-  t.match((await run()).err, /no request was traced yet/)
+  t.match((await run()).err, /no requests have been traced yet/)
   t.same(JSON.parse((await run('off', '--json')).out), { enabled: false })
   t.match((await run('off')).out, /no longer traced/)
-  t.match(await run('../etc'), { status: 2, err: /"\.\.\/etc" is no id of a task or a command/ })
+  t.match(await run('../etc'), { status: 2, err: /"\.\.\/etc" is not a task id or command id/ })
 })

@@ -2,15 +2,15 @@ import { fact, quoted } from '../../../kernel/cli/index.js'
 import { capacityRemedy } from '../../runners/service.js'
 import type { ClusterState, Evidence, Fact, Finding } from '../../../kernel/cli/index.js'
 
-/** Slow links: time there and back, ms; bytes per second. */
+/** Limits for a slow link: round trip, ms; bytes per second. */
 const RTT_MS = 100
 const RATE = 4 * 1024 * 1024
-/** An event loop this late (p99) answers slowly, ms. */
+/** An event loop with a p99 delay above this is slow, ms. */
 const LATE_MS = 250
-/** Processors this busy have no time left. */
+/** A processor load above this counts as busy. */
 const BUSY = 0.9
 
-/** The parts of a runner in GET /v1/diagnostics/cluster that show waiting. */
+/** The fields of GET /v1/diagnostics/cluster that show waiting requests. */
 interface Runner {
   modelId: string, runnerId: string, slots: number, waitingTasks: number, inProgressTasks: string[]
 }
@@ -25,11 +25,11 @@ export interface Cluster {
   }[]
 }
 
-/** What slows requests down at the nodes: queues, late event loops, busy processors, slow links. Pure. */
+/** Finds causes on the nodes: queues, late event loops, busy processors, slow links. Pure. */
 export function nodesOf (state: ClusterState | null, cluster: Cluster | null, model?: string): Finding {
   const nodes = cluster?.nodes ?? []
   const silent = nodes.filter(({ live, diagnostics }) => live && diagnostics === null)
-    .map(({ name }) => `${quoted(name, 80)} did not tell about its queues in time.`)
+    .map(({ name }) => `${quoted(name, 80)} did not report its queues in time.`)
   return {
     facts: [
       ...nodes.flatMap((node) => queues(node, model)),
@@ -43,7 +43,7 @@ export function nodesOf (state: ClusterState | null, cluster: Cluster | null, mo
 
 type Node = Cluster['nodes'][number]
 
-const told = ({ nodeId, name }: Pick<Node, 'nodeId' | 'name'>, about: string[] = []):
+const aboutNode = ({ nodeId, name }: Pick<Node, 'nodeId' | 'name'>, about: string[] = []):
 Pick<Fact, 'about' | 'evidence'> => ({
   about: [quoted(name, 80), ...about], evidence: [{ kind: 'node', nodeId, name: quoted(name, 80) }]
 })
@@ -52,18 +52,19 @@ function queues (node: Node, model?: string): Fact[] {
   const runners = node.diagnostics?.supervisorRunners ?? []
   return runners.filter(({ modelId, waitingTasks }) =>
     waitingTasks > 0 && (model === undefined || modelId === model)).map(({ modelId, slots, waitingTasks }) =>
-    fact('warn', 'model_busy', `${quoted(modelId)} is busy on ${quoted(node.name, 80)}: its runner takes ` +
+    fact('warn', 'model_busy', `${quoted(modelId)} is busy on ${quoted(node.name, 80)}: its runner serves ` +
     `${slots} at once, and ${waitingTasks} more wait.`,
-    { ...told(node, [quoted(modelId)]), remedy: capacityRemedy(quoted(modelId)) }))
+    { ...aboutNode(node, [quoted(modelId)]), remedy: capacityRemedy(quoted(modelId)) }))
 }
 
 function loop (node: Node): Fact[] {
   const { p99 = 0 } = node.diagnostics?.resources.eventLoopDelayMs ?? {}
   if (p99 <= LATE_MS) return []
   const name = quoted(node.name, 80)
-  return [fact('warn', 'loop_late', `The event loop of ${name} was late by ${Math.round(p99)} ms ` +
-    'in the worst hundredth of the time since it started: the node answers slowly.', {
-    ...told(node), remedy: 'See what else the machine does; `svc doctor` tells what the node reports.'
+  return [fact('warn', 'loop_late', `The event loop of ${name} was ${Math.round(p99)} ms late ` +
+    '(p99 since the start), so the node responds slowly.', {
+    ...aboutNode(node),
+    remedy: 'Check the machine for other load; `svc doctor` shows the problems of the node.'
   })]
 }
 
@@ -76,19 +77,19 @@ function busy (state: ClusterState): Fact[] {
     const name = nameIn(state, nodeId)
     return usage < BUSY ? [] : [fact('warn', 'cpu_busy',
       `The processors of ${name} are ${Math.round(usage * 100)} % busy.`, {
-        ...told({ nodeId, name }),
-        remedy: `See what runs on ${name} with \`svc ps\`; end what else keeps that machine busy.`
+        ...aboutNode({ nodeId, name }),
+        remedy: `See what runs on ${name} with \`svc ps\`; stop other load on that machine.`
       })]
   })
 }
 
 function slowLinks (state: ClusterState): Fact[] {
   return Object.entries(state.topology?.connections ?? {}).flatMap(([from, sinks]) =>
-    Object.entries(sinks).flatMap(([to, ways]) => {
-      const rtt = Math.min(...ways.map(({ rttMs }) => rttMs ?? Infinity))
-      const rate = Math.max(...ways.map(({ bytesPerSecond }) => bytesPerSecond ?? -1))
+    Object.entries(sinks).flatMap(([to, links]) => {
+      const rtt = Math.min(...links.map(({ rttMs }) => rttMs ?? Infinity))
+      const rate = Math.max(...links.map(({ bytesPerSecond }) => bytesPerSecond ?? -1))
       const slow = [
-        rtt > RTT_MS && Number.isFinite(rtt) ? `${Math.round(rtt)} ms there and back` : null,
+        rtt > RTT_MS && Number.isFinite(rtt) ? `${Math.round(rtt)} ms round trip` : null,
         rate >= 0 && rate < RATE ? `${(rate / 1024 / 1024).toFixed(1)} MiB/s` : null
       ].filter((one) => one !== null)
       if (slow.length === 0) return []
@@ -96,7 +97,7 @@ function slowLinks (state: ClusterState): Fact[] {
       const evidence: Evidence[] = [from, to].map((nodeId, i) => ({ kind: 'node', nodeId, name: [a, b][i]! }))
       return [fact('warn', 'link_slow', `The link from ${a} to ${b} is slow: ${slow.join(', ')}.`, {
         about: [a, b], evidence,
-        remedy: `Mend the network between ${a} and ${b}; \`svc doctor\` shows the way to each member.`
+        remedy: `Fix the network between ${a} and ${b}; \`svc doctor\` shows the connection to each member.`
       })]
     }))
 }

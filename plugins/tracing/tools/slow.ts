@@ -6,61 +6,60 @@ import { capacityRemedy } from '../../runners/service.js'
 import { nodesOf } from './nodes.js'
 import type { Cluster } from './nodes.js'
 
-/** Traces that are listed, counted, and looked at closely. */
+/** Traces to list, to count, and to analyse in detail. */
 const LISTED = 200
 const COUNTED = 20
 const CLOSELY = 3
-/** Least share of the time for a part in the answer. */
+/** Smallest share of the time to report. */
 const SHARE = 0.05
-/** A share of waiting above which it is the matter. */
+/** A share of waiting above this is a warning. */
 const WAITING = 0.3
 
-/** Parts of a request's time by category of span, without those that contain others. */
+/** Parts of a request's time by span category, without categories that contain others. */
 const PARTS: Readonly<Record<string, string>> = {
-  api: 'reading the request', queue: 'waiting for a place', route: 'choosing a runner',
-  network: 'on another node, with the way there and back', prompt: 'preparing the text',
-  prefill: 'reading the prompt', decode: 'writing the answer', synthesis: 'making the sound',
-  encode: 'encoding the sound', client: 'waiting for the client to read'
+  api: 'reading the request', queue: 'waiting in the queue', route: 'choosing a runner',
+  network: 'on another node, including the network', prompt: 'preparing the text',
+  prefill: 'reading the prompt', decode: 'writing the answer', synthesis: 'synthesising the speech',
+  encode: 'encoding the audio', client: 'waiting for the client to read'
 }
 
-/** Why requests are slow: where their time goes, queues, links, busy nodes. */
 export default {
   async run (ctx, { model }) {
-    const look = createToolReads(ctx)
+    const reads = createToolReads(ctx)
     const [tracing, list, state, cluster] = await Promise.all([
-      look.read<{ enabled: boolean }>('Whether requests are traced', '/v1/tracing'),
-      look.read<{ traces: ListedTrace[] }>('The traces', `/v1/traces/cluster?limit=${LISTED}`),
-      look.read<ClusterState>('The state of the cluster', '/state'),
-      look.read<Cluster>('The queues and the event loops of the nodes', '/v1/diagnostics/cluster')
+      reads.read<{ enabled: boolean }>('The tracing switch', '/v1/tracing'),
+      reads.read<{ traces: ListedTrace[] }>('The traces', `/v1/traces/cluster?limit=${LISTED}`),
+      reads.read<ClusterState>('The state of the cluster', '/state'),
+      reads.read<Cluster>('The queues and the event loops of the nodes', '/v1/diagnostics/cluster')
     ])
     const traces = (list?.traces ?? []).filter(({ modelId, outcome }) =>
       outcome === 'completed' && (model === undefined || modelId === model))
     const { facts: machines, unknown } = nodesOf(state, cluster, model)
     return {
       facts: [
-        ...machines, ...await times(look, traces.slice(0, COUNTED), model),
+        ...machines, ...await times(reads, traces.slice(0, COUNTED), model),
         ...tracing?.enabled === false ? [untraced(traces.length)] : []
       ].sort((a, b) => RANKS[a.level] - RANKS[b.level]),
-      unknown: [...look.unknown, ...unknown]
+      unknown: [...reads.unknown, ...unknown]
     }
   }
 } satisfies Tool<{ model?: string }>
 
 const RANKS = { fail: 0, warn: 1, info: 2, ok: 3 } as const
 
-function untraced (there: number): Fact {
-  return fact('info', 'tracing_off', 'New requests are not traced, so nobody notes where their time goes' +
-    `${there === 0 ? '' : ': the figures are of earlier ones'}.`, {
+function untraced (count: number): Fact {
+  return fact('info', 'tracing_off', 'New requests are not traced, so it is unknown where their time goes' +
+    `${count === 0 ? '' : '; the figures are from earlier ones'}.`, {
     evidence: [{ kind: 'path', path: '/v1/tracing' }],
-    remedy: 'Have them traced: `svc traces on`; then ask again after a few requests.'
+    remedy: 'Turn tracing on with `svc traces on`, and ask again after a few requests.'
   })
 }
 
-/** Durations of requests, and the parts of the newest and the slowest. */
-async function times (look: ToolReads, traces: readonly ListedTrace[], model?: string): Promise<Fact[]> {
+/** Durations of the requests, and where the time of the newest and the slowest went. */
+async function times (reads: ToolReads, traces: readonly ListedTrace[], model?: string): Promise<Fact[]> {
   const of = model === undefined ? '' : ` of ${quoted(model)}`
   if (traces.length === 0) {
-    return [fact('info', 'not_traced', `There is no trace of a request${of} that ended well.`,
+    return [fact('info', 'not_traced', `There is no trace of a completed request${of}.`,
       { evidence: [{ kind: 'path', path: '/v1/traces/cluster' }] })]
   }
   const sorted = traces.toSorted((a, b) => a.durationUs - b.durationUs)
@@ -71,7 +70,7 @@ async function times (look: ToolReads, traces: readonly ListedTrace[], model?: s
     : `The newest ${traces.length} requests${of} took ${showMs(median.durationUs)} at the median and at ` +
       `most ${most}.`
   const chosen = [...new Set([...traces.slice(0, CLOSELY - 1), slowest])]
-  const stats = (await Promise.all(chosen.map(({ taskId }) => look.read<TraceStats>(
+  const stats = (await Promise.all(chosen.map(({ taskId }) => reads.read<TraceStats>(
     `The trace ${quoted(taskId, 80)}`, `/v1/traces/cluster/${encodeURIComponent(taskId)}/stats`))))
     .filter((one) => one !== null)
   return [
@@ -85,31 +84,31 @@ async function times (look: ToolReads, traces: readonly ListedTrace[], model?: s
 
 const traced = ({ taskId }: Pick<ListedTrace, 'taskId'>): Evidence => ({ kind: 'trace', taskId })
 
-/** Parts of these traces, longest first. */
+/** Shares of the time of these traces, largest first. */
 function parts (stats: readonly TraceStats[], traces: readonly ListedTrace[]): Fact[] {
   const whole = stats.reduce((sum, { totalWallTimeUs }) => sum + totalWallTimeUs, 0)
   if (whole === 0) return []
-  const shares = Object.entries(PARTS).map(([category, words]) => {
+  const shares = Object.entries(PARTS).map(([category, label]) => {
     const us = stats.reduce((sum, { byCategory }) =>
       sum + ((byCategory as Record<string, CategoryStats | undefined>)[category]?.totalUs ?? 0), 0)
-    return { category, words, us, share: us / whole }
+    return { category, label, us, share: us / whole }
   }).filter(({ share }) => share >= SHARE).sort((a, b) => b.us - a.us)
   const percent = (share: number): string => `${Math.round(share * 100)} %`
   const waited = shares.find(({ category, share }) => category === 'queue' && share >= WAITING)
   const evidence = traces.map(traced)
   return [
-    ...shares.length === 0 ? [] : [fact('info', 'time_spent', 'The time went here, what ran side by side ' +
-    `counted each: ${shares.map(({ words, share }) => `${percent(share)} ${words}`).join(', ')}.`,
+    ...shares.length === 0 ? [] : [fact('info', 'time_spent', 'Where the time went (parallel parts count ' +
+    `separately): ${shares.map(({ label, share }) => `${percent(share)} ${label}`).join(', ')}.`,
     { evidence })],
     ...waited === undefined ? [] : [fact('warn', 'model_busy',
-      `Requests wait for a place for ${percent(waited.share)} of their time: there are more than the ` +
-      'runners take at once.', {
+      `Requests wait in the queue for ${percent(waited.share)} of their time: there are more than the ` +
+      'runners serve at once.', {
         evidence, remedy: capacityRemedy(quoted(traces[0]!.modelId))
       })]
   ]
 }
 
-/** A length of time: `0.4 ms`, `312 ms`, `1.31 s`. */
+/** A duration: `0.4 ms`, `312 ms`, `1.31 s`. */
 function showMs (us: number): string {
   const ms = us / 1000
   if (ms < 10) return `${ms.toFixed(1)} ms`

@@ -1,6 +1,6 @@
 /**
- * Bodies of Ollama's API. As there an unknown field is ignored, and null is as good as absent; what is known
- * there and changes an answer is honoured or refused.
+ * Bodies of Ollama's API. As in Ollama, unknown fields are ignored and null means absent; a known field that
+ * changes an answer is honoured or refused.
  */
 import { nullableFields } from '../../../runners/language/sampling.js'
 import {
@@ -10,27 +10,27 @@ import { sampling } from '../schema.js'
 
 const texts = { type: ['array', 'null'], items: text } as const
 const stream = optional('boolean')
-const SPEED = 'how a model is run is decided when it is placed'
+const SPEED = 'placement decides how a model runs'
 
-/** Parameters of a model: the `options` of a request, the `parameters` of a model that is made. */
+/** Model parameters: `options` of a request, `parameters` of a derived model. */
 export const options = {
   type: ['object', 'null'],
   properties: {
     ...nullableFields('ollama'),
     stop: sampling.stop,
     num_predict: { ...nullableInteger(-2),
-      description: 'nothing, or 0 and less: as much as there is room for' },
+      description: 'absent, 0 or less: no limit' },
     num_ctx: {
       ...nullableInteger(1),
-      description: 'loads a model with that context; more than a loaded one has is refused'
+      description: 'loads the model with this context; refused if the loaded model has less'
     },
     mirostat: refusedField('is not served', 0),
-    mirostat_tau: ignored('it is for mirostat'),
-    mirostat_eta: ignored('it is for mirostat'),
-    tfs_z: refusedField('is not served; 1 is without it', 1),
-    typical_p: refusedField('is not served; 1 is without it', 1),
-    penalize_newline: refusedField('is not served: a line break counts as any token', true),
-    num_keep: ignored('a text that does not fit is a 400: none is shortened'),
+    mirostat_tau: ignored('only mirostat uses it'),
+    mirostat_eta: ignored('only mirostat uses it'),
+    tfs_z: refusedField('is not served; 1 disables it', 1),
+    typical_p: refusedField('is not served; 1 disables it', 1),
+    penalize_newline: refusedField('is not served: a newline is penalized like any token', true),
+    num_keep: ignored('a text that does not fit is a 400: svc does not truncate'),
     draft_num_predict: ignored(SPEED),
     num_batch: ignored(SPEED),
     num_gpu: ignored(SPEED),
@@ -42,17 +42,17 @@ export const options = {
     use_mmap: ignored(SPEED),
     use_mlock: ignored(SPEED),
     vocab_only: refusedField('is not served', false),
-    logits_all: ignored('log probabilities are asked for with logprobs')
+    logits_all: ignored('logprobs requests log probabilities')
   }
 } as const
 
 const keepAlive = {
   type: ['string', 'number', 'null'], maxLength: 64,
-  description: 'how long a model that is loaded now stays without a request; 0 unloads it. A loaded one ' +
-    'stays as it was placed'
+  description: 'idle time until a model that this request loads is unloaded; 0 unloads the model after ' +
+    'the request. A model that is already loaded keeps the idle time of its placement'
 } as const
 
-/** Fields of both routes that make text. */
+/** Shared by chat and generate. */
 const common = {
   model: name,
   stream,
@@ -61,12 +61,11 @@ const common = {
   keep_alive: keepAlive,
   logprobs: optional('boolean'),
   top_logprobs: nullableInteger(0, 20),
-  truncate: ignored('a text that does not fit is a 400: none is shortened'),
-  shift: ignored('an answer ends where the context does: no text is shortened'),
+  truncate: ignored('a text that does not fit is a 400: svc does not truncate'),
+  shift: ignored('an answer ends when the context is full: svc does not truncate'),
   options
 } as const
 
-/** A message of a conversation. */
 const message = {
   type: 'object', required: ['role'],
   properties: {
@@ -75,7 +74,7 @@ const message = {
     thinking: optionalText,
     images: texts,
     tool_name: optional('string'),
-    tool_call_id: ignored('results belong to the calls before them, in order'),
+    tool_call_id: ignored('results belong to the preceding calls, in order'),
     tool_calls: {
       type: ['array', 'null'],
       items: {
@@ -96,7 +95,7 @@ export const chatBody = {
   properties: {
     ...common,
     messages: {
-      type: ['array', 'null'], items: message, description: 'none: the model is loaded, or unloaded'
+      type: ['array', 'null'], items: message, description: 'without it the model is only loaded or unloaded'
     },
     tools: { type: ['array', 'null'], items: { type: 'object' } }
   }
@@ -107,26 +106,26 @@ export const generateBody = {
   type: 'object', required: ['model'],
   properties: {
     ...common,
-    prompt: { ...optionalText, description: 'none: the model is loaded, or unloaded' },
+    prompt: { ...optionalText, description: 'without it the model is only loaded or unloaded' },
     system: optionalText,
     raw: optional('boolean'),
     images: texts,
-    suffix: refusedField('is not served: nothing is filled in between two texts', ''),
-    template: refusedField('is not served: the model has its own', ''),
+    suffix: refusedField('is not served: there is no fill-in-the-middle', ''),
+    template: refusedField('is not served: the model has its own template', ''),
     context: refusedField('is not served; send messages to /api/chat', []),
-    width: refusedField('is not served: no images are made', 0),
-    height: refusedField('is not served: no images are made', 0),
-    steps: refusedField('is not served: no images are made', 0)
+    width: refusedField('is not served: svc does not generate images', 0),
+    height: refusedField('is not served: svc does not generate images', 0),
+    steps: refusedField('is not served: svc does not generate images', 0)
   }
 } as const
 
 const embedding = {
   model: name,
   keep_alive: keepAlive,
-  truncate: ignored('a text that does not fit is a 400: none is shortened'),
+  truncate: ignored('a text that does not fit is a 400: svc does not truncate'),
   options: {
     type: ['object', 'null'],
-    'x-ignored': 'nothing is chosen for a vector; of the context, a text that does not fit is a 400'
+    'x-ignored': 'embeddings use no sampling; a text that does not fit is a 400'
   }
 } as const
 
@@ -135,22 +134,24 @@ export const embedBody = {
   type: 'object', required: ['model'],
   properties: {
     ...embedding,
-    input: { type: ['string', 'array', 'null'], ...longText, description: 'none: the model is loaded' },
-    prompt: refusedField('is read by /ollama/api/embeddings; give the texts as input', ''),
+    input: {
+      type: ['string', 'array', 'null'], ...longText, description: 'without it the model is only loaded'
+    },
+    prompt: refusedField('belongs to /ollama/api/embeddings; send the texts as input', ''),
     dimensions: { type: ['integer', 'null'], minimum: 1, maximum: 2 ** 31 }
   }
 } as const
 
-/** Body of POST /ollama/api/embeddings, which takes one text. */
+/** Body of POST /ollama/api/embeddings, which accepts one text. */
 export const embeddingsBody = {
   type: 'object', required: ['model'],
   properties: {
-    ...embedding, prompt: { ...optionalText, description: 'none: the model is loaded' },
-    input: refusedField('is read by /ollama/api/embed; give the text as prompt')
+    ...embedding, prompt: { ...optionalText, description: 'without it the model is only loaded' },
+    input: refusedField('belongs to /ollama/api/embed; send the text as prompt')
   }
 } as const
 
-/** A model, under either of the names of the field; Ollama's own program sends the other one empty. */
+/** A model under either field name; Ollama's own client sends the other one empty. */
 const named = {
   model: { type: 'string' }, name: { type: 'string', description: 'the older name of model' }
 } as const
@@ -161,9 +162,9 @@ export const showBody = {
   properties: {
     ...named,
     verbose: ignored('tokens and tensors are not listed'),
-    system: refusedField('is not served: make a model with it', ''),
-    template: refusedField('is not served: the model has its own', ''),
-    options: refusedField('is not served: make a model with them', {})
+    system: refusedField('is not served: create a model with it', ''),
+    template: refusedField('is not served: the model has its own template', ''),
+    options: refusedField('is not served: create a model with them', {})
   }
 } as const
 
@@ -176,9 +177,9 @@ export const pullBody = {
   properties: {
     ...named,
     stream,
-    insecure: ignored('the hub is that of the settings'),
-    username: ignored('the hub\'s token is that of the settings'),
-    password: ignored('the hub\'s token is that of the settings')
+    insecure: ignored('the settings name the hub'),
+    username: ignored('the settings contain the hub\'s token'),
+    password: ignored('the settings contain the hub\'s token')
   }
 } as const
 
@@ -187,31 +188,31 @@ export const copyBody = {
   type: 'object', required: ['source', 'destination'], properties: { source: name, destination: name }
 } as const
 
-const BY_SVC = 'is not served: `svc pull FOLDER` brings a model of your own'
+const BY_SVC = 'is not served: `svc pull FOLDER` adds your own model'
 
-/** Body of POST /ollama/api/create: what is in a Modelfile, as JSON. */
+/** Body of POST /ollama/api/create: a Modelfile as JSON. */
 export const createBody = {
   type: 'object',
   properties: {
     ...named,
     stream,
-    from: { ...optional('string'), description: 'the model it is made of' },
+    from: { ...optional('string'), description: 'the base model' },
     system: optionalText,
     parameters: options,
     messages: { type: ['array', 'null'], items: message },
     license: { type: ['string', 'array', 'null'], maxLength: BODY_BYTES, items: text },
-    template: refusedField('is not served: a model has its own', ''),
-    modelfile: refusedField('is not read; send what it says as from, system, parameters and messages', ''),
+    template: refusedField('is not served: the model has its own template', ''),
+    modelfile: refusedField('is not read; send its content as from, system, parameters and messages', ''),
     files: refusedField(BY_SVC, {}),
     adapters: refusedField('are not served', {}, []),
     path: refusedField(BY_SVC, ''),
     quantize: refusedField('is not served: pull the variant', ''),
     quantization: refusedField('is not served: pull the variant', ''),
-    renderer: refusedField('is not served: the model has its template', ''),
-    parser: refusedField('is not served: the model has its template', ''),
+    renderer: refusedField('is not served: the model has its own template', ''),
+    parser: refusedField('is not served: the model has its own template', ''),
     remote_host: refusedField('is not served: models run in this cluster', ''),
     draft: refusedField('is not served: pull a model with a drafter', ''),
-    info: ignored('it is what the model says of itself already'),
-    requires: ignored('it is about the version of Ollama')
+    info: ignored('the model\'s files contain it already'),
+    requires: ignored('it names a version of Ollama')
   }
 } as const

@@ -15,13 +15,12 @@ import type { VisionRules } from '../request-to-task.js'
 import type { ChatBody, CompletionBody, InputMessage, Tool } from '../schema.js'
 import type { chatBody, generateBody } from './body.js'
 
-/** Valid bodies. */
 export type OllamaChat = FromSchema<typeof chatBody>
 export type OllamaGenerate = FromSchema<typeof generateBody>
 type Common = Pick<OllamaChat, 'model' | 'format' | 'think' | 'options' | 'logprobs' | 'top_logprobs'>
 type Message = NonNullable<OllamaChat['messages']>[number]
 
-/** POST /ollama/api/chat. Without messages the model is only loaded, or unloaded. */
+/** Without messages the request only loads or unloads the model. */
 export async function ollamaChat (
   parts: ApiParts, request: RouteRequest<{ readonly body: typeof chatBody }>
 ): Promise<unknown> {
@@ -36,7 +35,7 @@ export async function ollamaChat (
   return await unloadAfter(parts, request, body)
 }
 
-/** POST /ollama/api/generate. Without a prompt the model is only loaded, or unloaded. */
+/** Without a prompt the request only loads or unloads the model. */
 export async function ollamaGenerate (
   parts: ApiParts, request: RouteRequest<{ readonly body: typeof generateBody }>
 ): Promise<unknown> {
@@ -56,40 +55,40 @@ export async function ollamaGenerate (
 const withName = <B extends { model: string }>(parts: ApiParts, body: B): B =>
   ({ ...body, model: canonical(parts, body.model) })
 
-/** The names that this API has for fields of the chat request. */
+/** This API's names of chat request fields. */
 const NAMES = { response_format: 'format', stop: 'options.stop', max_tokens: 'options.num_predict' }
 
 /** Throws `invalid_request` naming the field. */
 export function fromOllamaChat (body: OllamaChat, rules: VisionRules): ChatBody {
-  const eyes = visionSupportOf(rules, body.model)
-  const messages = messagesOf(body.messages ?? [], eyes)
+  const vision = visionSupportOf(rules, body.model)
+  const messages = messagesOf(body.messages ?? [], vision)
   if (messages.at(-1)?.role === 'assistant') {
     throw invalidField('messages',
-      'must end with one of the user or of a tool: an answer cannot be begun for the model')
+      'must end with a user or tool message: prefilled answers are not supported')
   }
   return { ...present({ tools: body.tools?.map(toolOf) }), ...commonOf(body), messages }
 }
 
-/** Messages of this API in the format of the chat API. Throws `invalid_request`. */
-export function messagesOf (messages: readonly Message[], eyes: VisionSupport): InputMessage[] {
-  // Calls have no ids here: results belong to the calls before them, in order.
+/** Messages of this API in the chat API's format. Throws `invalid_request`. */
+export function messagesOf (messages: readonly Message[], vision: VisionSupport): InputMessage[] {
+  // Calls have no ids here: results belong to the preceding calls, in order.
   const ids: CallIds = { made: 0, answered: 0 }
-  return messages.map((message, i) => messageOf(message, ids, `messages.${i}`, eyes))
+  return messages.map((message, i) => messageOf(message, ids, `messages.${i}`, vision))
 }
 
 interface CallIds { made: number, answered: number }
 
-/** As `fromOllamaChat`, for a prompt that the model's template is to frame. */
+/** As `fromOllamaChat`, for a prompt that the model's template formats. */
 export function fromOllamaGenerate (body: OllamaGenerate, rules: VisionRules): ChatBody {
   const system = body.system == null || body.system === '' ? [] : [{ role: 'system', content: body.system }]
   const content = withImages(body.prompt ?? '', body.images, 'images', visionSupportOf(rules, body.model))
   return { ...commonOf(body), messages: [...system, { role: 'user', content }] }
 }
 
-/** A prompt that is taken as it is (`raw`). */
+/** A prompt without the template (`raw`). */
 export function fromOllamaRaw (body: OllamaGenerate): CompletionBody {
   if (formatOf(body.format) !== null) throw invalidField('format', 'is not served with raw: true')
-  if (any(body.images)) throw invalidField('images', 'are not served with raw: true; leave that out')
+  if (any(body.images)) throw invalidField('images', 'are not served with raw: true; leave raw out')
   const { model, prompt, options, logprobs, top_logprobs: top } = body
   return {
     model, prompt: prompt ?? '', max_tokens: -1,
@@ -98,22 +97,21 @@ export function fromOllamaRaw (body: OllamaGenerate): CompletionBody {
   }
 }
 
-/** Images beside a text, as this API has them. */
 type Images = readonly string[] | null | undefined
 const any = (images: Images): images is readonly string[] => images != null && images.length > 0
 
-/** A text with the images that belong to it, which come before it. Throws `invalid_request`. */
-function withImages (text: string, images: Images, path: string, eyes: VisionSupport): string | unknown[] {
+/** A text with its images before it. Throws `invalid_request`. */
+function withImages (text: string, images: Images, path: string, vision: VisionSupport): string | unknown[] {
   if (!any(images)) return text
   return textUnlessImages([
-    ...images.map((data, i) => plainImage(data, `${path}.${i}`, eyes)), { type: 'text', text }
+    ...images.map((data, i) => plainImage(data, `${path}.${i}`, vision)), { type: 'text', text }
   ])
 }
 
-function messageOf (message: Message, ids: CallIds, path: string, eyes: VisionSupport): InputMessage {
+function messageOf (message: Message, ids: CallIds, path: string, vision: VisionSupport): InputMessage {
   const { role, content, thinking, images, tool_name: tool, tool_calls: given } = message
   if (role !== 'user' && any(images)) {
-    throw invalidField(`${path}.images`, 'are read in messages of the user only')
+    throw invalidField(`${path}.images`, 'are allowed in user messages only')
   }
   const calls = (given ?? []).map(({ function: { name, arguments: input } }) =>
     functionCall(`call_${ids.made++}`, name, JSON.stringify(input ?? {})))
@@ -121,7 +119,7 @@ function messageOf (message: Message, ids: CallIds, path: string, eyes: VisionSu
     role,
     content: content == null && calls.length > 0
       ? null
-      : withImages(content ?? '', images, `${path}.images`, eyes),
+      : withImages(content ?? '', images, `${path}.images`, vision),
     ...present({
       reasoning_content: thinking, name: tool,
       tool_calls: calls.length > 0 ? calls : null,
@@ -139,7 +137,7 @@ function toolOf (tool: Record<string, unknown>, i: number): Tool {
   })
 }
 
-/** What both routes ask for beside the messages. */
+/** Fields that both routes share, as chat request fields. */
 function commonOf (
   { model, options, format, think, logprobs, top_logprobs }: Common
 ): Omit<ChatBody, 'messages'> {

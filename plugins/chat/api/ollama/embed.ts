@@ -1,4 +1,4 @@
-/** Vectors of texts for Ollama's clients: POST /ollama/api/embed, and the older /ollama/api/embeddings. */
+/** Ollama's embedding routes: POST /ollama/api/embed and the older /ollama/api/embeddings. */
 import { present } from '../../../runners/language/json.js'
 import { answerJson } from '../answer.js'
 import { EMBEDDINGS, embeddingTask, numbersOf, vectorsOf, encodeVectors } from '../embeddings.js'
@@ -9,7 +9,7 @@ import type { ApiParts } from '../types.js'
 import type { Vectors } from '../embeddings.js'
 import type { embedBody, embeddingsBody } from './body.js'
 
-/** POST /ollama/api/embed. Without a text the model is only loaded. */
+/** Without a text the request only loads the model. */
 export async function ollamaEmbed (
   parts: ApiParts, request: RouteRequest<{ readonly body: typeof embedBody }>
 ): Promise<unknown> {
@@ -30,7 +30,7 @@ export async function ollamaEmbed (
   }, EMBEDDINGS)
 }
 
-/** POST /ollama/api/embeddings: the older route, with one text. */
+/** The older route, with one text. */
 export async function ollamaEmbeddings (
   parts: ApiParts, request: RouteRequest<{ readonly body: typeof embeddingsBody }>
 ): Promise<unknown> {
@@ -51,7 +51,6 @@ export async function ollamaEmbeddings (
 const isEmpty = (input: unknown): input is null | undefined | '' =>
   input == null || input === '' || (Array.isArray(input) && input.length === 0)
 
-/** The answer of POST /ollama/api/embed. */
 export async function ollamaEmbedded (
   { vectors, tokens }: Vectors, model: string, elapsedMs: number
 ): Promise<object> {

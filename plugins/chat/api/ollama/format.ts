@@ -1,4 +1,4 @@
-/** How answers are written for Ollama's clients. */
+/** Response formats for Ollama's clients. */
 import { fieldsOf, parsed } from '../../../runners/language/json.js'
 import { ollamaFailure } from '../../../staging/service.js'
 import { Collector } from '../pieces.js'
@@ -7,8 +7,8 @@ import type { AnswerFormat, AnswerMetadata, Formatter, Framing } from '../types.
 import type { Totals, CompleteChoice, WholeCall } from '../pieces.js'
 
 /**
- * One value on a line. Lines have no comments, and clients read every one of them: an open stream without
- * news is its head only.
+ * One JSON value per line. Lines have no comments, so there is no keep-alive text: a silent stream sends only
+ * its headers.
  */
 const framing: Framing = {
   contentType: 'application/x-ndjson',
@@ -19,9 +19,9 @@ const framing: Framing = {
   failed: (error) => `${JSON.stringify(ollamaFailure(error))}\n`
 }
 
-/** What is new of an answer. */
+/** New content of an answer. */
 type News = Pick<CompleteChoice, 'content' | 'reasoning' | 'calls' | 'tokens'>
-/** Where a route puts it. */
+/** Puts it into the field of a route. */
 type Field = (news: News) => object
 
 const NOTHING: News = { content: '', reasoning: '', calls: [], tokens: [] }
@@ -41,7 +41,7 @@ const generateField: Field = ({ content, reasoning: thinking, tokens }) =>
 const logprobsOf = (tokens: readonly TokenReport[]): object =>
   tokens.length === 0 ? {} : { logprobs: tokens }
 
-/** A call that was cut off has no arguments that can be read. */
+/** The arguments of a truncated call are `{}`. */
 const callValue = ({ name, arguments: json }: WholeCall): object =>
   ({ function: { name, arguments: fieldsOf(parsed(json)) } })
 
@@ -65,7 +65,7 @@ function ending (facts: AnswerMetadata, totals: Totals, { finish }: CompleteChoi
   }
 }
 
-/** The lines of a stream. A call comes when it is complete: this API has no pieces of them. */
+/** The lines of a stream. This API has no call deltas, so a call is sent once it is complete. */
 function linesFormatter (facts: AnswerMetadata, field: Field): Formatter {
   const answer = new Collector()
   return {
@@ -88,6 +88,5 @@ const answerFormat = (field: Field): AnswerFormat => ({
     ({ ...headOf(facts), ...field(only), ...ending(facts, totals, only) })
 })
 
-/** The formats of POST /ollama/api/chat and /generate. */
 export const chatFormat = answerFormat(chatField)
 export const generateFormat = answerFormat(generateField)

@@ -1,4 +1,4 @@
-/** Loads and unloads models as Ollama does: with the first request for one, and by `keep_alive`. */
+/** Loads and unloads models as Ollama does: on the first request, and by `keep_alive`. */
 import { delay } from '../../../../kernel/index.js'
 import { bodyOf } from '../../../runners/service.js'
 import { parsed } from '../../../runners/language/json.js'
@@ -9,27 +9,27 @@ import { requestLocal } from './own.js'
 import type { RouteRequest } from '../../../../kernel/index.js'
 import type { ApiParts } from '../types.js'
 
-/** How long Ollama keeps a model where nobody says, seconds. */
+/** Ollama's default of `keep_alive`, seconds. */
 const USUAL_SECONDS = 300
-/** The longest time that placement takes, seconds; more is for ever. */
+/** The longest idle time that placement accepts, seconds; longer means never unload. */
 const MOST_SECONDS = 604_800
-/** Longest wait for a model that is being loaded, seconds, and how often it is looked for, ms. */
+/** Timeout for loading a model, seconds, and the poll interval, ms. */
 const WAIT_SECONDS = 600
-const LOOK_MS = 100
+const POLL_MS = 100
 
-/** What a request says of loading. */
+/** Request fields that concern loading. */
 interface LoadFields {
   model: string
   keep_alive?: string | number | null
   options?: { num_ctx?: number | null } | Record<string, unknown> | null
 }
 
-/** The tasks of models that /api/chat and /api/generate load. */
+/** Tasks of models that /api/chat and /api/generate load. */
 export const TEXT_TASKS = ['chat', 'completions'] as const
 
 /**
- * Loads the model of a request unless it is there; the milliseconds that took. One that the caller may not
- * place is left as it is. Throws `invalid_request` for a model that does none of these tasks.
+ * Loads the model of a request unless it is ready; resolves to the time spent, ms. A caller who may not place
+ * models gets no load. Throws `invalid_request` if the model supports none of the tasks.
  */
 export async function loadFor (
   parts: ApiParts, request: RouteRequest, wanted: LoadFields, tasks: readonly string[]
@@ -41,20 +41,20 @@ export async function loadFor (
   if (card === undefined) return 0
   if (!tasks.some((task) => card.tasks.includes(task))) {
     throw invalidField('model',
-      `is ${modelId}, which does ${card.tasks.join(' or ')}, not ${tasks.join(' or ')}`)
+      `is ${modelId}, which supports ${card.tasks.join(' or ')}, not ${tasks.join(' or ')}`)
   }
   const context = contextWanted(parts, wanted, card.contextLength)
   checkContext(parts, modelId, context)
   if (isReady(parts, modelId) || parts.models?.isVirtual(modelId) === true) return 0
   if (!request.caller.authorities.has('cluster:write') || parts.instances === undefined) return 0
-  const under = parts.loading.get(modelId) ?? load(parts, request, modelId, { seconds, context })
+  const pending = parts.loading.get(modelId) ?? load(parts, request, modelId, { seconds, context })
     .finally(() => { parts.loading.delete(modelId) })
-  parts.loading.set(modelId, under)
-  await under
+  parts.loading.set(modelId, pending)
+  await pending
   return parts.clock.mono() - startedMs
 }
 
-/** Answers a request that has nothing to be answered: the model is loaded, or unloaded. */
+/** Answers a request without input, which only loads or unloads the model. */
 export async function loadOnly (
   parts: ApiParts, request: RouteRequest, wanted: LoadFields, tasks: readonly string[], nothing: object
 ): Promise<object> {
@@ -67,21 +67,21 @@ export async function loadOnly (
   return { model, created_at, ...nothing, done: true, done_reason: unload ? 'unload' : 'load' }
 }
 
-/** Unloads the model of a request that has been answered, where it said so. */
+/** Unloads the model after a request with `keep_alive: 0`. */
 export async function unloadAfter (
   parts: ApiParts, request: RouteRequest, wanted: LoadFields
 ): Promise<void> {
   if (wanted.keep_alive == null || keepAliveSeconds(wanted.keep_alive) !== 0) return
   try {
-    // The client may be gone by now: what it asked for stands.
+    // Unload even if the client has disconnected.
     const { signal } = new AbortController()
     await unloadModel(parts, { caller: request.caller, signal }, modelOf(parts, wanted.model))
   } catch (err) {
-    parts.log.warn({ err, model: wanted.model }, 'a model could not be unloaded')
+    parts.log.warn({ err, model: wanted.model }, 'unloading a model failed')
   }
 }
 
-/** Stops every instance of a model, each when its open requests have ended. */
+/** Stops every instance of a model once its open requests have ended. */
 export async function unloadModel (
   parts: ApiParts, request: Pick<RouteRequest, 'caller' | 'signal'>, modelId: string
 ): Promise<void> {
@@ -90,17 +90,16 @@ export async function unloadModel (
   }
 }
 
-/** The instances of a model that take requests. */
+/** The instances of a model that accept requests. */
 export const instancesOf = ({ instances }: ApiParts, modelId: string) =>
   Object.values(instances?.placed().instances ?? {}).map(bodyOf)
     .filter((one) => one.shardAssignments.modelId === modelId && one.drainUntil === undefined)
 
-/** Whether a ready runner serves the model. */
 export const isReady = ({ runners }: ApiParts, modelId: string): boolean =>
   [...TEXT_TASKS, 'embeddings'].some((task) =>
     runners.models(task).some(({ card, ready }) => ready && card.modelId === modelId))
 
-/** Places the model, or waits for the instance that there is. */
+/** Places the model, or waits for an instance that is starting. */
 async function load (
   parts: ApiParts, request: RouteRequest, modelId: string,
   { seconds, context }: { seconds: number | null, context: number | null }
@@ -110,7 +109,7 @@ async function load (
       method: 'POST', path: '/place_instance',
       body: {
         model_id: modelId, wait: true, timeout_seconds: WAIT_SECONDS,
-        // It is unloaded after the request where that is to be so.
+        // With `keep_alive: 0`, `unloadAfter` unloads it after the request.
         ttl_seconds: seconds === 0 ? USUAL_SECONDS : seconds,
         ...context === null ? {} : { context_length: context }
       }
@@ -119,18 +118,18 @@ async function load (
   const { clock } = parts
   const end = clock.mono() + WAIT_SECONDS * 1000
   while (!isReady(parts, modelId) && instancesOf(parts, modelId).length > 0 && clock.mono() < end) {
-    await delay(clock, LOOK_MS, request.signal)
+    await delay(clock, POLL_MS, request.signal)
   }
 }
 
-/** The context that a request wants, at most that of the model; null where it says nothing. */
+/** The requested context, capped at the model's; null if the request sets none. */
 function contextWanted (parts: ApiParts, { model, options }: LoadFields, most: number): number | null {
   const made = parts.made?.(model)?.parameters
   const wanted = options?.['num_ctx'] ?? made?.['num_ctx']
   return typeof wanted === 'number' ? Math.max(2, Math.min(wanted, most)) : null
 }
 
-/** Throws where the model is loaded with less context than a request wants. */
+/** Throws `invalid_request` if the loaded context is smaller than the requested one. */
 function checkContext (parts: ApiParts, modelId: string, wanted: number | null): void {
   const limits = instancesOf(parts, modelId).map(({ contextTokenLimit }) => contextTokenLimit)
   if (wanted === null || limits.length === 0 || wanted <= Math.max(...limits)) return
@@ -142,8 +141,8 @@ const UNITS: Readonly<Record<string, number>> =
   { ns: 1e-9, us: 1e-6, 'µs': 1e-6, ms: 1e-3, s: 1, m: 60, h: 3600 }
 
 /**
- * Seconds that a model is to stay loaded, null for ever. A number is seconds, a text is one too, or a
- * duration of Go's such as `1h30m`; less than 0 is for ever. Throws `invalid_request`.
+ * Seconds to keep a model loaded, null for ever. A number or numeric text is seconds; other texts are Go
+ * durations such as `1h30m`; negative means for ever. Throws `invalid_request`.
  */
 export function keepAliveSeconds (keep: string | number | null | undefined): number | null {
   if (keep == null || keep === '') return USUAL_SECONDS
@@ -155,7 +154,7 @@ export function keepAliveSeconds (keep: string | number | null | undefined): num
 
 function durationOf (text: string): number {
   const plain = text.replace(/^[+-]/, '')
-  // Sticky: each part begins where the one before ended.
+  // Sticky: each match begins at the end of the previous one.
   const parts = [...plain.matchAll(/(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)/gy)]
   if (parts.length === 0 || plain !== parts.map(([part]) => part).join('')) {
     throw invalidField('keep_alive', 'must be seconds, or a duration such as "5m" or "1h30m"')

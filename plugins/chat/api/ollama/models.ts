@@ -1,4 +1,4 @@
-/** What models there are, as Ollama's clients see them. */
+/** The models, as Ollama's clients see them. */
 import { createHash } from 'node:crypto'
 import { takesTools } from '../../../staging/service.js'
 import { parametersOf } from '../../../runners/language/sampling.js'
@@ -11,16 +11,16 @@ import type { ApiParts } from '../types.js'
 import type { DerivedModel } from '../derived-models.js'
 import type { showBody } from './body.js'
 
-/** Placed models stay, unless they were placed for a time. */
+/** Placed models stay, unless they have an idle timeout. */
 const NEVER = '9999-12-31T23:59:59Z'
 
-/** A model under a name: one that is made of another has that one's card. */
+/** A derived model has the card of its base model. */
 interface Listed { name: string, card: ModelCard, made: DerivedModel | undefined }
 
 const TASKS = ['chat', 'completions', 'embeddings']
 
-/** Language models and encoders whose files the cluster has or that need none, and what is made of them. */
-function all ({ runners, models, makes }: ApiParts): Listed[] {
+/** Language models and encoders that are on disk or need no files, and the models derived from them. */
+function all ({ runners, models, derivedModels }: ApiParts): Listed[] {
   const here = TASKS.flatMap((task) => runners.models(task)).map(({ card }) => card)
   const stored = (models?.cards() ?? [])
     .filter(({ card, origin }) => origin !== 'home' && origin !== 'custom' &&
@@ -28,7 +28,7 @@ function all ({ runners, models, makes }: ApiParts): Listed[] {
     .map(({ card }) => card)
   const own = [...new Map([...stored, ...here].map((card) => [card.modelId, card])).values()]
     .map((card) => ({ name: card.modelId, card, made: undefined }))
-  const others = [...makes.all()].flatMap(({ key: name, value: made }) => {
+  const others = [...derivedModels.all()].flatMap(({ key: name, value: made }) => {
     const card = runners.card(made.from)
     return card === undefined ? [] : [{ name, card, made }]
   })
@@ -46,13 +46,11 @@ async function timesOf (parts: ApiParts, request: RouteRequest): Promise<Times> 
   return (modelId) => new Date(created.get(modelId) ?? parts.startedMs).toISOString()
 }
 
-/** GET /ollama/api/tags. */
 export async function ollamaTags (parts: ApiParts, request: RouteRequest): Promise<object> {
   const times = await timesOf(parts, request)
   return { models: all(parts).map((one) => listed(parts, one, times)) }
 }
 
-/** GET /ollama/api/ps. */
 export async function ollamaPs (parts: ApiParts, request: RouteRequest): Promise<object> {
   const times = await timesOf(parts, request)
   const models = all(parts).filter(({ made, card }) => made === undefined && isReady(parts, card.modelId))
@@ -71,12 +69,12 @@ export async function ollamaPs (parts: ApiParts, request: RouteRequest): Promise
 
 type Placed = ReturnType<typeof instancesOf>[number]
 
-/** When it will be unloaded if nobody asks it any more. */
+/** The time at which the model unloads if no request follows. */
 function expiryOf ({ runners, clock }: ApiParts, instance: Placed | undefined): string {
   const seconds = instance?.placement?.ttlSeconds ?? null
   if (seconds === null) return NEVER
   const report = runners.reports().find(({ instanceId }) => instanceId === instance?.instanceId)
-  // Of a runner elsewhere it is not known how long it has been idle: at the latest, then.
+  // The idle time of a remote runner is unknown; assume 0, so this is the latest time.
   const idle = report?.secondsSinceForward ?? 0
   return new Date(clock.now() + Math.max(0, seconds - idle) * 1000).toISOString()
 }
@@ -87,7 +85,7 @@ function onGpu ({ totalBytes, nLayers }: ModelCard, instance: Placed | undefined
   return nLayers === 0 ? 0 : Math.round(totalBytes * layers.reduce((sum, count) => sum + count, 0) / nLayers)
 }
 
-/** POST /ollama/api/show. Throws `no_instance` for a model this node cannot name. */
+/** Throws `no_instance` for an unknown model. */
 export async function ollamaShow (
   parts: ApiParts, request: RouteRequest<{ readonly body: typeof showBody }>
 ): Promise<object> {
@@ -100,7 +98,7 @@ const detailsOf = ({ engine, family, quantization }: ModelCard, made: DerivedMod
   families: [family], parameter_size: '', quantization_level: quantization ?? ''
 })
 
-/** SHA-256 of a model's content, or of what names it where nobody knows that. */
+/** SHA-256 of a model's content, or of its id and revision if the content digest is unknown. */
 function contentDigest (
   { models }: Pick<ApiParts, 'models'>, { modelId, revision, files }: ModelCard
 ): string {
@@ -111,7 +109,7 @@ function contentDigest (
   return createHash('sha256').update(JSON.stringify(whole ? sums : [modelId, revision])).digest('hex')
 }
 
-/** A model as GET /ollama/api/tags and /ps list it: names have a tag there. */
+/** A model in the lists of GET /ollama/api/tags and /ps, which show a tag. */
 function listed (parts: ApiParts, { name, card, made }: Listed, times: Times) {
   const base = contentDigest(parts, card)
   const tagged = `${name}:latest`
@@ -121,14 +119,14 @@ function listed (parts: ApiParts, { name, card, made }: Listed, times: Times) {
   }
 }
 
-/** Parameters as lines of a Modelfile, without the word. */
+/** Parameters as Modelfile lines, without the keyword PARAMETER. */
 function parameterLines (parameters: object): string[][] {
   return Object.entries(parameters).flatMap(([key, value]) =>
     [value].flat().filter((one) => one != null).map((one) =>
       [key, typeof one === 'string' ? JSON.stringify(one) : String(one)]))
 }
 
-/** A model as POST /ollama/api/show answers it. */
+/** The response of POST /ollama/api/show. */
 function shown (
   { card, made }: Listed, { modified_at, details }: { modified_at: string, details: object }
 ): object {

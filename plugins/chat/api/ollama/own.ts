@@ -1,10 +1,10 @@
-/** What Ollama's routes have other plugins of this node do, each in the name of who asks. */
+/** Calls this node's own API on behalf of the caller. */
 import { SvcError } from '../../../../kernel/index.js'
 import { parsed } from '../../../runners/language/json.js'
 import type { ErrorBody, LocalRequest, RouteRequest } from '../../../../kernel/index.js'
 import type { ApiParts } from '../types.js'
 
-/** The answer of this node's own API. Throws its error as it is. */
+/** Throws the API's error unchanged. */
 export async function requestLocal<T> (
   { own }: Pick<ApiParts, 'own'>, { caller, signal }: Pick<RouteRequest, 'caller' | 'signal'>,
   question: Omit<LocalRequest, 'caller' | 'signal'>

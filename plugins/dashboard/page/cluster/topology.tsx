@@ -4,11 +4,11 @@ import { linkTo } from '../route.js'
 import { bytes, percent, rate } from '../ui/text.js'
 import type { ClusterNode, Instance, State } from '../state.js'
 
-/** Up to so many nodes every link is drawn; beyond, only those of the master. */
+/** Up to this many nodes every link is drawn; beyond, only those of the master. */
 const ALL_LINKS = 12
-/** Up to so many nodes a link says how long it takes and what it carries. */
+/** Up to this many nodes a link shows its round trip and traffic. */
 const WITH_WORDS = 5
-/** Width of the drawing: on a small screen it would be shrunk beyond reading. */
+/** Width of the drawing: narrower on a small screen, so that its text stays readable. */
 const drawingWidth = (): number => innerWidth < 620 ? 440 : 960
 
 interface Place { x: number, y: number }

@@ -10,9 +10,9 @@ export interface Session { token: string, expiresInSeconds: number }
 
 interface BearersOptions {
   session: (origin: string) => Promise<Session>
-  /** Gets the bearers by origin after each change. */
+  /** Called with the bearers by origin after each change. */
   changed: (held: ReadonlyMap<string, string>) => void
-  /** Acts once after so many ms; returns what prevents it. */
+  /** Runs `act` once after `ms`; returns a function that cancels it. */
   later: (ms: number, act: () => void) => () => void
 }
 
@@ -27,7 +27,7 @@ export class Bearers {
 
   at (origin: string): string | null { return this.#held.get(origin) ?? null }
 
-  /** Gets a fresh bearer, once at a time per node; renewed while the page stays at that node. */
+  /** Gets a new bearer, with one request per node at a time; renewed while the page stays at that node. */
   async fresh (origin: string): Promise<string> {
     const open = this.#asked.get(origin)
     if (open !== undefined) return await open
@@ -36,7 +36,7 @@ export class Bearers {
     return await asked
   }
 
-  /** Gets one in place of one that a node refused, unless another request has got it already. */
+  /** Gets a replacement for a bearer that a node refused, unless another request already has. */
   async after (origin: string, refused: string | null): Promise<string> {
     const held = this.at(origin)
     return held !== null && held !== refused ? held : await this.fresh(origin)
@@ -58,7 +58,7 @@ export class Bearers {
     const { token, expiresInSeconds } = await session(origin)
     if (this.#over) throw new ApiError('This browser is another device now.')
     this.#cancel()
-    // One that is not renewed now is renewed when a node refuses it.
+    // A bearer that cannot be renewed now is renewed when a node refuses it.
     this.#cancel = later(Math.max(1, expiresInSeconds - EARLY_SECONDS) * 1000,
       () => { this.fresh(origin).catch(() => {}) })
     this.#hold(new Map(this.#held).set(origin, token))
@@ -87,7 +87,7 @@ export async function signedSession (
   }
 }
 
-/** Whether a refusal ends the device at every node. One that is cut off speaks for itself only. */
+/** Whether a refusal ends the device at every node. A node that is cut off speaks only for itself. */
 export const isForGood = ({ details, reason }: ApiError): boolean =>
   reason === 'device_ended' && details['why'] !== 'unheard'
 

@@ -10,7 +10,7 @@ import type { WebPair } from '../../../devices/signing/web.js'
 export interface Keys { deviceId: string, key: WebPair, agreement: WebPair }
 export type Kept = Keys & Paired
 
-/** Fresh keys. Throws where the browser does not have the curves. */
+/** New keys. Throws if the browser does not support the curves. */
 export async function newKeys (): Promise<Keys> {
   const [key, agreement] = await Promise.all([newWebPair('Ed25519'), newWebPair('X25519')])
   return { deviceId: deviceIdOf(await sha256(key.publicKey)), key, agreement }
@@ -22,7 +22,7 @@ export const selfOf = (keys: Keys): DeviceIdentity =>
 const PLACE = { database: 'svc', store: 'device' }
 const OWN = 'own'
 
-/** The device of this origin; null where there is none, or where the browser keeps nothing. */
+/** The device of this origin; null without one, or if the browser stores nothing. */
 export async function load (): Promise<Kept | null> {
   try {
     return await within<Kept | undefined>(PLACE, 'readonly', (store) => store.get(OWN)) ?? null

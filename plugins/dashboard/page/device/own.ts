@@ -8,11 +8,11 @@ import type { Kept } from './kept.js'
 
 const ANSWER_MS = 5000
 
-/** The device that this browser is; null for none. */
+/** This browser's device; null without one. */
 export const device = signal<Kept | null>(null)
-/** Why it counts no more, in the words of a node. */
+/** A node's reason why the device has ended. */
 export const ended = signal<string | null>(null)
-/** By origin; good there only, and in memory only. */
+/** By origin, in memory only; valid only there. */
 const tokens = signal<ReadonlyMap<string, string>>(new Map())
 
 let bearers: Bearers | null = null
@@ -69,11 +69,11 @@ export async function forget (origin: string): Promise<void> {
 
 const NO_DEVICE = ['device_ended', 'device_not_found', 'unauthenticated']
 
-/** A fresh bearer in place of one that a node refused, unless another request has got one already. */
+/** A new bearer in place of a refused one, unless another request already has it. */
 export const bearerAfter = async (origin: string, refused: string | null): Promise<string> =>
   await own().after(origin, refused)
 
-/** Signs for a fresh bearer. Throws ApiError: `device_ended` is final. */
+/** Signs for a new bearer. Throws ApiError: `device_ended` is final. */
 export const newBearer = async (origin: string): Promise<string> => await own().fresh(origin)
 
 function own (): Bearers {
@@ -98,7 +98,7 @@ const isStill = ({ deviceId }: Kept): boolean => device.value?.deviceId === devi
 
 /**
  * Reads the cluster's nodes, for those that joined after the pairing. Only from the page's origin, whose
- * script has the page's trust already. Throws ApiError.
+ * script the page already trusts. Throws ApiError.
  */
 export async function learnNodes (origin: string): Promise<void> {
   const kept = device.value

@@ -9,7 +9,7 @@ import { fits, isOpen, problemsOf } from './schema.js'
 import type { FieldProps, IconButtonProps, RJSFValidationError, ValidatorType } from '@rjsf/utils'
 import type { Schema } from './schema.js'
 
-/** The library's usual validator makes code at run time, which the page's policy forbids. */
+/** The library's default validator generates code at run time, which the page's policy forbids. */
 const validator: ValidatorType = {
   validateFormData (data, schema) {
     const errors: RJSFValidationError[] = problemsOf(schema, data).map(({ path, message }) => {

@@ -1,4 +1,4 @@
-// The frames of a capability call, from the three ways in which they come.
+// The frames of a capability call, from the three transports.
 import { FrameParser } from '../../../capabilities/frames/parser.js'
 import { grouped } from '../ui/text.js'
 
@@ -19,7 +19,7 @@ export interface Frame { header: FrameHeader, media: Uint8Array | null }
 export const isLast = ({ header: { kind } }: Frame): boolean =>
   kind === 'completed' || kind === 'failed' || kind === 'cancelled'
 
-/** Reads `application/vnd.svc.frames`, however its bytes are cut. */
+/** Parses `application/vnd.svc.frames` from chunks of any size. */
 export class FrameReader {
   readonly #parser = new FrameParser()
 

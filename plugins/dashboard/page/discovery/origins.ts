@@ -1,4 +1,4 @@
-/** The origin of what was typed: `host:port`, or an address of which only the origin is used. */
+/** The origin of the input: `host:port`, or an address of which only the origin is used. */
 export function originOf (typed: string): { origin: string } | { problem: string } {
   const text = typed.trim()
   if (text === '') return { problem: 'Type the address of a node, with its port.' }
@@ -12,7 +12,7 @@ export function originOf (typed: string): { origin: string } | { problem: string
   return { origin }
 }
 
-/** Why an origin that is not this page's gave no answer that the page may read, and what to do. */
+/** Why another origin gave no readable answer, and the remedy. */
 export function noAnswer (origin: string, page: string): { why: string, command: string | null } {
   if (page.startsWith('https:') && origin.startsWith('http:')) {
     return {

@@ -1,4 +1,4 @@
-// Every capability there is: what it takes and gives, and a call of it. Nothing here knows any of them.
+// Every capability with its input and output, and a form to call it. No capability has special code here.
 import { lazy } from 'preact/compat'
 import { ApiError } from '../api.js'
 import { caller } from '../link.js'

@@ -21,7 +21,7 @@ export async function callOnce (
   return (await response.json() as { result: unknown }).result
 }
 
-/** Calls a capability that streams; ends with the last frame, throws where the stream breaks off. */
+/** Calls a streaming capability; ends with the last frame, throws if the stream breaks off. */
 export async function * callStream (
   descriptor: Descriptor, payload: unknown, framing: Framing, signal: AbortSignal
 ): AsyncGenerator<Frame> {
@@ -49,18 +49,18 @@ async function * events (response: Response): AsyncGenerator<Frame> {
   for await (const { data } of serverEvents(response)) if (data !== '') yield frameOfEvent(data)
 }
 
-/** A call over a WebSocket, which takes chunks while it answers. */
+/** A call over a WebSocket, which accepts chunks while it answers. */
 export interface Session { send: (chunk: unknown) => void, end: () => void, cancel: () => void }
 
 export interface SessionEvents { frame: (frame: Frame) => void, over: (why: string | null) => void }
 
-/** Opens a session and begins the call; `over` comes once, with what went wrong. */
+/** Opens a session and begins the call; calls `over` once, with the error if any. */
 export function openSession (descriptor: Descriptor, payload: unknown, heard: SessionEvents): Session {
   const { origin, token } = target.value
   const socket = new WebSocket(`${origin.replace(/^http/, 'ws')}/v1/capabilities/session`,
     token === null ? [] : ['svc', `svc.bearer.${token}`])
   socket.binaryType = 'arraybuffer'
-  // randomUUID is not there on a page that came over http from another machine.
+  // randomUUID is unavailable on a page that came over http from another machine.
   const callId = [...crypto.getRandomValues(new Uint8Array(16))].map((one) => one.toString(16)).join('')
   const say = (message: object): void => { socket.send(JSON.stringify({ ...message, call_id: callId })) }
   let ended = false

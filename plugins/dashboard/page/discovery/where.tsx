@@ -40,7 +40,7 @@ function NodeChoice () {
   )
 }
 
-/** Of another origin no state is known: its nodes are named by their ids. */
+/** The state of another origin is unknown: its nodes are named by their ids. */
 const NodeText = () => (
   <div class="filter">
     <Field

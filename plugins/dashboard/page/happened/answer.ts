@@ -28,7 +28,7 @@ export function threadOf (turns: readonly Turn[]): { role: 'user' | 'assistant',
 
 interface Place { words: string, parts: string[] | null, query?: Record<string, string> }
 
-/** The words for a piece of evidence, and the parts of the address where it is shown; null where nowhere. */
+/** The label of a piece of evidence, and the address parts of its page; null if no page shows it. */
 export function placeOf (one: Evidence): Place {
   switch (one.kind) {
     case 'event':

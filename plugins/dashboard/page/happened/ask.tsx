@@ -7,7 +7,7 @@ import { Badge, Empty, Field, Section, Sentence } from '../ui/parts.js'
 import { asked, placeOf, threadOf, withEvent } from './answer.js'
 import type { Answer, Evidence, Turn } from './answer.js'
 
-/** Kept until the page is closed, so that a look at another tab ends no conversation. */
+/** Kept until the page is closed, so that switching tabs ends no conversation. */
 const turns = signal<readonly Turn[]>([])
 const busy = signal(false)
 

@@ -45,7 +45,7 @@ export function summaryOf (one: ControlEvent, nameOf: (nodeId: string) => string
   }).join(' · ')
 }
 
-/** Adds events to those that are shown: each once, in order, at most `most` of the newest. */
+/** Merges events into the shown ones: each once, in order, at most `most` of the newest. */
 export function withEvents (
   had: readonly ControlEvent[], more: readonly ControlEvent[], most = Infinity
 ): ControlEvent[] {
@@ -64,7 +64,7 @@ export function hasText (one: ControlEvent, text: string, nameOf: (nodeId: strin
 
 const WINDOW = 1000
 
-/** Where to ask for what was before an index; null when there is nothing older. */
+/** Upper index of the request for older events; null if there are none. */
 export function olderFrom (before: number, firstIdx: number): number | null {
   return before <= firstIdx ? null : Math.max(firstIdx - 1, before - 1 - WINDOW)
 }

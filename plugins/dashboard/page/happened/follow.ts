@@ -16,7 +16,7 @@ export interface Following {
 
 /**
  * Follows a stream of the page's node once the path is known. `take` gets events in small batches. A refusal
- * ends it; after a break it continues behind the last event with an id.
+ * ends it; after a break it continues after the last event with an id.
  */
 export function useFollow (path: string | null, take: (events: ServerEvent[]) => void): Following {
   const [status, setStatus] = useState<Following['status']>('connecting')

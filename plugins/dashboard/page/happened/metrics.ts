@@ -33,15 +33,15 @@ export function totalOf ({ samples }: Reading, name: string, where: Where = alwa
   return found.length === 0 ? null : found.reduce((sum, { value }) => sum + value, 0)
 }
 
-/** How fast a counter grew between two readings, per second; null over a restart of the node. */
+/** The growth of a counter between two readings, per second; null across a restart of the node. */
 export function rateOf (before: Reading, now: Reading, name: string, where: Where = always): number | null {
   const seconds = (now.atMs - before.atMs) / 1000
-  // A counter that is not there has not counted yet.
+  // A missing counter has not counted yet.
   const grown = (totalOf(now, name, where) ?? 0) - (totalOf(before, name, where) ?? 0)
   return seconds <= 0 || grown < 0 ? null : grown / seconds
 }
 
-/** The time below which this part of what a histogram counted between two readings lies; null for nothing. */
+/** The quantile of a histogram's growth between two readings; null without any. */
 export function quantileOf (
   before: Reading, now: Reading, name: string, part: number, where: Where = always
 ): number | null {
@@ -131,7 +131,7 @@ export const charts: readonly Chart[] = [
   }
 ]
 
-/** The points of a chart, as uPlot takes them: the times in seconds, then each line. */
+/** The points of a chart in uPlot's format: the times in seconds, then each line. */
 export function pointsOf (readings: readonly Reading[], { lines }: Chart): (number | null)[][] {
   const pairs = readings.slice(1).map((now, index) => ({ before: readings[index]!, now }))
   return [

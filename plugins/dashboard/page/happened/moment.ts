@@ -1,4 +1,4 @@
-// A past state, as far as it is recorded: the last snapshot before the moment, with what events say since.
+// A recorded past state: the last snapshot before the moment, with the later events applied.
 import { emptyState } from '../state.js'
 import type { ControlEvent } from './events.js'
 import type { InstanceBody, State, Tagged } from '../state.js'
@@ -19,7 +19,7 @@ export function momentOf ({ snapshot, derived, events }: PastAnswer): { idx: num
   return { idx: derived.idx, at: events.at(-1)?.at ?? snapshot.at }
 }
 
-/** The whole state at the moment: readings are those of the snapshot, the rest is up to date. */
+/** The state at the moment: readings are those of the snapshot, the rest is up to date. */
 export function pastState (answer: PastAnswer): State {
   const { derived, events } = answer
   const state: State = { ...emptyState, ...answer.state }
@@ -44,7 +44,7 @@ export function pastState (answer: PastAnswer): State {
 
 const NO_CARD = { PipelineShardMetadata: { modelCard: null } } as never
 
-/** One that was placed after the snapshot: its model, its nodes, and the runners that were heard of. */
+/** An instance placed after the snapshot: its model, its nodes, and its reported runners. */
 function instanceOf (
   instanceId: string, { modelId, nodeIds }: { modelId: string, nodeIds: string[] },
   events: readonly ControlEvent[]

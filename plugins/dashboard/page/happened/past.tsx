@@ -12,12 +12,12 @@ import { nameOf } from '../known.js'
 import type { Change } from './difference.js'
 import type { PastAnswer } from './moment.js'
 
-/** Rest of the slider before a request, ms. */
+/** Pause of the slider before a request, ms. */
 const REST_MS = 150
 
 interface Range { first: number, last: number }
 
-/** The indices of events at which a state is recorded. */
+/** The indices of the events with a recorded state. */
 async function rangeOf (signal: AbortSignal): Promise<Range> {
   const last = Math.max(1, latest.value.lastEventAppliedIdx)
   try {

@@ -1,4 +1,4 @@
-// A trace as lanes: spans of one kind at one place share a lane, in the order in which they began.
+// A trace as lanes: spans of one kind at one place share a lane, in order of their start.
 import type { Replies } from '../../../../docs/reference/replies.js'
 
 export type Span = Replies['GET /v1/traces/cluster/{id}']['traces'][number]
@@ -13,10 +13,10 @@ export interface Lane {
 
 export interface Waterfall { startUs: number, durationUs: number, lanes: Lane[] }
 
-/** Bars nearer than this part of the whole are drawn as one: thousands of tokens are one bar. */
+/** Bars closer than this share of the whole are drawn as one: thousands of tokens are one bar. */
 const APART = 0.001
 
-/** The lanes of a trace. `left` and `width` are parts of the whole, from 0 to 1. */
+/** The lanes of a trace. `left` and `width` are shares of the whole, from 0 to 1. */
 export function waterfallOf (spans: readonly Span[]): Waterfall {
   if (spans.length === 0) return { startUs: 0, durationUs: 0, lanes: [] }
   const ordered = [...spans].sort((a, b) => a.startUs - b.startUs || b.durationUs - a.durationUs)
@@ -51,7 +51,7 @@ function addBar (bars: Bar[], bar: Bar): void {
 
 const STEPS = [1, 2, 5]
 
-/** Round times for the axis, in microseconds from the beginning: at most `most`, the first is 0. */
+/** Round times for the axis, in microseconds from the start: at most `most`, the first is 0. */
 export function ticksOf (durationUs: number, most = 6): number[] {
   if (durationUs <= 0) return [0]
   for (let unit = 1; ; unit *= 10) {

@@ -15,7 +15,7 @@ export interface Live {
 
 const RUNNING = new Set(['pending', 'downloading'])
 export const isRunning = ({ status }: Download): boolean => RUNNING.has(status)
-/** Whether `resume` goes on with it. */
+/** Whether `resume` continues it. */
 export const isStopped = ({ status }: Download): boolean =>
   status === 'paused' || status === 'failed' || status === 'cancelled'
 
@@ -68,7 +68,7 @@ function stateOf (
   return { state: 'no copy', level: 'error', remedy }
 }
 
-/** The copies that take room on each node, by the node's name; what ships with svc takes none. */
+/** The copies that occupy disk space on each node, by the node's name; bundled models occupy none. */
 export function copiesByNode (copies: readonly Copied[]): { nodeId: string, copies: Copied[] }[] {
   const ships = new Set(copies.flatMap(({ kind, modelId, nodeId }) =>
     kind === 'bundled' ? [`${modelId} ${nodeId}`] : []))
@@ -90,7 +90,7 @@ export interface Wanted { modelId: string, variant: string | null, revision: str
 
 const NAME = /^([A-Za-z0-9][\w.-]*\/[A-Za-z0-9][\w.-]*)(?::([A-Za-z0-9._-]+))?(?:@([A-Za-z0-9][\w./-]*))?$/
 
-/** `org/name`, `org/name:Q4_K_M`, `org/name@v2`, also as an address of the hub; null where it is none. */
+/** `org/name`, `org/name:Q4_K_M`, `org/name@v2`, or an address of the hub; null for other texts. */
 export function wantedOf (text: string): Wanted | null {
   const bare = text.trim().replace(/^(https:\/\/)?(www\.)?(huggingface\.co|hf\.co)\//, '').replace(/\/$/, '')
   const match = NAME.exec(bare)

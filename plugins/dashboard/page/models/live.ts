@@ -9,7 +9,7 @@ import { isRunning } from './data.js'
 import type { Copied, Download, Entry, Wanted } from './data.js'
 
 export const downloads = signal<readonly Download[] | null>(null)
-/** Why they could not be read; none for a cluster without a store, which has none. */
+/** Why they could not be read; null for a cluster without a store, which has none. */
 export const downloadsError = signal<Error | null>(null)
 
 /** Interval of requests for downloads, which are not in the replica, ms. */
@@ -19,7 +19,7 @@ let shown = false
 let timer: ReturnType<typeof setTimeout> | undefined
 let asking = 0
 
-/** Reads the downloads now, and then for as long as a page shows them. */
+/** Reads the downloads now and regularly while a page shows them. */
 export async function readDownloads (): Promise<void> {
   clearTimeout(timer)
   const mine = ++asking
@@ -50,11 +50,11 @@ export function useDownloads (): void {
   }, [origin.value, caller.value])
 }
 
-/** Delay of the nodes' news after a transfer or a download, ms. */
+/** Delay until the nodes report the end of a transfer or a download, ms. */
 const SETTLED_MS = 1200
 const settled = signal(0)
 
-/** What makes the catalogue another one: instances, transfers and downloads that begin or end. */
+/** Changes with the catalogue: instances, transfers and downloads that start or end. */
 const key = computed(() => JSON.stringify([
   instances.value.map(({ instanceId, ready }) => [instanceId, ready]),
   allTransfers.value.map(({ nodeId, modelId, status }) => [nodeId, modelId, status]),
@@ -68,7 +68,7 @@ key.subscribe(() => {
   settling = setTimeout(() => { settled.value++ }, SETTLED_MS)
 })
 
-/** Another value whenever what the node says of models may be another one. */
+/** Changes whenever the node's answers about models may have changed. */
 export const changes = computed(() => `${key.value} ${settled.value}`)
 
 export function useCatalogue (): ReturnType<typeof useLoaded<{ entries: Entry[], copies: Copied[] }>> {
@@ -76,12 +76,12 @@ export function useCatalogue (): ReturnType<typeof useLoaded<{ entries: Entry[],
     const [{ data }, { copies }] = await Promise.all([
       ask('GET /v1/models', { signal: abort }), ask('GET /models/copies', { signal: abort })
     ])
-    // Other names of models are listed there, too.
+    // Aliases of models are listed there, too.
     return { entries: data.filter(({ id, root = id }) => root === id) as Entry[], copies }
   }, [changes.value])
 }
 
-/** Starts a download or goes on with it; where there was no store, the node that is asked is it now. */
+/** Starts or resumes a download; without a store, the node that receives the request becomes it. */
 export async function pull ({ modelId, variant, revision }: Wanted): Promise<void> {
   const body = {
     ...variant === null ? {} : { variant }, ...revision === null ? {} : { revision }

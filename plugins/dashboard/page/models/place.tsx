@@ -11,7 +11,7 @@ import { WayChoice } from './way.js'
 import type { ClusterNode } from '../state.js'
 import type { Ask, Suggestion, Way } from './previews.js'
 
-/** The install id, which stays when a node starts anew. */
+/** The install id, which survives a restart of the node. */
 const refOf = (node: ClusterNode): string => node.identity?.nodeInstallId ?? node.id
 
 export function PlaceDialog ({ modelId, onClose }: { modelId: string, onClose: () => void }) {
@@ -82,7 +82,9 @@ export function PlaceDialog ({ modelId, onClose }: { modelId: string, onClose: (
   )
 }
 
-/** Every way. Where none fits, the first has the changes after which one does, each tried by the node. */
+/**
+ * Every placement. If none fits, the first has the changes that would make it fit, each verified by the node.
+ */
 async function readWays (modelId: string, asked: Ask, signal: AbortSignal): Promise<Way[]> {
   const query = queryOf(modelId, asked)
   const ways = waysOf((await ask('GET /instance/previews', { query, signal })).previews)

@@ -1,24 +1,24 @@
-// The ways to place a model: what fits with its sums, and why the others do not.
+// The possible placements of a model: those that fit with their sums, and why the others do not.
 import type { Replies } from '../../../../docs/reference/replies.js'
 
 export type Preview = Replies['GET /instance/previews']['previews'][number]
 type Details = NonNullable<Preview['details']>
 export type Suggestion = NonNullable<Details['suggestions']>[number]
 type Sums = NonNullable<Details['nodes']>[number]
-/** The sums of one node, of a way that fits or, with every term, of one that does not. */
+/** The sums of one node; with every term if the placement does not fit. */
 export type NodeSum = Sums & Required<Pick<Sums,
   'backend' | 'startLayer' | 'endLayer' | 'shareBytes' | 'neededBytes' | 'usableBytes'>>
 
 export interface Way {
   key: string, title: string, preview: Preview
   fits: boolean
-  /** Whether it is only for memory that it does not fit: it can be forced. */
+  /** Whether only memory is missing: then it can be forced. */
   short: boolean
   sums: NodeSum[]
   suggestions: Suggestion[]
 }
 
-/** Every way, what fits first; ways that come to the same nodes and layers are one. */
+/** Every placement, fitting ones first; those with equal nodes and layers are merged. */
 export function waysOf (previews: readonly Preview[]): Way[] {
   const seen = new Set<string>()
   const ways = previews.flatMap((preview): Way[] => {
@@ -26,7 +26,7 @@ export function waysOf (previews: readonly Preview[]): Way[] {
     const fits = error === null
     const sums = sumsOf(preview)
     const parts = sums.map(({ nodeId, startLayer, endLayer }) => `${nodeId} ${startLayer}-${endLayer}`)
-    // On one node there is nothing to share, whatever the way of sharing is called.
+    // On one node the sharding makes no difference.
     const same = fits ? (sums.length === 1 ? parts.join() : [sharding, meta, ...parts].join()) : null
     if (same !== null && seen.has(same)) return []
     if (same !== null) seen.add(same)
@@ -51,7 +51,7 @@ function titleOf ({ sharding, instance_meta: meta, min_nodes: least, error, deta
   return `On ${count} nodes${error === null ? '' : ' or more'}, ${how} (${sharding}, ${meta})`
 }
 
-/** The rows that show a node: where GPUs and CPU share its part, one for each of the two memories. */
+/** The rows of a node: one for each memory if GPUs and CPU share its part. */
 export const rowsOf = (sum: NodeSum): (NodeSum & { what: string })[] => {
   const { nodeId, name, backend, startLayer, endLayer, memories } = sum
   const whole = endLayer > startLayer ? `${backend}, layers ${startLayer} to ${endLayer}` : backend

@@ -99,7 +99,7 @@ const pretty = (text: string): string => {
   }
 }
 
-/** A call that the model wants to have made; the person gives its result. */
+/** A tool call of the model; the user supplies its result. */
 function Call ({ call, index, last }: { call: ToolCall, index: number, last: boolean }) {
   const [text, setText] = useState('')
   const lane = conversation.value.lanes[index]!

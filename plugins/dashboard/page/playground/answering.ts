@@ -1,4 +1,4 @@
-// Asks models and writes their answers into the conversation, at most once a frame.
+// Sends requests to models and writes their answers into the conversation, at most once a frame.
 import { effect } from '@preact/signals'
 import { ApiError, serverEvents } from '../api.js'
 import { nodes } from '../known.js'
@@ -9,7 +9,7 @@ import { chatBody } from './request.js'
 import { conversation, say, update } from './session.js'
 import type { Answer, Message } from './conversation.js'
 
-/** A node sends data at least every 10 s; a longer silence than this means that it left, ms. */
+/** A node sends data at least every 10 s; a longer silence means that it left, ms. */
 const SILENCE_MS = 30_000
 
 const stops = new Map<string, AbortController>()
@@ -39,28 +39,28 @@ export function ask (content: string, images: string[]): void {
   }
 }
 
-/** Says something else in the place of a message; what was said stays as a branch. */
+/** Replaces a message; the old one stays as a branch. */
 export function edit (index: number, { parent, images }: Message, content: string): void {
   const { id } = conversation.value
   const message = { role: 'user' as const, content, ...images === undefined ? {} : { images } }
   void answer(id, index, say(id, index, message, parent))
 }
 
-/** Has the model answer again; the former answer stays as a branch. */
+/** Requests another answer; the former one stays as a branch. */
 export function again (index: number, { parent }: Message): void {
   const { id, lanes } = conversation.value
   const asked = pathTo(lanes[index]!, parent).at(-1)
   if (asked !== undefined) void answer(id, index, asked)
 }
 
-/** Gives the result of a call; after the last one the model goes on. */
+/** Gives the result of a call; after the last one the model continues. */
 export function answerCall (index: number, callId: string, content: string): void {
   const { id } = conversation.value
   const given = say(id, index, { role: 'tool', content, callId })
   if (openCalls(pathOf(conversation.value.lanes[index]!)).length === 0) void answer(id, index, given)
 }
 
-/** Stops one answer, or all that are being written in this conversation. */
+/** Stops one answer, or all running ones of this conversation. */
 export function stop (messageId?: string): void {
   const shown = new Set(conversation.value.lanes.flatMap(({ messages }) => messages.map((one) => one.id)))
   for (const [id, controller] of stops) {
@@ -89,7 +89,7 @@ async function answer (id: string, index: number, asked: Message): Promise<void>
   }
 }
 
-/** Why an answer is stopped whose length the person did not set. */
+/** Abort reason of a repeating answer without a limit set by the user. */
 const LOOP = new Error('It repeats itself. Set "Most tokens" to let it go on.')
 
 class Writing {
@@ -174,7 +174,7 @@ class Writing {
     this.#show(this.#message)
   }
 
-  /** Tokens per second as the engine measured them, else as they came here. */
+  /** Tokens per second as the engine measured them, else by their arrival here. */
   #rate (): number | null {
     const { perSecond, tokens } = this.#incoming
     if (perSecond !== null) return perSecond

@@ -9,7 +9,7 @@ import type { Model } from './catalogue.js'
 
 const MOST_IMAGES = 4
 
-/** Whether this key sends: Enter does, but neither with Shift nor while an input method composes a word. */
+/** Whether this key sends: Enter does, except with Shift or while an input method is composing. */
 const sends = (event: KeyboardEvent): boolean =>
   event.key === 'Enter' && !event.shiftKey && !event.isComposing
 

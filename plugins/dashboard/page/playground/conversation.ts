@@ -44,11 +44,11 @@ export interface Message {
   answer?: Answer
 }
 
-/** One model's side of a conversation; there are two while models are compared. */
+/** One model's side of a conversation; two while models are compared. */
 export interface Lane {
   model: string
   messages: readonly Message[]
-  /** By the id of a message (or '' for the start): the id of the one that follows it on the screen. */
+  /** By the id of a message (or '' for the start): the id of its shown successor. */
   chosen: Readonly<Record<string, string>>
 }
 
@@ -70,7 +70,7 @@ export function newConversation (id: string, model: string, settings = noSetting
 
 const under = (parent: string | null): string => parent ?? ''
 
-/** The messages that are shown, from the start to the end. */
+/** The shown messages, from the start to the end. */
 export function pathOf ({ messages, chosen }: Lane): Message[] {
   const byId = new Map(messages.map((one) => [one.id, one]))
   const path: Message[] = []
@@ -114,14 +114,14 @@ export function titleOf (text: string): string {
   return line.length > TITLE ? `${line.slice(0, TITLE - 1)}…` : line === '' ? 'An image' : line
 }
 
-/** The calls of an answer that nothing on the path has answered yet. */
+/** The calls of an answer without a result on the path. */
 export function openCalls (path: readonly Message[]): ToolCall[] {
   const at = path.findLastIndex(({ role }) => role === 'assistant')
   const answered = new Set(path.slice(at + 1).map(({ callId }) => callId))
   return (path[at]?.answer?.toolCalls ?? []).filter(({ id }) => !answered.has(id))
 }
 
-/** A saved conversation: its open answers have ended. */
+/** A saved conversation with its open answers ended. */
 export function afterReload (conversation: Conversation): Conversation {
   const lanes = conversation.lanes.map((lane) => ({
     ...lane,

@@ -1,6 +1,6 @@
-// Images that go along with a message: small enough for a request, in a format that models read.
+// Images for a message: small enough for a request, in a format that models read.
 
-/** Formats of the API; other images are redrawn. */
+/** Formats of the API; other images are converted. */
 const READ = ['image/png', 'image/jpeg', 'image/gif', 'image/bmp']
 /** A request may have 4 MiB, and base64 is a third larger. */
 const MOST_BYTES = 700 * 1024

@@ -21,7 +21,7 @@ const STATS = 'generation_stats '
 export class Incoming {
   content = ''
   reasoning = ''
-  /** Its end is one passage over and over. */
+  /** Whether its end repeats one passage. */
   loops = false
   readonly #isLoop = loopFinder()
   toolCalls: ToolCall[] = []
@@ -31,7 +31,7 @@ export class Incoming {
   failure: Failure | null = null
   complete = false
 
-  /** Takes one event. True: something to show has come. */
+  /** Processes one event. Returns true if there is something to show. */
   take ({ data, comment }: { data: string, comment: string | null }): boolean {
     if (comment?.startsWith(STATS) === true) this.#stats(comment.slice(STATS.length))
     if (data === '') return false
@@ -72,6 +72,6 @@ export class Incoming {
     try {
       const { generation_tps: rate } = JSON.parse(text) as { generation_tps?: number }
       if (rate !== undefined && rate > 0) this.perSecond = rate
-    } catch { /* A comment is no more than that. */ }
+    } catch { /* not JSON: an ordinary comment */ }
   }
 }

@@ -1,4 +1,4 @@
-// Conversations that outlive the page: in the browser's own database, of this origin, and bounded.
+// Conversations in the browser's database of this origin, with a size limit.
 import { within } from '../ui/database.js'
 import { tooMany } from './bounds.js'
 import { afterReload } from './conversation.js'
@@ -15,7 +15,7 @@ export async function readKept (): Promise<Conversation[]> {
   return all.map(afterReload).sort((a, b) => b.changedAt - a.changedAt)
 }
 
-/** A conversation never changes, a newer one takes its place: each is measured once. */
+/** Conversations are immutable: each is measured once. */
 const measured = new WeakMap<Conversation, number>()
 
 function bytesOf (conversation: Conversation): number {
@@ -24,7 +24,7 @@ function bytesOf (conversation: Conversation): number {
   return bytes
 }
 
-/** Keeps a conversation, and lets go of the oldest ones that no longer fit. Answers with their ids. */
+/** Saves a conversation, and deletes the oldest ones that no longer fit. Returns their ids. */
 export async function keep (conversation: Conversation, all: Iterable<Conversation>): Promise<string[]> {
   const gone = tooMany([...all].map(sizeOf))
   await within(PLACE, 'readwrite', (store) => {

@@ -1,4 +1,4 @@
-/** The cosine of the angle between two vectors; 0 where one has no direction. */
+/** The cosine of the angle between two vectors; 0 for a zero vector. */
 export function likeness (a: readonly number[], b: readonly number[]): number {
   let [product, ofA, ofB] = [0, 0, 0]
   for (const [i, x] of a.entries()) {

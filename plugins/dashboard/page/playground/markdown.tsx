@@ -13,9 +13,9 @@ const marked = new Marked({
   gfm: true, breaks: true,
   renderer: {
     heading ({ tokens }) { return `<p><strong>${this.parser.parseInline(tokens)}</strong></p>` },
-    // A remote picture would show its host who reads this, so it becomes a link.
+    // A remote picture would reveal the reader to its host, so it becomes a link.
     image ({ href, text }) { return `<a href="${escaped(href)}">${escaped(text === '' ? href : text)}</a>` },
-    // Markup in an answer is shown as it is written, but for a few tags that only set text.
+    // Markup in an answer is shown as text, except for a few formatting tags.
     html ({ text }) { return HARMLESS.test(text.trim()) ? text : escaped(text) },
     checkbox ({ checked }) { return checked ? '[x] ' : '[ ] ' }
   }
@@ -41,12 +41,12 @@ const ALLOWED = {
   ALLOW_DATA_ATTR: false, ALLOW_ARIA_ATTR: false
 }
 
-/** The pieces of a text that stand alone: while an answer grows only the last of them changes. */
+/** The independent pieces of a text: while an answer grows only the last of them changes. */
 function blocksOf (text: string): Token[] {
   return marked.lexer(text).filter(({ type }) => type !== 'space' && type !== 'def')
 }
 
-/** The markup of one piece, without anything that could act. */
+/** The markup of one piece without active content. */
 function safe (block: Token): string { return purify.sanitize(marked.parser([block]), ALLOWED) }
 
 const Block = memo(({ block }: { block: Token }) => {

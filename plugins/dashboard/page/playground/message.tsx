@@ -6,12 +6,12 @@ import { AnswerView } from './answer-view.js'
 import { show } from './session.js'
 import type { Message } from './conversation.js'
 
-/** Where a message stands among those that could be in its place, with the ones beside it. */
+/** The position of a message among its alternatives, with its neighbours. */
 export interface Place { at: number, of: number, before: Message | null, after: Message | null }
 
 interface MessageProps { message: Message, index: number, place: Place, last: boolean, open: boolean }
 
-/** Drawn anew only when it has changed itself: a token costs no more in a long conversation. */
+/** Re-rendered only when the message itself changes: a token costs no more in a long conversation. */
 export const MessageView = memo(({ message, index, place, last, open }: MessageProps) => {
   const { role } = message
   return (

@@ -18,7 +18,7 @@ export function chatBody (model: string, settings: Settings, path: readonly Mess
   }
 }
 
-/** An answer of which nothing came says nothing to a model. */
+/** An empty answer tells a model nothing. */
 const worthSending = ({ role, content, answer }: Message): boolean =>
   role !== 'assistant' || content !== '' || (answer?.toolCalls.length ?? 0) > 0
 
@@ -37,7 +37,7 @@ function wireMessage ({ role, content, images = [], callId, answer }: Message): 
   }
 }
 
-/** Reads the definitions of tools: a list of them, or of bare functions. A text says what is wrong. */
+/** Parses the definitions of tools: a list of them, or of bare functions. Returns a text on an error. */
 export function readTools (text: string): Tool[] | string {
   if (text.trim() === '') return []
   let value: unknown
@@ -57,13 +57,13 @@ export function readTools (text: string): Tool[] | string {
   return tools
 }
 
-/** A request to show: where it goes, what it carries, and whether a token goes with it. */
+/** A request to show: its address, its body, and whether a token is needed. */
 export interface Shown { origin: string, path: string, body: Json, withToken: boolean }
 
 const PICTURE = /^data:(image\/[a-z]+);base64,.{64,}/
 const MOST_SHOWN = 48
 
-/** The body without the bytes of its images, which nobody reads. */
+/** The body without the image bytes. */
 const forReading = (body: Json): Json => JSON.parse(JSON.stringify(body, (_, value: unknown) =>
   typeof value === 'string' && PICTURE.test(value)
     ? `${value.slice(0, value.indexOf(',') + 1)}BASE64_OF_THE_IMAGE`
@@ -140,13 +140,13 @@ for await (const chunk of stream) process.stdout.write(chunk.choices[0]?.delta?.
   ]
 }
 
-/** The options that `svc run` has, by the names of the API. */
+/** The options of `svc run`, by the names of the API. */
 const RUN_OPTIONS: Record<string, string> = {
   temperature: '--temperature', max_tokens: '--max-tokens', seed: '--seed'
 }
 const SAID_BY_RUN = new Set(['model', 'messages', 'stream', 'stream_options', ...Object.keys(RUN_OPTIONS)])
 
-/** `svc run` for a single question without tools or images, which is what it can say in one line. */
+/** `svc run` for a single question without tools or images, which fits on one line. */
 function svcRun ({ origin, body }: Shown): string | null {
   const messages = body['messages'] as { role: string, content: unknown }[]
   const system = messages.find(({ role }) => role === 'system')

@@ -1,7 +1,7 @@
 export type Sampling = Partial<Record<SamplingName, number>>
 export type SamplingName = typeof fields[number]['name']
 
-/** The figures with their bounds in the API, and what they do. */
+/** The sampling parameters with their bounds in the API, and their effect. */
 export const fields = [
   { name: 'temperature', title: 'Temperature', hint: '0 always takes the likeliest', min: 0, max: 100 },
   { name: 'max_tokens', title: 'Most tokens', hint: 'ends the answer there', min: 1, max: 1e6, whole: true },
@@ -17,7 +17,7 @@ export const fields = [
   }
 ] as const
 
-/** Reads what was typed for a figure: undefined for nothing, a text that says why it cannot be taken. */
+/** Parses a parameter: undefined for an empty text, a message for an invalid one. */
 export function readFigure (name: SamplingName, text: string): number | undefined | string {
   if (text.trim() === '') return undefined
   const { min, max, title, ...field } = fields.find((one) => one.name === name)!
@@ -27,7 +27,7 @@ export function readFigure (name: SamplingName, text: string): number | undefine
   return value < min || value > max ? `${title} is from ${min} to ${max}.` : value
 }
 
-/** The same settings with one figure changed, or left to the model. */
+/** The same settings with one parameter changed, or left to the model. */
 export function withFigure (sampling: Sampling, name: SamplingName, value: number | undefined): Sampling {
   return Object.fromEntries(
     Object.entries({ ...sampling, [name]: value }).filter(([, one]) => one !== undefined))

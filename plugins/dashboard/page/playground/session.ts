@@ -23,14 +23,14 @@ export const conversation = computed(() => all.value.get(currentId.value) ?? bla
 export const list = computed(() => [...all.value.values()].filter(({ changedAt }) => changedAt > 0)
   .sort((a, b) => b.changedAt - a.changedAt).map(({ id, title }) => ({ id, title })))
 export const answering = computed(() => isOpen(conversation.value))
-/** Why conversations are not kept, where the browser does not let them. */
+/** Why conversations are not saved, if the browser does not allow it. */
 export const notKept = signal<string | null>(null)
 
 const waiting = new Map<string, ReturnType<typeof setTimeout>>()
 
 function put (one: Conversation): void { all.value = new Map(all.value).set(one.id, one) }
 
-/** Changes a conversation that still exists, wherever it is shown, and keeps it soon. */
+/** Changes an existing conversation, wherever it is shown, and saves it soon. */
 export function change (id: string, how: (had: Conversation) => Conversation): void {
   const had = all.value.get(id)
   if (had === undefined) return
@@ -58,7 +58,7 @@ export function changeLane (id: string, index: number, how: (lane: Lane) => Lane
   change(id, (had) => ({ ...had, lanes: had.lanes.map((lane, i) => i === index ? how(lane) : lane) }))
 }
 
-/** Puts a message at the end of what is shown in a lane, or below `parent`. */
+/** Appends a message to the shown path of a lane, or below `parent`. */
 export function say (
   id: string, index: number, message: Omit<Message, 'id' | 'parent'>, parent?: string | null
 ): Message {
@@ -80,7 +80,7 @@ export function show (index: number, message: Message): void {
 
 let loaded: Promise<void> | null = null
 
-/** Reads the saved conversations once, and shows the newest. */
+/** Loads the saved conversations once, and shows the newest. */
 export function load (): Promise<void> {
   return loaded ??= (async () => {
     try {
@@ -118,7 +118,7 @@ export async function removeAll (): Promise<void> {
   await forgetAll()
 }
 
-/** Changes the shown conversation. One that has not begun is not worth keeping yet. */
+/** Changes the shown conversation. An empty one is not saved yet. */
 function alter (how: (had: Conversation) => Partial<Conversation>): void {
   const had = conversation.value
   if (had.changedAt === 0) put({ ...had, ...how(had) })
@@ -131,7 +131,7 @@ export function useModel (index: number, model: string): void {
 
 export function useSettings (settings: Settings): void { alter(() => ({ settings })) }
 
-/** Puts a second model beside the first, which goes on from the same messages; or leaves the first alone. */
+/** Adds a second model, which continues from the same messages; null removes it. */
 export function compare (model: string | null): void {
   alter(({ lanes: [first = newLane('')] }) =>
     ({ lanes: model === null ? [first] : [first, { ...first, model }] }))

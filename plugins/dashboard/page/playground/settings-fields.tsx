@@ -8,7 +8,7 @@ import type { Sampling, SamplingName } from './sampling.js'
 interface SettingsProps {
   settings: Settings
   onChange: (settings: Settings) => void
-  /** The chosen models that call no tools. */
+  /** The selected models without tool support. */
   withoutTools: string[]
 }
 

@@ -32,7 +32,7 @@ export function RequestButton ({ body, path, lines }: RequestProps) {
 
 interface TraceProps {
   commandId: string | null, traced: boolean
-  /** Whether to offer tracing here; once on a page is enough. */
+  /** Whether to offer tracing here; once per page is enough. */
   offer?: boolean
 }
 

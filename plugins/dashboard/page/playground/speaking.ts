@@ -1,4 +1,4 @@
-// One speech: asked for, played while it comes, and kept for the download.
+// One speech: requested, played while it arrives, and stored for the download.
 import { ApiError } from '../api.js'
 import { call, state as cluster } from '../link.js'
 import { canStream, playInto } from '../ui/player.js'
@@ -22,13 +22,13 @@ export interface Spoken {
 }
 
 export interface Speaking {
-  /** Ends the work; what came can be heard. */
+  /** Stops the work; the received part can be played. */
   cancel (): void
   close (): void
 }
 
 const TYPE = 'audio/mpeg'
-/** Between two looks at the waveform of what has come, ms. */
+/** Interval at which the waveform of the received part is decoded, ms. */
 const LOOK_MS = 400
 
 export function speak (

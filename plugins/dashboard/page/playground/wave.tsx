@@ -1,4 +1,4 @@
-// The waveform of a sound, as far as it has come, with the place where it is played.
+// The waveform of the received part of a sound, with the playback position.
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { colours } from '../ui/theme.js'
 import { span } from '../ui/text.js'
@@ -66,7 +66,7 @@ function useWidth (ref: RefObject<HTMLCanvasElement | null>): number {
   return width
 }
 
-/** Where the sound is played, s: each frame, or a few times a second for who wants less motion. */
+/** Playback position, s: updated each frame, or a few times a second with reduced motion. */
 function usePlace (audio: RefObject<HTMLAudioElement | null>): number {
   const [at, setAt] = useState(0)
   useEffect(() => {

@@ -35,7 +35,7 @@ export function textOf (kind: Kind, value: unknown): string {
   return kind === 'json' ? JSON.stringify(value, null, 2) : String(value)
 }
 
-/** A value, or in a sentence why the text is none. */
+/** A value, or a sentence why the text is invalid. */
 export type Read = { value: unknown } | { problem: string }
 
 /** The typed text as a value, checked by the schema; an empty text means the default. */
@@ -66,7 +66,7 @@ function valueOf (kind: Kind, schema: SettingSchema | null, text: string): Read 
   }
 }
 
-/** The schema without formats: those of svc are checked by the node. */
+/** The schema without formats: the node checks those of svc. */
 function plain (schema: unknown): unknown {
   if (Array.isArray(schema)) return schema.map(plain)
   if (typeof schema !== 'object' || schema === null) return schema
@@ -74,7 +74,7 @@ function plain (schema: unknown): unknown {
     .map(([key, value]) => [key, plain(value)]))
 }
 
-/** Why a setting cannot be changed here; null when it can. */
+/** Why a setting cannot be changed here; null if it can. */
 export function fixedBy ({ local, origin, schema }: Setting): string | null {
   if (origin === 'flag' || origin === 'env') return 'Set there, it counts more than svc.yaml.'
   return local === true || schema?.['x-local'] === true

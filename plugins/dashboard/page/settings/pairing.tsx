@@ -1,4 +1,4 @@
-// The operator's side of pairing: opens it, compares six digits, says what the device may do.
+// The operator's side of pairing: opens it, compares six digits, grants the device's authorities.
 import { useEffect, useState } from 'preact/hooks'
 import { chosenWith, spaced } from '../device/words.js'
 import { ask, origin } from '../link.js'
@@ -38,7 +38,7 @@ export function PairingDialog ({ onClose }: { onClose: () => void }) {
   )
 }
 
-/** The open pairing of this node, opened if it is not; looked at for as long as it is shown. */
+/** The open pairing of this node, opened if necessary; polled while it is shown. */
 function usePairing () {
   const [view, setView] = useState<View | null>(null)
   const [error, setError] = useState<Error | null>(null)
@@ -53,7 +53,7 @@ function usePairing () {
         setView(now)
         if (!now.open) return
         await new Promise((resolve) => setTimeout(resolve, LOOK_MS))
-        // An answer that is missed now comes the next time.
+        // A missed answer comes with the next poll.
         now = await ask('GET /v1/devices/pairing', { signal }).catch(() => now)
       }
     }

@@ -1,6 +1,6 @@
-/** Puts a text on the clipboard. Throws where the browser does not let the page. */
+/** Copies a text to the clipboard. Throws if the browser does not allow it. */
 export async function copyText (text: string): Promise<void> {
-  // Pages that come over plain HTTP from another machine have no clipboard; the old command works there.
+  // Pages that come over plain HTTP from another machine have no clipboard API; the old command works there.
   const clipboard = navigator.clipboard as Clipboard | undefined
   if (clipboard !== undefined) return await clipboard.writeText(text)
   const field = document.createElement('textarea')

@@ -17,7 +17,7 @@ function open ({ database, store, keyPath }: Place): Promise<IDBDatabase> {
   return opening
 }
 
-/** Does something within one transaction, and answers with the result of its last request. */
+/** Runs `act` within one transaction; resolves with the result of its last request. */
 export async function within<T> (
   place: Place, mode: IDBTransactionMode, act: (store: IDBObjectStore) => IDBRequest<T>
 ): Promise<T> {

@@ -10,9 +10,9 @@ interface LongListProps<T> {
   row: (item: T) => ComponentChildren
 }
 
-/** Rows beyond the edge that exist as well, so that a short scroll shows no gap. */
+/** Rows rendered beyond the edge, so that a short scroll shows no gap. */
 const BEYOND = 6
-/** Lists up to this length are shown whole. */
+/** Lists up to this length are rendered completely. */
 const SHORT = 60
 
 export function LongList<T> ({ label, items, keyOf, rowHeight, row }: LongListProps<T>) {

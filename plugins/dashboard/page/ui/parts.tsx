@@ -20,7 +20,7 @@ interface ButtonProps {
   label?: string
 }
 
-/** A button that shows that it works, and says what went wrong. */
+/** A button that shows its progress and its error. */
 export function Button ({ children, onClick, kind = 'plain', disabled, title, label }: ButtonProps) {
   const [busy, setBusy] = useState(false)
   const act = async (): Promise<void> => {
@@ -69,7 +69,7 @@ export interface FieldProps {
 type FieldElement = Pick<ComponentProps<'input'>, 'type' | 'min' | 'max' | 'step'> &
   Omit<ComponentProps<'textarea'>, 'label' | 'value'>
 
-/** A text with its label, which `unseen` leaves to screen readers; with `rows` of several lines. */
+/** A text input with its label, which `unseen` leaves to screen readers; `rows` makes it multi-line. */
 export function Field ({ label, unseen, onText, rows, ...given }: FieldProps & FieldElement) {
   const own = useId()
   const id = given.id ?? own
@@ -91,7 +91,7 @@ interface SelectProps extends FieldProps {
   id?: string, class?: string, disabled?: boolean
 }
 
-/** One of several. A value that is no option stays as it is. */
+/** A selection. A value that is no option stays unchanged. */
 export function Select (
   { label, unseen, options, onText, value, class: more = '', ...given }: SelectProps
 ) {
@@ -153,7 +153,7 @@ export const MemoryMeter = ({ of }: { of: Space }) =>
 export const DiskMeter = ({ of }: { of: Space }) =>
   of && <Meter label="Disk" {...of} text={`${bytes(of.total - of.used)} free`} />
 
-/** Progress; without a known end it shows that work goes on, and no number. */
+/** Progress; without a known total it is indeterminate. */
 export function Progress ({ label, done, total }: { label: string, done: number, total: number | null }) {
   return total === null || total === 0
     ? <progress aria-label={label} />
@@ -258,7 +258,7 @@ interface ConfirmProps extends DialogProps {
   onConfirm: () => unknown
 }
 
-/** A question with the two answers; it closes once what was asked for is done. */
+/** A confirmation dialog; it closes once the action is done. */
 export function Confirm (
   { title, action, cancel = 'Cancel', danger, disabled, onConfirm, onClose, children }: ConfirmProps
 ) {
@@ -283,7 +283,7 @@ interface TickProps {
   group?: string
 }
 
-/** A choice of yes or no, or with `group` of one among several. */
+/** A checkbox, or with `group` a radio button. */
 export const Tick = ({ checked, disabled = false, onChange, group, children }: TickProps) => (
   <label class="choice">
     <input
@@ -294,10 +294,10 @@ export const Tick = ({ checked, disabled = false, onChange, group, children }: T
   </label>
 )
 
-/** From the end, px: nearer than that counts as being there. */
+/** Distance from the end that counts as the end, px. */
 const NEAR = 40
 
-/** Keeps a scrolled element at its end, unless somebody has scrolled up to read. */
+/** Keeps a scrolled element at its end, unless the user has scrolled up. */
 export function useEnd (keys?: readonly unknown[]) {
   const ref = useRef<HTMLDivElement>(null)
   const follows = useRef(true)
@@ -361,7 +361,7 @@ export function Trouble (
   )
 }
 
-/** A part that fails leaves the others usable; `onFail` is for what takes its place. */
+/** An error boundary: a part that fails leaves the others usable; `onFail` is for its replacement. */
 export class Guard extends Component<{ children: ComponentChildren, onFail?: () => void }> {
   override state = { error: null as Error | null }
 

@@ -1,12 +1,12 @@
-// Plays sound while it is still being made, where the browser can; else when all of it has come.
+// Plays sound while it is generated if the browser can; otherwise once it is complete.
 
-/** Sound that was played longer ago than this makes room where the browser's buffer is full, s. */
+/** Sound played longer ago than this is removed if the browser's buffer is full, s. */
 const BEHIND_S = 10
 
 export const canStream = (type: string): boolean =>
   'MediaSource' in globalThis && MediaSource.isTypeSupported(type)
 
-/** Takes the bytes of one sound as they come. */
+/** Receives the bytes of one sound as they arrive. */
 export interface Player {
   push (bytes: Uint8Array<ArrayBuffer>): void
   end (whole: Blob): void
@@ -30,7 +30,7 @@ function whole (audio: HTMLAudioElement): Player {
   }
 }
 
-/** A browser may want a click first: then the controls are there for it. */
+/** A browser may require a click first: then the user starts it with the controls. */
 const start = (audio: HTMLAudioElement): Promise<void> => audio.play().catch(() => {})
 
 function release (audio: HTMLAudioElement, url: string): void {
@@ -57,7 +57,7 @@ function streamed (audio: HTMLAudioElement, type: string): Player {
       queue.shift()
     } catch (error) {
       if (!(error instanceof DOMException) || error.name !== 'QuotaExceededError') throw error
-      // Full: what was played makes room, now or as soon as more of it was.
+      // The buffer is full: played sound is removed, now or once more of it was played.
       if (audio.currentTime > BEHIND_S) buffer.remove(0, audio.currentTime - BEHIND_S)
     }
   }

@@ -9,7 +9,7 @@ interface TabsProps {
   framed?: boolean
 }
 
-/** A page in parts. The part gets what the address says behind its name. */
+/** Tabs. The selected part gets the address parts after its name. */
 export function Tabs ({ page, label, tabs, framed = false }: TabsProps) {
   const [name = '', asked = null] = route.value.parts
   const shown = Object.hasOwn(tabs, name) ? name : Object.keys(tabs)[0]!

@@ -14,7 +14,7 @@ export function bytes (count: number): string {
 
 export const rate = (bytesPerSecond: number): string => `${bytes(bytesPerSecond)}/s`
 
-/** A length of time in its two largest units: `3 min 20 s`. */
+/** A duration in its two largest units: `3 min 20 s`. */
 export function span (ms: number): string {
   if (ms < 1000) return `${ms < 10 ? ms.toFixed(1) : Math.round(ms)} ms`
   const seconds = ms / 1000
@@ -63,7 +63,7 @@ export function grouped<T> (list: readonly T[], keyOf: (one: T) => string): Map<
 export const toggled = <T>(list: readonly T[], one: T, on: boolean): T[] =>
   [...list.filter((other) => other !== one), ...on ? [one] : []]
 
-/** Words in one line, without those that are missing. */
+/** Words in one line, without missing ones. */
 export const joined = (words: readonly (string | null | undefined)[]): string =>
   words.filter((word) => word != null && word !== '').join(' · ')
 

@@ -1,4 +1,4 @@
-// Where a token is typed in. It stays in the memory of this page and goes to this node only.
+// The token input. The token stays in the memory of this page and is sent to this node only.
 import { useState } from 'preact/hooks'
 import { device, signs } from '../device/own.js'
 import { PairThis } from '../device/pair.js'

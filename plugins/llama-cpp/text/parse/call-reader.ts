@@ -1,40 +1,39 @@
 import { parsed } from '../../../runners/language/json.js'
 
-/** What is new of a tool call; `name` comes once, before the first arguments. */
+/** `name` comes once, before the first arguments. */
 export interface CallDelta { name?: string, arguments?: string }
 
 const ARGUMENT_KEYS: readonly string[] = ['arguments', 'parameters']
 const NAME_KEYS: readonly string[] = ['name', 'tool_name']
-/** Keys of a call; an object with another one first is something else. */
+/** Valid keys of a call; an object that begins with another key is not a call. */
 const CALL_KEYS = ['type', 'id', 'tool_call_id', 'index', 'function', ...NAME_KEYS, ...ARGUMENT_KEYS]
-/** What JSON has outside of its texts; any other character ends an object that is broken. */
+/** Characters of JSON outside strings; any other one ends a broken object. */
 export const OUTSIDE = /[\s{}[\]:,"\w+.-]/
 
 /**
- * Reads one JSON object `{"name": …, "arguments": {…}}` character by character and returns the name and
- * the text of the arguments as they come; it may also be the value of a key `function`. Other keys are
- * ignored. Nothing is returned before the name is known and the arguments have begun.
+ * Reads a JSON object `{"name": …, "arguments": {…}}` character by character and returns the name, then the
+ * arguments' text incrementally; the call may also be the value of a key `function`. Ignores other keys.
+ * Returns null until the name is known and the arguments have begun.
  */
 export class CallReader {
-  /** `open`, or how it ended: a call, or something else. */
+  /** `call` and `other` are final: the object was a call or not. */
   state: 'open' | 'call' | 'other' = 'open'
   text = ''
-  /** A character at which a broken object ended, and which is not part of it. */
+  /** The character that ended a broken object, which is not part of it. */
   left = ''
   private depth = 0
-  /** How deep the object with the name lies. */
+  /** Depth of the object with the name. */
   private base = 1
   private inString = false
   private escaped = false
-  /** The key at that depth whose value is read; null while a key is read. */
+  /** The key whose value is being read; null while a key is read. */
   private key: string | null = null
-  /** Text of the current key or value, unless it belongs to the arguments. */
+  /** The current key or value outside the arguments. */
   private part = ''
   private name: string | null = null
   private hasArguments = false
-  /** The characters that come belong to the object of the arguments. */
   private inArguments = false
-  /** Text of the arguments that was not returned yet. */
+  /** Arguments that were not returned yet. */
   private held = ''
   private nameReturned = false
 
@@ -101,18 +100,18 @@ export class CallReader {
     this.depth--
     if (this.depth === this.base) this.inArguments = false
     if (this.depth < this.base && this.depth > 0) {
-      // The value of `function` is complete: what follows is of the object around it.
+      // The object of `function` is complete; the outer object continues.
       this.base = 1
       this.key = 'function'
     }
     if (this.depth === 0) this.state = this.certain ? 'call' : 'other'
   }
 
-  /** A value is complete. */
+  /** A key's value is complete. */
   private ended (): void {
     if (NAME_KEYS.includes(this.key ?? '') && this.name === null) this.name = stringIn(this.part)
     else if (this.isArguments() && this.part !== '') {
-      // JSON inside a text, or null.
+      // JSON in a string, or null.
       this.hasArguments = true
       this.held = stringIn(this.part) ?? (this.part === 'null' ? '{}' : this.part)
     }
@@ -140,7 +139,7 @@ export class CallReader {
   }
 }
 
-/** The string that a JSON text stands for; null for anything else. */
+/** The value of a JSON string; null for other JSON. */
 function stringIn (json: string): string | null {
   const value = parsed(json)
   return typeof value === 'string' ? value : null

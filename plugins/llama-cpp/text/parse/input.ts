@@ -1,10 +1,9 @@
-/** A reader that waits for text: each `yield` asks for more of it. */
+/** A reader; each `yield` waits for more text. */
 export type Reading<T> = Generator<void, T, void>
 
 /**
- * Text of an output that comes in pieces, for readers written as generators. What a reader finds depends on
- * the text alone, never on where it was cut: a step that needs more text waits until it is there or the
- * output is over.
+ * Streamed text for readers written as generators. The result depends only on the text, never on where it was
+ * split: a step that needs more text waits for it or for the end.
  */
 export class Input {
   over = false
@@ -19,24 +18,24 @@ export class Input {
     if (this.marked !== null) this.marked = 0
   }
 
-  /** Remembers this place, so that `back` can return to it. */
+  /** Marks this position for `back`. */
   mark (): void { this.marked = this.at }
 
   keep (): void { this.marked = null }
 
-  /** Returns to the place that was remembered. */
+  /** Returns to the mark. */
   back (): void {
     this.at = this.marked ?? this.at
     this.marked = null
   }
 
-  /** Puts text in front of what comes next. */
+  /** Inserts text at the current position. */
   put (text: string): void {
     this.text = text + this.text.slice(this.at)
     this.at = 0
   }
 
-  /** The next character; '' at the end. */
+  /** The next character without consuming it; '' at the end. */
   * peek (): Reading<string> {
     while (this.at >= this.text.length) {
       if (this.over) return ''
@@ -45,7 +44,7 @@ export class Input {
     return this.text[this.at] as string
   }
 
-  /** Takes the next character; '' at the end. */
+  /** Consumes the next character; '' at the end. */
   * next (): Reading<string> {
     const c = yield * this.peek()
     if (c !== '') this.at++
@@ -59,7 +58,7 @@ export class Input {
     return found
   }
 
-  /** Takes the first of the texts that comes next; '' for none. */
+  /** Consumes the first of the texts that matches; '' for none. */
   * takeOne (texts: readonly string[]): Reading<string> {
     for (const text of texts) if (yield * this.take(text)) return text
     return ''
@@ -74,7 +73,7 @@ export class Input {
     return taken
   }
 
-  /** Takes a run of characters that fit; at most `most` of them. */
+  /** Consumes up to `most` characters that match. */
   * run (fits: RegExp, most = Infinity): Reading<string> {
     let taken = ''
     while (taken.length < most) {
@@ -87,8 +86,8 @@ export class Input {
   }
 
   /**
-   * Takes text up to and with the first of the markers, which is returned; '' where the output ends first.
-   * `give` gets the text before it, as soon as none of it can belong to a marker.
+   * Consumes text up to and including the first marker, and returns that; '' at the end. Passes the text
+   * before it to `give` as soon as it cannot be part of a marker.
    */
   * until (markers: readonly string[], give: (text: string) => void): Reading<string> {
     for (;;) {
@@ -108,7 +107,7 @@ export class Input {
   private rest (): string { return this.text.slice(this.at) }
 }
 
-/** Length of the longest end of `text` that begins one of the words, but is not a whole one. */
+/** Length of the longest suffix of `text` that is a proper prefix of a word. */
 export function beginningOf (text: string, words: readonly string[]): number {
   let longest = 0
   for (const word of words) {

@@ -6,12 +6,12 @@ import { Input, type Reading } from './input.js'
 import type { Choice } from '../../../runners/language/chunks.js'
 import { present } from '../../../runners/language/json.js'
 
-/** A piece of a tool call in the shape of OpenAI's stream: id and name come once, then arguments. */
+/** A part of a tool call as in OpenAI's stream: first id and name, then arguments. */
 export interface ToolCallDelta { index: number, id?: string, name?: string, arguments?: string }
 
 export interface OutputDelta { content: string, reasoning: string, toolCalls: ToolCallDelta[] }
 
-/** The same in OpenAI's shape, without what is empty. */
+/** Converts to OpenAI's format, without empty fields. */
 export const deltaOf = ({ content, reasoning, toolCalls }: OutputDelta): NonNullable<Choice['delta']> => ({
   ...content === '' ? {} : { content },
   ...reasoning === '' ? {} : { reasoning_content: reasoning },
@@ -21,26 +21,26 @@ export const deltaOf = ({ content, reasoning, toolCalls }: OutputDelta): NonNull
 })
 
 export interface OutputOptions {
-  /** How the model writes calls; null: calls are not looked for (the request has no tools). */
+  /** The format of tool calls; null if the request has no tools. */
   tools: ToolFormatName | null
-  /** Format of the reasoning; null for a model without. Default `think`. */
+  /** The format of reasoning; null for a model without it. Default `think`. */
   reasoning?: ReasoningName | null | undefined
-  /** The prompt ends inside the reasoning. Default false. */
+  /** Default false. */
   startsInReasoning?: boolean
-  /** The JSON Schema of a function's parameters, for formats that write values without their types. */
+  /** The JSON Schema of a function's parameters, for formats without value types. */
   parameters?: (name: string) => unknown
-  /** Ids of calls, e.g. `call_` and random characters. */
+  /** Creates ids such as `call_` and random characters. */
   newId: () => string
 }
 
-/** Every special token that a text stream may have to pass on for the reader (`StreamOptions.markers`). */
+/** All special tokens that the text stream may have to pass on (`StreamOptions.markers`). */
 export const MARKERS: readonly string[] = [...new Set([
   ...Object.values(reasonings).flatMap(reasoningMarkers), ...Object.values(toolFormats).flatMap(markersOf)
 ])]
 
 /**
- * Takes an output apart into content, reasoning and tool calls while it comes. The result does not depend
- * on how the text was cut; a marker is never part of it. White space next to markers is dropped.
+ * Splits streamed output into content, reasoning and tool calls. The result does not depend on how the text
+ * was split, and excludes markers and white space next to them.
  */
 export class OutputReader {
   private readonly input = new Input()
@@ -65,7 +65,7 @@ export class OutputReader {
     return this.collector.taken()
   }
 
-  /** What was held back. */
+  /** Returns the text that was withheld. */
   end (): OutputDelta {
     this.input.over = true
     this.reading.next()
@@ -74,7 +74,7 @@ export class OutputReader {
   }
 }
 
-/** Reads text with reasoning and calls between markers. Reasoning cannot start after content. */
+/** Reads text with reasoning and calls between markers. Reasoning cannot begin after content. */
 function * readMarked (
   input: Input, out: DeltaCollector, reasoning: Reasoning | null, format: ToolFormat | null, inside: boolean
 ): Reading<void> {
@@ -88,7 +88,7 @@ function * readMarked (
   }
   const markers = [...reasoning === null ? [] : [opens], ...around, ...format?.opens ?? []]
   if (inside) yield * think()
-  /** Nothing but white space came before: a call without a marker may begin. */
+  /** Only white space came before: a call without a marker may begin. */
   let begins = format?.bare !== undefined
   for (;;) {
     if (begins && format !== null) begins = yield * readBare(input, out, format, markers)
@@ -107,7 +107,7 @@ function * readMarked (
   }
 }
 
-/** Reads calls that begin an output without a marker; whether they may still begin, after a marker. */
+/** Reads calls without a marker at the start; returns whether one may still begin after a marker. */
 function * readBare (
   input: Input, out: DeltaCollector, format: ToolFormat, markers: readonly string[]
 ): Reading<boolean> {
@@ -123,16 +123,15 @@ function * readBare (
   return marker !== ''
 }
 
-/** Collects what a reader finds as deltas. */
 class DeltaCollector implements OutputSink {
   calls = 0
   /** True after the first content other than white space. */
   begun = false
   private readonly options: OutputOptions
   private delta: OutputDelta = nothing()
-  /** White space that counts only if something follows. */
+  /** White space to emit only if more text follows. */
   private held = ''
-  /** Nothing came since the last marker: leading white space is dropped. */
+  /** At the start of a part: drop leading white space. */
   private fresh: boolean
   private last: 'content' | 'reasoning' = 'content'
 
@@ -180,7 +179,7 @@ class DeltaCollector implements OutputSink {
     this.held = ''
   }
 
-  /** Passes on text without white space at its beginning and end. */
+  /** Emits text without white space at the beginning and end of a part. */
   private emit (kind: 'content' | 'reasoning', text: string): void {
     const body = this.fresh ? text.trimStart() : text
     const end = body.trimEnd()

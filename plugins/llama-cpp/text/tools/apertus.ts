@@ -4,7 +4,7 @@ import { readArguments, skipPast } from './json-calls.js'
 
 const [OPEN, END] = ['<|tools_prefix|>', '<|tools_suffix|>']
 
-/** Reads `"NAME": {…}` behind the brace of an object; false where that is not what comes. */
+/** Reads `"NAME": {…}` after an object's brace; false if the text differs. */
 function * readKeyed (input: Input, out: CallSink): Reading<boolean> {
   yield * input.space()
   if (!(yield * input.take('"'))) return false

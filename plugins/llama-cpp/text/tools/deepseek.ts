@@ -27,7 +27,7 @@ function * readCall (input: Input, out: CallSink): Reading<void> {
   yield * skipPast(input, CALL_END)
 }
 
-/** A call as `function`, its name in a line, and fenced arguments: DeepSeek R1 and what was made of it. */
+/** A call has `function`, a line with the name, and fenced arguments: DeepSeek R1 and derived models. */
 export const deepseek: ToolFormat = {
   opens: [CALLS, CALL], inner: [TYPE_END, CALL_END, CALLS_END], shows: [CALL, '```json'], read
 }

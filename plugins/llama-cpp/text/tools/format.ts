@@ -1,36 +1,35 @@
-/** Formats of tool calls. */
 import type { Input, Reading } from '../parse/input.js'
 
-/** Takes what a reader finds. */
+/** Receives the parsed calls. */
 export interface CallSink {
   call (name: string): void
-  /** More of the JSON text of its arguments. */
+  /** Appends to the JSON text of the call's arguments. */
   args (json: string): void
-  /** Text that is no call. */
+  /** Text outside calls. */
   content (text: string): void
-  /** The JSON Schema of a function's parameters; undefined if it is unknown. */
+  /** The JSON Schema of a function's parameters; undefined if unknown. */
   parameters (name: string): unknown
 }
 
-/** Takes what a reader finds in an output. */
+/** Receives the parsed output. */
 export interface OutputSink extends CallSink {
   reasoning (text: string): void
-  /** A marker was passed: white space next to it is dropped. */
+  /** A marker was consumed: drop white space next to it. */
   turn (): void
 }
 
 export interface ToolFormat {
-  /** Texts that a call in this format has, by which it is recognised in a rendered conversation. */
+  /** A rendered conversation with all of these texts may have this format. */
   shows: readonly string[]
-  /** Texts of a template that shows no calls but implies this format; default: `opens`. */
+  /** Any of these texts in a template that renders no calls implies the format; default: `opens`. */
   hints?: readonly string[]
-  /** Markers that begin calls in an output. */
+  /** Markers that begin calls. */
   opens: readonly string[]
-  /** Further special tokens between and after calls. */
+  /** Other special tokens in and after calls. */
   inner?: readonly string[]
-  /** The character that may begin calls at the start of an output, without a marker. */
+  /** A call at the start of the output may begin with this character instead of a marker. */
   bare?: '{'
-  /** Reads calls behind one of `opens`, which is '' for calls without a marker. */
+  /** Reads calls after the marker `opened`, which is '' for calls without one. */
   read (input: Input, out: CallSink, opened: string): Reading<void>
 }
 

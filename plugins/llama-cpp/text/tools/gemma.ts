@@ -4,11 +4,10 @@ import type { ToolFormat } from './format.js'
 import { skipPast } from './json-calls.js'
 
 const [OPEN, END, QUOTE] = ['<|tool_call>', '<tool_call|>', '<|"|>']
-/** Levels of lists and objects in one value. */
 const MAX_DEPTH = 64
 const WORDS: Readonly<Record<string, string>> = { '': 'null', None: 'null', True: 'true', False: 'false' }
 
-/** Reads a text between two marks, or as JSON has it; undefined where another character comes. */
+/** Reads a string between two markers, or a JSON string; undefined if neither begins here. */
 function * readText (input: Input): Reading<string | null | undefined> {
   let text = ''
   if (yield * input.take(QUOTE)) {
@@ -23,7 +22,7 @@ function * readText (input: Input): Reading<string | null | undefined> {
   return typeof value === 'string' ? value : text
 }
 
-/** Reads a value as JSON text. Null where it is none. */
+/** Reads a value as JSON text; null if invalid. */
 function * readValue (input: Input, depth: number): Reading<string | null> {
   yield * input.space()
   const text = yield * readText(input)
@@ -59,7 +58,7 @@ function * readKey (input: Input): Reading<string | null> {
   return found === '' || text === null ? null : text ?? bare.trim()
 }
 
-/** `call:NAME{key:value,…}` between two marks, with another mark around texts: Gemma 4. */
+/** `call:NAME{key:value,…}` between two markers, with another marker around strings: Gemma 4. */
 export const gemma: ToolFormat = {
   shows: [OPEN, 'call:'],
   opens: [OPEN],

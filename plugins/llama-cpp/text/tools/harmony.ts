@@ -6,12 +6,11 @@ const [START, CHANNEL, MESSAGE, CONSTRAIN] = ['<|start|>', '<|channel|>', '<|mes
 const [END, CALL, RETURN] = ['<|end|>', '<|call|>', '<|return|>']
 const FUNCTIONS = ' to=functions.'
 
-/** Special tokens of this writing. */
 export const HARMONY_MARKERS = [START, CHANNEL, MESSAGE, CONSTRAIN, END, CALL, RETURN]
 
 /**
- * Reads an output of messages `<|channel|>NAME<|message|>…<|end|>`: reasoning in the channel `analysis`,
- * calls in messages to `functions.NAME`, and the answer in all others.
+ * Reads messages `<|channel|>NAME<|message|>…<|end|>`: reasoning in the channel `analysis`, calls in messages
+ * to `functions.NAME`, content in all others.
  */
 export function * readChannels (input: Input, out: OutputSink, tools: boolean): Reading<void> {
   let header = yield * readHeader(input, out, '')
@@ -34,7 +33,7 @@ export function * readChannels (input: Input, out: OutputSink, tools: boolean): 
   }
 }
 
-/** What stands in front of a message's text; null where none follows. Text without a header is content. */
+/** The header of a message; null at the end of the output. Text without a header is content. */
 function * readHeader (input: Input, out: OutputSink, begun: string): Reading<string | null> {
   let header = begun
   if (begun === '' && (yield * input.take(FUNCTIONS))) header = FUNCTIONS
@@ -46,7 +45,7 @@ function * readHeader (input: Input, out: OutputSink, begun: string): Reading<st
   return found === '' ? null : header
 }
 
-/** Messages to `functions.NAME`: gpt-oss. The whole output is read by `readChannels`. */
+/** Messages to `functions.NAME`: gpt-oss. `readChannels` reads the whole output. */
 export const harmony: ToolFormat = {
   shows: ['to=functions.', MESSAGE],
   hints: [`${CHANNEL}commentary`, 'to=functions.'],

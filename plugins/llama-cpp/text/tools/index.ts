@@ -1,4 +1,4 @@
-/** Every format of tool calls. Another one is a file of this folder, and a row here. */
+/** All formats of tool calls. A new one is a file in this folder and a row here. */
 import { apertus } from './apertus.js'
 import { deepseek } from './deepseek.js'
 import { gemma } from './gemma.js'
@@ -10,7 +10,7 @@ import { lfm } from './python.js'
 import { qwenCoder } from './qwen-coder.js'
 import type { ToolFormat } from './format.js'
 
-/** By name, in the order in which a template is compared with them: what has more markers comes first. */
+/** In the order of detection: formats with more markers come first. */
 const FORMATS = {
   harmony, glm, qwen_coder: qwenCoder, hermes, mistral_named: mistralNamed, mistral, deepseek,
   command, nemotron, gemma, apertus, granite, lfm, llama
@@ -19,8 +19,7 @@ const FORMATS = {
 export type ToolFormatName = keyof typeof FORMATS
 
 export const toolFormats: Readonly<Record<ToolFormatName, ToolFormat>> = FORMATS
-/** The names, in the order of comparison. */
 export const toolFormatNames = Object.keys(FORMATS) as readonly ToolFormatName[]
 
-/** Special tokens that a text stream has to pass on for the reader of a format. */
+/** Special tokens that the text stream must pass on. */
 export const markersOf = ({ opens, inner = [] }: ToolFormat): string[] => [...opens, ...inner]

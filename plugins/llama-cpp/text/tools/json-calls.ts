@@ -1,9 +1,9 @@
-/** Calls as JSON objects with a name and arguments, which most formats have in common. */
+/** Calls as JSON objects with name and arguments, which most formats use. */
 import { CallReader, OUTSIDE } from '../parse/call-reader.js'
 import type { Input, Reading } from '../parse/input.js'
 import type { CallSink, ToolFormat } from './format.js'
 
-/** Reads one object; false where it is no call: the text is not taken then. */
+/** Reads one call; false (and no text consumed) if the text is not a call. */
 function * readObject (input: Input, out: CallSink): Reading<boolean> {
   const reader = new CallReader()
   while (reader.state === 'open') {
@@ -21,10 +21,7 @@ function * readObject (input: Input, out: CallSink): Reading<boolean> {
   return false
 }
 
-/**
- * Reads objects one after the other, in a list or not. False where there was none: the text is not taken
- * then.
- */
+/** Reads one or more calls, in a list or not; false (and no text consumed) if there is none. */
 export function * readObjects (input: Input, out: CallSink): Reading<boolean> {
   let before = yield * input.space()
   const list = yield * input.take('[')
@@ -41,7 +38,7 @@ export function * readObjects (input: Input, out: CallSink): Reading<boolean> {
   return true
 }
 
-/** Reads the JSON object of a call's arguments; none where another character comes. */
+/** Reads the JSON object of a call's arguments, or `{}` if none begins here. */
 export function * readArguments (input: Input, out: CallSink): Reading<void> {
   yield * input.space()
   if ((yield * input.peek()) !== '{') return out.args('{}')
@@ -61,7 +58,7 @@ export function * readArguments (input: Input, out: CallSink): Reading<void> {
   }
 }
 
-/** Takes the end marker of a call, and drops what is in front of it. */
+/** Consumes the end marker of a call, and drops the text before it. */
 export function * skipPast (input: Input, marker: string): Reading<void> {
   yield * input.until([marker], () => {})
 }

@@ -4,7 +4,7 @@ import { readArguments, readObjects } from './json-calls.js'
 
 const [OPEN, ID, ARGUMENTS] = ['[TOOL_CALLS]', '[CALL_ID]', '[ARGS]']
 
-/** Both writings, which models of this family mix. */
+/** Reads both formats, because models of this family mix them. */
 function * read (input: Input, out: CallSink): Reading<void> {
   const space = yield * input.space()
   if ('[{'.includes(yield * input.peek())) {
@@ -25,5 +25,7 @@ const common = { opens: [OPEN], inner: [ID, ARGUMENTS], read }
 
 /** `[TOOL_CALLS] [{"name": …, "arguments": …}, …]`: Mistral up to Nemo. */
 export const mistral: ToolFormat = { ...common, shows: [OPEN, '"name"'] }
-/** `[TOOL_CALLS]name[ARGS]{…}` for each call, with `[CALL_ID]` and an id in some: Mistral since 2025. */
+/**
+ * `[TOOL_CALLS]name[ARGS]{…}` for each call, in some models with `[CALL_ID]` and an id: Mistral since 2025.
+ */
 export const mistralNamed: ToolFormat = { ...common, shows: [OPEN, ARGUMENTS] }

@@ -1,4 +1,4 @@
-/** Calls and literals as Python has them. */
+/** Calls and literals in Python's syntax. */
 import type { Input, Reading } from '../parse/input.js'
 import type { CallSink, ToolFormat } from './format.js'
 import { readObjects } from './json-calls.js'
@@ -7,10 +7,9 @@ const WORDS: Readonly<Record<string, string>> =
   { True: 'true', False: 'false', None: 'null', true: 'true', false: 'false', null: 'null' }
 const ESCAPES: Readonly<Record<string, string>> =
   { n: '\n', t: '\t', r: '\r', b: '\b', f: '\f', '0': '\0', '\n': '' }
-/** Levels of lists and dictionaries in one value. */
 const MAX_DEPTH = 64
 
-/** Reads `[name(key=value, …), …]`; false where that is not what comes: the text is not taken then. */
+/** Reads `[name(key=value, …), …]`; false (and no text consumed) if the text differs. */
 function * readPythonCalls (input: Input, out: CallSink): Reading<boolean> {
   input.mark()
   yield * input.space()
@@ -33,7 +32,7 @@ function * readPythonCalls (input: Input, out: CallSink): Reading<boolean> {
   return true
 }
 
-/** Reads what stands in the brackets of a call, which counts once its first parameter has a name. */
+/** Reads the parameters of a call, which is reported once its first parameter has a name. */
 function * readParameters (input: Input, out: CallSink, name: string, certain: boolean): Reading<boolean> {
   let before = '{'
   const begin = (): void => {
@@ -53,7 +52,7 @@ function * readParameters (input: Input, out: CallSink, name: string, certain: b
     const named = key !== '' && (yield * input.take('='))
     const value = named ? yield * readLiteral(input, 0) : null
     if (value === null) {
-      // What follows is no literal: the call ends with what it has.
+      // Not a literal: end the call with the parameters read so far.
       if (before !== '{') out.args('}')
       return before !== '{' || certain
     }
@@ -65,7 +64,7 @@ function * readParameters (input: Input, out: CallSink, name: string, certain: b
   }
 }
 
-/** Reads a literal; its JSON text, or null where there is none. */
+/** Reads a literal as JSON text; null if invalid. */
 function * readLiteral (input: Input, depth: number): Reading<string | null> {
   yield * input.space()
   const c = yield * input.peek()

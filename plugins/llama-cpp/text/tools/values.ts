@@ -1,14 +1,14 @@
-/** Arguments that are written one by one and as they are, without the quotes of JSON. */
+/** Arguments written one by one and without JSON's quotes. */
 import { isObject, parsed } from '../../../runners/language/json.js'
 import type { Input, Reading } from '../parse/input.js'
 import type { CallSink } from './format.js'
 
 const WORDS = new Map([['True', 'true'], ['False', 'false'], ['None', 'null']])
-/** Limits on following references and alternatives of a schema: levels, and places in all. */
+/** Bounds for following references and alternatives of a schema: levels, and total number of subschemas. */
 const MAX_DEPTH = 8
 const MAX_PLACES = 1000
 
-/** Puts the arguments of one call together as a JSON object. */
+/** Builds the JSON object of one call's arguments. */
 export class Arguments {
   private readonly out: CallSink
   private readonly schema: unknown
@@ -21,8 +21,8 @@ export class Arguments {
   }
 
   /**
-   * Reads a value up to one of `ends`, which is returned ('': the output ended). `trailing` is dropped
-   * right before the end. Of a parameter that is a text the value comes as it is written.
+   * Reads a value up to one of `ends`, and returns that ('' at the end of the output). Drops `trailing`
+   * before it. A string parameter is streamed unchanged.
    */
   * read (input: Input, key: string, ends: readonly string[], trailing = ''): Reading<string> {
     const { out } = this
@@ -53,10 +53,10 @@ export class Arguments {
   end (): void { this.out.args(this.before === '{' ? '{}' : '}') }
 }
 
-/** A value as JSON, by the types that its schema allows (null: nothing is known of it). */
+/** Converts a value to JSON by the types that its schema allows (null: unknown). */
 function typed (written: string, kinds: ReadonlySet<string> | null): string {
   const text = written.trim()
-  // Models write these as Python does.
+  // Models write Python's literals.
   const word = WORDS.get(text) ?? text
   const value = parsed(word)
   if (value === undefined || typeof value === 'string') return JSON.stringify(written)
@@ -69,7 +69,7 @@ function typed (written: string, kinds: ReadonlySet<string> | null): string {
 const kindOf = (value: unknown): string =>
   value === null ? 'null' : Array.isArray(value) ? 'array' : typeof value
 
-/** The types a property of a schema may have; null where the schema does not say. */
+/** The types that a property may have; null if the schema does not restrict them. */
 function kindsOfProperty (schema: unknown, key: string): Set<string> | null {
   const at = resolved(schema, schema, 0)
   const properties = at?.['properties']

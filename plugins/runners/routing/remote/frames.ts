@@ -4,10 +4,9 @@ import { chunkOf, encodeFrame, FrameParser, FROM_RUNNER, readMessage } from '../
 import type { Frame } from '../../process/protocol.js'
 import { DEFAULT_LIMITS } from '../../process/limits.js'
 
-/** Media type of a task's answer between nodes: frames as a runner writes them, up to its one terminal. */
+/** Media type of a task's answer between nodes: the frames of a runner up to its one terminal. */
 export const TASK_TYPE = 'application/vnd.svc.task'
 
-/** Longest message of a failure. */
 const MESSAGE_CHARS = 4_096
 
 /** A task failed on the node that served it, which has recorded the failure. */
@@ -15,12 +14,11 @@ export class RemoteTaskError extends RunnerError {}
 
 export interface Failure { reason: string, message: string, details: Record<string, unknown> }
 
-/** A chunk as pieces to be written one after the other; its media are not copied. `index` counts from 0. */
+/** Encodes a chunk as pieces to write in order; its media are not copied. `index` counts from 0. */
 export function chunkFrame (index: number, { payload, timing, media }: EngineChunk): Uint8Array[] {
   return encodeFrame(FROM_RUNNER.chunk, 0, { index, payload, timing }, media)
 }
 
-/** The trace of a task, sent with its end. */
 export interface Recorded { trace?: unknown }
 
 export const endFrame = (recorded: Recorded = {}): Uint8Array[] => encodeFrame(FROM_RUNNER.end, 0, recorded)
@@ -33,10 +31,10 @@ export function failFrame (
 }
 
 /**
- * The chunks of a task's answer, however its bytes are cut; asking for the next one is what reads on. Throws
- * RemoteTaskError when the task failed, ProtocolError when the bytes are no such answer or end before its
- * terminal, and what the source throws. What follows a terminal is not looked at. `ended` gets what the other
- * node recorded of a traced task.
+ * The chunks of a task's answer, in any byte segmentation; pulling the next one reads on. Throws
+ * RemoteTaskError if the task failed, ProtocolError if the bytes are malformed or end before the terminal,
+ * and errors of the source. Bytes after the terminal are ignored. `ended` gets the other node's trace of the
+ * task.
  */
 export async function * readTask (
   source: AsyncIterable<Uint8Array>, ended: (recorded: unknown) => void = () => {}
@@ -59,7 +57,7 @@ export async function * readTask (
       }
     }
   } catch (error) {
-    // Once the terminal has come, a connection that breaks changes nothing.
+    // After the terminal, a broken connection does not matter.
     if (end === undefined) throw error
   }
   if (end === undefined) {

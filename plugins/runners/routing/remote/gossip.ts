@@ -3,51 +3,48 @@ import type { OpenTask } from '../lost-tasks.js'
 import { hasEnded, TASK_LINGER_MS } from '../tasks.js'
 import type { Task, TaskTable } from '../tasks.js'
 
-/** A node sends its changes at most this often, ms. */
+/** Minimum interval between sends of changes, ms. */
 export const SEND_MS = 500
-/** How long the first change after a pause waits for more, ms. */
+/** Time that the first change after a pause waits for more, ms. */
 export const GATHER_MS = 20
 /** Most tasks, ended ids and loads in one message. */
 export const MESSAGE_TASKS_MAX = 128
-/** Most tasks of another node that are kept. */
+/** Most tasks stored per other node. */
 export const KEPT_MAX = 1024
 
-/** What one node sends another. It holds no prompts, texts or media. */
+/** A message from one node to another. It contains no prompts, texts or media. */
 export interface GossipMessage {
-  /** Forget what was sent before: everything follows, in one message or more. */
+  /** Discard the earlier state: everything follows, in one or more messages. */
   whole: boolean
-  /** Open tasks by runner, without those that the other node asked for; a runner left out has none. */
+  /** Open tasks by runner, without those requested by the receiver; a missing runner has none. */
   loads: Record<string, number>
   tasks: Task[]
-  /** Ids of tasks that were sent as open and are no longer kept. */
+  /** Ids of tasks that were sent as open and no longer exist. */
   ended: string[]
-  /** By task id, the install id of the node a task came from; the others entered at the sender. */
+  /** By task id, the install id of the node that requested it; the others entered at the sender. */
   given?: Record<string, string>
 }
 
-/** A node that has just started asks for everything. */
+/** A node that has just started requests everything. */
 interface Question { whole: 'please' }
 
-/** What has been sent to another node. */
 interface Sent { whole: boolean, change: number, open: Set<string> }
 
-/** What has come from another node. */
-interface Received { loads: Map<string, number>, tasks: Map<string, Kept> }
+interface Received { loads: Map<string, number>, tasks: Map<string, StoredTask> }
 
-interface Kept { task: Task, asker: string | null, mono: number }
+interface StoredTask { task: Task, requester: string | null, mono: number }
 
 interface TaskGossipParts {
   cluster: Pick<Cluster, 'channel' | 'nodes' | 'onPeers'>
   clock: Clock
   tasks: TaskTable
-  /** The link to a node closed; `open` are the tasks it had, as it last sent them. */
+  /** The link to a node closed; `open` are its tasks as last sent. */
   missing? (installId: string, open: OpenTask[]): void
 }
 
 /**
- * Gossip about open tasks, over a channel and not through the documents: the load of each runner, and the
- * tasks that /state shows. It is lossy and up to half a second late; after a failed send a node gets
- * everything again.
+ * Gossip about open tasks, over a channel instead of the documents: the load of each runner, and the tasks in
+ * /state. It is lossy and up to half a second late; after a failed send a node gets everything again.
  */
 export class TaskGossip {
   readonly #parts: TaskGossipParts
@@ -74,7 +71,7 @@ export class TaskGossip {
     this.#channel.broadcast({ whole: 'please' })
   }
 
-  /** Call it when a task of this node has changed; the others are told soon. */
+  /** Call when a task of this node changes; the change is sent soon. */
   changed (): void {
     if (this.#cancel !== null || this.#sent.size === 0) return
     const { clock } = this.#parts
@@ -87,8 +84,8 @@ export class TaskGossip {
   }
 
   /**
-   * Open tasks of a runner that came from other nodes than this one, as its node last sent; null while it has
-   * sent nothing since it was linked.
+   * Open tasks of a runner that other nodes requested, as its node last sent; null until it has sent
+   * something since it was linked.
    */
   load (installId: string, runnerId: string): number | null {
     const received = this.#received.get(installId)
@@ -102,7 +99,7 @@ export class TaskGossip {
     })
   }
 
-  /** Sends what has ended first: the others would take those tasks for lost with this node. */
+  /** Sends ended tasks first: other nodes would count them as lost with this node. */
   close (): void {
     if (this.#cancel !== null) this.#sendChanges()
     this.#cancel?.()
@@ -124,12 +121,12 @@ export class TaskGossip {
   #sendTo (to: string, sent: Sent): boolean {
     const { tasks: table } = this.#parts
     const { tasks, next, more } = table.changedSince(sent.change, MESSAGE_TASKS_MAX)
-    const gone = [...sent.open].filter((taskId) => table.get(taskId) === undefined)
-    const ended = gone.slice(0, MESSAGE_TASKS_MAX)
+    const dropped = [...sent.open].filter((taskId) => table.get(taskId) === undefined)
+    const ended = dropped.slice(0, MESSAGE_TASKS_MAX)
     if (!sent.whole && tasks.length === 0 && ended.length === 0) return false
     const loads = Object.fromEntries(Object.entries(table.loads(to)).slice(0, MESSAGE_TASKS_MAX))
     const given = Object.fromEntries(tasks.flatMap(({ taskId }) => {
-      const { member } = table.askerOf(taskId)
+      const { member } = table.requesterOf(taskId)
       return member === null ? [] : [[taskId, member]]
     }))
     if (!this.#channel.send(to, { whole: sent.whole, loads, tasks, ended, given })) {
@@ -143,7 +140,7 @@ export class TaskGossip {
     }
     sent.whole = false
     sent.change = next
-    return more || gone.length > MESSAGE_TASKS_MAX
+    return more || dropped.length > MESSAGE_TASKS_MAX
   }
 
   #receive (from: string, message: unknown): boolean {
@@ -160,17 +157,16 @@ export class TaskGossip {
     const mono = this.#parts.clock.mono()
     for (const taskId of ended) received.tasks.delete(taskId)
     for (const { taskId, commandId, instanceId, modelId, capability, status, createdAt } of tasks) {
-      // A newer version may say more of a task than /state declares.
+      // A newer version may send more fields than /state declares.
       const task = { taskId, commandId, instanceId, modelId, capability, status, createdAt }
       received.tasks.delete(taskId)
-      const asker = Object.hasOwn(given, taskId) ? given[taskId]! : null
-      received.tasks.set(taskId, { task, asker, mono })
+      const requester = Object.hasOwn(given, taskId) ? given[taskId]! : null
+      received.tasks.set(taskId, { task, requester, mono })
     }
     this.#sweep(received.tasks)
     this.#received.set(from, received)
   }
 
-  /** Drops tasks that ended a while ago, and the oldest of too many. */
   #sweep (tasks: Received['tasks']): void {
     const now = this.#parts.clock.mono()
     for (const [taskId, { task, mono }] of tasks) {
@@ -181,8 +177,8 @@ export class TaskGossip {
 }
 
 /**
- * The tasks of the whole cluster by id: those served here, those routed to other nodes, and those of gossip.
- * What the serving node says counts, unless this node routed the task to it and knows its end already. Pure.
+ * The tasks of the whole cluster by id: served here, routed to other nodes, and from gossip. The serving
+ * node's status wins, unless this node routed the task and already has its end. Pure.
  */
 export function mergeTasks (
   own: readonly Task[], routed: readonly Task[], gossiped: readonly Task[]

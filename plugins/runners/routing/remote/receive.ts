@@ -8,10 +8,9 @@ import type { TaskRequester } from '../tasks.js'
 import { chunkFrame, endFrame, failFrame, TASK_TYPE } from './frames.js'
 import type { Failure, Recorded } from './frames.js'
 
-/** Ends streams whose reader is lost, ms. The reader's own node decides how slow it may be. */
+/** Ends streams whose reader is lost, ms. The reader's node decides how slow it may be. */
 const STALL_MS = 3_600_000
 
-/** A task as another node names it. */
 export interface Assigned {
   taskId: string
   commandId: string
@@ -19,7 +18,7 @@ export interface Assigned {
   instanceId: string
   runnerId: string
   capability: string
-  /** Records this node's part where the other node traces the request. */
+  /** Records this node's part if the other node traces the request. */
   trace?: Trace | undefined
 }
 
@@ -29,8 +28,8 @@ interface ReceiveParts {
   commands: Pick<Commands, 'track'>
   tracers: Pick<Tracers, 'begin'>
   routing: {
-    /** Enters the task here. Throws `instance_lost`, `invalid_request`. */
-    take (assigned: Assigned, asker: TaskRequester): Route
+    /** Registers the task here. Throws `instance_lost`, `invalid_request`. */
+    take (assigned: Assigned, requester: TaskRequester): Route
     open (route: Route, task: EngineTask, signal: AbortSignal): AsyncIterable<EngineChunk>
   }
 }
@@ -38,8 +37,8 @@ interface ReceiveParts {
 type TaskRequest = RouteRequest<typeof routes.task>
 
 /**
- * Handler of POST /runners/tasks: runs a task of another node on a runner of this one. The answer starts at
- * once with status 200; the task's chunks and its outcome are frames in it.
+ * Handler of POST /runners/tasks: runs a task of another node on a local runner. The response starts at once
+ * with status 200; the task's chunks and outcome are frames in it.
  */
 export function taskHandler (parts: ReceiveParts): (request: TaskRequest) => Promise<void> {
   return async (request) => {
@@ -47,7 +46,7 @@ export function taskHandler (parts: ReceiveParts): (request: TaskRequest) => Pro
     if (member === null) throw kernelError('not_found')
     const stream = request.open({ contentType: TASK_TYPE, stallMs: STALL_MS })
     const end = new AbortController()
-    // Under the task's id: the command id may be known here already, when the request came through this node.
+    // Tracked by task id: the command id may already be known here if the request came through this node.
     const untrack = parts.commands.track({
       commandId: body.taskId,
       caller,
@@ -58,7 +57,7 @@ export function taskHandler (parts: ReceiveParts): (request: TaskRequest) => Pro
       () => { stream.cut() })
     const trace = traceOf(parts, request)
     try {
-      await answer(parts, stream, { ...body, asker: { caller, member }, trace }, link.signal)
+      await answer(parts, stream, { ...body, requester: { caller, member }, trace }, link.signal)
     } finally {
       link.end()
       untrack()
@@ -66,7 +65,7 @@ export function taskHandler (parts: ReceiveParts): (request: TaskRequest) => Pro
   }
 }
 
-/** The record of this node's part; undefined where the other node does not ask for one. */
+/** The trace of this node's part; undefined if the other node does not request one. */
 function traceOf (
   { tracers }: ReceiveParts, { headers, body, arrivedMs }: TaskRequest
 ): Trace | undefined {
@@ -79,14 +78,11 @@ function traceOf (
   return trace
 }
 
-/**
- * Writes the frames of a task up to its terminal, which carries the trace.
- */
 async function answer (
   { routing }: ReceiveParts, stream: StreamWriter,
-  asked: TaskRequest['body'] & { asker: TaskRequester, trace: Trace | undefined }, signal: AbortSignal
+  asked: TaskRequest['body'] & { requester: TaskRequester, trace: Trace | undefined }, signal: AbortSignal
 ): Promise<void> {
-  const { task, asker, ...assigned } = asked
+  const { task, requester, ...assigned } = asked
   const { trace } = asked
   const sends = trace?.series('send', 'network')
   const write = async (pieces: Uint8Array[]): Promise<void> => {
@@ -102,7 +98,7 @@ async function answer (
   const recorded = (): Recorded => trace === undefined ? {} : { trace: trace.part() }
   let index = 0
   try {
-    for await (const chunk of routing.open(routing.take(assigned, asker), task, signal)) {
+    for await (const chunk of routing.open(routing.take(assigned, requester), task, signal)) {
       await write(chunkFrame(index++, chunk))
     }
     await write(endFrame(recorded()))
@@ -111,7 +107,7 @@ async function answer (
   }
 }
 
-/** The failure to send. To the other node, this node stopping is the loss of an instance. */
+/** The failure to send. For the other node, a stop of this node is a lost instance. */
 function failureOf (error: unknown): Failure {
   const known = error instanceof SvcError || error instanceof EngineError ? error : kernelError('internal')
   const { message, details } = known

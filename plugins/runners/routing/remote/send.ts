@@ -7,12 +7,10 @@ import type { Route } from '../../service.js'
 import type { Task } from '../tasks.js'
 import { readTask, TASK_TYPE, RemoteTaskError } from './frames.js'
 
-/** The route that runs tasks for other nodes; declared in `routes.ts`. */
 const TASKS_PATH = '/runners/tasks'
-/** How long the other node may take to accept a task; its answer has no deadline here. */
+/** Time limit for the other node to accept a task, ms; its answer has no deadline here. */
 const HEAD_MS = 10_000
 
-/** What is sent of a task besides its route. */
 interface RemoteTask {
   task: EngineTask
   about: Pick<Task, 'commandId' | 'capability'>
@@ -20,10 +18,9 @@ interface RemoteTask {
 }
 
 /**
- * The chunks of a task as the node that serves it sends them; the reader's pull is the backpressure. It ends
- * when its reader stops, its signal aborts, or that node is gone. Throws RunnerError: RemoteTaskError with
- * the reason the other node gave, or `instance_lost` when that node cannot be reached, breaks off or sends
- * something malformed.
+ * The chunks of a task from the node that serves it; the reader's pull is the backpressure. It ends when its
+ * reader stops, its signal aborts, or that node is lost. Throws RunnerError: RemoteTaskError with the other
+ * node's reason, or `instance_lost` if that node is unreachable, breaks off or sends malformed data.
  */
 export async function * openRemote (
   parts: MemberParts, route: Route, remote: RemoteTask, signal: AbortSignal
@@ -66,24 +63,23 @@ async function ask (
   })
 }
 
-/** Refusals about the other node itself; the caller only learns that the instance was lost. */
+/** Refusals that concern the other node itself; the caller only sees that the instance was lost. */
 const NOT_PASSED_ON = ['shutting_down', 'not_found', 'plugin_disabled', 'method_not_allowed']
 
 /** The other node refused the task before any work on it. */
 class Refused extends ProtocolError {}
 
-/** The error that an answer with another status than 200 stands for. */
 async function refusal ({ status, headers, body }: MemberResponse): Promise<Error> {
-  const said = await readRefusal(body)
-  if (said === null || said.message === '' || NOT_PASSED_ON.includes(said.reason)) {
-    return new Refused(`it answered ${status}${said === null ? '' : ` ${said.reason}`}`)
+  const refused = await readRefusal(body)
+  if (refused === null || refused.message === '' || NOT_PASSED_ON.includes(refused.reason)) {
+    return new Refused(`it answered ${status}${refused === null ? '' : ` ${refused.reason}`}`)
   }
   const seconds = Number(headers['retry-after'])
-  const details = seconds > 0 ? { retryAfterSeconds: seconds, ...said.details } : said.details
-  return new RemoteTaskError(said.reason, said.message, details)
+  const details = seconds > 0 ? { retryAfterSeconds: seconds, ...refused.details } : refused.details
+  return new RemoteTaskError(refused.reason, refused.message, details)
 }
 
-/** The error for a task whose node went away, broke the connection or sent something malformed. */
+/** The error for a task whose node left, broke the connection or sent malformed data. */
 function lost (parts: MemberParts, route: Route, error: unknown, ended: boolean): RunnerError {
   const undone = error instanceof Refused || (error instanceof SvcError && error.details['begun'] === false)
   const how = ended ? 'was lost' : `broke off: ${reasonOf(error, 200)}`

@@ -1,0 +1,175 @@
+import { createHash } from 'node:crypto'
+import { claimBytes, closes, provenRoute, readTexts, SECRET_BYTES } from '../wire.js'
+import { Bucket } from './limits.js'
+import { splice } from './splice.js'
+import type { WebSocket } from 'ws'
+import type { Clock } from '../../../kernel/index.js'
+import type { RelayLimits } from './limits.js'
+import type { Traffic } from './splice.js'
+
+export interface RelayRouterOptions {
+  readonly clock: Clock
+  readonly limits: RelayLimits
+  readonly random: (bytes: number) => Uint8Array
+}
+
+/** A route with a connected node, or with devices left. */
+interface Route {
+  node: WebSocket | undefined
+  /** For the traffic of all its devices. */
+  readonly budget: Bucket
+  /** Connected and waiting. */
+  devices: number
+}
+
+interface Waiting {
+  readonly ws: WebSocket
+  readonly route: Route
+  /** Data from the device: at most its handshake. */
+  readonly held: readonly Uint8Array[]
+  readonly stop: () => void
+}
+
+export type Refusal = keyof typeof closes
+
+/**
+ * Connects devices with nodes, and stores only who is connected. Looks up routes and tickets by their hash,
+ * so that timing reveals no partial guess.
+ */
+export class RelayRouter {
+  readonly #options: RelayRouterOptions
+  readonly #routes = new Map<string, Route>()
+  readonly #waiting = new Map<string, Waiting>()
+  readonly traffic: Traffic = { messages: 0, bytes: 0, queued: 0 }
+  readonly refused: Record<Refusal, number> = { wrong: 0, unproven: 0, nobody: 0, replaced: 0, full: 0 }
+  #joined = 0
+
+  constructor (options: RelayRouterOptions) { this.#options = options }
+
+  get counts (): { nodes: number, devices: number, waiting: number } {
+    const nodes = [...this.#routes.values()].filter(({ node }) => node !== undefined).length
+    return { nodes, devices: this.#joined, waiting: this.#waiting.size }
+  }
+
+  /** A node claims its route. `host`: the name by which it dialled the relay. */
+  node (ws: WebSocket, host: string): void {
+    const challenge = this.#secret()
+    this.#awaitFirst(ws, ['key', 'signature'], (claim) => {
+      const route = provenRoute(claim, claimBytes(host, challenge))
+      if (route === undefined) this.refuse(ws, 'unproven')
+      else this.#claimed(ws, route)
+    })
+    ws.send(JSON.stringify({ challenge }))
+  }
+
+  #claimed (ws: WebSocket, name: string): void {
+    const key = hashed(name)
+    const route = this.#routes.get(key) ?? this.#newRoute(key)
+    const before = route.node
+    route.node = ws
+    // The node reconnects after a cut that is not detected here yet.
+    if (before !== undefined) this.refuse(before, 'replaced')
+    ws.once('close', () => {
+      if (route.node === ws) route.node = undefined
+      this.#forget(key, route)
+    })
+    ws.on('message', () => { this.refuse(ws, 'wrong') })
+    ws.send(JSON.stringify({ route: name }))
+  }
+
+  device (ws: WebSocket): void {
+    this.#awaitFirst(ws, ['route'], ({ route }) => { this.#requestRoute(ws, hashed(route)) })
+  }
+
+  #requestRoute (ws: WebSocket, key: string): void {
+    const { clock, limits } = this.#options
+    const held: Uint8Array[] = []
+    const hold = (data: Buffer, binary: boolean): void => {
+      if (binary && held.length === 0) held.push(data)
+      else this.refuse(ws, 'wrong')
+    }
+    ws.on('message', hold)
+    const route = this.#routes.get(key)
+    if (route?.node === undefined || route.devices >= limits.devicesPerRoute) {
+      // The same refusal for unknown and absent nodes and too many devices, so that strangers learn nothing.
+      clock.after(limits.refuseMs, () => { this.refuse(ws, 'nobody') })
+      return
+    }
+    const ticket = this.#secret()
+    const at = hashed(ticket)
+    route.devices++
+    const stop = clock.after(limits.joinMs, () => { this.refuse(ws, 'nobody') })
+    this.#waiting.set(at, {
+      ws, route, held,
+      stop: () => {
+        stop()
+        ws.off('message', hold)
+      }
+    })
+    ws.once('close', () => {
+      stop()
+      route.devices--
+      this.#waiting.delete(at)
+      this.#forget(key, route)
+    })
+    route.node.send(JSON.stringify({ device: ticket }))
+  }
+
+  accept (ws: WebSocket): void {
+    this.#awaitFirst(ws, ['ticket'], ({ ticket }) => {
+      const at = hashed(ticket)
+      const waiting = this.#waiting.get(at)
+      if (waiting === undefined) {
+        this.refuse(ws, 'nobody')
+        return
+      }
+      this.#waiting.delete(at)
+      waiting.stop()
+      this.#joined++
+      waiting.ws.once('close', () => { this.#joined-- })
+      const { clock, limits } = this.#options
+      splice(ws, waiting.ws, waiting.held,
+        { clock, limits, traffic: this.traffic, budget: waiting.route.budget })
+    })
+  }
+
+  /** Closes a connection; only the close code gives the reason. */
+  refuse (ws: WebSocket, why: Refusal): void {
+    if (ws.readyState !== ws.OPEN) return
+    this.refused[why]++
+    ws.close(closes[why])
+    // A connection that does not answer the close is terminated.
+    this.#options.clock.after(this.#options.limits.refuseMs, () => { ws.terminate() })
+  }
+
+  /** Passes the first text of a connection to `then`; closes it after any other message, or a timeout. */
+  #awaitFirst<const K extends string> (
+    ws: WebSocket, keys: readonly K[], then: (texts: Record<K, string>) => void
+  ): void {
+    const stop = this.#options.clock.after(this.#options.limits.firstMs, () => { this.refuse(ws, 'wrong') })
+    ws.once('close', stop)
+    ws.once('message', (data: Buffer, binary: boolean) => {
+      stop()
+      const texts = readTexts(data, binary, keys)
+      if (texts === undefined) this.refuse(ws, 'wrong')
+      // Listeners added by `then` get the rest of the same packet.
+      else if (ws.readyState === ws.OPEN) then(texts)
+    })
+  }
+
+  #newRoute (key: string): Route {
+    const { clock, limits: { bytesPerSecond } } = this.#options
+    const budget = new Bucket(clock, bytesPerSecond, bytesPerSecond)
+    const route: Route = { node: undefined, devices: 0, budget }
+    this.#routes.set(key, route)
+    return route
+  }
+
+  #forget (key: string, route: Route): void {
+    if (route.node === undefined && route.devices === 0) this.#routes.delete(key)
+  }
+
+  #secret (): string { return Buffer.from(this.#options.random(SECRET_BYTES)).toString('base64url') }
+}
+
+const hashed = (text: string): string => createHash('sha256').update(text).digest('base64url')
