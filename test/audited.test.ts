@@ -12,7 +12,7 @@ const nameOf = ({ method, url }: RouteDecl): string => `${method} ${url}`
 const changing = allRoutes(bundled.map(({ manifest }) => manifest)).map(({ decl }) => decl)
   .filter(({ method }) => method !== 'GET')
 
-/** Why a route that is no GET is in no record. */
+/** Reason why a route other than GET is not audited. */
 const exceptions: Readonly<Record<string, string>> = {
   'POST /v1/devices/pair': 'a stranger\'s word; what the operator confirms is recorded',
   'POST /v1/devices/pair/:attempt': 'the same',
@@ -26,12 +26,12 @@ const exceptions: Readonly<Record<string, string>> = {
   'POST /v1/steward/ask': 'reads'
 }
 
-t.test('every route that changes something is recorded, or there is a reason why not', (t) => {
+t.test('every route that changes something is audited, or has a reason why not', (t) => {
   t.ok(changing.length > 40, `${changing.length} routes`)
   const named = new Set(changing.map(nameOf))
   for (const route of changing) {
     const name = nameOf(route)
-    // Whoever uses the cluster changes nothing of it; only what he started himself can he end.
+    // Requests of `invoke` change nothing in the cluster; callers can only cancel their own.
     if (route.authority === 'invoke') t.notOk(isAudited(route), name)
     else t.equal(isAudited(route), exceptions[name] === undefined, name)
   }
@@ -39,10 +39,10 @@ t.test('every route that changes something is recorded, or there is a reason why
   t.end()
 })
 
-/** Names that suggest that whoever reads the value could use it. */
+/** Names that suggest a usable secret. */
 const SECRET = /pass(word|phrase|wd)|secret|(^|_)token$|credential|api_?key|private_?key|cookie|proof/i
 
-/** A value of a schema, with the canary in every text; fields that it does not name get it, too. */
+/** A value of a schema with the canary in every text, including additional fields. */
 function planted (schema: JsonSchema | undefined, canary: string, depth = 0): unknown {
   if (schema === undefined || depth > 6) return canary
   const { type, items, properties, anyOf, oneOf } = schema as Record<string, unknown>
@@ -63,7 +63,7 @@ function planted (schema: JsonSchema | undefined, canary: string, depth = 0): un
   return canary
 }
 
-t.test('no field that is called a secret, and none that no schema names, comes into a record', (t) => {
+t.test('no secret field and no undeclared field is recorded', (t) => {
   let seen = 0
   for (const route of changing.filter(isAudited)) {
     const parts = ['params', 'query', 'body'] as const

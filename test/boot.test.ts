@@ -15,7 +15,7 @@ import type { SvcNode } from '../kernel/boot/node.js'
 const hasIpv6 = Object.values(networkInterfaces()).flat().some((one) => one?.address === '::1')
 
 interface Given {
-  /** Plugins that ship; all of them when absent. */
+  /** Bundled plugins; all of them when absent. */
   plugins?: readonly Plugin[]
   /** Text of svc.yaml. */
   yaml?: string
@@ -23,7 +23,7 @@ interface Given {
   files?: Record<string, string>
 }
 
-/** A home of its own with these files. */
+/** A separate home with these files. */
 function home (t: Test, { yaml, files = {} }: Given): string {
   const folder = mkdtempSync(join(tmpdir(), 'svc-boot-'))
   t.teardown(() => { rmSync(folder, { recursive: true, force: true }) })
@@ -63,7 +63,7 @@ async function problems (t: Test, given: Given): Promise<readonly string[]> {
   return (first as BootError).problems
 }
 
-/** Every set of plugins in which each plugin has what it requires. */
+/** Every set of plugins in which each plugin has its requirements. */
 function closedSubsets (plugins: readonly Plugin[]): Plugin[][] {
   const subsets = Array.from({ length: 2 ** plugins.length }, (_, bits) =>
     plugins.filter((_, i) => (bits & 2 ** i) !== 0))
@@ -71,7 +71,7 @@ function closedSubsets (plugins: readonly Plugin[]): Plugin[][] {
     neededBy(manifest).every((need) => subset.some((p) => p.manifest.name === need))))
 }
 
-/** None, all, and for each plugin the fewest that go with it and the most that go without. */
+/** None, all, and for each plugin the smallest set with it and the largest without it. */
 function extremes (subsets: readonly Plugin[][], plugins: readonly Plugin[]): Plugin[][] {
   const bySize = subsets.toSorted((a, b) => a.length - b.length)
   return [...new Set([bySize[0]!, bySize.at(-1)!, ...plugins.flatMap((plugin) => [
@@ -80,7 +80,7 @@ function extremes (subsets: readonly Plugin[][], plugins: readonly Plugin[]): Pl
 }
 
 t.test('closed subsets of the bundled plugins boot, answer and stop', async (t) => {
-  // All of them, twice as many with each new plugin, only in the long form: npm run test:faults.
+  // All sets, whose number doubles with each new plugin, only in the long form: npm run test:faults.
   const closed = closedSubsets(bundled)
   const subsets = full ? closed : extremes(closed, bundled)
   t.ok(subsets.length > bundled.length, 'more than the plugins one by one')
@@ -124,7 +124,7 @@ t.test('a node on loopback answers at both loopback addresses', async (t) => {
   if (hasIpv6) await t.rejects(fetch(`http://[::1]:${port}/node_id`), 'both are given back')
 })
 
-t.test('what is read with GET is asked about with HEAD', async (t) => {
+t.test('HEAD works for every GET', async (t) => {
   const node = await up(t)
   const token = readFileSync(join(node.home, 'operator.token'), 'utf8').trim()
   const routes = bundled.flatMap(({ manifest }) => Object.values(manifest.routes ?? {}))
@@ -162,18 +162,18 @@ t.test('a svc.yaml with ten mistakes lists all ten, with their lines', async (t)
     /:6:.*limits\.body_kib: expected a whole number/, /:7:.*headers_timeout_seconds: is above/,
     /:9:.*logging\.level: expected/, /:10:.*logging\.ingest_url: expected an http/,
     /:12:.*access\.local\[0\]: there is no authority "reed".*"read"/,
-    /:13:.*access\.remote: nothing is granted/,
+    /:13:.*access\.remote: a remote request without/,
     /:16:.*plugins\.runners\.threds: unknown key.*"threads"/
   ]
   t.equal(lines.length, wanted.length, lines.join('\n'))
   for (const pattern of wanted) t.ok(lines.some((line) => pattern.test(line)), String(pattern))
 })
 
-t.test('a disabled plugin takes down what requires it; its routes say how to bring it back', async (t) => {
+t.test('a disabled plugin disables its dependants; its routes name the remedy', async (t) => {
   const node = await up(t, { yaml: 'plugins: { runners: { enabled: false } }' })
   const down = ['placement', 'capabilities-tts', 'llama-cpp', 'chat'].map((name) =>
     `plugin "${name}" is off because it requires "runners", which is disabled; ` +
-    '`svc plugin enable runners` brings it back')
+    '`svc plugin enable runners` enables it')
   t.same(node.warnings, down)
   const rows: [string, string, string][] = [
     ['POST', '/v1/cancel/some-command', 'svc plugin enable runners'],
@@ -193,7 +193,7 @@ t.test('a disabled plugin takes down what requires it; its routes say how to bri
   t.equal((await fetch(`${node.url}/v1/nothing`)).status, 404)
 })
 
-t.test('without the plugin that serves capabilities those that declare some are off', async (t) => {
+t.test('without the capabilities plugin the plugins that declare some are off', async (t) => {
   const node = await up(t, {
     yaml: 'plugins: { capabilities: { enabled: false }, hello: { module: ./hello.mjs } }',
     files: { 'hello.mjs': guest('hello', 'return {}', `capabilities: { hi: {
@@ -202,7 +202,7 @@ t.test('without the plugin that serves capabilities those that declare some are 
   })
   for (const name of ['chat', 'capabilities-tts', 'hello']) {
     t.ok(node.warnings.includes(`plugin "${name}" is off because it requires "capabilities", which is ` +
-      'disabled; `svc plugin enable capabilities` brings it back'), name)
+      'disabled; `svc plugin enable capabilities` enables it'), name)
   }
   for (const path of ['/v1/capabilities', '/v1/capabilities/session']) {
     const answer = await fetch(node.url + path)
@@ -230,7 +230,7 @@ t.test('without the cluster every other plugin runs; its switch waits for a rest
       method: 'POST', headers, body: JSON.stringify({ enabled })
     })).json()
   t.match(await turn(true), {
-    in_effect: false, why: /opens before the other plugins start/, restart_needed: true
+    in_effect: false, why: /starts before the other plugins/, restart_needed: true
   })
   t.match(await turn(false), { restart_needed: false }, 'as it runs')
   const other = await up(t)
@@ -238,12 +238,12 @@ t.test('without the cluster every other plugin runs; its switch waits for a rest
     method: 'POST', body: JSON.stringify({ enabled: false }), headers: { ...headers, authorization:
       `Bearer ${readFileSync(join(other.home, 'operator.token'), 'utf8').trim()}` }
   })
-  t.match(await answer.json(), { in_effect: false, why: /opens before/, restart_needed: true })
+  t.match(await answer.json(), { in_effect: false, why: /starts before/, restart_needed: true })
   t.equal((await fetch(`${other.url}/cluster/touch`, { method: 'POST', headers: { ...headers, authorization:
     `Bearer ${readFileSync(join(other.home, 'operator.token'), 'utf8').trim()}` } })).status, 200)
 })
 
-t.test('a plugin switched on in so many words is not taken down silently', async (t) => {
+t.test('an explicitly enabled plugin is not disabled silently', async (t) => {
   const yaml = 'plugins: { runners: { enabled: false }, capabilities-tts: { enabled: true } }'
   t.match(await problems(t, { yaml }), [/"capabilities-tts" is off because it requires "runners"/])
 })
@@ -277,7 +277,7 @@ t.test('a third-party plugin loads by its path, with its own settings', async (t
 
 const counts = "let told = 0; ctx.on('NodeRestarted', () => { told++ }); "
 
-t.test('a restart is asked for once; a second asking is restart_pending', async (t) => {
+t.test('a second restart request is restart_pending', async (t) => {
   const node = await up(t, {
     plugins: [], yaml: 'plugins: { hello: { module: ./hello.mjs } }',
     files: { 'hello.mjs': guest('hello', counts + answers('told'), route) }
@@ -309,7 +309,7 @@ t.test('plugins that fail in start end the boot, every one named', async (t) => 
   t.equal(lines.length, 2, 'one that needs a failed plugin is not tried')
 })
 
-t.test('every schema that ships can be compiled: a start compiles none of them', async (t) => {
+t.test('every bundled schema compiles; a start compiles none of them', async (t) => {
   for (const { manifest } of bundled) t.strictSame(schemaFaults(manifest), [], manifest.name)
 })
 
@@ -341,9 +341,9 @@ t.test('modules that are no plugins, and two plugins with one name, are problems
   })
   const wanted = [
     /plugins\.gone\.module: cannot load \.\/gone\.mjs/,
-    /plugins\.empty\.module: .*its default export is not what definePlugin returns/,
-    /plugins\.other\.module: .*calls itself "hello"; use that name as the key/,
-    /"needy" requires "nowhere", which is not there/, /"needy" requires hello@\^2\.0\.0, found 1\.0\.0/,
+    /plugins\.empty\.module: .*its default export is not the result of definePlugin/,
+    /plugins\.other\.module: .*its name is "hello"; use that name as the key/,
+    /"needy" requires "nowhere", which is not installed/, /"needy" requires hello@\^2\.0\.0, found 1\.0\.0/,
     /route "GET \/v1\/hi" is declared by both "hello" and "greet"/
   ]
   for (const pattern of wanted) t.ok(lines.some((line) => pattern.test(line)), String(pattern))

@@ -13,7 +13,7 @@ const BOUND = { string: 'maxLength', array: 'maxItems', object: 'maxProperties' 
 const INNER =
   ['items', 'additionalProperties', 'anyOf', 'oneOf', 'allOf', 'prefixItems', 'not', 'if', 'then', 'else']
 
-/** The places of a schema where a value may be of any size, or of any kind. */
+/** The places of a schema without a bound on size or type. */
 function openPlaces (schema: unknown, at: string): string[] {
   if (Array.isArray(schema)) return schema.flatMap((one, i) => openPlaces(one, `${at}|${i}`))
   // The values of ignored and refused fields are never read.
@@ -59,7 +59,7 @@ t.test('every text, list and object that a client or svc.yaml may send has a bou
   for (const { path, schema } of settings.pieces) t.same(openPlaces(schema, path.join('.')), [])
 })
 
-t.test('answers and errors that others bring to a route are declared with it', async (t) => {
+t.test('answers and errors of other layers are declared with the route', async (t) => {
   interface Operation { responses: Record<string, { description: string, content: object }> }
   const { paths } = openApi(manifests, '1.0.0') as {
     paths: Record<string, Record<string, Operation>>
@@ -71,13 +71,13 @@ t.test('answers and errors that others bring to a route are declared with it', a
   t.match(removal['431'],
     { content: { 'application/json': { schema: { $ref: '#/components/schemas/Error' } } } })
   const routes: RouteDecl[] = manifests.flatMap((one) => Object.values(one.routes ?? {}))
-  // A route that is renamed has to be renamed here, too.
+  // Fails if `asks` names an unknown route.
   for (const asked of routes.flatMap(({ asks = [] }) => asks)) {
     t.ok(routes.some(({ method, url }) => asked === `${method} ${url}`), asked)
   }
 })
 
-t.test('bounds are added where a schema has none', async (t) => {
+t.test('bounds are added to a schema without any', async (t) => {
   const schema = {
     type: 'object',
     properties: {

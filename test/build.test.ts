@@ -12,7 +12,7 @@ import type { Test } from 'tap'
 const root = fileURLToPath(new URL('..', import.meta.url))
 const { NODE_OPTIONS: _, ...env } = process.env
 
-/** A checkout whose program says `name`, and reads a chunk of its build when it is asked to. */
+/** A checkout whose program prints `name`, and loads a chunk of its build on request. */
 function checkout (t: Test): string {
   const folder = t.testdir({
     node_modules: {}, plugins: {},
@@ -56,7 +56,7 @@ const lay = (folder: string, ...names: string[]): void => {
   if (status !== 0) throw new Error(stderr)
 }
 
-t.test('a process keeps the build that it runs from; those that are in no use go', async (t) => {
+t.test('a process keeps its build; unused builds are removed', async (t) => {
   const folder = checkout(t)
   const dist = join(folder, 'dist')
   const builds = (): string[] => readdirSync(dist).filter((name) => /^[0-9a-f]{16}$/.test(name)).sort()
@@ -76,7 +76,7 @@ t.test('a process keeps the build that it runs from; those that are in no use go
   if (process.platform === 'linux') t.same(builds(), [5, 6, 7].map(build))
 })
 
-t.test('whoever starts while builds are laid down finds one of them, whole', async (t) => {
+t.test('a start during a build finds a complete one', async (t) => {
   const folder = checkout(t)
   lay(folder, build(1))
   const laying = spawn(process.execPath, ['lay.mjs', ...Array.from({ length: 400 }, (_, i) => build(i + 2))],
@@ -96,7 +96,7 @@ t.test('whoever starts while builds are laid down finds one of them, whole', asy
   t.ok(seen.size > 1, `${seen.size} builds were met`)
 })
 
-t.test('a package has the newest build and nothing of the work', (t) => {
+t.test('a package has only the newest build', (t) => {
   const folder = checkout(t)
   lay(folder, build(1), build(2))
   writeFileSync(join(folder, 'dist/.tsbuildinfo'), '{}')
@@ -109,7 +109,7 @@ t.test('a package has the newest build and nothing of the work', (t) => {
   t.end()
 })
 
-t.test('what is fresh is not built again', { skip: !existsSync(join(root, 'dist/current')) }, (t) => {
+t.test('an up-to-date build is not repeated', { skip: !existsSync(join(root, 'dist/current')) }, (t) => {
   const built = (): number => statSync(join(root, 'dist/current/kernel/cli/main.js')).mtimeMs
   const before = built()
   const { scripts } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as

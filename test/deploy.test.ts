@@ -1,4 +1,4 @@
-// The units of docs/deploy: as strict as they are said to be, and a node that works in the sandbox.
+// The units of docs/deploy: as strict as documented, with a node that works in the sandbox.
 import { spawnSync } from 'node:child_process'
 import { readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -28,7 +28,7 @@ t.test('the units are valid, and in a sandbox', {
     t.match(verified, { status: 0 }, verified.out)
     const [, score] = /exposure level for \S+: ([\d.]+)/.exec(
       ran('systemd-analyze', 'security', '--offline=true', path).out) ?? []
-    if (score === undefined) t.comment('this systemd-analyze does not judge a file')
+    if (score === undefined) t.comment('this systemd-analyze cannot check a file')
     else t.ok(Number(score) <= most, `${name}: ${score}`)
   }
   check(t, 'svc.service', 2.9)
@@ -48,7 +48,7 @@ t.test('a node under the unit speaks, and is stopped', {
     rmSync(state, { recursive: true, force: true })
     ran('systemctl', 'daemon-reload')
   })
-  // The checkout may lie in a home, which the unit hides.
+  // The checkout may be in a home, which the unit hides.
   writeFileSync(path, unit('svc.service').replace('User=svc', 'DynamicUser=yes')
     .replace('StateDirectory=svc', `StateDirectory=${name}`)
     .replace('/var/lib/svc', `${state} --port 0`)

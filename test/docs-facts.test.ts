@@ -27,7 +27,7 @@ const pages = ['README.md', 'CHANGELOG.md', ...folders.flatMap((folder) => under
 /** The page without code: fences, indented blocks and comments. */
 const prose = (text: string): string => text.replace(/^```[\s\S]*?^```$/gm, '').replace(/^ {4}.*$/gm, '')
 
-t.test('every relative link leads somewhere', (t) => {
+t.test('every relative link has a target', (t) => {
   for (const path of pages) {
     const links = /\]\((?!https?:)([^)#\s]*)(#[^)\s]*)?[^)]*\)/g
     for (const [, to = '', anchor] of prose(read(path)).matchAll(links)) {
@@ -42,7 +42,7 @@ t.test('every relative link leads somewhere', (t) => {
   t.end()
 })
 
-t.test('every file of the repository that a page names is there', (t) => {
+t.test('every repository file that a page names exists', (t) => {
   const named = /`((?:kernel|plugins|test|docs)\/[\w./-]+?\/?)`/g
   for (const path of pages) {
     for (const [, file] of prose(read(path)).matchAll(named)) {
@@ -52,7 +52,7 @@ t.test('every file of the repository that a page names is there', (t) => {
   t.end()
 })
 
-t.test('every threat has a control, and a test that is there or a page that says why not', (t) => {
+t.test('every threat has a control, and an existing test or a page with the reason', (t) => {
   const rows = read('docs/operations/security.md').split('\n').filter((line) => line.startsWith('| '))
     .map((line) => line.split(' | ')).slice(1)
   t.ok(rows.length > 20, `${rows.length} threats`)
@@ -65,7 +65,7 @@ t.test('every threat has a control, and a test that is there or a page that says
   t.end()
 })
 
-t.test('what svc/plugin exports is explained, and stays small', (t) => {
+t.test('the exports of svc/plugin are documented and few', (t) => {
   const files = ['kernel/public.ts', 'plugins/public.ts'].map(read).join('\n')
   const names = [...files.matchAll(/^export (?:type )?\{([^}]*)\}/gm)]
     .flatMap(([, list]) => list!.split(',').map((name) => name.trim()))
@@ -75,12 +75,12 @@ t.test('what svc/plugin exports is explained, and stays small', (t) => {
   t.end()
 })
 
-/** Each walk, and how many files it passes at most: one more is a reason to look for one fewer. */
+/** Each walk with its maximum number of files. */
 const walks = {
   'A boot': 13, 'A spoken sentence': 34, 'From a pull to a copy on another node': 40, 'A lost node': 17
 }
 
-t.test('the walks name files that are there, and get no longer', (t) => {
+t.test('the walks name existing files, and do not get longer', (t) => {
   const text = read('docs/architecture.md')
   for (const [title, most] of Object.entries(walks)) {
     const passed = new Set<string>()
@@ -105,14 +105,14 @@ t.test('the walks name files that are there, and get no longer', (t) => {
   t.end()
 })
 
-t.test('every page of docs leads to the glossary', (t) => {
+t.test('every page of docs links to the glossary', (t) => {
   for (const path of under('docs', '.md').filter((p) => !/glossary\.md$|decisions\/\d|recipes\//.test(p))) {
     t.match(read(path), /\]\([^)]*glossary\.md\)/, path)
   }
   t.end()
 })
 
-t.test('the list of decisions is whole', (t) => {
+t.test('the list of decisions is complete', (t) => {
   const listed = [...read('docs/decisions/README.md').matchAll(/\]\((\d{3}-[a-z-]+\.md)\) \| (.+) \|/g)]
   const there = under('docs/decisions', '.md').filter((path) => /\/\d/.test(path))
   t.same(listed.map(([, file]) => `docs/decisions/${file!}`), there)
@@ -138,7 +138,7 @@ t.test('the API by example has a curl of every route', (t) => {
   t.end()
 })
 
-t.test('documents and remedies name no verb that is not there', (t) => {
+t.test('documents and remedies name only existing verbs', (t) => {
   const names = ['help', ...builtIn.map((v) => v.name),
     ...manifests.flatMap((m) => Object.keys(m.verbs ?? {}))]
   const firsts = new Set(names.map((name) => name.split(' ')[0]!))
@@ -161,7 +161,7 @@ t.test('documents and remedies name no verb that is not there', (t) => {
 
 const SETTING = /`((?:api|access|limits|logging|plugins\.(?:runners|capabilities-tts))\.(?!ts`)[a-z_.-]+)`/g
 
-t.test('documents name no setting that is not there', (t) => {
+t.test('documents name only existing settings', (t) => {
   const owners = manifests.slice(1).map(({ name, config, settings }) => ({ name, bundled: true,
     ...(config === undefined ? {} : { config }), ...(settings === undefined ? {} : { settings }) }))
   for (const path of pages) {
@@ -223,14 +223,14 @@ t.test('the notices name every dependency with its licence', (t) => {
   t.end()
 })
 
-t.test('nobody is sent to the package of that name on the registry', (t) => {
+t.test('no document recommends the registry\'s package of the same name', (t) => {
   for (const path of [...pages, 'THIRD_PARTY_NOTICES']) {
     t.notMatch(read(path), /npm (i|install|add)( -\S+)* svc\b|npx (-y |--yes )svc|npx svc@/, path)
   }
   t.end()
 })
 
-t.test('what callers without `operator` do not see of the state is what the contract says', (t) => {
+t.test('the state hides from callers without `operator` exactly the contract\'s fields', (t) => {
   t.same(manifests.flatMap(({ stateWhereabouts = [] }) => stateWhereabouts).sort(), [
     'apiUrl', 'configPath', 'directory', 'donorEndpoints', 'hostsByNode', 'interfaces', 'sinkMultiaddr',
     'stagingRoot', 'storePath', 'store_path'

@@ -9,7 +9,7 @@ const read = (path: string): string => readFileSync(join(root, path), 'utf8')
 const EXAMPLES = ['words', 'beep']
 const source = (path: string): string => join(root, 'docs/examples', path)
 
-/** The files of a project, without what is installed: that leads to this repository and its running tests. */
+/** The files of a project without node_modules, which link to this repository and its running tests. */
 function files (project: string): string[] {
   return readdirSync(project, { withFileTypes: true }).flatMap((entry) => {
     if (!entry.isDirectory()) return [entry.name]
@@ -18,7 +18,7 @@ function files (project: string): string[] {
   })
 }
 
-/** The example as a project of its own outside the repository, linked to svc as `svc plugin new` does it. */
+/** The example as a separate project outside the repository, linked to svc as `svc plugin new` does it. */
 function project (t: Test, example: string): string {
   const copy = join(folder(t), example)
   cpSync(source(example), copy, { recursive: true })
@@ -30,7 +30,7 @@ function project (t: Test, example: string): string {
   return copy
 }
 
-/** What the compiler says about the JavaScript of projects. */
+/** The compiler's errors in the JavaScript of projects. */
 function mistakes (...projects: string[]): string[] {
   const { config } = ts.readConfigFile(join(root, 'tsconfig.json'), ts.sys.readFile)
   const { compilerOptions } = config as { compilerOptions: object }
@@ -44,7 +44,7 @@ function mistakes (...projects: string[]): string[] {
     `${d.file?.fileName ?? ''}: ${ts.flattenDiagnosticMessageText(d.messageText, ' ')}`)
 }
 
-t.test('the documents show the examples as they are', (t) => {
+t.test('the documents show the examples unchanged', (t) => {
   const text = ['docs/writing-a-plugin.md', 'docs/writing-an-engine.md'].map(read).join('\n')
   const blocks = [...text.matchAll(/^```\w+ file=(\S+)\n([\s\S]*?)^```$/gm)]
   const shown = new Map(blocks.map(([, path, body]) => [path!, body!]))
@@ -66,7 +66,7 @@ for (const example of EXAMPLES) {
   })
 }
 
-t.test('the examples compile; the compiler finds what the manifest does not declare', (t) => {
+t.test('the examples compile; the compiler rejects what the manifest does not declare', (t) => {
   const copy = project(t, 'words')
   const text = read('docs/examples/words/index.js')
   const change = (from: string, to: string): string => {
@@ -109,7 +109,7 @@ t.test('both examples work on a real node, the engine in a real runner', async (
   t.match(tooMuch, { status: 2, stderr: /at most 60 are possible/ })
 })
 
-t.test('a plugin made by svc plugin new passes its own tests and is called', async (t) => {
+t.test('a plugin created by svc plugin new passes its own tests and can be called', async (t) => {
   const made = join(folder(t), 'demo')
   t.match(await svc(['plugin', 'new', 'demo', '--dir', made]), { status: 0 })
   const child = run('npm', ['test'], { cwd: made })
@@ -130,7 +130,7 @@ t.test('every command of docs/api.md works as written', { skip }, async (t) => {
   const blocks = [...part!.matchAll(/^```sh\n([\s\S]*?)^```$/gm)].map(([, body]) => body!)
   t.ok(blocks.length > 5)
   const node = await startNode(t, {
-    // Tests ask no public hub: a search of it is answered with 409 here.
+    // Tests ask no public hub: a search gets 409 here.
     config: { model_store: { store_path: 'store', hub: { enabled: false } } },
     env: sparing(0)
   })

@@ -29,7 +29,7 @@ const same = (
   t.equal(found.length, expected.length, title)
 }
 
-t.test('models that are placed and do not answer', async (t) => {
+t.test('placed models that do not answer', async (t) => {
   same(t, 'none', checkModels(state()), [])
   same(t, 'ready', checkModels(placed({ RunnerReady: {} })), [['ok', /models: 1 placed/, null]])
   same(t, 'busy', checkModels(placed({ RunnerRunning: {} })), [['ok', /models/, null]])
@@ -43,7 +43,7 @@ t.test('models that are placed and do not answer', async (t) => {
     [['warn', /model a\/c: waits for a place/, /svc why a\/c/]])
 })
 
-t.test('each engine, what it can use, and why it leaves a GPU alone', async (t) => {
+t.test('each engine, its devices, and why it uses no GPU', async (t) => {
   same(t, 'untold', checkEngines(state()), [])
   const nodeResources = { n1: {
     engineBackends: { 'llama-server': ['cpu'], 'onnx-tts': ['cuda', 'cpu'], other: [] },
@@ -92,12 +92,12 @@ const inside = (more: Partial<NodeDiagnostics> = {}): DiagnosedNode => ({
 })
 const diagnosis = (...nodes: DiagnosedNode[]): Diagnosis => ({ localNodeId: 'n1', nodes })
 
-t.test('what the nodes say of their insides', async (t) => {
+t.test('reports of the nodes about themselves', async (t) => {
   same(t, 'nothing', checkDiagnosis(diagnosis(inside())), [['ok', /no problem at 1 node$/, null]])
   const runners = [
     runner({ statusKind: 'RunnerFailed', restarts: 3 }), runner({ restarts: 1 }), runner({ restarts: 3 }),
     runner({ inProgressTasks: ['t1'], secondsSinceForward: 45 }), runner({ secondsSinceForward: 900 }),
-    // It was idle for long, and has just got something to do.
+    // It was idle for long, and has just got a task.
     runner({ inProgressTasks: ['t2'], secondsSinceForward: 900, secondsInStatus: 2 }),
     runner({ modelId: 'never/gave', inProgressTasks: ['t3'], secondsSinceForward: null })
   ]
@@ -105,12 +105,12 @@ t.test('what the nodes say of their insides', async (t) => {
     ['fail', /runner of a\/b on attic: given up after 3 restarts/,
       /svc logs --node attic --model a\/b.*svc place/],
     ['ok', /: 1 restart; it is ready again/, null], ['warn', /: 3 restarts$/, /svc logs/],
-    ['warn', /works on 1 requests and gave nothing for 45 s/, /svc why t1/],
-    ['warn', /never\/gave .*: works on 1 requests and gave nothing for 900 s/, /svc why t3/]
+    ['warn', /works on 1 requests, without output for 45 s/, /svc why t1/],
+    ['warn', /never\/gave .*: works on 1 requests, without output for 900 s/, /svc why t3/]
   ])
   const resources = { eventLoopDelayMs: { p99: 400 }, heapUsedBytes: 1.9 * GIB, heapLimitBytes: 2 * GIB }
   same(t, 'process', checkDiagnosis(diagnosis(inside({ resources }))), [
-    ['ok', /event loop of attic: it was late by 400 ms/, null],
+    ['ok', /event loop of attic: delayed by up to 400 ms/, null],
     ['warn', /heap of attic: 1\.9 GiB/, /svc capture/]
   ])
   const warnings = ['Log lines are not taken at logging.ingest_url (7 dropped): ECONNREFUSED.',
@@ -130,7 +130,7 @@ t.test('clocks by the links', async (t) => {
     [{ name: 'attic', aheadSeconds: 0 }, { name: 'barn', aheadSeconds: 9 }])
 })
 
-t.test('svc doctor asks the node for all of it, and does without', async (t) => {
+t.test('svc doctor reads all of it from the node, or works without it', async (t) => {
   const answers: Parameters<typeof standIn>[1] = {
     'GET /state': (response) => {
       sendJson(response, { ...placed({ RunnerFailed: {} }),

@@ -8,13 +8,13 @@ import { bundled } from '../plugins/index.js'
 const read = (path: string): string => readFileSync(new URL(`../${path}`, import.meta.url), 'utf8')
 const STALE = 'is stale: run npm run docs'
 
-t.test('the reference pages are what the declarations say', async (t) => {
+t.test('the reference pages match the declarations', async (t) => {
   const pages = referencePages(bundled, version())
   pages.set('docs/reference/replies.d.ts', await replyTypes(pages.get('docs/reference/openapi.json')!))
   for (const [path, text] of pages) t.equal(read(path), text, `${path} ${STALE}`)
 })
 
-t.test('so is the generated part of each plugin\'s README', (t) => {
+t.test('so does the generated part of each plugin\'s README', (t) => {
   for (const { manifest } of bundled) {
     const path = `plugins/${manifest.name}/README.md`
     t.equal(read(path), withTables(read(path), manifest), `${path} ${STALE}`)

@@ -7,7 +7,7 @@ import t from 'tap'
 import ts from 'typescript'
 import { bundled } from '../plugins/index.js'
 
-/** Imports between plugins that a rule forbids, each with the reason. The list may only shrink. */
+/** Exceptions for imports between plugins, each with its reason. The list may only shrink. */
 const ALLOWED: Readonly<Record<string, string>> = {
   'plugins/chat/cli/measures.ts -> plugins/capabilities-tts/service.ts': 'svc bench counts seconds of MP3',
   'plugins/dashboard/page/playground/incoming.ts -> plugins/chat/repetition.ts': 'the page has no services',
@@ -22,9 +22,9 @@ const KERNEL = new RegExp('^kernel/(index|public|cli/index|net/encoding|' +
   'api/(byte-queue|engine|schema|validate))\\.ts$')
 const PLUGIN = new RegExp('^plugins/([^/]+/service\\.ts$|runners/(cards|language|onnx)/|devices/signing/|' +
   'capabilities/(cli/invoke\\.ts$|frames/))')
-/** Functions without state, used also where their plugin is off. */
+/** Stateless functions, which may be used while their plugin is off. */
 const STATELESS = /^plugins\/runners\/cards\//
-/** For verbs, checks and tools: the command line has every plugin that ships, whichever of them are on. */
+/** For verbs, checks and tools: the command line has every bundled plugin, whether enabled or not. */
 const CLI = /^plugins\/(cluster\/cli\/nodes|chat\/cli\/converse)\.ts$/
 const root = fileURLToPath(new URL('..', import.meta.url))
 const git = 'ls-files -co --exclude-standard kernel plugins'.split(' ')
@@ -58,7 +58,7 @@ const wrong = all.filter(({ from, to, isType }) => {
   const [own, other] = [pluginOf(from), pluginOf(to)]
   if (own === '' || own === other) return false
   if (to === OWN[own] || CLI.test(to)) return false
-  // The page has no manifest; what it may share with nodes is listed in tidy.test.ts.
+  // The page has no manifest; tidy.test.ts lists the modules that it may share with nodes.
   const isPage = from.startsWith('plugins/dashboard/page/')
   if (other === '') return !KERNEL.test(to) && !isPage
   const needed = needsOf.get(own)?.includes(other) === true || STATELESS.test(to)

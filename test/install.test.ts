@@ -8,17 +8,17 @@ import ts from 'typescript'
 const root = fileURLToPath(new URL('..', import.meta.url))
 const read = (path: string): string => readFileSync(join(root, path), 'utf8')
 
-t.test('an install runs the scripts of sqlite3 only, and knows no setting that npm does not', (t) => {
+t.test('an install runs only the scripts of sqlite3, and uses no setting unknown to npm', (t) => {
   interface Lock { packages: Record<string, { hasInstallScript?: boolean, os?: string[] }> }
   const { packages } = JSON.parse(read('package-lock.json')) as Lock
-  // onnxruntime-node would fetch GPU libraries, esbuild look for the binary that is a package of its own.
+  // onnxruntime-node would download GPU libraries, esbuild search for the binary that is a separate package.
   const run = Object.entries(packages).filter(([, { hasInstallScript }]) => hasInstallScript === true)
   t.same(run.map(([path]) => path).filter((path) => path !== ''), ['node_modules/sqlite3'])
   t.same(read('.npmrc').trim().split('\n').map((line) => line.split('=')[0]), ['fund', 'audit'])
   t.end()
 })
 
-t.test('llama.cpp comes in one exact version for the CPU of each platform, and no build for a GPU', (t) => {
+t.test('llama.cpp is pinned to one version for the CPU of each platform, without GPU builds', (t) => {
   interface Lock { packages: Record<string, { version?: string }> }
   const { packages } = JSON.parse(read('package-lock.json')) as Lock
   const { optionalDependencies } = JSON.parse(read('package.json')) as
@@ -31,9 +31,9 @@ t.test('llama.cpp comes in one exact version for the CPU of each platform, and n
   t.end()
 })
 
-// light-my-request is named in package.json for this alone: its later versions bring a cookie that asks for
-// Node 22, and an override would not reach those who install svc as a package.
-t.test('nothing that svc installs asks for a newer Node than svc does', (t) => {
+// light-my-request is a direct dependency only for this: its later versions depend on a cookie package that
+// requires Node 22, and an override would not apply to those who install svc as a package.
+t.test('no dependency of svc requires a newer Node than svc does', (t) => {
   interface Lock { packages: Record<string, { dev?: boolean, engines?: { node?: string } }> }
   const { packages } = JSON.parse(read('package-lock.json')) as Lock
   const least = '20.19.0'

@@ -31,7 +31,7 @@ const PACKS = 'plugins/diagnostics/capture/tar.ts'
 
 type Inputs = Metafile['inputs']
 
-/** Every module that the entries reach, with the one that imports it. Verbs run in another process. */
+/** Every module that the entries reach, with its importer. Verbs run in another process. */
 function reached (inputs: Inputs, entries: readonly string[]): Map<string, string | null> {
   const found = new Map<string, string | null>(entries.map((entry) => [entry, null]))
   for (const at of found.keys()) {
@@ -44,13 +44,13 @@ function reached (inputs: Inputs, entries: readonly string[]): Map<string, strin
   return found
 }
 
-/** From a module to the entry that reaches it. */
+/** The import chain from a module to the entry that reaches it. */
 const chain = (found: ReadonlyMap<string, string | null>, path: string): string => {
   const from = found.get(path)
   return from == null ? path : `${path} < ${chain(found, from)}`
 }
 
-t.test('no main thread of a node reaches an evaluator of untrusted input', async (t) => {
+t.test('no main thread of a node imports an evaluator of untrusted input', async (t) => {
   const { plugins: _, ...rest } = options as BuildOptions
   const { metafile } = await build({ ...rest, write: false, metafile: true, logLevel: 'silent' })
   const { inputs } = metafile as Metafile

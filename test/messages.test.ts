@@ -14,17 +14,17 @@ import { MESSAGES as document, readDocMessage } from '../plugins/cluster/replica
 import { problem } from '../plugins/cluster/wire.js'
 import { recorded } from './recorded.js'
 
-/** Every declared shape of what nodes say to each other. */
+/** Every declared shape of the messages between nodes. */
 const shapes = JSON.parse(JSON.stringify({ election, document, hello, telemetry, join, members })) as object
 
-/** The shapes of a protocol version; of a release also frames that its nodes sent, in base64. */
+/** The shapes of a protocol version; of a release also recorded frames of its nodes, in base64. */
 const said = (protocol: number): { shapes: object, frames: string[] } =>
   recorded(`messages-${protocol}`) as never
 
-/** Objects whose keys are names of fields or kinds; those of others are words of JSON Schema. */
+/** Objects whose keys are names of fields or kinds; in others they are JSON Schema keywords. */
 const NAMED = new Set(['properties', 'election', 'document'])
 
-/** `now` without the fields and kinds of message that `before` does not have. */
+/** `now` without the fields and message kinds that `before` lacks. */
 function known (now: unknown, before: unknown, key = ''): unknown {
   if (typeof now !== 'object' || now === null || Array.isArray(now)) return now
   const old = (before ?? {}) as Record<string, unknown>
@@ -42,7 +42,7 @@ t.test('a message changes with the protocol version, and only by optional fields
   t.end()
 })
 
-t.test('what the last release said is understood', (t) => {
+t.test('messages of the last release are understood', (t) => {
   const kinds = new Set<string>()
   const channels: Record<string, (message: unknown) => boolean> = {
     'kernel.members': (message) => problem(members, message) === null,

@@ -1,9 +1,9 @@
 // Runs test files and prints the time of each folder at the end:
-//   node test/run.mjs [--all | --rest] [--jobs N] [--alone] [--timeout SECONDS] [FILE or FOLDER ...]
-// Without --all it leaves out what is slow (scenarios.mjs); --rest runs that alone.
-// Several files of a folder share a process, because loading the product takes longer than most of them;
-// --alone gives each its own. What a file says in TAP is kept in .tap/test-results.
-// tap's own runner gives a process to each file and three module loaders to each process.
+// node test/run.mjs [--all | --rest] [--jobs N] [--alone] [--timeout SECONDS] [FILE or FOLDER ...]
+// Without --all it skips slow files (scenarios.mjs); --rest runs only those. Several files of a folder share
+// a process, because loading the product takes longer than most of them; --alone gives each a process. The
+// TAP output of a file is stored in .tap/test-results. tap's own runner starts a process for each file and
+// three module loaders in each process.
 import { spawn, spawnSync } from 'node:child_process'
 import {
   accessSync, closeSync, constants, mkdirSync, mkdtempSync, openSync, readdirSync, readFileSync, rmSync,
@@ -21,7 +21,7 @@ const tool = (name) => fileURLToPath(new URL(`./tools/${name}`, import.meta.url)
 const MEMORY_BYTES = 3 * 2 ** 30
 /** Files that share a process. */
 const TOGETHER = 8
-/** A file has a process for itself when it changes the root test or looks at the process as a whole. */
+/** A file runs in a separate process if it changes the root test or inspects the process as a whole. */
 const FOR_ITSELF =
   /^t\.(before|after|setTimeout|jobs)\b|process\.(memoryUsage|cpuUsage|getActiveResourcesInfo)\b/m
 
@@ -57,7 +57,7 @@ function grouped (files) {
   return groups
 }
 
-/** A folder for temporary files: in memory where there is room and programs may run from it, else on disk. */
+/** A folder for temporary files: in memory if it is large enough and allows programs to run, else on disk. */
 function tempFolder () {
   try {
     accessSync('/dev/shm', constants.W_OK)
@@ -72,7 +72,7 @@ function tempFolder () {
   return mkdtempSync(join(tmpdir(), 'svc-test-'))
 }
 
-/** Runs files in one process: what they said, and whether it ended well. */
+/** Runs files in one process; resolves to its output and whether it succeeded. */
 async function run (group, job) {
   const paths = ['out', 'err'].map((name) => join(temp, `${job}.${name}`))
   const open = paths.map((path) => openSync(path, 'w'))
@@ -84,7 +84,7 @@ async function run (group, job) {
         TAP_TIMEOUT: options.timeout }
     })
   running.add(child)
-  // tap itself ends a file that hangs, unless the process is too busy to look at the time.
+  // tap itself ends a file that hangs, unless the process is too busy to check the time.
   const late = setTimeout(() => { child.kill('SIGKILL') }, 2000 * Number(options.timeout))
   const status = await new Promise((done) => { child.on('close', done) })
   running.delete(child)
@@ -94,7 +94,7 @@ async function run (group, job) {
   return { tap, stderr, passed: status === 0 }
 }
 
-/** Each file of a group with its TAP, its seconds and whether it passed; none passes that was not reached. */
+/** Each file of a group with its TAP, its seconds and whether it passed; files that were not reached fail. */
 function outcomes (group, { tap, passed }) {
   const [last, ...parts] = tap.split(/^# end of .* after (\d+) ms\n/m).reverse()
   const texts = parts.reverse()
@@ -103,23 +103,24 @@ function outcomes (group, { tap, passed }) {
     const ok = ms !== undefined && /^ok /m.test(text) && !/^not ok /m.test(text)
     return { file, text: text ?? '', seconds: Number(ms ?? 0) / 1000, ok }
   })
-  // The rest is of the file that did not end or, after the last one, of the process: a handle left open, say.
+  // The remaining output belongs to the file that did not end or, after the last one, to the process: an open
+  // handle, for example.
   const rest = files.find(({ ok, seconds }) => !ok && seconds === 0) ?? files.at(-1)
   rest.text += last
   if (!passed && files.every(({ ok }) => ok)) rest.ok = false
   return files
 }
 
-/** The assertions of a TAP text that failed, with what is said of them, without the tests that hold them. */
+/** The failed assertions of a TAP text with their diagnostics, without the enclosing tests. */
 function failures (text) {
   const found = text.match(/^ *not ok .*\n( *---\n[^]*?\n *\.\.\.\n)?/gm) ?? []
   return found.filter((one) => !/^ *not ok .* # time=/.test(one)).join('')
 }
 
-/** Prints and keeps what became of a group. */
+/** Prints and stores the results of a group. */
 function tell (group, ran, processSeconds) {
   const files = outcomes(group, ran)
-  // The process's own start counts to its first file.
+  // The start of the process counts towards its first file.
   files[0].seconds += processSeconds - files.reduce((sum, { seconds }) => sum + seconds, 0)
   for (const { file, text, ok, seconds } of files) {
     const out = join(results, `${file}.tap`)
@@ -127,7 +128,7 @@ function tell (group, ran, processSeconds) {
     writeFileSync(out, text)
     console.log(`${ok ? 'ok    ' : 'not ok'} ${seconds.toFixed(1).padStart(6)} s  ${file}`)
     if (!ok) {
-      console.log(failures(text) || '  no test of it ran')
+      console.log(failures(text) || '  none of its tests ran')
       failed.push(file)
     }
     const name = dirname(file).replace(/\/test$/, '')
@@ -137,11 +138,11 @@ function tell (group, ran, processSeconds) {
   if (files.some(({ ok }) => !ok)) console.log(ran.stderr)
 }
 
-/** The files that were asked for. */
+/** The requested files. */
 function chosen () {
   if (positionals.length > 0) return [...new Set(positionals.flatMap(testFiles))]
   const all = ['test', 'kernel', 'plugins'].flatMap((top) => testFiles(join(root, top)))
-    // They have something built or fetched first, see docs/testing.md.
+    // They need a build or download first, see docs/testing.md.
     .filter((file) => !['test/llama', 'test/models'].includes(dirname(file)))
     .filter((file) => !file.startsWith('test/clients/'))
     // npm run test:page runs all of them.
@@ -149,7 +150,7 @@ function chosen () {
   if (options.all && !options.rest) return all
   const short = Object.values(scenarios).map((name) => `test/node/${name}.test.ts`)
   const missing = [...short, ...slow].filter((file) => !all.includes(file))
-  if (missing.length > 0) throw new Error(`scenarios.mjs names what is not there: ${missing.join(', ')}`)
+  if (missing.length > 0) throw new Error(`scenarios.mjs names missing files: ${missing.join(', ')}`)
   const rest = all.filter((file) =>
     slow.includes(file) || (dirname(file) === 'test/node' && !short.includes(file)))
   return options.rest ? rest : all.filter((file) => !rest.includes(file))

@@ -5,7 +5,7 @@ import t from 'tap'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 
-/** Runs Node in the repository, and what came of it. */
+/** Runs Node in the repository; returns its status and output. */
 function node (args: readonly string[], nodeOptions = ''): { status: number | null, out: string } {
   const env = { ...process.env, NODE_OPTIONS: nodeOptions }
   const { status, stdout } = spawnSync(process.execPath, args, { cwd: root, env, encoding: 'utf8' })
@@ -26,7 +26,7 @@ t.test('a file that cannot be loaded fails, and the others of its process run', 
   t.end()
 })
 
-t.test('where sqlite3 cannot be loaded, tests that need it are skipped and the others run', (t) => {
+t.test('without sqlite3, tests that need it are skipped and the others run', (t) => {
   const hooks = 'export async function resolve (name, context, next) { ' +
     'if (name === "sqlite3") throw new Error("no sqlite3 here"); return await next(name, context) }'
   const loader = `import { register } from 'node:module'; register(${JSON.stringify(moduleOf(hooks))})`

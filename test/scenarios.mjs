@@ -1,6 +1,6 @@
 /**
- * What `npm test` runs of test/node: one scenario with real processes for each promise. The other files there
- * try the same promises with more faults; `npm run test:all` runs them too.
+ * The part of test/node that `npm test` runs: one scenario with real processes for each promise. The other
+ * files there test the same promises with more faults; `npm run test:all` runs them too.
  */
 export const scenarios = {
   'a new user hears the first sound, in every framing and format': 'speak',
@@ -13,7 +13,7 @@ export const scenarios = {
   'every wrong call is refused with the reason': 'payload'
 }
 
-/** Files outside of test/node that take long beside what a scenario or a quicker file of theirs shows. */
+/** Slow files outside of test/node whose promises a scenario or a quicker file covers. */
 export const slow = [
   'kernel/test/cli-launcher.test.ts',
   'plugins/cluster/test/control-growth.test.ts',

@@ -1,4 +1,4 @@
-/** Every setting that names a program, a path or an address says who may change it. */
+/** Every setting that names a program, a path or an address declares who may change it. */
 import t from 'tap'
 import { resolveConfig } from '../kernel/config/resolve.js'
 import { readConfigText } from '../kernel/config/text.js'
@@ -14,7 +14,7 @@ const WORDS = new RegExp('\\b(path|files?|folders?|director(y|ies)|programs?|bin
   'download|command|url|address(es)?|hosts?(?! name)|environment|engine)\\b', 'i')
 const FORMATS = /^(host|host-port|http-url|module|uri|uri-reference)$/
 
-/** Every schema of a setting, also of what maps and lists hold, with whether one above it is marked. */
+/** Every schema of a setting, including items of maps and lists, with whether an ancestor is marked. */
 function * all (schema: JsonSchema, path: string, marked = false): Generator<[string, JsonSchema, boolean]> {
   const is = marked || schema['x-local'] === true || typeof schema['x-remote'] === 'string'
   yield [path, schema, is]
@@ -26,7 +26,7 @@ function * all (schema: JsonSchema, path: string, marked = false): Generator<[st
   if (isTree(values)) yield * all(values, `${path}.*`, is)
 }
 
-t.test('a setting that could lead somewhere says whether it is changed in the file only', (t) => {
+t.test('a setting with an address or path declares whether only the file may set it', (t) => {
   const { pieces } = gatherKnown(bundled.map(({ manifest }) => ownerOf(manifest, true)))
   const found: string[] = []
   for (const piece of pieces) {
@@ -50,7 +50,7 @@ t.test('a setting that could lead somewhere says whether it is changed in the fi
   t.end()
 })
 
-t.test('no setting with an address takes a metadata service, or a password within the address', (t) => {
+t.test('no address setting accepts a metadata service, or a password in the address', (t) => {
   const owners = bundled.map(({ manifest }) => ownerOf(manifest, true))
   const { config } = resolveConfig(readConfigText('', null), { owners, env: {} })
   const urls = [...config.schemas()].filter(([path]) => /(^|[._])url$/.test(path)).map(([path]) => path)

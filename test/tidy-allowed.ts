@@ -8,7 +8,7 @@ export type Rule =
 
 const runner = 'a runner process has the system\'s clock only; tests start real ones'
 
-/** Files, or folders with a "/" at the end, that may break a rule, each with the reason. */
+/** Exceptions: files, or folders with a "/" at the end, each with the reason. */
 export const allowed: Partial<Record<Rule, Readonly<Record<string, string>>>> = {
   'process.env': {
     'plugins/staging/index.ts': 'the entry: hands it on as an argument',

@@ -1,6 +1,6 @@
 /**
- * Says what each route yields beside its answer, so that a new route has to say it, too. The test
- * test/node/closure.test.ts performs those that yield credentials.
+ * Lists the yields of each route besides its answer, so that a new route must declare its own.
+ * test/node/closure.test.ts performs the routes that yield credentials.
  */
 import t from 'tap'
 import { allRoutes } from '../kernel/cli/declared.js'
@@ -8,7 +8,7 @@ import { bundled } from '../plugins/index.js'
 
 const lines = (text: string): string[] => text.split('\n').map((line) => line.trim()).filter(Boolean)
 
-/** The routes by what they yield. The first four kinds are tried by the closure. */
+/** The routes by their yields. The closure tries the first four kinds. */
 const places: Readonly<Record<string, string[]>> = {
   'a credential, or a part of the way to one': lines(`
     POST /v1/tokens
@@ -162,7 +162,7 @@ const places: Readonly<Record<string, string[]>> = {
     GET /v1/tracing`)
 }
 
-t.test('every route has its place among what routes yield', (t) => {
+t.test('every route is listed by its yields', (t) => {
   const declared = allRoutes(bundled.map(({ manifest }) => manifest))
     .map(({ decl: { method, url } }) => `${method} ${url}`)
   const placed = Object.values(places).flat()

@@ -1,6 +1,6 @@
 // node test/bench/chat.mjs [--short] [names]: the figures of language models, on a model of SmolLM-135M's
-// shape with random weights, which is written at the first call (140 MB). Needs `npm run build`, and
-// SVC_LLAMA_SERVER_BIN to name a llama-server.
+// shape with random weights (140 MB, written on the first run). Needs `npm run build` and a llama-server
+// named by SVC_LLAMA_SERVER_BIN.
 import { main } from './lib/main.mjs'
 
 process.exitCode = await main({

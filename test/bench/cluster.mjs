@@ -1,5 +1,5 @@
-// node test/bench/cluster.mjs [--short] [names]: the figures of the cluster. Needs `npm run build`,
-// as `npm run bench:cluster` does.
+// node test/bench/cluster.mjs [--short] [names]: the figures of the cluster. Needs `npm run build`, as `npm
+// run bench:cluster` does.
 import { main } from './lib/main.mjs'
 
 const status = await main({
@@ -8,5 +8,5 @@ const status = await main({
   hint: 'a quick pass',
   load: (name) => import(`./cluster/${name}.mjs`)
 })
-// What the in-process clusters leave behind does not keep it alive.
+// Open handles of the in-process clusters must not keep the process alive.
 process.exit(status)

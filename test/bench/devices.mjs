@@ -1,5 +1,5 @@
-// node test/bench/devices.mjs [--short] [names]: what paired devices, the relay and switching cost. Needs
-// `npm run build`, as `npm run bench:devices` does.
+// node test/bench/devices.mjs [--short] [names]: the cost of paired devices, the relay and switching plugins.
+// Needs `npm run build`, as `npm run bench:devices` does.
 import { main } from './lib/main.mjs'
 
 const status = await main({

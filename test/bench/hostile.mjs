@@ -1,4 +1,4 @@
-// Latency of /healthz at the master of three nodes while it gets hostile models and bodies.
+// Latency of /healthz at the master of three nodes during hostile models and bodies.
 import http from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { join } from 'node:path'

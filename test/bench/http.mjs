@@ -9,7 +9,7 @@ const PATHS = ['/v1/capabilities', '/v1/models']
 const CONNECTIONS = 10
 const WARM_ROUNDS = 2
 
-/** One burst of load, with the CPU time the server took for each request. */
+/** One burst of load, with the CPU time of the server per request. */
 async function burst (load, { url, pid }, path, seconds) {
   const before = cpuMs(pid)
   const result = await load.ask({ url: url + path, seconds, connections: CONNECTIONS })
@@ -22,7 +22,7 @@ async function burst (load, { url, pid }, path, seconds) {
   }
 }
 
-/** The rounds of one path: those of svc, and those of a bare server of the same bytes. */
+/** The rounds of one path: svc, and a bare server of the same bytes. */
 async function compare (node, load, path, short) {
   const { body } = await request({ agent: node.agent, url: node.url + path })
   const worker = await startWorker('fastify', { path, body: body.toString() })

@@ -1,4 +1,4 @@
-// Delay of the kernel's event loop while speech streams run.
+// Delay of the kernel's event loop during speech streams.
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { here } from './lib/paths.mjs'
@@ -15,7 +15,7 @@ const STORY = [
 ].join(' ')
 const TEXT = `${STORY} ${STORY}`
 
-/** Speaks again and again until told to stop; answers how many texts were heard. */
+/** Requests speech until stopped; returns the number of texts spoken. */
 async function listen (node, state) {
   let texts = 0
   while (!state.over) {
@@ -25,7 +25,7 @@ async function listen (node, state) {
   return texts
 }
 
-/** Latency of /healthz, sampled until told to stop. */
+/** Samples the latency of /healthz until stopped. */
 async function knock (node, state) {
   const times = []
   while (!state.over) {

@@ -1,4 +1,4 @@
-// Resident memory of the kernel and of the voice runner while a thousand sentences are spoken.
+// Resident memory of the kernel and of the voice runner during a thousand sentences.
 import { figure } from './lib/report.mjs'
 import { median, slope } from './lib/stats.mjs'
 import { firstSpeech, processes, speak, startNode } from './lib/node.mjs'
@@ -28,7 +28,7 @@ const WORDS = [
   'signal'
 ]
 
-/** Sentence number `i`: 5 to 29 words, never the same one twice in a row. */
+/** Sentence number `i`: 5 to 29 words, different from the sentence before. */
 function sentence (i) {
   const words = Array.from(
     { length: 4 + ((i * 7) % 25) },
@@ -70,7 +70,7 @@ export default {
         figure(Math.max(...lastHalf(role))),
         figure(growth(samples, role))
       ])
-      // Flat: less than a tenth of the limit would be gained in ten times as many sentences.
+      // Flat: ten times as many sentences would add less than a tenth of the limit.
       const flat = (role, limit) => ({
         name: `${role}: growth over the last half per 100 sentences`,
         value: growth(samples, role),

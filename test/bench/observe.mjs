@@ -1,6 +1,6 @@
-// node test/bench/observe.mjs [--short] [names]: what it costs to keep the events, to trace and to show
-// metrics. Needs `npm run build`, as `npm run bench:observe` does. The table `log` has its stalled and its
-// full disk as root on Linux only: it mounts a disk of its own.
+// node test/bench/observe.mjs [--short] [names]: the cost of storing events, tracing and metrics. Needs `npm
+// run build`, as `npm run bench:observe` does. The table `log` covers the stalled and the full disk only as
+// root on Linux, since it mounts a disk.
 import { main } from './lib/main.mjs'
 
 const status = await main({

@@ -1,6 +1,6 @@
-// node test/bench/placement.mjs [--short] [--n=30] [names]: the figures of placement and of what happens when
-// runners and nodes die. Needs `npm run build`, as `npm run bench:placement` does. `--n` says
-// how often each fault is made.
+// node test/bench/placement.mjs [--short] [--n=30] [names]: the figures of placement and of runner and node
+// failures. Needs `npm run build`, as `npm run bench:placement` does. `--n` sets how often each fault is
+// injected.
 import { main } from './lib/main.mjs'
 
 const at = process.argv.findIndex((word) => /^--n=[1-9]\d*$/.test(word))

@@ -1,5 +1,5 @@
-// node test/bench/staging.mjs [--short] [names]: the figures of copying models between nodes. Needs
-// `npm run build`, as `npm run bench:staging` does.
+// node test/bench/staging.mjs [--short] [names]: the figures of copying models between nodes. Needs `npm run
+// build`, as `npm run bench:staging` does.
 import { main } from './lib/main.mjs'
 
 process.exitCode = await main({

@@ -9,12 +9,12 @@ import { startWorker } from './lib/worker.mjs'
 
 const SENTENCE =
   'The little station at the edge of the town opens before sunrise, and the first train leaves for the coast.'
-// The encoder is JavaScript: it takes this many sentences until it is compiled for good.
+// The encoder is JavaScript: V8 needs this many sentences to compile it fully.
 const WARM_ROUNDS = 20
 const folder = join(root, 'plugins/capabilities-tts/voice')
 
 
-/** What the bare session gets: the ids of the whole sentence, as our front end speaks it. */
+/** Input of the bare session: the ids of the whole sentence, from svc's front end. */
 async function bareInput () {
   const { prepareEnglish } = await source('plugins/capabilities-tts/text/front-end.ts')
   const { readVoiceConfig, phonemeIds } = await source('plugins/capabilities-tts/engine/voice-config.ts')

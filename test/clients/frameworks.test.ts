@@ -1,8 +1,8 @@
-/** Frameworks, and the libraries by which LibreChat and Continue talk to models. */
+/** Frameworks, and the client libraries of LibreChat and Continue. */
 import t from 'tap'
 import { MODEL, QUESTION, script, startClients, withoutClients, withoutNode22 } from './kit.js'
 
-/** What a script prints as JSON. */
+/** The JSON that a script prints. */
 const said = async (...args: Parameters<typeof script>): Promise<Record<string, unknown>> =>
   JSON.parse(await script(...args)) as Record<string, unknown>
 

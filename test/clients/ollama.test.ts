@@ -1,4 +1,4 @@
-/** Ollama's client and program, and Open WebUI, at the root of a port of their own. */
+/** Ollama's client and program, and Open WebUI, at the root of a separate port. */
 import t from 'tap'
 import Anthropic from '@anthropic-ai/sdk'
 import { Ollama } from 'ollama'
@@ -17,7 +17,7 @@ const files = { 'tiny-F32.gguf': tinyModel() }
 
 interface Place { host: string, port: number, token: string }
 
-/** A node with a hub, and Ollama's API at a port of its own. */
+/** Starts a node with a hub, and Ollama's API on its own port. */
 async function startOllama (t: Test): Promise<Place> {
   const hub = await startHub({ models: { [TINY]: { files } } })
   t.teardown(async () => { await hub.close() })
@@ -29,7 +29,7 @@ async function startOllama (t: Test): Promise<Place> {
   return { host: `http://127.0.0.1:${port}`, port, token }
 }
 
-t.test('ollama 0.6.4: bring, load, ask, make, unload, remove', { skip: withoutClients }, async (t) => {
+t.test('ollama 0.6.4: pull, load, ask, create, unload, remove', { skip: withoutClients }, async (t) => {
   const { host, token } = await startOllama(t)
   const client = new Ollama({ host, headers: { authorization: `Bearer ${token}` } })
   const statuses: string[] = []
@@ -80,7 +80,7 @@ t.test('ollama 0.6.4: bring, load, ask, make, unload, remove', { skip: withoutCl
   t.match(await failure(unallowed.delete({ model: MODEL })), { status_code: 401, error: /cluster:write/ })
 })
 
-/** A request of the program `ollama`, as Go writes it: all of its fields, empty ones too. */
+/** A request of the program `ollama`, as Go writes it: all fields, including empty ones. */
 type Sent = [method: string, path: string, body: object | null]
 
 t.test('the requests of the program ollama, byte by byte', { skip: withoutClients }, async (t) => {
@@ -138,7 +138,7 @@ t.test('the requests of the program ollama, byte by byte', { skip: withoutClient
 })
 
 /** The calls of backend/open_webui/routers/ollama.py in open-webui/open-webui, function by function. */
-t.test('what Open WebUI asks', { skip: withoutClients }, async (t) => {
+t.test('the requests of Open WebUI', { skip: withoutClients }, async (t) => {
   const { host, token } = await startOllama(t)
   const headers = {
     'content-type': 'application/json', authorization: `Bearer ${token}`,

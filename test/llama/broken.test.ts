@@ -1,4 +1,4 @@
-/** GGUF models on llama.cpp's server in whole nodes: damaged files, and servers that die. */
+/** GGUF models on llama.cpp's server in whole nodes: damaged files and crashing servers. */
 import { join } from 'node:path'
 import t from 'tap'
 import { damagedFiles, killedEngine, longPrompt } from '../node/gguf-kit.js'
@@ -8,7 +8,7 @@ const server = 'llama-server'
 const env = { SVC_LLAMA_SERVER_BIN: join(programs, server) }
 
 t.test('damaged files', { skip, timeout: 400_000 }, async (t) => { await damagedFiles(t, env, server) })
-t.test('a server that is killed in the middle of a stream', { skip }, async (t) => {
+t.test('a server killed in the middle of a stream', { skip }, async (t) => {
   await killedEngine(t, env, server)
 })
 t.test('a prompt that is too long', { skip }, async (t) => { await longPrompt(t, env) })

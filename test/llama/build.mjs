@@ -1,7 +1,7 @@
-// Builds the llama.cpp that the tests of test/llama run against, once, and prints where its programs are:
-//   node test/llama/build.mjs
-// Its source comes with an npm package (pin.json); it is kept in $XDG_CACHE_HOME/svc-test. SVC_TEST_LLAMA
-// names the folder of the programs of a build that is there already.
+// Builds the llama.cpp that the tests of test/llama run against, once, and prints the folder of its programs:
+// node test/llama/build.mjs
+// Its source comes with an npm package (pin.json) and is stored in $XDG_CACHE_HOME/svc-test. SVC_TEST_LLAMA
+// names the programs' folder of an existing build instead.
 import { spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
@@ -10,17 +10,16 @@ import { join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 export const PIN = JSON.parse(readFileSync(new URL('pin.json', import.meta.url), 'utf8'))
-/** Programs that the tests start. */
 const PROGRAMS = ['llama-server', 'ggml-rpc-server', 'llama-quantize']
 const OPTIONS = [
   '-DCMAKE_BUILD_TYPE=Release', '-DGGML_RPC=ON', '-DLLAMA_CURL=OFF', '-DLLAMA_BUILD_TESTS=OFF',
   '-DLLAMA_BUILD_EXAMPLES=OFF',
-  // A virtual machine may name what its processor cannot do: weights in 8 bits ended with SIGILL on one.
+  // A virtual machine may report features that its processor lacks: 8-bit weights crashed with SIGILL on one.
   '-DGGML_NATIVE=OFF'
 ]
 const BUNDLE = 'package/llama/gitRelease.bundle'
 
-/** What stands in the way, with what to do. */
+/** A build prerequisite that is missing, with the remedy. */
 export class BuildError extends Error {}
 
 function run (command, args, cwd, advice) {
@@ -31,7 +30,7 @@ function run (command, args, cwd, advice) {
 
 const has = (command) => spawnSync(command, ['--version'], { stdio: 'ignore' }).status === 0
 
-/** Says what is missing before a byte is fetched. */
+/** Checks for the build tools before any download. */
 function checkTools () {
   const missing = [
     ...['git', 'tar', 'cmake'].filter((name) => !has(name)),
@@ -44,7 +43,7 @@ function checkTools () {
   }
 }
 
-/** Fetches the package with llama.cpp's source, checked against the pin. */
+/** Fetches the package with llama.cpp's source and checks it against the pin. */
 function fetchBundle (folder) {
   const name = `${PIN.package}@${PIN.version}`
   const archive = join(folder, `${PIN.package}-${PIN.version}.tgz`)
@@ -69,7 +68,10 @@ function fetchBundle (folder) {
 const cacheFolder = () => join(process.env.XDG_CACHE_HOME || join(homedir(), '.cache'), 'svc-test',
   `llama.cpp-${PIN.release}`)
 
-/** llama.cpp's source, fetched once; the path of its folder. @throws BuildError */
+/**
+ * The folder of llama.cpp's source, downloaded once.
+ * @throws BuildError
+ */
 export function llamaSource (folder = cacheFolder()) {
   const source = join(folder, 'src')
   mkdirSync(folder, { recursive: true })
@@ -82,7 +84,10 @@ export function llamaSource (folder = cacheFolder()) {
   return source
 }
 
-/** Builds what is not built yet; the path of the folder with the programs. @throws BuildError */
+/**
+ * Builds the missing programs; returns their folder.
+ * @throws BuildError
+ */
 export function buildLlama () {
   const given = process.env.SVC_TEST_LLAMA
   if (given !== undefined) return checked(resolve(given), 'SVC_TEST_LLAMA')
@@ -101,7 +106,7 @@ export function buildLlama () {
   return checked(bin, folder)
 }
 
-/** The folder, when the programs are in it. */
+/** Returns the folder if it contains the programs. */
 function checked (bin, from) {
   const missing = PROGRAMS.slice(0, 2).filter((name) => !existsSync(join(bin, name)))
   if (missing.length === 0) return bin

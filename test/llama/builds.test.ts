@@ -1,4 +1,4 @@
-/** The real programs, packed as a release has them, become a build that serves. */
+/** The real programs, packed like a release, become a working build. */
 import { execFileSync } from 'node:child_process'
 import { existsSync, realpathSync } from 'node:fs'
 import { join } from 'node:path'

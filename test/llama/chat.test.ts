@@ -1,10 +1,10 @@
 /**
- * Conversations with a real llama-server: real chat templates and a real vocabulary. The models say what a
- * script says, in the writing of the model that the template is of.
+ * Conversations with a real llama-server: real chat templates and a real vocabulary. The models generate a
+ * scripted answer in the format of the template's model.
  */
 import t from 'tap'
 import { ask, chunksOf, structured } from '../../plugins/llama-cpp/test/llama-kit.js'
-import { loaded, madeModel, skipMade, template, type Real } from './kit.js'
+import { loaded, generatedModel, skipGenerated, template, type Real } from './kit.js'
 
 type Payload = Record<string, unknown>
 
@@ -22,7 +22,6 @@ const tools = [tool('weather', 'city'), tool('clock', 'zone')]
 
 type Answer = Awaited<ReturnType<typeof ask>>
 
-/** What an answer consists of. */
 function readOf (answer: Answer): { content: string, reasoning: string, calls: [unknown, unknown][] } {
   const { thought, calls } = structured(answer)
   return {
@@ -37,7 +36,7 @@ const chat = async ({ session }: Real, more: Payload = {}) =>
 /** None is a token of the vocabulary. */
 const TAGGED = ['<tool_call>', '\n{"name": "clock",', ' "arguments": {"zone":', ' "utc"}}', '\n</tool_call>']
 
-/** Templates of known models, and how such a model calls a function. */
+/** Templates of known models, and their format of a function call. */
 const CALLS: Record<string, string[]> = {
   'Qwen-Qwen2.5-7B-Instruct': TAGGED,
   'Qwen-Qwen3-0.6B': TAGGED,
@@ -53,9 +52,9 @@ const CALLS: Record<string, string[]> = {
 }
 
 for (const [name, script] of Object.entries(CALLS)) {
-  t.test(`${name}: calls`, { skip: skipMade }, async (t) => {
-    const real = await loaded(t, madeModel(t, { template: template(name), script }))
-    // Required calls are written as Hermes does, whatever the template.
+  t.test(`${name}: calls`, { skip: skipGenerated }, async (t) => {
+    const real = await loaded(t, generatedModel(t, { template: template(name), script }))
+    // Required calls are generated in the format of Hermes, whatever the template.
     const required = { required: 'required', one: { type: 'function', function: { name: 'clock' } } }
     const choices = { auto: 'auto', ...script === TAGGED ? required : {} }
     for (const [what, choice] of Object.entries(choices)) {
@@ -77,9 +76,9 @@ for (const [name, script] of Object.entries(CALLS)) {
     t.ok(told! > plain!, 'and stands in the prompt')
   })
 
-  t.test(`${name}: words`, { skip: skipMade }, async (t) => {
+  t.test(`${name}: words`, { skip: skipGenerated }, async (t) => {
     const said = ['It is', ' dry in', ' Oslo, and', ' in Rome.']
-    const real = await loaded(t, madeModel(t, { template: template(name), script: said }))
+    const real = await loaded(t, generatedModel(t, { template: template(name), script: said }))
     const { pieces, text, done } = await chat(real, { logprobs: true, top_logprobs: 2 })
     t.equal(text, said.join(''))
     t.match(done, { finish_reason: 'stop', usage: { completion_tokens: said.length + 1 } })
@@ -98,9 +97,9 @@ for (const [name, script] of Object.entries(CALLS)) {
   })
 }
 
-t.test('reasoning', { skip: skipMade }, async (t) => {
+t.test('reasoning', { skip: skipGenerated }, async (t) => {
   const script = ['<think>', '\nHm, rain', ' or not?\n', '</think>', '\n\nNo, it', ' is dry.']
-  const real = await loaded(t, madeModel(t, { template: template('Qwen-Qwen3-0.6B'), script }))
+  const real = await loaded(t, generatedModel(t, { template: template('Qwen-Qwen3-0.6B'), script }))
   const { reasoning, content } = readOf(await chat(real))
   t.same([reasoning, content], ['Hm, rain or not?', 'No, it is dry.'])
   t.equal(readOf(await chat(real, { max_tokens: 2 })).reasoning, 'Hm, rain', 'cut in the middle')
@@ -108,12 +107,12 @@ t.test('reasoning', { skip: skipMade }, async (t) => {
 
 const held = (schema: object): Payload => ({ type: 'json_schema', json_schema: { schema } })
 
-t.test('a schema', { skip: skipMade }, async (t) => {
+t.test('a schema', { skip: skipGenerated }, async (t) => {
   const schema = {
     type: 'object', additionalProperties: false, required: ['rain'], properties: { rain: { type: 'boolean' } }
   }
   const script = ['{"rain": tr', 'ue }']
-  const real = await loaded(t, madeModel(t, { template: template('Qwen-Qwen2.5-7B-Instruct'), script }))
+  const real = await loaded(t, generatedModel(t, { template: template('Qwen-Qwen2.5-7B-Instruct'), script }))
   for (const response_format of [held(schema), { type: 'json_object' }]) {
     const { text } = await chat(real, { response_format })
     t.same(JSON.parse(text), { rain: true }, text)
@@ -122,20 +121,20 @@ t.test('a schema', { skip: skipMade }, async (t) => {
   await t.rejects(wrong, { message: /type must be equal to one of/ })
 })
 
-t.test('a schema holds a model that would say something else', { skip: skipMade }, async (t) => {
+t.test('a schema constrains a model that would answer differently', { skip: skipGenerated }, async (t) => {
   const schema = {
     type: 'object', additionalProperties: false, required: ['rain'], properties: { rain: { enum: [true] } }
   }
   const made = { template: template('Qwen-Qwen2.5-7B-Instruct'), script: ['Well, it', ' is dry.'] }
-  const real = await loaded(t, madeModel(t, made))
+  const real = await loaded(t, generatedModel(t, made))
   t.match((await chat(real, {})).text, /^Well/)
   t.same(JSON.parse((await chat(real, { response_format: held(schema) })).text), { rain: true })
 })
 
-t.test('a call whose first token is wrong already', { skip: skipMade }, async (t) => {
-  // The server holds the model to a call from the token on that comes after its beginning.
+t.test('a call whose first token is already wrong', { skip: skipGenerated }, async (t) => {
+  // The server constrains the model to a valid call after the opening token.
   const script = ['<tool_call>', '\n{"name": "nope",', ' "arguments": {"zone":', ' "utc"}}', '\n</tool_call>']
-  const real = await loaded(t, madeModel(t, { template: template('Qwen-Qwen3-0.6B'), script }))
+  const real = await loaded(t, generatedModel(t, { template: template('Qwen-Qwen3-0.6B'), script }))
   const error = await chat(real, { tools })
     .catch((thrown: unknown) => thrown)
   t.match(error, { reason: 'tool_call_unreadable', message: /empty grammar stack/ })
@@ -143,9 +142,9 @@ t.test('a call whose first token is wrong already', { skip: skipMade }, async (t
   t.match(said.text, /nope/, 'and answers the next')
 })
 
-t.test('what begins as a call and is none', { skip: skipMade }, async (t) => {
+t.test('a text that begins like a call', { skip: skipGenerated }, async (t) => {
   const made = { template: template('meta-llama-Llama-3.2-3B-Instruct'), script: ['{"rain":', ' tru', 'e }'] }
-  const real = await loaded(t, madeModel(t, made))
+  const real = await loaded(t, generatedModel(t, made))
   const error = await chat(real, { tools })
     .catch((thrown: unknown) => thrown)
   t.match(error, { reason: 'tool_call_unreadable', message: /does not match the expected/ })

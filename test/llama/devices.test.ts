@@ -6,11 +6,11 @@ import t from 'tap'
 import { freePort } from '../../plugins/llama-cpp/server/program.js'
 import { ask, until, type TestCase } from '../../plugins/llama-cpp/test/llama-kit.js'
 import { cmdline } from '../node/proc.js'
-import { loaded, madeModel, programs, skipMade, skipStories, storyteller } from './kit.js'
+import { loaded, generatedModel, programs, skipGenerated, skipStories, storyteller } from './kit.js'
 
 const TASK = { prompt: 'Once upon a time', max_tokens: 60, temperature: 0 }
 
-/** Starts an rpc-server with so many devices; gives its address. */
+/** Starts an rpc-server with `devices` devices; returns its address. */
 async function lender (t: TestCase, devices: number): Promise<string> {
   const port = await freePort()
   const names = Array.from({ length: devices }, () => 'CPU').join()
@@ -26,9 +26,9 @@ async function lender (t: TestCase, devices: number): Promise<string> {
   return `127.0.0.1:${port}`
 }
 
-t.test('shares of several devices', { skip: skipMade || skipStories }, async (t) => {
+t.test('shares of several devices', { skip: skipGenerated || skipStories }, async (t) => {
   const stories = storyteller()
-  const made = madeModel(t, { vocabulary: 'llama-spm', shape: { layers: 6 } }, { nLayers: 6 })
+  const made = generatedModel(t, { vocabulary: 'llama-spm', shape: { layers: 6 } }, { nLayers: 6 })
   for (const [model, layers] of [[stories, 5], [made, 6]] as const) {
     const alone = await loaded(t, model)
     const { text } = await ask(alone.session, 'completion', TASK)

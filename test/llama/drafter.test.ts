@@ -1,4 +1,4 @@
-/** A real drafter beside a real model: the same text, of which the drafter has guessed a part. */
+/** A real drafter beside a real model: the same text, part of it guessed by the drafter. */
 import { cpSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
@@ -27,7 +27,7 @@ t.test('a drafter', { skip: skipStories }, async (t) => {
   })
 })
 
-t.test('both pulled as one folder; svc run chats all the same', { skip: skipStories }, async (t) => {
+t.test('both pulled as one folder; svc run chats', { skip: skipStories }, async (t) => {
   const models = folder(t)
   cpSync(drafted(t).directory, join(models, 'stories'), { recursive: true })
   const node = await startNode(t, {

@@ -5,7 +5,7 @@ import t from 'tap'
 import { chunksOf, folder } from '../../plugins/llama-cpp/test/llama-kit.js'
 import { load, tinyCard } from '../../plugins/llama-cpp/test/embedded-kit.js'
 import { rankingModel } from '../../plugins/llama-cpp/test/gguf-kit.js'
-import { loaded, madeModel, noPrograms, skipMade, type Real } from './kit.js'
+import { loaded, generatedModel, noPrograms, skipGenerated, type Real } from './kit.js'
 
 const vectors = async ({ session }: Real, payload: Record<string, unknown>): Promise<number[][]> =>
   (await chunksOf(session, 'embed', payload)).flatMap(({ media }) => media === undefined
@@ -14,14 +14,14 @@ const vectors = async ({ session }: Real, payload: Record<string, unknown>): Pro
 const length = (vector: number[]): number => Math.hypot(...vector)
 const alike = (a: number[], b: number[]): number => a.reduce((sum, x, i) => sum + x * b[i]!, 0)
 
-/** The vector of the last token. */
+/** Pooling by the last token. */
 const LAST = 3
-/** A model that ranks documents. */
+/** Pooling of a reranker. */
 const RANK = 4
 
-t.test('an encoder', { skip: skipMade }, async (t) => {
+t.test('an encoder', { skip: skipGenerated }, async (t) => {
   const made = { vocabulary: 'bert-bge', encoder: true, shape: { context: 512 } }
-  const model = madeModel(t, made, { tasks: ['embeddings'], contextLength: 512, family: 'bert' })
+  const model = generatedModel(t, made, { tasks: ['embeddings'], contextLength: 512, family: 'bert' })
   const real = await loaded(t, model, { max_batch: 4 })
   await real.session.warmup()
   const texts = Array.from({ length: 40 }, (_, i) => `The ${i}th text is about rain. `.repeat(1 + i % 5))
@@ -49,8 +49,9 @@ t.test('an encoder', { skip: skipMade }, async (t) => {
   t.equal((await vectors(real, { input: 'rain '.repeat(400) })).length, 1, 'one that just fits')
 })
 
-t.test('a decoder', { skip: skipMade }, async (t) => {
-  const real = await loaded(t, madeModel(t, { pooling: LAST }, { tasks: ['embeddings'], contextLength: 512 }))
+t.test('a decoder', { skip: skipGenerated }, async (t) => {
+  const real = await loaded(t, generatedModel(
+    t, { pooling: LAST }, { tasks: ['embeddings'], contextLength: 512 }))
   const [a, b] = await vectors(real, { input: ['It rains', 'It does not rain'] })
   t.ok(Math.abs(length(a!) - 1) < 1e-5 && alike(a!, b!) < 0.99999)
 })
@@ -61,7 +62,7 @@ t.test('documents are ranked as by the library', { skip: noPrograms }, async (t)
   const qwen = { directory, card: tinyCard({ tasks: ['rerank'], family: 'qwen3' }) }
   const encoder = { vocabulary: 'bert-bge', encoder: true, pooling: RANK, shape: { context: 512 } }
   const bert = { tasks: ['rerank'], contextLength: 512, family: 'bert' }
-  for (const model of [qwen, ...skipMade === false ? [madeModel(t, encoder, bert)] : []]) {
+  for (const model of [qwen, ...skipGenerated === false ? [generatedModel(t, encoder, bert)] : []]) {
     const server = await scoresOf((await loaded(t, model)).session)
     const library = await scoresOf((await load(t, model)).session)
     t.equal(new Set(server).size, 3, 'other documents, other scores')

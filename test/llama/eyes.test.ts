@@ -1,4 +1,4 @@
-/** Images through a real llama-server, whose model says of which colour they are. */
+/** Images through a real llama-server, whose model names their colour. */
 import { cpSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
@@ -6,7 +6,7 @@ import { png } from '../../plugins/chat/test/api-kit.js'
 import { ask as answerOf } from '../../plugins/llama-cpp/test/llama-kit.js'
 import { ask, refusal, type Answer } from '../node/http.js'
 import { folder, sparing, startNode, svc } from '../node/kit.js'
-import { colourModel, loaded, programs, skipMade } from './kit.js'
+import { colourModel, loaded, programs, skipGenerated } from './kit.js'
 import { IMAGE_TOKENS } from './eyes.js'
 
 const RGB = { red: [200, 10, 30], green: [20, 200, 10], blue: [10, 40, 200] } as const
@@ -18,7 +18,7 @@ const addressOf = (data: string): string => `data:image/png;base64,${data}`
 const image = (data: string): object => ({ type: 'image_url', image_url: { url: addressOf(data) } })
 const text = { type: 'text', text: 'Which colour?' }
 
-t.test('the model sees what it is shown', { skip: skipMade }, async (t) => {
+t.test('the model recognises the image', { skip: skipGenerated }, async (t) => {
   const { session } = await loaded(t, colourModel(t), { max_batch: 2 })
   await session.warmup()
   const say = async (content: unknown, before: object[] = []) => await answerOf(session, 'chat', {
@@ -47,7 +47,7 @@ t.test('the model sees what it is shown', { skip: skipMade }, async (t) => {
     t.same(both, COLOURS.map((colour) => `It is ${colour}.`), 'at once, of each its own')
   })
 
-  await t.test('what cannot be read', async (t) => {
+  await t.test('unreadable images', async (t) => {
     const data = Buffer.from(picture('red', 400, 300), 'base64')
     const damaged = Buffer.concat([data.subarray(0, 60), Buffer.alloc(40), data.subarray(100)])
     await t.rejects(say([text, image(damaged.toString('base64'))]),
@@ -86,7 +86,7 @@ const requests = (model: string, data: string): [path: string, body: object, fie
   ]
 }
 
-t.test('through a node, from svc pull on', { skip: skipMade, timeout: 120_000 }, async (t) => {
+t.test('through a node, from svc pull on', { skip: skipGenerated, timeout: 120_000 }, async (t) => {
   const { directory } = colourModel(t)
   const models = folder(t)
   cpSync(directory, join(models, 'eyes'), { recursive: true })
@@ -135,7 +135,7 @@ t.test('through a node, from svc pull on', { skip: skipMade, timeout: 120_000 },
     { reason: 'invalid_request', param: 'messages.0.content.0.image_url', message: /as a data: URL/ })
 })
 
-t.test('one of two neighbouring images that the slot remembers', { skip: skipMade }, async (t) => {
+t.test('one of two neighbouring images that the slot remembers', { skip: skipGenerated }, async (t) => {
   const { session } = await loaded(t, colourModel(t), { max_batch: 1 })
   const blue = image(picture('blue'))
   const last = async (...content: object[]) => (await answerOf(session, 'chat', {

@@ -1,26 +1,26 @@
-/** A model that says of which colour an image is: its weights, and vision weights to go with them. */
+/** A model that names the colour of an image: its weights and matching vision weights. */
 import { decoder, SHAPE, vocabularyOf, writeGguf, type Shape, type Tensor, type Value } from './gguf.js'
 
-/** What it says, by the brightest of red, green and blue. None is a token of the vocabulary. */
-export const SAYS = ['It is red.', 'It is green.', 'It is blue.'] as const
-/** Numbers of a token's or patch's vector beside the three of colours. */
+/** Its answers, by the brightest of red, green and blue. None is a token of the vocabulary. */
+export const ANSWERS = ['It is red.', 'It is green.', 'It is blue.'] as const
+/** Components of a token's or patch's vector after the three of colours. */
 const [WORD, SAID] = [3, 4]
 const IMAGE = 56
 const PATCH = 14
 const EYES = { width: 32, hidden: 32, heads: 2, layers: 2 }
-/** What an image takes of the context: its patches. */
+/** Context tokens of an image: its patches. */
 export const IMAGE_TOKENS = (IMAGE / PATCH) ** 2
 
 type Weights = Record<string, Float32Array>
 
-/** Zero but at some places, told as row, column and value. */
+/** A matrix of zeros except at `places`: row, column and value. */
 function sparse ([rows, columns]: [number, number], ...places: [number, number, number][]): Float32Array {
   const values = new Float32Array(rows * columns)
   for (const [row, column, value] of places) values[row * columns + column] = value
   return values
 }
 
-/** The first `count` numbers, each times `factor`. */
+/** Passes the first `count` components on, times `factor`. */
 const passed = (rows: number, columns: number, count: number, factor: number): Float32Array => sparse(
   [rows, columns], ...Array.from({ length: count }, (_, i): [number, number, number] => [i, i, factor])
 )
@@ -29,19 +29,19 @@ const valuesFrom = (weights: Weights) => (name: string, sizes: number[]): Float3
   new Float32Array(sizes.reduce((a, b) => a * b, 1)).fill(/(norm|ln[12])\.weight$/.test(name) ? 1 : 0)
 
 /**
- * The decoder: every token looks at all before it alike, so that the colours of an image reach the last one,
- * which says the greatest of them. After a colour comes the end.
+ * The decoder: every token attends equally to all before it, so that the colours of an image reach the last
+ * one, which selects the strongest. The end token follows a colour.
  */
 export function writeColours (
   path: string, { vocabulary, template }: { vocabulary: string, template: string }
 ): number {
   const full: Shape = { ...SHAPE }
   const { width } = full
-  const words = vocabularyOf(vocabulary, SAYS)
+  const words = vocabularyOf(vocabulary, ANSWERS)
   const { ids, last, size } = words
   const input = new Float32Array(size * width)
   for (let id = 0; id < size; id++) input[id * width + WORD] = 1
-  // Far above what the colours of an image add to it.
+  // Far above the sum that the colours of an image add.
   for (const id of ids) input[id * width + SAID] = 1000
   const see: Weights = Object.fromEntries(['attn_v', 'attn_output'].flatMap((name) =>
     Array.from({ length: full.layers }, (_, i) => [`blk.${i}.${name}.weight`, passed(width, width, 3, 4)])))
@@ -58,8 +58,10 @@ export function writeColours (
   return writeGguf(path, own, tensors, valuesFrom(weights), words)
 }
 
-/** Vision weights in the way of LLaVA: the mean colour of each patch, where the decoder looks for it. */
-export function writeEyes (path: string): number {
+/**
+ * Vision weights in the layout of LLaVA: the mean colour of each patch in the decoder's colour components.
+ */
+export function writeVision (path: string): number {
   const { width, hidden, heads, layers } = EYES
   const own: Record<string, Value> = {
     'general.architecture': 'clip', 'clip.has_vision_encoder': true, 'clip.projector_type': 'mlp',

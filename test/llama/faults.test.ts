@@ -1,34 +1,35 @@
-/** A real llama.cpp over several nodes while its parts die: streams end once, and the model comes back. */
+/** A real llama.cpp over several nodes whose parts die: each stream ends once, and the model comes back. */
 import t from 'tap'
 import { alive, descendants, parentOf } from '../node/proc.js'
 import { pick, until } from '../node/kit.js'
 import type { Cluster, Member } from '../node/cluster-kit.js'
 import {
-  begun, DONOR, DRIVER, ENDLESS, instancesAt, place, processes, ready, remove, says, skip, started
+  openStream, DONOR, DRIVER, ENDLESS, instancesAt, place, processes, ready, remove, answerOf, skip, started
 } from './nodes-kit.js'
 import type { Placed, Sharding, Test } from './nodes-kit.js'
 
-/** How often each fault is made. */
+/** Repetitions of each fault. */
 const TIMES = Number(process.env['SVC_TEST_TIMES'] ?? pick(1, 10))
 
 const programsOf = (cluster: Cluster): number[] => [DRIVER, DONOR].flatMap((name) => processes(cluster, name))
 
 /**
- * Does something to an instance that is asked at these nodes: each of the streams ends once, saying that the
- * instance is lost, it answers again by itself as before, and the processes that the fault names are gone.
+ * Injects a fault into an instance with open streams at these nodes: each stream ends once with the reason
+ * that the instance is lost, the instance recovers with the same answers, and the processes that the fault
+ * names are gone.
  */
 async function survives (
   t: Test, at: readonly Member[], fault: () => Promise<readonly number[]>, text: string | undefined
 ): Promise<void> {
-  const streams = await Promise.all(at.map((member) => begun(member, ENDLESS, { max_tokens: 8000 })))
+  const streams = await Promise.all(at.map((member) => openStream(member, ENDLESS, { max_tokens: 8000 })))
   const gone = await fault()
   const ends = await Promise.all(streams.map(({ end }) => end))
   for (const events of ends) {
     t.same(events.flatMap(({ error }) => error?.reason ?? []), ['instance_lost'], 'the stream is told once')
   }
-  await until('what was lost is gone', () => gone.every((pid) => !alive(pid)))
+  await until('the lost instance is gone', () => gone.every((pid) => !alive(pid)))
   for (const member of at) {
-    await until(`it answers as before at ${member.name}`, async () => await says(member, ENDLESS) === text,
+    await until(`the same answer at ${member.name}`, async () => await answerOf(member, ENDLESS) === text,
       { seconds: 90 })
   }
   await until('it is ready', async () => await ready(at[0]!, ENDLESS))
@@ -38,15 +39,15 @@ for (const sharding of ['Pipeline', 'Tensor'] as const) {
   t.test(`kill -9 of each process, ${sharding}`, { skip, timeout: 300_000 * TIMES }, async (t) => {
     const cluster = await started(t, 3)
     const { master } = await cluster.agreed()
-    // A tensor split has many steps for each token, which take long on a busy machine.
+    // A tensor split has many steps per token, which take long on a busy machine.
     const [nodes, count] = sharding === 'Tensor' ? [2, 3] : [3, 3]
     for (let time = 1; time <= TIMES; time++) {
       for (let rank = 0; rank < count; rank++) {
         for (const what of ['program', 'runner']) {
           await t.test(`the ${what} of process ${rank}, time ${time}`, async (t) => {
-            // Anew: a runner that fails three times within a minute is given up.
+            // Placed again for each fault: a runner that fails three times within a minute is not restarted.
             const placed = await place(t, master, ENDLESS, nodes, sharding)
-            const text = await says(master, ENDLESS)
+            const text = await answerOf(master, ENDLESS)
             t.ok(text)
             t.equal(programsOf(cluster).length, count)
             const pid = programsOf(cluster)[rank]!
@@ -81,10 +82,13 @@ t.test('loss of nodes and links', { skip, timeout: 300_000 * TIMES }, async (t) 
 
 interface Loss { cluster: Cluster, master: Member, sharding: Sharding, time: number }
 
-/** The master is no rank: streams of a session that ends are told so, and not of the instance. */
+/**
+ * The master holds no shard: its loss ends the session, so streams report that and not the loss of the
+ * instance.
+ */
 async function losses (t: Test, { cluster, master, sharding, time }: Loss): Promise<void> {
   await place(t, master, ENDLESS, 2, sharding, [master.node.nodeId])
-  const text = await says(master, ENDLESS)
+  const text = await answerOf(master, ENDLESS)
   t.ok(text)
   const now = async (): Promise<Placed> => (await instancesAt(master))[0]!
   for (const [rank, name] of ['driver', 'donor'].entries()) {
@@ -94,15 +98,15 @@ async function losses (t: Test, { cluster, master, sharding, time }: Loss): Prom
       const others = cluster.up().filter((member) => member !== victim)
       try {
         await survives(t, others, async () => {
-          // Of the node alone: its runners have to notice.
+          // Only the node is killed: its runners must notice and exit.
           for (const pid of [victim.node.pid, victim.pid()]) process.kill(pid, 'SIGKILL')
-          await until('what it ran is gone', () => !children.some(alive))
+          await until('its processes are gone', () => !children.some(alive))
           await victim.kill()
           return children
         }, text)
         t.notOk(nodesOf(cluster, await now()).includes(victim))
       } finally {
-        // Else the next fault would leave one node, and a model over two no place.
+        // Otherwise the next fault leaves one node, and a model over two cannot be placed.
         await victim.start()
         await cluster.agreed()
       }

@@ -1,4 +1,4 @@
-/** Every field that the engine sends to a real llama-server is taken, and does what it says. */
+/** A real llama-server accepts and obeys every field that the engine sends. */
 import t from 'tap'
 import { ask, chunksOf } from '../../plugins/llama-cpp/test/llama-kit.js'
 import type { AnswerChunk, TokenReport } from '../../plugins/runners/language/chunks.js'
@@ -6,7 +6,6 @@ import { loaded, skipStories, storyteller } from './kit.js'
 
 type Payload = Record<string, unknown>
 
-/** The tokens that an answer reports. */
 const reported = (pieces: AnswerChunk[]): TokenReport[] =>
   pieces.flatMap(({ choices }) => choices.flatMap(({ logprobs }) => logprobs?.content ?? []))
 
@@ -23,7 +22,7 @@ t.test('text completion', { skip: skipStories }, async (t) => {
     return chunk?.payload['tokens'] as number[]
   }
 
-  await t.test('the likeliest tokens, in whatever way they are asked for', async (t) => {
+  await t.test('the likeliest tokens, through every parameter', async (t) => {
     t.match(likeliest, /^, there was a /)
     const narrow = { top_k: 1, top_p: 1e-6, min_p: 1 }
     for (const [name, value] of Object.entries(narrow)) {
@@ -31,7 +30,7 @@ t.test('text completion', { skip: skipStories }, async (t) => {
     }
     const wide = { temperature: 0.01, top_k: 0, top_p: 1, min_p: 0 }
     t.equal((await complete({ ...wide, seed: 1 })).text, likeliest, 'a temperature near 0')
-    // The greatest that the table of parameters allows.
+    // The maximum of the table of parameters.
     t.equal((await complete({ ...greedy, top_k: 2 ** 31 })).text, likeliest, 'no bound')
   })
 
@@ -50,7 +49,7 @@ t.test('text completion', { skip: skipStories }, async (t) => {
     t.not((await complete({ temperature: 100, seed: 1 })).text, texts[0], 'the highest temperature')
   })
 
-  await t.test('penalties hold for the prompt and the whole answer', async (t) => {
+  await t.test('penalties apply to the prompt and the whole answer', async (t) => {
     const many = { max_tokens: 120 }
     const repeats = async (params: Payload): Promise<number> => {
       const { pieces } = await complete({ ...greedy, logprobs: true, ...params }, many)
@@ -86,7 +85,7 @@ t.test('text completion', { skip: skipStories }, async (t) => {
     t.equal(only.text, text.repeat(3))
   })
 
-  await t.test('the most tokens, and texts that stop', async (t) => {
+  await t.test('the token limit, and stop texts', async (t) => {
     for (const tokens of [1, 7, 20]) {
       t.match((await complete(greedy, { max_tokens: tokens })).done,
         { finish_reason: 'length', usage: { completion_tokens: tokens } })

@@ -1,15 +1,15 @@
-/** GGUF files of small models with the real vocabularies that come with llama.cpp's source. */
+/** GGUF files of small models with the real vocabularies of llama.cpp's source. */
 import { readFileSync, writeFileSync } from 'node:fs'
 
 const ALIGN = 32
-/** Sizes of the plain types of values, by their number. */
+/** Sizes of GGUF's scalar types, by type number, bytes. */
 const BYTES = [1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8]
 const [U32, F32, BOOL, STRING, LIST] = [4, 6, 7, 8, 9]
-/** The kind of a token that is written as it is. */
+/** Type of a token that is matched literally. */
 const USER_DEFINED = 4
 
 export type Value = number | boolean | string | { float: number } | { floats: number[] }
-/** A tensor's name and its sizes, the longest rows last. */
+/** A tensor's name and sizes, row length last. */
 export type Tensor = [name: string, sizes: number[]]
 
 const u32 = (value: number): Buffer => { const b = Buffer.alloc(4); b.writeUInt32LE(value); return b }
@@ -34,10 +34,10 @@ function entry (key: string, value: Value): Buffer {
   return Buffer.concat([text(key), ...coded])
 }
 
-/** The entries of a file, counts of entries and tokens, ids of the added tokens and of the last one. */
+/** Metadata entries of a file, counts of entries and tokens, ids of the added tokens and of the last one. */
 export interface Vocabulary { entries: Buffer[], kept: number, size: number, ids: number[], last: number }
 
-/** The entries of a file about its tokenizer, without a template. Added tokens replace unused ones. */
+/** The tokenizer entries of a file without the template. Added tokens replace unused ones. */
 export function vocabularyOf (path: string, added: readonly string[]): Vocabulary {
   const bytes = readFileSync(path)
   const number = (at: number): number => Number(bytes.readBigUInt64LE(at))
@@ -84,7 +84,7 @@ export function vocabularyOf (path: string, added: readonly string[]): Vocabular
   return { entries, kept, size, ids, last }
 }
 
-/** The texts of a list. */
+/** The strings of a GGUF array. */
 function texts (bytes: Buffer): string[] {
   const found: string[] = []
   for (let at = 0; at < bytes.length;) {
@@ -95,7 +95,6 @@ function texts (bytes: Buffer): string[] {
   return found
 }
 
-/** The shape of a model. */
 export interface Shape { width: number, hidden: number, layers: number, heads: number, context: number }
 export const SHAPE: Shape = { width: 64, hidden: 64, layers: 2, heads: 2, context: 8192 }
 
@@ -127,29 +126,29 @@ function encoder ({ width, hidden, layers, context }: Shape, vocabulary: number)
   ]
 }
 
-/** Numbers that are the same at every call; those of norms are 1. */
+/** Deterministic weights; those of norms are 1. */
 function weights (sizes: number[], name: string, next: () => number): Float32Array {
   const values = new Float32Array(sizes.reduce((a, b) => a * b, 1))
   return /norm\.weight$/.test(name) ? values.fill(1) : values.map(() => next() - 0.5)
 }
 
-/** What a made model is to be. */
-export interface Made {
+/** Description of a generated model. */
+export interface ModelOptions {
   /** A file with the vocabulary. */
   vocabulary: string
   template?: string
-  /** Tokens that the model says one after the other, whatever it is asked; no two may be the same. */
+  /** Tokens that the model generates one after the other for any prompt; they must be distinct. */
   script?: readonly string[]
   /** A text encoder; a decoder otherwise. */
   encoder?: boolean
-  /** How a decoder makes a vector of a text. */
+  /** Pooling of a decoder's embeddings. */
   pooling?: number
   shape?: Partial<Shape>
 }
 
 /**
- * The weights of a model that says a script: the token before alone decides which comes next. All others lead
- * to the first.
+ * Weights of a scripted model: the previous token alone determines the next one. All other tokens lead to the
+ * first.
  */
 function scripted (width: number, { size, ids, last }: Vocabulary): Record<string, Float32Array> {
   const [input, output] = [new Float32Array(size * width), new Float32Array(size * width)]
@@ -158,9 +157,9 @@ function scripted (width: number, { size, ids, last }: Vocabulary): Record<strin
   return { 'token_embd.weight': input, 'output.weight': output }
 }
 
-/** Writes a model; gives the bytes of its file. */
+/** Writes a model; returns the size of its file, bytes. */
 export function writeModel (
-  path: string, { vocabulary, template, script, encoder: encodes = false, pooling, shape }: Made
+  path: string, { vocabulary, template, script, encoder: encodes = false, pooling, shape }: ModelOptions
 ): number {
   const full = { ...SHAPE, ...shape }
   const words = vocabularyOf(vocabulary, script ?? [])
@@ -190,7 +189,7 @@ export function writeModel (
     : fixed[tensor] ?? new Float32Array(sizes.reduce((a, b) => a * b, 1)), { entries, kept })
 }
 
-/** Writes a file of entries and tensors; gives its bytes. */
+/** Writes a file of entries and tensors; returns its size, bytes. */
 export function writeGguf (
   path: string, own: Record<string, Value>, tensors: readonly Tensor[],
   valuesOf: (tensor: string, sizes: number[]) => Float32Array,

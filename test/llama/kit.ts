@@ -1,4 +1,4 @@
-/** What the tests with the real llama.cpp have in common: its programs, models, and an engine with them. */
+/** Shared by the tests with the real llama.cpp: its programs, models, and an engine with them. */
 import '../../plugins/runners/test/process-plain-spawn.js'
 import { execFileSync } from 'node:child_process'
 import { once } from 'node:events'
@@ -13,24 +13,23 @@ import {
   cardOf, folder, notingEnv, type Noted, type TestCase
 } from '../../plugins/llama-cpp/test/llama-kit.js'
 import { llamaEngine } from '../../plugins/llama-cpp/server/index.js'
-import { writeColours, writeEyes } from './eyes.js'
-import { writeModel, type Made } from './gguf.js'
+import { writeColours, writeVision } from './eyes.js'
+import { writeModel, type ModelOptions } from './gguf.js'
 
-/** The folder of the programs; run.mjs says it. */
+/** The folder of the programs, set by run.mjs. */
 export const programs = process.env['SVC_TEST_LLAMA'] ?? ''
-/** Why a test cannot run that needs the programs only. */
+/** Skip reason of a test that needs only the programs. */
 export const noPrograms = programs === '' && 'needs a real llama.cpp: npm run test:llama'
 const sources = join(programs, '../../models')
 const SHARED = process.env['SVC_TEST_SHARED'] ?? fileURLToPath(new URL('../../../shared', import.meta.url))
 const stories = join(SHARED, 'data', 'stories260K')
 
-/** Why a test cannot run that needs the small real model, or one that is made. */
+/** Skip reason of a test that needs the small real model or a generated one. */
 export const skipStories = noPrograms ||
   (existsSync(join(stories, 's260k.gguf')) ? false : `needs the model files of ${SHARED}, which is absent`)
-export const skipMade = noPrograms ||
+export const skipGenerated = noPrograms ||
   (existsSync(sources) ? false : `needs llama.cpp's source at ${dirname(sources)}, which is absent`)
 
-/** A model's files and card. */
 export interface Model { directory: string, card: ModelCard }
 
 const fileOf = (path: string, bytes: number): Partial<ModelCard> =>
@@ -42,7 +41,7 @@ export const storyteller = (): Model => ({ directory: stories, card: cardOf({
   contextLength: 256
 }) })
 
-/** The same, and a copy of it in fewer bits that drafts for it: nearly always it says the same. */
+/** The same model with a drafter: a copy in fewer bits, which nearly always generates the same text. */
 export function drafted (t: TestCase): Model {
   const directory = folder(t)
   const { card } = storyteller()
@@ -55,13 +54,13 @@ export function drafted (t: TestCase): Model {
   return { directory, card: { ...card, files, totalBytes: card.totalBytes + bytes } }
 }
 
-/** A template of llama.cpp's source. */
+/** A chat template of llama.cpp's source. */
 export const template = (name: string): string =>
   readFileSync(join(sources, 'templates', `${name}.jinja`), 'utf8')
 
-/** A model with random weights, with a vocabulary of llama.cpp's source. */
-export function madeModel (
-  t: TestCase, { vocabulary = 'qwen2', ...made }: Partial<Made> = {}, card: Partial<ModelCard> = {}
+/** A model with random weights and a vocabulary of llama.cpp's source. */
+export function generatedModel (
+  t: TestCase, { vocabulary = 'qwen2', ...made }: Partial<ModelOptions> = {}, card: Partial<ModelCard> = {}
 ): Model {
   const directory = folder(t)
   const from = join(sources, `ggml-vocab-${vocabulary}.gguf`)
@@ -70,13 +69,13 @@ export function madeModel (
   return { directory, card: cardOf({ ...fileOf('m.gguf', bytes), ...shape, ...card }) }
 }
 
-/** A model that says of which colour an image is, as `svc pull` finds it in a folder. */
+/** A model that names the colour of an image, in the folder layout that `svc pull` expects. */
 export function colourModel (t: TestCase): Model {
   const directory = folder(t)
   const vocabulary = join(sources, 'ggml-vocab-qwen2.gguf')
   const weights = join(directory, 'm.gguf')
   const bytes = writeColours(weights, { vocabulary, template: template('Qwen-Qwen2.5-7B-Instruct') })
-  const seeing = writeEyes(join(directory, 'mmproj-m.gguf'))
+  const seeing = writeVision(join(directory, 'mmproj-m.gguf'))
   return { directory, card: cardOf({
     files: [
       { path: 'm.gguf', role: 'weights', bytes },
@@ -91,14 +90,14 @@ export function colourModel (t: TestCase): Model {
 export interface Real {
   session: EngineSession
   env: Noted
-  /** Errors that would have ended the runner. */
+  /** Errors that would have terminated the runner. */
   deaths: string[]
   pid: number
-  /** Asks the server itself. */
+  /** Sends a request directly to the server. */
   server: (path: string, body?: object) => Promise<unknown>
 }
 
-/** What a server on the socket file of this folder answers. */
+/** Sends a request to the server on the socket file of this folder. */
 async function told (path: string, key: string, body?: object): Promise<unknown> {
   const method = body === undefined ? 'GET' : 'POST'
   const sent = request({
@@ -108,7 +107,7 @@ async function told (path: string, key: string, body?: object): Promise<unknown>
   return await json(answer)
 }
 
-/** Loads a model in this process, in a working folder of its own: one at a time. */
+/** Loads a model in this process, in a separate working folder; one at a time. */
 export async function loaded (
   t: TestCase, { directory, card }: Model, options: Record<string, unknown> = {}
 ): Promise<Real> {

@@ -1,19 +1,19 @@
-/** The life of a real llama-server: its start, its slots, cancelled answers, and its end. */
+/** Lifecycle of a real llama-server: its start, its slots, cancelled answers, and its exit. */
 import { statSync } from 'node:fs'
 import { request } from 'node:http'
 import t from 'tap'
 import { ask, chunksOf, lives, textIn, until } from '../../plugins/llama-cpp/test/llama-kit.js'
-import { loaded, madeModel, skipMade, skipStories, storyteller, type Real } from './kit.js'
+import { loaded, generatedModel, skipGenerated, skipStories, storyteller, type Real } from './kit.js'
 
 type Payload = Record<string, unknown>
 
-/** An answer that would go on for seconds. */
+/** An answer that takes seconds. */
 const TASK = { kind: 'completion', payload: { prompt: 'Go on', max_tokens: 8000, seed: 1 } }
 
 const busy = async ({ server }: Real): Promise<number> =>
   (await server('/slots') as Payload[]).filter((slot) => slot['is_processing'] === true).length
 
-/** The status of a call over the socket file without a key, or with another one. */
+/** The status of a request over the socket file without a key or with another one. */
 async function statusOf (path: string, headers: Record<string, string> = {}): Promise<number | undefined> {
   return await new Promise((resolve, reject) => {
     request({ socketPath: 'llama.sock', path, headers }, (answer) => {
@@ -70,8 +70,8 @@ t.test('several slots at once', { skip: skipStories }, async (t) => {
   while (await busy(real) > 0);
 })
 
-t.test('a cancelled answer frees its slot', { skip: skipMade }, async (t) => {
-  const real = await loaded(t, madeModel(t), { max_batch: 2 })
+t.test('a cancelled answer frees its slot', { skip: skipGenerated }, async (t) => {
+  const real = await loaded(t, generatedModel(t), { max_batch: 2 })
   const times: number[] = []
   for (let i = 0; i < 5; i++) {
     const abort = new AbortController()
@@ -87,8 +87,8 @@ t.test('a cancelled answer frees its slot', { skip: skipMade }, async (t) => {
   t.ok(Math.min(...times) <= 200, `free after ${times.map(Math.round).join(', ')} ms`)
 })
 
-t.test('a reader that goes away frees its slot too', { skip: skipMade }, async (t) => {
-  const real = await loaded(t, madeModel(t), { max_batch: 2 })
+t.test('a disconnected reader frees its slot, too', { skip: skipGenerated }, async (t) => {
+  const real = await loaded(t, generatedModel(t), { max_batch: 2 })
   for await (const { payload } of real.session.run(TASK, new AbortController().signal)) {
     if (textIn(payload) !== undefined) break
   }
@@ -96,8 +96,8 @@ t.test('a reader that goes away frees its slot too', { skip: skipMade }, async (
   t.pass('it is free')
 })
 
-t.test('kill -9', { skip: skipMade }, async (t) => {
-  const real = await loaded(t, madeModel(t), { max_batch: 2 })
+t.test('kill -9', { skip: skipGenerated }, async (t) => {
+  const real = await loaded(t, generatedModel(t), { max_batch: 2 })
   const stream = real.session.run(TASK, new AbortController().signal)
   let pieces = 0
   const read = async (): Promise<void> => {
@@ -107,7 +107,7 @@ t.test('kill -9', { skip: skipMade }, async (t) => {
   }
   const error = await read().catch((thrown: unknown) => thrown)
   t.match(error, { reason: 'instance_lost', message: /^llama-server was ended by SIGKILL/ })
-  await until('the runner is told', () => real.deaths.length === 1)
+  await until('the runner gets the cancellation', () => real.deaths.length === 1)
   t.notOk(lives(real.pid))
 })
 
@@ -118,8 +118,8 @@ t.test('an orderly end', { skip: skipStories }, async (t) => {
   t.same(deaths, [])
 })
 
-t.test('a file that is no model', { skip: skipMade }, async (t) => {
-  const model = madeModel(t)
+t.test('a file that is no model', { skip: skipGenerated }, async (t) => {
+  const model = generatedModel(t)
   const files = [{ path: 'other.gguf', role: 'weights', bytes: 4 }]
   const absent = loaded(t, { ...model, card: { ...model.card, files } })
   await t.rejects(absent, { message: /^llama-server exited with code 1: .*fail/ })

@@ -1,11 +1,11 @@
-/** The memory that a plan counts for a model, and what a real llama.cpp has taken when it has answered. */
+/** The memory that a plan counts for a model, against the memory of a real llama.cpp after an answer. */
 import t from 'tap'
 import { until } from '../node/kit.js'
-import { ENDLESS, place, remove, says, skip, started, STORIES } from './nodes-kit.js'
+import { ENDLESS, place, remove, answerOf, skip, started, STORIES } from './nodes-kit.js'
 
 interface Memory { residentBytes: number | null, estimatedBytes: number | null }
 
-/** What may lie between the two. */
+/** Allowed difference between the two. */
 const SHARE = 0.15
 
 t.test('the estimate', { skip, timeout: 300_000 }, async (t) => {
@@ -14,7 +14,7 @@ t.test('the estimate', { skip, timeout: 300_000 }, async (t) => {
   for (const model of [STORIES, ENDLESS]) {
     await t.test(model, async (t) => {
       const placed = await place(t, master, model, 1)
-      const one = async (): Promise<unknown> => await says(master, model, { max_tokens: 120 })
+      const one = async (): Promise<unknown> => await answerOf(master, model, { max_tokens: 120 })
       await Promise.all(Array.from({ length: 16 }, one))
       const [runnerId] = Object.values(placed.shardAssignments.nodeToRunner)
       const memoryOf = async (): Promise<Memory | undefined> => {

@@ -1,4 +1,4 @@
-/** A real llama.cpp in whole nodes, on one and over several: the same text, however the model is cut. */
+/** A real llama.cpp in whole nodes, on one and over several: the same text for every split of the model. */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
@@ -6,7 +6,7 @@ import { NO_TENSOR_SPLIT } from '../../plugins/staging/cards/cuts.js'
 import { cmdline } from '../node/proc.js'
 import { programs } from './kit.js'
 import {
-  begun, DONOR, DRIVER, ENDLESS, place, processes, remove, says, skip, started, STORIES
+  openStream, DONOR, DRIVER, ENDLESS, place, processes, remove, answerOf, skip, started, STORIES
 } from './nodes-kit.js'
 
 t.test('on one, two and three nodes', { skip, timeout: 300_000 }, async (t) => {
@@ -25,8 +25,8 @@ t.test('on one, two and three nodes', { skip, timeout: 300_000 }, async (t) => {
           const tensor = sharding === 'Tensor' && nodes > 1
           if (nodes > 1) t.match(words, `--split-mode ${tensor ? 'tensor' : 'layer'}`)
           t.equal(processes(cluster, DONOR).length, tensor ? nodes : nodes - 1, 'a CPU driver is a rank, too')
-          for (const member of cluster.up()) texts.push(await says(member, model))
-          const streamed = await (await begun(master, model)).end
+          for (const member of cluster.up()) texts.push(await answerOf(member, model))
+          const streamed = await (await openStream(master, model)).end
           t.equal(streamed.map(({ choices }) => choices?.[0]?.text ?? '').join(''), texts[0], 'as a stream')
           await remove(t, cluster, master, placed)
         })
@@ -38,7 +38,7 @@ t.test('on one, two and three nodes', { skip, timeout: 300_000 }, async (t) => {
   }
 })
 
-t.test('architectures that llama.cpp does not cut by tensors', { skip }, async (t) => {
+t.test('architectures that llama.cpp does not split by tensors', { skip }, async (t) => {
   const source = readFileSync(join(programs, '../../src/llama-arch.cpp'), 'utf8')
   const table = [...source.matchAll(/\{ (LLM_ARCH_\w+),\s+"([^"]+)"/g)]
   const names = new Map(table.map(([, id, name]) => [id, name]))

@@ -1,6 +1,6 @@
 /**
- * What the real llama-server answers, for the stand-in of the short tests:
- *   npm run test:llama -- --record
+ * Records the answers of the real llama-server for the stand-in of the short tests:
+ * npm run test:llama -- --record
  */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -11,7 +11,7 @@ import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
-import { writeModel, type Made } from './gguf.js'
+import { writeModel, type ModelOptions } from './gguf.js'
 
 const FIXTURES = new URL('../../plugins/llama-cpp/test/fixtures/', import.meta.url)
 export const FILE = fileURLToPath(new URL('llama-recorded.json', FIXTURES))
@@ -23,7 +23,7 @@ export interface Recorded {
   release: string, build: string, answers: Record<string, Said>, streams: Record<string, string[]>
 }
 
-/** What differs from one run to the next is replaced. */
+/** Replaces values that differ from run to run. */
 const FIXED: Record<string, unknown> = {
   created: 0, id: 'chatcmpl-1', model: 'm.gguf', model_path: 'm.gguf', model_alias: 'm.gguf', seed: 1,
   time_ms: 1, prompt_ms: 10, prompt_per_token_ms: 1, prompt_per_second: 100, predicted_ms: 20,
@@ -49,7 +49,7 @@ const steadyText = (body: string): unknown => {
   }
 }
 
-/** Asks a server on a socket file. */
+/** Sends a request to a server on a socket file. */
 async function asked (socketPath: string, path: string, body?: Json, key = 'k'): Promise<[number, string]> {
   const headers = { authorization: `Bearer ${key}` }
   const method = body === undefined ? 'GET' : 'POST'
@@ -64,9 +64,9 @@ interface Server {
   stream: (path: string, body: Json) => Promise<string[]>
 }
 
-/** Has a server with a model as long as `use` takes. */
+/** Runs `use` with a server for a model. */
 async function served (
-  programs: string, made: Made, more: readonly string[], use: (server: Server) => Promise<void>
+  programs: string, made: ModelOptions, more: readonly string[], use: (server: Server) => Promise<void>
 ): Promise<void> {
   const folder = mkdtempSync(join(tmpdir(), 'svc-record-'))
   const socket = join(folder, 's.sock')
@@ -109,7 +109,7 @@ const chat = (more: Json = {}): Json => ({
   stream_options: { include_usage: true }, ...more
 })
 
-/** What each model is made to say. */
+/** The scripted answer of each model. */
 const SCRIPTS: Record<string, { script: string[], more?: Json }> = {
   words: { script: ['It is', ' dry in', ' Oslo today.'] },
   logprobs: { script: ['It is', ' dry in', ' Oslo today.'], more: { logprobs: true, top_logprobs: 2 } },
@@ -140,7 +140,7 @@ async function answersOf ({ answer, stream }: Server, { answers, streams }: Reco
   streams['completion stop'] = await stream('/completion', { ...given, stop: [' dry'] })
 }
 
-/** Has the real server answer. */
+/** Records the answers of the real server. */
 export async function record (programs: string): Promise<Recorded> {
   const models = join(programs, '../../models')
   const file = (name: string): string => join(models, `ggml-vocab-${name}.gguf`)

@@ -1,12 +1,12 @@
-/** The recordings of the short tests are what the real llama-server says now. */
+/** The recordings of the short tests match the answers of the real llama-server. */
 import { readFileSync } from 'node:fs'
 import t from 'tap'
-import { programs, skipMade } from './kit.js'
+import { programs, skipGenerated } from './kit.js'
 import { FILE, record } from './record.js'
 
-t.test('the recordings', { skip: skipMade }, async (t) => {
+t.test('the recordings', { skip: skipGenerated }, async (t) => {
   const now = await record(programs)
   const before = JSON.parse(readFileSync(FILE, 'utf8')) as typeof now
-  // A build that somebody names may be another one: its words are compared all the same.
+  // The answers are compared even if SVC_TEST_LLAMA names another build.
   t.same(now, before, 'npm run test:llama -- --record writes them anew')
 })

@@ -1,4 +1,5 @@
-// The tests of this folder, with the llama.cpp of build.mjs: npm run test:llama [-- FILE ... | --record]
+// The tests of this folder, with the llama.cpp of build.mjs:
+// npm run test:llama [-- FILE ... | --record]
 import { spawnSync } from 'node:child_process'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -10,7 +11,7 @@ try {
   console.log(`llama.cpp is in ${bin}`)
   const env = {
     ...process.env, SVC_TEST_LLAMA: bin, SVC_LLAMA_SERVER_BIN: join(bin, 'llama-server'),
-    // As runners have it: what it says last when it aborts is why.
+    // As runners set it: the last line of an aborting program is then its reason.
     GGML_NO_BACKTRACE: '1'
   }
   const options = ['--enable-source-maps', `--import=${join(here, '../tools/typescript.mjs')}`]

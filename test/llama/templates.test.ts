@@ -1,11 +1,11 @@
-/** What is found in every chat template of llama.cpp's source: how it takes tools, and writes calls. */
+/** Detection on every chat template of llama.cpp's source: how it accepts tools and writes calls. */
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { ChatTemplate } from '../../plugins/llama-cpp/text/template.js'
-import { programs, skipMade, template } from './kit.js'
+import { programs, skipGenerated, template } from './kit.js'
 
-/** Models whose tools can be used here, by the format of their calls. */
+/** Models whose tools are supported, by the format of their calls. */
 const FORMATS: Record<string, string[]> = {
   hermes: ['Bielik-11B-v3.0-Instruct', 'MiMo-VL', 'NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use',
     'NousResearch-Hermes-3-Llama-3.1-8B-tool_use', 'Qwen-QwQ-32B', 'Qwen-Qwen2.5-7B-Instruct',
@@ -28,7 +28,7 @@ const FORMATS: Record<string, string[]> = {
     'meta-llama-Llama-3.3-70B-Instruct']
 }
 
-t.test('every template of the source', { skip: skipMade }, async (t) => {
+t.test('every template of the source', { skip: skipGenerated }, async (t) => {
   const known = new Map(Object.entries(FORMATS).flatMap(([format, each]) =>
     each.map((name) => [name, format])))
   const names = readdirSync(join(programs, '../../models/templates'))

@@ -1,9 +1,9 @@
 /**
- * The memory that is counted for a model, and what a real runner with it takes; after `npm run build`:
- *   node --import=./test/tools/typescript.mjs test/memory/measure.ts server|library|onnx FOLDER
- *     [context=N] [slots=N] [cacheType=q8_0] [long=WORDS] [image=FILE]
+ * Compares the memory that svc counts for a model with the use of a real runner, after `npm run build`:
+ * node --import=./test/tools/typescript.mjs test/memory/measure.ts server|library|onnx FOLDER [context=N]
+ * [slots=N] [cacheType=q8_0] [long=WORDS] [image=FILE]
  * FOLDER holds the model's files; `server` runs the llama-server that SVC_LLAMA_SERVER_BIN names. Use is the
- * sum of the peaks (VmHWM) of the runner and its children. Prints a row of a table; ends with 1 where the two
+ * sum of the peaks (VmHWM) of the runner and its children. Prints a row of a table; exits with 1 if the two
  * are too far apart.
  */
 import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
@@ -22,7 +22,7 @@ import { recordingLog, until } from '../../plugins/runners/test/process-kit.js'
 import { derive } from '../../plugins/staging/test/cards-kit.js'
 
 const MIB = 2 ** 20
-/** Either is near enough. */
+/** Allowed difference in either direction. */
 const SHARE = 0.1
 const BYTES = 64 * MIB
 const READY_MS = 300_000
@@ -38,7 +38,7 @@ async function cardOf (folder: string): Promise<ModelCard> {
   return await derive(folder, { modelId: `local/${basename(folder)}`, revision: '1', files })
 }
 
-/** Peak bytes of a process and those below it. */
+/** Sum of the peak memory of a process and its descendants, bytes. */
 function peakOf (pid: number): number {
   const kib = /^VmHWM:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]
   const below = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').split(' ').filter(Number)
@@ -53,7 +53,10 @@ const SENTENCE = 'The quick brown fox jumps over the lazy dog near the old river
 
 type Ask = (kind: string, payload: Record<string, unknown>) => Promise<void>
 
-/** Several contexts at once, a long prompt, the same with more behind it, others, and the first again. */
+/**
+ * Fills several contexts at once, then sends a long prompt, the same with a longer end, others, and the first
+ * again.
+ */
 async function write (
   ask: Ask, { contexts, longest, image }: { contexts: number, longest: number, image: string | undefined }
 ): Promise<void> {
@@ -81,7 +84,7 @@ async function embed (ask: Ask): Promise<void> {
   }
 }
 
-/** Starts a runner as a node does, from what `npm run build` made. */
+/** Starts a runner as a node does, from the output of `npm run build`. */
 async function started (
   scratch: string, engine: Engine, spec: Pick<ModelSpec, 'card' | 'directory' | 'contextLength' | 'slots'>
 ): Promise<Supervisor> {

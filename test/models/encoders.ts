@@ -1,7 +1,6 @@
-/** Text encoders as Optimum traces BERT: all-MiniLM and bge have the same graph, and differ in size only. */
+/** Text encoders as Optimum exports BERT: all-MiniLM and bge have the same graph and differ only in size. */
 import { Graph, type Dtype } from './graph.js'
 
-/** Sizes of a BERT. */
 export interface EncoderShape {
   name: string, vocabulary: number, hidden: number, heads: number, inner: number, layers: number
 }
@@ -9,7 +8,7 @@ export interface EncoderShape {
 const EPSILON = 1e-12
 const POSITIONS = 512
 
-/** The graph of an encoder in one form. */
+/** The graph of an encoder in one dtype. */
 export function encoderGraph (shape: EncoderShape, dtype: Dtype): Graph {
   const { hidden, heads, inner, layers, vocabulary } = shape
   const g = new Graph(shape.name, dtype)

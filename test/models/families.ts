@@ -1,9 +1,8 @@
-/** The models of npm run test:onnx: sizes, configuration, tokenizer, and how their files are laid out. */
+/** The models of npm run test:onnx: sizes, configuration, tokenizer and file layout. */
 import { encoderGraph } from './encoders.js'
 import type { Dtype, Graph } from './graph.js'
 import { wordPieces, type TextFiles } from './texts.js'
 
-/** A model to be made. */
 export interface Family {
   /** Name of its folder. */
   name: string
@@ -11,9 +10,9 @@ export interface Family {
   config: Record<string, unknown>
   graph: (dtype: Dtype) => Graph
   text: TextFiles
-  /** How its makers make one vector of a text. */
+  /** Pooling of the original model. */
   pooling: 'mean' | 'cls'
-  /** Whether 1_Pooling says so, as in the repositories of sentence-transformers. */
+  /** Whether 1_Pooling declares it, as in the repositories of sentence-transformers. */
   poolingFile: boolean
 }
 
@@ -31,7 +30,6 @@ function encoder (name: string, hidden: number, pooling: 'mean' | 'cls', pooling
   }
 }
 
-/** All models. */
 export const FAMILIES: readonly Family[] = [
   encoder('all-MiniLM-L6-v2', 96, 'mean', true), encoder('bge-small-en-v1.5', 96, 'cls', false)
 ]

@@ -1,4 +1,4 @@
-/** Writes ONNX graphs with the operators that exporters use, in any of the forms that are published. */
+/** Writes ONNX graphs with the operators that exporters use, in all published dtypes. */
 import {
   ATTRIBUTE, encodeMessage, encodeModel, tensorInfo, type OnnxNode
 } from '../../plugins/runners/onnx/engine.js'
@@ -8,7 +8,7 @@ import { BLOCK, halves, randomWeights, toBytes, toNibbles, transposed } from './
 export const TYPE = { float32: 1, uint8: 2, int8: 3, int32: 6, int64: 7, bool: 9, float16: 10 } as const
 export type Type = keyof typeof TYPE
 
-/** How weights are kept, by the names of transformers.js; and the endings of their files. */
+/** File suffixes of the dtypes, by the names of transformers.js. */
 export const SUFFIXES = { fp32: '', fp16: '_fp16', q8: '_quantized', q4: '_q4' } as const
 export type Dtype = keyof typeof SUFFIXES
 export const DTYPES = Object.keys(SUFFIXES) as Dtype[]
@@ -28,10 +28,9 @@ function attribute (name: string, value: Attribute): Uint8Array {
   return encodeMessage('AttributeProto', { name, ...fields })
 }
 
-/** A tensor of the file. */
 interface Stored { name: string, type: Type, dims: readonly number[], bytes: Uint8Array }
 
-/** Collects a graph; methods answer the name of the tensor they made. */
+/** Builds a graph; methods return the name of the tensor they add. */
 export class Graph {
   readonly dtype: Dtype
   /** Type of hidden states. */
@@ -57,7 +56,7 @@ export class Graph {
     this.ports.output.push(tensorInfo(name, TYPE[type], [...dims]))
   }
 
-  /** Adds an operator; of several outputs the names are given, and the first one is answered. */
+  /** Adds an operator; with several outputs `names` lists them, and the first one is returned. */
   op (type: string, input: readonly string[], attributes: Record<string, Attribute> = {},
     output: readonly string[] = [`/${type}_${this.count++}`]): string {
     this.nodes.push(nodeOf(type, input, attributes, output))
@@ -66,7 +65,7 @@ export class Graph {
 
   cast (tensor: string, type: Type): string { return this.op('Cast', [tensor], { to: TYPE[type] }) }
 
-  /** Whole numbers; without `dims` in a row. */
+  /** Integers; a vector without `dims`. */
   ints (values: readonly number[], dims: readonly number[] = [values.length]): string {
     return this.constant('int64', dims, BigInt64Array.from(values, (value) => BigInt(value)))
   }
@@ -79,7 +78,7 @@ export class Graph {
     return this.store(name, this.real, dims, this.real === 'float16' ? halves(values) : values)
   }
 
-  /** Factors near 1, as norms have them. */
+  /** Factors near 1, as in norms. */
   gains (name: string, size: number): string {
     return this.reals(name, [size], randomWeights(this.seed + name, size, 0.2).map((value) => 1 + value))
   }
@@ -90,7 +89,7 @@ export class Graph {
     return this.reals(name, dims, randomWeights(this.seed + name, size, deviation))
   }
 
-  /** x times random weights `[width, size]`, as this form keeps them. */
+  /** x times random weights `[width, size]`, stored in this graph's dtype. */
   linear (x: string, name: string, width: number, size: number, gain = 1): string {
     const values = randomWeights(this.seed + name, width * size, gain / Math.sqrt(width))
     if (this.dtype === 'q8') return this.dynamic('MatMulInteger', x, name, [width, size], values)
@@ -103,7 +102,7 @@ export class Graph {
       { K: width, N: size, bits: 4, block_size: BLOCK })
   }
 
-  /** What quantize_dynamic makes of an operator: one scale for all of its input. */
+  /** An operator as quantize_dynamic writes it: one scale for all of its input. */
   private dynamic (type: string, x: string, name: string, dims: readonly number[], values: Float32Array,
     attributes: Record<string, Attribute> = {}): string {
     const { q, scale } = toBytes(values)
@@ -143,7 +142,7 @@ export class Graph {
     return name
   }
 
-  /** The file. */
+  /** Serialises the graph. */
   write (opset: number): Uint8Array {
     const opsetImport = [['', opset], ['com.microsoft', 1]].map(([domain, version]) =>
       encodeMessage('OperatorSetIdProto', { domain, version }))

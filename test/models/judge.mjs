@@ -1,6 +1,6 @@
-// transformers.js on the same files: reads one job as JSON from its input, and writes what it found.
-//   { root, model, dtype, texts, encode: { texts, pooling } }
-// It is a process of its own, because two copies of onnxruntime in one process crash.
+// transformers.js on the same files: reads one job as JSON from stdin and writes the result.
+// { root, model, dtype, texts, encode: { texts, pooling } }
+// A separate process, because two copies of onnxruntime in one process crash.
 import { AutoModel, AutoTokenizer, env } from '@huggingface/transformers'
 import { text } from 'node:stream/consumers'
 

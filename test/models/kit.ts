@@ -10,12 +10,12 @@ import { selectFiles } from '../../plugins/staging/hub/select.js'
 import type { Dtype } from './graph.js'
 import { derive } from '../../plugins/staging/test/cards-kit.js'
 
-/** A question to transformers.js. */
+/** A job for transformers.js. */
 export interface Question { texts: string[], encode: { texts: string[], pooling: string } }
-/** What it said: token ids, and vectors. */
+/** Its result: token ids and vectors. */
 export interface Judged { texts: number[][], vectors: number[][] }
 
-/** Asks transformers.js about the model in a folder. */
+/** Runs transformers.js on the model in a folder. */
 export async function judge (folder: string, dtype: Dtype, question: Question): Promise<Judged> {
   const script = fileURLToPath(new URL('judge.mjs', import.meta.url))
   const { NODE_OPTIONS: _, ...environment } = process.env
@@ -26,7 +26,7 @@ export async function judge (folder: string, dtype: Dtype, question: Question): 
   return JSON.parse(out) as Judged
 }
 
-/** The spec of a model of which one form was pulled. */
+/** The spec of a model of which one dtype was pulled. */
 export async function pulled (folder: string, dtype: Dtype, threads = 2): Promise<ModelSpec> {
   const entries = await readdir(folder, { recursive: true, withFileTypes: true })
   const there = await Promise.all(entries.filter((entry) => entry.isFile()).map(async (entry) => {
@@ -40,7 +40,7 @@ export async function pulled (folder: string, dtype: Dtype, threads = 2): Promis
 
 const never = new AbortController().signal
 
-/** The one payload of a task that answers at once. */
+/** The only payload of a task with a single chunk. */
 async function payloadOf (
   session: EngineSession, kind: string, payload: Record<string, unknown>
 ): Promise<Record<string, unknown>> {
@@ -48,12 +48,11 @@ async function payloadOf (
   throw new Error(`${kind} answered nothing`)
 }
 
-/** The ids of a text. */
+/** The token ids of a text. */
 export async function idsOf (session: EngineSession, payload: Record<string, unknown>): Promise<number[]> {
   return (await payloadOf(session, 'tokenize', payload))['tokens'] as number[]
 }
 
-/** The vectors of texts. */
 export async function vectorsOf (session: EngineSession, texts: readonly string[]): Promise<Float32Array[]> {
   const vectors: Float32Array[] = []
   for await (const { payload, media } of session.run({ kind: 'embed', payload: { input: texts } }, never)) {

@@ -9,7 +9,7 @@ import { DTYPES, SUFFIXES } from './graph.js'
 
 const cache = process.env['XDG_CACHE_HOME'] ?? join(homedir(), '.cache')
 
-/** The generator's own files, on which the models depend. */
+/** The generator's files, which determine the models. */
 const SOURCES = ['weights', 'graph', 'encoders', 'texts', 'families', 'make']
 
 async function state (): Promise<string> {
@@ -19,7 +19,7 @@ async function state (): Promise<string> {
   return hash.digest('hex').slice(0, 12)
 }
 
-/** The folder of all models, named by the state of the generator; what earlier states wrote is removed. */
+/** The folder of all models, named by the state of the generator; removes those of earlier states. */
 export async function modelsFolder (): Promise<string> {
   const root = join(cache, 'svc-test/onnx')
   await mkdir(root, { recursive: true })
@@ -31,8 +31,8 @@ export async function modelsFolder (): Promise<string> {
   return join(root, name)
 }
 
-/** The folder of a model below `root`, written if it is not there. */
-export async function made (root: string, family: Family): Promise<string> {
+/** The folder of a model below `root`, written if missing. */
+export async function writtenModel (root: string, family: Family): Promise<string> {
   const folder = join(root, 'svc', family.name)
   if (existsSync(folder)) return folder
   const partial = join(root, `${family.name}.partial`)

@@ -1,11 +1,11 @@
-/** Every form of every model: svc's engine against transformers.js on the same files. */
+/** Every dtype of every model: svc's engine against transformers.js on the same files. */
 import t from 'tap'
 import type { EngineEnv, EngineSession } from '../../kernel/api/engine.js'
 import engine from '../../plugins/chat/embed/index.js'
 import { FAMILIES, type Family } from './families.js'
 import { DTYPES, type Dtype } from './graph.js'
 import { cosine, idsOf, judge, pulled, vectorsOf } from './kit.js'
-import { made, modelsFolder } from './make.js'
+import { writtenModel, modelsFolder } from './make.js'
 
 const COSINE = 0.9999
 const VECTORS = ['the cat and the dog', 'rain', 'a long walk by the river in the morning was good for us']
@@ -20,7 +20,7 @@ const root = await modelsFolder()
 
 for (const family of FAMILIES) {
   t.test(family.name, async (t) => {
-    const folder = await made(root, family)
+    const folder = await writtenModel(root, family)
     for (const dtype of DTYPES) {
       t.test(dtype, async (t) => {
         const session = await engine.load(await pulled(folder, dtype), env)

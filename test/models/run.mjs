@@ -1,5 +1,5 @@
-// npm run test:onnx [-- --node 22 | 24] [FILE ...]: the models of this folder, judged by transformers.js; on
-// another version of Node too, which comes as an npm package.
+// npm run test:onnx [-- --node 22 | 24] [FILE ...]: the models of this folder, judged by transformers.js;
+// `--node` runs another version of Node, from an npm package.
 import { spawnSync } from 'node:child_process'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'

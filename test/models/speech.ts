@@ -1,8 +1,7 @@
 /**
- * Voices in the layouts of public exports, with random weights: they make noise, not speech, and load, run
- * and stream as the real ones do. Written where they are needed and never committed:
- *
- *     node --import=./test/tools/typescript.mjs test/models/speech.ts /tmp/voices
+ * Voices in the layouts of public exports, with random weights: they produce noise, but load, run and stream
+ * as the real ones do. Generated on demand and never committed:
+ * node --import=./test/tools/typescript.mjs test/models/speech.ts /tmp/voices
  */
 import { mkdir, writeFile } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
@@ -33,7 +32,7 @@ async function put (folder: string, files: Files): Promise<string[]> {
   return Object.keys(files)
 }
 
-/** A style pack: rows that differ by voice and, a little, by length. */
+/** A style pack: rows differ by voice and, a little, by length. */
 function stylePack (k: number): Uint8Array {
   const rows = new Float32Array(ROWS * WIDTH)
   for (let i = 0; i < rows.length; i++) rows[i] = Math.sin(i * (k + 1)) + Math.floor(i / WIDTH) * 0.01

@@ -1,7 +1,6 @@
-/** The tokenizer of the made-up models. */
+/** The tokenizer of the generated models. */
 
 type Json = Record<string, unknown>
-/** The two files of a tokenizer. */
 export interface TextFiles { tokenizer: Json, config: Json }
 
 const added = (content: string, id: number): Json =>
@@ -18,7 +17,7 @@ never day same another know while last might us great old year off come since ag
 right used take three small large house road water rain city river bread cat dog walk red green
 blue morning night open close near far north south east west summer winter`.split(/\s+/)
 
-/** A WordPiece tokenizer of common English words, letters and endings, as BERT has it. */
+/** A WordPiece tokenizer of common English words, letters and endings, as in BERT. */
 export function wordPieces (): TextFiles {
   const special = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]']
   const letters = [...'abcdefghijklmnopqrstuvwxyz0123456789.,!?;:\'"()-']

@@ -1,4 +1,4 @@
-/** Numbers of made-up models: random weights by name, and the forms in which exporters keep them. Pure. */
+/** Weights of the generated models: random by name, in the formats of exporters. Pure. */
 
 /** A repeatable generator of numbers in [0, 1): mulberry32. */
 function uniform (seed: number): () => number {
@@ -15,11 +15,11 @@ function uniform (seed: number): () => number {
 const hashOf = (text: string): number =>
   [...text].reduce((hash, char) => Math.imul(hash ^ (char.codePointAt(0) as number), 0x01000193), 0x811c9dc5)
 
-/** Weights by name, so that each form of a model has the same: mean 0, this deviation. */
+/** Weights seeded by name, so that each dtype of a model has the same: mean 0, this deviation. */
 export function randomWeights (name: string, size: number, deviation: number): Float32Array {
   const next = uniform(hashOf(name))
   const values = new Float32Array(size)
-  // The sum of three even numbers is near enough to a Gaussian, and much cheaper; its variance is 1/4.
+  // The sum of three uniform numbers is close enough to a Gaussian, and much cheaper; its variance is 1/4.
   for (let i = 0; i < size; i++) values[i] = (next() + next() + next() - 1.5) * 2 * deviation
   return values
 }
@@ -43,7 +43,6 @@ export function halfOf (value: number): number {
   return sign | whole + up
 }
 
-/** Bits of half-precision floats. */
 export function halves (values: Float32Array): Uint16Array {
   const bits = new Uint16Array(values.length)
   for (let i = 0; i < values.length; i++) bits[i] = halfOf(values[i] as number)
@@ -53,18 +52,18 @@ export function halves (values: Float32Array): Uint16Array {
 /** Eight-bit weights of one scale: `value = q * scale`. */
 export interface Bytes { q: Int8Array, scale: number }
 
-/** As quantize_dynamic writes them with a sign. */
+/** Signed, as quantize_dynamic writes them. */
 export function toBytes (values: Float32Array): Bytes {
   const scale = values.reduce((most, value) => Math.max(most, Math.abs(value)), 0) / 127
   return { q: Int8Array.from(values, (value) => Math.round(value / scale)), scale }
 }
 
-/** Values of one scale in four-bit weights. */
+/** Values per scale in four-bit weights. */
 export const BLOCK = 32
 
 /**
- * Four-bit weights in blocks along rows of `width`, without zero points, as MatMulNBits has them: two values
- * in a byte, the first one in its lower half; `value = (q - 8) * scale` of its block.
+ * Four-bit weights in blocks along rows of `width`, without zero points, as in MatMulNBits: two values per
+ * byte, the first one in its lower half; `value = (q - 8) * scale` of its block.
  */
 export function toNibbles (values: Float32Array, width: number): { q: Uint8Array, scales: Float32Array } {
   if (width % BLOCK !== 0) throw new Error(`rows of ${width} are not whole blocks of ${BLOCK}`)

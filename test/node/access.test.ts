@@ -6,19 +6,19 @@ import { Doc } from 'yjs'
 import { prepareHome } from '../../kernel/boot/home.js'
 import { ask, refusal } from './http.js'
 import { faultsConfig, figure, folder, startNode, until } from './kit.js'
-import { AUTHORITIES, joinAsMember, knock, routesOf, tokenWith } from './routes.js'
+import { AUTHORITIES, joinAsMember, probe, routesOf, tokenWith } from './routes.js'
 import type { Answer } from './http.js'
 import type { Route } from './routes.js'
 
-/** Routes for operators that nodes call each other by: no others are let in on a member's word. */
+/** Operator routes that nodes call on each other: members may use only these. */
 const BETWEEN_NODES = ['GET /cluster/probe', 'GET /v1/audit', 'GET /v1/audit/export',
   'GET /v1/diagnostics/node', 'GET /v1/logs', 'POST /admin/restart']
-/** Routes that need the authorities which they give away: by default more than `operator`. */
+/** Routes that need the authorities which they grant: by default more than `operator`. */
 const GIVES = ['POST /v1/devices/pairing', 'POST /cluster/join-tokens']
 
 type Knock = (route: Route) => Promise<{ status: number, reason: string | undefined }>
 
-t.test('T-A01: every route for everybody', async (t) => {
+t.test('T-A01: every route for every caller', async (t) => {
   const config = faultsConfig({ api: { host: '0.0.0.0' } }, { autoplace: [] })
   const node = await startNode(t, { config })
   const routes = await routesOf(node)
@@ -43,19 +43,19 @@ t.test('T-A01: every route for everybody', async (t) => {
     }
   }
   const nobody = '401 unauthenticated'
-  await check('nobody on loopback', ['read', 'invoke'], (r) => knock(node, r, null), nobody)
+  await check('nobody on loopback', ['read', 'invoke'], (r) => probe(node, r, null), nobody)
   if (outside !== undefined) {
     const url = `http://${outside.address}:${node.port}`
-    await check('nobody from the LAN', [], (r) => knock({ url }, r, null), nobody)
+    await check('nobody from the LAN', [], (r) => probe({ url }, r, null), nobody)
   }
   for (const authority of AUTHORITIES) {
     const token = await tokenWith(node, [authority])
-    await check(authority, [authority], (r) => knock(node, r, token), '403 missing_grant')
+    await check(authority, [authority], (r) => probe(node, r, token), '403 missing_grant')
   }
   for (const route of routes) {
     const line = `${route.method} ${route.path} (${route.members})`
     const { status, reason } = await member.knock(route)
-    // Refused by its own rules a route may answer so too: those of other nodes are not `missing_grant`.
+    // A route for nodes may refuse by its own rules, too, but not with `missing_grant`.
     t.equal(reason === 'missing_grant' ? 'refused' : 'let in', route.members ? 'let in' : 'refused',
       `${line} with a member's key: ${status} ${reason}`)
     await t.rejects(removed.knock(route), `${line} with a removed member's key`)
@@ -100,7 +100,7 @@ t.test('credentials', async (t) => {
     t.equal(await follow(await tokenWith(node, ['invoke'])), 403)
   })
 
-  t.test('tokens that are none', async (t) => {
+  t.test('invalid tokens', async (t) => {
     const good = await tokenWith(node, ['read'])
     const other = good.slice(0, -1) + (good.endsWith('0') ? '1' : '0')
     const listed = (await ask(node, '/v1/tokens')).json as { tokens: { id: string, label: string }[] }

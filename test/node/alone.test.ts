@@ -9,7 +9,7 @@ import { folder, startNode, svc, until } from './kit.js'
 
 const MODEL = 'test/ok'
 
-t.test('a cluster of one keeps what it decided', { timeout: 120_000 }, async (t) => {
+t.test('a cluster of one keeps its decisions', { timeout: 120_000 }, async (t) => {
   const home = join(folder(t), 'home')
   const config = instancesConfig({ cluster: { enabled: false } })
   const first = await startNode(t, { home, config })
@@ -49,7 +49,7 @@ t.test('a cluster of one keeps what it decided', { timeout: 120_000 }, async (t)
   t.notMatch(readFileSync(join(home, 'state/alone.json'), 'utf8'), /RingInstance/)
 })
 
-t.test('one that is switched off cannot join', { timeout: 60_000 }, async (t) => {
+t.test('a node with the cluster off cannot join', { timeout: 60_000 }, async (t) => {
   const home = join(folder(t), 'home')
   await t.rejects(startNode(t, {
     home, config: { plugins: { cluster: { enabled: false } } }, args: ['--join', '127.0.0.1:1']

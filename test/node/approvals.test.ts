@@ -7,7 +7,7 @@ import type { Answer, At } from './http.js'
 
 interface Approval { id: string, by: string, cost: string, node: string }
 
-t.test('a capability of others that costs something', async (t) => {
+t.test('a third-party capability with a cost', async (t) => {
   const config = { plugins: { ...quiet.plugins, paid: { module: fixture('paid.mjs') } } }
   const cluster = await startCluster(t, { nodes: 2, configOf: (n) => n === 1 ? config : quiet })
   const [one, two] = [cluster.members[0]!.node, cluster.members[1]!.node]
@@ -24,7 +24,7 @@ t.test('a capability of others that costs something', async (t) => {
     capability_id: 'paid', version: '1.0.0', descriptor_revision: revision.revisions['paid@1.0.0'],
     payload: { text: 'hello' }
   }
-  // It enters at the node that does not serve it.
+  // The request enters at the node that does not serve it.
   const call = async (): Promise<Answer> =>
     await ask(two, '/v1/capabilities/call', { body: { ...body, target_node: 'n1' }, token: user.token })
   const approvals = async (): Promise<Approval[]> =>
@@ -33,7 +33,7 @@ t.test('a capability of others that costs something', async (t) => {
     await until('a call that waits', async () => (await approvals())[0])
   const as = ['--url', one.url, '--token', approver.token]
 
-  await t.test('is approved at another node than where it waits', async (t) => {
+  await t.test('is approved at another node than the one where it waits', async (t) => {
     const answer = call()
     const approval = await waiting()
     t.match(approval, { by: user.id, cost: '0.55 EUR', node: 'n2' })
@@ -55,7 +55,7 @@ t.test('a capability of others that costs something', async (t) => {
     t.match(refusal(await answer), { code: 403, reason: 'approval_denied', message: /too dear/ })
   })
 
-  await t.test('is given up with its client', async () => {
+  await t.test('ends with its client', async () => {
     const sent = request(`${two.url}/v1/capabilities/call`, {
       method: 'POST', headers: { authorization: `Bearer ${user.token}`, 'content-type': 'application/json' }
     })
@@ -66,7 +66,7 @@ t.test('a capability of others that costs something', async (t) => {
     await until('nothing waits', async () => (await approvals()).length === 0)
   })
 
-  await t.test('is made at once within a budget, which a restart does not renew', async (t) => {
+  await t.test('runs at once within a budget, which a restart does not renew', async (t) => {
     const owner = { url: two.url, token: two.token }
     const set = await svc(['approve', 'budget', user.id, '1 EUR', '--url', owner.url, '--token', owner.token])
     t.equal(set.status, 0, set.stderr)
@@ -82,7 +82,7 @@ t.test('a capability of others that costs something', async (t) => {
     t.equal((await answer).status, 403)
   })
 
-  t.test('is in the audit, once, where it was decided', async (t) => {
+  t.test('is in the audit exactly once, where it was decided', async (t) => {
     const { entries } = (await ask(one, '/v1/audit')).json as { entries: { what: string }[] }
     const decided = entries.filter(({ what }) => what.startsWith('POST /v1/approvals'))
     t.match(decided, [

@@ -24,7 +24,7 @@ const newToken = async (
   return { id, token }
 }
 
-/** The file of a home's chain, which is still short. */
+/** The only file of a home's chain. */
 const chainOf = (home: string): string => join(home, 'audit', readdirSync(join(home, 'audit'))
   .filter((name) => name.endsWith('.jsonl')).sort().at(-1)!)
 
@@ -67,11 +67,11 @@ t.test('an acknowledged change has its record after kill -9', async (t) => {
     { rounds, acknowledged: acknowledged.length, records: records.length, lost: lost.length })
 })
 
-t.test('changes that enter at any node are shown by every node, and found when tampered with', async (t) => {
+t.test('every node shows the changes of all nodes, and detects tampering', async (t) => {
   const cluster = await startCluster(t, { nodes: 2, config: quiet })
   const [one, two] = cluster.members as [typeof cluster.members[0], typeof cluster.members[0]]
   const writer = await newToken(one!.node, 'writer', ['read', 'cluster:write'])
-  // The tracing of all nodes, switched at one of them by another caller.
+  // Another caller switches the tracing of all nodes at one of them.
   const traced = { method: 'PUT', body: { enabled: true }, token: writer.token }
   t.equal((await ask(one!.node, '/v1/tracing', traced)).status, 200)
   t.equal((await ask(one!.node, '/v1/tokens', { body: { label: 'x', authorities: ['read'] },
@@ -111,7 +111,7 @@ t.test('changes that enter at any node are shown by every node, and found when t
     const linked = async (): Promise<void> => {
       await until('the link', async () => (await verified(two!.node)).nodes.every(({ ok }) => ok !== null))
     }
-    await until('the other node was told of the end', () => readHeads(two!.home) >= 10)
+    await until('the other node got the end', () => readHeads(two!.home) >= 10)
     await one!.kill()
     t.equal((await svc(['audit', 'verify', ...as])).status, 7, 'a node that is away is not verified')
     const path = chainOf(one!.home)
@@ -123,7 +123,7 @@ t.test('changes that enter at any node are shown by every node, and found when t
       { ok: false, fault: { seq: 5, kind: 'altered' } })
     const said = await svc(['audit', 'verify', ...as])
     t.equal(said.status, 1)
-    t.match(said.stdout, /n1: Record 5 says something else .*\(altered\)/)
+    t.match(said.stdout, /n1: Record 5 does not match its hash.*\(altered\)/)
     await one!.kill()
     writeFileSync(path, whole.split('\n').slice(0, 6).map((line) => `${line}\n`).join(''))
     await one!.start()
@@ -139,7 +139,7 @@ t.test('changes that enter at any node are shown by every node, and found when t
   })
 })
 
-/** The newest number that a home was told of. */
+/** The newest chain number that another node reported to this home. */
 function readHeads (home: string): number {
   try {
     const { nodes } = JSON.parse(readFileSync(join(home, 'audit/heads.json'), 'utf8')) as

@@ -1,4 +1,4 @@
-/** Holders of credentials at a real node, and what each operation gives them beside its answer. */
+/** Holders of credentials at a real node, and the credentials that each operation yields. */
 import { once } from 'node:events'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { request } from 'node:http'
@@ -26,11 +26,13 @@ import type { DeviceFile } from '../../plugins/devices/signing/device.js'
 
 export const ALL = Object.keys(authorities).sort()
 
-/** An answer as far as the test looks at it. */
 interface Answer { status: number, json: unknown }
 type Ask = (method: string, path: string, body?: object) => Promise<Answer>
 
-/** The holder of a credential. `kind`: how it is shown. `given`: its authorities, if they need no asking. */
+/**
+ * The holder of a credential. `kind`: how it is presented. `given`: its authorities, if they are known
+ * without a request.
+ */
 export interface Holder {
   readonly kind: 'direct' | 'relay' | 'member' | 'code'
   readonly ask: Ask
@@ -40,7 +42,7 @@ export interface Holder {
 
 const pathOf = (authority: string): string => `/probe/${authority.replace(':', '-')}`
 
-/** A route for each authority, and a capability that costs something. */
+/** A route for each authority, and a capability with a cost. */
 const probe = (hold: { listeners?: Listeners }) => definePlugin({
   name: 'probe', version: '1.0.0', kernel: '^1.0.0', summary: 'Shows what a caller may do.',
   consumes: { listeners: ListenerService },
@@ -101,7 +103,7 @@ export const withToken = (url: string, token: string | null): Holder => ({
     await ask({ url }, path, { method, token, ...body === undefined ? {} : { body } })
 })
 
-/** Asks as somebody at another machine. */
+/** Sends requests as a client on another machine. */
 export const fromElsewhere = (url: string, localAddress: string): Holder => ({
   kind: 'direct',
   ask: async (method, path, body) => await sent(request(`${url}${path}`, {
@@ -144,7 +146,7 @@ export function withDevice ({ url, listeners }: ClosureNode, device: DeviceFile,
   }
 }
 
-/** A member that passes on requests of whom it likes. */
+/** A member that forwards requests in the name of any caller. */
 async function asMember (own: ClosureNode, of: ClosureNode): Promise<Holder> {
   const key = await openNodeKey(own.home, own.installId)
   const { members } = (await of.operator.ask('GET', '/cluster/members')).json as
@@ -174,10 +176,12 @@ export async function mayDo ({ ask, given }: Holder, of = ALL): Promise<string[]
   return of.filter((_, i) => answers[i]!.status === 200)
 }
 
-/** Performs an operation as greedily as it is accepted, and resolves with the holders that it yields. */
+/**
+ * Performs an operation with the most authority that is accepted, and resolves to the holders that it yields.
+ */
 export type Edge = (holder: Holder, node: ClosureNode) => Promise<Holder[]>
 
-/** The values that are accepted when each is asked for alone. */
+/** The values that are accepted when each is requested alone. */
 async function taken (values: readonly string[], ask: (value: string) => Promise<Answer>): Promise<string[]> {
   const found: string[] = []
   for (const value of values) if ((await ask(value)).status === 200) found.push(value)
@@ -205,12 +209,12 @@ export const pairsDevice: Edge = async (holder, node) => {
   const opened = await open({ authorities: given, viaRelay: relayed })
   if (opened.status !== 200) throw new Error('the pairing cannot be opened')
   const own = await paired(node, async (body) => {
-    // With more than it was opened for, then as it was opened.
+    // First with more than the window was opened for, then as it was opened.
     const more = { ...body, authorities: ALL, viaRelay: ALL }
     const greedy = await holder.ask('POST', `${PAIRING}/confirm`, more)
     if (greedy.status !== 200) await holder.ask('POST', `${PAIRING}/confirm`, body)
   })
-  // One that somebody with every authority has opened.
+  // A window opened by a holder of every authority.
   await node.operator.ask('POST', PAIRING, { authorities: ALL, viaRelay: ALL })
   const other = await paired(node, async (body) => {
     const { status } = await holder.ask('POST', `${PAIRING}/confirm`, body)
@@ -220,7 +224,7 @@ export const pairsDevice: Edge = async (holder, node) => {
     .flatMap((device) => [withDevice(node, device, false), withDevice(node, device, true)])
 }
 
-/** A device in an open window; `confirm` is what the operator does once it waits. */
+/** A device in an open window; `confirm` is the operator's step once it waits. */
 export async function paired (
   { url, operator }: ClosureNode, confirm: (body: { attempt: string, digits: string }) => Promise<void>
 ): Promise<DeviceFile> {
@@ -244,14 +248,14 @@ export async function paired (
   return device
 }
 
-/** A short bearer of a device, shown directly, wherever it was signed for. */
+/** A short-lived bearer of a device, presented directly, wherever it was signed. */
 export const getsBearer: Edge = async ({ ask, device }, { url }) => {
   if (device === undefined) return []
   const { status, json: said } = await ask('POST', '/v1/devices/session', {})
   return status === 200 ? [withToken(url, (said as { token: string }).token)] : []
 }
 
-/** Changes settings that widen access: each that is accepted yields what it opens. */
+/** Changes settings that widen access; each accepted change yields its holders. */
 export const changesSettings = (fileOnly: readonly string[]): Edge => async ({ ask }, { operator }) => {
   let { revision } = (await operator.ask('GET', '/config')).json as { revision: string }
   const set = async (path: string, value: unknown, by = ask): Promise<Answer> => {
@@ -267,7 +271,7 @@ export const changesSettings = (fileOnly: readonly string[]): Edge => async ({ a
   })
   await set('access.local', null, operator.ask)
   const found: Holder[] = [{ kind: 'direct', ask, given: local }]
-  // Whoever decides which pages, names and proxies count as this machine has what it has without a token.
+  // Control of the pages, names and proxies that count as local yields the access without a token.
   for (const [path, value] of [['api.allowed_origins', ['https://x.example']], ['api.allowed_hosts', ['x']],
     ['api.trust_proxy', ['192.0.2.1']]] as const) {
     if ((await set(path, value)).status !== 200) continue
@@ -280,13 +284,13 @@ export const changesSettings = (fileOnly: readonly string[]): Edge => async ({ a
   return found
 }
 
-/** Switching plugins, those that guard among them, gives no authority. */
+/** Switching plugins, including those that guard, yields no authority. */
 export const switchesPlugins: Edge = async ({ ask }) => {
   for (const enabled of [false, true]) await ask('POST', '/v1/plugins/mcp', { enabled })
   return []
 }
 
-/** Makes a join token, with which the attacker's node joins, passes on requests and pairs a device. */
+/** Creates a join token, with which the attacker's node joins, forwards requests and pairs a device. */
 export function admitsMember (t: Test): Edge {
   let met: Promise<Holder[]> | undefined
   return async ({ ask }, node) => {
@@ -310,7 +314,7 @@ export async function joinWith (t: Test, node: ClosureNode, token: string): Prom
   return [member, direct, relayed]
 }
 
-/** Whether a holder can have a call made that costs something: it sets its own budget, and approves. */
+/** Whether a holder can get a call with a cost accepted: it sets its own budget, and approves. */
 export async function spends ({ ask }: Holder, { operator }: ClosureNode): Promise<boolean> {
   const { json: who } = await ask('GET', '/probe/who')
   await ask('PUT', `/v1/approvals/budgets/${(who as { id: string }).id}`, { per_day: '9 EUR' })

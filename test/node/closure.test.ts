@@ -1,6 +1,6 @@
 /**
- * What can be reached from each set of authorities: every operation is tried at a real node with what the
- * others gave, until nothing new appears. The table of what that comes to is in docs/operations/access.md.
+ * The authorities reachable from each set of authorities: every operation is tried at a real node with the
+ * results of the others, until nothing new appears. Its table is in docs/operations/access.md.
  */
 import { readFileSync } from 'node:fs'
 import { networkInterfaces } from 'node:os'
@@ -18,26 +18,26 @@ import { root, until } from './kit.js'
 import type { Test } from 'tap'
 import type { ClosureNode, Edge, Holder } from './closure-kit.js'
 
-// Some thousand requests; a loaded machine takes minutes for them.
+// Some thousand requests take minutes on a loaded machine.
 t.setTimeout(480_000)
 
-/** Paths of settings that are set in the file only. */
+/** Paths of settings that are only read from the file. */
 const fileOnly = gatherKnown(bundled.map(({ manifest }) => ownerOf(manifest, true))).leaves
   .filter(({ schema }) => schema['x-local'] === true).map(({ path }) => path.join('.'))
 
 interface Reached { direct: Set<string>, relay: Set<string>, member: boolean, code: boolean }
 
-/** A kind of holder. Two of one kind reach the same. */
+/** A class of holders that can reach the same authorities. */
 interface Known { kind: Holder['kind'], may: readonly string[], next: readonly string[] }
 
 /**
- * Tries every operation for each kind of holder once; what is reached from a start follows from that.
- * `making`: the operations to which it matters which device a holder is, or comes from.
+ * Tries every operation once for each class of holder; the reachable authorities of a start follow from that.
+ * `making`: the operations whose result depends on the holder's device or its origin.
  */
 function explorer (node: ClosureNode, making: readonly Edge[], others: readonly Edge[]) {
   const known = new Map<string, Known>()
   const tried = new Set<string>()
-  // `line`: what the device leaves to relays from which a holder comes, however far.
+  // `line`: the relay authorities of the device from which a holder derives, however indirectly.
   const explore = async (holder: Holder, before?: readonly string[]): Promise<string> => {
     const { device, given, kind } = holder
     const may = await mayDo(holder)
@@ -73,7 +73,7 @@ function explorer (node: ClosureNode, making: readonly Edge[], others: readonly 
 const words = (set: ReadonlySet<string>): string => set.size === ALL.length ? 'everything'
   : set.size === 0 ? 'nothing' : [...set].sort().join(', ')
 
-/** The table for people: who begins, and what it comes to. */
+/** The table in the documentation: initial holder and reachable authorities. */
 function declaredTable (): [string, string][] {
   const page = readFileSync(join(root, 'docs/operations/access.md'), 'utf8')
   const [, section = ''] = page.split('\n## What a credential can become\n')
@@ -84,7 +84,7 @@ function declaredTable (): [string, string][] {
 const elsewhere = Object.values(networkInterfaces()).flatMap((list) => list ?? [])
   .find(({ internal, family }) => !internal && family === 'IPv4')?.address
 
-/** The holders to begin with, by row of the table. */
+/** The initial holders, by row of the table. */
 async function starts (t: Test, node: ClosureNode): Promise<Map<string, Holder[]>> {
   const { operator, url } = node
   const token = async (...list: string[]): Promise<Holder[]> => [withToken(url, ((await operator.ask(
@@ -118,7 +118,7 @@ async function starts (t: Test, node: ClosureNode): Promise<Map<string, Holder[]
   ])
 }
 
-t.test('from each start nothing is reached but what the table says', async (t) => {
+t.test('from each start only the authorities of the table are reachable', async (t) => {
   const node = await startNode(t)
   const making = [makesToken, pairsDevice, getsBearer, admitsMember(t)]
   const reach = explorer(node, making, [changesSettings(fileOnly), switchesPlugins])
@@ -138,7 +138,7 @@ t.test('from each start nothing is reached but what the table says', async (t) =
   t.same(spenders, ['`invoke`, `approve`'], 'money is spent by nobody without `approve`')
 })
 
-t.test('code is named in the file only, and what needs no token changes with a restart', async (t) => {
+t.test('code is named in the file only; access without a token changes only with a restart', async (t) => {
   const node = await startNode(t)
   const { json } = await node.operator.ask('GET', '/config')
   const { revision } = json as { revision: string }
@@ -154,7 +154,7 @@ t.test('code is named in the file only, and what needs no token changes with a r
   t.same(await mayDo(withToken(again.url, null)), ['approve'])
 })
 
-t.test('a member gives as much as whoever admitted it, also of what a plugin brings later', async (t) => {
+t.test('a member has the authorities of whoever admitted it, including those of later plugins', async (t) => {
   const late = definePlugin({
     name: 'late', version: '1.0.0', kernel: '^1.0.0', summary: 'Comes later.',
     authorities: { late: 'Comes later.' },
@@ -192,6 +192,6 @@ t.test('a member gives as much as whoever admitted it, also of what a plugin bri
   t.match(await node.operator.ask('DELETE', `/v1/tokens/${made.record.id}`),
     { status: 200, json: { admitted: [{ installId: admitted.installId }] } })
   t.equal((await node.operator.ask('DELETE', `/cluster/members/${admitted.installId}`)).status, 200)
-  await until('it counts no more', async () =>
+  await until('it is not counted any more', async () =>
     await mayDo(other).then((may) => may.length === 0, () => true))
 })

@@ -5,7 +5,7 @@ import { ask, call, refusal, streamed } from './http.js'
 import { faultsConfig, placeOn, until } from './kit.js'
 import type { Member } from './cluster-kit.js'
 
-/** Requests a node's runner works on. */
+/** Requests that a node's runners process. */
 const working = async ({ node }: Member): Promise<number> =>
   (await report(node, 'test/ok')).inProgressTasks.length
 
@@ -20,12 +20,12 @@ async function restart (through: Member, member: Member): Promise<string> {
   })
 }
 
-t.test('three nodes that speak', async (t) => {
+t.test('three nodes with a voice', async (t) => {
   const cluster = await startCluster(t, { config: faultsConfig({}, { autoplace: [] }) })
   await Promise.all(cluster.members.map((m) => placeOn(m.node, 'test/ok')))
   const [one, two, three] = cluster.members as [Member, Member, Member]
 
-  await t.test('all answer /state alike', async (t) => {
+  await t.test('all nodes answer /state equally', async (t) => {
     await sameState(cluster.members)
     const states = await Promise.all(cluster.members.map((m) => m.state()))
     const ids = cluster.members.map((m) => m.node.nodeId).sort()
@@ -60,7 +60,7 @@ t.test('three nodes that speak', async (t) => {
     const opened = await openSpeech(one, 'x', { target_node: two.node.nodeId })
     await until('the work there', async () => await working(two) === 1)
     t.equal(await working(one), 0, 'and not here')
-    opened.leave()
+    opened.abort()
     await until('its end when the client leaves', async () => await working(two) === 0)
 
     const nobody = await ask(one.node, '/v1/capabilities/stream',
@@ -70,7 +70,7 @@ t.test('three nodes that speak', async (t) => {
     t.match([listed?.status, refusal({ json: listed?.json })?.reason], [404, 'node_not_found'])
   })
 
-  await t.test('a node that is gone', async (t) => {
+  await t.test('an absent node', async (t) => {
     const { others: [gone] } = await cluster.agreed()
     const asker = cluster.members.find((m) => m !== gone)!
     await gone!.kill()
@@ -85,7 +85,7 @@ t.test('three nodes that speak', async (t) => {
     await ready(gone!.node, 'test/ok')
   })
 
-  await t.test('a node restarts itself or another one, and nobody else', async (t) => {
+  await t.test('a node restarts itself or another node, and only that', async (t) => {
     const nobody = await ask(one.node, '/admin/restart?node_id=nobody', { method: 'POST' })
     t.match([nobody.status, refusal(nobody)?.reason], [404, 'node_not_found'])
     for (const [through, member] of [[three, three], [one, two]] as const) {

@@ -9,15 +9,15 @@ import { alive, descendants, hardKill } from './proc.js'
 interface Dev { nodes: { url: string, nodeId: string, pid: number, home: string, name: string }[],
   masterNodeId: string, sessionId: string }
 
-t.test('svc dev --nodes 12: all that start at once on one address join', async (t) => {
+t.test('svc dev --nodes 12: all nodes join although they start at once on one address', async (t) => {
   const home = join(folder(t), 'home')
-  // A voice costs much and shows nothing here.
+  // A voice costs time and proves nothing here.
   const env = { HOME: home, SVC_PLUGINS_PLACEMENT_AUTOPLACE: '[]' }
   const args = ['dev', '--nodes', '12', '--base-port', '0', '--home', home, '--json']
   const child = run(process.execPath, [cli, ...args], { env })
   t.teardown(() => { hardKill(child.pid) })
   const line = await until('its line', () => {
-    if (child.over()) throw new Error(`svc dev ended early: ${child.stderr()}`)
+    if (child.over()) throw new Error(`svc dev exited early: ${child.stderr()}`)
     return child.stdout().includes('\n') && child.stdout()
   }, { seconds: 200 })
   t.equal(line.trim().split('\n').length, 1, 'one line')

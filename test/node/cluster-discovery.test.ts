@@ -10,7 +10,7 @@ import type { TestNode } from './kit.js'
 const live = async (node: TestNode): Promise<number> =>
   ((await ask(node, '/state')).json as { cluster: { liveNodes: number } }).cluster.liveNodes
 
-t.test('machines that know nothing but old addresses find each other by multicast DNS', {
+t.test('machines with outdated addresses find each other by multicast DNS', {
   skip: available() ?? false
 }, async (t) => {
   const lan = createLan(t, 2)
@@ -35,7 +35,7 @@ t.test('machines that know nothing but old addresses find each other by multicas
     (await Promise.all(first.map(live))).every((count) => count === 2))
   await Promise.all(first.map((node) => node.kill()))
 
-  // Nobody listens any more where each was told that the other is.
+  // The addresses that each of them knows of the other are closed.
   const again = await Promise.all([start(1, 52417), start(2, 52418)])
   await until('the two to see each other at their new ports', async () =>
     (await Promise.all(again.map(live))).every((count) => count === 2))

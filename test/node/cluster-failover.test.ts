@@ -1,10 +1,10 @@
 import t from 'tap'
 import { randomUUID } from 'node:crypto'
-import { acknowledged, quiet, receiptOf, SILENCE_MS, spread, startCluster } from './cluster-kit.js'
+import { acknowledged, quiet, receiptOf, SILENCE_MS, percentiles, startCluster } from './cluster-kit.js'
 import { figure, full, inTime, pick, secondsSince, sleep } from './kit.js'
 import type { Agreement, Cluster } from './cluster-kit.js'
 
-/** Kills the master, waits for the next one and its first command, and brings the dead one back. */
+/** Kills the master, waits for the next one and its first command, and restarts the dead one. */
 async function failOver (cluster: Cluster, before: Agreement): Promise<{
   elected: number, commanded: number, after: Agreement
 }> {
@@ -20,7 +20,7 @@ async function failOver (cluster: Cluster, before: Agreement): Promise<{
   return { elected, commanded, after: { ...after, sessionId: next.sessionId } }
 }
 
-t.test('three nodes that nobody speaks through', async (t) => {
+t.test('three nodes without inference', async (t) => {
   const cluster = await startCluster(t, { config: quiet })
 
   await t.test('T-E18: one command id, sent to two nodes at once and again after a failover', async (t) => {
@@ -43,7 +43,7 @@ t.test('three nodes that nobody speaks through', async (t) => {
     await kills(t, cluster, pick(1, 30), limit)
   })
 
-  await t.test('T-E08: a master that is killed and back at once', async (t) => {
+  await t.test('T-E08: a master that is killed and restarts at once', async (t) => {
     const rounds = pick(2, 50)
     let slowest = 0
     for (let n = 0; n < rounds; n++) {
@@ -58,13 +58,13 @@ t.test('three nodes that nobody speaks through', async (t) => {
     figure(t, 'T-E08', t.passing(), { rounds, maxSeconds: slowest })
   })
 
-  await t.test('T-E03: a short sleep of the master elects nobody', async (t) => {
+  await t.test('T-E03: a short pause of the master causes no election', async (t) => {
     const before = await cluster.agreed()
     before.master.pause()
     await sleep(SILENCE_MS * pick(0.4, 2 / 3))
     before.master.cont()
     await acknowledged([before.master])
-    // Long enough that a node which missed its master would have acted.
+    // Long enough for a node that misses its master to act.
     await sleep(SILENCE_MS)
     const after = await cluster.agreed()
     t.equal(after.sessionId, before.sessionId, 'the same session')
@@ -73,12 +73,12 @@ t.test('three nodes that nobody speaks through', async (t) => {
     figure(t, 'T-E03', t.passing(), { elections: after.term - before.term })
   })
 
-  await t.test('T-E02: a master that sleeps long acknowledges nothing when it wakes', async (t) => {
+  await t.test('T-E02: a master resumed after a long pause acknowledges nothing', async (t) => {
     const before = await cluster.agreed()
     const sleeper = before.master
     const start = performance.now()
     sleeper.pause()
-    // These wait in its sockets and are the first thing it sees.
+    // These wait in its sockets and are the first input that it processes.
     const asked = Array.from({ length: 5 }, () => sleeper.touch(undefined, 60_000))
     const next = await cluster.agreed({ on: before.others, not: before.sessionId })
     const elected = secondsSince(start)
@@ -113,7 +113,7 @@ Promise<void> {
     commanded!.push(round.commanded)
     before = await cluster.agreed()
   }
-  const values = { nodes: cluster.members.length, rounds, toMaster: spread(elected!),
-    toCommand: spread(commanded!) }
+  const values = { nodes: cluster.members.length, rounds, toMaster: percentiles(elected!),
+    toCommand: percentiles(commanded!) }
   figure(t, 'T-E01', t.passing() && inTime(values.toMaster.p95, limit), values)
 }

@@ -15,7 +15,7 @@ const rows = async (m: Member): Promise<MemberRow[]> =>
 
 interface Attempt { status: number | string, stderr: string }
 
-/** What comes of `svc up --join` in a fresh home. */
+/** The result of `svc up --join` in a fresh home. */
 async function attempt (t: Test, token: string, env: Record<string, string> = {}): Promise<Attempt> {
   const home = join(folder(t), 'home')
   writeConfig(home, { ...quiet, cluster: { discovery: false } })
@@ -32,10 +32,11 @@ async function attempt (t: Test, token: string, env: Record<string, string> = {}
 const HOUR_MS = 3_600_000
 
 t.test('T-A16: join tokens', async (t) => {
-  // The inviter is advertised as a proxy, so that a token can lead to another key.
+  // The inviter advertises a proxy, so that a token can lead to another key.
   const cluster = await startCluster(t, { nodes: 2, config: quiet, proxied: true })
   const [inviter, second] = cluster.members
-  // A few seconds after it opened a link is measured, by a connection of its own: none is to come in between.
+  // A link is measured over a separate connection a few seconds after it opens: that must not happen during
+  // the count.
   await until('the link to have been measured', async () => {
     const states = await Promise.all(cluster.members.map((m) => m.state()))
     const edges = states.flatMap((s) => Object.values(s?.topology.connections ?? {}).flatMap((to) =>
@@ -49,14 +50,14 @@ t.test('T-A16: join tokens', async (t) => {
     t.match(stderr, why, what)
     t.notMatch(stderr, /\n\s+at /, `${what}: without a stack`)
   }
-  /** Bytes that came to the inviter by its proxy while `act` ran. */
+  /** Bytes that reached the inviter through its proxy while `act` ran. */
   const sent = async (act: () => Promise<void>): Promise<number> => {
     const before = inviter!.proxy!.seen.connections
     await act()
     return inviter!.proxy!.seen.connections - before
   }
 
-  await t.test('not a token, and one with a slip of the pen', async (t) => {
+  await t.test('no token, and a mistyped one', async (t) => {
     const token = await fresh()
     const slip = token.replace(/.(?=_[0-9a-f]+$)/, (letter) => letter === 'A' ? 'B' : 'A')
     const connections = await sent(async () => {
@@ -149,7 +150,7 @@ t.test('T-A16: join tokens', async (t) => {
 
 const memberPort = (m: Member): number => (m.config()['cluster'] as { port: number }).port
 
-t.test('joining where nobody is', async (t) => {
+t.test('joining at an address without a node', async (t) => {
   const proxy = await chaosProxy({ target: { host: '127.0.0.1', port: 1 } })
   t.teardown(() => proxy.close())
   const { status, stderr } = await attempt(t, proxy.address)

@@ -1,4 +1,4 @@
-/** Clusters of whole nodes as real processes, and what is done to them. */
+/** Clusters of whole nodes as real processes, and the faults injected into them. */
 import { randomUUID } from 'node:crypto'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -14,40 +14,39 @@ import type { Lan } from '../tools/netns.js'
 import type { Answer, Ask, Stream } from './http.js'
 import type { TestNode } from './kit.js'
 
-/** The timers of the nodes, milliseconds; the long form has the product's own. */
+/** Heartbeat of the nodes, milliseconds; the long form uses the product's own. */
 export const HEARTBEAT_MS = pick(400, 2000)
 export const ELECTION_MS = pick(600, 3000)
-/** A node that says nothing for so long is missed. */
+/** Silence after which a node counts as lost. */
 export const SILENCE_MS = 3 * HEARTBEAT_MS
 
-/** No runner starts: for tests in which nobody speaks. */
+/** No runner starts: for tests without inference. */
 export const quiet = { plugins: { placement: { autoplace: [] } } }
 
 export interface ClusterOptions {
   nodes?: number
-  /** How many of them are started, the others later by the test; all when absent. */
+  /** Nodes started at once, the others later by the test; all when absent. */
   joined?: number
   quorum?: number | 'majority'
-  /** In place of `HEARTBEAT_MS`, milliseconds. */
+  /** Replaces `HEARTBEAT_MS`, milliseconds. */
   heartbeatMs?: number
   /** svc.yaml of every node, besides `name` and `cluster`. */
   config?: Record<string, unknown>
-  /** What one node, from 1, has besides. */
+  /** Additional settings of one node, numbered from 1. */
   configOf?: (number: number) => Record<string, unknown>
   env?: Record<string, string>
-  /** The home of one node, from 1; one in a temporary folder when absent. */
+  /** The home of one node, from 1; a temporary folder when absent. */
   homeOf?: (number: number) => string
-  /** Each node is reached through a proxy of its own, so that it can be cut off. */
+  /** Each node is reached through its own proxy, so that it can be cut off. */
   proxied?: boolean
-  /** Each node is a machine of its own. */
+  /** Each node runs on a separate machine of the LAN. */
   lan?: Lan
-  /** Every start takes what ports the system gives. */
+  /** Every start uses ports that the system assigns. */
   anyPort?: boolean
   /** The main file of another release, for starts that name none. */
   script?: string
 }
 
-/** The parts of /state that tests look at. */
 export interface State extends Record<string, unknown> {
   sessionId: string
   masterNodeId: string | null
@@ -59,10 +58,9 @@ export interface State extends Record<string, unknown> {
     knownNodes: number, liveNodes: number }
 }
 
-/** What nodes agree on. */
 export interface Agreement { sessionId: string, term: number, master: Member, others: Member[] }
 
-/** Where an acknowledged command stands. */
+/** Log position of an acknowledged command. */
 export interface Receipt { sid: string, term: number, seq: number }
 
 /** A node of the cluster over all its starts. */
@@ -74,7 +72,7 @@ export interface Member {
   /** The node of its last start. */
   readonly node: TestNode
   readonly proxy: ChaosProxy | null
-  /** The process that does the work; another one after a restart. */
+  /** The process that does the work; it changes at a restart. */
   pid (): number
   /** False after `kill`, until it is started again. */
   readonly up: boolean
@@ -82,11 +80,11 @@ export interface Member {
   start (more?: { args?: readonly string[], env?: Record<string, string>, script?: string }): Promise<void>
   /** Its svc.yaml, with some settings of `cluster` replaced. */
   config (more?: Record<string, unknown>): Record<string, unknown>
-  /** kill -9 of all of it. */
+  /** kill -9 of all its processes. */
   kill (): Promise<void>
   pause (): void
   cont (): void
-  /** Undefined when there is no answer in time. */
+  /** Undefined without an answer in time. */
   ask (path: string, options?: Ask & { ms?: number }): Promise<Answer | undefined>
   state (): Promise<State | undefined>
   /** A command that changes nothing. The same id is the same command. */
@@ -95,21 +93,20 @@ export interface Member {
 
 export interface Cluster {
   readonly members: readonly Member[]
-  /** Members that are up. */
   up (): Member[]
   /**
-   * Waits until the nodes, those that are up by default, say the same: session, master, and how many live.
+   * Waits until the nodes (by default those that are up) agree on session, master and number of live nodes.
    */
   agreed (options?: { on?: readonly Member[], live?: number, not?: string, seconds?: number }):
   Promise<Agreement>
-  /** A fresh join token of a member, or the refusal. */
+  /** A new join token of a member, or the refusal. */
   joinToken (from: Member, ttlSeconds?: number): Promise<Answer>
   /** Cuts two members from each other, or one from all others. Needs `proxied` or `lan`. */
   cut (a: Member, b?: Member): void
   heal (a: Member, b?: Member): void
 }
 
-/** A node's answer in time; undefined when it refuses the connection, cuts it or is silent. */
+/** A node's answer in time; undefined if it refuses or closes the connection, or is silent. */
 async function soon (node: TestNode, path: string, { ms = 5000, ...options }: Ask & { ms?: number } = {}):
 Promise<Answer | undefined> {
   const answer = ask(node, path, options).catch(() => undefined)
@@ -121,7 +118,7 @@ Promise<Answer | undefined> {
   }
 }
 
-/** The process that has the home; also while it starts. */
+/** The process that holds the lock of the home, even while it starts. */
 function lockHolder (home: string): number | undefined {
   try {
     return (JSON.parse(readFileSync(join(home, 'run/node.lock'), 'utf8')) as { pid: number }).pid
@@ -130,7 +127,7 @@ function lockHolder (home: string): number | undefined {
 
 interface Place { api: number, members: number, host: string | null, before: readonly string[] }
 
-/** Makes one node of a cluster; it is not started yet. */
+/** Creates one node of a cluster without starting it. */
 async function member (t: Test, number: number, place: Place, options: ClusterOptions,
   pids: () => Map<number, string>): Promise<Member> {
   const name = `n${number}`
@@ -151,7 +148,7 @@ async function member (t: Test, number: number, place: Place, options: ClusterOp
   let node: TestNode | undefined
   let up = false
   const running = (): TestNode => {
-    if (node === undefined) throw new Error(`${name} was never started`)
+    if (node === undefined) throw new Error(`${name} is not started`)
     return node
   }
   const self: Member = {
@@ -186,7 +183,7 @@ async function member (t: Test, number: number, place: Place, options: ClusterOp
   return self
 }
 
-/** A proxy before a node's members' listener that knows which member dials. */
+/** A proxy before a node's member listener that identifies the dialling member. */
 async function proxyFor (t: Test, place: Place, pids: () => Map<number, string>): Promise<ChaosProxy> {
   const made: { proxy?: ChaosProxy } = {}
   const proxy = await chaosProxy({
@@ -228,7 +225,7 @@ export async function startCluster (t: Test, options: ClusterOptions = {}): Prom
   return cluster
 }
 
-/** How many voters a node has on disk; it is written with every entry where a majority decides. */
+/** Number of voters on a node's disk; it is written with every entry if a majority decides. */
 function voters ({ home }: Member): number {
   try {
     const text = readFileSync(join(home, 'state/control.json'), 'utf8')
@@ -242,7 +239,7 @@ function clusterOf (members: readonly Member[], lan: Lan | undefined): Cluster {
   const pairs = (a: Member, b: Member | undefined): [Member, Member][] =>
     (b === undefined ? members.filter((m) => m !== a) : [b]).map((other) => [a, other])
   const proxyOf = (m: Member): ChaosProxy => {
-    if (m.proxy === null) throw new Error('this cluster has no proxies and no LAN: nothing can be cut')
+    if (m.proxy === null) throw new Error('cutting links needs proxies or a LAN: set proxied or lan')
     return m.proxy
   }
   return {
@@ -278,7 +275,7 @@ function clusterOf (members: readonly Member[], lan: Lan | undefined): Cluster {
   }
 }
 
-/** What the states say with one voice; undefined while they do not. */
+/** The common view of the states; undefined while they differ. */
 function agreement (on: readonly Member[], states: readonly (State | undefined)[], live: number,
   not: string | undefined): Agreement | undefined {
   const [first] = states
@@ -292,11 +289,11 @@ function agreement (on: readonly Member[], states: readonly (State | undefined)[
     others: on.filter((m) => m !== master) }
 }
 
-/** Comes over gossip, or is measured on each link; and who was asked. */
+/** Keys from gossip or from link measurements, and the answering node. */
 const MEASURED: ReadonlySet<string> = new Set(['localNodeId', 'nodeMemory', 'nodeSystem', 'nodeDisk',
   'nodeNetwork', 'lastSeen', 'downloads', 'tasks', 'rttMs', 'bytesPerSecond'])
 
-/** A state as text, with the keys of every object in order, without what differs between nodes by design. */
+/** A state as text with sorted keys, without the keys that differ between nodes by design. */
 function documents (state: State): string {
   return JSON.stringify(state, (key, value: unknown) => {
     if (MEASURED.has(key)) return undefined
@@ -320,22 +317,22 @@ export async function sameState (on: readonly Member[], seconds = 30): Promise<v
   })
 }
 
-/** p50, p95 and the greatest, rounded to the millisecond. */
-export function spread (values: readonly number[]): { p50: number, p95: number, max: number } {
+/** p50, p95 and the maximum, rounded to the millisecond. */
+export function percentiles (values: readonly number[]): { p50: number, p95: number, max: number } {
   const sorted = [...values].sort((a, b) => a - b)
   const last = sorted.length - 1
   const at = (share: number): number => sorted[Math.min(last, Math.floor(sorted.length * share))]!
   return { p50: at(0.5), p95: at(0.95), max: sorted.at(-1)! }
 }
 
-/** The receipt in an answer to `touch`; undefined when it was not acknowledged. */
+/** The receipt in an answer to `touch`; undefined if it was not acknowledged. */
 export function receiptOf (answer: Answer | undefined): Receipt | undefined {
   if (answer?.status !== 200) return undefined
   const { sid, term, seq } = answer.json as Receipt
   return { sid, term, seq }
 }
 
-/** Touches one of the members in turn until a command is acknowledged; always the same command. */
+/** Sends the same command to the members in turn until one acknowledges it. */
 export async function acknowledged (on: readonly Member[], seconds = 30): Promise<Receipt> {
   const id = randomUUID()
   let turn = 0
@@ -343,7 +340,7 @@ export async function acknowledged (on: readonly Member[], seconds = 30): Promis
     receiptOf(await on[turn++ % on.length]!.touch(id)), { seconds, everyMs: 5 })
 }
 
-/** An endless speech of the engine that misbehaves; its node's svc.yaml is `faultsConfig()`. */
+/** An endless speech of the faulty engine; its node's svc.yaml is `faultsConfig()`. */
 export async function openSpeech ({ node }: Member, text = 'x', extra: Record<string, unknown> = {}):
 Promise<Stream> {
   const payload = does('test/ok', 'count', { bytes: 100, delayMs: 20 }, text)
@@ -352,7 +349,7 @@ Promise<Stream> {
   return opened
 }
 
-/** The environment of a node whose wall clock is off by so many milliseconds; `set` lets it jump. */
+/** The environment of a node whose wall clock is off by `offsetMs`; `set` makes it jump. */
 export function skewed (t: Test, offsetMs: number): { env: Record<string, string>, set (ms: number): void } {
   const path = join(folder(t), 'offset')
   const set = (ms: number): void => { writeFileSync(path, String(ms)) }

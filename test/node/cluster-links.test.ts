@@ -6,7 +6,7 @@ import type { Member } from './cluster-kit.js'
 t.test('three nodes behind proxies', async (t) => {
   const cluster = await startCluster(t, { config: quiet, proxied: true })
 
-  /** Does something to the open connections between two members; says how many there were. */
+  /** Applies `act` to the open connections between two members; returns their number. */
   const between = (a: Member, b: Member, act: {
     dialled: (proxy: NonNullable<Member['proxy']>, from: string) => number
     taken: (proxy: NonNullable<Member['proxy']>, from: string) => number
@@ -33,14 +33,14 @@ t.test('three nodes behind proxies', async (t) => {
       taken: (proxy, name) => proxy.halfOpen(name)
     })]
   ]
-  await t.test('T-Y05: what a master sends to a follower is damaged', async (t) => {
+  await t.test('T-Y05: damaged frames from a master to a follower', async (t) => {
     for (const [what, damage] of damages) {
       const before = await cluster.agreed()
       const [follower] = before.others
       const bytes = passed()
       t.ok(damage(before.master, follower!) > 0, `${what}: there was a connection to damage`)
       const start = performance.now()
-      // The follower's answer says that it holds the newest entry; the links' round trips come later, with
+      // The follower's answer proves that it holds the newest entry; the links' round trips come later, with
       // the readings.
       await acknowledged([follower!])
       await cluster.agreed()
@@ -52,7 +52,7 @@ t.test('three nodes behind proxies', async (t) => {
     }
   })
 
-  await t.test('T-E07: one link that comes and goes', async (t) => {
+  await t.test('T-E07: a flapping link', async (t) => {
     const before = await cluster.agreed()
     const [follower] = before.others
     const half = HEARTBEAT_MS * 0.75
@@ -68,7 +68,7 @@ t.test('three nodes behind proxies', async (t) => {
     figure(t, 'T-E07', t.passing() && elections <= 1, { elections, flaps: pick(5, 20) })
   })
 
-  await t.test('one link that is gone: a follower goes on through the third node', async (t) => {
+  await t.test('a broken link: a follower continues through the third node', async (t) => {
     const before = await cluster.agreed()
     const [follower] = before.others
     cluster.cut(before.master, follower)
@@ -80,24 +80,24 @@ t.test('three nodes behind proxies', async (t) => {
     t.equal(after.sessionId, before.sessionId, 'one lost link ends no session')
   })
 
-  await t.test('quorum 1: a node that is cut off goes on by itself, and one session wins', async (t) => {
+  await t.test('quorum 1: a node that is cut off continues alone, and one session wins', async (t) => {
     const before = await cluster.agreed()
     const alone = before.master
     cluster.cut(alone)
     const side = await cluster.agreed({ on: before.others, not: before.sessionId })
-    await until('the old master to know that it is alone', async () => {
+    await until('the old master to notice that it is alone', async () => {
       const state = await alone.state()
       return state?.masterNodeId === state?.localNodeId && state?.cluster.liveNodes === 1 &&
         state.cluster.partition
     })
     t.equal((await acknowledged([alone])).sid, before.sessionId, 'it decides for itself')
     t.equal((await acknowledged(before.others)).sid, side.sessionId, 'and so do the others')
-    // Old heartbeats that wait in the cut would speak of followers it does not have any more.
+    // Old heartbeats held by the cut would report followers that it no longer has.
     for (const m of cluster.members) m.proxy!.reset(m === alone ? undefined : alone.name)
     cluster.heal(alone)
     const after = await cluster.agreed()
-    // A master that stood still while the sides met gives way, and on a busy machine short timers call that
-    // a stall.
+    // A master that was paused while the sides met steps down, and short timers report such a pause on a busy
+    // machine.
     if (full) t.equal(after.sessionId, side.sessionId, 'the side with more nodes keeps its session')
     else t.ok([side.sessionId, before.sessionId].includes(after.sessionId), 'one of the sessions goes on')
     await sameState(cluster.members)

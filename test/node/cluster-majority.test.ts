@@ -12,7 +12,7 @@ import {
 import type { Test } from 'tap'
 import type { Cluster, Member, Receipt } from './cluster-kit.js'
 
-/** Commands one after the other through one node; `acked` are those it was told about. */
+/** Sequential commands through one node; `acked` are the acknowledged ones. */
 function load (member: Member): { acked: Map<string, Receipt>, refused: Map<string, number>,
   stop (): Promise<void> } {
   const acked = new Map<string, Receipt>()
@@ -31,7 +31,7 @@ function load (member: Member): { acked: Map<string, Receipt>, refused: Map<stri
   return { acked, refused, async stop () { on = false; await work } }
 }
 
-/** A node is cut off from the others, first the master, then one that follows. */
+/** Cuts a node off from the others, first the master, then a follower. */
 async function cutOff (t: Test, cluster: Cluster, what: 'master' | 'follower', speaks = false):
 Promise<void> {
   const before = await cluster.agreed()
@@ -41,7 +41,7 @@ Promise<void> {
   await until('commands', () => loads.every(({ acked }) => acked.size > 2))
   const start = performance.now()
   cluster.cut(alone)
-  await until('the small side to say no_quorum', async () =>
+  await until('the smaller side to report no_quorum', async () =>
     refusal({ json: (await alone.touch())?.json })?.reason === 'no_quorum', { seconds: 60 })
   const told = secondsSince(start)
   const lonely = await alone.state()
@@ -60,8 +60,8 @@ Promise<void> {
   t.equal(after.sessionId, next.sessionId, 'the larger side goes on undisturbed')
   for (const { stop } of loads) await stop()
 
-  // A repeated command gets the first answer where it is held, and another one where it was lost.
-  // The newest are asked for: a cluster remembers a thousand.
+  // A repeated command gets the first answer if it is still in the log, and another one if it was lost. Only
+  // the newest are repeated: a cluster remembers a thousand.
   const acked = loads.flatMap((l) => [...l.acked]).sort(([, a], [, b]) => a.term - b.term || a.seq - b.seq)
   let lost = 0
   for (const [id, receipt] of acked.slice(-pick(150, 900))) {
@@ -73,8 +73,8 @@ Promise<void> {
 }
 
 /**
- * A node counts for the majority from its admission on, so it is not to be missed before it has started: that
- * takes over a second on a busy machine.
+ * A node counts towards the majority once it is admitted, so it must not be missed before it has started,
+ * which takes over a second on a busy machine.
  */
 const heartbeatMs = 2000
 
@@ -85,7 +85,7 @@ t.test('a majority over proxies', async (t) => {
   await t.test('T-E05: a follower is cut off', { skip: full ? false : 'in the long form only' },
     (t) => cutOff(t, cluster, 'follower'))
 
-  await t.test('T-E13: a quorum that two halves could both reach', async (t) => {
+  await t.test('T-E13: a quorum that both halves could reach', async (t) => {
     const { others: [member] } = await cluster.agreed()
     await member!.kill()
     writeConfig(member!.home, member!.config({ quorum: 2 }))

@@ -18,7 +18,7 @@ async function doctor ({ home, node }: Member): Promise<Check[]> {
   return (JSON.parse(stdout) as { checks: Check[] }).checks.filter(({ result }) => result !== 'ok')
 }
 
-/** Waits for doctor on one node to report a code for any of the other nodes. */
+/** Waits until doctor on one node reports a code for any of the other nodes. */
 const finds = async (on: Member, code: string, ...of: Member[]): Promise<Check> => await until(
   `doctor on ${on.name}: ${code} of ${of.map(({ name }) => name).join(' or ')}`,
   async () => (await doctor(on)).find((check) =>
@@ -36,7 +36,7 @@ t.test('mistakes of operators', async (t) => {
   const [n1, n2, n3] = cluster.members as [Member, Member, Member]
   const events = async (): Promise<number> => (await n1.state())!['lastEventAppliedIdx'] as number
 
-  await t.test('a copied home is started beside its original', async (t) => {
+  await t.test('a copied home starts beside its original', async (t) => {
     const home = join(folder(t), 'home')
     cpSync(n2.home, home, { recursive: true, filter: (path) => !path.includes('/run') })
     writeConfig(home, n2.config({ port: 0 }))
@@ -45,7 +45,7 @@ t.test('mistakes of operators', async (t) => {
     t.equal(await copy.ended, 5)
     t.match(copy.stderr(), /A process at 127\.0\.0\.1:\d+ has the key of this node.*svc join-token/)
     const [, port] = /this one is at 127\.0\.0\.1:(\d+)/.exec(copy.stderr())!
-    // The copy calls both others and ends at the first answer.
+    // The copy calls both others and stops at the first answer.
     const found = await finds(n1, 'node_copied', n1, n3)
     t.match(found, { result: 'fail', remedy: /copied home.*svc join-token/,
       message: new RegExp(`n2 is linked at \\S+:\\d+; another process .* is at 127\\.0\\.0\\.1:${port}\\.`) })
@@ -71,7 +71,7 @@ t.test('mistakes of operators', async (t) => {
       (await doctor(n1)).every(({ code }) => code !== 'quorum_mismatch'))
   })
 
-  await t.test('a removed machine comes with a new token', async (t) => {
+  await t.test('a removed machine joins again with a new token', async (t) => {
     await n3.kill()
     const { nodeId } = n3.node
     const { status } = await ask(n1.node, `/cluster/members/${nodeId}`, { method: 'DELETE' })

@@ -30,7 +30,7 @@ t.test('T-E11: wall clocks that are wrong, and that jump', async (t) => {
   const after = await cluster.agreed()
   t.equal(after.sessionId, before.sessionId, 'the same session')
 
-  // One node alone in another year.
+  // One node's clock is a year off.
   const other = skewed(t, 365 * 24 * HOUR_MS)
   const [strange] = after.others
   await strange!.kill()
@@ -44,7 +44,7 @@ t.test('T-E11: wall clocks that are wrong, and that jump', async (t) => {
   figure(t, 'T-E11', t.passing(), { elections: last.term - before.term, jumps: 5, joined: joined.term })
 })
 
-/** Makes a folder read-only for everyone; returns what undoes it, or why it cannot be done. */
+/** Makes a folder read-only for everyone; returns the function that undoes it, or why that is impossible. */
 function freeze (t: Test, path: string): (() => void) | string {
   if (process.platform !== 'linux' || process.getuid?.() !== 0) return 'a read-only mount needs root on Linux'
   const mount = (...args: string[]): string | undefined => {
@@ -61,7 +61,7 @@ function freeze (t: Test, path: string): (() => void) | string {
   return `no read-only mounts here: ${readOnly}`
 }
 
-t.test('T-E12 and T-Y09: a disk that takes nothing, and many sessions', async (t) => {
+t.test('T-E12 and T-Y09: a full disk, and many sessions', async (t) => {
   const cluster = await startCluster(t, { config: quiet })
 
   await t.test('T-E12: a node that cannot write its promise is not elected', async (t) => {
@@ -80,7 +80,7 @@ t.test('T-E12 and T-Y09: a disk that takes nothing, and many sessions', async (t
       const { nodeHealth } = (await other!.state())!
       return nodeHealth[frozen!.node.nodeId]?.reasons.map(({ code }) => code) ?? []
     }
-    await until('nodeHealth to say so, on the other node too', async () =>
+    await until('nodeHealth to report it on the other node, too', async () =>
       (await codes()).includes('state_not_durable'))
     thaw()
     await before.master.start()
@@ -90,7 +90,7 @@ t.test('T-E12 and T-Y09: a disk that takes nothing, and many sessions', async (t
   })
 
   await t.test('T-Y09: session after session', async (t) => {
-    // The witness lives through them all: it is put to sleep when it is master, the others are killed.
+    // The witness survives all sessions: as master it is paused, the others are killed.
     const [port] = await freePorts(1)
     const { others: [witness] } = await cluster.agreed()
     await witness!.kill()
@@ -114,7 +114,7 @@ t.test('T-E12 and T-Y09: a disk that takes nothing, and many sessions', async (t
     }
     const late = await heapOf(witness!.pid(), port!)
     const grown = (late - early) / early
-    // The short form only shows that nothing large is kept per session.
+    // The short form only shows that no large object stays in memory per session.
     figure(t, 'T-Y09', t.passing() && grown <= pick(0.25, 0.1), { sessions, earlyMB: early / 1e6,
       lateMB: late / 1e6, grownPercent: Math.round(grown * 1000) / 10, rssMB: rss(witness!.pid()) / 1e6 })
   })

@@ -2,10 +2,10 @@ import t from 'tap'
 import { readFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { join } from 'node:path'
-import { quiet, SILENCE_MS, spread, startCluster } from './cluster-kit.js'
+import { quiet, SILENCE_MS, percentiles, startCluster } from './cluster-kit.js'
 import { figure, inTime, pick, secondsSince, sleep } from './kit.js'
 
-t.test('T-E09: all start at once', async (t) => {
+t.test('T-E09: all nodes start at once', async (t) => {
   const cluster = await startCluster(t, { config: quiet, nodes: pick(3, 5) })
   const times: number[] = []
   for (let n = 0; n < pick(1, 30); n++) {
@@ -18,16 +18,16 @@ t.test('T-E09: all start at once', async (t) => {
     await sleep(SILENCE_MS)
     t.equal((await cluster.agreed()).sessionId, sessionId, 'and it stays')
   }
-  const { p50, max } = spread(times)
+  const { p50, max } = percentiles(times)
   figure(t, 'T-E09', t.passing() && inTime(max, 5), { nodes: cluster.members.length, p50, max })
 })
 
-t.test('all start at once, with ports the system gives and nothing but the last addresses', async (t) => {
+t.test('all nodes start at once, with new ports and only their last addresses', async (t) => {
   const cluster = await startCluster(t, { config: quiet, anyPort: true })
   for (const member of cluster.members) await member.kill()
   await Promise.all(cluster.members.map((m) => m.start()))
   await cluster.agreed({ seconds: 60 })
-  // One of the old ports is somebody else's by now.
+  // Another process uses one of the old ports by now.
   const [first, ...rest] = cluster.members
   await Promise.all(cluster.members.map((m) => m.kill()))
   const taken = createServer()

@@ -4,7 +4,7 @@ import { WebSocket } from 'ws'
 import { decodeFrame } from '../../plugins/capabilities/frames/frames.js'
 import { startCluster, openSpeech } from './cluster-kit.js'
 import { does, TTS } from './engine.js'
-import { ask, call, hear, open, refusal, stream, streamed } from './http.js'
+import { ask, call, readStream, open, refusal, stream, streamed } from './http.js'
 import { faultsConfig, figure, pick, placeOn, secondsSince, sleep, until } from './kit.js'
 import type { IncomingMessage } from 'node:http'
 import type { TestNode } from './kit.js'
@@ -12,7 +12,7 @@ import type { TestNode } from './kit.js'
 /** How a stream ended for its reader. `cut`: the connection broke off. */
 interface End { terminals: number, reason: string | null, retryable: boolean | null, cut: boolean }
 
-/** A stream that goes on until its session ends. */
+/** A stream that lasts until its session ends. */
 interface Open { framing: string, end: Promise<End> }
 
 interface ErrorParts { reason: string, retryable: boolean }
@@ -22,7 +22,7 @@ const TERMINAL = new Set(['completed', 'failed', 'cancelled', 'speech.audio.done
 const endless = does('test/ok', 'count', { bytes: 100, delayMs: 20 })
 const endlessText = JSON.stringify({ do: 'count', bytes: 100, delayMs: 20 })
 
-/** What a list of frames or events says about the end. */
+/** The end of a stream according to its frames or events. */
 function ending (said: readonly Said[], cut: boolean): End {
   const terminals = said.filter(({ kind, type, error }) => TERMINAL.has(kind ?? type ?? '') ||
     (kind === undefined && type === undefined && error != null))
@@ -52,7 +52,7 @@ async function events (response: IncomingMessage): Promise<End> {
 async function framed (node: TestNode, extra: Record<string, unknown> = {}): Promise<Open> {
   const opened = await stream(node, TTS, endless, { extra })
   await opened.frames.next()
-  const end = hear(opened).then(({ frames, terminals }) =>
+  const end = readStream(opened).then(({ frames, terminals }) =>
     ending(frames.map(({ header }) => header as Said), terminals === 0))
   return { framing: 'frames', end }
 }
@@ -86,7 +86,7 @@ async function asMessages (node: TestNode): Promise<Open> {
     ws.on('close', () => { resolve(ending(said, cut)) })
     ws.on('message', (data: Buffer) => {
       said.push(decodeFrame(data).header)
-      // The socket stays open for further calls: some time shows whether a second end comes.
+      // The socket stays open for further calls: a short wait shows whether a second end arrives.
       if (ending(said, false).terminals > 0) setTimeout(() => { ws.close() }, 500).unref()
     })
   })
@@ -96,13 +96,13 @@ async function asMessages (node: TestNode): Promise<Open> {
   return { framing: 'messages', end }
 }
 
-/** A request without a stream, held until its first byte; it would take a minute. */
+/** A request without a stream, held until its first byte, which would take a minute. */
 function held (node: TestNode): Promise<Awaited<ReturnType<typeof ask>>> {
   return ask(node, '/v1/audio/speech', { body: { model: 'test/ok', input: 'x',
     instructions: JSON.stringify({ do: 'late', delayMs: 60_000 }) } })
 }
 
-/** A stream whose runner was on the node that died hears of that, mostly before the session ends. */
+/** A stream whose runner was on the dead node is notified of that, usually before the session ends. */
 const ENDS = ['session_changed', 'instance_lost']
 
 t.test('open streams and the end of their session', async (t) => {
@@ -181,7 +181,7 @@ t.test('open streams and the end of their session', async (t) => {
     streams: survivors.length + doomed.length + 2, hung, wrong, lastEndSeconds: lastEnd
   })
 
-  await t.test('T-E15: what was placed is there, and speaks', async (t) => {
+  await t.test('T-E15: placed instances are present, and speak', async (t) => {
     const after = (await one!.state())!
     const kept = Object.keys(after.instances)
     t.ok(before.others.every((m) => kept.some((id) =>
@@ -194,7 +194,7 @@ t.test('open streams and the end of their session', async (t) => {
     figure(t, 'T-E15', t.passing(), { secondsToSpeech: secondsSince(start), kept: kept.length })
   })
 
-  await t.test('who watches goes on watching', async (t) => {
+  await t.test('followers of the state stay connected', async (t) => {
     await until('the new session on the open stream', () => seen.includes(next.sessionId))
     t.notOk(over, '/state?follow=1 goes on')
     await until('the event', () => logged.includes('SessionChanged') && logged.includes(next.sessionId))
@@ -202,12 +202,12 @@ t.test('open streams and the end of their session', async (t) => {
     log.destroy()
   })
 
-  await t.test('streams of the next session live', async (t) => {
+  await t.test('streams of the next session continue', async (t) => {
     const opened = await openSpeech(one!)
     await before.master.start()
     await cluster.agreed()
     const { value } = await opened.frames.next()
     t.equal((value as { header: { kind: string } }).header.kind, 'chunk', 'a node that joins ends nothing')
-    opened.leave()
+    opened.abort()
   })
 })

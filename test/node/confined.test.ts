@@ -9,7 +9,7 @@ import type { Test } from 'tap'
 
 const skip = !existsSync('/usr/bin/setpriv') && 'no setpriv here'
 
-/** A PATH with some programs of util-linux and no others. */
+/** A PATH with only these programs of util-linux. */
 function only (t: Test, ...names: string[]): string {
   const path = join(folder(t), 'bin')
   mkdirSync(path)
@@ -17,7 +17,7 @@ function only (t: Test, ...names: string[]): string {
   return path
 }
 
-/** Status of the API's answer to a runner without a credential; 1 when the runner cannot connect. */
+/** Status of the API's answer to a runner without a credential; 1 if the runner cannot connect. */
 async function answerTo (node: TestNode): Promise<number> {
   await ready(node, 'test/ok')
   const heard = await streamed(node, TTS, does('test/ok', 'api', { url: `${node.url}/state` }))
@@ -26,7 +26,7 @@ async function answerTo (node: TestNode): Promise<number> {
   return rates.find((rate) => rate !== undefined) ?? 0
 }
 
-t.test('no runner has the rights of a program of this machine', { skip }, async (t) => {
+t.test('no runner has the rights of a local program', { skip }, async (t) => {
   const node = await startNode(t, { config: faultsConfig(), env: { PATH: only(t, 'setpriv', 'prlimit') } })
   t.equal(await answerTo(node), 401)
   t.equal((await ask(node, '/state', { token: null })).status, 200, 'others have them')

@@ -1,13 +1,13 @@
 import t from 'tap'
 import { networkInterfaces } from 'node:os'
-import { ask, call, dial, hear, open, refusal, stream } from './http.js'
+import { ask, call, dial, readStream, open, refusal, stream } from './http.js'
 import { faultsConfig, figure, startNode, until } from './kit.js'
 import { does, TTS } from './engine.js'
 import type { Stream } from './http.js'
 
 const endless = does('test/ok', 'count', { bytes: 10, delayMs: 50 })
 
-t.test('T-H06: too many at once', async (t) => {
+t.test('T-H06: too many concurrent requests', async (t) => {
   const outside = Object.values(networkInterfaces()).flat().find((i) => i?.family === 'IPv4' &&
     !i.internal)?.address
   const node = await startNode(t, { args: outside === undefined ? [] : ['--host', '0.0.0.0'],
@@ -31,11 +31,12 @@ t.test('T-H06: too many at once', async (t) => {
         token: null })
       return full.status === 429 && refusal(full)?.details['waiting'] === 1 ? full : undefined
     })
-    for (const { leave } of [other, ...held]) leave()
+    for (const { abort: leave } of [other, ...held]) leave()
     const after = await queued
     t.equal(after.statusCode, 200, 'what waited is served once there is room')
     after.destroy()
-    t.equal((await hear(await stream(node, TTS, does('test/ok', 'count', { chunks: 1 })))).last?.header.kind,
+    const opened = await stream(node, TTS, does('test/ok', 'count', { chunks: 1 }))
+    t.equal((await readStream(opened)).last?.header.kind,
       'completed')
   })
 
@@ -50,7 +51,7 @@ t.test('T-H06: too many at once', async (t) => {
         'a credential is not held to it')
       t.equal((await ask(node, '/healthz', { token: null })).status, 200, 'nor is loopback')
       for (const { socket } of held) socket.destroy()
-      await until('there is room again', async () => (await ask({ url }, '/healthz')).status === 200)
+      await until('there is free space again', async () => (await ask({ url }, '/healthz')).status === 200)
     })
   figure(t, 'T-H06', t.passing(), {})
 })

@@ -1,4 +1,4 @@
-/** Paired devices of whole nodes, as scripts make them. */
+/** Paired devices of whole nodes, as scripts pair them. */
 import { cli, folder, run, until } from './kit.js'
 import type { Test } from 'tap'
 import type { Child, TestNode } from './kit.js'
@@ -11,9 +11,9 @@ function verb (t: Test, ...words: string[]): Child {
   return child
 }
 
-/** The six digits that a verb shows. */
+/** The six digits that a verb prints. */
 const digitsOf = async ({ over, stderr }: Child): Promise<string> => await until('six digits', () => {
-  if (over()) throw new Error(`it ended early: ${stderr()}`)
+  if (over()) throw new Error(`it exited early: ${stderr()}`)
   return /(?:must be|shows:) (\d{6})/.exec(stderr())?.[1]
 })
 
@@ -24,7 +24,7 @@ export async function openPairingAt (t: Test, { home, url }: Where, ...options: 
   return host
 }
 
-/** `svc device pair` in a fresh home, and the digits that it shows. */
+/** `svc device pair` in a fresh home, and the digits that it prints. */
 export async function devicePair (
   t: Test, url: string
 ): Promise<{ home: string, device: Child, digits: string }> {
@@ -33,10 +33,12 @@ export async function devicePair (
   return { home, device, digits: await digitsOf(device) }
 }
 
-/** Tells a verb what the other side shows. */
-export const tell = ({ process: { stdin } }: Child, digits: string): void => { stdin!.end(`${digits}\n`) }
+/** Types the other side's digits into a verb. */
+export const typeDigits = ({ process: { stdin } }: Child, digits: string): void => {
+  stdin!.end(`${digits}\n`)
+}
 
-/** Pairs a device; each side reads the digits of the other one. */
+/** Pairs a device; each side confirms the digits of the other. */
 export async function pairAt (
   t: Test, node: Where, ...options: string[]
 ): Promise<{ home: string, told: string }> {
@@ -44,8 +46,8 @@ export async function pairAt (
   const { device, digits, home } = await devicePair(t, node.url)
   const shown = await digitsOf(host)
   t.equal(shown, digits, 'the same digits on both sides')
-  tell(host, digits)
-  tell(device, shown)
+  typeDigits(host, digits)
+  typeDigits(device, shown)
   t.equal(await device.ended, 0, device.stderr())
   t.equal(await host.ended, 0, host.stderr())
   return { home, told: device.stderr() }

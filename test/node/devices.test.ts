@@ -4,7 +4,7 @@ import t from 'tap'
 import { deviceFor, deviceKeysOf } from '../../plugins/devices/signing/device.js'
 import { RequestSigner } from '../../plugins/devices/signing/signer.js'
 import { quiet, startCluster } from './cluster-kit.js'
-import { devicePair, openPairingAt, pairAt, tell } from './devices-kit.js'
+import { devicePair, openPairingAt, pairAt, typeDigits } from './devices-kit.js'
 import { ask, open } from './http.js'
 import { figure, folder, secondsSince, startNode, svc, until } from './kit.js'
 import type { DeviceFile } from '../../plugins/devices/signing/device.js'
@@ -12,7 +12,7 @@ import type { Member } from './cluster-kit.js'
 
 const deviceAt = (home: string, { node }: Member): DeviceFile => deviceFor(home, node.url)!
 
-/** A stream of a node, opened by the device of a home; a refusal corrects the device as it does `svc`. */
+/** Opens a stream of a node as the device of a home; a refusal updates the device as in `svc`. */
 async function follow (home: string, member: Member): Promise<{ status: number, over: () => boolean }> {
   const device = deviceAt(home, member)
   const signer = new RequestSigner({
@@ -36,7 +36,7 @@ async function follow (home: string, member: Member): Promise<{ status: number, 
 const status = async (home: string, { node }: Member): Promise<number | string> =>
   (await svc(['--home', home, '--url', node.url, 'nodes', '--json'])).status
 
-t.test('T-A13: a device is let in by six digits, used at every node, and shut out everywhere', async (t) => {
+t.test('T-A13: a device is paired by six digits, used at every node, and revoked everywhere', async (t) => {
   const cluster = await startCluster(t, { nodes: 2, config: quiet })
   await cluster.agreed()
   const [one, two] = cluster.members as [Member, Member]
@@ -74,32 +74,32 @@ t.test('T-A13: a device is let in by six digits, used at every node, and shut ou
   }
 })
 
-t.test('a device that is shown other digits keeps nothing and signs nothing', async (t) => {
-  // The attacker's node has its own operator, who says yes to whatever comes.
+t.test('a device with other digits stores and signs nothing', async (t) => {
+  // The attacker's node has its own operator, who confirms every attempt.
   const [node, attacker] = [await startNode(t, { config: quiet }), await startNode(t, { config: quiet })]
   const [host, lure] = [await openPairingAt(t, node), await openPairingAt(t, attacker)]
   const victim = await devicePair(t, attacker.url)
   const forged = await devicePair(t, node.url)
   t.not(victim.digits, forged.digits)
-  tell(lure, victim.digits)
-  // The person at the device reads what the real node shows.
-  tell(victim.device, forged.digits)
+  typeDigits(lure, victim.digits)
+  // The person at the device types the digits that the real node shows.
+  typeDigits(victim.device, forged.digits)
   t.equal(await victim.device.ended, 1)
-  t.match(victim.device.stderr(), /the digits are not the same: somebody sits between/)
+  t.match(victim.device.stderr(), /the digits differ: someone is intercepting the connection/)
   t.notOk(existsSync(join(victim.home, 'devices')), 'nothing is kept')
   t.notMatch(victim.device.stdout(), /may/)
   const after = await svc(['--home', victim.home, '--url', attacker.url, 'token', 'ls'])
   t.equal(after.status, 5, 'nothing is signed for it from then on')
-  // The attacker's device says yes; the operator of the real node reads the victim's digits.
-  tell(forged.device, forged.digits)
-  tell(host, victim.digits)
+  // The attacker's device confirms; the operator of the real node types the victim's digits.
+  typeDigits(forged.device, forged.digits)
+  typeDigits(host, victim.digits)
   t.equal(await forged.device.ended, 1, 'the forger is refused')
   for (const at of [node, attacker]) t.same((await ask(at, '/v1/devices')).json, { devices: [] })
   await ask(node, '/v1/devices/pairing', { method: 'DELETE' })
   t.equal(await host.ended, 1)
 })
 
-t.test('a yes that nobody can have given is none', async (t) => {
+t.test('a forged confirmation is refused', async (t) => {
   const node = await startNode(t, { config: quiet })
   const home = folder(t)
   for (const words of [['--home', node.home, 'pair'], ['--home', home, 'device', 'pair', node.url]]) {

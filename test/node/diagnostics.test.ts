@@ -19,7 +19,7 @@ interface Report {
   resources: { dataPlane: Record<string, number> }
 }
 
-t.test('a node shows what it does, counts it and bundles it without a word of what was asked', async (t) => {
+t.test('a node shows, counts and bundles its work without any request text', async (t) => {
   const node = await startNode(t, {
     env: { CANARY_KEY: KEY },
     config: faultsConfig({ tracing: { otlp_headers: { 'x-key': '${env.CANARY_KEY}' } } })
@@ -32,7 +32,7 @@ t.test('a node shows what it does, counts it and bundles it without a word of wh
       { token: app, headers: { accept: 'text/event-stream' }, body: call(node, TTS, payload) })
   }
 
-  await t.test('requests leave figures', async (t) => {
+  await t.test('requests are counted', async (t) => {
     t.match((await speak({ do: 'count', chunks: 3 })).text, /"kind":"completed"/)
     const answer = await ask(node, '/metrics', { token: app })
     t.equal(answer.status, 200)
@@ -46,7 +46,7 @@ t.test('a node shows what it does, counts it and bundles it without a word of wh
     for (const name of some) t.ok(sum(name) > 0, name)
   })
 
-  await t.test('a task that a runner hangs on is cancelled, and the runner started again', async (t) => {
+  await t.test('a hanging task is cancelled, and the runner restarted', async (t) => {
     const { supervisorRunners: [runner] } = await report()
     const hung = speak({ do: 'block' })
     await until('the task', async () => (await report()).resources.dataPlane['runnerTasks'] === 1)

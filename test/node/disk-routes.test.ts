@@ -12,10 +12,10 @@ import type { TestNode } from './kit.js'
 
 const SMALL = '/store/models/acme%2Fsmall'
 
-/** A request, and the status that a full disk leads to; absent where several are right. */
+/** A request, and its status on a full disk; absent if several are right. */
 interface Request { path: string, body?: unknown, status?: number }
 
-/** A node with one of everything that requests can name. */
+/** A node with one of each resource that requests can name. */
 async function furnish (
   t: Parameters<typeof makeModel>[0], node: TestNode
 ): Promise<Record<string, Request>> {
@@ -96,7 +96,7 @@ t.test('a full disk', { skip: noSmallDisk }, async (t) => {
     const { status, json } = await ask(node, '/state').catch(() => ({ status: 0, json: {} }))
     return status === 200 && !JSON.stringify(json).includes(node.nodeId)
   })
-  // The start gave up the reserve, so the disk has some room again.
+  // The start released the reserve, so the disk has free space again.
   disk.fill()
   const told = await until('its health', async () =>
     ((await ask(node, '/state').catch(() => ({ text: '' }))).text.match(/"state_not_durable".{0,200}/))?.[0])
@@ -118,7 +118,7 @@ for (const left of [0, 4096]) {
     const text = child.stderr()
     t.match(text, `${home}/run/write-test`, 'the path')
     t.match(text, /65536 bytes\) cannot be written: the disk is full \(ENOSPC\)\. A node needs 64 KiB/)
-    t.match(text, `free them on the disk of ${home}`)
+    t.match(text, `free disk space for ${home}`)
     t.notMatch(text, /\n +at /, 'no stack')
     disk.free()
     await startNode(t, { home })

@@ -13,19 +13,19 @@ import type { Test } from 'tap'
 const root = process.getuid?.() === 0 && process.platform === 'linux'
 const skip = root ? false : 'mounting a small disk needs root on Linux'
 
-/** The mount point of a small disk; undefined where this system lets nobody mount one. */
+/** The mount point of a small disk; undefined if this system cannot mount one. */
 function smallDisk (t: Test): string | undefined {
   const where = mkdtempSync(join(tmpdir(), 'svc-disk-'))
   if (spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=4m', 'tmpfs', where]).status !== 0) {
     rmSync(where, { recursive: true })
-    t.comment('skipped: this system lets nobody mount a disk')
+    t.comment('skipped: this system does not allow mounting a disk')
     return undefined
   }
   t.teardown(() => { spawnSync('umount', ['-l', where]); rmSync(where, { recursive: true, force: true }) })
   return where
 }
 
-/** Writes files until not a byte more fits. */
+/** Fills the disk to the last byte. */
 function fill (where: string): void {
   for (const [n, size] of [1 << 20, 1 << 16, 1 << 12, 1].entries()) {
     try {
@@ -69,7 +69,7 @@ t.test('a home on a full disk', { skip },
       'speech goes on')
     const [runner] = node.runners()
     process.kill(runner!, 'SIGKILL')
-    await until('the runner is back, or says why not', async () => {
+    await until('the runner is back or reports the reason', async () => {
       const { supervisorRunners } = (await ask(node,
         '/v1/diagnostics/node')).json as { supervisorRunners: { statusKind: string, pid: number | null }[] }
       return supervisorRunners.some((r) => r.pid !== runner && (r.statusKind === 'RunnerReady' ||
@@ -88,7 +88,7 @@ t.test('a home on a full disk', { skip },
       'with space again, all is well')
   })
 
-t.test('a node whose disk is full when it starts serves and says so, without starting again and again', {
+t.test('a node that starts on a full disk serves and reports it, without a restart loop', {
   skip
 }, async (t) => {
   const where = smallDisk(t)
@@ -104,19 +104,19 @@ t.test('a node whose disk is full when it starts serves and says so, without sta
   const { url, nodeId, pid } = JSON.parse(line) as { url: string, nodeId: string, pid: number }
   t.teardown(() => { hardKill(pid) })
   const at = { url, token: readFileSync(join(home, 'operator.token'), 'utf8').trim() }
-  await until('it to be ready, or to say why the model is not', async () => {
+  await until('it to be ready or report the reason', async () => {
     const { status, text } = await ask(at, '/readyz')
     return status === 200 || text.includes('the disk is full (ENOSPC)')
   })
-  t.match(child.stderr(), /events are only counted, not written; free some space/)
+  t.match(child.stderr(), /events are counted but not stored; free disk space/)
   const { stdout } = await svc(['doctor', '--home', home, '--url', url])
-  t.match(stdout, /fail +disk .*\n +Free some space/)
+  t.match(stdout, /fail +disk .*\n +Free disk space/)
   t.match(stdout, /\[disk_full\]/)
   t.notOk(child.over())
   t.match((await ask(at, '/state')).json, { localNodeId: nodeId }, 'still the first start')
 })
 
-t.test('the disk of the master runs full: the cluster goes on, and the doctor names the node', { skip },
+t.test('the master\'s disk is full: the cluster keeps working, and doctor names the node', { skip },
   async (t) => {
     const disks = [smallDisk(t), smallDisk(t), smallDisk(t)]
     if (disks.includes(undefined)) return

@@ -1,5 +1,5 @@
 /**
- * A node without llama.cpp's server gets a build while it runs, which models with images need; the build is a
+ * A running node without llama.cpp's server installs a build, which models with images need; the build is a
  * stand-in.
  */
 import { mkdirSync, readdirSync, writeFileSync } from 'node:fs'
@@ -18,11 +18,11 @@ const SCRIPT = fileURLToPath(
   new URL('../../plugins/llama-cpp/test/fixtures/llama-server.mjs', import.meta.url))
 const config = { plugins: {
   gguf: { module: fixture('gguf.mjs') }, placement: { autoplace: [] },
-  // The stand-in keeps its journal where no runner may write.
+  // The stand-in writes its journal outside the folders of a runner.
   runners: { confine: false }
 } }
 
-/** A program that serves as llama-server does, for a build. */
+/** A stub llama-server, for a build. */
 function standIn (directory: string): string {
   const journal = join(directory, 'journal')
   writeFileSync(journal, '')
@@ -32,7 +32,7 @@ function standIn (directory: string): string {
 
 const gpu = readdirSync('/dev').some((name) => /^nvidia\d+$/.test(name))
 
-t.test('verbs bring the build that a model needs', {
+t.test('verbs install the build that a model needs', {
   timeout: 120_000, skip: gpu && 'a build for CUDA would be fetched'
 }, async (t) => {
   const directory = folder(t)
@@ -47,13 +47,13 @@ t.test('verbs bring the build that a model needs', {
   writeFileSync(join(model, 'm.gguf'), gguf(llama))
   writeFileSync(join(model, 'mmproj-m.gguf'), gguf(llama))
   const pulled = await verb('pull', model)
-  t.match(pulled, { status: 0, stderr: /which no node has: `svc engine add llama\.cpp` brings it\nnext: / })
+  t.match(pulled, { status: 0, stderr: /which no node has: run `svc engine add llama\.cpp`\nnext: / })
 
   const refused = await verb('place', MODEL)
-  t.match(refused, { status: 1, stderr: /`svc engine add llama\.cpp` there brings it[^]*400 engine_missing/ })
+  t.match(refused, { status: 1, stderr: /run `svc engine add llama\.cpp` there[^]*400 engine_missing/ })
   t.same(asked, [], 'nobody was asked, so nothing is fetched')
   t.match(await verb('place', MODEL, '--yes'),
-    { status: 1, stderr: /fetching llama\.cpp b\d+ for \w+ \(.*[^]*does not have the digest/ },
+    { status: 1, stderr: /downloading llama\.cpp b\d+ for \w+ \(.*[^]*does not have the expected digest/ },
     'the stand-in is not what svc knows under that name')
   t.match(await verb('engine', 'add', 'llama.cpp', '--sha256', sha256(archive)), { status: 0 })
   const placed = await verb('place', MODEL)

@@ -9,7 +9,7 @@ const TTS = 'tts@1.0.0'
 
 const FIELDS = ['message', 'type', 'param', 'code', 'reason', 'retryable', 'requestId', 'details']
 
-/** The clients of some APIs know errors of their routes in their own shape only. */
+/** Clients of some APIs expect errors of their routes in their API's own shape. */
 function fieldsOf (what: string): string[] {
   if (/: dots$/.test(what)) return ['error', 'detail']
   if (/^[A-Z]+ \/v1\/messages(\/\S*)?: /.test(what)) return ['type', 'error', 'request_id', 'detail']
@@ -18,7 +18,7 @@ function fieldsOf (what: string): string[] {
   return ['error', 'detail']
 }
 
-t.test('T-H12: the errors of every route have one body and show nothing of the inside', async (t) => {
+t.test('T-H12: the errors of every route have one body and reveal no internals', async (t) => {
   const node = await startNode(t, { config: faultsConfig({ access: { local: [] } }) })
   const routes = await routesOf(node)
   let asked = 0
@@ -29,7 +29,7 @@ t.test('T-H12: the errors of every route have one body and show nothing of the i
       `${what}: ${answer.status} ${answer.text.slice(0, 100)}`)
     const error = refusal(answer)
     t.strictSame(Object.keys(error ?? {}).sort(), [...FIELDS].sort())
-    // OpenAI's codes are words.
+    // OpenAI's codes are strings.
     if (typeof error?.code === 'number') t.equal(error.code, answer.status)
     else t.match(error?.code, /^[a-z_]+$/)
     t.equal(error?.requestId, answer.headers['x-svc-request-id'], `${what}: the request id is the header's`)

@@ -1,4 +1,4 @@
-/** The first model of a new cluster: whole nodes that have no store yet, and a hub. */
+/** The first model of a new cluster: whole nodes without a store, and a hub. */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
@@ -50,7 +50,7 @@ t.test('two pulls at two nodes at once make one store', { timeout: 120_000 }, as
     t.equal(status, 0, stderr)
     t.match(stdout, /acme\/tiny is in the store/)
   }
-  const said = pulls.filter(({ stderr }) => stderr.includes('there was no store: this node keeps it'))
+  const said = pulls.filter(({ stderr }) => stderr.includes('this node is now the store host'))
   t.equal(said.length, 1, 'one says that it keeps it')
   const paths = cluster.members.map(({ home }) => storeIn(home)).filter((path) => path !== undefined)
   t.same(paths.length, 1, 'one has it in svc.yaml')
@@ -62,7 +62,7 @@ t.test('two pulls at two nodes at once make one store', { timeout: 120_000 }, as
   t.notMatch(codes.join(' '), /second_store|restart_needed/)
 })
 
-t.test('the store that a pull made is there after a restart', { timeout: 60_000 }, async (t) => {
+t.test('the store of a pull is still configured after a restart', { timeout: 60_000 }, async (t) => {
   const { config } = await newHub(t)
   const node = await startNode(t, { config, env })
   const at = (url: string): string[] => ['--home', node.home, '--url', url]
@@ -73,7 +73,7 @@ t.test('the store that a pull made is there after a restart', { timeout: 60_000 
   t.match(JSON.parse(listed.stdout), { models: [{ modelId: MODEL }] })
 })
 
-t.test('svc run with a model of the hub, on a node that has nothing', { timeout: 120_000 }, async (t) => {
+t.test('svc run with a model of the hub, on an empty node', { timeout: 120_000 }, async (t) => {
   const { hub, config } = await newHub(t)
   const node = await startNode(t, { config, env })
   const run = async (word: string): ReturnType<typeof svc> =>
@@ -84,11 +84,11 @@ t.test('svc run with a model of the hub, on a node that has nothing', { timeout:
     ['acme/none', 3, /404 hub_not_found/],
     ['acme/tiny-ONNX:q9', 3, /has no ONNX variant "q9"; it has fp32/],
     ['acme/gguf:Q5_0', 3, /has no GGUF variant "Q5_0"; it has m-Q4_K_M, m-Q8_0/],
-    ['acme/torch', 1, /only as .safetensors; what runs here is ONNX and GGUF[^]*Look for a conversion/]
+    ['acme/torch', 1, /only as .safetensors; svc supports ONNX and GGUF[^]*Find a conversion/]
   ]
   for (const [word, status, says] of refused) t.match(await run(word), { status, stderr: says }, word)
   hub.faults = { gated: true }
-  t.match(await run(MODEL), { status: 5, stderr: /403 hub_gated\)\n {2}Accept its terms on its page/ })
+  t.match(await run(MODEL), { status: 5, stderr: /403 hub_gated\)\n {2}Accept the terms on the model's/ })
   hub.faults = { sizes: { 'tiny-F32.gguf': 2 ** 50 } }
   t.match(await run(MODEL), { status: 6, stderr: /does not fit on the disk of .*more do not fit/ })
   hub.faults = {}
@@ -97,14 +97,15 @@ t.test('svc run with a model of the hub, on a node that has nothing', { timeout:
 
   const first = await run(MODEL)
   t.equal(first.status, 0, first.stderr)
-  t.match(first.stderr, new RegExp(`^acme/tiny is not here; from ${hub.url}: 1 file, .*\\(GGUF F32\\)\n` +
-    'disk of the store, on .*\nmemory: it takes at least .*; fits on .*\n' +
-    'there was no store: this node keeps'))
+  t.match(first.stderr, new RegExp(
+    `^acme/tiny is not in the cluster; from ${hub.url}: 1 file, .*\\(GGUF F32\\)\n` +
+    'store disk on .*\nmemory: the model needs at least .*; fits on .*\n' +
+    'the cluster had no store: this node is'))
   t.match(first.stderr, /acme\/tiny {2}100 %/)
   const again = await run(`hf.co/${MODEL}`)
   t.match(again, { status: 0, stdout: first.stdout })
-  t.notMatch(again.stderr, /is not here|100 %/, 'it is ready')
-  t.match(await run(`${MODEL}:Q4_0`), { status: 1, stderr: /is here as fp32: ask it without :Q4_0/ })
+  t.notMatch(again.stderr, /not in the cluster|100 %/, 'it is ready')
+  t.match(await run(`${MODEL}:Q4_0`), { status: 1, stderr: /is here as fp32: run it without :Q4_0/ })
 
   const { instances } = (await ask(node, '/state')).json as { instances: Record<string, unknown> }
   const [id] = Object.keys(instances)
@@ -113,6 +114,6 @@ t.test('svc run with a model of the hub, on a node that has nothing', { timeout:
 
   t.match(await run('acme/tiny-ONNX'), {
     status: 1,
-    stderr: /acme\/tiny-ONNX is a language model \(llama\) in ONNX[^]*`svc pull ORG\/tiny-GGUF` brings it/
+    stderr: /acme\/tiny-ONNX is a language model \(llama\) in ONNX[^]*`svc pull ORG\/tiny-GGUF` downloads it/
   })
 })

@@ -1,4 +1,4 @@
-/** A real node with GGUF models, whole ones and damaged ones, on either driver of llama.cpp. */
+/** A real node with GGUF models, valid and damaged ones, on either driver of llama.cpp. */
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
@@ -13,7 +13,7 @@ import type { Test } from 'tap'
 import type { TestNode } from './kit.js'
 
 const WHOLE = 'test/whole'
-/** Biases against all tokens that end an answer. */
+/** Biases against all end tokens. */
 const ENDLESS = { 256: -100, 257: -100, 258: -100 }
 const CONTEXT = 4096
 
@@ -24,7 +24,7 @@ interface State {
 }
 const stateOf = async (node: TestNode): Promise<State> => (await ask(node, '/state')).json as State
 
-/** A node with a whole model; `others` are models with these files. `home`: where it has its home. */
+/** A node with a valid model; `others` are models with these files. */
 async function modelsNode (
   t: Test, env: Record<string, string>, others: Record<string, Uint8Array> = {}, home?: string
 ): Promise<TestNode> {
@@ -46,7 +46,7 @@ async function modelsNode (
   })
 }
 
-/** Asks the whole model; undefined if it does not serve. */
+/** Asks the valid model; undefined if it fails. */
 async function says (node: TestNode): Promise<string | undefined> {
   const body = { model: WHOLE, prompt: 'once', max_tokens: 8, temperature: 0 }
   const answer = await ask(node, '/v1/completions', { body })
@@ -63,7 +63,7 @@ async function drivenBy (t: Test, node: TestNode, program: string | null): Promi
 const FAILED =
   /cannot load test\/damaged|ended by SIG\w+ while loading|llama-server (exited with|was ended by).*: \w/
 
-/** Each kind of damage gives an error that names it, and the node serves another model as before. */
+/** Each kind of damage gives an error that names it, and the node still serves another model. */
 export async function damagedFiles (
   t: Test, env: Record<string, string>, program: string | null
 ): Promise<void> {
@@ -99,7 +99,7 @@ export async function damagedFiles (
   t.equal(await says(node), text, 'the whole one answers as before')
 }
 
-/** An engine that is killed in the middle of a stream costs one event that says so, and is back. */
+/** An engine killed in the middle of a stream ends it with one error event, and restarts. */
 export async function killedEngine (
   t: Test, env: Record<string, string>, program: string | null
 ): Promise<void> {
@@ -132,7 +132,7 @@ export async function killedEngine (
   figure(t, 'an engine killed in a stream', again && inTime(told, 0.5) && inTime(back, 10), { told, back })
 }
 
-/** A prompt over the context is refused in the words and with the numbers that clients look for. */
+/** A prompt over the context is refused with the text and the numbers that clients parse. */
 export async function longPrompt (t: Test, env: Record<string, string>): Promise<void> {
   const node = await modelsNode(t, env)
   await placeOn(node, WHOLE)
@@ -151,7 +151,7 @@ export async function longPrompt (t: Test, env: Record<string, string>): Promise
   }
 }
 
-/** A template that does not come to an end costs the request that needs it. */
+/** A template with an endless loop fails only the request that needs it. */
 export async function endlessTemplate (t: Test, env: Record<string, string>): Promise<void> {
   const loop = (inner: string): string => `{% for i in range(99999) %}${inner}{% endfor %}`
   const template = `{% if messages[0].content == 'x' %}${loop(loop('x'))}{% endif %}`
@@ -168,7 +168,7 @@ export async function endlessTemplate (t: Test, env: Record<string, string>): Pr
   t.ok(await says(node))
 }
 
-/** A full disk under the home costs no answer, and a runner that dies is back or says why not. */
+/** A full disk under the home fails no answer; a runner that dies restarts or reports the reason. */
 export async function fullDisk (
   t: Test, env: Record<string, string>, disk: { path: string, fill (): void, free (): void }
 ): Promise<void> {
@@ -179,7 +179,7 @@ export async function fullDisk (
   disk.fill()
   t.equal(await says(node), text, 'it goes on')
   process.kill(node.runners()[0]!, 'SIGKILL')
-  const said = await until('it to be back, or to say why not', async () => {
+  const said = await until('it to be back or report the reason', async () => {
     const { runners } = await stateOf(node)
     const [failed] = Object.values(runners).flatMap((status) => status['RunnerFailed']?.errorMessage ?? [])
     return failed ?? await says(node)

@@ -10,6 +10,6 @@ t.test('damaged files', { timeout: 400_000 }, async (t) => { await damagedFiles(
 t.test('a runner that is killed in the middle of a stream', async (t) => {
   await killedEngine(t, env, null)
 })
-t.test('a template that does not end', async (t) => { await endlessTemplate(t, env) })
+t.test('a template with an endless loop', async (t) => { await endlessTemplate(t, env) })
 t.test('a prompt that is too long', async (t) => { await longPrompt(t, env) })
 t.test('a full disk', { skip: noSmallDisk }, async (t) => { await fullDisk(t, env, smallDisk(t, '16m')) })

@@ -38,7 +38,7 @@ t.test('homes and ports in use, and homes of a later version', async (t) => {
     const path = join(at, file)
     const value = existsSync(path) ? JSON.parse(readFileSync(path, 'utf8')) as object : { tokens: [] }
     for (const [format, message] of [[99, /has format 99, this svc reads up to 1; use the newer svc/],
-      ['x', /does not say its format/]] as const) {
+      ['x', /has no format number/]] as const) {
       writeFileSync(path, JSON.stringify({ ...value, format }))
       const { status, stderr } = await svc(['up', '--json', '--home', at, '--port', '0'])
       t.equal(status, 1, file)
@@ -51,7 +51,7 @@ t.test('homes and ports in use, and homes of a later version', async (t) => {
   }
 })
 
-t.test('a member whose files are lost is refused, and told what to do', async (t) => {
+t.test('a member that lost its files is refused with the remedy', async (t) => {
   const cluster = await startCluster(t, { config: quiet, nodes: 2 })
   await cluster.agreed()
   const [first, member] = [cluster.members[0]!, cluster.members[1]!]
@@ -62,9 +62,9 @@ t.test('a member whose files are lost is refused, and told what to do', async (t
   const again = `svc members remove ${installId}`
   const votes = 'state/promise.json'
   const lost = [
-    ['node.json', `this node would be another one than the member ${installId}`,
+    ['node.json', `this node would not be the member ${installId}`,
       `"installId":"${installId}"}' > ${join(home, 'node.json')}`],
-    ['state/members.json', 'this node would be a second cluster', 'Restore it from a backup'],
+    ['state/members.json', 'this node would start a second cluster', 'Restore it from a backup'],
     [votes, 'this node could vote a second time', again],
     [votes, 'this node could vote a second time', again, undefined, 'state/control.json'],
     [votes, 'this node could vote a second time', again, '{"format":1'],

@@ -18,7 +18,7 @@ async function missed (at: Member): Promise<number> {
 
 t.test('no process ends, no master is elected, no heartbeat is missed', { timeout: 7_200_000 }, async (t) => {
   const store = { model_store: { store_path: join(folder(t), 'store'), hub: { enabled: false } } }
-  // The product's own heartbeat: what is tried is a stop of seconds.
+  // The product's own heartbeat: the test is about pauses of seconds.
   const configOf = (number: number): Record<string, unknown> => number === 1 ? store : {}
   const cluster = await startCluster(t, { heartbeatMs: 2000, configOf })
   const { master, others, term, sessionId } = await cluster.agreed()

@@ -1,4 +1,4 @@
-/** HTTP as tests need it: any header, one connection per request, streams that can be left. */
+/** HTTP for tests: any header, one connection per request, streams that can be aborted. */
 import { request } from 'node:http'
 import { request as requestTls } from 'node:https'
 import { connect } from 'node:net'
@@ -7,18 +7,18 @@ import type { IncomingHttpHeaders, IncomingMessage, RequestOptions } from 'node:
 import type { Socket } from 'node:net'
 import type { Frame } from '../../plugins/capabilities/frames/frames.js'
 
-/** Where to ask, and as whom: the operator unless `token` is null (nobody). */
+/** The node and the caller: the operator unless `token` is null (no credential). */
 export interface At {
   url: string
   token?: string
-  /** Text of the authority that is trusted, for https. */
+  /** PEM text of the trusted authority, for https. */
   ca?: string | undefined
 }
 
 export interface Ask {
   method?: string
   body?: unknown
-  /** Sent as it is, in place of `body`. */
+  /** Sent unchanged instead of `body`. */
   raw?: string | Buffer
   headers?: Record<string, string>
   /** Null sends no credential. */
@@ -30,17 +30,17 @@ export interface Answer {
   headers: IncomingHttpHeaders
   bytes: Buffer
   text: string
-  /** The body as JSON; undefined when it is none. */
+  /** The body as JSON; undefined if it is none. */
   json: unknown
 }
 
-/** The parts of an error body that tests look at. */
+/** The parts of an error body that tests read. */
 export interface Refusal { error: { reason: string, code: number, message: string, retryable: boolean,
   param: string | null, requestId: string, details: Record<string, unknown> }, detail: string }
 
 /**
- * The one error body. Ollama's clients want a text under `error`, with the fields beside it; JSON-RPC has
- * them in `data`.
+ * The error body of every API: Ollama's clients expect a text under `error`, with the fields beside it;
+ * JSON-RPC has them in `data`.
  */
 export function refusal (answer: { json: unknown }): Refusal['error'] | undefined {
   const body = answer.json as
@@ -80,11 +80,11 @@ export function open (at: At, path: string, options: Ask = {}): Promise<Incoming
   })
 }
 
-/** Asks and reads the whole answer. */
+/** Sends a request and reads the whole answer. */
 export async function ask (at: At, path: string, options: Ask = {}): Promise<Answer> {
   const response = await open(at, path, options)
-  const bytes = await whole(response)
-  // Read only when looked at: as text, the bytes of a model take longer than their way here.
+  const bytes = await readBody(response)
+  // Decoded on first access: decoding a model's bytes takes longer than receiving them.
   return {
     status: response.statusCode ?? 0, headers: response.headers, bytes,
     get text () { return bytes.toString() },
@@ -92,7 +92,7 @@ export async function ask (at: At, path: string, options: Ask = {}): Promise<Ans
   }
 }
 
-export async function whole (response: IncomingMessage): Promise<Buffer> {
+export async function readBody (response: IncomingMessage): Promise<Buffer> {
   const parts: Buffer[] = []
   for await (const part of response) parts.push(part as Buffer)
   return Buffer.concat(parts)
@@ -102,7 +102,7 @@ function parsed (bytes: Buffer): unknown {
   try { return JSON.parse(bytes.toString()) as unknown } catch { return undefined }
 }
 
-/** What a capability call needs to know of its node. */
+/** The node of a capability call. */
 export interface Host extends At { revision (name: string): string }
 
 /** Body of a call. */
@@ -112,17 +112,16 @@ export function call (node: Host, name: string, payload: unknown, extra: Record<
   return { capability_id: id, version, descriptor_revision: node.revision(name), payload, ...extra }
 }
 
-/** An open stream of frames. */
 export interface Stream {
   status: number
   headers: IncomingHttpHeaders
   frames: AsyncGenerator<Frame>
   response: IncomingMessage
-  /** The client goes away. */
-  leave (): void
+  /** Aborts the stream. */
+  abort (): void
 }
 
-/** Opens a framed stream. Throws with the error body when it is refused. */
+/** Opens a framed stream. Throws the error body if it is refused. */
 export async function stream (node: Host, name: string, payload: unknown, options: {
   extra?: Record<string, unknown>, token?: string | null
 } = {}): Promise<Stream> {
@@ -132,22 +131,22 @@ export async function stream (node: Host, name: string, payload: unknown, option
   })
   response.on('error', () => {})
   if (response.statusCode !== 200) {
-    const text = (await whole(response)).toString()
+    const text = (await readBody(response)).toString()
     throw Object.assign(new Error(`${response.statusCode}: ${text}`), { status: response.statusCode, text })
   }
   return {
     status: response.statusCode, headers: response.headers, response,
     frames: decodeFrames(response as AsyncIterable<Uint8Array>),
-    leave () { response.destroy() }
+    abort () { response.destroy() }
   }
 }
 
-/** A whole stream: its frames, its bytes and its one terminal. */
-export interface Heard { frames: Frame[], bytes: Buffer, last: Frame | undefined, terminals: number,
+/** A whole stream: its frames, its bytes and its one terminal frame. */
+export interface StreamResult { frames: Frame[], bytes: Buffer, last: Frame | undefined, terminals: number,
   headers: IncomingHttpHeaders }
 
-/** Reads a stream to its end; a cut connection leaves `terminals` at 0. */
-export async function hear (opened: Stream): Promise<Heard> {
+/** Reads a stream to its end; a broken connection leaves `terminals` at 0. */
+export async function readStream (opened: Stream): Promise<StreamResult> {
   const frames: Frame[] = []
   try {
     for await (const frame of opened.frames) frames.push(frame)
@@ -163,12 +162,12 @@ export async function hear (opened: Stream): Promise<Heard> {
 /** Calls and reads to the end in one step. */
 export const streamed = async (node: Host, name: string, payload: unknown,
   options?: Parameters<typeof stream>[3]):
-Promise<Heard> => await hear(await stream(node, name, payload, options))
+Promise<StreamResult> => await readStream(await stream(node, name, payload, options))
 
-/** How much of what a bare connection gets is kept. */
+/** Bytes that are stored of a raw connection. */
 const KEPT_BYTES = 64 * 1024
 
-/** A bare TCP connection. `text` is the start of what came, `bytes` how much it was. */
+/** A raw TCP connection. `text` is the start of the received data, `bytes` its length. */
 export interface Raw { socket: Socket, text (): string, bytes (): number, closed: Promise<void>,
   isClosed (): boolean }
 
@@ -191,7 +190,7 @@ export function dial (port: number, host = '127.0.0.1'): Promise<Raw> {
   })
 }
 
-/** The head of a request as it goes over the wire, with the operator's token. */
+/** The head of a request on the wire, with the operator's token. */
 export const headOf = (
   at: { port: number, token: string }, method: string, path: string, fields: readonly string[] = []
 ): string => [

@@ -22,7 +22,7 @@ const masks = (pid: number, name: string): boolean => {
   }
 }
 
-/** Sends the signal several times and checks that the process listens on no other port. */
+/** Sends the signal several times and checks that the process listens on no further port. */
 async function unmoved (t: Test, kind: string, pid: number): Promise<void> {
   const before = portsOf(pid)
   for (let n = 0; n < 5; n++) {
@@ -36,7 +36,7 @@ async function unmoved (t: Test, kind: string, pid: number): Promise<void> {
   t.ok(alive(pid), `${kind} lives on`)
 }
 
-t.test('SIGUSR1 opens no inspector in any process of svc', { skip }, async (t) => {
+t.test('SIGUSR1 opens no inspector in any svc process', { skip }, async (t) => {
   const node = await startNode(t, { config: faultsConfig() })
   await unmoved(t, 'the launcher', node.child.pid)
   await unmoved(t, 'the node', node.pid)
@@ -50,7 +50,7 @@ t.test('SIGUSR1 opens no inspector in any process of svc', { skip }, async (t) =
   await svc(['plugin', 'new', 'slow', '--dir', dir])
   writeFileSync(join(dir, 'index.js'), 'await new Promise((resolve) => { setInterval(resolve, 60_000) })\n')
   const install = run(process.execPath, [cli, 'plugin', 'install', dir, '--yes', '--home', node.home])
-  const describing = await until('the process that asks a package what it declares', () =>
+  const describing = await until('the process that reads a package\'s manifest', () =>
     descendants(install.pid).find((pid) => cmdline(pid).includes('svc-manifest')))
   await until('it runs', () => /plugin-slow/.test(cmdline(describing)))
   await unmoved(t, 'the installing verb', install.pid)
@@ -65,7 +65,7 @@ t.test('SIGUSR1 opens no inspector in any process of svc', { skip }, async (t) =
   process.kill(asked, 'SIGKILL')
 })
 
-t.test('nor does one that comes before the first line of a script', { skip }, async (t) => {
+t.test('nor before the first line of a script', { skip }, async (t) => {
   const lines = 'process.stdin.resume()'
   for (const [kind, words, opens] of [
     ['a plain node', ['--eval', lines], true],
@@ -79,7 +79,7 @@ t.test('nor does one that comes before the first line of a script', { skip }, as
       { stdio: ['pipe', 'ignore', 'ignore'], env: cleanEnv() })
     t.teardown(() => child.kill('SIGKILL'))
     const pid = child.pid!
-    // Node holds the signal back until its inspector can take it.
+    // Node blocks the signal until its inspector can handle it.
     await until(`${kind} starts`, () => masks(pid, 'SigBlk') || !alive(pid), { everyMs: 0 })
     process.kill(pid, 'SIGUSR1')
     await until(`${kind} has started`, () => masks(pid, 'SigCgt'))
@@ -100,7 +100,7 @@ t.test('nor does one that comes before the first line of a script', { skip }, as
   }
 })
 
-t.test('each place that starts a Node gives it the option', (t) => {
+t.test('every start of a Node process passes the option', (t) => {
   for (const top of ['kernel', 'plugins']) {
     const files = readdirSync(join(root, top), { recursive: true, encoding: 'utf8' })
       .filter((path) => /\.ts$/.test(path) && !/(^|\/)(test|fixtures)\//.test(path))

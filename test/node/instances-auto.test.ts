@@ -2,7 +2,7 @@ import t from 'tap'
 import { framesSeconds, walkFrames } from '../../plugins/capabilities-tts/test/mp3.js'
 import { figure, full, inTime, pick, secondsSince, sleep, svc, until } from './kit.js'
 import {
-  asked, homeOf, instancesCluster, instancesOf, nodesOf, openFrames, said, settled, view
+  askWithin, homeOf, instancesCluster, instancesOf, nodesOf, openFrames, outcomeOf, settled, view
 } from './instances-kit.js'
 import type { Member } from './cluster-kit.js'
 
@@ -16,12 +16,12 @@ const svcAt = async ({ node }: Member, ...args: string[]): ReturnType<typeof svc
 async function speaksAt (on: readonly Member[], seconds = 30): Promise<void> {
   await until('the voice at every node', async () => {
     const all = await Promise.all(on.map(async ({ node }) =>
-      await asked(node, '/v1/audio/speech', { body: { model: VOICE, input: 'Good morning.' } })))
+      await askWithin(node, '/v1/audio/speech', { body: { model: VOICE, input: 'Good morning.' } })))
     return all.every(({ status, bytes }) => status === 200 && framesSeconds(walkFrames(bytes).frames) > 0.3)
   }, { seconds })
 }
 
-t.test('models that place themselves', async (t) => {
+t.test('models that are placed automatically', async (t) => {
   const cluster = await instancesCluster(t, { plugins: {
     placement: { autoplace: [VOICE], on_demand: true, on_demand_ttl_seconds: DEMANDED_SECONDS }
   } })
@@ -59,7 +59,7 @@ t.test('models that place themselves', async (t) => {
     const [first, second, third] = cluster.members
     const from = performance.now()
     const words = await Promise.all([first!, second!, third!, first!, second!].map(async ({ node }) =>
-      await said(node, 'test/ok')))
+      await outcomeOf(node, 'test/ok')))
     t.strictSame([...new Set(words)], ['completed'], 'each is answered')
     const rings = await instancesOf(third!.node, 'test/ok')
     t.match(rings.map(({ placement }) => placement), [{ origin: 'on_demand', ttlSeconds: DEMANDED_SECONDS }],
@@ -67,13 +67,13 @@ t.test('models that place themselves', async (t) => {
     figure(t, 'on demand', t.passing(), { firstAnswersSeconds: secondsSince(from) })
     const opened = await openFrames(first!.node, 'test/ok')
     await sleep(DEMANDED_SECONDS * 1500)
-    // Where the request came at the last moment, an older one is still on its way out beside it.
+    // If the request came at the last moment, an older instance may still be draining beside it.
     t.ok((await instancesOf(third!.node, 'test/ok')).length >= 1, 'an open request keeps it')
     opened.leave()
     await until('it to be unloaded', async () => (await instancesOf(third!.node, 'test/ok')).length === 0)
     const again = await settled(cluster.members)
     t.match(again.map((ring) => ring.shardAssignments.modelId), [VOICE])
-    t.match(await said(second!.node, 'acme/unknown'), /^(no_instance|model_unknown)$/)
+    t.match(await outcomeOf(second!.node, 'acme/unknown'), /^(no_instance|model_unknown)$/)
   })
 
   await t.test('svc stop', async (t) => {
@@ -86,7 +86,7 @@ t.test('models that place themselves', async (t) => {
     const next = await cluster.agreed({ not: before.sessionId })
     await before.master.start()
     await cluster.agreed()
-    // Autoplace looks when a session is new and when a node joins: both have been.
+    // Autoplace runs when a session starts and when a node joins: both have happened.
     await sleep(pick(2000, 15_000))
     t.strictSame((await view(next.master.node)).instances, {}, 'what was stopped stays stopped')
     t.strictSame(await settled(cluster.members), [])

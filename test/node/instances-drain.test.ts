@@ -2,18 +2,18 @@ import t from 'tap'
 import { refusal } from './http.js'
 import { figure, pick, secondsSince, sleep, until } from './kit.js'
 import {
-  answersAt, asked, endWithin, homeOf, instance, instancesCluster, instancesOf, openEvents, openFrames, place,
-  placeOn, placing, refused, removing, said, settled, view, working
+  answersAt, askWithin, endWithin, homeOf, instance, instancesCluster, instancesOf, openEvents,
+  openFrames, place, placeOn, placing, refused, removing, outcomeOf, settled, view, working
 } from './instances-kit.js'
 import { alive } from './proc.js'
 
-t.test('instances that end', async (t) => {
+t.test('instances that are stopped', async (t) => {
   const cluster = await instancesCluster(t)
   const { master, others: [worker, third] } = await cluster.agreed() as Awaited<ReturnType<
     typeof cluster.agreed>> & { others: [typeof cluster.members[0], typeof cluster.members[0]] }
   const all = cluster.members
 
-  await t.test('T-R15: DELETE while it serves', async (t) => {
+  await t.test('T-R15: DELETE of a busy instance', async (t) => {
     const id = await placeOn(cluster, worker, 'test/ok')
     await answersAt(all, 'test/ok')
     const [pid] = worker.node.runners()
@@ -36,7 +36,7 @@ t.test('instances that end', async (t) => {
     t.equal((await removing(third.node, id)).status, 404)
   })
 
-  await t.test('DELETE, when the time is up', async (t) => {
+  await t.test('DELETE, after its timeout', async (t) => {
     const id = await placeOn(cluster, worker, 'test/ok')
     const streams = [await openFrames(third.node, 'test/ok'), await openEvents(master.node, 'test/ok')]
     const start = performance.now()
@@ -58,7 +58,7 @@ t.test('instances that end', async (t) => {
     await answersAt(all, 'test/ok')
     t.ok((await view(master.node)).instances[id]?.RingInstance.drainUntil, 'and the first one still ends')
     opened.leave()
-    await until('the first one to be gone', async () => (await view(master.node)).instances[id] === undefined)
+    await until('the first to be gone', async () => (await view(master.node)).instances[id] === undefined)
     const rings = await settled(all)
     t.strictSame(rings.map(({ instanceId }) => instanceId), [next])
     t.equal((await removing(third.node, next)).status, 200)
@@ -81,18 +81,18 @@ t.test('instances that end', async (t) => {
     figure(t, 'T-R15', t.passing(), { how: 'in its warmup', seconds: secondsSince(start) })
   })
 
-  await t.test('a command is cancelled from another node than its client\'s and its runner\'s', async (t) => {
+  await t.test('a command is cancelled through a third node', async (t) => {
     const id = await placeOn(cluster, worker, 'test/ok')
     await answersAt(all, 'test/ok')
     const opened = await openFrames(master.node, 'test/ok')
     const other = await openFrames(master.node, 'test/ok')
     const start = performance.now()
-    const answer = await asked(third.node, `/v1/cancel/${opened.commandId}`, { method: 'POST' })
+    const answer = await askWithin(third.node, `/v1/cancel/${opened.commandId}`, { method: 'POST' })
     t.match([answer.status, answer.json], [200, { command_id: opened.commandId }], answer.text)
     t.match(await endWithin(opened, 10), { terminals: 1, kind: 'cancelled', cut: false })
     await working([worker], 'test/ok', 1)
     figure(t, 'cancel from another node', t.passing(), { seconds: secondsSince(start) })
-    const unknown = await asked(third.node, '/v1/cancel/00000000-0000-4000-8000-000000000000',
+    const unknown = await askWithin(third.node, '/v1/cancel/00000000-0000-4000-8000-000000000000',
       { method: 'POST' })
     t.match([unknown.status, refusal(unknown)?.reason], [404, 'command_unknown'])
     other.leave()
@@ -100,13 +100,13 @@ t.test('instances that end', async (t) => {
     await removing(master.node, id)
   })
 
-  await t.test('ttl_seconds: what nobody asks for is unloaded, and stays so', async (t) => {
+  await t.test('ttl_seconds: an unused model is unloaded, and stays so', async (t) => {
     const ttl = pick(2, 5)
     const id = await place(third.node, 'test/ok', { ttl_seconds: ttl })
     t.match((await instance(third.node, id)).placement, { ttlSeconds: ttl })
     const start = performance.now()
     while (secondsSince(start) < 2 * ttl) {
-      t.equal(await said(master.node, 'test/ok'), 'completed', 'requests keep it')
+      t.equal(await outcomeOf(master.node, 'test/ok'), 'completed', 'requests keep it')
       await sleep(ttl * 200)
     }
     t.match((await instancesOf(master.node, 'test/ok')).map(({ instanceId }) => instanceId), [id])
@@ -116,7 +116,7 @@ t.test('instances that end', async (t) => {
     const idle = secondsSince(last)
     t.strictSame(await settled(all), [])
     await refused(master.node, 'test/ok', 'no_instance')
-    // The keeper looks every second or so: it must not bring back what was meant to go.
+    // The keeper runs about every second: it must not bring back what was removed on purpose.
     await sleep(pick(1500, 5000))
     t.strictSame(await settled(all), [])
     figure(t, 'ttl', t.passing() && idle >= ttl * 0.7, { ttlSeconds: ttl, idleSeconds: idle })

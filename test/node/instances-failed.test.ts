@@ -9,7 +9,7 @@ import type { Test } from 'tap'
 import type { View } from './instances-kit.js'
 
 const WARMUP_SECONDS = 2
-/** Nodes on which a model is tried; each takes its attempts. */
+/** Nodes on which a model is tried, each with its own attempts. */
 const TRIED = pick(['n1', 'n2'], ['n1', 'n2', 'n3'])
 const EXCLUDED = ['n1', 'n2', 'n3'].filter((name) => !TRIED.includes(name))
 
@@ -17,7 +17,7 @@ const EXCLUDED = ['n1', 'n2', 'n3'].filter((name) => !TRIED.includes(name))
 const failuresOf = async (cluster: Cluster, model: string): Promise<View['instanceFailures']> =>
   (await view(cluster.members[0]!.node)).instanceFailures.filter(({ modelId }) => modelId === model)
 
-/** What is the end of a model that starts nowhere: one failed instance, its causes, no runner. */
+/** The final state of a model that starts on no node: one failed instance, its causes, no runner. */
 async function givenUp (t: Test, cluster: Cluster, model: string, code: string): Promise<void> {
   const nodes = await until(`${model} to have failed on each node`, async () => {
     const told = await failuresOf(cluster, model)
@@ -47,7 +47,7 @@ t.test('models that cannot start', async (t) => {
   const start = performance.now()
   await placeOn(cluster, first!, 'test/b')
 
-  await t.test('more memory than there is', async (t) => {
+  await t.test('more memory than available', async (t) => {
     for (const { node } of cluster.members) {
       const answer = await placing(node, 'test/huge')
       t.match([answer.status, refusal(answer)], [400, { reason: 'insufficient_memory', message: /GiB/ }])

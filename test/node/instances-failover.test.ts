@@ -1,12 +1,12 @@
 import t from 'tap'
-import { spread } from './cluster-kit.js'
+import { percentiles } from './cluster-kit.js'
 import { figure, inTime, pick, secondsSince } from './kit.js'
 import {
   answersAt, endWithin, instancesCluster, nodesOf, openEvents, openFrames, place, placeOn, settled, view
 } from './instances-kit.js'
 import type { Open } from './instances-kit.js'
 
-/** A stream whose runner was on the master hears of that, mostly before the session ends. */
+/** A stream whose runner was on the master is notified of that, usually before the session ends. */
 const ENDS = ['session_changed', 'instance_lost']
 
 t.test('the master dies while every node serves', async (t) => {
@@ -42,10 +42,10 @@ t.test('the master dies while every node serves', async (t) => {
       JSON.stringify(end))
   }
   figure(t, 'T-R13', hung === 0 && wrong === 0, { streams: count, hung, wrong,
-    endedSeconds: took.length === 0 ? null : spread(took.map((s) => Math.round(s * 1000) / 1000)) })
+    endedSeconds: took.length === 0 ? null : percentiles(took.map((s) => Math.round(s * 1000) / 1000)) })
 
   const next = await cluster.agreed({ not: before.sessionId })
-  await t.test('T-E15: instances are carried with their ids, and answer again', async (t) => {
+  await t.test('T-E15: instances keep their ids, and answer again', async (t) => {
     await answersAt(before.others, 'test/ok')
     const answered = secondsSince(start)
     const there = await view(next.master.node)
@@ -63,7 +63,7 @@ t.test('the master dies while every node serves', async (t) => {
       secondsToTheOtherModel: both })
   })
 
-  await t.test('what was on the dead node alone does not come twice when that node is back', async (t) => {
+  await t.test('an instance of the dead node is not duplicated when that node is back', async (t) => {
     await before.master.start()
     await cluster.agreed()
     const after = await settled(cluster.members)

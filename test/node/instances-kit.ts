@@ -1,7 +1,7 @@
 /** Instances of models in a cluster of real processes, as clients of any of its nodes see them. */
 import { startCluster } from './cluster-kit.js'
 import { does, TTS } from './engine.js'
-import { ask, hear, open, refusal, stream, streamed, whole } from './http.js'
+import { ask, readStream, open, refusal, stream, streamed, readBody } from './http.js'
 import { fixture, sleep, until } from './kit.js'
 import type { Test } from 'tap'
 import type { RingInstance } from '../../plugins/runners/service.js'
@@ -12,7 +12,7 @@ import type { TestNode } from './kit.js'
 /** Settings of plugins by name, as in svc.yaml. */
 export type Plugins = Record<string, Record<string, unknown>>
 
-/** svc.yaml with the engine that misbehaves; nothing is placed but what a test places. */
+/** svc.yaml with the faulty engine and without autoplacement. */
 export function instancesConfig (plugins: Plugins = {}, more: Record<string, unknown> = {}):
 Record<string, unknown> {
   return {
@@ -31,13 +31,15 @@ export async function instancesCluster (t: Test, options: {
   env?: Record<string, string>
 } = {}): Promise<Cluster> {
   const { plugins, config, ...rest } = options
-  // What is lost here is killed, which closes its links: a shorter heartbeat would only have a busy machine
-  // miss nodes that are there.
+  // Lost nodes are killed here, which closes their links: a shorter heartbeat would only make a busy machine
+  // miss live nodes.
   return await startCluster(t, { ...rest, heartbeatMs: 2000, config: instancesConfig(plugins, config) })
 }
 
-/** An answer within so many seconds; a silent node fails the test instead of holding it. */
-export async function asked (at: TestNode, path: string, options: Ask = {}, seconds = 60): Promise<Answer> {
+/** An answer within `seconds`; a silent node fails the test instead of blocking it. */
+export async function askWithin (
+  at: TestNode, path: string, options: Ask = {}, seconds = 60
+): Promise<Answer> {
   const late = new AbortController()
   const answer = ask(at, path, options)
   answer.catch(() => {})
@@ -52,32 +54,31 @@ export async function asked (at: TestNode, path: string, options: Ask = {}, seco
 
 /** POST /place_instance; the whole answer. */
 export const placing = async (at: TestNode, model: string, more: object = {}): Promise<Answer> =>
-  await asked(at, '/place_instance', { body: { model_id: model, ...more } }, 120)
+  await askWithin(at, '/place_instance', { body: { model_id: model, ...more } }, 120)
 
-/** Places a model and waits until it is ready: the instance's id. Throws the refusal. */
+/** Places a model and waits until it is ready; returns the instance's id. Throws the refusal. */
 export async function place (at: TestNode, model: string, more: object = {}): Promise<string> {
   const answer = await placing(at, model, { wait: true, timeout_seconds: 60, ...more })
   if (answer.status !== 200) throw new Error(`place ${model}: ${answer.status} ${answer.text}`)
   return (answer.json as { instance_id: string }).instance_id
 }
 
-/** Places a model on that member and no other; every node knows of it. */
+/** Places a model on that member only; waits until every node lists it. */
 export async function placeOn (cluster: Cluster, on: Member, model: string, more: object = {}):
 Promise<string> {
   const others = cluster.members.filter((m) => m !== on).map(({ name }) => name)
   const id = await place(on.node, model, { excluded_nodes: others, ...more })
-  // Nodes hear of each other's runners a moment later.
+  // Nodes learn of each other's runners a moment later.
   for (const { node } of cluster.up()) {
     await until(`${model} to be known`, async () =>
-      ((await asked(node, `/models/${model}/availability`)).json as { available: boolean }).available)
+      ((await askWithin(node, `/models/${model}/availability`)).json as { available: boolean }).available)
   }
   return id
 }
 
 export const removing = async (at: TestNode, id: string, query = ''): Promise<Answer> =>
-  await asked(at, `/instance/${id}${query}`, { method: 'DELETE' })
+  await askWithin(at, `/instance/${id}${query}`, { method: 'DELETE' })
 
-/** The parts of /state that tests of instances look at. */
 export interface View {
   localNodeId: string
   instances: Record<string, { RingInstance: RingInstance }>
@@ -88,9 +89,9 @@ export interface View {
     affectedNodeIds: string[] }[]
 }
 
-export const view = async (at: TestNode): Promise<View> => (await asked(at, '/state')).json as View
+export const view = async (at: TestNode): Promise<View> => (await askWithin(at, '/state')).json as View
 
-/** The instances of a model as a node knows them. */
+/** The instances of a model as a node lists them. */
 export async function instancesOf (at: TestNode, model: string): Promise<RingInstance[]> {
   return Object.values((await view(at)).instances).map(({ RingInstance: ring }) => ring)
     .filter((ring) => ring.shardAssignments.modelId === model)
@@ -98,21 +99,21 @@ export async function instancesOf (at: TestNode, model: string): Promise<RingIns
 
 export const nodesOf = (ring: RingInstance): string[] => Object.keys(ring.shardAssignments.nodeToRunner)
 
-/** The member an instance is on. */
+/** The member that runs an instance. */
 export function homeOf (cluster: Cluster, ring: RingInstance): Member {
   const [nodeId] = nodesOf(ring)
   const found = cluster.members.find((m) => m.up && m.node.nodeId === nodeId)
-  if (found === undefined) throw new Error(`instance ${ring.instanceId} names ${nodeId}, which is not up`)
+  if (found === undefined) throw new Error(`instance ${ring.instanceId} is on ${nodeId}, which is down`)
   return found
 }
 
-/** The instance with that id, as a node knows it. */
+/** The instance with that id, as a node lists it. */
 export async function instance (at: TestNode, id: string): Promise<RingInstance> {
   return await until(`instance ${id}`, async () => (await view(at)).instances[id]?.RingInstance)
 }
 
-/** A short request: its outcome in a word, `completed` or why not. */
-export async function said (at: TestNode, model: string): Promise<string> {
+/** A short request; returns `completed` or the reason of its failure. */
+export async function outcomeOf (at: TestNode, model: string): Promise<string> {
   try {
     const heard = await streamed(at, TTS, does(model, 'count', { chunks: 2 }))
     return heard.terminals === 1 && heard.last?.header.kind === 'completed'
@@ -128,7 +129,7 @@ export async function said (at: TestNode, model: string): Promise<string> {
 export async function answersAt (on: readonly Member[], model: string, seconds = 30): Promise<void> {
   const last: string[] = []
   await until(`${model} to answer at ${on.map(({ name }) => name).join(', ')}`, async () => {
-    const all = await Promise.all(on.map(async ({ node }) => await said(node, model)))
+    const all = await Promise.all(on.map(async ({ node }) => await outcomeOf(node, model)))
     last.splice(0, last.length, ...all)
     return all.every((word) => word === 'completed')
   }, { seconds }).catch((error: Error) => {
@@ -140,23 +141,22 @@ export async function answersAt (on: readonly Member[], model: string, seconds =
 export interface End { terminals: number, kind: string | null, reason: string | null,
   retryable: boolean | null, cut: boolean, seconds: number }
 
-/** A stream under way. */
 export interface Open { at: TestNode, model: string, commandId: string, end: Promise<End>, leave (): void }
 
-/** Never ends by itself. */
+/** An answer without an end. */
 export const ENDLESS: object = { bytes: 100, delayMs: 20 }
 
 /** Opens a stream of frames and waits for its first one. */
 export async function openFrames (at: TestNode, model: string, options: object = ENDLESS): Promise<Open> {
   const opened = await stream(at, TTS, does(model, 'count', options))
   await opened.frames.next()
-  const end = hear(opened).then(({ last, terminals }): End => {
+  const end = readStream(opened).then(({ last, terminals }): End => {
     const { kind = null, error } = last?.header ?? {}
     return { terminals, kind: terminals === 0 ? null : kind, reason: error?.reason ?? null,
       retryable: error?.retryable ?? null, cut: terminals === 0, seconds: performance.now() / 1000 }
   })
   return { at, model, commandId: String(opened.headers['x-svc-command-id']), end,
-    leave: () => { opened.leave() } }
+    leave: () => { opened.abort() } }
 }
 
 /** The same as server-sent events of the OpenAI API. */
@@ -164,7 +164,7 @@ export async function openEvents (at: TestNode, model: string, options: object =
   const response = await open(at, '/v1/audio/speech', { body: { model, input: 'x', stream_format: 'sse',
     instructions: JSON.stringify({ do: 'count', ...options }) } })
   if (response.statusCode !== 200) {
-    throw new Error(`${response.statusCode}: ${(await whole(response)).toString()}`)
+    throw new Error(`${response.statusCode}: ${(await readBody(response)).toString()}`)
   }
   return { at, model, commandId: String(response.headers['x-svc-command-id']), end: eventsEnd(response),
     leave () { response.destroy() } }
@@ -184,14 +184,14 @@ async function eventsEnd (response: AsyncIterable<Buffer>): Promise<End> {
     reason, retryable, cut: cut || last.length === 0, seconds: performance.now() / 1000 }
 }
 
-/** A request without a stream: its status is held until there is something to say. */
+/** A request without a stream: its status is held until the first output. */
 export async function heldRequest (at: TestNode, model: string, delayMs: number, headers: Record<string,
   string> = {}): Promise<Answer> {
-  return await asked(at, '/v1/audio/speech', { headers, body: { model, input: 'x',
+  return await askWithin(at, '/v1/audio/speech', { headers, body: { model, input: 'x',
     instructions: JSON.stringify({ do: 'late', delayMs }) } })
 }
 
-/** Waits until so many tasks of a model run anywhere, by the word of the nodes that serve them. */
+/** Waits until that many tasks of a model run in total, as reported by the nodes that serve them. */
 export async function working (on: readonly Member[], model: string, count: number): Promise<void> {
   await until(`${count} tasks of ${model}`, async () => {
     const all = await Promise.all(on.map(async ({ node }) => await tasksOn(node, model)))
@@ -199,15 +199,15 @@ export async function working (on: readonly Member[], model: string, count: numb
   })
 }
 
-/** Tasks a node's own runners of a model work on. */
+/** Tasks of a model in a node's own runners. */
 export async function tasksOn (at: TestNode, model: string): Promise<number> {
-  const { supervisorRunners } = (await asked(at, '/v1/diagnostics/node')).json as {
+  const { supervisorRunners } = (await askWithin(at, '/v1/diagnostics/node')).json as {
     supervisorRunners: { modelId: string, inProgressTasks: string[] }[] }
   return supervisorRunners.filter((r) => r.modelId === model)
     .reduce((sum, { inProgressTasks }) => sum + inProgressTasks.length, 0)
 }
 
-/** The end of a stream, or `hangs` when it has none within so many seconds. */
+/** The end of a stream, or `hangs` if there is none within `seconds`. */
 export async function endWithin (opened: Open, seconds: number): Promise<End | 'hangs'> {
   const enough = new AbortController()
   try {
@@ -218,8 +218,8 @@ export async function endWithin (opened: Open, seconds: number): Promise<End | '
 }
 
 /**
- * Waits until every member names the same instances, each of them ready and none on its way out, and until
- * there are exactly their runner processes and no other; the instances.
+ * Waits until every member lists the same instances, all ready and none draining, and exactly their runner
+ * processes exist; returns the instances.
  */
 export async function settled (on: readonly Member[], seconds = 30): Promise<RingInstance[]> {
   let last = ''
@@ -246,16 +246,16 @@ export async function settled (on: readonly Member[], seconds = 30): Promise<Rin
 /** Waits until a request for a model is refused for that reason. */
 export async function refused (at: TestNode, model: string, reason: string): Promise<Answer> {
   return await until(`${reason} for ${model}`, async () => {
-    const answer = await asked(at, '/v1/audio/speech', { body: { model, input: 'x',
+    const answer = await askWithin(at, '/v1/audio/speech', { body: { model, input: 'x',
       instructions: JSON.stringify({ do: 'count', chunks: 1 }) } })
     return refusal(answer)?.reason === reason && answer
   })
 }
 
-/** Durable events of some kinds, oldest first, over all the nodes given. */
+/** Durable events of a kind, oldest first, over all the nodes given. */
 export async function eventsOf (on: readonly Member[], kind: string): Promise<Record<string, unknown>[]> {
   const all = await Promise.all(on.map(async ({ node }) => {
-    const { events } = (await asked(node, `/events?limit=1000&kinds=${kind}`)).json as {
+    const { events } = (await askWithin(node, `/events?limit=1000&kinds=${kind}`)).json as {
       events: { event: Record<string, Record<string, unknown>> }[] }
     return events.flatMap(({ event }) => event[kind] === undefined ? [] : [event[kind]])
   }))

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { spread } from './cluster-kit.js'
+import { percentiles } from './cluster-kit.js'
 import { refusal } from './http.js'
 import { figure, inTime, pick, secondsSince, until } from './kit.js'
 import {
@@ -13,10 +13,10 @@ import type { Test } from 'tap'
 
 /** Blocks that only the long form runs. */
 const SHORT = pick<string | false>('only in the long form: npm run test:faults', false)
-/** How a request ends whose instance is gone. */
+/** End reasons of a request whose instance is lost. */
 const LOST = ['instance_lost', 'session_changed']
 
-/** Every stream has one end in time: an error that may be tried again. Seconds from `start` to each. */
+/** Every stream ends once and in time with a retryable error. Seconds from `start` to each. */
 async function allLost (t: Test, streams: readonly Open[], start: number): Promise<number[]> {
   const ends = await Promise.all(streams.map(async (each) => await endWithin(each, 15)))
   for (const end of ends) {
@@ -26,7 +26,7 @@ async function allLost (t: Test, streams: readonly Open[], start: number): Promi
   return ends.flatMap((end) => end === 'hangs' ? [] : [Math.round(end.seconds * 1000 - start) / 1000])
 }
 
-t.test('nodes that die, and nodes that leave', async (t) => {
+t.test('nodes that die, and nodes that stop', async (t) => {
   const cluster = await instancesCluster(t, { plugins: { runners: { max_concurrent: 64 } } })
   const { master } = await cluster.agreed()
   await placeOn(cluster, master, 'test/b')
@@ -42,7 +42,9 @@ t.test('nodes that die, and nodes that leave', async (t) => {
       back.push(round.back)
       unharmed += round.unharmed
     }
-    const values = { rounds, streamsEndedSeconds: spread(ended), elsewhereSeconds: spread(back), unharmed }
+    const values = {
+      rounds, streamsEndedSeconds: percentiles(ended), elsewhereSeconds: percentiles(back), unharmed
+    }
     figure(t, 'T-R11', t.passing() && inTime(values.streamsEndedSeconds.max, 7) &&
     inTime(values.elsewhereSeconds.max, 10), values)
   })
@@ -50,7 +52,7 @@ t.test('nodes that die, and nodes that leave', async (t) => {
   await t.test('T-R14: SIGTERM of a worker node', async (t) => {
     const id = await place(master.node, 'test/ok', { excluded_nodes: [master.name] })
     const home = homeOf(cluster, await instance(master.node, id))
-    // One that never ends holds the node for as long as it may take to stop.
+    // An endless stream delays the exit of the node until the stop timeout.
     const streams = [await openFrames(master.node, 'test/ok', { chunks: 30, delayMs: 50 }),
       await openEvents(master.node, 'test/ok', pick({ chunks: 30, delayMs: 50 }, ENDLESS))]
     const below = [home.pid(), ...descendants(home.pid())]
@@ -67,7 +69,7 @@ t.test('nodes that die, and nodes that leave', async (t) => {
     await home.kill()
     await answersAt(cluster.up(), 'test/ok')
     const back = secondsSince(start)
-    // The one that drained stays in the list until its node is missed.
+    // The drained node stays in the list until it is missed.
     const now = await until('another instance in its place', async () =>
       (await instancesOf(master.node, 'test/ok')).find((one) => one.placement?.replaces === id))
     figure(t, 'T-R14', t.passing() && inTime(gone, 15), { how: 'SIGTERM of a worker node', goneSeconds: gone,
@@ -78,7 +80,7 @@ t.test('nodes that die, and nodes that leave', async (t) => {
     await settled(cluster.members)
   })
 
-  await t.test('x-svc-retry: a request whose runner died is tried once more elsewhere', async (t) => {
+  await t.test('x-svc-retry: a request whose runner died is retried once on another node', async (t) => {
     const workers = cluster.members.filter((m) => m !== master)
     const ids: string[] = []
     for (const member of workers) ids.push(await placeOn(cluster, member, 'test/ok'))
@@ -120,7 +122,7 @@ t.test('nodes that die, and nodes that leave', async (t) => {
   })
 })
 
-/** One loss of a worker node; ends with the node back and nothing of the model placed. */
+/** One loss of a worker node; ends with the node back and the model removed. */
 async function nodeLost (t: Test, cluster: Cluster, master: Member): Promise<{
   ended: number[], back: number, unharmed: number }> {
   const id = await place(master.node, 'test/ok', { excluded_nodes: [master.name] })
@@ -147,7 +149,7 @@ async function nodeLost (t: Test, cluster: Cluster, master: Member): Promise<{
     t.match([answer.status, refusal(answer)], [500, { reason: 'instance_lost', retryable: true }],
       answer.text.slice(0, 200))
   }
-  // A node that is not missed yet is asked in vain meanwhile.
+  // Requests to a node that is not missed yet fail.
   await answersAt(rest, 'test/ok')
   const back = secondsSince(start)
   const [now, more] = await instancesOf(master.node, 'test/ok')

@@ -10,25 +10,25 @@ import type { Answer } from './http.js'
 import type { RingInstance } from '../../plugins/runners/service.js'
 import type { Test } from 'tap'
 
-/** No two instances of a model on one node, but those that only end their requests. */
+/** No node has two instances of a model, except draining ones. */
 function apart (t: Test, rings: readonly RingInstance[]): void {
   const places = rings.filter(({ drainUntil }) => drainUntil === undefined)
     .map((ring) => `${ring.shardAssignments.modelId} on ${nodesOf(ring).join()}`)
   t.equal(new Set(places).size, places.length, `each in a place of its own: ${places.join('; ')}`)
 }
 
-/** Removes everything, and waits until no runner is left. */
+/** Removes every instance, and waits until no runner is left. */
 async function empty (t: Test, cluster: Cluster): Promise<void> {
   const { node } = cluster.members[0]!
   for (const id of Object.keys((await view(node)).instances)) await removing(node, id)
   t.strictSame(await settled(cluster.up()), [], 'nothing is placed, and no runner is left')
 }
 
-t.test('placements at once', async (t) => {
+t.test('concurrent placements', async (t) => {
   const cluster = await instancesCluster(t, { nodes: 4, joined: 3 })
   const three = cluster.members.slice(0, 3)
 
-  await t.test('the same model, placed at two nodes at once', async (t) => {
+  await t.test('the same model, placed through two nodes at once', async (t) => {
     for (let n = 0; n < pick(2, 20); n++) {
       const ids = await Promise.all(three.slice(1).map(async ({ node }) => await place(node, 'test/ok')))
       const rings = await settled(three)
@@ -81,7 +81,7 @@ t.test('placements at once', async (t) => {
     const start = performance.now()
     const words = new Set<string>()
     const join = joining.start({ args: ['--join', token] }).then(async () => {
-      // Its first word to the cluster may be this.
+      // This may be its first message to the cluster.
       const id = await place(joining.node, 'test/b', { excluded_nodes: ['n1', 'n2', 'n3'] })
       joined = true
       return id

@@ -2,17 +2,17 @@ import t from 'tap'
 import { does, ready, report, TTS } from './engine.js'
 import { call, dial, headOf, stream, streamed } from './http.js'
 import { figure, inTime, pick, secondsSince, sleep, until } from './kit.js'
-import { asked, endWithin, instancesCluster, openEvents, openFrames, placeOn, said, settled } from
+import { askWithin, endWithin, instancesCluster, openEvents, openFrames, placeOn, outcomeOf, settled } from
   './instances-kit.js'
 import { rss, sockets } from './proc.js'
-import type { Heard } from './http.js'
+import type { StreamResult } from './http.js'
 import type { TestNode } from './kit.js'
 import type { Test } from 'tap'
 
 const STALL_SECONDS = pick(2, 30)
 
-/** The stream ended once, as a lost instance that may be asked again. */
-function lost (t: Test, heard: Heard, what: string): void {
+/** The stream ended once with the retryable reason of a lost instance. */
+function lost (t: Test, heard: StreamResult, what: string): void {
   t.equal(heard.terminals, 1, `${what}: exactly one terminal`)
   t.match(heard.last?.header, { kind: 'failed', error: { reason: 'instance_lost', retryable: true } }, what)
 }
@@ -27,7 +27,7 @@ function growth (pids: readonly number[]): { most: () => number, stop: () => voi
   return { most: () => most, stop: () => { clearInterval(timer) } }
 }
 
-// As in runners.test.ts, but the client's node and the runner's node are two.
+// As in runners.test.ts, but the client's node and the runner's node differ.
 t.test('runners of another node that die, hang, flood and grow', async (t) => {
   const cluster = await instancesCluster(t, {
     nodes: 2,
@@ -40,12 +40,12 @@ t.test('runners of another node that die, hang, flood and grow', async (t) => {
   const ids: string[] = []
   for (const model of ['test/ok', 'test/b', 'test/c']) ids.push(await placeOn(cluster, worker!, model))
   for (const model of ['test/ok', 'test/b', 'test/c']) {
-    await until(`${model} at the other node`, async () => await said(near, model) === 'completed')
+    await until(`${model} at the other node`, async () => await outcomeOf(near, model) === 'completed')
   }
   t.strictSame(near.runners(), [])
   const blocked = (async () => {
     const start = performance.now()
-    // It is given up after ten seconds of work; on a busy machine those take longer than a call may.
+    // The runner is ended after ten seconds of work, which on a busy machine exceed the deadline of a call.
     const heard = await streamed(near, TTS, does('test/c', 'block'), { extra: { timeout_seconds: 90 } })
     return { heard, seconds: secondsSince(start) }
   })()
@@ -65,7 +65,7 @@ t.test('runners of another node that die, hang, flood and grow', async (t) => {
         t.match(end, { terminals: 1, reason: 'instance_lost', retryable: true, cut: false })
         if (end !== 'hangs') errors.push(Math.round(end.seconds * 1000 - start))
       }
-      await until('speech again', async () => await said(near, 'test/ok') === 'completed')
+      await until('speech again', async () => await outcomeOf(near, 'test/ok') === 'completed')
       readies.push(secondsSince(start))
       t.match(await endWithin(bystander, 10), { kind: 'completed', terminals: 1 }, 'others do not notice')
       const rings = await settled(cluster.members.filter((m) => m.up))
@@ -75,7 +75,7 @@ t.test('runners of another node that die, hang, flood and grow', async (t) => {
       errorMs: Math.max(...errors), readySeconds: Math.max(...readies) })
   })
 
-  await t.test('T-R08: clients that vanish', async (t) => {
+  await t.test('T-R08: clients that disconnect', async (t) => {
     const took: number[] = []
     for (const way of ['close', 'reset'] as const) {
       for (let n = 0; n < pick(1, 20); n++) {
@@ -83,9 +83,9 @@ t.test('runners of another node that die, hang, flood and grow', async (t) => {
         const opened = await stream(near, TTS, does('test/ok', 'count', { delayMs: 20 }, 'x'.repeat(length)))
         await opened.frames.next()
         const start = performance.now()
-        if (way === 'close') opened.leave()
+        if (way === 'close') opened.abort()
         else opened.response.socket.resetAndDestroy()
-        await until(`the runner hears of the ${way}`, () => far.child.stdout().split('\n')
+        await until(`the runner is notified of the ${way}`, () => far.child.stdout().split('\n')
           .some((line) => line.includes('a task is over') && line.includes(`"text":${length}`) &&
             line.includes('"aborted":true')), { everyMs: 10 })
         took.push(performance.now() - start)
@@ -107,13 +107,13 @@ t.test('runners of another node that die, hang, flood and grow', async (t) => {
     void flood.finally(() => { over = true })
     while (!over) {
       const start = performance.now()
-      await asked(near, '/healthz')
+      await askWithin(near, '/healthz')
       slow.push(performance.now() - start)
       await sleep(20)
     }
     t.equal((await flood).last?.header.kind, 'completed', 'the task is not disturbed')
     lost(t, await streamed(near, TTS, does('test/b', 'control')), 'a flood of frames')
-    await until('speech again', async () => await said(near, 'test/b') === 'completed')
+    await until('speech again', async () => await outcomeOf(near, 'test/b') === 'completed')
     grown.stop()
     const p99 = Math.round(slow.sort((a, b) => a - b)[Math.floor(slow.length * 0.99)] ?? 0)
     figure(t, 'T-R07', t.passing() && grown.most() < 60e6, { grownMB: Math.round(grown.most() / 1e6),
@@ -133,12 +133,12 @@ t.test('runners of another node that die, hang, flood and grow', async (t) => {
     const { heard, seconds } = await blocked
     lost(t, heard, 'the blocked runner')
     t.equal(heard.frames.filter((f) => f.header.kind === 'chunk').length, 1, 'what it had said was heard')
-    await until('speech again', async () => await said(near, 'test/c') === 'completed')
+    await until('speech again', async () => await outcomeOf(near, 'test/c') === 'completed')
     figure(t, 'T-R06', t.passing() && inTime(seconds, 16), { seconds })
   })
 })
 
-/** Readers that take nothing after the first bytes: memory of both nodes is bounded, then they are cut. */
+/** Readers that stop after the first bytes: memory of both nodes is bounded, then they are disconnected. */
 async function slowReaders (t: Test, near: TestNode, far: TestNode): Promise<void> {
   const grown = growth([near.pid, far.pid])
   const start = performance.now()

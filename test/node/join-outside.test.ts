@@ -12,7 +12,7 @@ import type { TestNode } from './kit.js'
 const outside = Object.values(networkInterfaces()).flat().find((i) => i?.family === 'IPv4' &&
   !i.internal)?.address
 
-/** True when somebody listens there. */
+/** True if the port accepts connections. */
 const listens = async (host: string, port: number): Promise<boolean> => await new Promise((resolve) => {
   const socket = connect(port, host, () => {
     socket.destroy()

@@ -7,7 +7,7 @@ import type { Cluster, Member } from './cluster-kit.js'
 const MODEL = 'test/ok'
 const config = faultsConfig({}, { autoplace: [] })
 
-/** The instances of the model by id, with their nodes, as a member sees them. */
+/** The instances of the model by id, with their nodes, as a member lists them. */
 async function instances (at: Member): Promise<Record<string, string[]> | undefined> {
   const state = await at.state()
   if (state === undefined) return undefined
@@ -21,7 +21,7 @@ const speaks = async (at: Member): Promise<boolean> => (await at.ask('/v1/audio/
   ms: 2000, body: { model: MODEL, input: 'x', instructions: JSON.stringify({ do: 'count', chunks: 1 }) }
 }))?.status === 200
 
-/** Has a member that is not the master run the model, which may move. Also another one, and the instance. */
+/** Places the model on a worker, from which it may move. Returns another worker and the instance, too. */
 async function placed (cluster: Cluster): Promise<{ id: string, worker: Member, other: Member }> {
   const { master, others } = await cluster.agreed()
   // At the master: on a busy machine another node may miss it for a moment.
@@ -36,7 +36,7 @@ async function placed (cluster: Cluster): Promise<{ id: string, worker: Member, 
   return { id, worker, other }
 }
 
-t.test('a node that stands still for 4 s keeps what it runs', async (t) => {
+t.test('a node that is paused for 4 s keeps its instances', async (t) => {
   const cluster = await startCluster(t, { config, heartbeatMs: 2000 })
   const { id, worker, other } = await placed(cluster)
   const runners = worker.node.runners()
@@ -50,7 +50,7 @@ t.test('a node that stands still for 4 s keeps what it runs', async (t) => {
   t.strictSame(worker.node.runners(), runners, 'nothing was loaded anew')
 })
 
-t.test('a node that only the master has lost keeps what it runs, and others are served by it', async (t) => {
+t.test('a node that only the master has lost keeps its instances and serves other nodes', async (t) => {
   const cluster = await startCluster(t, { config, proxied: true, heartbeatMs: 2000 })
   const { id, worker, other } = await placed(cluster)
   const { master } = await cluster.agreed()
@@ -63,14 +63,14 @@ t.test('a node that only the master has lost keeps what it runs, and others are 
   reading.catch(() => {}).finally(() => { heard.over = true })
   cluster.cut(master, worker)
   await until('the master to miss it', async () => (await master.state())?.cluster.liveNodes === 2)
-  // Longer than a node that nobody reaches is waited for.
+  // Longer than the time after which an unreachable node is missed.
   await sleep(6000)
   t.strictSame(Object.keys(await instances(master) ?? {}), [id])
   cluster.heal(master, worker)
   await cluster.agreed()
   const { frames } = heard
   await until('more of the stream, or its end', () => heard.over || heard.frames > frames + 20)
-  t.notOk(heard.over, 'the stream goes on')
+  t.notOk(heard.over, 'the stream continues')
   t.strictSame(Object.keys(await instances(other) ?? {}), [id])
   t.strictSame(worker.node.runners(), runners, 'nothing was loaded anew')
 })

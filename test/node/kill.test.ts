@@ -1,7 +1,7 @@
 import t from 'tap'
 import { existsSync, readdirSync, symlinkSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
-import { hear, stream, streamed } from './http.js'
+import { readStream, stream, streamed } from './http.js'
 import { does, TTS } from './engine.js'
 import { faultsConfig, figure, folder, full, pick, startNode, until } from './kit.js'
 import { alive, cmdline, descendants } from './proc.js'
@@ -33,9 +33,9 @@ t.test('T-R02: kill -9 leaves nothing behind', async (t) => {
         })
       slowest = Math.max(slowest, performance.now() - start)
       await node.child.ended
-      t.equal((await hear(opened)).terminals, 0, 'the stream is cut, not ended')
+      t.equal((await readStream(opened)).terminals, 0, 'the stream is cut, not ended')
       if (path !== undefined && !full) continue
-      // The home is usable again, whatever the dead have left in it.
+      // The home is usable again, whatever the killed processes left in it.
       const again = await startNode(t, { home: node.home })
       t.equal((await streamed(again, TTS, does('test/ok', 'count', { chunks: 1 }))).last?.header.kind,
         'completed',
@@ -46,7 +46,7 @@ t.test('T-R02: kill -9 leaves nothing behind', async (t) => {
   figure(t, 'T-R02', t.passing(), { orphans: 0, slowestMs: Math.round(slowest) })
 })
 
-/** A PATH with everything in the folders of ours but one program. */
+/** This process's PATH without one program. */
 function pathWithout (t: Parameters<typeof folder>[0], program: string): string {
   const where = folder(t)
   for (const dir of (process.env['PATH'] ?? '').split(delimiter)) {

@@ -1,4 +1,4 @@
-/** Whole nodes as real processes on loopback, and what tests ask of them. */
+/** Whole nodes as real processes on loopback, and requests to them. */
 import { spawn } from 'node:child_process'
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -10,14 +10,14 @@ import { alive, hardKill, runnersOf } from './proc.js'
 import type { ChildProcess } from 'node:child_process'
 import type { Test } from 'tap'
 
-/** The folder with package.json, also where this file was compiled to somewhere below it. */
+/** The folder with package.json, even if this file was compiled to a folder below it. */
 export const root = ((): string => {
   let folder = new URL('../../', import.meta.url)
   while (!existsSync(new URL('package.json', folder))) folder = new URL('../', folder)
   return fileURLToPath(folder)
 })()
 export const cli = join(root, 'dist/kernel/cli/main.js')
-/** Plugins and engines that misbehave on demand. */
+/** Plugins and engines that fail on demand. */
 export const fixture = (name: string): string => fileURLToPath(new URL(`./fixtures/${name}`, import.meta.url))
 
 /** The long form of the fault tests: full repetitions, the product's own timers, figures printed. */
@@ -32,12 +32,14 @@ export function figure (t: Test, id: string, pass: boolean, values: Record<strin
 }
 
 /**
- * Whether a measured time is within its target. Judged in the long form only, on a quiet machine: what the
- * short form measures depends on who else has the processors.
+ * Whether a measured time is within its target. Judged in the long form only, on a quiet machine: the short
+ * form's times depend on other load.
  */
 export const inTime = (measured: number, target: number): boolean => !full || measured <= target
 
-/** Resolves with the first value that is not undefined, null or false. Rejects naming what was waited for. */
+/**
+ * Resolves with the first value that is not undefined, null or false. Rejects with the name of the condition.
+ */
 export async function until<T> (
   what: string, look: () => T | Promise<T>, { seconds = 60, everyMs = 25 } = {}
 ): Promise<Exclude<T, undefined | null | false>> {
@@ -47,7 +49,7 @@ export async function until<T> (
     if (value !== undefined && value !== null && value !== false) {
       return value as Exclude<T, undefined | null | false>
     }
-    if (performance.now() > deadline) throw new Error(`waited ${seconds} s in vain for: ${what}`)
+    if (performance.now() > deadline) throw new Error(`timeout after ${seconds} s waiting for: ${what}`)
     await sleep(everyMs)
   }
 }
@@ -55,7 +57,7 @@ export async function until<T> (
 /** Seconds since a time of performance.now(), to the millisecond. */
 export const secondsSince = (start: number): number => Math.round(performance.now() - start) / 1000
 
-/** Resolves after `ms`, or at once when the signal ends the wait. */
+/** Resolves after `ms`, or at once when the signal aborts the wait. */
 export const sleep = (ms: number, signal?: AbortSignal): Promise<void> => new Promise((resolve) => {
   const timer = setTimeout(resolve, ms)
   signal?.addEventListener('abort', () => { clearTimeout(timer); resolve() }, { once: true })
@@ -68,31 +70,34 @@ export function folder (t: Test): string {
   return path
 }
 
-/** The environment of a child: ours, without what a test runner or a developer's own svc put there. */
+/**
+ * The environment of a child: this process's, without variables of the test runner or of a developer's own
+ * svc.
+ */
 export function cleanEnv (extra: Record<string, string> = {}): NodeJS.ProcessEnv {
   const kept = Object.entries(process.env).filter(([name]) =>
     !/^(NODE_|TAP|SVC_|npm_|_TAPJS)/i.test(name) && name !== 'FORCE_COLOR')
   return { ...Object.fromEntries(kept), NO_COLOR: '1', ...extra }
 }
 
-/** The environment of a node that keeps that many bytes free on its disks instead of 10 GiB. */
+/** The environment of a node that keeps `bytes` free on its disks instead of 10 GiB. */
 export const sparing = (bytes: number): Record<string, string> => ({
   NODE_OPTIONS: `--import=${pathToFileURL(join(root, 'test/tools/spare.mjs')).href}`,
   TEST_SPARE_BYTES: `${bytes}`
 })
 
-/** A child process with its output kept. */
+/** A child process with its output. */
 export interface Child {
   process: ChildProcess
   pid: number
   stdout (): string
   stderr (): string
-  /** Status of the end; a signal is its name. */
+  /** Exit status or signal name. */
   ended: Promise<number | string>
   over (): boolean
 }
 
-/** Children that run; none outlives this process, whatever ends it. */
+/** Running children, killed when this process exits for any reason. */
 const running = new Set<number>()
 process.on('exit', () => { for (const pid of running) hardKill(pid) })
 
@@ -145,13 +150,13 @@ export interface NodeOptions {
   args?: readonly string[]
   /** Models to wait for; false waits for listening only. */
   ready?: boolean
-  /** Put before the command, such as what runs it on another machine. */
+  /** Prefix of the command, such as one that runs it on another machine. */
   before?: readonly string[]
   /** The main file of another release. */
   script?: string | undefined
 }
 
-/** A running node. `pid` does the work; `child` is what was started: the launcher. */
+/** A running node. `pid` does the work; `child` is the launcher. */
 export interface TestNode {
   url: string
   port: number
@@ -161,12 +166,12 @@ export interface TestNode {
   child: Child
   /** The operator's token. */
   token: string
-  /** The node's own authority, where it has one (`api.tls: self`). */
+  /** The node's own authority, if it has one (`api.tls: self`). */
   ca?: string | undefined
   /** Pids of the runners. */
   runners (): number[]
   revision (name: string): string
-  /** Ends launcher, node and runners at once; true when nothing is left. */
+  /** Kills launcher, node and runners at once; true when all are gone. */
   kill (): Promise<void>
 }
 
@@ -178,7 +183,7 @@ export function writeConfig (home: string, config: string | Record<string, unkno
   return path
 }
 
-/** Starts `svc up --json --port 0` and waits for its line and, unless told otherwise, for /readyz. */
+/** Starts `svc up --json --port 0` and waits for its line and, by default, for /readyz. */
 export async function startNode (t: Test, options: NodeOptions = {}): Promise<TestNode> {
   const home = options.home ?? join(folder(t), 'home')
   if (options.config !== undefined) writeConfig(home, options.config)
@@ -187,8 +192,8 @@ export async function startNode (t: Test, options: NodeOptions = {}): Promise<Te
   const child = run(words[0]!, words.slice(1), { env: { HOME: home, ...options.env } })
   t.teardown(() => hardKill(child.pid))
   const line = await until('the line of svc up', () => {
-    if (child.over()) throw new Error(`svc up ended early: ${child.stderr()}`)
-    // Log lines may stand before it, where `logging.enabled` is on.
+    if (child.over()) throw new Error(`svc up exited early: ${child.stderr()}`)
+    // Log lines may precede it if `logging.enabled` is on.
     return child.stdout().split('\n').find((text) => /^\{"url":.*,"pid":.*,"home":.*\}$/.test(text))
   })
   const told = JSON.parse(line) as { url: string, nodeId: string, home: string }
@@ -215,8 +220,8 @@ export async function startNode (t: Test, options: NodeOptions = {}): Promise<Te
 }
 
 /**
- * The svc.yaml of a node with the engine that misbehaves, and nothing that takes long. `autoplace`: what runs
- * once in the cluster from the start; what else is given is for `runners`.
+ * The svc.yaml of a node with the faulty engine and without slow features. `autoplace`: models placed once in
+ * the cluster from the start; `more` is for `runners`.
  */
 export function faultsConfig (
   extra: Record<string, unknown> = {},
@@ -233,10 +238,7 @@ export function faultsConfig (
   }
 }
 
-/**
- * Has a model run on this node and, as every other one is excluded, on no other; the instance's id once it is
- * ready.
- */
+/** Places a model on this node only, by excluding all others; returns the instance's id once it is ready. */
 export async function placeOn (at: TestNode, model: string): Promise<string> {
   const { topology } = (await ask(at, '/state')).json as { topology: { nodes: string[] } }
   const others = topology.nodes.filter((nodeId) => nodeId !== at.nodeId)

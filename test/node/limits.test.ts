@@ -7,7 +7,7 @@ import { rss, sockets } from './proc.js'
 import type { Raw } from './http.js'
 import type { TestNode } from './kit.js'
 
-/** Node looks for late requests this often, seconds. */
+/** Interval at which Node checks for late requests, seconds. */
 const CHECK_SECONDS = 5
 const SLACK_SECONDS = 3
 const timers = {
@@ -18,7 +18,7 @@ const each = pick(10, 200)
 
 const endless = (bytes: number, delayMs: number): object => does('test/ok', 'count', { bytes, delayMs })
 
-/** Asks /healthz until told to stop; returns the answer times in ms, sorted. */
+/** Requests /healthz until stopped; returns the answer times in ms, sorted. */
 function watch (node: TestNode): () => Promise<number[]> {
   let on = true
   const times: number[] = []
@@ -32,7 +32,7 @@ function watch (node: TestNode): () => Promise<number[]> {
   return async () => { on = false; await work; return times.sort((a, b) => a - b) }
 }
 
-t.test('slow, broken and vanished clients', async (t) => {
+t.test('slow, broken and disconnected clients', async (t) => {
   const node = await startNode(t, { config: faultsConfig({ limits: {
     headers_timeout_seconds: timers.headers, request_timeout_seconds: timers.request,
     keep_alive_seconds: timers.keepAlive,
@@ -73,9 +73,9 @@ t.test('slow, broken and vanished clients', async (t) => {
     figure(t, 'T-H02', bodySeconds >= timers.request, { bodySeconds })
   })
 
-  t.test('T-H03: bodies past the limit, endless and in crumbs', async (t) => {
-    // With time to read all pieces: 6 bytes each, they are 43,690 up to the limit, and more on a busy machine
-    // than the short time for a request of the other tests allows.
+  t.test('T-H03: bodies over the limit, endless and in tiny pieces', async (t) => {
+    // The limit allows time for all pieces: 43,690 of 6 bytes, which takes longer on a busy machine than the
+    // short timeout of the other tests.
     const node = await startNode(t, { config: faultsConfig({ limits: { request_timeout_seconds: 300 } }) })
     const before = rss(node.pid)
     const exact = 256 * 1024
@@ -108,7 +108,7 @@ t.test('slow, broken and vanished clients', async (t) => {
     figure(t, 'T-H03', grown < 80e6, { grownMB: Math.round(grown / 1e6) })
   })
 
-  t.test('T-H04: addresses, headers and ids past every size', async (t) => {
+  t.test('T-H04: addresses, headers and ids over every size limit', async (t) => {
     const long = await dial(node.port)
     long.socket.write(`GET /${'a'.repeat(64 * 1024)} HTTP/1.1\r\nhost: 127.0.0.1:${node.port}\r\n\r\n`)
     const headers = await dial(node.port)
@@ -141,7 +141,7 @@ t.test('slow, broken and vanished clients', async (t) => {
     figure(t, 'T-H04', t.passing(), {})
   })
 
-  t.test('T-H05: clients that vanish or fall silent', async (t) => {
+  t.test('T-H05: clients that disconnect or fall silent', async (t) => {
     const before = sockets(node.pid)
     const start = performance.now()
     for (const silent of [false, true]) {
@@ -161,7 +161,7 @@ t.test('slow, broken and vanished clients', async (t) => {
   })
 })
 
-/** Connections that asked once and then rest. */
+/** Connections with one request, idle since then. */
 async function halfOpen (node: TestNode, silent: boolean): Promise<Raw[]> {
   const raws = await Promise.all(Array.from({ length: each }, () => dial(node.port)))
   for (const { socket } of raws) socket.write(headOf(node, 'GET', '/healthz'))
@@ -171,8 +171,8 @@ async function halfOpen (node: TestNode, silent: boolean): Promise<Raw[]> {
 }
 
 /**
- * Streams in the middle of their chunks. Those that fall silent are fewer: the system buffers some megabytes
- * for each before the node can notice.
+ * Streams in the middle of their chunks. Fewer of them fall silent, because the system buffers some megabytes
+ * for each before the node notices.
  */
 async function streams (node: TestNode, silent: boolean): Promise<Raw[]> {
   const count = silent ? pick(10, 40) : each
@@ -190,7 +190,7 @@ async function streams (node: TestNode, silent: boolean): Promise<Raw[]> {
   return raws
 }
 
-/** WebSockets that have just opened, and some whose handshake is half sent. */
+/** WebSockets that have just opened, and some with half of the handshake sent. */
 async function upgrades (node: TestNode, silent: boolean): Promise<Raw[]> {
   const handshake = headOf(node, 'GET', '/v1/capabilities/session', ['connection: Upgrade',
     'upgrade: websocket',
@@ -202,7 +202,7 @@ async function upgrades (node: TestNode, silent: boolean): Promise<Raw[]> {
   return raws
 }
 
-t.test('few files are allowed, and as many clients are silent', async (t) => {
+t.test('silent clients up to a low limit of open files', async (t) => {
   const before = ['bash', '-c', 'ulimit -n 256 && exec "$0" "$@"']
   const node = await startNode(t, { config: quiet, ready: false, before })
   const silent = await Promise.all(Array.from({ length: 256 }, () => dial(node.port)))

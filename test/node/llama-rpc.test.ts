@@ -1,4 +1,4 @@
-/** One model over several whole nodes: llama.cpp has stand-ins that talk to each other through the nodes. */
+/** One model over several whole nodes: stand-ins for llama.cpp talk to each other through the nodes. */
 import t from 'tap'
 import { fileURLToPath } from 'node:url'
 import { donorIn, entries, folder, lives, standIn } from '../../plugins/llama-cpp/test/llama-kit.js'
@@ -10,7 +10,7 @@ import type { Cluster, Member } from './cluster-kit.js'
 const MODEL = 'test/gguf'
 const config = { plugins: {
   gguf: { module: fixture('gguf.mjs') }, placement: { autoplace: [] },
-  // The stand-ins keep their journals where no runner may write.
+  // The stand-ins write their journals outside the folders of a runner.
   runners: { confine: false, rpc_for_every_user: true }
 } }
 
@@ -21,7 +21,7 @@ interface Star {
   }
 }
 
-/** The instances of the model that are spread. */
+/** The sharded instances of the model. */
 async function stars (at: Member): Promise<Star['LlamaRpcInstance'][]> {
   const all = Object.values((await at.state())?.instances ?? {}) as Partial<Star>[]
   return all.flatMap(({ LlamaRpcInstance: star }) => star ?? [])
@@ -31,7 +31,7 @@ const place = async (at: Member, more: object = {}) => await ask(at.node, '/plac
   model_id: MODEL, instance_meta: 'LlamaRpc', min_nodes: 2, wait: true, timeout_seconds: 60, ...more
 } })
 
-/** What the model says; the last word tells the stand-in what to do. Undefined when it does not answer. */
+/** The model's answer; the last word of the prompt controls the stand-in. Undefined if it fails. */
 async function says (at: Member, word: string): Promise<string | undefined> {
   const answer = await at.ask('/v1/chat/completions', { ms: 10_000, body: {
     model: MODEL, messages: [{ role: 'user', content: `please ${word}` }]
@@ -40,7 +40,7 @@ async function says (at: Member, word: string): Promise<string | undefined> {
   return (answer.json as { choices: { message: { content: string } }[] }).choices[0]!.message.content
 }
 
-/** Whether the model serves, as a client can ask. */
+/** Whether the model serves, according to the API. */
 const ready = async (at: Member): Promise<boolean> => (await at.ask(`/readyz?model=${MODEL}`))?.status === 200
 
 const memberOf = ({ members }: Cluster, nodeId: string): Member =>
@@ -67,7 +67,7 @@ t.test('a model over a driver and a donor', { timeout: 180_000 }, async (t) => {
   t.not(donorId, star!.driverNode)
   t.equal(donorPids().length, 1)
 
-  await t.test('any node has it answer, through its donor', async (t) => {
+  await t.test('it answers at every node, through its donor', async (t) => {
     for (const member of cluster.up()) {
       t.match(await says(member, 'lend'), `${donorPids()[0]} true `, member.name)
     }
@@ -81,14 +81,14 @@ t.test('a model over a driver and a donor', { timeout: 180_000 }, async (t) => {
     const [driver] = driverPids()
     process.kill(first!, 'SIGKILL')
     await until('another donor', () => donorPids().length === 2)
-    await until('another driver, which nobody had to ask', () => driverPids().length === 2, { seconds: 60 })
+    await until('another driver without a request', () => driverPids().length === 2, { seconds: 60 })
     t.notOk(lives(driver!))
     await until('it is ready', async () => await ready(master), { seconds: 60 })
     t.equal(await says(master, 'lend'), `${donorPids()[1]} true a b c`, 'the first request is answered')
     t.strictSame((await stars(master)).map(({ instanceId }) => instanceId), [star!.instanceId])
   })
 
-  await t.test('the loss of the donor\'s node places it anew', async (t) => {
+  await t.test('the loss of the donor\'s node places it again', async (t) => {
     const driver = memberOf(cluster, star!.driverNode)
     const [gone] = donorPids().slice(-1)
     await memberOf(cluster, donorId!).kill()
@@ -129,7 +129,7 @@ t.test('confined, driver and donor compute together as well', { timeout: 120_000
   t.ok(supervisorRunners.length > 0 && supervisorRunners.every(({ hold }) => hold !== 'none'))
 })
 
-t.test('an override that cannot be used: nothing takes its place', { timeout: 120_000 }, async (t) => {
+t.test('an unusable override is not replaced', { timeout: 120_000 }, async (t) => {
   const directory = folder(t)
   const { binary } = standIn(directory)
   donorIn(directory)

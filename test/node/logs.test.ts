@@ -8,7 +8,7 @@ import type { Test } from 'tap'
 
 interface Line { nodeId: string, node: string, seq: number, at: string, message: string }
 
-/** A place for shipped lines on loopback. */
+/** A receiver of shipped log lines on loopback. */
 async function receiver (t: Test): Promise<{ url: string, lines: { node: string, msg: string }[] }> {
   const lines: { node: string, msg: string }[] = []
   const server = createServer((request, response) => {
@@ -28,7 +28,7 @@ async function receiver (t: Test): Promise<{ url: string, lines: { node: string,
 const read = (text: string): Line[] =>
   text.split('\n').filter((line) => line.endsWith('}')).map((line) => JSON.parse(line) as Line)
 
-t.test('svc logs: two nodes in one order, followed while one of them dies and comes back', async (t) => {
+t.test('svc logs: two nodes in one order, followed while one of them restarts', async (t) => {
   const place = await receiver(t)
   const config = { ...quiet, logging: { ingest_url: place.url } }
   const cluster = await startCluster(t, { nodes: 2, config })
@@ -52,11 +52,11 @@ t.test('svc logs: two nodes in one order, followed while one of them dies and co
   await until('the lines there are', () => heard().some(({ node }) => node === second.name))
   const before = second.node.nodeId
   await second.kill()
-  await until('the word that it is silent', () =>
+  await until('the report that it is silent', () =>
     following.stderr().includes(`no lines from ${second.name}: `))
   await second.start()
-  await until('the word that it is back', () => following.stderr().includes(`${second.name} is back`))
-  await until('what it said when it started', () =>
+  await until('the report that it is back', () => following.stderr().includes(`${second.name} is back`))
+  await until('its first output', () =>
     heard().some(({ nodeId, message }) => message === 'listening' && nodeId === second.node.nodeId))
   t.not(second.node.nodeId, before)
   const seen = heard().map(({ nodeId, seq }) => `${nodeId}:${seq}`)

@@ -10,7 +10,7 @@ import { faultsConfig, figure, folder, startNode, svc, until, writeConfig } from
 import { SESSION } from './routes.js'
 import type { TestNode } from './kit.js'
 
-/** A request with a Host of its own; the connection goes to loopback all the same. */
+/** A request with any Host; the connection always goes to loopback. */
 function hosted (node: TestNode, method: string, path: string, headers: Record<string,
   string>): Promise<number> {
   return new Promise((resolve, reject) => {
@@ -25,7 +25,7 @@ function hosted (node: TestNode, method: string, path: string, headers: Record<s
   })
 }
 
-t.test('where a request comes from', async (t) => {
+t.test('the origin of a request', async (t) => {
   const outside = Object.values(networkInterfaces()).flat().find((i) => i?.family === 'IPv4' &&
     !i.internal)?.address
   const node = await startNode(t, { config: faultsConfig({ api: { allowed_hosts: ['svc.example'] } }) })
@@ -110,20 +110,20 @@ t.test('where a request comes from', async (t) => {
       figure(t, 'T-A09', t.passing(), { headers: claims.length })
     })
 
-  t.test('T-A07: nothing is ever granted to strangers', async (t) => {
+  t.test('T-A07: foreign origins are never granted access', async (t) => {
     const home = join(folder(t), 'home')
     writeConfig(home, { access: { remote: ['read'] } })
     for (const args of [['up', '--host', '0.0.0.0', '--port', '0'], ['up', '--port', '0'],
       ['config', 'check']]) {
       const { status, stderr, stdout } = await svc([...args, '--home', home])
       t.equal(status, 1, args.join(' '))
-      t.match(stdout + stderr, /access\.remote: nothing is granted to a remote request without a credential/)
+      t.match(stdout + stderr, /access\.remote: a remote request without a credential gets no authority/)
     }
     figure(t, 'T-A07', t.passing(), {})
   })
 })
 
-t.test('a page goes on at another node when its own is gone, until that one is removed', async (t) => {
+t.test('a page moves to another node when its own is gone, until that one is removed', async (t) => {
   const cluster = await startCluster(t, { nodes: 3, config: quiet })
   const [one, two] = cluster.members
   const [page, at] = [two!.node.url, one!.node]

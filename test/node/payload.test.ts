@@ -9,7 +9,7 @@ import type { Test } from 'tap'
 const TTS = 'tts@1.0.0'
 const GOOD = { model: 'test/ok', text: 'hello' }
 
-/** Payloads of interface.md 2.2 that are valid, each on a bound. */
+/** Valid payloads of interface.md 2.2, each on a bound. */
 const valid: readonly Record<string, unknown>[] = [
   {},
   { text: 'x' }, { voice: 'v' }, { response_format: 'mp3' },
@@ -23,7 +23,7 @@ const valid: readonly Record<string, unknown>[] = [
   { seed: 0 }, { seed: 4294967295 }
 ]
 
-/** Values that are none of the field's; undefined leaves the field out. */
+/** Invalid values of each field; undefined leaves the field out. */
 const wrong: Readonly<Record<string, readonly unknown[]>> = {
   model: [undefined, '', 5, null, ['test/ok']],
   text: [undefined, '', ['x'], 7],
@@ -59,7 +59,7 @@ function refused (t: Test, answer: Answer, status: number, reason: string, what:
   t.match([answer.status, refusal(answer)?.reason], [status, reason], `${what}: ${answer.text.slice(0, 200)}`)
 }
 
-t.test('what a call may say', async (t) => {
+t.test('valid and invalid calls', async (t) => {
   const node = await startNode(t, { config: faultsConfig() })
 
   t.test('T-H07: every row of the payload at, under and over its bound', async (t) => {
@@ -79,7 +79,7 @@ t.test('what a call may say', async (t) => {
     figure(t, 'T-H07', t.passing(), { cases: valid.length + invalid.length })
   })
 
-  t.test('numbers and texts JSON can spell in more than one way', async (t) => {
+  t.test('numbers and texts with several JSON spellings', async (t) => {
     const body = JSON.stringify(call(node, TTS, GOOD))
     for (const [name, raw, status] of [
       ['1.0 is an integer', body.replace('"text":"hello"', '"text":"hello","seed":1.0'), 200],
@@ -111,7 +111,7 @@ t.test('what a call may say', async (t) => {
     }
   })
 
-  t.test('who, which and where: guards in their order', async (t) => {
+  t.test('the order of the guards', async (t) => {
     const good = call(node, TTS, GOOD) as Record<string, unknown>
     const table: [string, Record<string, unknown>, number, string][] = [
       ['an unknown node', { target_node: 'nobody' }, 404, 'node_not_found'],
@@ -165,7 +165,10 @@ t.test('what a call may say', async (t) => {
   })
 })
 
-/** The node answers and closes before such a body is sent whole; a client that writes on may lose it. */
+/**
+ * The node answers and closes before such a body is sent completely; a client that keeps writing may lose the
+ * answer.
+ */
 async function heard (attempt: () => Promise<Answer>): Promise<Answer> {
   for (let tries = 1; ; tries++) {
     try { return await attempt() } catch (error) {

@@ -5,7 +5,7 @@ import { ask } from './http.js'
 import { cli, folder, run, sleep, startNode, svc, until } from './kit.js'
 import type { Test } from 'tap'
 
-/** A plugin with a route, as `svc plugin new` writes one, in a folder of its own. */
+/** A plugin with a route, as `svc plugin new` writes one, in a separate folder. */
 async function project (t: Test): Promise<string> {
   const dir = join(folder(t), 'demo')
   const { status, stderr } = await svc(['plugin', 'new', 'demo', '--dir', dir])
@@ -20,7 +20,7 @@ export default definePlugin({
   return dir
 }
 
-/** Installs; the status, and what was told. */
+/** Installs; returns the status and the output. */
 const install = async (home: string, source: string): Promise<string> => {
   const { status, stdout, stderr } = await svc(['plugin', 'install', source, '--yes', '--home', home])
   return `${status} ${stdout}${stderr}`

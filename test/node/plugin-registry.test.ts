@@ -9,7 +9,7 @@ import type { Registry } from './registry.js'
 
 const module = { type: 'module', exports: './index.js', peerDependencies: { svc: '*' } }
 
-/** The source of a plugin with one route, `/NAME`, whose answer an expression makes. */
+/** The source of a plugin with one route, `/NAME`, which returns the value of an expression. */
 const source = (name: string, answer: string, imports = ''): string => `${imports}
 import { definePlugin } from 'svc/plugin'
 export default definePlugin({
@@ -18,11 +18,11 @@ export default definePlugin({
 }, () => ({ routes: { say: () => (${answer}) } }))
 `
 
-/** A script that leaves a file where it has run. */
+/** An install script that leaves a file as evidence of its run. */
 const leaves = (mark: string): Record<string, string> =>
   ({ postinstall: `node -e "require('fs').writeFileSync('${mark}', '')"` })
 
-/** A plugin that needs another package, both with a script that npm would run; and further versions of it. */
+/** A plugin that depends on another package, both with install scripts, and further versions of it. */
 async function publishHello (registry: Registry, mark: string): Promise<Record<string, string>> {
   const words = await registry.publish(
     { name: 'hello-words', version: '1.0.3', ...module, scripts: leaves(`${mark}-words`) },
@@ -39,20 +39,20 @@ async function publishHello (registry: Registry, mark: string): Promise<Record<s
   }
 }
 
-/** Installs; the status, and what was told. */
+/** Installs; returns the status and the output. */
 async function install (registry: Registry, home: string, what: string): Promise<string> {
   const { status, stdout, stderr } =
     await svc(['plugin', 'install', what, '--yes', '--home', home], { env: registry.env })
   const told = `${status} ${stdout}${stderr}`
-  if (told.includes('\x1b')) throw new Error('what a package says can steer the terminal')
+  if (told.includes('\x1b')) throw new Error('package text contains terminal control characters')
   return told
 }
 
-/** What lies in the folder of installed plugins. */
+/** Names in the folder of installed plugins. */
 const inside = (home: string): string[] =>
   existsSync(join(home, 'plugins')) ? readdirSync(join(home, 'plugins')) : []
 
-t.test('a plugin comes by name, with what it needs and without its scripts', async (t) => {
+t.test('a plugin is installed by name, with its dependencies and without its scripts', async (t) => {
   const registry = await startRegistry(t)
   const where = folder(t)
   const mark = join(where, 'script-ran')
@@ -91,7 +91,7 @@ t.test('a plugin comes by name, with what it needs and without its scripts', asy
   t.ok(existsSync(mark), 'npm by itself would have run it')
 })
 
-t.test('what cannot be had, or should not, leaves nothing behind', async (t) => {
+t.test('a failed or refused install leaves nothing behind', async (t) => {
   const registry = await startRegistry(t)
   const home = join(folder(t), 'home')
   const index = { 'index.js': source('hello', '{}') }
@@ -115,17 +115,17 @@ t.test('what cannot be had, or should not, leaves nothing behind', async (t) => 
     ['nobody-made-this', /^3 .*no package for nobody-made-this: Not Found[^]*npm config get/],
     ['svc-plugin-hello@^7', /^3 .*No matching version.*hello@\^7.*`npm view svc-plugin-hello versions`/],
     ['svc-plugin-hello@nightly', /^3 .*No matching version/],
-    ['no-plugin', /^1 .*no-plugin is no plugin of svc: its default export is not what definePlugin returns/],
-    ['no-module', /^1 .*no-module is no plugin of svc: /],
-    ['throws', /^1 .*throws is no plugin of svc: no luck \[8m at import/],
-    ['writes', /^1 .*writes is no plugin of svc: .*restricted/],
-    ['altered', /^1 .*a file for altered is not what its hash says[^]*npm config get registry/],
-    ['needs-altered', /^1 .*a file for needs-altered is not what its hash says/],
+    ['no-plugin', /^1 .*no-plugin is not an svc plugin: .* not the result of definePlugin/],
+    ['no-module', /^1 .*no-module is not an svc plugin: /],
+    ['throws', /^1 .*throws is not an svc plugin: no luck \[8m at import/],
+    ['writes', /^1 .*writes is not an svc plugin: .*restricted/],
+    ['altered', /^1 .*a file for altered does not match its hash[^]*npm config get registry/],
+    ['needs-altered', /^1 .*a file for needs-altered does not match its hash/],
     ['own-svc', /^1 .*"svc" .*it would bring another svc along/],
-    ['from-git', /^1 .*from-git wants something from git|^1 .*has no hash/],
+    ['from-git', /^1 .*from-git depends on a git repository|^1 .*has no fixed hash/],
     ['from-folder', /^1 /],
     ['bundled-name', /^1 .*"chat" is the name of a plugin that ships with svc/],
-    ['hello@http://127.0.0.1/x.tgz', /^2 .*neither a folder with a package\.json, nor a file \.tgz/],
+    ['hello@http://127.0.0.1/x.tgz', /^2 .*neither a folder with a package\.json, nor a \.tgz file/],
     ['hello@npm:other', /^2 /], ['hello@', /^2 /], ['me/hello', /^2 /], ['--registry=x', /^2 /],
     ['git+https://127.0.0.1/x.git', /^2 /]
   ]
@@ -143,7 +143,7 @@ t.test('what cannot be had, or should not, leaves nothing behind', async (t) => 
   t.same(inside(home), ['node_modules'])
 })
 
-t.test('an install that is interrupted or killed in the middle leaves nothing half', async (t) => {
+t.test('an interrupted or killed install leaves no partial files', async (t) => {
   const registry = await startRegistry(t)
   const home = join(folder(t), 'home')
   await registry.publish({ name: 'svc-plugin-hello', version: '1.0.0', ...module },
@@ -161,7 +161,7 @@ t.test('an install that is interrupted or killed in the middle leaves nothing ha
     t.same(JSON.parse((await svc(['plugin', 'ls', '--json', '--home', home])).stdout).plugins
       .filter(({ source }: { source: string }) => source !== 'bundled'), [])
     if (signal === 'SIGKILL') {
-      for (const pid of below) try { process.kill(pid, 'SIGKILL') } catch { /* It has ended. */ }
+      for (const pid of below) try { process.kill(pid, 'SIGKILL') } catch { /* already gone */ }
     } else {
       t.equal(status, 130, child.stderr())
       t.match(child.stderr(), /interrupted/)
@@ -173,7 +173,7 @@ t.test('an install that is interrupted or killed in the middle leaves nothing ha
   t.same(inside(home).filter((name) => name.startsWith('.')), [], 'what the killed one left is gone')
 })
 
-t.test('installs at once are made one after the other', async (t) => {
+t.test('concurrent installs run one after the other', async (t) => {
   const registry = await startRegistry(t)
   const node = await startNode(t, { ready: false })
   for (const version of ['1.0.0', '2.0.0']) {

@@ -2,7 +2,7 @@ import t from 'tap'
 import { appendFileSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { startCluster } from './cluster-kit.js'
-import { ask, hear, open, stream } from './http.js'
+import { ask, readStream, open, stream } from './http.js'
 import { folder, startNode, svc, until } from './kit.js'
 import type { Test } from 'tap'
 import type { Stream } from './http.js'
@@ -15,7 +15,7 @@ const route = (name: string, url: string, more = ''): string =>
 
 /** Source texts of plugins without imports. */
 const sources: Record<string, string> = {
-  // Its stream says a number every 20 ms.
+  // Its stream sends a number every 20 ms.
   other: `export default {
     manifest: ${manifest('other', `, routes: { ${route('hear', '/other', ', stream: true')} }`)},
     start: () => ({ routes: { async hear (request) {
@@ -42,7 +42,7 @@ const sources: Record<string, string> = {
     } }`
 }
 
-/** Writes plugins into a folder; what svc.yaml says of them. */
+/** Writes plugins into a folder; returns their svc.yaml settings. */
 function modules (t: Test, ...names: string[]): Record<string, { module: string }> {
   const where = folder(t)
   return Object.fromEntries(names.map((name) => {
@@ -55,7 +55,7 @@ function modules (t: Test, ...names: string[]): Record<string, { module: string 
 const turn = async (node: TestNode, name: string, enabled: boolean): Promise<unknown> =>
   (await ask(node, `/v1/plugins/${name}`, { body: { enabled } })).json
 
-/** A stream of `other`, and how many bytes have come. */
+/** Opens a stream of `other`; returns a counter of its bytes. */
 async function listen (t: Test, node: TestNode): Promise<() => number> {
   const response = await open(node, '/other')
   let bytes = 0
@@ -65,7 +65,7 @@ async function listen (t: Test, node: TestNode): Promise<() => number> {
   return () => bytes
 }
 
-t.test('a switch in a cluster ends what is of the plugin, on every node, and nothing else', async (t) => {
+t.test('switching a plugin off ends its work on every node, and nothing else', async (t) => {
   const both = { placement: { autoplace: [] }, ...modules(t, 'other') }
   const ticker = modules(t, 'ticker')
   const { members } = await startCluster(t, {
@@ -76,7 +76,7 @@ t.test('a switch in a cluster ends what is of the plugin, on every node, and not
   const others = [await listen(t, has), await listen(t, passes)]
   const goesOn = async (): Promise<void> => {
     const before = others.map((bytes) => bytes())
-    await until('more of the others', () => others.every((bytes, i) => bytes() > before[i]! + 20))
+    await until('more bytes from the others', () => others.every((bytes, i) => bytes() > before[i]! + 20))
   }
   const passedOn = async (): Promise<Stream> =>
     await stream(through, 'ticks@1.0.0', {}, { extra: { target_node: has.nodeId } })
@@ -89,7 +89,7 @@ t.test('a switch in a cluster ends what is of the plugin, on every node, and not
     t.match((await ask(has, '/tick')).json, { error: { reason: 'plugin_disabled', code: 404 } })
     t.match((await waiting).json, { error: { reason: 'plugin_disabled' } })
     for (const one of [near, far]) {
-      const { last, terminals } = await hear(one)
+      const { last, terminals } = await readStream(one)
       t.match([terminals, last?.header], [1, { kind: 'failed', error: { reason: 'plugin_disabled' } }])
     }
     await goesOn()
@@ -99,10 +99,10 @@ t.test('a switch in a cluster ends what is of the plugin, on every node, and not
   }
   const again = await passedOn()
   await again.frames.next()
-  again.leave()
+  again.abort()
 })
 
-t.test('installed plugins that were changed do not start; each is named and told', async (t) => {
+t.test('modified installed plugins do not start, and each is named', async (t) => {
   const where = folder(t)
   const home = join(where, 'home')
   const names = ['other', 'ticker']

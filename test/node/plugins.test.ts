@@ -1,14 +1,14 @@
 import t from 'tap'
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { ask, call, refusal, stream, hear } from './http.js'
+import { ask, call, refusal, stream, readStream } from './http.js'
 import { faultsConfig, fixture, folder, full, root, run, sleep, startNode, svc, until,
   writeConfig } from './kit.js'
 import type { Answer } from './http.js'
 
 const seen = (answer: Answer): string => `${answer.status} ${refusal(answer)?.reason ?? 'fine'}`
 
-t.test('a plugin that throws wherever it can', async (t) => {
+t.test('a plugin that throws in every callback', async (t) => {
   const node = await startNode(t,
     { config: faultsConfig({ plugins: { shaky: { module: fixture('shaky.mjs') } } }, { autoplace: [] }) })
 
@@ -38,7 +38,7 @@ t.test('a plugin that throws wherever it can', async (t) => {
       ['off schema', 'failed invalid_result', 1],
       ['throws at the end', 'failed provider_error', 2]
     ] as const) {
-      const heard = await hear(await stream(node, 'drip@1.0.0', { how }))
+      const heard = await readStream(await stream(node, 'drip@1.0.0', { how }))
       const { kind, error } = heard.last!.header
       t.equal(`${kind} ${error?.reason ?? null}`, expected, how)
       t.strictSame([heard.terminals, heard.frames.filter((f) => f.header.kind === 'chunk').length],
@@ -54,7 +54,7 @@ t.test('a plugin that throws wherever it can', async (t) => {
     }
     const left = await stream(node, 'drip@1.0.0', { how: 'throws at the end' })
     await left.frames.next()
-    left.leave()
+    left.abort()
   })
 
   t.test('in a timer, a listener, a view and a check', async (t) => {
@@ -70,7 +70,7 @@ t.test('a plugin that throws wherever it can', async (t) => {
     t.match(node.child.stderr(), /the secret of \/very\/secret\/place/, 'the log has every cause')
   })
 
-  t.test('where nobody catches', async (t) => {
+  t.test('outside of any handler', async (t) => {
     const idNow = async (): Promise<string | undefined> => {
       const answer = await ask(node, '/state').catch(() => null)
       return (answer?.json as { localNodeId?: string } | undefined)?.localNodeId
@@ -98,7 +98,7 @@ const plugin = (name: string, start: string, more = ''): string =>
 export default { manifest, start: ${start} }
 `
 
-/** A home whose svc.yaml names these plugins, each in a file of its own. */
+/** A home whose svc.yaml names these plugins, each in a separate file. */
 function homeWith (t: Parameters<typeof folder>[0], plugins: Record<string, string>): string {
   const home = join(folder(t), 'home')
   writeConfig(home, { plugins: { placement: { autoplace: [] },
@@ -107,7 +107,7 @@ function homeWith (t: Parameters<typeof folder>[0], plugins: Record<string, stri
   return home
 }
 
-t.test('boots that are refused name everything that is wrong', async (t) => {
+t.test('a refused boot names every problem', async (t) => {
   const up = async (home: string, flags = ['--port', '0']): Promise<string> => {
     const { status, stderr, stdout } = await svc(['up', '--home', home, ...flags])
     t.equal(status, 1)
@@ -117,7 +117,7 @@ t.test('boots that are refused name everything that is wrong', async (t) => {
     return stderr
   }
 
-  t.test('plugins that fail at their start', async (t) => {
+  t.test('plugins that fail in start', async (t) => {
     const said = await up(homeWith(t, {
       one: plugin('one', '() => { throw new Error("no luck with one") }'),
       two: plugin('two', 'async () => { throw new Error("no luck with two") }'),
@@ -161,9 +161,9 @@ t.test('boots that are refused name everything that is wrong', async (t) => {
       /route "GET \/same\/:x" is declared by both "left" and "right"/,
       /plugin "right", route a .*: it declares no authority; write null for none/,
       /plugin "old" was written for kernel \^0\.1\.0/,
-      /plugin "needy" requires "nobody", which is not there/,
+      /plugin "needy" requires "nobody", which is not installed/,
       /plugin "needy" requires runners@\^9\.0\.0, found/,
-      /plugins require each other in a circle: (hen -> egg -> hen|egg -> hen -> egg)/]) t.match(said, line)
+      /plugins require each other in a cycle: (hen -> egg -> hen|egg -> hen -> egg)/]) t.match(said, line)
   })
 
   t.test('a svc.yaml with ten mistakes', async (t) => {
@@ -189,7 +189,7 @@ t.test('boots that are refused name everything that is wrong', async (t) => {
   })
 })
 
-t.test('a plugin of one\'s own: made, tested, listed, called', async (t) => {
+t.test('a new plugin: created, tested, listed, called', async (t) => {
   const where = folder(t)
   const home = join(where, 'home')
   mkdirSync(home)

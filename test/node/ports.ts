@@ -5,15 +5,18 @@ import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { alive } from './proc.js'
 
-/** Files that run at once each have a range of ports: one would else take what another just found. */
+/**
+ * Files that run concurrently have separate port ranges: otherwise one might take a port that another just
+ * found.
+ */
 const RANGE = 4_000
 const FIRST_PORT = 15_000 + RANGE * (Number(process.env['TAP_JOB_ID'] ?? 0) % 4)
-/** Names the ports that tests of this user hold, those of other runs on this machine included. */
+/** Folder with the ports held by all test runs of this user on this machine. */
 const HELD = `/tmp/svc-test-ports-${process.getuid?.() ?? 0}`
 
 /**
- * Ports for this process alone, below those that systems give to outgoing connections. A cluster has to know
- * them before it starts, and keeps them over restarts.
+ * Ports for this process alone, below those that systems give to outgoing connections. A cluster needs them
+ * before it starts, and keeps them over restarts.
  */
 export async function freePorts (count: number): Promise<number[]> {
   const ports = new Set<number>()
@@ -24,7 +27,7 @@ export async function freePorts (count: number): Promise<number[]> {
   return [...ports]
 }
 
-/** Takes a port for this process; false when another one that lives has it. */
+/** Reserves a port for this process; false if another live process has it. */
 function hold (port: number): boolean {
   const path = join(HELD, String(port))
   mkdirSync(HELD, { recursive: true })
@@ -39,7 +42,7 @@ function hold (port: number): boolean {
   return true
 }
 
-/** True when a port can be listened on. */
+/** True if a port can be listened on. */
 function listens (port: number): Promise<boolean> {
   return new Promise((resolve) => {
     const server = createServer()

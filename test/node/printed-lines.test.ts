@@ -6,7 +6,7 @@ import { cli, folder, root, run, svc, until } from './kit.js'
 import type { Child } from './kit.js'
 import type { Test } from 'tap'
 
-/** A node as people start it, in a home whose name a shell would take apart. */
+/** A node as users start it, in a home whose name needs shell quoting. */
 async function up (t: Test, home: string, words: string[], env: Record<string, string> = {}): Promise<Child> {
   const child = run(process.execPath, [cli, 'up', '--home', home, ...words], { cwd: root, env })
   t.teardown(async () => { child.process.kill('SIGKILL'); await child.ended })
@@ -17,7 +17,7 @@ async function up (t: Test, home: string, words: string[], env: Record<string, s
   return child
 }
 
-/** Runs a printed line in the folder where it was printed, writing to `into` what it writes to `name`. */
+/** Runs a printed line in the folder where it was printed, with its output `name` redirected to `into`. */
 const pasted = async (line: string, name: string, into: string): Promise<string> => {
   const child = run('sh', ['-c', line.replace(name, `'${into}'`)], { cwd: root })
   const status = await child.ended
@@ -42,7 +42,7 @@ t.test('the lines that svc up prints work, with TLS and in a home that needs quo
   }
 })
 
-t.test('a name is kept, and a node that joins says so; with JSON logs stdout has nothing else', async (t) => {
+t.test('the name persists, and a joining node prints it; with JSON logs stdout has only logs', async (t) => {
   const first = join(folder(t), 'one')
   const env = { SVC_PLUGINS_RUNNERS_ENABLED: 'false', SVC_CLUSTER_DISCOVERY: 'false' }
   let node = await up(t, first, ['--port', '0', '--name', 'attic'], env)

@@ -1,11 +1,11 @@
-/** What /proc says about processes. */
+/** Process information from /proc. */
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs'
 
 const read = (path: string): string => {
   try { return readFileSync(path, 'utf8') } catch { return '' }
 }
 
-/** Parent and state of a process; undefined when there is none. */
+/** Parent and state of a process; undefined if it is gone. */
 function stat (pid: number): { ppid: number, state: string } | undefined {
   const text = read(`/proc/${pid}/stat`)
   if (text === '') return undefined
@@ -13,16 +13,15 @@ function stat (pid: number): { ppid: number, state: string } | undefined {
   return { state, ppid: Number(ppid) }
 }
 
-/** True while the process runs; a zombie does not. */
+/** True while the process runs; false for a zombie. */
 export function alive (pid: number): boolean {
   const found = stat(pid)
   return found !== undefined && found.state !== 'Z' && found.state !== 'X'
 }
 
-/** The process that started another; 0 where that is gone. */
+/** The parent of a process; 0 if the process is gone. */
 export const parentOf = (pid: number): number => stat(pid)?.ppid ?? 0
 
-/** All processes below one. */
 export function descendants (pid: number): number[] {
   const parents = new Map<number, number>()
   for (const name of readdirSync('/proc')) {
@@ -47,7 +46,7 @@ export function rss (pid: number): number {
   return Number(/^VmRSS:\s+(\d+) kB/m.exec(read(`/proc/${pid}/status`))?.[1] ?? 0) * 1024
 }
 
-/** Open file descriptors, sockets only. */
+/** Number of open sockets. */
 export function sockets (pid: number): number {
   try {
     return readdirSync(`/proc/${pid}/fd`).filter((fd) => {
@@ -72,7 +71,7 @@ export function portsOf (pid: number): number[] {
   }
 }
 
-/** kill -9 of a process and all below it; those that are gone are no error. */
+/** kill -9 of a process and all below it; ignores those that are gone. */
 export function hardKill (pid: number): void {
   if (pid <= 0) return
   for (const each of [...descendants(pid).reverse(), pid]) {
@@ -82,7 +81,7 @@ export function hardKill (pid: number): void {
 
 export const oomScoreAdj = (pid: number): number => Number(read(`/proc/${pid}/oom_score_adj`))
 
-/** Which of some processes holds the local end of a TCP connection over IPv4; undefined when none does. */
+/** Which of some processes holds the local end of a TCP connection over IPv4; undefined if none does. */
 export function holderOf (connection: { local: number, remote: number }, pids: readonly number[]):
 number | undefined {
   const port = (n: number): string => n.toString(16).toUpperCase().padStart(4, '0')

@@ -1,4 +1,4 @@
-/** A registry of packages on loopback, as npm asks it: one document for each package, and its tarballs. */
+/** A package registry on loopback with npm's protocol: one document for each package, and its tarballs. */
 import { createHash } from 'node:crypto'
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
@@ -21,22 +21,22 @@ interface Published { manifest: object, tarball: Buffer, tag: string }
 
 export interface Registry {
   url: string
-  /** Has npm ask this registry, with a cache of its own and nobody's settings. */
+  /** Points npm to this registry, with a separate cache and without user settings. */
   env: Record<string, string>
-  /** Publishes files as a package; `package.json` is made from `json`. Returns the integrity. */
+  /** Publishes files as a package; `package.json` is written from `json`. Returns the integrity. */
   publish (json: PackageJson, files?: Record<string, string>, tag?: string): Promise<string>
-  /** Publishes what `npm pack` has made. */
+  /** Publishes the output of `npm pack`. */
   publishTarball (json: PackageJson, tarball: Buffer): string
-  /** From now on the tarballs of a package are other bytes than its document says. */
+  /** From now on the tarballs of a package do not match its document. */
   tamper (name: string): void
-  /** Tarballs begin and stop in the middle, until they are let go. */
+  /** Tarballs start and pause in the middle until they are released. */
   hold (): { held: () => number, letGo: () => void }
-  /** Paths that were asked for. */
+  /** Requested paths. */
   asked: string[]
   close (): Promise<void>
 }
 
-/** The fields are those of the public one (application/vnd.npm.install-v1+json), as npm reads them. */
+/** The fields that npm reads of the public registry (application/vnd.npm.install-v1+json). */
 function documentOf (name: string, versions: ReadonlyMap<string, Published>): object {
   const tags = new Map<string, string>()
   for (const [version, { tag }] of versions) {

@@ -1,4 +1,4 @@
-/** Relays and devices elsewhere, as real processes. */
+/** Relays and remote devices as real processes. */
 import { ask } from './http.js'
 import { cli, folder, run, until } from './kit.js'
 import { hardKill } from './proc.js'
@@ -6,7 +6,7 @@ import type { Test } from 'tap'
 import type { At } from './http.js'
 import type { Child, TestNode } from './kit.js'
 
-/** A process that says where it listens. */
+/** A process that prints its address. */
 export interface Listening { url: string, port: number, pid: number, child: Child, bearer: string | null }
 
 async function listening (
@@ -15,7 +15,7 @@ async function listening (
   const child = run(process.execPath, [cli, ...words, '--json'], { env: { HOME: folder(t), ...env } })
   t.teardown(() => { hardKill(child.pid) })
   const line = await until(`the line of ${what}`, () => {
-    if (child.over()) throw new Error(`${what} ended early: ${child.stderr()}`)
+    if (child.over()) throw new Error(`${what} exited early: ${child.stderr()}`)
     return child.stdout().split('\n').find((text) => text.startsWith('{"url"'))
   })
   const said = JSON.parse(line) as { url: string, token?: string | null }
@@ -24,7 +24,6 @@ async function listening (
   }
 }
 
-/** `svc relay`. */
 export const startRelay = async (t: Test, port = 0, ...options: string[]): Promise<Listening> =>
   await listening(t, 'svc relay', ['relay', '--port', String(port), ...options])
 
@@ -34,7 +33,7 @@ export const serveDevice = async (
 ): Promise<Listening> =>
   await listening(t, 'svc device serve', ['device', 'serve', '--port', '0', '--home', home], env)
 
-/** Ends a process at once, as a power cut does. */
+/** Kills a process at once, as a power cut does. */
 export async function killed ({ child }: Listening): Promise<void> {
   hardKill(child.pid)
   await child.ended
@@ -49,7 +48,7 @@ export const atRelay = async (node: TestNode): Promise<void> => {
   await until(`${node.url} to be at its relay`, async () => (await relayView(node)).connected)
 }
 
-/** A number of a relay's metrics. */
+/** The value of a relay's metric. */
 export async function counted ({ url }: At, name: string): Promise<number> {
   const { text } = await ask({ url }, '/metrics')
   return Number(new RegExp(`^svc_relay_${name} (\\d+)$`, 'm').exec(text)?.[1])

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { startCluster } from './cluster-kit.js'
-import { devicePair, tell } from './devices-kit.js'
+import { devicePair, typeDigits } from './devices-kit.js'
 import { ask, open } from './http.js'
 import { figure, inTime, secondsSince, until } from './kit.js'
 import { atRelay, relayView, serveDevice, startRelay } from './relay-kit.js'
@@ -8,10 +8,12 @@ import type { Test } from 'tap'
 import type { Member } from './cluster-kit.js'
 import type { Listening } from './relay-kit.js'
 
-/** Most seconds until what a revoked device has open ends, once a node has heard of it. */
+/**
+ * Limit in seconds until open requests of a revoked device end, once a node has learned of the revocation.
+ */
 const ENDS_SECONDS = 5
 
-/** Follows the state as a device: whether that has ended. */
+/** Follows the state as a device; returns whether the stream has ended. */
 async function following ({ url }: Listening): Promise<() => boolean> {
   const response = await open({ url }, '/state?follow=1')
   let over = false
@@ -19,7 +21,7 @@ async function following ({ url }: Listening): Promise<() => boolean> {
   return () => over && response.statusCode === 200
 }
 
-/** Pairs a device by the routes, which take shorter times than the command line; its home. */
+/** Pairs a device by the routes, whose timeouts can be shorter than the command line's; returns its home. */
 async function pairFor (t: Test, { node }: Member, choice: object): Promise<string> {
   t.equal((await ask(node, '/v1/devices/pairing', { body: choice })).status, 200)
   const { device, digits, home } = await devicePair(t, node.url)
@@ -29,15 +31,15 @@ async function pairFor (t: Test, { node }: Member, choice: object): Promise<stri
     return device !== null && { attempt: device.attempt, digits: device.digits }
   })
   t.equal(body.digits, digits)
-  tell(device, body.digits)
+  typeDigits(device, body.digits)
   t.equal((await ask(node, '/v1/devices/pairing/confirm', { body })).status, 200)
   t.equal(await device.ended, 0)
   return home
 }
 
-t.test('a revocation reaches what a device has open through a relay, also behind a partition', async (t) => {
+t.test('a revocation ends a device\'s open requests through a relay, even behind a partition', async (t) => {
   const relay = await startRelay(t)
-  // The others are at no relay: the device meets the third node, wherever that is.
+  // The others are at no relay: the device reaches the third node, wherever that is.
   const cluster = await startCluster(t, {
     nodes: 3, quorum: 1, proxied: true,
     configOf: (number) => number === 3 ? { relay: { url: relay.url } } : {}
@@ -56,7 +58,7 @@ t.test('a revocation reaches what a device has open through a relay, also behind
       { devices: { name: string, deviceId: string }[] }
     return all.find((device) => device.name === name)!.deviceId
   }
-  /** Nothing is answered from now on; the connection itself ends within a second. */
+  /** No request is answered from now on; the connection itself ends within a second. */
   const shutOut = async (serve: Listening): Promise<void> => {
     t.not((await ask(serve, '/node_id')).status, 200)
     await until('its connection to end', async () => (await ask(serve, '/node_id')).status === 502)
@@ -67,7 +69,7 @@ t.test('a revocation reaches what a device has open through a relay, also behind
     return performance.now()
   }
 
-  await t.test('T-A13 through a relay: within seconds, and for good', async (t) => {
+  await t.test('T-A13 through a relay: within seconds, and permanently', async (t) => {
     const since = await revoked('lost')
     await until('its stream to end', lost.over)
     const endedSeconds = secondsSince(since)
@@ -76,18 +78,18 @@ t.test('a revocation reaches what a device has open through a relay, also behind
     t.same([steady.over(), short.over()], [false, false], 'the others go on')
   })
 
-  await t.test('a node that is cut off believes a device for as long as its grant allows', async (t) => {
+  await t.test('a node that is cut off accepts a device until its grant expires', async (t) => {
     cluster.cut(far)
     await until('it to be alone', async () => (await far.state())?.cluster.liveNodes === 1)
     await cluster.agreed({ on: cluster.members.filter((m) => m !== far), live: 2 })
     await revoked('steady')
     t.equal((await ask(steady.serve, '/node_id')).status, 200, 'it cannot know')
-    await until('the grant of a minute to count no more', short.over, { seconds: 120 })
+    await until('the one-minute grant to expire', short.over, { seconds: 120 })
     await shutOut(short.serve)
     t.notOk(steady.over(), 'a day is not over')
   })
 
-  await t.test('and hears of it when it is back', async (t) => {
+  await t.test('and learns of the revocation when it is back', async (t) => {
     cluster.heal(far)
     await cluster.agreed()
     const since = performance.now()
@@ -95,7 +97,7 @@ t.test('a revocation reaches what a device has open through a relay, also behind
     const endedSeconds = secondsSince(since)
     figure(t, 'revoked behind a partition', inTime(endedSeconds, ENDS_SECONDS), { endedSeconds })
     await shutOut(steady.serve)
-    await until('who was not heard of to count again', async () =>
+    await until('the unreachable node to count again', async () =>
       (await ask(short.serve, '/node_id')).status === 200)
     await until('one connection', async () => (await relayView(far.node)).connections === 1)
   })

@@ -10,7 +10,7 @@ import { cli, folder, root, run, startNode, svc, until } from './kit.js'
 import { atRelay, relayView, serveDevice, startRelay } from './relay-kit.js'
 import type { Test } from 'tap'
 
-/** A key and a certificate of its own, as `openssl` makes them. */
+/** A key and a self-signed certificate, created by `openssl`. */
 function made (t: Test, name: string, to = folder(t)): { key: string, cert: string, options: string[] } {
   const [key, cert] = [join(to, 'relay.key'), join(to, 'relay.crt')]
   const { status, stderr } = spawnSync('openssl', ['req', '-x509', '-newkey', 'ec', '-pkeyopt',
@@ -20,7 +20,7 @@ function made (t: Test, name: string, to = folder(t)): { key: string, cert: stri
   return { key, cert, options: ['--tls-key', key, '--tls-cert', cert] }
 }
 
-/** The name in the certificate that is shown at a port now. */
+/** The name in the certificate that a port presents now. */
 const shownAt = (port: number): Promise<string> => new Promise((resolve, reject) => {
   const socket = connect({ port, host: '127.0.0.1', rejectUnauthorized: false }, () => {
     resolve(String(socket.getPeerCertificate().subject.CN))
@@ -29,17 +29,17 @@ const shownAt = (port: number): Promise<string> => new Promise((resolve, reject)
   socket.on('error', reject)
 })
 
-t.test('files that no relay can use are named, and nothing listens', async (t) => {
+t.test('unusable certificate files are named, and the relay does not listen', async (t) => {
   const { key, cert } = made(t, 'one')
   const other = made(t, 'other')
   const text = join(folder(t), 'text.pem')
   writeFileSync(text, 'no pem\n', { mode: 0o600 })
   const rows: [what: string, options: string[], status: number, says: RegExp][] = [
-    ['one of them', ['--tls-key', key], 2, /--tls-key and --tls-cert belong together/],
+    ['one of them', ['--tls-key', key], 2, /--tls-key and --tls-cert must be given together/],
     ['no key there', ['--tls-key', `${key}x`, '--tls-cert', cert], 1, /cannot read .*relay\.keyx: ENOENT/],
     ['no certificate there', ['--tls-key', key, '--tls-cert', `${cert}x`], 1, /cannot read .*relay\.crtx/],
-    ['no key in it', ['--tls-key', text, '--tls-cert', cert], 1, /text\.pem holds no private key in PEM/],
-    ['no certificate in it', ['--tls-key', key, '--tls-cert', text], 1, /text\.pem holds no certificate/],
+    ['no key in it', ['--tls-key', text, '--tls-cert', cert], 1, /text\.pem contains no private key in PEM/],
+    ['no certificate in it', ['--tls-key', key, '--tls-cert', text], 1, /text\.pem contains no certificate/],
     ['two that do not belong together', ['--tls-key', other.key, '--tls-cert', cert], 1, /is not that of/]
   ]
   for (const [what, options, status, says] of rows) {
@@ -70,13 +70,13 @@ t.test('a relay over TLS, whose certificate is renewed while it runs', async (t)
   t.equal((await svc(['device', 'run', '--home', home, '--', 'nodes'], { env })).status, 0)
   const blind = await svc(['device', 'run', '--home', home, '--', 'nodes'])
   t.equal(blind.status, 1)
-  t.match(blind.stderr, /No node is reached\. .*self-signed certificate/)
+  t.match(blind.stderr, /No node answers\. .*self-signed certificate/)
 
   made(t, 'two', join(files.key, '..'))
   await until('the new certificate', async () => await shownAt(relay.port) === 'two', { seconds: 30 })
   t.equal((await ask(serve, '/node_id')).json, node.nodeId, 'what is open is not touched')
   writeFileSync(files.cert, 'half a')
-  await until('it to say what is wrong', () => /stays the one of before: .*no certificate in PEM/
+  await until('it to report the problem', () => /certificate was not replaced: .*no certificate in PEM/
     .test(relay.child.stderr()), { seconds: 30 })
   t.equal(await shownAt(relay.port), 'two')
   t.equal((await ask(serve, '/node_id')).json, node.nodeId)
@@ -90,7 +90,7 @@ t.test('the commands of its page and of its unit run as they are written', async
   const unit = /^ExecStart=\/opt\/svc\/node_modules\/\.bin\/svc (relay .*)$/m
     .exec(read('docs/deploy/svc-relay.service'))![1]!
   for (const line of [page, unit.replaceAll('${CREDENTIALS_DIRECTORY}', cwd)]) {
-    // Nothing of a home is there, as under systemd's made-up user.
+    // Without any home, as under systemd's dynamic user.
     const child = run(process.execPath, [cli, ...line.split(' '), '--port', '0'], { cwd, env: { HOME: '/' } })
     t.teardown(() => child.process.kill())
     const { 1: port } = await until(line, () => /^relay at https:\/\/0\.0\.0\.0:(\d+)$/m.exec(child.stdout()))
@@ -104,5 +104,5 @@ t.test('a relay says when it cannot listen', async (t) => {
   const relay = await startRelay(t)
   const second = run(process.execPath, [cli, 'relay', '--port', String(relay.port)])
   t.equal(await second.ended, 1)
-  t.match(second.stderr(), /something else listens there; choose another with --port/)
+  t.match(second.stderr(), /the port is in use; choose another with --port/)
 })

@@ -15,7 +15,7 @@ import type { Member } from './cluster-kit.js'
 const CHAT = 'svc/guide'
 const QUESTION = 'what is no_quorum'
 
-t.test('from elsewhere it is as it is at the node, whatever dies', async (t) => {
+t.test('a relayed device works as at the node, whichever process dies', async (t) => {
   let relay = await startRelay(t)
   const config = {
     ...faultsConfig({ plugins: { planner: { module: fixture('planner.mjs') } } },
@@ -27,7 +27,7 @@ t.test('from elsewhere it is as it is at the node, whatever dies', async (t) => 
   await Promise.all(cluster.members.map(async ({ node }) => { await atRelay(node) }))
   await until('every model', async () => (await ask(one.node, '/readyz')).status === 200)
   const { home, told } = await pairAt(t, one.node)
-  t.match(told, /From elsewhere it is reached by {2}svc device serve/, 'pairing has told where')
+  t.match(told, /To reach it from other networks, run {2}svc device serve/, 'pairing has told where')
   const serve = await serveDevice(t, home)
   t.equal(serve.bearer, null)
   const host: Host = { url: serve.url, revision: (name) => one.node.revision(name) }
@@ -37,14 +37,14 @@ t.test('from elsewhere it is as it is at the node, whatever dies', async (t) => 
     return status === 200 ? cluster.up().find(({ node }) => node.nodeId === json) : undefined
   }
 
-  await t.test('speech and chat come while they are made', async (t) => {
+  await t.test('speech and chat are streamed', async (t) => {
     const endless = await stream(host, TTS, does('test/ok', 'count', { bytes: 2000, delayMs: 20 }))
     let heard = 0
     for await (const { media } of endless.frames) {
       heard += media?.length ?? 0
       if (heard > 20_000) break
     }
-    endless.leave()
+    endless.abort()
     t.ok(heard > 20_000, 'of what never ends')
     await until('its end at the node', async () =>
       (await Promise.all(cluster.members.map(async ({ node }) => (await relayView(node)).streams)))
@@ -91,7 +91,7 @@ t.test('from elsewhere it is as it is at the node, whatever dies', async (t) => 
     t.match(refused.stderr, /missing_grant/)
   })
 
-  await t.test('a reader that takes nothing costs nobody memory', async (t) => {
+  await t.test('a reader that stops uses no memory', async (t) => {
     const at = await until('a node', met)
     const pids = { relay: relay.pid, node: at.pid(), serve: serve.pid }
     const measured = (): number[] => Object.values(pids).map((pid) => Math.round(rss(pid) / 2 ** 20))
@@ -107,23 +107,23 @@ t.test('from elsewhere it is as it is at the node, whatever dies', async (t) => 
     const grown = measured().map((now, i) => now - before[i]!)
     const values = Object.fromEntries(Object.keys(pids).map((name, i) => [name, grown[i]]))
     figure(t, 'slow reader, MiB more', grown.every((more) => more < 100), { ...values, passed })
-    slow.leave()
+    slow.abort()
   })
 
-  await t.test('kill -9 of the relay: both sides come back to it by themselves', async (part) => {
+  await t.test('kill -9 of the relay: both sides reconnect', async (part) => {
     const { port } = relay
     await killed(relay)
     await until('the nodes to miss it', async () =>
       (await Promise.all(cluster.members.map(async ({ node }) => (await relayView(node)).connected)))
         .every((there) => !there))
     part.equal((await ask(serve, '/node_id')).status, 502)
-    // With the teardown of the whole: it is needed after this part.
+    // Stopped with the whole test: later parts need it.
     relay = await startRelay(t, port)
     await Promise.all(cluster.members.map(async ({ node }) => { await atRelay(node) }))
     part.ok(await until('the device to be back', met))
   })
 
-  await t.test('kill -9 of the node that the device talks to: it goes on at the other', async (t) => {
+  await t.test('kill -9 of the device\'s node: it continues at the other', async (t) => {
     const gone = await until('a node', met)
     await gone.kill()
     const other = await until('the other node', met)
@@ -140,7 +140,7 @@ t.test('from elsewhere it is as it is at the node, whatever dies', async (t) => 
     t.equal(await met(), other, 'what works is not left')
   })
 
-  await t.test('what ended in order leaves nothing', async (t) => {
+  await t.test('a normal end leaves nothing behind', async (t) => {
     serve.child.process.kill('SIGTERM')
     t.equal(await serve.child.ended, 0, serve.child.stderr())
     await until('no device', async () => await counted(relay, 'devices') === 0)

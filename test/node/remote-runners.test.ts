@@ -4,7 +4,7 @@ import { framesSeconds, walkFrames } from '../../plugins/capabilities-tts/test/m
 import { ELECTION_MS, HEARTBEAT_MS } from './cluster-kit.js'
 import { freePorts } from './ports.js'
 import { does, report, TTS } from './engine.js'
-import { ask, hear, open, refusal, stream, streamed } from './http.js'
+import { ask, readStream, open, refusal, stream, streamed } from './http.js'
 import { faultsConfig, figure, folder, placeOn, secondsSince, startNode, until } from './kit.js'
 import { alive, hardKill } from './proc.js'
 import type { IncomingMessage } from 'node:http'
@@ -34,7 +34,7 @@ async function node (t: Test, name: string, joins?: TestNode): Promise<TestNode>
   })
 }
 
-/** Reads a body to its end; `cut` when it broke off. */
+/** Reads a body to its end; `cut` if it broke off. */
 async function drained (response: IncomingMessage): Promise<{ text: string, cut: boolean }> {
   const parts: Buffer[] = []
   try {
@@ -48,7 +48,7 @@ async function drained (response: IncomingMessage): Promise<{ text: string, cut:
 const tasksOf = async (at: TestNode): Promise<Record<string, unknown>> =>
   ((await ask(at, '/state')).json as { tasks: Record<string, unknown> }).tasks
 
-t.test('a voice that only one node has speaks at every node', async (t) => {
+t.test('a voice on one node speaks through every node', async (t) => {
   const one = await node(t, 'one')
   const two = await node(t, 'two', one)
   const three = await node(t, 'three', one)
@@ -104,7 +104,7 @@ t.test('a voice that only one node has speaks at every node', async (t) => {
     t.match([none.status, refusal(none)?.reason], [404, 'no_instance'])
   })
 
-  await t.test('a client that goes away ends the work at the other node', async () => {
+  await t.test('a client that disconnects ends the work at the other node', async () => {
     const working = async (): Promise<number> => (await report(two, 'test/ok')).inProgressTasks.length
     const opened = await open(one, '/v1/audio/speech', { body: endlessBody })
     opened.on('error', () => {})
@@ -122,7 +122,7 @@ t.test('a voice that only one node has speaks at every node', async (t) => {
       const opened = await stream(at, TTS, does('test/ok', 'count', endless))
       await opened.frames.next()
       await opened.frames.next()
-      return { end: hear(opened) }
+      return { end: readStream(opened) }
     }))
     const start = performance.now()
     hardKill(two.child.pid)
@@ -140,7 +140,7 @@ t.test('a voice that only one node has speaks at every node', async (t) => {
     }
     figure(t, 'a stream whose node was killed', t.passing(), { endedAfterSeconds: secondsSince(start) })
     await until('its end', () => !alive(two.pid))
-    await until('a refusal that names what is missing: every other node was excluded', async () => {
+    await until('a refusal that names the missing memory: every other node was excluded', async () => {
       const answer = await ask(three, '/v1/audio/speech', { body: { model: VOICE, input: 'x' } })
       return answer.status === 503 && refusal(answer)?.reason === 'no_instance'
     })

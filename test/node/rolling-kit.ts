@@ -1,5 +1,5 @@
-/** Clients that speak and chat with every node of a cluster, and a judgement of what they were told. */
-import { open, refusal, whole } from './http.js'
+/** Clients that speak and chat with every node of a cluster, and a check of their answers. */
+import { open, refusal, readBody } from './http.js'
 import { sleep } from './kit.js'
 import type { IncomingMessage } from 'node:http'
 import type { Member } from './cluster-kit.js'
@@ -19,7 +19,7 @@ export interface Attempt {
   detail: string
 }
 
-/** A node is not there, from its signal on until it is whole again. */
+/** A node is away, from its signal until it is fully back. */
 export interface Outage { member: Member, how: 'restart' | 'kill', master: boolean, from: number, to: number,
   /** Seconds from the signal to: gone, agreed without it, started, agreed with it, in place. */
   phases: number[] }
@@ -28,7 +28,7 @@ export interface Load {
   readonly attempts: readonly Attempt[]
   /** Requests that got their answer, in one try or more. */
   done (): number
-  /** Requests that got none though they were repeated for a minute. */
+  /** Requests without an answer after a minute of retries. */
   readonly given: readonly string[]
   stop (): Promise<void>
 }
@@ -50,10 +50,10 @@ const ASKS: readonly Ask[] = [
     body: { model: 'svc/guide', max_tokens: 24, stream: true, messages: QUESTION } }
 ]
 
-/** So long a client repeats what it was told to repeat, ms. */
+/** Time for which a client retries a retryable error, ms. */
 const PATIENCE_MS = 60_000
 
-/** Each kind of request by so many clients, at one node after the other. */
+/** Each kind of request by `clients` clients, at one node after the other. */
 export function mixedLoad (members: readonly Member[], clients: number): Load {
   const attempts: Attempt[] = []
   const given: string[] = []
@@ -66,7 +66,10 @@ export function mixedLoad (members: readonly Member[], clients: number): Load {
         const attempt = await tried(members[turn % members.length]!, asked)
         attempts.push(attempt)
         if (attempt.outcome === 'ok') { done++; break }
-        if (performance.now() - since > PATIENCE_MS) { given.push(JSON.stringify(told(attempt))); break }
+        if (performance.now() - since > PATIENCE_MS) {
+          given.push(JSON.stringify(describeAttempt(attempt)))
+          break
+        }
         turn++
         await sleep(200)
       }
@@ -93,13 +96,13 @@ async function tried (at: Member, { kind, path, body, streams }: Ask): Promise<A
   const status = response.statusCode ?? 0
   let text: string
   try {
-    text = (await whole(response)).toString(streams || status !== 200 ? 'utf8' : 'latin1')
+    text = (await readBody(response)).toString(streams || status !== 200 ? 'utf8' : 'latin1')
   } catch (error) {
     return end('cut', { status, detail: String(error) })
   }
   if (status === 200) return streams ? streamEnd(text, end) : end('ok', { status })
   let json: unknown
-  try { json = JSON.parse(text) } catch { /* told below */ }
+  try { json = JSON.parse(text) } catch { /* reported below */ }
   const said = refusal({ json })
   return end(said?.reason ?? 'no reason', {
     status, retryable: said?.retryable === true, detail: text.slice(0, 400),
@@ -128,13 +131,12 @@ const overlaps = (a: { from: number, to: number }, b: { from: number, to: number
   a.from <= b.to && b.from <= a.to
 
 /** An attempt as a message shows it. */
-export const told = ({ at, ...rest }: Attempt): object => ({ node: at.name, ...rest })
+export const describeAttempt = ({ at, ...rest }: Attempt): object => ({ node: at.name, ...rest })
 
 /**
- * The attempts that ended as none should. A node that is going away, or is away, may refuse and, when killed,
- * break off. A node that stays answers everything; only what a session ends with, and what was under way on a
- * node that was killed, may fail, and then says that it is worth another try. Sound that has begun cannot say
- * anything any more: it breaks off.
+ * The attempts with a forbidden outcome. A node that is leaving or away may refuse and, when killed, break
+ * off. A node that stays answers everything; only requests that end with a session or ran on a killed node
+ * may fail, and then as retryable. Sound that has begun cannot carry an error any more: it breaks off.
  */
 export function wrong (attempts: readonly Attempt[], outages: readonly Outage[]): Attempt[] {
   return attempts.filter((attempt) => {

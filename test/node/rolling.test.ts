@@ -3,22 +3,22 @@ import { pathToFileURL } from 'node:url'
 import { join } from 'node:path'
 import { startHub } from '../../plugins/staging/test/hub-kit.js'
 import { startCluster } from './cluster-kit.js'
-import { asked, nodesOf, place, placeOn, view } from './instances-kit.js'
+import { askWithin, nodesOf, place, placeOn, view } from './instances-kit.js'
 import { figure, folder, pick, until } from './kit.js'
-import { mixedLoad, told, wrong } from './rolling-kit.js'
+import { mixedLoad, describeAttempt, wrong } from './rolling-kit.js'
 import { voiceFolder } from './staging-kit.js'
 import type { Test } from 'tap'
 import type { Cluster, Member, State } from './cluster-kit.js'
 import type { Outage } from './rolling-kit.js'
 
-/** A voice that nobody but this cluster knows. */
+/** A voice that only this cluster has. */
 const PRIVATE = 'local/board-room-voice'
-/** Instances of each model, wherever they are. */
+/** Total number of instances of each model. */
 const WANTED: readonly [string, number][] = [['svc/voice-en', 2], ['svc/guide', 2], [PRIVATE, 1]]
 const ROUNDS = pick(1, 4)
 const CLIENTS = pick(1, 3)
 
-/** Waits until every model has its instances, on nodes of their own, ready by the word of all nodes. */
+/** Waits until every model has its instances on different nodes, ready according to all nodes. */
 async function inPlace (cluster: Cluster): Promise<void> {
   let last: unknown
   await until('every instance to be ready', async () => {
@@ -47,7 +47,10 @@ async function inPlace (cluster: Cluster): Promise<void> {
   })
 }
 
-/** One node goes away and comes back, maybe `atOnce`, before the others miss it; all is in place again. */
+/**
+ * One node goes away and comes back, possibly `atOnce`, before the others miss it; then everything is in
+ * place again.
+ */
 async function outage (cluster: Cluster, member: Member, how: Outage['how'], atOnce = false):
 Promise<Outage> {
   const { master } = await cluster.agreed({ seconds: 60 })
@@ -72,10 +75,10 @@ Promise<Outage> {
   return { member, how, master: member === master, from, to: performance.now(), phases }
 }
 
-// Four nodes' ends and starts, on a machine that may have other work.
+// Four nodes stop and start, on a machine that may have other work.
 t.setTimeout(pick(300_000, 3_600_000))
 
-t.test('a rolling restart and a failover cost nothing that could be had elsewhere', async (t: Test) => {
+t.test('a rolling restart and a failover fail no request that another node can serve', async (t: Test) => {
   const hub = await startHub({ models: {} })
   t.teardown(() => hub.close())
   const store = join(folder(t), 'store')
@@ -104,7 +107,7 @@ t.test('a rolling restart and a failover cost nothing that could be had elsewher
   await load.stop()
 
   const bad = wrong(load.attempts, outages)
-  t.strictSame(bad.slice(0, 10).map(told), [], `${bad.length} of ${load.attempts.length} attempts`)
+  t.strictSame(bad.slice(0, 10).map(describeAttempt), [], `${bad.length} of ${load.attempts.length} attempts`)
   t.strictSame(load.given, [], 'every request got its answer in the end')
   const heard = decodeURIComponent(hub.requests.map(({ url }) => url).join(' '))
   t.notMatch(heard, /board-room/, 'the hub never heard of the private voice')
@@ -121,19 +124,19 @@ function counted (words: readonly string[]): Record<string, number> {
   return counts
 }
 
-/** Brings the voice from a folder into the store of a node. */
+/** Imports the voice from a folder into the store of a node. */
 async function imported (cluster: Cluster, host: Member): Promise<void> {
   const source = pathToFileURL(voiceFolder(t)).href
-  await until('the store to take models', async () =>
-    (await asked(host.node, `/store/models/${PRIVATE}/download`, { body: { source } })).status === 200)
+  await until('the store to accept models', async () =>
+    (await askWithin(host.node, `/store/models/${PRIVATE}/download`, { body: { source } })).status === 200)
   await until('the voice to be there', async () => {
-    const { json } = await asked(host.node, `/store/models/${PRIVATE}/download/status`)
+    const { json } = await askWithin(host.node, `/store/models/${PRIVATE}/download/status`)
     const { status, error } = json as { status: string, error: string | null }
     if (status === 'failed') throw new Error(`the import failed: ${error}`)
     return status === 'complete'
   })
   for (const { node } of cluster.up()) {
-    await until('the voice to be known', async () => ((await asked(node, '/models/copies')).json as {
+    await until('the voice to be known', async () => ((await askWithin(node, '/models/copies')).json as {
       copies: { modelId: string }[] }).copies.some(({ modelId }) => modelId === PRIVATE))
   }
 }

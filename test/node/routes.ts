@@ -1,4 +1,4 @@
-/** The routes of a node, and ways to ask them that leave the node as it is. */
+/** The routes of a node, and requests to them that do not change the node. */
 import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import { request } from 'node:http'
@@ -29,7 +29,7 @@ export interface Route {
   body: boolean
 }
 
-/** Every route of the node, out of its own description, and the WebSocket. */
+/** Every route of the node, from its own description, and the WebSocket. */
 export async function routesOf (node: TestNode): Promise<Route[]> {
   const { paths } = (await ask(node, '/openapi.json')).json as {
     paths: Record<string, Record<string,
@@ -43,17 +43,17 @@ export async function routesOf (node: TestNode): Promise<Route[]> {
     : [...listed, { method: 'GET', path: SESSION, authority: 'invoke', members: false, body: false }]
 }
 
-/** A path that fits the route and names nothing that is there. */
+/** A path that matches the route with unknown ids. */
 const concrete = ({ path }: Route): string => path.replaceAll(/\{\w+\}/g, 'nobody')
 
-/** The routes that would end the node or pass any check are asked in a way that stops short of it. */
+/** Requests that stop short of the effect, for routes that would end the node or pass any check. */
 export const harmless = (route: Route): { path: string, ask: Ask } => ({
   path: route.path === '/admin/restart' ? '/admin/restart?node_id=nobody' : concrete(route),
   ask: { method: route.method, ...(route.body ? { body: {} } : {}) }
 })
 
-/** Asks over HTTP, or for the WebSocket by its handshake. */
-export async function knock (
+/** Sends a request over HTTP, or a WebSocket handshake. */
+export async function probe (
   node: Pick<TestNode, 'url'>, route: Route, token: string | null
 ): Promise<{ status: number, reason: string | undefined }> {
   const { path, ask: options } = harmless(route)
@@ -74,7 +74,7 @@ export async function knock (
         try {
           resolve({ status: response.statusCode ?? 0,
             reason: refusal({ json: JSON.parse(text) as unknown })?.reason })
-        } catch { reject(new Error(`the answer to a refused handshake is no error body: ${text}`)) }
+        } catch { reject(new Error(`the answer to a refused handshake is not an error body: ${text}`)) }
       })
     })
   })
@@ -85,7 +85,10 @@ export async function tokenWith (node: TestNode, authorities: readonly string[])
   return (answer.json as { token: string }).token
 }
 
-/** A stranger that joins the node's cluster and then asks with its key, in the name of one who may do all. */
+/**
+ * An attacker joins the node's cluster and then sends requests with its key, in the name of a caller with all
+ * authorities.
+ */
 export async function joinAsMember (node: TestNode, home: string): Promise<{
   installId: string, knock: (route: Route) => Promise<{ status: number, reason: string | undefined }> }> {
   const made = (await ask(node, '/cluster/join-tokens', { body: { local: true } })).json as { token: string }

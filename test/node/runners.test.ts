@@ -1,17 +1,17 @@
 import t from 'tap'
-import { ask, call, dial, headOf, hear, open, stream, streamed } from './http.js'
+import { ask, call, dial, headOf, readStream, open, stream, streamed } from './http.js'
 import { does, ready, report, runnerLogs, TTS } from './engine.js'
 import { faultsConfig, figure, full, inTime, pick, secondsSince, sleep, startNode, until } from './kit.js'
 import { oomScoreAdj, rss, sockets } from './proc.js'
-import type { Heard, Raw } from './http.js'
+import type { StreamResult, Raw } from './http.js'
 import type { TestNode } from './kit.js'
 import type { Test } from 'tap'
 
 const VOICE = 'svc/voice-en'
 const STALL_SECONDS = pick(2, 30)
 
-/** The stream ended once, as a lost instance that may be asked again. */
-function lost (t: Test, heard: Heard, what: string): void {
+/** The stream ended once with the retryable reason of a lost instance. */
+function lost (t: Test, heard: StreamResult, what: string): void {
   t.equal(heard.terminals, 1, `${what}: exactly one terminal`)
   t.match(heard.last?.header, { kind: 'failed', error: { reason: 'instance_lost', retryable: true,
     code: 500 } }, what)
@@ -37,7 +37,7 @@ t.test('runners that die, hang, flood and grow', async (t) => {
       await framed.frames.next()
       const start = performance.now()
       process.kill(pid!, 'SIGKILL')
-      const heard = await hear(framed)
+      const heard = await readStream(framed)
       const errorSeconds = secondsSince(start)
       lost(t, heard, 'frames')
       let text2 = ''
@@ -64,7 +64,7 @@ t.test('runners that die, hang, flood and grow', async (t) => {
   t.test('T-R06 and T-R09: a blocked runner, and readers that do not read', async (t) => {
     const blocked = (async () => {
       const start = performance.now()
-      // It is given up after ten seconds of work; on a busy machine those take longer than a call may.
+      // The runner is ended after ten seconds of work, which on a busy machine exceed the deadline of a call.
       const heard = await streamed(node, TTS, does('test/c', 'block'), { extra: { timeout_seconds: 90 } })
       return { heard, seconds: secondsSince(start) }
     })()
@@ -76,7 +76,7 @@ t.test('runners that die, hang, flood and grow', async (t) => {
     figure(t, 'T-R06', t.passing() && inTime(seconds, 14), { seconds })
   })
 
-  t.test('raw sound waits for a player that stops reading, and the runner does not', async (t) => {
+  t.test('raw sound waits for a paused player, and the runner does not', async (t) => {
     const response = await open(node, '/v1/capabilities/stream', { headers: { accept: 'audio/mpeg' },
       body: call(node, TTS, does('test/ok', 'count', { chunks: 110, bytes: 65536 })) })
     await until('the runner is free',
@@ -86,22 +86,22 @@ t.test('runners that die, hang, flood and grow', async (t) => {
     t.equal(bytes, 110 * 65536, 'the player still gets all of it')
   })
 
-  t.test('T-R08: clients that vanish in the middle', async (t) => {
+  t.test('T-R08: clients that disconnect in the middle', async (t) => {
     const ways: Record<string, (opened: Awaited<ReturnType<typeof stream>>) => void> = {
-      close: (opened) => { opened.leave() },
+      close: (opened) => { opened.abort() },
       reset: (opened) => { opened.response.socket.resetAndDestroy() }
     }
     const took: number[] = []
     for (const [way, leave] of Object.entries(ways)) {
       for (let n = 0; n < pick(1, 20); n++) {
-        // The engine says how long the text was: that is how this task is told from the others.
+        // The engine reports the length of the text, which identifies this task.
         const length = 1000 + took.length
         const opened = await stream(node, TTS, does('test/ok', 'count', { delayMs: 20 }, 'x'.repeat(length)))
         await opened.frames.next()
         await opened.frames.next()
         const start = performance.now()
         leave(opened)
-        await until(`the runner hears of the ${way}`, () => node.child.stdout().split('\n')
+        await until(`the runner is notified of the ${way}`, () => node.child.stdout().split('\n')
           .some((line) => line.includes('a task is over') && line.includes(`"text":${length}`) &&
             line.includes('"aborted":true')), { everyMs: 10 })
         took.push(performance.now() - start)
@@ -161,7 +161,7 @@ t.test('runners that die, hang, flood and grow', async (t) => {
     figure(t, 'T-R12', t.passing(), { killedAtMB: Math.round(most / 1e6), limitMB: 403 })
   })
 
-  t.test('what an engine throws is one terminal and no more of it is shown', async (t) => {
+  t.test('an engine\'s exception is one terminal frame that reveals no internals', async (t) => {
     for (const [what, reason] of [['throws', 'provider_error'], ['offSchema', 'invalid_result']] as const) {
       const heard = await streamed(node, TTS, does('test/ok', what)).catch((error: { text?: string }) =>
         error.text ?? '')
@@ -175,7 +175,10 @@ t.test('runners that die, hang, flood and grow', async (t) => {
   })
 })
 
-/** Readers that take nothing after the first bytes: bounded memory, nobody else is slowed, then closed. */
+/**
+ * Readers that stop after the first bytes: memory is bounded, other clients are not slowed, then they are
+ * disconnected.
+ */
 async function slowReaders (t: Test, node: TestNode): Promise<void> {
   const before = rss(node.pid)
   const start = performance.now()

@@ -1,4 +1,4 @@
-/** A model has so many slots: more requests wait, are counted and shown, and too many are refused. */
+/** With all slots of a model busy, more requests wait, are counted and shown, and the excess is refused. */
 import t from 'tap'
 import { entries, folder, standIn } from '../../plugins/llama-cpp/test/llama-kit.js'
 import { ask, open } from './http.js'
@@ -10,7 +10,7 @@ const SLOTS = 2
 const WAITING = 3
 const config = { plugins: {
   gguf: { module: fixture('gguf.mjs') }, placement: { autoplace: [] },
-  // The stand-in keeps its journal where no runner may write.
+  // The stand-in writes its journal outside the folders of a runner.
   runners: { confine: false, max_queued: WAITING }
 } }
 const body = (word: string, more: object = {}) =>
@@ -38,7 +38,7 @@ t.test('two slots and five requests', { timeout: 120_000 }, async (t) => {
   await until('both answer', () => streams.every(({ text }) => text.includes('"content":"')))
   for (let i = 0; i < WAITING; i++) await stream()
   const waiting = streams.slice(SLOTS)
-  await until('each is told its place', () => waiting.every(({ text }) => text.includes(': queue {')))
+  await until('each gets its queue position', () => waiting.every(({ text }) => text.includes(': queue {')))
   t.same(waiting.map(({ text }) => /^: queue (.*)$/m.exec(text)![1]).sort(),
     [1, 2, 3].map((place) => JSON.stringify({ place, slots: SLOTS })))
   t.notOk(waiting.some(({ text }) => text.includes('"content":"')))

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { WebSocket } from 'ws'
 import { decodeFrame, encodeFrame } from '../../plugins/capabilities/frames/frames.js'
 import { framesSeconds, walkFrames } from '../../plugins/capabilities-tts/test/mp3.js'
-import { ask, call, open, refusal, stream, streamed, whole } from './http.js'
+import { ask, call, open, refusal, stream, streamed, readBody } from './http.js'
 import { folder, run, startNode, svc, until, cli } from './kit.js'
 import { alive, rss } from './proc.js'
 import type { TestNode } from './kit.js'
@@ -17,7 +17,7 @@ const SENTENCE = 'The quick brown fox jumps over the lazy dog.'
 /** lamejs holds back this much at the start and pads the last frame. */
 const ENCODER_SECONDS = 1105 / 16000 + 576 / 16000 * 2
 
-/** Bytes that are whole MP3 frames and nothing else; returns the seconds of sound. */
+/** Checks that the bytes are exactly whole MP3 frames; returns the seconds of sound. */
 function validMp3 (t: Test, bytes: Uint8Array, what: string): number {
   const { frames, rest } = walkFrames(bytes)
   t.ok(frames.length > 0 && rest === 0, `${what}: MP3 frames and nothing else`)
@@ -25,7 +25,7 @@ function validMp3 (t: Test, bytes: Uint8Array, what: string): number {
   return framesSeconds(frames)
 }
 
-/** Seconds of sound in a WAV file, from the samples that are there. */
+/** Seconds of sound in a WAV file, by its samples. */
 function wavSeconds (bytes: Buffer): { seconds: number, rate: number } {
   const rate = bytes.readUInt32LE(24)
   const at = bytes.indexOf('data') + 8
@@ -35,10 +35,10 @@ function wavSeconds (bytes: Buffer): { seconds: number, rate: number } {
 const speech = (body: Record<string, unknown>): { body: object } =>
   ({ body: { model: MODEL, input: SENTENCE, ...body } })
 
-t.test('the main job, as a new user meets it', async (t) => {
+t.test('the main use case of a new user', async (t) => {
   const node = await startNode(t)
 
-  t.test('svc up --json says where the node is and which process does the work', async (t) => {
+  t.test('svc up --json prints the address and the pid of the node', async (t) => {
     const lines = node.child.stdout().trim().split('\n')
     t.equal(lines.length, 1)
     t.strictSame(Object.keys(JSON.parse(lines[0]!) as object), ['url', 'nodeId', 'pid', 'home'])
@@ -47,7 +47,7 @@ t.test('the main job, as a new user meets it', async (t) => {
     t.equal(node.runners().length, 2, 'one for the voice, one for the guide')
   })
 
-  t.test('the language model that ships answers on the command line and over HTTP', async (t) => {
+  t.test('the bundled language model answers on the command line and over HTTP', async (t) => {
     const asked = 'what is no_quorum'
     const ran = await svc(['run', 'svc/guide', asked, '--home', node.home])
     t.equal(ran.status, 0)
@@ -95,7 +95,7 @@ t.test('the main job, as a new user meets it', async (t) => {
       body: call(node, TTS, { model: 'svc/none', text: 'x' }), headers: { accept: 'audio/mpeg' }
     })
     t.equal(raw.statusCode, 404)
-    t.match(JSON.parse((await whole(raw)).toString()), { error: { reason: 'no_instance' } })
+    t.match(JSON.parse((await readBody(raw)).toString()), { error: { reason: 'no_instance' } })
   })
 
   t.test('/v1/audio/speech in every format', async (t) => {
@@ -135,7 +135,7 @@ t.test('the main job, as a new user meets it', async (t) => {
     t.ok(a!.equals(b!), 'both hear the same')
   })
 
-  t.test('texts nobody prepared for are spoken or refused with the reason', async (t) => {
+  t.test('unusual texts are spoken or refused with the reason', async (t) => {
     const spoken: Record<string, string> = {
       mixed: 'Hello, 今日は, bonjour, привет and goodbye.',
       emoji: 'I am happy 😀🎉 today.',
@@ -194,7 +194,7 @@ t.test('the main job, as a new user meets it', async (t) => {
       'completed')
   })
 
-  t.test('a client that is interrupted leaves no half file and the node well', async (t) => {
+  t.test('an interrupted client leaves no partial file and a healthy node', async (t) => {
     const where = folder(t)
     const file = join(where, 'long.mp3')
     const child = run(process.execPath, [cli, 'say', `${SENTENCE} `.repeat(500), '-o', file, '--home',
@@ -206,7 +206,7 @@ t.test('the main job, as a new user meets it', async (t) => {
   })
 })
 
-/** Numbers, kinds and payloads of one spoken stream. */
+/** Checks numbers, kinds and payloads of one spoken stream. */
 function checkFrames (t: Test, frames: readonly Frame[]): void {
   const kinds = frames.map((f) => f.header.kind)
   t.strictSame(kinds, ['started', ...Array<string>(frames.length - 2).fill('chunk'), 'completed'])
@@ -232,7 +232,7 @@ const eventBytes = (text: string): Buffer =>
   Buffer.concat((eventsOf(text) as { media: { data: string } | null }[])
     .map(({ media }) => Buffer.from(media?.data ?? '', 'base64')))
 
-/** One call over the WebSocket, to its terminal. */
+/** One call over the WebSocket, to its terminal frame. */
 async function overSession (node: TestNode, request: object): Promise<Frame[]> {
   const ws = new WebSocket(`${node.url.replace('http', 'ws')}/v1/capabilities/session`,
     { headers: { authorization: `Bearer ${node.token}` } })

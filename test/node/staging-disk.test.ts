@@ -20,7 +20,7 @@ const ARITHMETIC = /more do not fit: .* GiB are free, .* GiB must stay free .* G
 /** Blocks that only the long form runs. */
 const SHORT = pick<string | false>('only in the long form: npm run test:faults', false)
 
-t.test('T-D08: what does not fit beside the headroom is refused before its first byte', async (t) => {
+t.test('T-D08: a copy that does not fit beside the headroom is refused before its first byte', async (t) => {
   const hub = await startHub({ models: { 'acme/hubbed': { files: voiceFiles(), licence: 'mit' } } })
   t.teardown(() => hub.close())
   const site = await startSite(t, {
@@ -65,12 +65,12 @@ t.test('T-D08: what does not fit beside the headroom is refused before its first
     t.equal(folderSaid.status, 6, `svc pull of a folder: ${folderSaid.stdout} ${folderSaid.stderr}`)
   })
 
-  await t.test('a staged copy that is linked takes no room', async (t) => {
+  await t.test('a linked staged copy uses no disk space', async (t) => {
     t.match(await stage(first, model.modelId, [first]), [{ status: 'complete' }])
     t.ok(isCopy(folderOf(first.staging, model.modelId), model.sha256))
   })
 
-  await t.test('with a sane headroom both work', async (t) => {
+  await t.test('with a normal headroom both work', async (t) => {
     await Promise.all(site.nodes.map((node) => node.kill()))
     await Promise.all(site.nodes.map((node) => node.start({}, SANE)))
     await together(site.nodes)
@@ -89,7 +89,7 @@ t.test('T-D09: another program fills the disk in the middle',
     const disk = mkdtempSync(join(tmpdir(), 'svc-small-'))
     if (spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=64m', 'tmpfs', disk]).status !== 0) {
       rmSync(disk, { recursive: true })
-      t.comment('skipped: this system lets nobody mount a disk')
+      t.comment('skipped: this system does not allow mounting a disk')
       return
     }
     t.teardown(() => { spawnSync('umount', ['-l', disk]); rmSync(disk, { recursive: true, force: true }) })
@@ -103,7 +103,7 @@ t.test('T-D09: another program fills the disk in the middle',
     const model = makeModel(t, 'acme/fill', { 'weights.data': 40 * MIB })
     await put(site, model)
     await stage(first, model.modelId, [second], { wait: false })
-    await until('a part to come',
+    await until('a part to arrive',
       async () => ((await transferOf(second, model.modelId))?.bytes ?? 0) > 4 * MIB)
     try {
       for (let n = 0; ; n++) writeFileSync(join(disk, `fill-${n}`),
@@ -130,7 +130,7 @@ t.test('T-D09: another program fills the disk in the middle',
     t.match(await events(second, 'StagedModelEvicted'), [{ modelId: model.modelId, trigger: 'capacity' }])
   })
 
-t.test('a folder of staged copies that cannot be used', async (t) => {
+t.test('an unusable folder of staged copies', async (t) => {
   const file = join(folder(t), 'file')
   writeFileSync(file, '')
   const site = await startSite(t, { nodes: 1, config: () => ({ node_cache_path: join(file,
@@ -151,7 +151,7 @@ t.test('a folder of staged copies that cannot be used', async (t) => {
   t.equal(purged.status, 200, purged.text)
 })
 
-t.test('a store folder that cannot be used', { skip: SHORT }, async (t) => {
+t.test('an unusable store folder', { skip: SHORT }, async (t) => {
   const site = await startSite(t)
   const [first, second] = site.nodes as [Place, Place]
   const model = makeModel(t, 'acme/gone', { 'weights.data': 10 })
@@ -160,7 +160,7 @@ t.test('a store folder that cannot be used', { skip: SHORT }, async (t) => {
   rmSync(site.store, { recursive: true })
   writeFileSync(site.store, 'a file')
   await first.start()
-  await until('the health to say so', async () => (await healthOf(first)).includes('staging_unusable'))
+  await until('the health to report it', async () => (await healthOf(first)).includes('staging_unusable'))
   await until('n2 to see n1', async () => (await second.state()).cluster.liveNodes === 2)
   const [ended] = await stage(second, model.modelId, [second])
   t.match(ended, { status: 'failed', error: String })

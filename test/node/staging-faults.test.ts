@@ -7,13 +7,13 @@ import {
 } from './staging-kit.js'
 import type { Place } from './staging-kit.js'
 
-/** What goes over a link besides the bytes of models while a test runs, at most. */
+/** Limit of the link traffic during a test besides the bytes of models. */
 const TALK = 3 * MIB
 
 /** Blocks that only the long form runs. */
 const SHORT = pick<string | false>('only in the long form: npm run test:faults', false)
 
-t.test('T-D01: kill -9 of the receiver, and it goes on where it was', async (t) => {
+t.test('T-D01: kill -9 of the receiver, which resumes its transfer', async (t) => {
   const size = pick(40, 60) * MIB
   const site = await startSite(t, {
     proxied: true, config: () => ({ model_store: { upload_mib_per_second: 12 } })
@@ -39,7 +39,7 @@ t.test('T-D01: kill -9 of the receiver, and it goes on where it was', async (t) 
   }
 })
 
-t.test('T-D02: a byte of the store has changed since', async (t) => {
+t.test('T-D02: a changed byte in the store', async (t) => {
   const site = await startSite(t)
   const [first, second] = site.nodes as [Place, Place]
   const model = makeModel(t, 'acme/flip', { 'weights.data': 20 * MIB })
@@ -65,7 +65,7 @@ t.test('T-D02: a byte of the store has changed since', async (t) => {
   t.notOk((await healthOf(second)).includes('download_failed'), 'and the health is well again')
 })
 
-t.test('two receivers at once give each other what they have', { skip: SHORT }, async (t) => {
+t.test('two concurrent receivers exchange their chunks', { skip: SHORT }, async (t) => {
   const site = await startSite(t, {
     nodes: 3, proxied: true, config: (n) => n === 1 ? { model_store: { upload_mib_per_second: 12 } } : {}
   })

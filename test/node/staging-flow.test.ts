@@ -35,7 +35,7 @@ t.test('three nodes and a store', async (t) => {
     for (const node of all) {
       const copies = await until(`${node.name} to know all copies`, async () => {
         const found = await copiesOf(node, modelId)
-        // How a transfer goes is told once a second: it may be named beside the copy it has made.
+        // Progress is reported once a second: a transfer may be listed beside its finished copy.
         return found.length === 3 && found.every(({ kind }) => kind !== 'receiving') && found
       })
       t.strictSame(copies.map(({ kind, nodeName, live }) => ({ kind, nodeName, live }))
@@ -141,7 +141,7 @@ t.test('three nodes and a store', async (t) => {
   })
 
   await t.test('many small files', async (t) => {
-    // Only the long form repeats here what files-many.test.ts and transfer-http.test.ts show of many.
+    // files-many.test.ts and transfer-http.test.ts cover many files; only the long form repeats them here.
     const count = pick(500, 10_000)
     const files = Object.fromEntries(Array.from({ length: count }, (_, i) =>
       [`d${i % 50}/f${i}.txt`, Buffer.from(`file ${i} `.repeat(1 + i % 90))]))

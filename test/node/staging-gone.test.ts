@@ -8,14 +8,14 @@ import {
   together,
   transferOf, voiceFiles
 } from './staging-kit.js'
-import type { Made, Place, Staged } from './staging-kit.js'
+import type { CreatedModel, Place, Staged } from './staging-kit.js'
 
 const VOICE = hashesOf(voiceFiles())
 /** Blocks that only the long form runs. */
 const SHORT = pick<string | false>('only in the long form: npm run test:faults', false)
 const LATEST = { seconds: pick(75, 150) }
 
-t.test('T-D13: the store host goes away in the middle', async (t) => {
+t.test('T-D13: the store host stops in the middle', async (t) => {
   const files = voiceFiles()
   const hub = await startHub({ models: { 'acme/begun': { files }, 'acme/fresh': { files },
     'acme/later': { files } } })
@@ -30,7 +30,8 @@ t.test('T-D13: the store host goes away in the middle', async (t) => {
     { status: 'complete' })
   const sizes = { rest: 24, cut: pick(12, 24), kept: 1, other: 1 }
   const [rest, cut, kept, other] = Object.entries(sizes).map(([name, size]) =>
-    makeModel(t, `acme/${name}`, { 'weights.data': size * MIB })) as [Made, Made, Made, Made]
+    makeModel(t, `acme/${name}`, { 'weights.data': size * MIB })) as
+    [CreatedModel, CreatedModel, CreatedModel, CreatedModel]
   for (const model of [cut, other]) await put(site, model)
   for (const model of [kept, rest]) {
     await put(site, model)
@@ -45,7 +46,7 @@ t.test('T-D13: the store host goes away in the middle', async (t) => {
     await stage(at, modelId, [at], { wait: false })
     await received(at, modelId, bytes)
   }
-  // The hub is asked when nobody came back for half a minute (as in stager.test.ts): only in the long form.
+  // The hub is asked after half a minute without a peer (as in stager.test.ts): only in the long form.
   await Promise.all([full ? begin(hubbed, 'acme/begun', 1) : undefined, begin(lonely, cut.modelId, 1),
     begin(third, rest.modelId, 1)])
   t.equal((await transferOf(lonely, cut.modelId))?.kind, 'DownloadOngoing', 'in the middle')
@@ -56,34 +57,34 @@ t.test('T-D13: the store host goes away in the middle', async (t) => {
     const [ended] = await stage(at, modelId, [at], LATEST)
     return { ...ended!, seconds: secondsSince(start) }
   }
-  // As long is the wait of one without a hub, which fails then: the short form does not look at its end.
+  // A node without a hub waits as long and then fails: the short form skips its end.
   const [fromHub, none, fromPeer] = await Promise.all([full ? end(hubbed, 'acme/begun') : undefined,
     full ? end(lonely, cut.modelId) : undefined, end(third, rest.modelId)])
 
-  await t.test('a node that holds all of it gives the rest', async (t) => {
+  await t.test('a node with the complete copy sends the rest', async (t) => {
     t.match(fromPeer, { status: 'complete', error: null })
     t.ok(isCopy(folderOf(third.staging, rest.modelId), rest.sha256))
   })
 
-  await t.test('nobody has the rest: a sentence, and no hang', { skip: SHORT }, async (t) => {
+  await t.test('no node has the rest: an error, not a hang', { skip: SHORT }, async (t) => {
     t.match(none, { status: 'failed', error: /acme\/cut/ })
     t.match(await transferOf(lonely, cut.modelId), { kind: 'DownloadFailed' })
     t.strictSame(listing(folderOf(lonely.staging, cut.modelId)), [], 'nothing is published')
     figure(t, 'T-D13', inTime(none!.seconds, 120), { reason: none!.reason, seconds: none!.seconds })
   })
 
-  await t.test('the hub has the rest of what came from there', { skip: SHORT }, async (t) => {
+  await t.test('the hub sends the rest of its model', { skip: SHORT }, async (t) => {
     t.match(fromHub, { status: 'complete', error: null })
     t.ok(hub.sent() > sent, 'the hub was asked')
     t.ok(isCopy(folderOf(join(hubbed.home, 'hub'), 'acme/begun'), VOICE), 'it is in the cache of the node')
     figure(t, 'T-D13', t.passing(), { seconds: fromHub!.seconds })
   })
 
-  await t.test('what is asked for while it is away', async (t) => {
+  await t.test('requests while it is away', async (t) => {
     t.match(await stage(hubbed, 'acme/fresh', [hubbed], LATEST), [{ status: 'complete', error: null }],
       'from the hub')
     t.ok(isCopy(folderOf(join(hubbed.home, 'hub'), 'acme/fresh'), VOICE))
-    t.match(await until('the copy to be told', async () => {
+    t.match(await until('the copied node to be reported', async () => {
       const copies = (await copiesOf(lonely, 'acme/fresh')).filter(({ live }) => live)
       return copies.length > 0 && copies
     }, { seconds: 5 }).catch((error: Error) => [error.message]), [{ kind: 'cache', nodeName: 'n1' }])
@@ -96,7 +97,7 @@ t.test('T-D13: the store host goes away in the middle', async (t) => {
     t.match(refusal(health)?.message, /n4/)
   })
 
-  await t.test('when it is back, all goes on', async (t) => {
+  await t.test('when it is back, everything continues', async (t) => {
     if (full) host.signal('SIGCONT')
     else await host.start()
     await together(site.nodes)
@@ -114,7 +115,7 @@ t.test('T-D13: the store host was the master', { skip: SHORT }, async (t) => {
   const [first, second, third] = site.nodes as [Place, Place, Place]
   t.match(await pull(first, 'acme/hubbed', {}), { status: 'complete' })
   const [shared, other] = ['shared', 'other'].map((name) =>
-    makeModel(t, `acme/${name}`, { 'weights.data': MIB })) as [Made, Made]
+    makeModel(t, `acme/${name}`, { 'weights.data': MIB })) as [CreatedModel, CreatedModel]
   await put(site, other)
   await put(site, shared)
   t.match(await stage(first, shared.modelId, [third]), [{ status: 'complete' }])

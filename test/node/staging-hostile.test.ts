@@ -9,10 +9,10 @@ import {
 } from './staging-kit.js'
 import type { Test } from 'tap'
 import type { Answer } from './http.js'
-import type { Made, Place } from './staging-kit.js'
+import type { CreatedModel, Place } from './staging-kit.js'
 
 const LONG = 'a'.repeat(10_000)
-/** As they stand in an address: raw, and encoded once and twice. */
+/** As they occur in an address: raw, and encoded once and twice. */
 const IDS = ['../../secret', '..%2f..%2fsecret', '..%2F..%2Fsecret', '%2e%2e/%2e%2e/secret',
   '%252e%252e%252fsecret',
   'a/../b', 'a/..', '../a', 'a%2f..%2f..%2fsecret', '..%5c..%5csecret', 'a%5cb/c', 'a/b%5c..%5cc', 'a%00/b',
@@ -23,7 +23,7 @@ const IDS = ['../../secret', '..%2f..%2fsecret', '..%2F..%2Fsecret', '%2e%2e/%2e
   'a', '%20/%20', 'a/%0d%0ax', 'a/%ff', 'a/%', 'C:%5cx/y', 'a/b%3fc', `${LONG}/x`, `x/${LONG}`, '~/x',
   'a/b;c',
   '%C3%A9/x', 'a/%E2%80%AEb']
-/** Those that no client can send but by hand. */
+/** Those that HTTP clients refuse to send. */
 const RAW = ['a/b\0c', '..\\..\\secret', 'a/b c', 'a/\u00e9', 'a/b\tc']
 
 const ROUTES: [string, (id: string) => string, object?][] = [
@@ -51,7 +51,7 @@ const PATHS = ['../secret.txt', '..%2fsecret.txt', '..%2F..%2Fsecret.txt', '%2e%
 
 type Said = Pick<Answer, 'status' | 'text' | 'json'>
 
-/** Names that come and go while a node runs. */
+/** Files that come and go while a node runs. */
 const LIVELY = /home\/audit\/heads|(^|\/)(events|state|run|logs|staging\/\.incoming|hub)(\/|$)|\.tmp/
 
 t.test('two nodes and a store', async (t) => {
@@ -69,7 +69,7 @@ t.test('two nodes and a store', async (t) => {
   }
   const look = (): string[] => roots.flatMap((below) => listing(below).filter((name) => !LIVELY.test(name)))
   const before = look()
-  /** A refusal with a reason, and nothing of a secret. */
+  /** A refusal with a reason and without any secret. */
   const refused = ({ status, text, json }: Said): boolean =>
     [400, 404, 409, 414].includes(status) && !text.includes('SECRET') &&
     typeof refusal({ json })?.reason === 'string' && text.length < 4000
@@ -97,7 +97,7 @@ t.test('two nodes and a store', async (t) => {
     figure(t, 'T-D06', t.passing(), { asked: IDS.length * ROUTES.length * 2, escapes: 0 })
   })
 
-  await t.test('as no client writes them', async (t) => {
+  await t.test('in forms that no client sends', async (t) => {
     for (const id of RAW) {
       for (const [method, path] of ROUTES.filter(([method]) => method !== 'POST')) {
         const raw = await dial(first.node.port)
@@ -177,7 +177,7 @@ t.test('two nodes and a store', async (t) => {
           const status = await node.ask(`${path}/status`)
           return !/"(pending|downloading)"/.test(status.text) && status
         })
-        t.match(end.text, /home of a node|is no folder|cannot read|holds/, `${at} at ${node.name}`)
+        t.match(end.text, /home folder of a node|is not a folder|cannot read|has no/, `${at} at ${node.name}`)
         t.notMatch(end.text, '"complete"')
       }
     }
@@ -218,7 +218,7 @@ t.test('two nodes and a store', async (t) => {
   })
 })
 
-/** What the events on a node say of transfers to it. */
+/** Transfer events on the receiving node. */
 async function progressOf (at: Place): Promise<unknown[]> {
   const found = await events(at, 'NodeDownloadProgress')
   return found.filter((event) => event['nodeId'] === at.node.nodeId).map((event) => event['status'])
@@ -291,14 +291,14 @@ t.test('T-D11: everything at once', async (t) => {
       t.ok(whole(second.staging) || absent(second.staging), 'the copy: whole or not there')
       await first.ask(`${path}`, { method: 'DELETE' })
       t.ok(absent(site.store) && absent(second.staging), 'all is gone')
-      await until('nothing to be under way', () => incoming(site.store).length === 0)
+      await until('no work in progress', () => incoming(site.store).length === 0)
     }
     t.equal((await pull(first, model.modelId, { source })).status, 'complete')
   })
 
   await t.test('another model under the same name replaces the first', async (t) => {
     t.match(await stage(second, model.modelId, [second]), [{ status: 'complete' }])
-    const next: Made = makeModel(t, model.modelId, { 'other.data': 3 * MIB })
+    const next: CreatedModel = makeModel(t, model.modelId, { 'other.data': 3 * MIB })
     await put(site, next)
     t.ok(isCopy(folderOf(site.store, model.modelId), next.sha256), 'the store has the new one alone')
     t.ok(whole(second.staging), 'a staged copy stays until it is staged again')

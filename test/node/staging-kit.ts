@@ -1,4 +1,4 @@
-/** Clusters of whole nodes with a model store on one of them, and models to put into it. */
+/** Clusters of whole nodes with a model store on one of them, and models for it. */
 import { createHash, randomBytes } from 'node:crypto'
 import {
   chmodSync, closeSync, existsSync, mkdirSync, openSync, readdirSync, readFileSync, readSync, statSync,
@@ -19,7 +19,7 @@ import type { State } from './cluster-kit.js'
 import type { TestNode } from './kit.js'
 
 export const MIB = 1024 * 1024
-/** Bytes of a chunk, as docs say. */
+/** Documented chunk size, bytes. */
 export const CHUNK = 16 * MIB
 
 /** The parts of svc.yaml that tests of models set. */
@@ -31,14 +31,14 @@ export interface Config {
 
 export interface SiteOptions {
   nodes?: number
-  /** svc.yaml of one node (from 1), besides its name and its place in the cluster. */
+  /** svc.yaml of one node (from 1), besides its name and cluster settings. */
   config?: (number: number) => Config
   env?: (number: number) => Record<string, string>
   /** The node with the store, from 1; the first is the master at the beginning. */
   storeOn?: number
-  /** The store host is reached by the others through a proxy that counts. */
+  /** The other nodes reach the store host through a proxy that counts bytes. */
   proxied?: boolean
-  /** How many are started, the others later by the test; all when absent. */
+  /** Nodes started at once, the others later by the test; all when absent. */
   started?: number
 }
 
@@ -49,19 +49,19 @@ export interface Place {
   readonly node: TestNode
   /** Its folder of staged copies. */
   readonly staging: string
-  /** With what svc.yaml and the environment have besides; what they had before stays. */
+  /** Adds to svc.yaml and the environment; earlier additions stay. */
   start (more?: Config, env?: Record<string, string>): Promise<void>
-  /** kill -9 of all of it. */
+  /** kill -9 of all its processes. */
   kill (): Promise<void>
-  /** Asks it to end, and waits for the end. */
+  /** Sends SIGTERM and waits for the exit. */
   stop (): Promise<void>
   signal (name: NodeJS.Signals): void
-  /** Rejects when there is no answer within so many seconds. */
+  /** Rejects without an answer within `seconds`. */
   ask (path: string, options?: Ask & { seconds?: number }): Promise<Answer>
   state (): Promise<State & { downloads: Record<string, View[]> }>
 }
 
-/** A transfer as /state shows it: one key that says how it stands. */
+/** A transfer as /state shows it: its one key is its status. */
 export type View = Record<string, { nodeId: string, modelId: string, attemptId: string, reason?: string,
   errorMessage?: string, downloadProgress?: { total: number, downloaded: number } }>
 
@@ -74,7 +74,7 @@ export interface Copy { modelId: string, nodeId: string, nodeName: string, kind:
 /** `host` is the node with the store, `store` its folder. */
 export interface Site { nodes: Place[], host: Place, store: string, proxy: ChaosProxy | null }
 
-/** Nodes without runners that end up in one cluster; one of them has a store. */
+/** Nodes without runners in one cluster; one of them has a store. */
 export async function startSite (t: Test, options: SiteOptions = {}): Promise<Site> {
   const { nodes: count = 2, storeOn = 1 } = options
   const ports = await freePorts(2 * count)
@@ -100,7 +100,7 @@ const clusterOf = (port: number, proxy: ChaosProxy | null): object => ({
   ...proxy === null ? {} : { advertise: proxy.address }
 })
 
-/** Starts a node that is a member from then on. */
+/** Starts a node that joins the cluster as a member. */
 export async function join1 (first: Place, other: Place): Promise<void> {
   const answer = await first.ask('/cluster/join-tokens', { body: { local: true } })
   const { token } = answer.json as { token: string }
@@ -117,7 +117,7 @@ function place (t: Test, { name, api, config, env, store }: {
   const home = join(folder(t), 'home')
   let node: TestNode | undefined
   const running = (): TestNode => {
-    if (node === undefined) throw new Error(`${name} was never started`)
+    if (node === undefined) throw new Error(`${name} is not started`)
     return node
   }
   const self: Startable = {
@@ -172,7 +172,7 @@ Promise<Answer> {
   }
 }
 
-/** Waits until these nodes see each other, and know of the store. */
+/** Waits until these nodes see each other and the store. */
 export async function together (nodes: readonly Place[]): Promise<void> {
   await until('the nodes to see each other and the store', async () => {
     const states = await Promise.all(nodes.map((one) => one.state()))
@@ -192,14 +192,19 @@ const CARD = {
   quantization: null, voices: [], defaults: {}, support: {}
 }
 
-/** The card of a model that nothing runs. */
+/** The card of a model that is never run. */
 export const cardText = (modelId: string, more: object = {}): string =>
   stringify({ ...CARD, modelId, ...more })
 
-export interface Made { folder: string, modelId: string, bytes: number, sha256: Record<string, string> }
+export interface CreatedModel {
+  folder: string
+  modelId: string
+  bytes: number
+  sha256: Record<string, string>
+}
 
-/** A folder with a card and files: random ones of so many bytes, or what is given. */
-export function makeModel (t: Test, modelId: string, files: Record<string, number | Buffer>): Made {
+/** A folder with a card and files: random ones of a given size, or given contents. */
+export function makeModel (t: Test, modelId: string, files: Record<string, number | Buffer>): CreatedModel {
   const where = join(folder(t), 'model')
   const content: Record<string, Buffer> = { 'card.yaml': Buffer.from(cardText(modelId)) }
   for (const [path, what] of Object.entries(files)) {
@@ -218,12 +223,11 @@ export function makeModel (t: Test, modelId: string, files: Record<string, numbe
 
 export const sha = (bytes: Buffer): string => createHash('sha256').update(bytes).digest('hex')
 
-/** The voice that ships, under a name of its own. */
 export const VOICE = join(root, 'plugins/capabilities-tts/voice')
 export const VOICE_FILES = ['en_US-flite-16k.onnx', 'en_US-flite-16k.onnx.json', 'en_US-flite-16k.NOTICE.txt',
   'CMU-LICENCE.txt']
 
-/** What the voice consists of, without the card: a name that ships would count more than ours. */
+/** The bundled voice's files without the card: its bundled name would override the test's. */
 export function voiceFiles (): Record<string, Buffer> {
   return Object.fromEntries(VOICE_FILES.map((path) => [path, readFileSync(join(VOICE, path))]))
 }
@@ -231,7 +235,7 @@ export function voiceFiles (): Record<string, Buffer> {
 export const hashesOf = (files: Record<string, Buffer>): Record<string, string> =>
   Object.fromEntries(Object.entries(files).map(([path, bytes]) => [path, sha(bytes)]))
 
-/** A folder with the voice, whose card svc finds out. */
+/** A folder with the voice, whose card svc derives. */
 export function voiceFolder (t: Test): string {
   const where = join(folder(t), 'voice')
   mkdirSync(where)
@@ -251,11 +255,11 @@ export async function pull (at: Place, modelId: string, body: object, seconds = 
   }, { seconds, everyMs: 50 })
 }
 
-/** Puts a folder into the store, and waits until every node knows. Throws unless it is complete. */
-export async function put (site: Site, { modelId, folder: path }: Pick<Made,
+/** Imports a folder into the store, and waits until every node lists it. Throws unless it is complete. */
+export async function put (site: Site, { modelId, folder: path }: Pick<CreatedModel,
   'modelId' | 'folder'>): Promise<void> {
   const end = await pull(site.host, modelId, { source: pathToFileURL(path).href })
-  if (end.status !== 'complete') throw new Error(`${modelId}: ${JSON.stringify(end)}`)
+  if (end.status !== 'complete') throw new Error(`the pull of ${modelId} ended with ${JSON.stringify(end)}`)
   await until(`${modelId} to be known everywhere`, async () => {
     const known = await Promise.all(site.nodes.map(async (one) => (await copiesOf(one, modelId)).length > 0))
     return known.every((yes) => yes)
@@ -278,7 +282,7 @@ export async function copiesOf (at: Place, modelId: string): Promise<Copy[]> {
   return copies.filter((copy) => copy.modelId === modelId)
 }
 
-/** How the newest transfer of a model to a node stands, by that node's own word. */
+/** The status of the newest transfer of a model to a node, as that node reports it. */
 export async function transferOf (at: Place, modelId: string): Promise<{ kind: string, bytes: number,
   reason: string,
   message: string } | undefined> {
@@ -290,9 +294,9 @@ export async function transferOf (at: Place, modelId: string): Promise<{ kind: s
   return { kind, bytes: downloadProgress?.downloaded ?? 0, reason, message: errorMessage }
 }
 
-/** Waits until so many bytes of a model have come to a node. */
+/** Waits until a node has received that many bytes of a model. */
 export async function received (at: Place, modelId: string, bytes: number): Promise<void> {
-  await until(`${bytes} bytes of ${modelId} to come`, async () => {
+  await until(`${bytes} bytes of ${modelId} to arrive`, async () => {
     const transfer = await transferOf(at, modelId)
     if (transfer?.kind === 'DownloadFailed') throw new Error(`it failed: ${transfer.message}`)
     return transfer?.kind === 'DownloadCompleted' || (transfer?.bytes ?? 0) >= bytes
@@ -302,7 +306,7 @@ export async function received (at: Place, modelId: string, bytes: number): Prom
 /** The folder of a model below a root. */
 export const folderOf = (below: string, modelId: string): string => join(below, modelId.replace('/', '--'))
 
-/** Whether a copy has exactly these files with these hashes, besides what svc keeps beside them. */
+/** Whether a copy has exactly these files with these hashes, besides svc's own records. */
 export function isCopy (directory: string, sha256: Record<string, string>): boolean {
   if (!existsSync(directory)) return false
   const found = listing(directory).filter((path) => !/^\.(svc-|last_used)/.test(path))
@@ -318,7 +322,7 @@ export function listing (directory: string): string[] {
   return names.filter(isFile).sort()
 }
 
-/** Names of transfers under way below a root. */
+/** Names of active transfers below a root. */
 export function incoming (below: string): string[] {
   const where = join(below, '.incoming')
   return existsSync(where) ? readdirSync(where) : []
@@ -331,17 +335,17 @@ export async function events (at: Place, kind: string): Promise<Record<string, u
   return all.flatMap(({ event }): Record<string, unknown>[] => event[kind] === undefined ? [] : [event[kind]])
 }
 
-/** Codes in the health of a node, by its own word. */
+/** Health codes of a node, as it reports them. */
 export async function healthOf (at: Place): Promise<string[]> {
   const state = await at.state()
   return state.nodeHealth[state.localNodeId]?.reasons.map(({ code }) => code) ?? []
 }
 
-/** `svc` with the home of a node. */
+/** Runs `svc` with the home of a node. */
 export const svcAt = async (at: Place, args: readonly string[]): ReturnType<typeof svc> =>
   await svc([...args, '--home', at.home, '--url', at.node.url])
 
-/** Turns all bits of one byte of a file that is read-only. */
+/** Inverts one byte of a read-only file. */
 export function flip (path: string, at: number): void {
   chmodSync(path, 0o644)
   const file = openSync(path, 'r+')

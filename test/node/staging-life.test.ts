@@ -14,7 +14,7 @@ import type { Place } from './staging-kit.js'
 /** Blocks that only the long form runs. */
 const SHORT = pick<string | false>('only in the long form: npm run test:faults', false)
 
-t.test('a store host that comes back with nothing', async (t) => {
+t.test('a store host that comes back without its store', async (t) => {
   const site = await startSite(t)
   const [first, second] = site.nodes as [Place, Place]
   const model = makeModel(t, 'acme/kept', { 'weights.data': pick(20, 60) * MIB,
@@ -51,7 +51,7 @@ t.test('a store of many models', { skip: SHORT }, async (t) => {
   const [first, second] = site.nodes as [Place, Place]
   const made = Array.from({ length: pick(30, 150) }, (_, i) => {
     const modelId = `acme/model-${i}`
-    // As long as the cards of real voices and language models are.
+    // As long as the cards of real voices and language models.
     const card = Buffer.from(cardText(modelId, { description: 'What it is and what it does. '.repeat(60) }))
     return makeModel(t, modelId, { 'weights.data': 1000 + i, 'card.yaml': card })
   })
@@ -59,7 +59,7 @@ t.test('a store of many models', { skip: SHORT }, async (t) => {
     const end = await pull(first, modelId, { source: pathToFileURL(folder).href })
       .catch((error: Error) => ({ status: `${error.message}: ${first.node.child.stderr().slice(-1500)}` }))
     if (end.status === 'complete') continue
-    t.fail(`${modelId}: ${JSON.stringify(end)}`)
+    t.fail(`the pull of ${modelId} ended with ${JSON.stringify(end)}`)
     return
   }
   for (const node of site.nodes) {
@@ -67,7 +67,7 @@ t.test('a store of many models', { skip: SHORT }, async (t) => {
     t.equal(entries.filter((entry) => entry.model_id.startsWith('acme/')).length, made.length,
       `${node.name}: registry`)
     let seen = 0
-    await until('the other node to know all', async () => {
+    await until('the other node to list all', async () => {
       const { data } = (await node.ask('/v1/models')).json as { data: { id: string }[] }
       seen = data.filter(({ id }) => id.startsWith('acme/')).length
       return seen === made.length
@@ -110,7 +110,7 @@ t.test('a copy in use', async (t) => {
   const ready = (await second.ask('/v1/models')).json as { data: { id: string, ready: boolean }[] }
   t.match(ready.data.find(({ id }) => id === 'acme/voice'), { installed: true, ready: true })
 
-  await t.test('an instance runs the content that it was placed with', async (t) => {
+  await t.test('an instance keeps the content that it was placed with', async (t) => {
     const files = { ...voiceFiles(), 'CMU-LICENCE.txt': Buffer.from('a newer text') }
     const newer = voiceFolder(t)
     writeFileSync(join(newer, 'CMU-LICENCE.txt'), files['CMU-LICENCE.txt'])
@@ -142,7 +142,7 @@ t.test('the clock of the receiver is set back in the middle', { skip: SHORT }, a
   const model = makeModel(t, 'acme/clock', { 'weights.data': 20 * MIB })
   await put(site, model)
   await stage(first, model.modelId, [second], { wait: false })
-  await until('some of it', async () => ((await transferOf(second, model.modelId))?.bytes ?? 0) > MIB)
+  await until('some bytes', async () => ((await transferOf(second, model.modelId))?.bytes ?? 0) > MIB)
   clock.set(-3_600_000)
   t.match(await stage(first, model.modelId, [second]), [{ status: 'complete' }])
   t.ok(isCopy(folderOf(second.staging, model.modelId), model.sha256))

@@ -1,4 +1,4 @@
-/** Whoever asks the steward learns nothing that he may not see, and is told what was not looked at. */
+/** The steward reveals nothing that its caller may not read, and names what it left out. */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
@@ -9,7 +9,7 @@ import { tokenWith } from './routes.js'
 import type { Answer } from './http.js'
 import type { TestNode } from './kit.js'
 
-/** Secrets of the node that come out of its environment. */
+/** Secrets in the environment of the node. */
 const env = { CANARY_HEADER: 'canaryheader0123456789', SVC_HUB_TOKEN: 'canaryhubtoken0123456789' }
 
 const config = faultsConfig({
@@ -18,7 +18,7 @@ const config = faultsConfig({
   tracing: { otlp_url: 'http://127.0.0.1:9/', otlp_headers: { authorization: '${env.CANARY_HEADER}' } }
 })
 
-/** A question, what only an operator is shown of the answer, and what all others are told instead. */
+/** A question, the part of its answer for operators only, and its replacement for all others. */
 const RESTRICTED: readonly [question: string, shown: RegExp | null, unknown: RegExp][] = [
   ['what happened in the last hour?', /canary-label/, /^The events could not be read: .* operator\.$/],
   ['which tokens are there?', /canary-label/, /^The tokens could not be read: .* operator\.$/],
@@ -26,13 +26,13 @@ const RESTRICTED: readonly [question: string, shown: RegExp | null, unknown: Reg
   ['which settings are set?', /calls_at_once/, /^The settings could not be read: .* operator\.$/],
   ['which plugins are on?', /capabilities-tts/, /^The plugins could not be read: .* plugin:read\.$/],
   ['what failed last?', /provider_error/, /^The requests that failed could not be read: .* operator\.$/],
-  ['is everything fine?', /127\.0\.0\.1:9\b/, /^GET \/cluster\/members is not shown/],
+  ['is everything fine?', /127\.0\.0\.1:9\b/, /^GET \/cluster\/members needs more authority/],
   ['what is slow?', null, /^The queues and the event loops of the nodes could not be read: .* operator\.$/]
 ]
 
 interface Told { sure: boolean, unknown: string[], text: string }
 
-/** A node with a failed request, a token and an address where nobody answers. */
+/** A node with a failed request, a token and an unreachable address. */
 async function restless (t: Parameters<typeof startNode>[0]): Promise<TestNode> {
   const node = await startNode(t, { config, env })
   await ask(node, '/v1/tokens', { body: { label: 'canary-label', authorities: ['read'] } })
@@ -47,11 +47,11 @@ const chat = async (node: TestNode, content: string, token: string | null): Prom
   await ask(node, '/v1/chat/completions',
     { body: { model: 'svc/steward', messages: [{ role: 'user', content }] }, token })
 
-t.test('what an asker may not see', async (t) => {
+t.test('data that the caller may not read', async (t) => {
   const node = await restless(t)
   for (const [asked, shown] of RESTRICTED) {
     if (shown === null) continue
-    await until(`the operator to be told: ${asked}`, async () =>
+    await until(`the operator to be notified: ${asked}`, async () =>
       shown.test((await question(node, asked, node.token)).text))
   }
   const both = await tokenWith(node, ['read', 'invoke'])
@@ -86,14 +86,14 @@ t.test('what an asker may not see', async (t) => {
     }
   })
 
-  t.test('an authority more shows what that one opens', async (t) => {
+  t.test('an additional authority shows its data', async (t) => {
     const [asked, shown] = RESTRICTED.find(([, , unknown]) => unknown.source.includes('plugin:read'))!
     const told = await question(node, asked, await tokenWith(node, ['read', 'plugin:read']))
     t.match(told.text, shown!)
     t.match(told.json, { sure: true, unknown: [] })
   })
 
-  t.test('who may invoke only is told nothing', async (t) => {
+  t.test('a caller with only `invoke` gets no data', async (t) => {
     const token = await tokenWith(node, ['invoke'])
     const said = new Set<string>()
     for (const [asked] of RESTRICTED) {
@@ -108,7 +108,7 @@ t.test('what an asker may not see', async (t) => {
   })
 })
 
-t.test('no secret is in an answer, whoever asks for it and however', async (t) => {
+t.test('no answer contains a secret, for any caller and wording', async (t) => {
   const node = await restless(t)
   const join = (await ask(node, '/cluster/join-tokens', { body: { local: true } })).json as { token: string }
   const secrets = { ...env, operator: node.token, app: await tokenWith(node, ['read', 'operator']),
@@ -123,7 +123,7 @@ t.test('no secret is in an answer, whoever asks for it and however', async (t) =
   }
 })
 
-/** A line out of the middle of the node's key. */
+/** A line from the middle of the node's key. */
 const keyOf = ({ home }: TestNode): string => readFileSync(join(home, 'node.key'), 'utf8').split('\n')[1]!
 
 const ASKED = [

@@ -1,6 +1,6 @@
 /**
- * The quick ones of the faults of test/steward: every question is answered rightly, and the command of the
- * answer mends it. `npm run test:steward` tries all of them.
+ * The quick ones of the faults of test/steward: every question is answered correctly, and the command of the
+ * answer fixes the fault. `npm run test:steward` tries all of them.
  */
 import t from 'tap'
 import { play } from '../steward/harness.js'
@@ -25,7 +25,7 @@ async function allRight (t: Test, of: Group, rig: unknown, names: readonly strin
 }
 
 t.test('three nodes', async (t) => {
-  // A majority decides, so that a single node can lose it; nothing falls silent here but what is cut off.
+  // A majority decides, so that a single node can lose it; only cut nodes fall silent here.
   const rig = await startRig(t, { nodes: 3, proxied: true, quorum: 'majority', heartbeatMs: 2000 })
   await allRight(t, nodes, rig, ['healthy: three fresh nodes', 'a node is killed', 'the master is killed'])
   await allRight(t, majority, rig, ['the smaller half is cut off, asked there'])

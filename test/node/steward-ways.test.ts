@@ -1,4 +1,4 @@
-/** One question, asked in every way there is: the same answer, streamed and whole. */
+/** One question through every client gives the same answer, streamed and whole. */
 import t from 'tap'
 import Anthropic from '@anthropic-ai/sdk'
 import { Ollama } from 'ollama'
@@ -14,7 +14,7 @@ const messages = [{ role: 'user' as const, content: question }]
 
 interface Reply { text: string, diagnosis: string, evidence: object[], voice: string }
 
-/** The pieces put together. */
+/** The pieces joined. */
 async function joined<T> (
   pieces: AsyncIterable<T>, textOf: (piece: T) => string | null | undefined
 ): Promise<string> {
@@ -52,7 +52,7 @@ async function answers ({ url, token, home }: TestNode): Promise<Record<string, 
   }
 }
 
-t.test('the steward answers in every way alike', async (t) => {
+t.test('the steward gives every client the same answer', async (t) => {
   const node = await startNode(t)
   const { status, json, text: body } = await ask(node, '/v1/steward/ask', { body: { question } })
   t.equal(status, 200, body)
@@ -60,7 +60,7 @@ t.test('the steward answers in every way alike', async (t) => {
   t.match(whole, { diagnosis: /2/, voice: 'reader' })
   t.match(whole.text, /svc\/voice-en/)
 
-  t.test('svc ask, by words, through a pipe and as JSON', async (t) => {
+  t.test('svc ask with arguments, a pipe and --json', async (t) => {
     const args = ['--home', node.home]
     t.strictSame(await svc(['ask', ...question.split(' '), ...args]),
       { status: 0, stdout: whole.text, stderr: '' })
@@ -79,13 +79,13 @@ t.test('the steward answers in every way alike', async (t) => {
     t.equal(events.map(({ type, text }) => type === 'text' ? text : '').join(''), whole.text)
   })
 
-  t.test('every chat API, with the clients that people have', async (t) => {
+  t.test('every chat API, with real clients', async (t) => {
     for (const [way, text] of Object.entries(await answers(node))) {
       t.equal(text.trim(), whole.text.trim(), way)
     }
   })
 
-  t.test('it is a model in the lists, and nothing that is placed', async (t) => {
+  t.test('it is listed as a model without an instance', async (t) => {
     const { data } = (await ask(node, '/v1/models')).json as { data: { id: string }[] }
     t.match(data.find(({ id }) => id === model), { ready: true, available: true, virtual: true })
     for (const verb of ['ls', 'ps']) {
@@ -94,12 +94,12 @@ t.test('the steward answers in every way alike', async (t) => {
     t.match((await svc(['why', model, '--home', node.home])).stdout, /ok {2}request/)
     for (const verb of ['place', 'pull', 'rm']) {
       t.match(await svc([verb, model, '--home', node.home]),
-        { status: 2, stderr: /svc\/steward is answered by every node itself/ }, verb)
+        { status: 2, stderr: /svc\/steward is a virtual model of every node/ }, verb)
     }
     t.equal(node.runners().length, 2, 'the voice and the guide, as before')
   })
 
-  t.test('a token that may invoke only hears that it may not look', async (t) => {
+  t.test('a token with only `invoke` is refused the cluster\'s data', async (t) => {
     const token = await tokenWith(node, ['invoke'])
     const { status, text } = await ask(node, '/v1/chat/completions', { body: { model, messages }, token })
     t.equal(status, 200)
@@ -110,7 +110,7 @@ t.test('the steward answers in every way alike', async (t) => {
   })
 })
 
-t.test('switched off, every way says so and how to switch it on', async (t) => {
+t.test('switched off, every client gets the reason and the remedy', async (t) => {
   const config = { steward: { enabled: false }, plugins: { placement: { autoplace: [] } } }
   const node = await startNode(t, { config })
   const remedy = /svc config set steward\.enabled true/

@@ -61,7 +61,7 @@ t.test('a model of the steward', async (t) => {
   t.match(refusal(await ask(off, '/v1/steward/ask', { body: { question: 'x' } })), { code: 404 })
 })
 
-t.test('a cluster has one of them, whichever node dies', async (t) => {
+t.test('a cluster has one model of the steward, whichever node dies', async (t) => {
   const cluster = await instancesCluster(t, {
     plugins: { planner: { module: fixture('planner.mjs') } }, config: { steward: { model: MODEL } }
   })

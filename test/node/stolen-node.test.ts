@@ -1,4 +1,4 @@
-/** The drill for a node whose key is in the hands of others: what removing the member takes from them. */
+/** The drill for a node whose key was stolen: removing the member revokes the thief's access. */
 import { once } from 'node:events'
 import { request } from 'node:http'
 import t from 'tap'
@@ -15,7 +15,7 @@ import type { IncomingMessage } from 'node:http'
 import type { Member } from './cluster-kit.js'
 import type { NodeKey } from '../../kernel/boot/node-key.js'
 
-/** What a member answers to who has the key of another: a status, or that it hangs up. */
+/** A member's response to a holder of another member's key: a status, or a closed connection. */
 async function knock (key: NodeKey, { config, node }: Member): Promise<string> {
   const { port } = config()['cluster'] as { port: number }
   const caller = { id: 'x', mode: 'direct' as const, authorities: new Set(['read', 'operator', 'approve']) }
@@ -37,7 +37,7 @@ async function knock (key: NodeKey, { config, node }: Member): Promise<string> {
   }
 }
 
-t.test('a removed member: its key, its devices, their tokens and bearers count nowhere', async (t) => {
+t.test('a removed member: its key and its devices\' credentials are invalid everywhere', async (t) => {
   const cluster = await startCluster(t, { nodes: 3, config: quiet })
   await cluster.agreed()
   const [one, stolen, three] = cluster.members as [Member, Member, Member]

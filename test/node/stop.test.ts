@@ -2,17 +2,17 @@ import t from 'tap'
 import { readFileSync } from 'node:fs'
 import { Agent, request } from 'node:http'
 import { join } from 'node:path'
-import { ask, hear, refusal, stream, streamed } from './http.js'
+import { ask, readStream, refusal, stream, streamed } from './http.js'
 import { does, TTS } from './engine.js'
 import { faultsConfig, figure, inTime, pick, secondsSince, sleep, startNode, until } from './kit.js'
 import { alive, descendants } from './proc.js'
-import type { Heard, Host } from './http.js'
+import type { StreamResult, Host } from './http.js'
 
-/** Load on a node until told to stop: streams of about a second, and short requests over kept connections. */
-function load (host: Host, streams: number): { stop: () => Promise<{ heard: Heard[], refused: number[],
+/** Load on a node until stopped: streams of about a second, and short requests over kept connections. */
+function load (host: Host, streams: number): { stop: () => Promise<{ heard: StreamResult[], refused: number[],
   errors: string[] }>, statuses: Map<string, number> } {
   let on = true
-  const heard: Heard[] = []
+  const heard: StreamResult[] = []
   const refused: number[] = []
   const errors: string[] = []
   const statuses = new Map<string, number>()
@@ -63,7 +63,7 @@ t.test('T-R14: stopping and restarting under load', async (t) => {
       for (const to of ['node', 'launcher'] as const) {
         const node = await startNode(t, { config: faultsConfig() })
         const below = descendants(node.child.pid)
-        // One would go on for ever, one ends by itself while the node drains.
+        // One stream is endless, one ends by itself while the node drains.
         const endless = to === 'node' || pick(false, true)
         const streams = [await stream(node, TTS, does('test/ok', 'count', { chunks: 30, delayMs: 50 })),
           ...endless ? [await stream(node, TTS, does('test/ok', 'count', { delayMs: 20 }))] : []]
@@ -80,7 +80,7 @@ t.test('T-R14: stopping and restarting under load', async (t) => {
           return true
         }, { everyMs: 5 })
         t.equal(await ping(node, idle), '503', 'a connection that was kept open is answered too')
-        const [short, long] = await Promise.all(streams.map(hear))
+        const [short, long] = await Promise.all(streams.map(readStream))
         t.match([short?.terminals, short?.last?.header.kind], [1, 'completed'],
           'what ends in time is heard to its end')
         if (endless) {
@@ -96,7 +96,7 @@ t.test('T-R14: stopping and restarting under load', async (t) => {
       }
     })
 
-  t.test('POST /admin/restart: connections wait or are told, none is refused', async (t) => {
+  t.test('POST /admin/restart: connections wait or get an answer, none is refused', async (t) => {
     const node = await startNode(t, { config: faultsConfig({ limits: { calls_at_once: 32 } }) })
     const { statuses, stop } = load(node, 6)
     await until('load', () => (statuses.get('200') ?? 0) > 10)
@@ -145,8 +145,8 @@ t.test('SIGSTOP and SIGCONT of the node', async (t) => {
   t.equal(await Promise.race([waiting.then(() => 'answered'), sleep(50).then(() => 'waits')]), 'waits')
   process.kill(node.pid, 'SIGCONT')
   t.equal((await waiting).status, 200, 'what was asked meanwhile is answered')
-  const heard = await hear(opened)
-  t.match([heard.terminals, heard.last?.header.kind], [1, 'completed'], 'the stream goes on')
+  const heard = await readStream(opened)
+  t.match([heard.terminals, heard.last?.header.kind], [1, 'completed'], 'the stream continues')
   t.equal((await ask(node, '/readyz')).status, 200)
   t.strictSame(node.runners(), [runner], 'no runner was given up for the time the node slept')
 })

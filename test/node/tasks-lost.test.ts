@@ -1,5 +1,5 @@
 import t from 'tap'
-import { ask, call, open, refusal, whole } from './http.js'
+import { ask, call, open, refusal, readBody } from './http.js'
 import { does, TTS } from './engine.js'
 import {
   eventsOf, instancesCluster, openFrames, placeOn, tasksOn, view
@@ -9,23 +9,23 @@ import type { IncomingMessage } from 'node:http'
 import type { Test } from 'tap'
 import type { Cluster, Member } from './cluster-kit.js'
 
-/** A stream that one node has another one serve; resolves when it runs there. */
+/** A stream that one node forwards to another; resolves when it runs there. */
 async function passedOn (from: Member, to: Member): Promise<IncomingMessage> {
   const response = await open(from.node, '/v1/capabilities/stream', {
     headers: { accept: 'application/vnd.svc.frames' },
     body: call(from.node, TTS, does('test/ok', 'count', { bytes: 100, delayMs: 20 }),
       { target_node: to.name })
   })
-  if (response.statusCode !== 200) throw new Error((await whole(response)).toString())
+  if (response.statusCode !== 200) throw new Error((await readBody(response)).toString())
   response.on('error', () => {})
   response.resume()
   return response
 }
 
-/** The ids of the tasks that run on a member, once the others have heard of so many. */
+/** The ids of the tasks that run on a member, once the others list that many. */
 async function running (cluster: Cluster, on: Member, count: number): Promise<string[]> {
   await until(`${count} tasks on ${on.name}`, async () => await tasksOn(on.node, 'test/ok') === count)
-  return await until('all to know of them', async () => {
+  return await until('all to list them', async () => {
     const views = await Promise.all(cluster.up().map(({ node }) => view(node)))
     const ids = views.map(({ tasks }) => Object.values(tasks).flatMap(({ Inference: task }) =>
       task?.status === 'Running' ? [task.taskId] : []).sort())
@@ -33,7 +33,7 @@ async function running (cluster: Cluster, on: Member, count: number): Promise<st
   })
 }
 
-/** The tasks that a member was told of as failed; one that was told twice comes twice. */
+/** The tasks that a member reports as failed; a duplicate event gives a duplicate id. */
 const seen = async (member: Member, key: string): Promise<string[]> =>
   (await eventsOf([member], 'TaskFailed')).map(({ [key]: id }) => String(id)).sort()
 
@@ -47,12 +47,12 @@ async function told (
       return ids.every((id) => all.includes(id))
     })
     const all = await seen(member, key)
-    // Those of earlier losses too: a second word may come only when the node counts as gone.
+    // Including those of earlier losses: a duplicate may come only when the node counts as lost.
     t.equal(new Set(all).size, all.length, `at ${member.name}`)
   }
 }
 
-t.test('every task that is lost has its event, once, wherever it came in', async (t) => {
+t.test('every lost task has exactly one event, at whichever node it entered', async (t) => {
   const cluster = await instancesCluster(t)
   const { master, others: [worker, other] } = await cluster.agreed()
   await placeOn(cluster, worker!, 'test/ok')
@@ -82,7 +82,7 @@ t.test('every task that is lost has its event, once, wherever it came in', async
     await cluster.agreed()
   })
 
-  await t.test('the node dies before the task is named', async (t) => {
+  await t.test('the node dies before it reports the task', async (t) => {
     await placeOn(cluster, worker!, 'test/c')
     const answer = ask(other!.node, '/v1/capabilities/stream', {
       headers: { accept: 'application/vnd.svc.frames' },
@@ -98,10 +98,10 @@ t.test('every task that is lost has its event, once, wherever it came in', async
     await cluster.agreed()
   })
 
-  await t.test('the master dies with its own', async (t) => {
+  await t.test('the master dies with its own tasks', async (t) => {
     await placeOn(cluster, master, 'test/b')
     const own = await openFrames(master.node, 'test/b')
-    const id = await until('all to know of it', async () => {
+    const id = await until('all to list it', async () => {
       const views = await Promise.all(cluster.up().map(({ node }) => view(node)))
       const ids = views.map(({ tasks }) => Object.values(tasks).flatMap(({ Inference: task }) =>
         task?.modelId === 'test/b' && task.status === 'Running' ? [task.taskId] : []).join())

@@ -17,11 +17,11 @@ import type { TestNode } from './kit.js'
 
 interface UpLine { url: string, fingerprint?: string, authority?: string }
 
-/** The line with which a node began. */
+/** The first line of a node. */
 const upLine = (node: TestNode): UpLine => JSON.parse(node.child.stdout().split('\n')
   .find((line) => line.startsWith('{"url"'))!) as UpLine
 
-/** Fingerprint of the key that is shown at a port now. */
+/** Fingerprint of the key that a port presents now. */
 const shownAt = (port: number): Promise<string> => new Promise((resolve, reject) => {
   const socket = connect({ port, host: '127.0.0.1', rejectUnauthorized: false }, () => {
     resolve(pinOf(socket.getPeerX509Certificate()!))
@@ -30,7 +30,7 @@ const shownAt = (port: number): Promise<string> => new Promise((resolve, reject)
   socket.on('error', reject)
 })
 
-/** What `svc mcp` answers to a client that asks for its tools. */
+/** The answer of `svc mcp` to a tools/list request. */
 async function toolsOver (args: string[]): Promise<string> {
   const child = spawn(process.execPath, [cli, 'mcp', ...args],
     { env: cleanEnv(), stdio: ['pipe', 'pipe', 'ignore'] })
@@ -46,7 +46,7 @@ async function toolsOver (args: string[]): Promise<string> {
   return answer
 }
 
-/** Whether a program of this machine is there. */
+/** Whether this machine has a program. */
 const has = (command: string): boolean => spawnSync(command, ['--version']).status === 0
 
 t.test('api.tls: self', async (t) => {
@@ -57,7 +57,7 @@ t.test('api.tls: self', async (t) => {
   const { url, fingerprint, authority } = upLine(node)
   const away = join(folder(t), 'away')
 
-  await t.test('what the node says of itself', async (t) => {
+  await t.test('the node\'s description of itself', async (t) => {
     t.match(url, /^https:\/\/127\.0\.0\.1:/)
     t.equal(authority, join(node.home, 'api-ca.crt'))
     t.equal(await shownAt(node.port), fingerprint)
@@ -176,15 +176,15 @@ t.test('api.tls: files, which are renewed while the node runs', async (t) => {
   t.equal(Object.values(nodeIdentities)[0]!.apiUrl, `https://svc.example.net:${port}`,
     'others are told the name that the certificate is for')
   make('two')
-  await until('the new one', async () => await shownAt(port) !== fingerprint, { seconds: 30 })
+  await until('the new instance', async () => await shownAt(port) !== fingerprint, { seconds: 30 })
   t.equal((await svc(['status', '--home', home])).status, 0, 'svc on this home knows it too')
   writeFileSync(files.tls_key, 'no key')
-  const told = await until('the node to say what is wrong', async () => {
+  const told = await until('the node to report the problem', async () => {
     const { nodeHealth } = (await ask({ ...at, ca: certificate() }, '/state')).json as
       { nodeHealth: Record<string, { reasons: { code: string, message: string }[] }> }
     return Object.values(nodeHealth)[0]?.reasons.find(({ code }) => code === 'certificate_unusable')
   }, { seconds: 30 })
-  t.match(told.message, /key\.pem holds no private key/)
+  t.match(told.message, /key\.pem contains no private key/)
   t.match((await svc(['doctor', '--home', home])).stdout, /certificate_unusable/)
   child.process.kill('SIGTERM')
   t.equal(await child.ended, 0)
@@ -204,7 +204,7 @@ t.test('a cluster over TLS: pages of other members, svc dev', async (t) => {
 const outside = Object.values(networkInterfaces()).flat().find((i) => i?.family === 'IPv4' &&
   !i.internal)?.address
 
-/** Asks from an address of this machine that is not the one the node listens on, as from another machine. */
+/** Sends a request from another address of this machine, as if from another machine. */
 async function fromOutside (node: TestNode, token: string, more = ''): Promise<string> {
   const socket = createConnection({ host: '127.0.0.1', port: node.port, localAddress: outside! })
   let text = ''

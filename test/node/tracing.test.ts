@@ -53,7 +53,7 @@ async function traceOf (at: TestNode, headers: Record<string, unknown>): Promise
   })
 }
 
-/** Each span lies in the time of the one that holds it, with the clocks corrected. */
+/** Each span lies within its parent, with the clocks corrected. */
 function inOrder (t: Test, { traces }: Shown, hops: readonly [outer: string, inner: string][]): void {
   const named = (name: string): Span => traces.find((span) => span.name === name)!
   for (const [outer, inner] of hops) {
@@ -115,7 +115,7 @@ t.test('a request that another node serves has one trace', async (t) => {
     t.same(readdirSync(join(two.home, 'traces')), [], 'the other node keeps nothing of it')
   })
 
-  await t.test('a capability called at another node comes home too', async (t) => {
+  await t.test('the trace of a capability at another node comes back, too', async (t) => {
     const { headers } = await streamed(two, TTS, does('test/ok', 'count', { chunks: 3 }), {})
     await traceOf(two, headers)
     const payload = { model: VOICE, text: SENTENCE }
@@ -131,7 +131,7 @@ t.test('a request that another node serves has one trace', async (t) => {
   await t.test('every node finds every trace, once', async (t) => {
     const everywhere = async (): Promise<Listed[]> => await Promise.all([one, two].map(async (at) =>
       (await ask(at, '/v1/traces/cluster')).json as Listed))
-    // One that is not written yet has no size.
+    // A list that is not written yet has no size.
     const lists = await until('all of them to be written', async () => {
       const found = await everywhere()
       return found.every(({ traces }) => traces.every(({ fileSize }) => fileSize > 0)) && found

@@ -41,7 +41,7 @@ t.test(`a rolling upgrade from ${PREVIOUS.version} keeps one master throughout`,
   const [n1, n2, n3, n4] = cluster.members as [Member, Member, Member, Member]
   await placeOn(n1.node, 'svc/voice-en')
 
-  /** By session, the masters that any node named. */
+  /** By session, the masters that any node reported. */
   const seen = new Map<string, Set<string>>()
   let watching = true
   const watch = Promise.all(cluster.members.map(async (member) => {

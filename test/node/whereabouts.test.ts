@@ -1,4 +1,4 @@
-/** Whoever may only read learns from no route where a machine is: its host name, addresses and folders. */
+/** No route reveals a machine's host name, addresses or folders to a caller with only `read`. */
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
@@ -34,7 +34,7 @@ async function disguised (t: Test): Promise<TestNode> {
   writeFileSync(script, disguise)
   const home = join(base, 'canary-home')
   mkdirSync(join(home, 'gone'), { recursive: true, mode: 0o700 })
-  // A health problem that names an address: a relay that is not there.
+  // A health problem that names an address: an unreachable relay.
   const config = { ...faultsConfig(), name: 'kitchen', access: { local: [] },
     relay: { url: `http://${ADDRESS}:9` }, model_store: { store_path: join(home, 'store') } }
   return await startNode(t, {
@@ -42,7 +42,7 @@ async function disguised (t: Test): Promise<TestNode> {
   })
 }
 
-/** Ids with which the routes of one thing find something. */
+/** Existing ids for the routes of each resource. */
 async function knownIds (node: TestNode): Promise<Record<string, string>> {
   const { instances, runners } = (await ask(node, '/state')).json as Record<string, Record<string, unknown>>
   const { devices } = (await ask(node, '/v1/devices')).json as { devices: { deviceId: string }[] }
@@ -52,7 +52,7 @@ async function knownIds (node: TestNode): Promise<Record<string, string>> {
   }
 }
 
-/** The answer of a GET route: the whole of it, or the beginning of a stream. */
+/** The answer of a GET route: all of it, or the beginning of a stream. */
 async function said (node: TestNode, path: string, token: string | null): Promise<string> {
   const response = await open(node, path, { token })
   let text = JSON.stringify(response.headers)
@@ -68,7 +68,7 @@ async function said (node: TestNode, path: string, token: string | null): Promis
   return text
 }
 
-/** The whole replica of the state that a token gets. */
+/** The whole replica of the state that a token may read. */
 async function replica (t: Test, { url }: TestNode, token: string): Promise<string> {
   const doc = new Doc()
   const provider = new WebsocketProvider(`${url.replace('http', 'ws')}/state`, 'sync', doc, {
@@ -81,11 +81,11 @@ async function replica (t: Test, { url }: TestNode, token: string): Promise<stri
   return JSON.stringify(doc.getArray('entries').toJSON())
 }
 
-t.test('no GET route names hosts, addresses, folders or devices to read, or to nobody', async (t) => {
+t.test('no GET route names hosts, addresses, folders or devices to callers below `operator`', async (t) => {
   const node = await disguised(t)
   await pairAt(t, node, '--name', DEVICE, '--authorities', 'read')
   const canaries = [HOST, ADDRESS, 'canary-home', DEVICE]
-  const shown = await until('the node tells of itself', async () => {
+  const shown = await until('the node reports itself', async () => {
     const { text } = await ask(node, '/state')
     return canaries.slice(0, 1).every((one) => !text.includes(one)) && text.includes(ADDRESS) && text
   })

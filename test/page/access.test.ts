@@ -1,4 +1,4 @@
-// Every page can be used by everybody: WCAG AA by axe, the keyboard alone, 360 and 1,600 px, light and dark.
+// Every page is accessible: WCAG AA by axe, keyboard only, 360 and 1,600 px, light and dark.
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import t from 'tap'
@@ -13,14 +13,14 @@ const RULES = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa']
 
 interface Violation { id: string, help: string, nodes: { html: string, failureSummary: string }[] }
 
-/** Parts of the page that the menu names, and what lies behind them. */
+/** Parts of the page in the menu, and their subpages. */
 const parts = (nodeId: string, menu: readonly string[]): string[] => [
   ...menu, `cluster/${nodeId}`, 'settings/plugins', 'settings/tokens', 'settings/members', 'settings/devices',
   'models/svc%2Fguide', 'playground/chat', 'playground/speech', 'happened/traces', 'happened/logs',
   'happened/metrics', 'happened/past', 'happened/ask', 'discovery/tts%401.0.0', 'nothing'
 ]
 
-/** By axe, and by the width that there is. */
+/** Checks by axe, and that the page does not scroll sideways. */
 async function check (t: Test, page: Page, what: string): Promise<void> {
   await page.evaluate(axe)
   const run = `axe.run(document, { runOnly: ${JSON.stringify(RULES)} }).then((r) => r.violations)`
@@ -33,7 +33,7 @@ async function check (t: Test, page: Page, what: string): Promise<void> {
   t.ok(Number(wide) <= 0, `${what}: ${String(wide)} px too wide`)
 }
 
-t.test('axe finds nothing, and nothing is wider than the screen', { skip }, async (t) => {
+t.test('axe finds no violation, and the page does not scroll sideways', { skip }, async (t) => {
   const node = await startNode(t)
   const browser = await openBrowser(t)
   for (const [width, colours] of [[360, 'light'], [1600, 'dark'], [1280, 'light']] as const) {
@@ -45,7 +45,7 @@ t.test('axe finds nothing, and nothing is wider than the screen', { skip }, asyn
       await go(part)
       await page.locator('main').getByText(/\w/).first().waitFor()
       await page.locator('.waiting').waitFor({ state: 'detached' })
-      // What is followed has its first lines when the stream is live.
+      // Followed streams have their first lines once they are live.
       if (/^happened(\/logs)?$/.test(part)) await page.getByText('live', { exact: true }).waitFor()
       await check(t, page, `${part} at ${width} px, ${colours}`)
     }
@@ -53,7 +53,7 @@ t.test('axe finds nothing, and nothing is wider than the screen', { skip }, asyn
   }
 })
 
-t.test('nor on the pages of pairing, on both sides', { skip }, async (t) => {
+t.test('the same for the pairing pages on both sides', { skip }, async (t) => {
   const node = await startNode(t, { config: { ...quiet, access: { local: [] } } })
   const browser = await openBrowser(t)
   for (const colours of ['light', 'dark'] as const) {
@@ -85,7 +85,7 @@ t.test('nor on the pages of pairing, on both sides', { skip }, async (t) => {
   }
 })
 
-t.test('everything is reached with the keyboard, and a dialog gives the focus back', { skip }, async (t) => {
+t.test('every control is reachable by keyboard, and a dialog restores the focus', { skip }, async (t) => {
   const node = await startNode(t)
   const browser = await openBrowser(t)
   const { page, problems } = await openPage(t, browser, node)

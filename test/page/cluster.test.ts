@@ -7,7 +7,7 @@ import { openBrowser, openPage, skip } from './kit.js'
 
 const HOSTILE = '<img src=x onerror="window.pwned=1">'
 
-t.test('what one browser does at one node, another sees at another node', { skip }, async (t) => {
+t.test('a browser at one node sees changes from a browser at another node', { skip }, async (t) => {
   const cluster = await startCluster(t, { config: faultsConfig() })
   const [a, b] = cluster.members.map(({ node }) => node)
   const browser = await openBrowser(t)
@@ -24,7 +24,7 @@ t.test('what one browser does at one node, another sees at another node', { skip
   t.same([...one.problems, ...two.problems], [])
 })
 
-t.test('the page goes on at another node when its own dies, and sends the token nowhere else', { skip },
+t.test('the page moves to another node when its own dies, and sends the token nowhere else', { skip },
   async (t) => {
     const cluster = await startCluster(t)
     const [first, second] = cluster.members
@@ -38,7 +38,7 @@ t.test('the page goes on at another node when its own dies, and sends the token 
     page.on('websocket', (socket) => {
       t.notOk(socket.url().includes(first!.node.token), 'the token is in no address')
     })
-    // Addresses are shown to who has the token: the page knows where else it may go.
+    // Addresses are shown only with a token: the page then knows the other nodes.
     await go(`cluster/${cluster.members[2]!.node.nodeId}`)
     await page.getByText(cluster.members[2]!.node.url).waitFor()
     await first!.kill()
@@ -46,11 +46,11 @@ t.test('the page goes on at another node when its own dies, and sends the token 
     await page.getByText('Your token was not sent there: it is good at n1 only.').waitFor()
     await page.getByText(/^at n[23]$/).waitFor()
     t.ok(sent.every((origin) => origin === first!.node.url), 'the token went to its own node only')
-    // A page that was not open yet can be opened, though the node is gone that sends it.
+    // A part that was not open yet loads although the node that served the page is gone.
     await page.getByRole('link', { name: 'Models', exact: true }).click()
     await page.getByRole('list', { name: 'Models' }).getByRole('link', { name: 'svc/guide' }).waitFor()
     await page.getByRole('link', { name: 'Cluster', exact: true }).click()
-    // It is live there: what happens now is shown.
+    // It is live there: new events appear.
     const [one, other] = await page.getByText('at n3', { exact: true }).isVisible()
       ? [cluster.members[2]!, second!]
       : [second!, cluster.members[2]!]
@@ -64,7 +64,7 @@ t.test('the page goes on at another node when its own dies, and sends the token 
     t.same(problems, [])
   })
 
-t.test('a node is drained: what it runs is elsewhere before it ends', { skip }, async (t) => {
+t.test('a drained node\'s instances move before they stop', { skip }, async (t) => {
   const cluster = await startCluster(t, { nodes: 2, config: faultsConfig() })
   await cluster.agreed()
   const { node } = cluster.members[0]!
@@ -99,7 +99,7 @@ t.test('a node is drained: what it runs is elsewhere before it ends', { skip }, 
   t.same(problems, [])
 })
 
-t.test('a reader without the addresses waits for its own node', { skip }, async (t) => {
+t.test('a caller without the addresses waits for its own node', { skip }, async (t) => {
   const cluster = await startCluster(t, { nodes: 2 })
   const [first] = cluster.members
   const browser = await openBrowser(t)
@@ -113,7 +113,7 @@ t.test('a reader without the addresses waits for its own node', { skip }, async 
   t.same(problems, [])
 })
 
-t.test('names of nodes and models are text, whatever they hold', { skip }, async (t) => {
+t.test('names of nodes and models are shown as text, whatever they contain', { skip }, async (t) => {
   const node = await startNode(t, { config: faultsConfig({ name: HOSTILE }) })
   const browser = await openBrowser(t)
   const { page, problems, go } = await openPage(t, browser, node, { token: node.token })
@@ -126,7 +126,7 @@ t.test('names of nodes and models are text, whatever they hold', { skip }, async
   t.same(problems, [])
 })
 
-t.test('over a slow link the page comes, and follows', { skip }, async (t) => {
+t.test('over a slow link the page loads and stays up to date', { skip }, async (t) => {
   const cluster = await startCluster(t, { nodes: 1, config: faultsConfig() })
   const [{ node }] = cluster.members as [typeof cluster.members[0]]
   const browser = await openBrowser(t)

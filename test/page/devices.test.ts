@@ -1,4 +1,4 @@
-// A browser is paired as a device and works as one: at every node, over TLS, until it is revoked.
+// A browser is paired as a device and works as one, at every node over TLS, until it is revoked.
 import { networkInterfaces } from 'node:os'
 import t from 'tap'
 import { quiet, startCluster } from '../node/cluster-kit.js'
@@ -10,7 +10,7 @@ import type { Test } from 'tap'
 import type { TestNode } from '../node/kit.js'
 import type { View, ViewOptions } from './kit.js'
 
-/** Nobody may do anything without a credential, from this machine either: a browser is as one elsewhere. */
+/** No access without a credential, not even from this machine: a local browser is treated as a remote one. */
 const closed = { ...quiet, access: { local: [] } }
 const FORM = '[aria-label="Pair this device"]'
 
@@ -28,7 +28,7 @@ async function openPairing (t: Test, browser: Browser, node: TestNode): Promise<
 const digitsOf = async ({ page }: View): Promise<string> =>
   await page.getByLabel('Six digits').textContent() ?? ''
 
-/** Pairs a phone with the operator's yes, which is given to its digits and not to those of one before. */
+/** Pairs a phone; the operator confirms its digits, which differ from those of an earlier attempt. */
 async function pair (view: View, operator: View, name: string): Promise<void> {
   const phone = view.page
   await phone.getByLabel('What this device is called').fill(name)
@@ -42,7 +42,7 @@ async function pair (view: View, operator: View, name: string): Promise<void> {
   await page.getByRole('list', { name: 'Devices' }).getByText(name).first().waitFor()
 }
 
-/** What the browser keeps of its device, as far as the page can read it. */
+/** The device data in the browser's storage, as far as the page can read it. */
 const KEPT = `(async () => {
   const opening = indexedDB.open('svc')
   await new Promise((resolve) => { opening.onsuccess = resolve })
@@ -57,7 +57,7 @@ const KEPT = `(async () => {
   return { deviceId, exported, extractable: keys.map((one) => one.extractable) }
 })()`
 
-/** Makes the browser know its own node only, as if the others had joined later; how many it knows. */
+/** Runs `act` on the device record in the browser's storage; resolves to the number of its nodes. */
 const within = (mode: string, act: string): string => `(async () => {
   const opening = indexedDB.open('svc')
   await new Promise((resolve) => { opening.onsuccess = resolve })
@@ -78,7 +78,7 @@ const KNOWN_NODES = within('readonly', '')
 
 interface Kept { deviceId: string, exported: string[], extractable: boolean[] }
 
-t.test('a phone is paired, goes on at another node, and is shut out', { skip }, async (t) => {
+t.test('a phone is paired, moves to another node, and is revoked', { skip }, async (t) => {
   const cluster = await startCluster(t, { nodes: 3, config: closed })
   await cluster.agreed()
   const [one, two] = cluster.members.map(({ node }) => node) as [TestNode, TestNode]
@@ -89,7 +89,7 @@ t.test('a phone is paired, goes on at another node, and is shut out', { skip }, 
   await phone.page.getByRole('button', { name: 'Pair this device' }).click()
   await phone.page.getByText('No pairing is open here').waitFor()
 
-  // The operator sits at another browser.
+  // The operator uses another browser.
   const operator = await openPairing(t, await openBrowser(t), one)
   await phone.page.getByLabel('What this device is called').fill('my phone')
   await phone.page.getByRole('button', { name: 'Pair this device' }).click()
@@ -101,13 +101,13 @@ t.test('a phone is paired, goes on at another node, and is shut out', { skip }, 
   await phone.page.getByText('The operator did not confirm').waitFor()
   t.equal(await phone.page.evaluate(KEPT), null, 'nothing is kept of it')
 
-  // The phone says no, while the operator has said yes.
+  // The phone refuses after the operator has confirmed.
   await phone.page.getByRole('button', { name: 'Pair this device' }).click()
   await operator.page.getByText('wants to be paired').waitFor()
   await operator.page.getByRole('button', { name: 'They are the same: let it in' }).click()
   await phone.page.getByRole('button', { name: 'They differ' }).click()
   await phone.page.getByText('The digits are not the same').waitFor()
-  await operator.page.getByText('did not say that the digits are the same').waitFor()
+  await operator.page.getByText('did not confirm the digits').waitFor()
   t.equal(await phone.page.evaluate(KEPT), null, 'nothing is kept')
   t.same((await ask(one, '/v1/devices')).json, { devices: [] }, 'and nothing is granted')
 
@@ -125,7 +125,7 @@ t.test('a phone is paired, goes on at another node, and is shut out', { skip }, 
   t.equal(await phone.page.evaluate(FORGET_OTHERS), 1)
   await phone.page.reload()
   await pulse.getByText('3 nodes').waitFor()
-  await until('nodes that joined later are learnt of',
+  await until('nodes that joined later are listed',
     async () => await phone.page.evaluate(KNOWN_NODES) === 3)
   await phone.go('settings/devices')
   await phone.page.getByText('Only an operator sees the devices and lets them in.').waitFor()
@@ -171,7 +171,7 @@ t.test('a phone forgets that it is a device; an operator revokes another', { ski
   await phone.page.getByText('wants a token of its own').waitFor()
 
   await tablet.page.locator('.pulse .badge').getByText('1 node').waitFor()
-  // As when the device has admitted a member.
+  // As if the device had admitted a member.
   await page.route('**/v1/devices/*', async (route) => {
     const response = await route.fetch()
     const admitted = [{ installId: 'barn-install', name: 'barn' }]
@@ -193,7 +193,7 @@ t.test('a phone forgets that it is a device; an operator revokes another', { ski
   t.same(after.devices.map(({ name, state }) => `${name} ${state}`),
     ['phone revoked', 'tablet revoked', 'tablet anew active'])
 
-  // A dialog that is left closes the pairing.
+  // Leaving the dialog closes the pairing.
   await page.getByRole('button', { name: 'Let a device in' }).click()
   await page.getByText(/^Open for/).waitFor()
   await page.keyboard.press('Escape')
@@ -206,7 +206,7 @@ t.test('over TLS of the node\'s own: the page, its state, and pairing', { skip }
   const node = await startNode(t, { config: { ...closed, api: { tls: 'self' } } })
   t.match(node.url, /^https:/)
   const [, key] = /"fingerprint":"sha256\/\/([^"]+)"/.exec(node.child.stdout()) ?? []
-  // As somebody who has accepted this node's key, and no other.
+  // As a user who has accepted only this node's key.
   const browser = await openBrowser(t, [`--ignore-certificate-errors-spki-list=${key}`])
   const phone = await openPhone(t, browser, node)
   const sockets: string[] = []
@@ -224,7 +224,7 @@ t.test('over TLS of the node\'s own: the page, its state, and pairing', { skip }
 const outside = Object.values(networkInterfaces()).flatMap((list) => list ?? [])
   .find(({ internal, family }) => !internal && family === 'IPv4')
 
-t.test('over plain HTTP from elsewhere the page says what is needed', {
+t.test('over plain HTTP from another machine the page names the requirement', {
   skip: skip || (outside === undefined && 'needs an address that is not loopback')
 }, async (t) => {
   const node = await startNode(t, { config: { ...quiet, api: { host: '0.0.0.0' } } })

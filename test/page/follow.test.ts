@@ -1,4 +1,4 @@
-// A change on one node is on the screen of browsers at two others, and how soon. SVC_TEST_FULL=1 measures:
+// Time until a change on one node is on the screen of browsers at two others. SVC_TEST_FULL=1 measures:
 // SVC_TEST_FULL=1 node test/run.mjs test/page/follow.test.ts
 import t from 'tap'
 import { startCluster } from '../node/cluster-kit.js'
@@ -8,10 +8,10 @@ import { openBrowser, openPage, skip } from './kit.js'
 import type { View } from './kit.js'
 
 const CHANGES = pick(12, 300)
-/** Between two changes, ms: longer than one is on its way. */
+/** Time between two changes, ms: longer than one takes to arrive. */
 const APART_MS = pick(50, 250)
 
-/** Has the page note when it draws that a node is drained, or no longer, as wall time in ms. */
+/** Records the wall time (ms) at which the page draws that a node is drained or no longer drained. */
 const WATCH = `{
   window.drawn = []
   let shown = null
@@ -42,10 +42,10 @@ t.test('a change on any of three nodes is drawn by two browsers', { skip }, asyn
     await sleep(APART_MS)
     sent.push(performance.timeOrigin + performance.now())
     const method = i % 2 === 0 ? 'PUT' : 'DELETE'
-    // Of the third node, as its neighbours are asked in turn.
+    // Always drains the third node; the nodes take turns in receiving the request.
     const answer = await ask(nodes[i % 3]!, '/nodes/n3/drain', { method, token: nodes[i % 3]!.token })
     t.equal(answer.status, 200)
-    // The next one might overtake it on the screen.
+    // Otherwise the next change might overtake it on the screen.
     await until('both have drawn it', async () =>
       (await Promise.all(views.map(drawnBy))).every(({ length }) => length > i + 1))
   }

@@ -1,14 +1,14 @@
-// What happened, and discovery: events and logs as they come, a trace, an earlier moment, any capability.
+// Events and discovery: live events and logs, a trace, an earlier moment, any capability.
 import { readFile } from 'node:fs/promises'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
-import { ask, open, whole } from '../node/http.js'
+import { ask, open, readBody } from '../node/http.js'
 import { startNode, until } from '../node/kit.js'
 import { openBrowser, openPage, skip } from './kit.js'
 
 const module = fileURLToPath(new URL('./talks.mjs', import.meta.url))
 
-t.test('events and logs come live, and to nobody without the authority', { skip }, async (t) => {
+t.test('events and logs are live, and hidden without the authority', { skip }, async (t) => {
   const node = await startNode(t)
   const browser = await openBrowser(t)
   const reader = await openPage(t, browser, node, { part: 'happened/events' })
@@ -31,7 +31,7 @@ t.test('events and logs come live, and to nobody without the authority', { skip 
   t.same([...problems, ...reader.problems], [])
 })
 
-t.test('a traced request is a waterfall, and its file for Perfetto is saved', { skip }, async (t) => {
+t.test('a traced request is shown as a waterfall and saved for Perfetto', { skip }, async (t) => {
   const node = await startNode(t)
   await ask(node, '/v1/tracing', { method: 'PUT', body: { enabled: true } })
   const spoken = await ask(node, '/v1/audio/speech', { body: { model: 'svc/voice-en', input: 'Hello.' } })
@@ -47,7 +47,7 @@ t.test('a traced request is a waterfall, and its file for Perfetto is saved', { 
   t.same(problems, [])
 })
 
-t.test('the page shows an earlier moment, and what is different since', { skip }, async (t) => {
+t.test('the page shows an earlier moment and the changes since then', { skip }, async (t) => {
   const node = await startNode(t)
   const browser = await openBrowser(t)
   const { page, problems, go } = await openPage(t, browser, node, { token: node.token })
@@ -72,7 +72,7 @@ t.test('the page shows an earlier moment, and what is different since', { skip }
   t.same(problems, [])
 })
 
-t.test('the steward answers with evidence that leads to it, and figures are drawn', { skip }, async (t) => {
+t.test('the steward\'s evidence links to its source, and charts are drawn', { skip }, async (t) => {
   const node = await startNode(t)
   const browser = await openBrowser(t)
   const { page, problems, go } = await openPage(t, browser, node, { token: node.token, part: 'happened/ask' })
@@ -84,7 +84,7 @@ t.test('the steward answers with evidence that leads to it, and figures are draw
   t.same(problems, [])
 })
 
-t.test('a capability of another\'s plugin is a form, and a call both ways', { skip }, async (t) => {
+t.test('a third-party capability has a form, and a call in both directions', { skip }, async (t) => {
   const node = await startNode(t, { config: { plugins: { talks: { module } } } })
   const browser = await openBrowser(t)
   const { page, problems } = await openPage(t, browser, node, { token: node.token, part: 'discovery' })
@@ -104,10 +104,10 @@ t.test('a capability of another\'s plugin is a form, and a call both ways', { sk
   t.same(problems, [])
 })
 
-t.test('sound of a call is played while the call goes on', { skip }, async (t) => {
+t.test('the sound of a call plays while the call runs', { skip }, async (t) => {
   const node = await startNode(t, { config: { plugins: { talks: { module } } } })
   const body = { model: 'svc/voice-en', input: 'Good morning. It plays before all of it is there.' }
-  const mp3 = await whole(await open(node, '/v1/audio/speech', { body }))
+  const mp3 = await readBody(await open(node, '/v1/audio/speech', { body }))
   const browser = await openBrowser(t)
   const options = { token: node.token, part: 'discovery/sing%401.0.0' }
   const { page, problems } = await openPage(t, browser, node, options)
@@ -125,7 +125,7 @@ t.test('sound of a call is played while the call goes on', { skip }, async (t) =
   t.same(problems, [])
 })
 
-t.test('another origin gets the token that was typed for it and no other', { skip }, async (t) => {
+t.test('another origin gets only the token typed for it', { skip }, async (t) => {
   const [home, closed] = await Promise.all([startNode(t), startNode(t)])
   const open = await startNode(t, { config: { api: { allowed_origins: [home.url] } } })
   const browser = await openBrowser(t)

@@ -21,14 +21,14 @@ function findChromium (): string | undefined {
 }
 
 const executablePath = findChromium()
-/** Why tests of the page are skipped here; false where they run. */
+/** Skip reason of the page tests; false if they can run. */
 export const skip = executablePath === undefined &&
   'needs Chromium (Debian: apt install chromium), or its path in SVC_TEST_CHROMIUM'
 
-/** A browser that ends with the test; `more`: further arguments of it. */
+/** A browser that closes with the test; `more`: additional arguments. */
 export async function openBrowser (t: Test, more: readonly string[] = []): Promise<Browser> {
   const args = [
-    // Chromium refuses to run as root inside its sandbox; containers share little memory.
+    // Chromium refuses to run as root inside its sandbox; containers have little shared memory.
     ...process.getuid?.() === 0 ? ['--no-sandbox'] : [], '--disable-dev-shm-usage',
     '--autoplay-policy=no-user-gesture-required', ...more
   ]
@@ -39,9 +39,9 @@ export async function openBrowser (t: Test, more: readonly string[] = []): Promi
 
 export interface View {
   page: Page
-  /** What the page did that it must not: exceptions, refused scripts, errors on the console. */
+  /** Forbidden behaviour of the page: exceptions, refused scripts, console errors. */
   problems: string[]
-  /** Goes to a part of the page, such as `models`. */
+  /** Opens a part of the page, such as `models`. */
   go (part: string): Promise<void>
 }
 
@@ -52,13 +52,13 @@ export interface ViewOptions {
   height?: number
   colours?: 'light' | 'dark'
   part?: string
-  /** Console errors that are expected: a node that is killed, a request that is refused. */
+  /** Expected console errors: a killed node, a refused request. */
   expected?: RegExp
-  /** What the page shows when it is open; the state of the cluster when absent. */
+  /** Text that the open page shows; the state of the cluster by default. */
   shows?: string
 }
 
-/** A request that the node refuses, or that fails with the node, is told on the console by the browser. */
+/** The browser reports a refused or failed request on the console. */
 const OF_REQUESTS = /^Failed to load resource|WebSocket connection to/
 
 /** Opens the page of a node and waits until it shows the cluster. */
@@ -87,7 +87,6 @@ export async function openPage (
   return view
 }
 
-/** Types a token into the form of the page. */
 export async function enterToken ({ page }: View, token: string): Promise<void> {
   await page.getByRole('button', { name: 'Enter a token' }).click()
   const dialog = page.getByRole('dialog')

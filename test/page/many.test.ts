@@ -1,4 +1,4 @@
-// 200 nodes and 2,000 instances in the document, 50 changes a second: the page goes on drawing.
+// 200 nodes and 2,000 instances in the document, 50 changes a second: the page stays responsive.
 import { createServer } from 'node:http'
 import { once } from 'node:events'
 import t from 'tap'
@@ -43,7 +43,7 @@ function instance (i: number): object {
   } }
 }
 
-/** What /state holds of a cluster of that size. */
+/** The /state of a cluster of that size. */
 function bigState (): Record<string, unknown> {
   const nodes = Array.from({ length: NODES }, (_, i) => `n${i}`)
   const edge = [{ sinkMultiaddr: null, session: true, rttMs: 0.4, bytesPerSecond: null }]
@@ -70,7 +70,7 @@ function framed (kind: number, update: Uint8Array): Uint8Array {
   return encoding.toUint8Array(encoder)
 }
 
-/** A server with the page's files and a replica of its own. `change` writes entries and tells everybody. */
+/** A server with the page's files and its own replica. `change` writes entries and notifies all clients. */
 async function serve (t: Test): Promise<{
   url: string, change (entries: ReadonlyMap<string, unknown>): void
 }> {
@@ -150,7 +150,7 @@ t.test('200 nodes, 2,000 instances, 50 changes a second', { skip }, async (t) =>
   const renamed = { friendlyName: 'renamed', nodeInstallId: 'install-7', apiUrl: null }
   change(new Map([['nodeIdentities/n7', renamed]]))
   await page.getByRole('link', { name: /^renamed,/ }).waitFor()
-  // Of a node with several GPUs the ring has all of them, and its page each.
+  // The ring shows all GPUs of a node together, its page each of them.
   await page.locator('.topology').getByRole('link', { name: /^node 5,.*accelerator memory 50 %/ }).click()
   for (const used of ['6.0', '2.0']) await page.getByText(`${used} GiB of 8.0 GiB · busy 50 %`).waitFor()
   t.same(problems, [])

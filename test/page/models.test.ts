@@ -1,4 +1,4 @@
-// The page of the models: from the search of a hub to an answer, against real nodes and a hub's stand-in.
+// The page of the models: from a search on the hub to an answer, against real nodes and a stub hub.
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import t from 'tap'
@@ -34,7 +34,7 @@ async function newHub (t: Test) {
   return hub
 }
 
-/** No violation of WCAG AA in what is shown now. */
+/** The current view has no violation of WCAG AA. */
 async function judge (t: Test, page: Page, what: string): Promise<void> {
   await page.evaluate(axe)
   const found = await page.evaluate('axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", ' +
@@ -56,7 +56,7 @@ t.test('search, pull, place, ask, copy, purge and stop', { skip, timeout: 180_00
   const { page, problems, go } = await openPage(t, browser, node, { token: node.token, part: 'models' })
   const dialog = page.getByRole('dialog')
 
-  await t.test('a search shows what runs here first, and what does not', async (t) => {
+  await t.test('a search lists first the models that run here, then the others', async (t) => {
     await page.getByLabel(/^Words of a model's name/).fill('tiny')
     await page.getByRole('button', { name: 'Search' }).click()
     const found = page.getByRole('list', { name: `Found at ${hub.url}` })
@@ -66,7 +66,7 @@ t.test('search, pull, place, ask, copy, purge and stop', { skip, timeout: 180_00
     await judge(t, page, 'the list')
   })
 
-  await t.test('a pull says first what it takes; its bar never goes back over a pause', async (t) => {
+  await t.test('a pull shows its size first; its progress never goes back over a pause', async (t) => {
     hub.faults = { bytesPerSecond: 3 * MIB }
     await page.getByRole('button', { name: `Pull ${SLOW}` }).click()
     await dialog.getByText('it fits', { exact: true }).waitFor()
@@ -76,7 +76,7 @@ t.test('search, pull, place, ask, copy, purge and stop', { skip, timeout: 180_00
     await dialog.getByRole('button', { name: 'Pull 12.0 MiB' }).waitFor()
     t.equal(hub.sent(), 0, 'nothing was fetched')
     await dialog.getByRole('button', { name: 'Pull 12.0 MiB' }).click()
-    // Every value that the bar ever shows.
+    // Records every value that the bar shows.
     const bar = page.getByRole('progressbar', { name: `Download of ${SLOW}` })
     await bar.waitFor()
     await page.evaluate(`window.shown = []; new MutationObserver(() => {
@@ -84,7 +84,7 @@ t.test('search, pull, place, ask, copy, purge and stop', { skip, timeout: 180_00
       if (bar?.hasAttribute('value')) window.shown.push(bar.value)
     }).observe(document.body, { subtree: true, childList: true, attributes: true })`)
     const shown = async (): Promise<number[]> => await page.evaluate('window.shown') as number[]
-    await until('some of it to come', async () => new Set(await shown()).size > 2)
+    await until('some bytes to arrive', async () => new Set(await shown()).size > 2)
     await page.getByRole('button', { name: `Pause ${SLOW}` }).click()
     await page.getByRole('button', { name: `Resume ${SLOW}` }).click()
     hub.faults = {}
@@ -93,7 +93,7 @@ t.test('search, pull, place, ask, copy, purge and stop', { skip, timeout: 180_00
     t.same(values, values.toSorted((a, b) => a - b), 'it never went back')
   })
 
-  await t.test('the chain of a model that no node can run names the link and what mends it', async (t) => {
+  await t.test('the chain of a model that no node can run names the link and its remedy', async (t) => {
     await page.getByRole('list', { name: 'Models' }).getByRole('link', { name: SLOW }).click()
     await page.getByText('engine_missing').waitFor()
     await page.getByText('takes no images').first().waitFor()
@@ -105,7 +105,7 @@ t.test('search, pull, place, ask, copy, purge and stop', { skip, timeout: 180_00
     await page.keyboard.press('Escape')
   })
 
-  await t.test('placed where a click allows, with its sums, and ready without being asked for', async (t) => {
+  await t.test('placed on the selected nodes, with the sums, and ready without a reload', async (t) => {
     await go('models')
     await page.getByLabel(/^Words of a model's name/).fill(`hf.co/${CHAT}`)
     await page.getByRole('button', { name: `Pull ${CHAT}`, exact: true }).first().click()
@@ -114,7 +114,7 @@ t.test('search, pull, place, ask, copy, purge and stop', { skip, timeout: 180_00
     await go(`models/${encodeURIComponent(CHAT)}`)
     await page.getByText('not placed').first().waitFor()
     await page.getByRole('button', { name: 'Place', exact: true }).click()
-    // With no node left the way out is one click, too.
+    // With every node excluded, one click includes a node again.
     await dialog.getByRole('button', { name: first!.name }).click()
     await dialog.getByRole('button', { name: second!.name }).click()
     const back = dialog.getByRole('button', { name: /^no longer exclude/ })
@@ -136,7 +136,7 @@ t.test('search, pull, place, ask, copy, purge and stop', { skip, timeout: 180_00
     await judge(t, page, 'the page of a model')
   })
 
-  await t.test('a purge says what stays and what would go, and then does that', async (t) => {
+  await t.test('a purge previews which copies stay and which are removed, and does that', async (t) => {
     await page.getByRole('button', { name: 'Remove copies' }).click()
     await dialog.getByText('in use, stays').waitFor()
     t.ok(await dialog.getByRole('button', { name: 'Nothing to remove' }).isDisabled())

@@ -1,4 +1,4 @@
-// Pictures of the pages for the documents: SVC_TEST_PICTURES=1 npm run test:page -- writes docs/images anew.
+// Pictures of the pages for the documents: SVC_TEST_PICTURES=1 npm run test:page -- rewrites docs/images.
 import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
@@ -8,7 +8,7 @@ import { root } from '../node/kit.js'
 import { openBrowser, openPage, skip as noBrowser } from './kit.js'
 
 const wanted = process.env['SVC_TEST_PICTURES'] === '1'
-const skip = noBrowser || (!wanted && 'pictures are made with SVC_TEST_PICTURES=1')
+const skip = noBrowser || (!wanted && 'set SVC_TEST_PICTURES=1 to take pictures')
 
 t.test('a picture of each page', { skip }, async (t) => {
   const cluster = await startCluster(t, { config: {} })

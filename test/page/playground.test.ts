@@ -1,9 +1,9 @@
-// The playground in a real Chromium: what is heard and read is what the API gave.
+// The playground in a real Chromium plays and shows exactly the answers of the API.
 import { readFile } from 'node:fs/promises'
 import { connect, createServer } from 'node:net'
 import t from 'tap'
 import { startCluster } from '../node/cluster-kit.js'
-import { ask, open, whole } from '../node/http.js'
+import { ask, open, readBody } from '../node/http.js'
 import { startNode, until } from '../node/kit.js'
 import { openBrowser, openPage, skip } from './kit.js'
 import type { Page } from 'playwright-core'
@@ -19,7 +19,7 @@ async function say (page: Page, text: string): Promise<void> {
   await message(page).press('Enter')
 }
 
-t.test('speech is heard while it is made, and the download is what the API gave', { skip }, async (t) => {
+t.test('speech plays while it is generated, and the download is the API\'s answer', { skip }, async (t) => {
   const node = await startNode(t)
   const browser = await openBrowser(t)
   const { page, problems } = await openPage(t, browser, node, { part: 'playground/speech' })
@@ -31,10 +31,10 @@ t.test('speech is heard while it is made, and the download is what the API gave'
   await page.getByRole('link', { name: 'Download' }).click()
   const heard = await readFile(await (await download).path())
   const body = { model: 'svc/voice-en', input: text, response_format: 'mp3', voice: 'slt' }
-  t.ok(heard.equals(await whole(await open(node, '/v1/audio/speech', { body }))), `${heard.length} bytes`)
+  t.ok(heard.equals(await readBody(await open(node, '/v1/audio/speech', { body }))), `${heard.length} bytes`)
   await page.getByRole('img', { name: /Waveform of [\d.]+ s of sound/ }).waitFor()
   await page.getByText(/First sound after/).locator('..').getByText(/\d+ m?s/).waitFor()
-  // What plays is the sound itself: its length is that of the bytes, 16 kHz at 48 kbit/s.
+  // The player's duration matches the size of the sound: 16 kHz at 48 kbit/s.
   const seconds = Number(await page.evaluate('document.querySelector("audio").duration'))
   t.ok(Math.abs(seconds - heard.length * 8 / 48_000) < 0.5, `${seconds} s`)
   await until('the sound plays', async () =>
@@ -78,11 +78,11 @@ t.test('a conversation branches, is compared, and survives a reload', { skip }, 
   const second = page.getByRole('log', { name: 'Conversation with svc/steward' })
   await second.getByText(/1 of 1 node is live/).waitFor()
   await page.getByRole('button', { name: 'Stop', exact: true }).waitFor({ state: 'detached' })
-  // What was written last is kept a second later.
+  // The latest text is saved within a second.
   const kept = `new Promise((done) => { indexedDB.open('svc-playground').onsuccess = ({ target }) => {
     target.result.transaction('conversations').objectStore('conversations').getAll().onsuccess =
       (event) => { target.result.close(); done(JSON.stringify(event.target.result)) } } })`
-  await until('it is kept', async () => String(await page.evaluate(kept)).includes('1 of 1 node is live'))
+  await until('it is saved', async () => String(await page.evaluate(kept)).includes('1 of 1 node is live'))
   await page.reload()
   await second.getByText(/1 of 1 node is live/).waitFor()
   t.equal(await page.getByText('1 of 2').count(), 2, 'the branch in both')
@@ -91,16 +91,16 @@ t.test('a conversation branches, is compared, and survives a reload', { skip }, 
 
 interface Way {
   url: string
-  /** What of the answer has come through. */
+  /** The part of the answer that was forwarded. */
   through (): string
-  /** Ends every connection; nothing comes through any more. */
+  /** Closes every connection and forwards nothing any more. */
   cut (): void
 }
 
 /** One event of a stream that carries text. */
 const DELTA = /data: \{.*?"delta":\{.*?"content":("(?:[^"\\]|\\.)*")\}.*\n\n/g
 
-/** A way to a node that lets this many pieces of an answer through, and then holds back what follows. */
+/** A proxy to a node that forwards this many pieces of an answer and then holds back the rest. */
 async function holdingAfter (t: Test, pieces: number, to: () => string): Promise<Way> {
   const sockets = new Set<Socket>()
   let through = ''
@@ -116,7 +116,7 @@ async function holdingAfter (t: Test, pieces: number, to: () => string): Promise
       waiting += data.toString('latin1')
       const events = [...waiting.matchAll(DELTA)]
       const last = events[pieces - 1]
-      // All but the answer goes on as it comes.
+      // Everything but the answer is forwarded at once.
       if (events.length === 0 && !waiting.includes('"delta"')) {
         near.write(data)
         waiting = ''
@@ -137,7 +137,7 @@ async function holdingAfter (t: Test, pieces: number, to: () => string): Promise
   return { url, through: () => through, cut }
 }
 
-/** Asks until the model answers at this node; its place may still be found. */
+/** Retries until the model answers at this node; it may still be placed. */
 async function answerAt (node: TestNode): Promise<string> {
   const body = { model: 'svc/guide', temperature: 0, messages: [{ role: 'user', content: QUESTION }] }
   const answer = await until('an answer', async () => {
@@ -147,7 +147,7 @@ async function answerAt (node: TestNode): Promise<string> {
   return (answer as { choices: { message: { content: string } }[] }).choices[0]!.message.content.trim()
 }
 
-t.test('a node that dies in the middle of an answer: what came stays, and another node answers', { skip },
+t.test('a node dies in the middle of an answer: the received part stays, and another node answers', { skip },
   async (t) => {
     let to = ''
     const way = await holdingAfter(t, 5, () => to)
@@ -160,7 +160,7 @@ t.test('a node that dies in the middle of an answer: what came stays, and anothe
     const { page, problems } = await openPage(t, browser, way, {
       part: 'playground/chat/svc%2Fguide', token: first!.node.token
     })
-    // The address of the other nodes has come with the token.
+    // With the token the page learned the addresses of the other nodes.
     await page.goto(`${way.url}/#/cluster/${second!.node.nodeId}`)
     await page.getByText(second!.node.url).waitFor()
     await page.goto(`${way.url}/#/playground/chat/svc%2Fguide`)
@@ -169,7 +169,7 @@ t.test('a node that dies in the middle of an answer: what came stays, and anothe
     await say(page, QUESTION)
     const text = async (): Promise<string> =>
       (await page.locator('.message.assistant .markdown').textContent() ?? '').trim()
-    await until('what came through is shown', async () =>
+    await until('the forwarded part is shown', async () =>
       way.through() !== '' && await text() === way.through().trim())
     t.ok(expected.startsWith(way.through().trim()) && way.through().length < expected.length, way.through())
 
@@ -216,7 +216,7 @@ t.test('hostile answers, tools and images', { skip }, async (t) => {
   const sent: Sent[] = []
   const asked: string[] = []
   page.on('request', (request) => { asked.push(request.url()) })
-  // No model that ships sees or calls: this one answers as such a model would.
+  // No bundled model reads images or calls tools: this stub answers as such a model does.
   await page.route('**/v1/models', async (route) => {
     const list = await (await route.fetch()).json() as Models
     const guide = list.data.find(({ id }) => id === 'svc/guide')!

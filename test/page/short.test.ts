@@ -4,7 +4,7 @@ import { ask } from '../node/http.js'
 import { startNode } from '../node/kit.js'
 import { openBrowser, openPage, skip } from './kit.js'
 
-t.test('the page of a fresh node shows it, follows it and stops what runs', { skip }, async (t) => {
+t.test('the page of a new node shows it, follows it and stops an instance', { skip }, async (t) => {
   const node = await startNode(t)
   const browser = await openBrowser(t)
   const { page, problems } = await openPage(t, browser, node, { token: node.token })
@@ -18,14 +18,14 @@ t.test('the page of a fresh node shows it, follows it and stops what runs', { sk
   const { instances: left } = (await ask(node, '/state')).json as { instances: Record<string, object> }
   t.notMatch(JSON.stringify(left), 'svc/guide')
 
-  // A change that comes from elsewhere is shown without being asked for.
+  // A change from elsewhere appears without a reload.
   const placed = await ask(node, '/place_instance', { body: { model_id: 'svc/guide', wait: true } })
   t.equal(placed.status, 200, placed.text)
   await instances.getByRole('link', { name: 'svc/guide' }).waitFor()
   t.same(problems, [])
 })
 
-t.test('without a token nothing is stopped, and the page says why', { skip }, async (t) => {
+t.test('without a token nothing is stopped, and the page shows the reason', { skip }, async (t) => {
   const node = await startNode(t)
   const browser = await openBrowser(t)
   const { page, problems } = await openPage(t, browser, node)

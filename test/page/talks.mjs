@@ -1,4 +1,4 @@
-// A third-party plugin whose capabilities answer each chunk with a chunk: the page has never heard of it.
+// A third-party plugin whose capabilities answer each chunk with a chunk; the page has no code for it.
 import { definePlugin } from 'svc/plugin'
 
 const sound = {

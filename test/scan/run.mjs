@@ -1,7 +1,7 @@
-// npm run test:scan [-- OPTION ...]: schemathesis asks a real node for what /openapi.json declares and for
-// what it excludes, and fails where the two differ. It is installed from PyPI into $XDG_CACHE_HOME/svc-test;
-// without a way there the scan is skipped with a message. OPTION is one of schemathesis, such as
-// --include-path /state.
+// npm run test:scan [-- OPTION ...]: schemathesis sends valid and invalid requests of /openapi.json to a real
+// node, and fails if the answers differ from the declarations. It is installed from PyPI into
+// $XDG_CACHE_HOME/svc-test; without a connection the scan is skipped with a message. OPTION is one of
+// schemathesis, such as --include-path /state.
 import { spawn, spawnSync } from 'node:child_process'
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { homedir, tmpdir } from 'node:os'
@@ -10,13 +10,13 @@ import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 
 const VERSION = '4.32.5'
-/** Longest time for all requests, seconds. */
+/** Time limit for all requests, seconds. */
 const MOST_SECONDS = 480
 
 const here = fileURLToPath(new URL('.', import.meta.url))
 const program = fileURLToPath(new URL('../../dist/kernel/cli/main.js', import.meta.url))
 
-/** The path of schemathesis, installed where it is missing; undefined where that cannot be. */
+/** The path of schemathesis, installed if missing; undefined if that fails. */
 function schemathesis () {
   const cache = process.env.XDG_CACHE_HOME ?? join(homedir(), '.cache')
   const folder = join(cache, 'svc-test', `schemathesis-${VERSION}`)
@@ -37,7 +37,7 @@ function schemathesis () {
   return found
 }
 
-/** A node that grants nothing without a token, has a store, and reaches no hub. */
+/** A node that grants no access without a token, has a store, and reaches no hub. */
 async function startNode (home) {
   mkdirSync(join(home, 'store'))
   writeFileSync(join(home, 'svc.yaml'), [
@@ -68,7 +68,7 @@ if (found !== undefined) {
     const [status] = await new Promise((resolve) => { scan.on('exit', (...ending) => { resolve(ending) }) })
     clearTimeout(stop)
     process.exitCode = status ?? 1
-    if (node.exitCode !== null || node.signalCode !== null) throw new Error('the node ended during the scan')
+    if (node.exitCode !== null || node.signalCode !== null) throw new Error('the node exited during the scan')
   } finally {
     node.kill()
     await new Promise((resolve) => { node.on('exit', resolve) })

@@ -1,10 +1,10 @@
 import { readFileSync } from 'node:fs'
 import type { Plan } from './plan.js'
 
-/** A run that once went wrong: with this code before a defect was mended, or with the code of a mutant. */
+/** A run that once failed: with the code before a fix, or with a mutant. */
 export interface Case {
   readonly name: string
-  /** Whose code goes wrong in it; null for a defect of the real one. */
+  /** The mutant that fails in it; null for a defect of the real code. */
   readonly mutant: string | null
   readonly plan: Plan
 }

@@ -16,8 +16,8 @@ const TAKE: { readonly [L in Loss]: (world: World) => void } = {
 }
 
 /**
- * Milliseconds from the loss of the master of a well cluster until another node is master, virtual time.
- * Infinity when none is within a minute.
+ * Milliseconds of virtual time from the loss of the master of a healthy cluster until another node is master;
+ * Infinity if there is none within a minute.
  */
 export function failover (mode: SimMode, n: number, loss: Loss, seed: number): number {
   const world = new World({ mode, n, voters: n, seed, newer: 0, weather: CALM, hiccups: 0 })

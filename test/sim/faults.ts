@@ -1,5 +1,5 @@
 import fc from 'fast-check'
-import { FAULT_KINDS, MENDED } from './plan.js'
+import { FAULT_KINDS, HEALED } from './plan.js'
 import type { Fault, FaultKind, Plan, SimMode } from './plan.js'
 import type { World } from './world.js'
 
@@ -21,7 +21,7 @@ const APPLY: { readonly [K in FaultKind]: (world: World, fault: Fault) => void }
   resign: (world) => { world.master()?.step((core) => { core.resign(world.now) }) }
 }
 
-/** Every link between the nodes whose bit is set and the others. */
+/** Cuts every link between the nodes whose bit is set and the others. */
 function split (world: World, { mask, hard }: Fault): void {
   const side = (i: number): number => (mask >> i) & 1
   world.nodes.forEach((a, i) => {
@@ -37,7 +37,7 @@ function between (world: World, { a, b, hard }: Fault, oneWay: boolean): void {
   world.cut(world.node(a), world.node(a + 1 + b % (n - 1)), hard ? 'reset' : 'hole', oneWay)
 }
 
-/** Adds the node `a` to the voters or takes it out, wherever the command happens to enter. */
+/** Adds the node `a` to the voters or removes it, wherever the command is entered. */
 function changeVoters (world: World, { a, b, at }: Fault): void {
   const { id } = world.node(a)
   const entry = world.node(b)
@@ -46,14 +46,14 @@ function changeVoters (world: World, { a, b, at }: Fault): void {
   entry.step((core) => { core.changeVoters(`voters-${at}-${id}`, next, world.now) })
 }
 
-/** Brings a fault about. */
+/** Injects a fault. */
 export function strike (world: World, fault: Fault): void {
   world.faultBegins()
   APPLY[fault.kind](world, fault)
 }
 
 const faultOf = (kinds: readonly FaultKind[]): fc.Arbitrary<Fault> => fc.record({
-  at: fc.integer({ min: 2000, max: MENDED - 2000 }),
+  at: fc.integer({ min: 2000, max: HEALED - 2000 }),
   kind: fc.constantFrom(...kinds),
   a: fc.nat(9),
   b: fc.nat(9),
@@ -62,8 +62,8 @@ const faultOf = (kinds: readonly FaultKind[]): fc.Arbitrary<Fault> => fc.record(
 })
 
 /**
- * Plans of one mode. Half of them draw their faults from a few kinds only, so that the same ones meet
- * often.
+ * Plans of one mode. Half of them draw their faults from a few kinds only, so that faults of one kind often
+ * coincide.
  */
 export function plans (mode: SimMode): fc.Arbitrary<Plan> {
   const swarm = fc.tuple(fc.boolean(), fc.subarray([...FAULT_KINDS], { minLength: 2, maxLength: 6 }))

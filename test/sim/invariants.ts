@@ -1,4 +1,4 @@
-import { MENDED, QUIET, RECOVERY } from './plan.js'
+import { HEALED, QUIET, RECOVERY } from './plan.js'
 import type { Leader, Outcome, CommandReceipt } from '../../plugins/cluster/election/protocol.js'
 import type { Directive, SimNode } from './node.js'
 import type { SimMode } from './plan.js'
@@ -10,7 +10,7 @@ interface Stream {
   ends: number
 }
 
-/** Watches a run and writes down every breach of the invariants I1 to I8. */
+/** Watches a run and records every breach of the invariants I1 to I8. */
 export class Invariants {
   readonly violations: string[] = []
   /** First answer to each acknowledged command. */
@@ -28,7 +28,7 @@ export class Invariants {
   readonly #accepted = new Map<SimNode, { durable: number, here: number, generation: number }>()
   readonly #digests = new Map<string, number>()
   readonly #entered = new Map<string, number>()
-  /** Sessions that a start of a node has left, if only for a while. */
+  /** Sessions that a start of a node has left, even temporarily. */
   readonly #left = new Set<string>()
 
   constructor (mode: SimMode, now: () => number) {
@@ -38,7 +38,7 @@ export class Invariants {
 
   breach (what: string): void { this.violations.push(`${what} @${Math.round(this.#now())}`) }
 
-  /** I1: one master per session id for ever; with a majority also one master per term. */
+  /** I1: one master per session id; with a majority also one master per term. */
   becameMaster (node: SimNode, { sid, term }: Leader): void {
     this.elections++
     this.lastElection = this.#now()
@@ -52,8 +52,8 @@ export class Invariants {
   }
 
   /**
-   * I2: the term a node accepts never falls, over restarts as far as its disk took the promise. I5 begins
-   * here.
+   * I2: the accepted term of a node never decreases, across restarts as far as its disk stored the promise.
+   * I5 begins here.
    */
   accepted (node: SimNode, next: Leader | null, previous: Leader | null): void {
     if (previous !== null && previous.sid !== next?.sid) {
@@ -70,7 +70,7 @@ export class Invariants {
     this.#accepted.set(node, {
       durable: Math.max(durable, stored), here: Math.max(here, next.term), generation: node.generation
     })
-    // The new session carries the instances over.
+    // The new session takes over the instances.
     for (const instance of node.running.keys()) node.running.set(instance, next.sid)
   }
 
@@ -85,7 +85,7 @@ export class Invariants {
     else if (++known.ends > 1) this.breach(`I4 stream ${stream} ended ${known.ends} times`)
   }
 
-  /** Retries get the first answer: in the majority mode for ever, else within its session. */
+  /** Retries get the first answer: with a majority always, otherwise within its session. */
   answered (id: string, outcome: Outcome): void {
     if (!outcome.ok) {
       this.refused.set(id, outcome.code)
@@ -100,7 +100,7 @@ export class Invariants {
     if (first === undefined) this.acked.set(id, { sid, term, seq })
   }
 
-  /** I7: equal numbers, equal content. I8: a command is entered at most once per session. */
+  /** I7: entries with equal numbers are equal. I8: a command is entered at most once per session. */
   logChanged (node: SimNode): void {
     const { log } = node.disk
     const last = log.at(-1)
@@ -137,7 +137,7 @@ export class Invariants {
     }
   }
 
-  /** What must hold in the end: I3, I4 and I6. */
+  /** Checks the final state: I3, I4 and I6. */
   finish (nodes: readonly SimNode[]): void {
     const now = this.#now()
     const masters = nodes.filter((node) => node.isMaster)
@@ -180,4 +180,4 @@ export class Invariants {
   }
 }
 
-export const END = MENDED + RECOVERY
+export const END = HEALED + RECOVERY

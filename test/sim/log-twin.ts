@@ -2,25 +2,25 @@ import type {
   ApplyResult, Entry, HardStateRecord, Log, LogPosition, NodeId, CommandReceipt
 } from '../../plugins/cluster/election/protocol.js'
 
-/** An entry, the digest of everything up to it, and the voters as it leaves them. */
+/** An entry, the digest of the log up to it, and the voters after it. */
 export interface Logged extends Entry {
   readonly digest: number
   readonly voters: readonly NodeId[]
 }
 
 interface Body {
-  /** What the entries continue; null when they are the whole log. */
+  /** The base that the entries continue; null if they are the whole log. */
   readonly base: { readonly seq: number, readonly digest: number } | null
   readonly entries: readonly Logged[]
 }
 
-/** A node's disk. Outlives its crashes. */
+/** A node's disk. Survives its crashes. */
 export interface Disk {
   hardState: HardStateRecord | null
   log: readonly Logged[]
 }
 
-/** What happens when something is written. `wrote`: whether the bytes arrived although the write failed. */
+/** Outcome of a write. `wrote`: whether the bytes were stored although the write failed. */
 export type Write = () => { ok: boolean, wrote: boolean }
 
 /** FNV-1a over 32 bits. */
@@ -30,7 +30,7 @@ function digestOf (seed: number, text: string): number {
   return hash >>> 0
 }
 
-/** Stands in for the control document: a list of entries in which each one's digest covers all before it. */
+/** Stands in for the control document: a list of entries, each with a digest of all before it. */
 export class LogTwin implements Log {
   readonly disk: Disk
   readonly #first: readonly NodeId[]

@@ -4,9 +4,9 @@ import type { Changes } from './world.js'
 /** The algorithm without one of its rules. */
 export interface Mutant {
   readonly name: string
-  /** What is missing. */
+  /** The missing rule. */
   readonly without: string
-  /** The play that goes wrong without it. */
+  /** The play that fails without it. */
   readonly shownBy: string
   readonly changes: Changes
 }
@@ -14,32 +14,32 @@ export interface Mutant {
 export const MUTANTS: readonly Mutant[] = [
   {
     name: 'trusts-own-silence',
-    without: 'a node that stood still suspects itself first',
-    shownBy: 'a follower that slept does not elect itself',
+    without: 'a node that was paused suspects itself first',
+    shownBy: 'a follower that was paused does not elect itself',
     changes: { rules: { stalled: () => false } }
   },
   {
     name: 'no-stickiness',
-    without: 'who hears a master supports no other',
-    shownBy: 'one cut link elects nobody, majority',
+    without: 'a node that hears a master supports no other',
+    shownBy: 'one cut link causes no election, majority',
     changes: { rules: { sticksToMaster: () => false } }
   },
   {
     name: 'no-pre-vote',
-    without: 'nobody campaigns while a peer hears a master',
-    shownBy: 'one cut link elects nobody, quorum 1',
+    without: 'no node becomes a candidate while a peer hears a master',
+    shownBy: 'one cut link causes no election, quorum 1',
     changes: { rules: { mayCampaign: () => true } }
   },
   {
     name: 'no-denial',
     without: 'a named master ends the pre-vote',
-    shownBy: 'one cut link elects nobody, quorum 1',
+    shownBy: 'one cut link causes no election, quorum 1',
     changes: { rules: { denies: () => false } }
   },
   {
     name: 'ballot-by-id',
-    without: 'the freshest ballot wins',
-    shownBy: 'the freshest node is elected, not the one with the greatest id',
+    without: 'the pre-vote with the newest log wins',
+    shownBy: 'the node with the newest log is elected, not the one with the greatest id',
     changes: {
       rules: {
         ballotOrder: (a, b) => RULES.ballotOrder({ ...a, term: 0, seq: 0 }, { ...b, term: 0, seq: 0 })
@@ -48,8 +48,8 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'silent-on-old-ballot',
-    without: 'an old ballot is told the term',
-    shownBy: 'an old ballot is answered with the term',
+    without: 'a pre-vote of an old term is answered with the term',
+    shownBy: 'a pre-vote of an old term is answered with the term',
     changes: { rules: { answersOldBallot: () => false } }
   },
   {
@@ -60,8 +60,8 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'stale-claimant',
-    without: 'a claimant knows at least what its voters know',
-    shownBy: 'a claimant that lacks an entry is refused, majority',
+    without: 'a candidate\'s log is at least as new as its voters\' logs',
+    shownBy: 'a candidate that lacks an entry is refused, majority',
     changes: { rules: { upToDate: () => true } }
   },
   {
@@ -79,30 +79,30 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'one-vote',
     without: 'a majority elects',
-    shownBy: 'a claim that no voter answers is lost, majority',
+    shownBy: 'a candidate without an answer is not elected, majority',
     changes: { rules: { voteResult: (state) => RULES.voteResult({ ...state, needed: 1 }) } }
   },
   {
     name: 'deaf-to-refusal',
-    without: 'in the available mode any refusal ends a claim',
-    shownBy: 'one refusal ends a claim, quorum 1',
+    without: 'with quorum 1 any refusal ends a candidacy',
+    shownBy: 'one refusal ends a candidacy, quorum 1',
     changes: { rules: { voteResult: (state) => RULES.voteResult({ ...state, refused: false }) } }
   },
   {
     name: 'keep-claim',
-    without: 'accepting a master ends an own claim',
-    shownBy: 'a claimant that accepted a master does not become one',
+    without: 'accepting a master ends a candidacy',
+    shownBy: 'a candidate that accepted a master does not become one',
     changes: { rules: { candidacyStands: () => true } }
   },
   {
     name: 'follows-anyone',
     without: 'a master below the promise is refused',
-    shownBy: 'who voted for a new master acknowledges nothing to the old one',
+    shownBy: 'a voter of a new master acknowledges nothing to the old one',
     changes: { rules: { mayFollow: () => true } }
   },
   {
     name: 'silent-refusal',
-    without: 'a refused master is told why',
+    without: 'a refused master gets the reason',
     shownBy: 'two masters meet, the old one has more followers',
     changes: { rules: { answersRefused: () => false } }
   },
@@ -120,26 +120,26 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'any-message-verifies',
-    without: 'only an answer to the newest probe makes a master sure',
-    shownBy: 'a master that slept asks until one answers, quorum 1',
+    without: 'only an answer to the newest probe confirms a master',
+    shownBy: 'a master that was paused probes until a node answers, quorum 1',
     changes: { rules: { verifies: () => true } }
   },
   {
     name: 'unsure-acts',
-    without: 'a master that is not sure enters nothing',
-    shownBy: 'a master that slept enters nothing before it is sure',
+    without: 'an unconfirmed master enters nothing',
+    shownBy: 'a master that was paused enters nothing before it is confirmed',
     changes: { rules: { mayActAsMaster: () => true } }
   },
   {
     name: 'no-probe',
-    without: 'a master that slept asks until one answers',
-    shownBy: 'a master that slept asks until one answers, quorum 1',
+    without: 'a master that was paused probes until a node answers',
+    shownBy: 'a master that was paused probes until a node answers, quorum 1',
     changes: { rules: { trustsSilence: () => true } }
   },
   {
     name: 'unsure-stays',
-    without: 'a master that is not sure yields',
-    shownBy: 'a master that slept yields to another, whoever followed it then',
+    without: 'an unconfirmed master yields',
+    shownBy: 'a master that was paused yields to another, whoever followed it then',
     changes: { rules: { staysMaster: (meeting) => RULES.staysMaster({ ...meeting, verified: true }) } }
   },
   {
@@ -158,7 +158,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'no-raised-term',
-    without: 'the session of the winner lives on under a higher term',
+    without: 'the session of the winner continues under a higher term',
     shownBy: 'two masters meet, the old one has more followers',
     changes: { rules: { mayRaiseTerm: () => false } }
   },
@@ -171,13 +171,13 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'no-news-of-resignation',
     without: 'a resigned master is missed at once',
-    shownBy: 'a master that resigns is replaced without waiting for silence',
+    shownBy: 'a master that resigns is replaced without a timeout',
     changes: { rules: { hasResigned: () => false } }
   },
   {
     name: 'twice',
     without: 'a command is entered once',
-    shownBy: 'a command is carried out once, at two nodes and after a failover',
+    shownBy: 'a command runs once, sent to two nodes and after a failover',
     changes: { rules: { enteredBefore: () => undefined } }
   },
   {
@@ -194,7 +194,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'term-ends-streams',
-    without: 'streams live on when only the term rises',
+    without: 'streams continue when only the term rises',
     shownBy: 'two masters meet, the old one has more followers',
     changes: {
       rules: { sessionEnds: (old, next) => old !== null && (old.sid !== next?.sid || old.term !== next.term) }
@@ -202,7 +202,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'voters-at-will',
-    without: 'the voters change by one, when nothing is open',
+    without: 'the voters change by one, when no change is pending',
     shownBy: 'voters change one at a time',
     changes: { rules: { mayChangeVoters: () => 'yes' } }
   }

@@ -1,27 +1,26 @@
 import type { Schedule } from './schedule.js'
 
 /**
- * `hole`: nothing arrives, but what was sent may arrive after the heal. `reset`: the connection is closed.
+ * `hole`: nothing arrives, but sent messages may arrive after the heal. `reset`: the connection is closed.
  */
 export type Cut = 'hole' | 'reset'
 
 /** Chances of one message. */
 export interface Weather { readonly loss: number, readonly twice: number, readonly late: number }
 
-/** Nothing by chance: for schedules written by hand. */
+/** No randomness: for schedules written by hand. */
 export const STILL: Weather = { loss: 0, twice: 0, late: 0 }
 export const CALM: Weather = { loss: 0.005, twice: 0.01, late: 0.02 }
 export const ROUGH: Weather = { loss: 0.05, twice: 0.05, late: 0.1 }
 
-/** Messages of a connection are tried again for so long while its path swallows them. */
+/** Retries of a message while its path is a hole. */
 const RETRIES = 12
 
-/** Where a message goes. `gone` once the start of the process that it was sent to is over. */
+/** Destination of a message. `gone` once the addressed start of the process is over. */
 export interface Target { gone (): boolean, take (): void }
 
 /**
- * Links between nodes, each direction by itself: latency, loss, repetition, holes that deliver late,
- * resets.
+ * Links between nodes, each direction separate: latency, loss, repetition, holes that deliver late, resets.
  */
 export class Network {
   readonly #schedule: Schedule
@@ -40,7 +39,7 @@ export class Network {
   isCut (from: string, to: string): boolean { return this.#cuts.has(`${from}>${to}`) }
   get whole (): boolean { return this.#cuts.size === 0 }
 
-  /** Whether a message leaves at all, and when. */
+  /** Whether a message leaves, and when. */
   carry (from: string, to: string, target: Target): void {
     if (this.#cuts.get(`${from}>${to}`) === 'reset' || this.#random() < this.weather.loss) return
     this.#try(from, to, target, 0)

@@ -8,7 +8,7 @@ import type { Schedule } from './schedule.js'
 
 export type DiskFault = 'good' | 'slow' | 'failing'
 
-/** What a node reports to the world around it. */
+/** Callbacks of a node. */
 export interface Watcher {
   send (from: SimNode, to: NodeId, message: unknown): void
   terminal (node: SimNode, stream: string, why: StreamEnd): void
@@ -18,7 +18,7 @@ export interface Watcher {
   logChanged (node: SimNode): void
 }
 
-/** What a node keeps of the commands, over its disk. `first`: the voters before any change of them. */
+/** Creates a node's command log on its disk. `first`: the voters before any change of them. */
 export type MakeLog =
   (disk: Disk, first: readonly NodeId[], write: Write, changed: () => void) => Log
 
@@ -26,7 +26,7 @@ export interface NodeOptions {
   readonly quorum: QuorumSetting
   readonly voters: readonly NodeId[]
   readonly rules: Rules
-  /** A disk that says yes and keeps no promise, only the number of starts. */
+  /** A disk that confirms writes but stores no promise, only the number of starts. */
   readonly forgetful: boolean
   /** Chance that a good write takes up to 0.1 s, which widens the window between a promise and its answer. */
   readonly hiccups: number
@@ -46,13 +46,13 @@ export class SimNode {
   log: Log | null = null
   paused = false
   diskFault: DiskFault = 'good'
-  /** Counts the starts; what belongs to an earlier one is void. */
+  /** Number of starts; events of earlier starts are ignored. */
   generation = 0
   /** Term of the last promise that the disk confirmed. */
   promised = 0
-  /** Instances that run here, and under which session. */
+  /** Instances that run here, with their session. */
   readonly running = new Map<string, string>()
-  /** Open connections, as this side knows. */
+  /** Connections that this side considers open. */
   readonly peers = new Set<NodeId>()
   readonly #schedule: Schedule
   readonly #random: () => number
@@ -97,7 +97,7 @@ export class SimNode {
     this.#schedule.after(this.#random() * 200, loop)
   }
 
-  /** The process ends at once; what it had not sent is lost, its disk stays. */
+  /** The process exits at once; unsent messages are lost, its disk survives. */
   crash (): void {
     this.core = null
     this.generation++
@@ -105,7 +105,7 @@ export class SimNode {
     this.peers.clear()
   }
 
-  /** Runs the process again: what came meanwhile arrives in one burst, after its timers or before them. */
+  /** Resumes the process: held messages arrive in one burst, after its timers or before them. */
   resume (first: 'timers' | 'messages' = this.#random() < 0.5 ? 'timers' : 'messages'): void {
     if (!this.paused) return
     this.paused = false
@@ -126,7 +126,7 @@ export class SimNode {
     this.step((core) => { if (this.peers.delete(peer)) core.down(peer, this.#schedule.now) })
   }
 
-  /** One step of the process; held back while it stands still. Messages leave when its writes are done. */
+  /** One step of the process; deferred while it is paused. Messages leave when its writes are done. */
   step (act: (core: Election) => void): void {
     if (this.core === null) return
     if (this.frozen || this.#held.length > 0) this.#held.push(() => { this.#act(act) })

@@ -7,7 +7,7 @@ export const FAULT_KINDS = [
 ] as const
 export type FaultKind = typeof FAULT_KINDS[number]
 
-/** One fault. What `a`, `b` and `mask` mean depends on the kind: nodes, or which nodes are on which side. */
+/** One fault. `a`, `b` and `mask` depend on the kind: nodes, or a bit mask of one side. */
 export interface Fault {
   /** Virtual milliseconds. */
   readonly at: number
@@ -15,27 +15,27 @@ export interface Fault {
   readonly a: number
   readonly b: number
   readonly mask: number
-  /** A cut closes the connections instead of swallowing what they carry. */
+  /** Whether a cut closes the connections instead of swallowing their messages. */
   readonly hard: boolean
 }
 
-/** Everything that a run depends on: the same plan gives the same run. */
+/** All inputs of a run: the same plan gives the same run. */
 export interface Plan {
   readonly mode: SimMode
   /** Nodes, 1 to 7. */
   readonly n: number
-  /** How many of them are voters at first, 1 to n. */
+  /** Initial voters, 1 to n. */
   readonly voters: number
   readonly seed: number
   readonly rough: boolean
-  /** Bit i: node i is of a newer version, which says more than the others know. */
+  /** Bit i: node i has a newer version, which sends unknown fields and kinds. */
   readonly newer: number
   readonly faults: readonly Fault[]
 }
 
-/** Faults end here and everything is mended, virtual milliseconds. */
-export const MENDED = 60_000
-/** So long after it the cluster has to be well. */
+/** Faults end and everything is healed, virtual milliseconds. */
+export const HEALED = 60_000
+/** Time after that until the cluster must be healthy. */
 export const RECOVERY = 45_000
 /** No election in this last part of a run. */
 export const QUIET = 10_000

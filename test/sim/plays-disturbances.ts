@@ -1,10 +1,10 @@
 import { Scene } from './scene.js'
 import type { Play } from './scene.js'
 
-/** How long a master is away that starts again at once. */
+/** How long a master is away that restarts at once. */
 const AWAY_MS = 150
 
-/** Disturbances that a cluster has to take calmly. */
+/** Disturbances that must not cause an election. */
 export const DISTURBANCES: readonly Play[] = [
   {
     name: 'five nodes that start at once have one master within five seconds',
@@ -17,7 +17,7 @@ export const DISTURBANCES: readonly Play[] = [
     }
   },
   {
-    name: 'a link that flaps for a minute elects nobody',
+    name: 'a link that flaps for a minute causes no election',
     run (changes) {
       const scene = new Scene('B', 3, changes)
       const [a, b] = [scene.node('n0'), scene.node('n2')]
@@ -33,7 +33,7 @@ export const DISTURBANCES: readonly Play[] = [
     }
   },
   {
-    name: 'a master that starts again at once is missed at once',
+    name: 'a master that restarts at once is missed at once',
     run (changes) {
       const scene = new Scene('B', 3, changes)
       scene.begin()
@@ -52,7 +52,7 @@ export const DISTURBANCES: readonly Play[] = [
     }
   },
   {
-    name: 'a node that lost everyone says so, and the others go on',
+    name: 'a node that lost all others reports it, and the others continue',
     run (changes) {
       const scene = new Scene('B', 3, changes)
       scene.begin()

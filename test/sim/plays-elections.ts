@@ -10,14 +10,14 @@ const claimOf = (master: string, term: number, fresh = FRESH): MessageOf<'claim'
 const votes = (messages: readonly Message[]): string[] =>
   messages.flatMap((message) => message.kind === 'claim-answer' ? [message.vote] : [])
 
-/** Three nodes whose master n2 is gone, right when n0 and n1 have noticed nothing yet. */
+/** Three nodes whose master n2 is gone, while n0 and n1 have not noticed it yet. */
 function withoutMaster (scene: Scene): void {
   scene.begin()
   scene.world.crash(scene.node('n2'))
   scene.run(100)
 }
 
-/** One link is cut: n0 does not hear the master n2, n1 hears both. */
+/** One link is cut: n0 receives nothing from the master n2, n1 receives from both. */
 function oneLinkCut (mode: 'A' | 'B'): Play['run'] {
   return (changes) => {
     const scene = new Scene(mode, 3, changes)
@@ -28,13 +28,13 @@ function oneLinkCut (mode: 'A' | 'B'): Play['run'] {
     scene.expect('no election while it is cut', scene.elections === 1)
     scene.world.heal()
     scene.run(10_000)
-    scene.expect('none after it either', scene.elections === 1)
-    scene.expect('the stream goes on', scene.ends('stream') === 0)
+    scene.expect('no election after it', scene.elections === 1)
+    scene.expect('the stream continues', scene.ends('stream') === 0)
     return scene.finish()
   }
 }
 
-/** A vote for a claimant that knows nothing. */
+/** A pre-vote for a candidate with an empty log. */
 function staleClaim (mode: 'A' | 'B'): Play['run'] {
   return (changes) => {
     const scene = new Scene(mode, 3, changes)
@@ -47,12 +47,12 @@ function staleClaim (mode: 'A' | 'B'): Play['run'] {
 }
 
 export const ELECTIONS: readonly Play[] = [
-  { name: 'one cut link elects nobody, quorum 1', run: oneLinkCut('A') },
-  { name: 'one cut link elects nobody, majority', run: oneLinkCut('B') },
-  { name: 'a claimant that lacks an entry is refused, quorum 1', run: staleClaim('A') },
-  { name: 'a claimant that lacks an entry is refused, majority', run: staleClaim('B') },
+  { name: 'one cut link causes no election, quorum 1', run: oneLinkCut('A') },
+  { name: 'one cut link causes no election, majority', run: oneLinkCut('B') },
+  { name: 'a candidate that lacks an entry is refused, quorum 1', run: staleClaim('A') },
+  { name: 'a candidate that lacks an entry is refused, majority', run: staleClaim('B') },
   {
-    name: 'the freshest node is elected, not the one with the greatest id',
+    name: 'the node with the newest log is elected, not the one with the greatest id',
     run (changes) {
       const scene = new Scene('A', 3, changes)
       scene.begin()
@@ -65,7 +65,7 @@ export const ELECTIONS: readonly Play[] = [
     }
   },
   {
-    name: 'a claim that no voter answers is lost, majority',
+    name: 'a candidate without an answer is not elected, majority',
     run (changes) {
       const scene = new Scene('B', 3, changes)
       withoutMaster(scene)
@@ -77,7 +77,7 @@ export const ELECTIONS: readonly Play[] = [
     }
   },
   {
-    name: 'one refusal ends a claim, quorum 1',
+    name: 'one refusal ends a candidacy, quorum 1',
     run (changes) {
       const scene = new Scene('A', 3, changes)
       withoutMaster(scene)
@@ -91,7 +91,7 @@ export const ELECTIONS: readonly Play[] = [
     }
   },
   {
-    name: 'a follower that slept does not elect itself',
+    name: 'a follower that was paused does not elect itself',
     run (changes) {
       const scene = new Scene('A', 3, changes)
       scene.begin()
@@ -104,7 +104,7 @@ export const ELECTIONS: readonly Play[] = [
     }
   },
   {
-    name: 'all nodes slept, nobody is elected',
+    name: 'a pause of all nodes causes no election',
     run (changes) {
       const scene = new Scene('B', 3, changes)
       scene.begin()
@@ -167,12 +167,12 @@ export const ELECTIONS: readonly Play[] = [
       scene.command('works', 'n0')
       scene.until('a command works', () => scene.acked('works'))
       const { storing, eligible } = scene.node('n1').core!.status(scene.world.now)
-      scene.expect('n1 says so and cannot be master', !storing && !eligible)
+      scene.expect('n1 reports it and cannot be master', !storing && !eligible)
       return scene.finish()
     }
   },
   {
-    name: 'an old ballot is answered with the term',
+    name: 'a pre-vote of an old term is answered with the term',
     run (changes) {
       const scene = new Scene('B', 3, changes)
       withoutMaster(scene)
@@ -191,13 +191,13 @@ export const ELECTIONS: readonly Play[] = [
       scene.command('nowhere', 'n4')
       scene.run(20_000)
       const { quorum, role } = scene.node('n4').core!.status(scene.world.now)
-      scene.expect('n4 stopped and says that its quorum is lost', role !== 'master' && quorum === 'lost')
+      scene.expect('n4 stopped and reports a lost quorum', role !== 'master' && quorum === 'lost')
       scene.expect('only the other side elected', scene.elections === 2)
       return scene.finish()
     }
   },
   {
-    name: 'a master that resigns is replaced without waiting for silence',
+    name: 'a master that resigns is replaced without a timeout',
     run (changes) {
       const scene = new Scene('B', 3, changes)
       scene.begin()

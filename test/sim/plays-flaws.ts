@@ -2,7 +2,7 @@ import { Scene } from './scene.js'
 import type { Heartbeat } from '../../plugins/cluster/election/protocol.js'
 import type { Play } from './scene.js'
 
-/** Schedules in which an early draft of the algorithm went wrong. */
+/** Schedules in which an early draft of the algorithm failed. */
 export const FLAWS: readonly Play[] = [
   {
     name: 'an append that was overtaken does not shorten the log',
@@ -24,7 +24,7 @@ export const FLAWS: readonly Play[] = [
     }
   },
   {
-    name: 'a claimant that accepted a master does not become one',
+    name: 'a candidate that accepted a master does not become one',
     run (changes) {
       const scene = new Scene('A', 3, changes)
       scene.begin()
@@ -55,11 +55,11 @@ export const FLAWS: readonly Play[] = [
     }
   },
   {
-    name: 'who voted for a new master acknowledges nothing to the old one',
+    name: 'a voter of a new master acknowledges nothing to the old one',
     run (changes) {
       const scene = new Scene('B', 3, changes)
       scene.begin()
-      // The old master is heard by nobody, but hears n0; what it sends to n0 arrives late.
+      // The old master reaches no node but still receives from n0; its messages to n0 arrive late.
       scene.catch((from, to, { kind }) => from === 'n2' || (from === 'n1' && to === 'n2') ||
         (from === 'n1' && to === 'n0' && (kind === 'append' || kind === 'heartbeat') && scene.elections > 1))
       scene.command('lost', 'n2')
@@ -70,7 +70,7 @@ export const FLAWS: readonly Play[] = [
     }
   },
   {
-    name: 'old messages do not convince a master that slept',
+    name: 'old messages do not confirm a master that was paused',
     run (changes) {
       const scene = new Scene('A', 3, changes)
       scene.begin()
@@ -81,14 +81,14 @@ export const FLAWS: readonly Play[] = [
       scene.stream('stream', 'n1')
       scene.node('n2').resume('timers')
       scene.run(10_000)
-      scene.expect('the session of the new master goes on', scene.node('n2').leader?.sid === sid)
+      scene.expect('the session of the new master continues', scene.node('n2').leader?.sid === sid)
       scene.expect('its stream was not ended', scene.ends('stream') === 0)
-      scene.expect('nobody else was elected', scene.elections === 2)
+      scene.expect('no other node was elected', scene.elections === 2)
       return scene.finish()
     }
   },
   {
-    name: 'a master that slept asks until one answers, quorum 1',
+    name: 'a master that was paused probes until a node answers, quorum 1',
     run (changes) {
       const scene = new Scene('A', 3, changes)
       scene.begin()
@@ -100,16 +100,16 @@ export const FLAWS: readonly Play[] = [
       scene.late('heartbeat', 'n2')
       scene.command('late', 'n2')
       scene.run(3000)
-      scene.expect('what it was asked to do is not entered', !scene.holds('n2', 'late'))
+      scene.expect('its commands are not entered', !scene.holds('n2', 'late'))
       scene.pass()
       scene.run(10_000)
       scene.expect('it follows the new master', scene.node('n2').leader?.sid === sid)
-      scene.expect('nobody else was elected', scene.elections === 2)
+      scene.expect('no other node was elected', scene.elections === 2)
       return scene.finish()
     }
   },
   {
-    name: 'a master that slept yields to another, whoever followed it then',
+    name: 'a master that was paused yields to another, whoever followed it then',
     run (changes) {
       const scene = new Scene('A', 3, changes)
       scene.begin()
@@ -127,7 +127,7 @@ export const FLAWS: readonly Play[] = [
     }
   },
   {
-    name: 'a master that slept and is left alone goes on, quorum 1',
+    name: 'a master that was paused and is left alone continues, quorum 1',
     run (changes) {
       const scene = new Scene('A', 3, changes)
       scene.begin()
@@ -143,7 +143,7 @@ export const FLAWS: readonly Play[] = [
     }
   },
   {
-    name: 'the only voter goes on after it slept, majority',
+    name: 'the only voter continues after a pause, majority',
     run (changes) {
       const scene = new Scene('B', 1, changes)
       scene.begin()
@@ -158,7 +158,7 @@ export const FLAWS: readonly Play[] = [
     }
   },
   {
-    name: 'an old heartbeat does not count who has changed over, quorum 1',
+    name: 'an old heartbeat does not count followers that left, quorum 1',
     run (changes) {
       const scene = new Scene('A', 3, changes)
       scene.begin()
@@ -171,7 +171,7 @@ export const FLAWS: readonly Play[] = [
       scene.late('heartbeat', 'n1')
       scene.run(2000)
       scene.expect('the new master stays', sid !== undefined && scene.node('n0').leader?.sid === sid)
-      scene.expect('nobody else was elected', scene.elections === 2)
+      scene.expect('no other node was elected', scene.elections === 2)
       return scene.finish()
     }
   },

@@ -2,13 +2,13 @@ import { Scene } from './scene.js'
 import type { MessageOf } from '../../plugins/cluster/election/protocol.js'
 import type { Play } from './scene.js'
 
-/** n4 stays master of three nodes or of two; the others elect another one. Then all meet. */
+/** n4 stays master of three nodes or of two; the others elect another one. Then the partitions merge. */
 function meeting (withOldMaster: readonly string[], others: readonly string[]): Play['run'] {
   return (changes) => {
     const scene = new Scene('A', 5, changes)
     scene.begin()
     scene.split(withOldMaster, others)
-    scene.until('the other side elects', () => scene.elections === 2)
+    scene.until('the other side to elect a master', () => scene.elections === 2)
     scene.run(8000)
     const [winners, losers] = withOldMaster.length > others.length
       ? [withOldMaster, others]
@@ -19,9 +19,9 @@ function meeting (withOldMaster: readonly string[], others: readonly string[]): 
     scene.run(10_000)
     const one = scene.world.nodes.every(({ leader }) => leader?.sid === sid)
     scene.expect('the larger side keeps its session', one)
-    scene.expect('its streams go on', winners.every((id) => scene.ends(`at-${id}`) === 0))
+    scene.expect('its streams continue', winners.every((id) => scene.ends(`at-${id}`) === 0))
     scene.expect('the others end once', losers.every((id) => scene.ends(`at-${id}`) === 1))
-    scene.expect('nobody was elected for it', scene.elections === 2)
+    scene.expect('it caused no election', scene.elections === 2)
     return scene.finish()
   }
 }
@@ -36,7 +36,7 @@ export const SESSIONS: readonly Play[] = [
     run: meeting(['n3', 'n4'], ['n0', 'n1', 'n2'])
   },
   {
-    name: 'a master that slept enters nothing before it is sure',
+    name: 'a master that was paused enters nothing before it is confirmed',
     run (changes) {
       const scene = new Scene('A', 3, changes)
       scene.begin()
@@ -49,7 +49,7 @@ export const SESSIONS: readonly Play[] = [
     }
   },
   {
-    name: 'a short sleep of the master changes nothing',
+    name: 'a short pause of the master changes nothing',
     run (changes) {
       const scene = new Scene('B', 3, changes)
       scene.begin()
@@ -74,13 +74,13 @@ export const SESSIONS: readonly Play[] = [
       const said = scene.answers(() => { scene.say('n0', 'n2', old) })
       const answers = said.flatMap((message) => message.kind === 'command-answer' ? [message] : [])
       const told = answers.some(({ outcome }) => !outcome.ok && outcome.code === 'stale_session')
-      scene.expect('it is told so', told)
+      scene.expect('it is notified', told)
       scene.expect('it is not entered', !scene.holds('n2', 'old'))
       return scene.wrong
     }
   },
   {
-    name: 'a command is carried out once, at two nodes and after a failover',
+    name: 'a command runs once, sent to two nodes and after a failover',
     run (changes) {
       const scene = new Scene('B', 3, changes)
       scene.begin()
@@ -139,7 +139,7 @@ export const SESSIONS: readonly Play[] = [
       scene.until('it is out', () => scene.acked('out'))
       scene.world.crash(scene.node('n1'))
       scene.run(15_000)
-      scene.expect('n2 is not elected without a voice', scene.elections === 2)
+      scene.expect('n2 is not elected without an answer', scene.elections === 2)
       return scene.finish()
     }
   },
@@ -152,13 +152,13 @@ export const SESSIONS: readonly Play[] = [
       const directive = { token: { term, master: 'n2' }, sid, instance: 'i1' }
       scene.world.direct(scene.node('n2'), scene.node('n0'), directive)
       scene.run(100)
-      scene.expect('it was carried out', scene.world.check.directives === 1)
+      scene.expect('it ran', scene.world.check.directives === 1)
       scene.world.crash(scene.node('n2'))
       scene.until('a new master', () => scene.elections === 2)
       scene.run(1000)
       scene.world.direct(scene.node('n2'), scene.node('n0'), directive)
       scene.run(100)
-      scene.expect('now it is not', scene.world.check.directives === 1)
+      scene.expect('now it does not run', scene.world.check.directives === 1)
       return scene.finish()
     }
   }

@@ -4,5 +4,4 @@ import { FLAWS } from './plays-flaws.js'
 import { SESSIONS } from './plays-sessions.js'
 import type { Play } from './scene.js'
 
-/** Every schedule that is written by hand. */
 export const PLAYS: readonly Play[] = [...FLAWS, ...ELECTIONS, ...SESSIONS, ...DISTURBANCES]

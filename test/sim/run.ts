@@ -42,7 +42,7 @@ interface Totals {
   failovers: number[]
 }
 
-/** Runs plans of one mode until one fails, then looks for a smaller one. */
+/** Runs plans of one mode until one fails, then shrinks it. */
 function explore (mode: SimMode): { totals: Totals, found: string | null } {
   const totals: Totals = {
     runs: 0, failures: 0, elections: 0, acked: 0, opened: 0, directives: 0, messages: 0, failovers: []
@@ -81,7 +81,7 @@ function tellExploration (mode: SimMode): void {
   process.exitCode = 1
 }
 
-/** Times without any other fault: `--failover`, with `--runs` losses of each kind and size. */
+/** Failover times without any other fault: `--failover`, with `--runs` losses of each kind and size. */
 function tellFailovers (mode: SimMode): void {
   for (const n of [3, 5, 7]) {
     for (const loss of ['kill', 'stop', 'cut'] as const) {

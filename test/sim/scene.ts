@@ -9,12 +9,12 @@ interface Caught { readonly from: SimNode, readonly to: SimNode, readonly messag
 type Which = (from: string, to: string, message: Message) => boolean
 
 /**
- * A schedule written by hand: no chance decides anything that matters. Nodes are named n0, n1, …; in the
- * beginning the one with the greatest number is master, because all are equally fresh.
+ * A schedule written by hand without relevant randomness. Nodes are named n0, n1, …; the one with the
+ * greatest number becomes the first master, because all logs are equal.
  */
 export class Scene {
   readonly world: World
-  /** What did not go as it should. */
+  /** Failed expectations. */
   readonly wrong: string[] = []
   #which: Which | null = null
   #caught: Caught[] = []
@@ -38,13 +38,12 @@ export class Scene {
     this.run(3000)
   }
 
-  /** Lets virtual time pass. */
   run (ms: number): void {
     const end = this.world.now + ms
     this.world.schedule.run(end)
   }
 
-  /** Lets time pass until something holds; wrong when it does not within `limit` ms. */
+  /** Advances time until `holds`; records a failure after `limit` ms. */
   until (what: string, holds: () => boolean, limit = 20_000): void {
     const end = this.world.now + limit
     while (!holds() && this.world.now < end) this.run(10)
@@ -53,10 +52,10 @@ export class Scene {
 
   expect (what: string, holds: boolean): void { if (!holds) this.wrong.push(`not so: ${what}`) }
 
-  /** Messages that match do not arrive from now on; they are kept. Replaces what was caught before. */
+  /** Holds back messages that match from now on. Replaces the previous filter. */
   catch (which: Which): void { this.#which = which }
 
-  /** Messages arrive again. What was caught stays so. */
+  /** Delivers messages again, except those caught before. */
   pass (): void { this.#which = null }
 
   caught (kind: MessageKind): readonly Caught[] {
@@ -70,12 +69,12 @@ export class Scene {
     if (found !== undefined) this.world.deliver(found.from, found.to, found.message)
   }
 
-  /** Delivers a message that nobody sent. */
+  /** Delivers a forged message. */
   say (from: string, to: string, message: Message): void {
     this.world.deliver(this.node(from), this.node(to), message)
   }
 
-  /** What `act` makes a node send, instead of sending it. */
+  /** Captures the messages that a node sends during `act` instead of sending them. */
   answers (act: () => void): Message[] {
     const before = this.#caught.length
     const which = this.#which
@@ -108,7 +107,7 @@ export class Scene {
     for (const a of one) for (const b of other) this.world.cut(this.node(a), this.node(b), 'hole')
   }
 
-  /** Heals everything, waits, and checks what must hold in the end. */
+  /** Heals everything, waits, and checks the final invariants. */
   finish (): readonly string[] {
     this.pass()
     for (const node of this.world.nodes) {
@@ -123,9 +122,9 @@ export class Scene {
   }
 }
 
-/** A schedule, and what it shows. */
+/** A schedule with its expectation. */
 export interface Play {
   readonly name: string
-  /** Returns what went wrong; nothing when all rules are kept. */
+  /** Returns the violations; empty if all rules hold. */
   readonly run: (changes: Changes) => readonly string[]
 }

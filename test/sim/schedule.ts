@@ -2,7 +2,7 @@ interface Due { readonly at: number, readonly order: number, readonly run: () =>
 
 const before = (a: Due, b: Due): boolean => a.at < b.at || (a.at === b.at && a.order < b.order)
 
-/** Virtual time: a binary heap of what is to happen, in order of time and then of entry. */
+/** Virtual time: a binary heap of pending actions, ordered by time and then by insertion. */
 export class Schedule {
   now = 0
   readonly #heap: Due[] = []
@@ -24,7 +24,7 @@ export class Schedule {
     heap[i] = due
   }
 
-  /** Runs everything that falls due up to `end`, or until `stop` says so. */
+  /** Runs all actions that are due by `end`, or until `stop` returns true. */
   run (end: number, stop: () => boolean = () => false): void {
     while (this.#heap.length > 0 && this.#heap[0]!.at <= end && !stop()) {
       const { at, run } = this.#pop()

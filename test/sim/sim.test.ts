@@ -9,7 +9,7 @@ import { pick } from '../node/kit.js'
 import type { Loss } from './failover.js'
 import type { Plan, SimMode } from './plan.js'
 
-// More of the same only in the long form and in `npm run sim`; that few are enough mutants.test.ts shows.
+// mutants.test.ts shows that this many runs suffice; the long form and `npm run sim` run more.
 const RUNS = Number(process.env['SIM_RUNS'] ?? pick(500, 2000))
 const SEED = Number(process.env['SIM_SEED'] ?? 1)
 

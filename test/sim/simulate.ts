@@ -2,13 +2,12 @@ import { strike } from './faults.js'
 import { END } from './invariants.js'
 import { Load } from './load.js'
 import { CALM, ROUGH } from './network.js'
-import { MENDED } from './plan.js'
+import { HEALED } from './plan.js'
 import { World } from './world.js'
 import type { Plan } from './plan.js'
 import type { Changes } from './world.js'
 
 export interface Result {
-  /** Empty when every invariant held. */
   readonly violations: readonly string[]
   readonly elections: number
   readonly acked: number
@@ -18,13 +17,12 @@ export interface Result {
   readonly failovers: readonly number[]
 }
 
-/** A run with more breaches than this has said enough. */
+/** Breaches after which a run is stopped. */
 const ENOUGH = 3
 const HICCUPS = 0.02
 
 /**
- * Runs a plan: 60 virtual seconds with faults, then 45 without. The same plan and code give the same
- * result.
+ * Runs a plan: 60 virtual seconds with faults, then 45 without. The same plan and code give the same result.
  */
 export function simulate (plan: Plan, changes: Changes = {}): Result {
   const world = new World({ ...plan, weather: plan.rough ? ROUGH : CALM, hiccups: HICCUPS }, changes)
@@ -32,13 +30,13 @@ export function simulate (plan: Plan, changes: Changes = {}): Result {
   for (const node of world.nodes) schedule.at(random() * 400, () => { world.start(node) })
   for (const fault of plan.faults) schedule.at(fault.at, () => { strike(world, fault) })
   const load = new Load(world)
-  load.begin(3000, MENDED)
+  load.begin(3000, HEALED)
   const reconnect = (): void => {
     world.reconnect()
     schedule.after(1000, reconnect)
   }
   schedule.at(1000, reconnect)
-  schedule.at(MENDED, () => { mend(world) })
+  schedule.at(HEALED, () => { mend(world) })
   schedule.run(END, () => check.violations.length > ENOUGH)
   if (check.violations.length <= ENOUGH) check.finish(world.nodes)
   return {

@@ -13,25 +13,25 @@ import type { Plan } from './plan.js'
 
 export interface WorldOptions extends Pick<Plan, 'mode' | 'n' | 'voters' | 'seed' | 'newer'> {
   readonly weather: Weather
-  /** Chance that a write takes a moment. */
+  /** Chance that a write is delayed. */
   readonly hiccups: number
 }
 
-/** Looks at every message on its way; one that it takes does not arrive. */
+/** Inspects every message in flight; a message that it accepts does not arrive. */
 export type Intercept = (from: SimNode, to: SimNode, message: Message) => boolean
 
-/** What a test may change about the code under test. */
+/** Replacements of the code under test. */
 export interface Changes {
   readonly rules?: Partial<Rules>
   /** Disks that forget promises. */
   readonly forgetful?: boolean
-  /** In the place of the list that stands in for the control document. */
+  /** Replaces the stand-in for the control document. */
   readonly log?: MakeLog
 }
 
 const listed: MakeLog = (disk, first, write, changed) => new LogTwin(disk, first, write, changed)
 
-/** Whether a worker acts for a master: the one it follows, when its disk holds the vote of that term. */
+/** A worker acts for the master it follows, if its disk holds the vote of that term. */
 const follows = ({ leader, promised }: SimNode, { token: { term, master } }: Directive): boolean =>
   leader !== null && leader.term === term && leader.master === master && promised === term
 
@@ -45,7 +45,7 @@ export class World {
   messages = 0
   /** Takes messages out; null for none. */
   intercept: Intercept | null = null
-  /** Milliseconds from a fault that took a well cluster's master to the next master. */
+  /** Milliseconds from a fault that removed a healthy cluster's master to the next master. */
   readonly failovers: number[] = []
   #masterLostAt: number | null = null
   readonly #newer: number
@@ -72,7 +72,7 @@ export class World {
 
   get now (): number { return this.schedule.now }
 
-  /** The node by its number; numbers beyond the last begin again. */
+  /** The node by its number, modulo their count. */
   node (i: number): SimNode { return this.nodes[i % this.nodes.length]! }
 
   master (): SimNode | undefined { return this.nodes.find((node) => node.isMaster) }
@@ -83,7 +83,7 @@ export class World {
     for (const other of this.nodes) if (other !== node) this.connect(node, other)
   }
 
-  /** The others hear of it at once, unless their path to it is cut. */
+  /** The others notice at once, unless their path to it is cut. */
   crash (node: SimNode): void {
     if (!node.up) return
     this.#masterGoes(node)
@@ -111,7 +111,7 @@ export class World {
     this.reconnect()
   }
 
-  /** Opens the connection of two nodes, if its path is whole. Each side hears of it by itself. */
+  /** Opens the connection of two nodes if both paths are open. Each side is notified separately. */
   connect (a: SimNode, b: SimNode): void {
     if (!a.up || !b.up || this.#apart(a, b)) return
     const { generation: ofA } = a
@@ -123,7 +123,7 @@ export class World {
     })
   }
 
-  /** Tries again for every pair that is not connected. */
+  /** Retries every pair that is not connected. */
   reconnect (): void {
     for (const a of this.nodes) {
       for (const b of this.nodes) {
@@ -135,7 +135,7 @@ export class World {
   /** The list of voters as one node holds it. */
   voters (node: SimNode): readonly string[] { return node.log?.voters() ?? [] }
 
-  /** A directive travels beside the core's own messages. */
+  /** Sends a directive outside the core's own messages. */
   direct (from: SimNode, to: SimNode, directive: Directive): void {
     this.#carry(from.id, to, () => {
       to.step((core) => {
@@ -144,12 +144,12 @@ export class World {
     })
   }
 
-  /** A message from one node to another, outside of any order: for schedules that are written by hand. */
+  /** Delivers a message without ordering: for schedules written by hand. */
   deliver (from: SimNode, to: SimNode, message: unknown): void {
     to.step((core) => { core.receive(from.id, message, this.now) })
   }
 
-  /** Any fault ends the measurement of the one before: what follows is not its doing alone. */
+  /** Any fault ends the measurement of the one before, whose effects it would mix with. */
   faultBegins (): void { this.#masterLostAt = null }
 
   #masterGoes (node: SimNode): void {
@@ -172,10 +172,7 @@ export class World {
     this.#carry(from.id, to, () => { this.deliver(from, to, message) })
   }
 
-  /**
-   * A newer version says more: fields that nobody here knows, kinds that nobody knows, and now and then
-   * nonsense.
-   */
+  /** A newer version sends unknown fields, unknown kinds, and sometimes garbage. */
   #sendNewer (from: SimNode, to: SimNode, message: Message): void {
     if (this.random() < 0.03) this.#send(from, to, { kind: 'census', page: 1 })
     if (this.random() < 0.01) this.#send(from, to, { kind: message.kind })

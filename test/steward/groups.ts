@@ -1,4 +1,3 @@
-/** Every group of scenarios. */
 import { majority } from './majority.js'
 import { models } from './models.js'
 import { nodes } from './nodes.js'

@@ -1,13 +1,13 @@
-/** Breaks a cluster in one way after the other, asks what is wrong, and does what the answer proposes. */
+/** Breaks a cluster in one way after the other, asks the steward for the cause, and runs its remedy. */
 import { appendFileSync, mkdirSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { ask } from '../node/http.js'
 import { root, svc } from '../node/kit.js'
-import { judge, proposed, tells } from './judge.js'
+import { judge, proposed, statesTruth } from './judge.js'
 import type { Test } from 'tap'
 import type { Answered, Fault, Group, Host, Scenario, Verdict } from './types.js'
 
-/** What became of one scenario. */
+/** Result of one scenario. */
 export interface Outcome {
   readonly group: string
   readonly name: string
@@ -15,18 +15,18 @@ export interface Outcome {
   readonly verdicts: readonly Verdict[]
   /** A healthy cluster was called faulty. */
   readonly claimed: boolean
-  /** The command, or the sentence, that was done. */
+  /** The remedy that was run, a command or a sentence. */
   readonly ran: string | null
-  /** What went wrong outside the answers. */
+  /** A failure outside the answers. */
   readonly trouble: string | null
   /** Each question with its answer. */
   readonly transcript: readonly object[]
 }
 
-/** Where the transcripts of `playGroup` are kept. */
+/** Transcripts of `playGroup`. */
 export const transcripts = join(root, '.tap/steward/transcripts.jsonl')
 
-/** Runs a `svc …` as an operator would at that host; other words are left alone. */
+/** Runs a `svc …` command as an operator would at that host; ignores other text. */
 export async function runAt (host: Host, command: string): Promise<void> {
   const words = (command.match(/"[^"]*"|\S+/g) ?? []).map((word) => word.replace(/^"(.*)"$/, '$1'))
   if (words[0] !== 'svc') return
@@ -35,7 +35,7 @@ export async function runAt (host: Host, command: string): Promise<void> {
   if (status !== 0) throw new Error(`${command} ends with ${status}: ${stderr.slice(0, 300)}`)
 }
 
-/** Asks in each wording, the last one by the command line. */
+/** Asks in each wording, the last one through the command line. */
 async function answersTo (fault: Fault): Promise<(Answered | null)[]> {
   const answers: (Answered | null)[] = []
   for (const [i, question] of fault.ask.entries()) {
@@ -60,7 +60,7 @@ async function verbAnswer (host: Host, question: string): Promise<Answered | nul
   return JSON.parse(lines.length === 1 ? lines[0]! : stdout) as Answered
 }
 
-/** Health codes that nodes report of a machine that is too busy for them. */
+/** Health codes that nodes report because this machine is overloaded. */
 async function codesOf (hosts: readonly Host[]): Promise<string[]> {
   const { nodeHealth } = (await ask(hosts[0]!.node, '/state')).json as {
     nodeHealth: Record<string, { reasons: { code: string }[] }> }
@@ -68,7 +68,7 @@ async function codesOf (hosts: readonly Host[]): Promise<string[]> {
     .filter((code) => code === 'event_loop_lag')
 }
 
-/** Does what the first answer that counts proposes, and waits until the fault is over. */
+/** Runs the remedy of the first usable answer, and waits until the fault is over. */
 async function mended (fault: Fault, answers: readonly (Answered | null)[], verdicts: readonly Verdict[]):
 Promise<string | null> {
   const { mend } = fault
@@ -111,7 +111,7 @@ Promise<Outcome> {
     trouble = `not undone: ${String(error)}`
   }
   const { truth } = fault
-  const claimed = truth.kind === 'healthy' && answers.some((one) => one !== null && !tells(one, truth))
+  const claimed = truth.kind === 'healthy' && answers.some((one) => one !== null && !statesTruth(one, truth))
   const transcript = answers.map((answer, i) =>
     ({ group: of, name, question: fault.ask[i], verdict: verdicts[i], ran, trouble, ...shown(answer) }))
   return { group: of, name, kind: truth.kind, verdicts, claimed, ran, trouble, transcript }
@@ -126,7 +126,7 @@ function shown (answer: Answered | null): object {
   }
 }
 
-/** All scenarios of a group, those that `wanted` names. */
+/** All scenarios of a group that `wanted` selects. */
 export async function playGroup (t: Test, made: Group, wanted: (name: string) =>
 boolean): Promise<Outcome[]> {
   const outcomes: Outcome[] = []
@@ -143,7 +143,7 @@ boolean): Promise<Outcome[]> {
   return outcomes
 }
 
-/** How many answers are of each verdict, and the shares that count. */
+/** Answers per verdict, and the reported shares. */
 export function sumsOf (outcomes: readonly Outcome[]): {
   counts: Record<string, number>, rightShare: number, wrongAndSureShare: number, claimed: string[] } {
   const all = outcomes.flatMap(({ verdicts }) => verdicts)

@@ -1,9 +1,9 @@
 /** Judges answers. Pure. */
 import type { Answered, Cause, Fault, Truth, Verdict } from './types.js'
 
-/** So many facts of an answer are looked at, for each cause: what stands further down was not told. */
+/** Facts of an answer that are searched for each cause: facts further down do not count. */
 const FIRST = 2
-/** So many of its sentences of remedy. */
+/** Remedies of an answer that are searched. */
 const REMEDIES = 3
 
 /** Whether the answer names the cause, in its sentence or its first facts. */
@@ -17,13 +17,13 @@ export function namesCause (answer: Answered, cause: Cause, first = FIRST): bool
       codes.includes(code) && has([text, ...about].join(' ')))
 }
 
-/** Whether something is said to be wrong, other than what is `besides` the point. */
-export const claims = ({ facts }: Answered, besides: readonly string[] = []): boolean =>
+/** Whether the answer reports a problem other than `besides`. */
+export const reportsProblem = ({ facts }: Answered, besides: readonly string[] = []): boolean =>
   facts.some(({ level, code }) => (level === 'fail' || level === 'warn') && !besides.includes(code))
 
-/** Whether the answer tells what is so. */
-export function tells (answer: Answered, truth: Truth): boolean {
-  if (truth.kind === 'healthy') return !claims(answer, truth.besides)
+/** Whether the answer states the truth. */
+export function statesTruth (answer: Answered, truth: Truth): boolean {
+  if (truth.kind === 'healthy') return !reportsProblem(answer, truth.besides)
   if (truth.kind === 'fault') {
     return truth.causes.every((cause) => namesCause(answer, cause, FIRST * truth.causes.length))
   }
@@ -31,16 +31,18 @@ export function tells (answer: Answered, truth: Truth): boolean {
   return truth.says.every((pattern) => pattern.test(text))
 }
 
-/** What the answer proposes that is known to mend it: a command of it, or a sentence; null without one. */
+/** The first command or sentence of the remedies that matches; null without one. */
 export function proposed ({ remedies }: Answered, command: RegExp): string | null {
   const first = remedies.slice(0, REMEDIES)
   const commands = first.flatMap((text) => [...text.matchAll(/`([^`]+)`/g)].map(([, one]) => one!))
   return commands.find((one) => command.test(one)) ?? first.find((one) => command.test(one)) ?? null
 }
 
-/** The verdict as far as words go; whether the command mends it shows when it is run. */
+/** The verdict on the text; whether the command fixes the fault is seen when it runs. */
 export function judge (answer: Answered | null, { truth, mend }: Pick<Fault, 'truth' | 'mend'>): Verdict {
   if (answer === null) return 'no answer'
-  if (!tells(answer, truth)) return answer.sure ? 'wrong and sure' : claims(answer) ? 'wrong' : 'unsure'
+  if (!statesTruth(answer, truth)) {
+    return answer.sure ? 'wrong and sure' : reportsProblem(answer) ? 'wrong' : 'unsure'
+  }
   return mend !== undefined && proposed(answer, mend.command) === null ? 'no command' : 'right'
 }

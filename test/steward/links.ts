@@ -1,7 +1,7 @@
-/** Links that are cut or slow, and clocks that differ; nodes behind proxies. */
+/** Cut or slow links and skewed clocks; nodes behind proxies. */
 import { skewed } from '../node/cluster-kit.js'
 import { until } from '../node/kit.js'
-import { follower, live, lostNode, stopGently, whole } from './rig.js'
+import { follower, live, lostNode, stopGently, allLinked } from './rig.js'
 import type { Test } from 'tap'
 import type { Member } from '../node/cluster-kit.js'
 import type { Rig } from './rig.js'
@@ -17,7 +17,7 @@ export const links: readonly Scenario<Rig>[] = [
       rig.cut(master, member)
       await until('the cut to be seen', async () => (await master.state())?.cluster.partition === true)
       const names = [master.name, member!.name]
-      const heal = async (): Promise<unknown> => { rig.heal(master, member); return await whole(rig) }
+      const heal = async (): Promise<unknown> => { rig.heal(master, member); return await allLinked(rig) }
       return {
         at: [master], repair: heal,
         ask: ['is something wrong with the network?', `can ${names[0]!} and ${names[1]!} reach each other?`,
@@ -27,7 +27,7 @@ export const links: readonly Scenario<Rig>[] = [
             names: [member!.name], says: /not reach|cut|partition|not see|link/i }] },
         mend: { command: /svc doctor|svc members|firewall|port|network/i,
           run: async () => { rig.heal(master, member) },
-          holds: async () => await whole(rig) }
+          holds: async () => await allLinked(rig) }
       }
     }
   },
@@ -43,8 +43,8 @@ export const links: readonly Scenario<Rig>[] = [
         ask: ['what is the matter with the cluster?', `why is ${member.name} not live?`,
           `${member.name} missing, why`],
         mend: { command: /svc up|svc doctor/, run: async () => { rig.heal(member) },
-          holds: async () => await whole(rig) },
-        repair: async () => { rig.heal(member); await whole(rig) }
+          holds: async () => await allLinked(rig) },
+        repair: async () => { rig.heal(member); await allLinked(rig) }
       }
     }
   },
@@ -59,8 +59,8 @@ export const links: readonly Scenario<Rig>[] = [
         at: [member], truth: { kind: 'fault', causes: lostNode(...rest.map(({ name }) => name)) },
         ask: ['what is wrong here?', 'why do I see no other node', 'wheres everybody'],
         mend: { command: /svc up|svc doctor/, run: async () => { rig.heal(member) },
-          holds: async () => await whole(rig) },
-        repair: async () => { rig.heal(member); await whole(rig) }
+          holds: async () => await allLinked(rig) },
+        repair: async () => { rig.heal(member); await allLinked(rig) }
       }
     }
   },

@@ -1,5 +1,5 @@
 /** Models that were never placed, were stopped, wait, do not start or do not fit. */
-import { asked, homeOf, instance, instancesOf, openFrames, place, placeOn, removing,
+import { askWithin, homeOf, instance, instancesOf, openFrames, place, placeOn, removing,
   view } from '../node/instances-kit.js'
 import { until } from '../node/kit.js'
 import { runnersOf } from '../node/proc.js'
@@ -8,22 +8,22 @@ import { runAt } from './harness.js'
 import { answers, chainAt, lostNode, placed, removeAll, startRig } from './rig.js'
 import { group } from './types.js'
 import type { Rig } from './rig.js'
-import type { Cause, Fault, Mend, Scenario } from './types.js'
+import type { Cause, Fault, ExpectedRemedy, Scenario } from './types.js'
 
 const VOICE = 'acme/voice'
 const TINY = 'acme/tiny'
 const READER = 'acme/reader'
 
-/** `svc place` of the model, run where it was asked. */
-const placing = (rig: Rig, model: string, after: () => Promise<void> = async () => {}): Mend => ({
+/** `svc place` of the model, run at the asked host. */
+const placing = (rig: Rig, model: string, after: () => Promise<void> = async () => {}): ExpectedRemedy => ({
   command: new RegExp(`svc place ${model}`),
   holds: async () => { await answers(rig.up(), model); await after() }
 })
 
 const about = (model: string, codes: string[], says: RegExp): Cause => ({ codes, names: [model], says })
 
-/** `svc stop INSTANCE` and `svc place MODEL`, after the cause was mended. */
-const anew = (rig: Rig, model: string, before: () => void = () => {}): Mend => ({
+/** `svc stop INSTANCE` and `svc place MODEL`, after the cause was fixed. */
+const anew = (rig: Rig, model: string, before: () => void = () => {}): ExpectedRemedy => ({
   command: /svc (stop|place)/,
   run: async () => {
     before()
@@ -46,8 +46,9 @@ const scenarios: Scenario<Rig>[] = [
     name: 'a model was never placed',
     break: async (rig) => {
       for (const { node } of rig.members) {
-        await until('what is placed to be known', async () =>
-          (await asked(node, `/models/${VOICE}/availability`)).text.includes('it is not placed on any node'))
+        await until('the placed instances to be listed', async () =>
+          (await askWithin(node, `/models/${VOICE}/availability`)).text
+            .includes('it is not placed on any node'))
       }
       return { at: rig.members, repair: async () => { await removeAll(rig, VOICE) },
         ask: ['why does acme/voice not answer?', 'acme/voice says no_instance, what do I do',
@@ -275,7 +276,7 @@ const scenarios: Scenario<Rig>[] = [
   }
 ]
 
-/** A model whose runners do not start; it has been tried wherever that is done, and given up. */
+/** A model whose runners do not start; the node has retried and given up. */
 async function notStarting (rig: Rig, how: 'exit' | 'stuck'): Promise<Fault> {
   const failures = await newFailures(rig, TINY)
   rig.weak.starts(TINY, how)

@@ -1,16 +1,16 @@
-/** Nodes that die, stop, fall silent, are cut off or do not start; three nodes, each behind a proxy. */
+/** Nodes that die, stop, hang, are cut off or do not start; three nodes, each behind a proxy. */
 import { rmSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { ask } from '../node/http.js'
 import { svc, until, writeConfig } from '../node/kit.js'
 import { links } from './links.js'
-import { follower, hasCode, hourMinute, lostNode, placed, startRig, stopGently, whole } from './rig.js'
+import { follower, hasCode, hourMinute, lostNode, placed, startRig, stopGently, allLinked } from './rig.js'
 import { group } from './types.js'
 import type { Member } from '../node/cluster-kit.js'
 import type { Rig } from './rig.js'
 import type { Fault, Scenario } from './types.js'
 
-/** A member that is gone, and is started again at its host. */
+/** A dead member, restarted at its host. */
 async function gone (rig: Rig, member: Member, ask: Fault['ask']): Promise<Fault> {
   const rest = rig.members.filter((m) => m !== member && m.up)
   await rig.agreed({ on: rest, live: rest.length })
@@ -22,7 +22,7 @@ async function gone (rig: Rig, member: Member, ask: Fault['ask']): Promise<Fault
   }
 }
 
-/** A healthy cluster and three ways to ask whether it is. */
+/** A healthy cluster and three ways to ask for its state. */
 const well = (rig: Rig, ask: Fault['ask']): Fault => ({ at: rig.members, ask, truth: { kind: 'healthy' } })
 
 const scenarios: Scenario<Rig>[] = [
@@ -127,7 +127,7 @@ const scenarios: Scenario<Rig>[] = [
           const state = await member.state()
           return state !== undefined && state.localNodeId !== before
         })
-        await whole(rig)
+        await allLinked(rig)
       }
       return {
         at: rig.members, repair: restart,
@@ -213,7 +213,7 @@ const scenarios: Scenario<Rig>[] = [
       const back = async (): Promise<unknown> => {
         await stopGently(b!)
         await b!.start()
-        return await whole(rig)
+        return await allLinked(rig)
       }
       return {
         at: rig.members, repair: back,
@@ -223,7 +223,7 @@ const scenarios: Scenario<Rig>[] = [
           names: [a!.name],
           says: /two|twice|both|same name/i }] },
         mend: { command: /svc config set name/, run: async () => { await back() },
-          holds: async () => await whole(rig) }
+          holds: async () => await allLinked(rig) }
       }
     }
   },
@@ -256,7 +256,7 @@ const scenarios: Scenario<Rig>[] = [
   }
 ]
 
-/** The first node of that name is itself; the second is started under it. */
+/** The first node of that name runs; starts the second one under it. */
 async function startAs (member: Member, name: string): Promise<void> {
   await member.start({ args: ['--name', name] })
 }

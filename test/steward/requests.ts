@@ -1,6 +1,6 @@
-/** Requests that failed, asked about by their id or by the model; two nodes. */
+/** Failed requests, asked about by id or by model; two nodes. */
 import { does, report, TTS } from '../node/engine.js'
-import { ask, call, open, refusal, whole } from '../node/http.js'
+import { ask, call, open, refusal, readBody } from '../node/http.js'
 import { decodeFrames } from '../../plugins/capabilities/frames/frames.js'
 import { openFrames, placeOn } from '../node/instances-kit.js'
 import { until } from '../node/kit.js'
@@ -11,13 +11,15 @@ import type { Rig } from './rig.js'
 import type { Fault, Scenario } from './types.js'
 
 const MODEL = 'acme/voice'
-/** A runner that failed three times within a minute is given up: what kills runners is spread over these. */
+/**
+ * A runner that fails three times within a minute is not restarted, so runner kills alternate between these.
+ */
 const OTHERS = ['acme/tiny', 'acme/reader'] as const
 const [TINY, READER] = OTHERS
 
 interface Failed { model: string, id: string, reason: string }
 
-/** A request for a model, to its end; the id of its command, and why it failed. */
+/** Runs a request for a model to its end; returns its command id and failure reason. */
 async function failing (rig: Rig, model: string, what: string, options: object = {},
   extra: Record<string, unknown> = {}): Promise<Failed> {
   const { node } = rig.n(1)
@@ -26,7 +28,7 @@ async function failing (rig: Rig, model: string, what: string, options: object =
     headers: { accept: 'application/vnd.svc.frames' } })
   const id = String(response.headers['x-svc-command-id'])
   if (response.statusCode !== 200) {
-    const json = JSON.parse((await whole(response)).toString()) as unknown
+    const json = JSON.parse((await readBody(response)).toString()) as unknown
     return { model, id, reason: refusal({ json })?.reason ?? 'none' }
   }
   let reason = 'none'
@@ -34,7 +36,7 @@ async function failing (rig: Rig, model: string, what: string, options: object =
   return { model, id, reason }
 }
 
-/** Asked once the failure is written down everywhere. */
+/** A question about a failure, once the event log contains it. */
 async function told (rig: Rig, { model: of, id, reason }: Failed, codes: string[],
   says: RegExp): Promise<Fault> {
   await until(`the failure of ${id} to be known`, async () =>
@@ -136,7 +138,7 @@ const scenarios: Scenario<Rig>[] = [
       })
       const over = async (): Promise<void> => {
         for (const each of opened) each.leave()
-        await whole(await held).catch(() => {})
+        await readBody(await held).catch(() => {})
         await until('it to answer again', async () =>
           (await ask(rig.n(1).node, '/v1/audio/speech', { body: speech })).status === 200)
       }

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { stringify } from 'yaml'
 import { startCluster } from '../node/cluster-kit.js'
 import { ask } from '../node/http.js'
-import { asked, instancesOf, placeOn, removing } from '../node/instances-kit.js'
+import { askWithin, instancesOf, placeOn, removing } from '../node/instances-kit.js'
 import { fixture, root, until } from '../node/kit.js'
 import { cardText } from '../node/staging-kit.js'
 import type { Test } from 'tap'
@@ -12,18 +12,18 @@ import type { Cluster, ClusterOptions, Member } from '../node/cluster-kit.js'
 import type { TestNode } from '../node/kit.js'
 import type { Cause } from './types.js'
 
-/** A plugin with models that misbehave as they are told. */
+/** A plugin with models that fail on demand. */
 export interface Weak {
-  /** Its module, as `plugins.NAME.module` wants it. */
+  /** Value of `plugins.NAME.module`. */
   readonly module: string
-  /** How runners of a model start from now on. */
+  /** Sets how runners of a model start from now on. */
   starts (modelId: string, how: 'fine' | 'exit' | 'stuck'): void
 }
 
-/** The models of every rig; `acme/huge` says to need more memory than any machine has. */
+/** The models of every rig; `acme/huge` declares more memory than any machine has. */
 export const MODELS = ['acme/voice', 'acme/tiny', 'acme/reader', 'acme/huge'] as const
 
-/** Writes the plugin into a folder inside the package, where it finds `svc/plugin`. */
+/** Writes the plugin into a folder inside the package, from which `svc/plugin` resolves. */
 export function weakPlugin (t: Test, more: Record<string, object> = {}): Weak {
   const below = join(root, '.tap/steward')
   mkdirSync(below, { recursive: true })
@@ -67,7 +67,7 @@ export interface Rig extends Cluster {
 
 type Settings = Record<string, unknown>
 
-/** Nodes in one cluster on which nothing is placed yet. */
+/** Nodes in one cluster with no model placed. */
 export async function startRig (t: Test, options: ClusterOptions & { plugins?: Record<string, object> } = {}):
 Promise<Rig> {
   const weak = weakPlugin(t)
@@ -85,16 +85,16 @@ Promise<Rig> {
   return { ...cluster, weak, n: (number) => cluster.members[number - 1]! }
 }
 
-/** `plugins` of svc.yaml with such models and nothing placed by itself. */
+/** `plugins` of svc.yaml with such models and without autoplacement. */
 export const pluginsOf = (weak: Weak, plugins: Settings = {}): Settings => ({
   acme: { module: weak.module }, placement: { autoplace: [] }, ...plugins
 })
 
-/** A node has noticed that so many members live. */
+/** Waits until a node counts this many live members. */
 export const live = async (at: Member, count: number): Promise<unknown> => await until(
   `${at.name} to see ${count} live`, async () => (await at.state())?.cluster.liveNodes === count)
 
-/** A health code of a node, by the word of another. */
+/** Waits for a health code of a node as another node reports it. */
 export async function hasCode (at: Member | { node: TestNode }, nodeId: string, code: string, is = true):
 Promise<unknown> {
   return await until(`${code} of ${nodeId} to be ${is}`, async () => {
@@ -104,14 +104,14 @@ Promise<unknown> {
   })
 }
 
-/** Places a model on that member alone, and gives the way to be rid of it. */
+/** Places a model on that member only; returns a function that removes it. */
 export async function placed (rig: Cluster, on: Member, model: string): Promise<{
   id: string, remove: () => Promise<void> }> {
   const id = await placeOn(rig, on, model)
   return { id, remove: async () => { await removeAll(rig, model) } }
 }
 
-/** Removes every instance of a model, and waits until no node knows one. */
+/** Removes every instance of a model, and waits until no node lists one. */
 export async function removeAll (rig: Cluster, model: string): Promise<void> {
   const [first] = rig.up()
   for (const { instanceId } of await instancesOf(first!.node, model)) {
@@ -124,7 +124,8 @@ export async function removeAll (rig: Cluster, model: string): Promise<void> {
 
 /** The name of the first broken link of a model's chain, or null. */
 export const brokenLink = async (at: { node: TestNode }, model: string): Promise<string | null> =>
-  ((await asked(at.node, `/models/${model}/availability`)).json as { broken_link: string | null }).broken_link
+  ((await askWithin(at.node, `/models/${model}/availability`)).json as
+    { broken_link: string | null }).broken_link
 
 /** Waits until the model's chain is broken at that link (null: whole), at every one of these nodes. */
 export async function chainAt (on: readonly { node: TestNode }[], model: string, link: string | null):
@@ -135,34 +136,34 @@ Promise<void> {
   }
 }
 
-/** Waits until a model answers at these members, by the chain. */
+/** Waits until the chain reports that a model answers at these members. */
 export const answers = async (on: readonly { node: TestNode }[], model: string): Promise<void> => {
   await chainAt(on, model, null)
 }
 
-/** Hours and minutes of a time, as people say them; UTC. */
+/** Hours and minutes of a time in UTC. */
 export const hourMinute = (ms: number): string => new Date(ms).toISOString().slice(11, 16)
 
-/** svc.yaml as text, for scenarios that write one with a slip. */
+/** svc.yaml as text, for scenarios with a typo in it. */
 export const yamlOf = (config: object): string => stringify(config)
 
 /** A node that is not the master. */
 export const follower = async (rig: Rig): Promise<Member> => (await rig.agreed()).others[0]!
 
-/** What an answer says of nodes that are gone. */
+/** Causes that name lost nodes. */
 export const lostNode = (...names: string[]): Cause[] => names.map((name) => (
   { codes: ['node_lost'], names: [name],
     says: /lost|gone|down|stopped|dead|no sign of life|not (reached|live|running)/i }))
 
-/** Asks the process to end, and waits for that. */
+/** Stops the process with SIGTERM and waits for its exit. */
 export async function stopGently (member: Member): Promise<void> {
   process.kill(member.node.child.pid, 'SIGTERM')
   await member.node.child.ended
   await member.kill()
 }
 
-/** All agree, and every link is there. */
-export async function whole (rig: Rig): Promise<unknown> {
+/** Waits until all agree and every link is open. */
+export async function allLinked (rig: Rig): Promise<unknown> {
   await rig.agreed()
   return await until('every link', async () =>
     (await Promise.all(rig.members.map((m) => m.state()))).every((s) => s !== undefined &&

@@ -1,6 +1,6 @@
 /**
- * `npm run test:steward [-- WORD …]`: breaks clusters and asks what is wrong; with words only the groups and
- * scenarios whose names have one of them. Every answer is kept in .tap/steward/transcripts.jsonl.
+ * `npm run test:steward [-- WORD …]`: breaks clusters and asks the steward for the cause; words select the
+ * groups and scenarios whose names contain one. Every answer is stored in .tap/steward/transcripts.jsonl.
  */
 import t from 'tap'
 import { rmSync, writeFileSync } from 'node:fs'

@@ -18,13 +18,13 @@ const VOICE = 'acme/voice'
 
 interface Settings { plugins?: Record<string, object>, env?: Record<string, string>, [more: string]: unknown }
 
-/** One node that is started again with other settings. */
+/** One node that is restarted with other settings. */
 interface Solo {
   readonly host: Host
   readonly weak: Weak
-  /** Started anew with these settings besides what every scenario has. */
+  /** Restarts with these settings in addition to the common ones. */
   with (settings?: Settings): Promise<void>
-  /** Started anew with the svc.yaml that is there. */
+  /** Restarts with the existing svc.yaml. */
   restart (env?: Record<string, string>): Promise<void>
 }
 
@@ -58,11 +58,11 @@ const fault = (solo: Solo, ask: Fault['ask'], causes: readonly Cause[], more: Pa
     at: [solo.host], ask, truth: { kind: 'fault', causes }, repair: async () => { await solo.with() }, ...more
   })
 
-/** A plugin is switched off; the answer switches it on, and the node is restarted. */
+/** Switches a plugin off; the remedy switches it on, and the node is restarted. */
 const off = (plugin: string, ask: Fault['ask']): Scenario<Solo> => ({
   name: `the plugin ${plugin} is off`,
   break: async (solo) => {
-    // A plugin that is on again places nothing by itself.
+    // A plugin that is switched on again places no model by itself.
     const more = plugin === 'placement' ? { autoplace: [] } : {}
     await solo.with({ plugins: { [plugin]: { enabled: false, ...more } } })
     return fault(solo, ask, [{ codes: ['plugin_off', 'plugin_disabled'], names: [plugin],
@@ -83,7 +83,7 @@ async function isOn (solo: Solo, plugin: string): Promise<boolean> {
   return plugins.find(({ name }) => name === plugin)?.enabled === true
 }
 
-/** A node that reports a health code; `right` makes it well again. */
+/** A node that reports a health code; `right` fixes it. */
 const ill = (name: string, code: string, settings: Settings, ask: Fault['ask'],
   command: RegExp): Scenario<Solo> => ({
   name,
@@ -104,7 +104,7 @@ interface Token { token: string, record: { id: string } }
 const tokenOf = async (solo: Solo, body: object): Promise<Token> =>
   (await ask(solo.host.node, '/v1/tokens', { body })).json as Token
 
-/** Somebody is refused with a token; asked about that token. */
+/** A request with a token is refused; asked about that token. */
 async function refused (solo: Solo, label: string, codes: string[], says: RegExp): Promise<Fault> {
   const ask: Fault['ask'] = [`why is the token ${label} refused?`,
     `clients with the token ${label} get an error, why`, `token ${label} 401?`]
@@ -270,7 +270,7 @@ export const solo = group<Solo>({ name: 'solo', scenarios, needs: async (t) => a
 
 const GIB = 2 ** 30
 
-/** A node whose home is on a disk of its own. */
+/** A node whose home is on a separate disk. */
 interface Tight extends Solo { resize (bytes: number): void }
 
 const resized = (solo: Tight, code: string): Partial<Fault> => ({
@@ -279,7 +279,7 @@ const resized = (solo: Tight, code: string): Partial<Fault> => ({
   repair: async () => { solo.resize(20 * GIB) }
 })
 
-/** Half-full disks; root on Linux only, as a disk is mounted. */
+/** Half-full disks; only as root on Linux, since a disk is mounted. */
 const tightScenarios: Scenario<Tight>[] = [
   {
     name: 'the disk is full',

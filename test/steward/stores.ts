@@ -1,4 +1,6 @@
-/** Two nodes, a store on the first, and a hub of our own: what is missing, broken off, wrong or too large. */
+/**
+ * Two nodes, a store on the first, and a stub hub: models that are missing, interrupted, wrong or too large.
+ */
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { startHub } from '../../plugins/staging/test/hub-kit.js'
@@ -38,13 +40,13 @@ const runnable = (modelId: string): Record<string, Buffer> => ({
   'card.yaml': Buffer.from(cardText(modelId, { engine: 'onnx-tts', tasks: ['tts'] }))
 })
 
-/** The model is in the store, and every node knows. */
+/** Waits until every node lists the model of the store. */
 const stored = async ({ nodes }: Stores, modelId: string): Promise<void> => {
   await until(`${modelId} to be known everywhere`, async () =>
     (await Promise.all(nodes.map((one) => copiesOf(one, modelId)))).every((copies) => copies.length > 0))
 }
 
-/** A download that failed; it comes once the hub is well again. */
+/** A failed download; it succeeds once the hub is well again. */
 const failedPull = (name: string, modelId: string, faults: object, says: RegExp,
   command: RegExp): Scenario<Stores> => ({
   name,
@@ -216,7 +218,7 @@ const scenarios: Scenario<Stores>[] = [
       const file = join(folder(site.t), 'file')
       writeFileSync(file, '')
       await again(site, site.second, {}, { node_cache_path: join(file, 'below') })
-      await until('its health to say so',
+      await until('its health to report it',
         async () => (await healthOf(site.second)).includes('staging_unusable'))
       return unusable(site, site.second, 'n2', async () => {
         rmSync(file)
@@ -231,7 +233,7 @@ const scenarios: Scenario<Stores>[] = [
       rmSync(site.store, { recursive: true })
       writeFileSync(site.store, 'a file')
       await site.first.start()
-      await until('its health to say so',
+      await until('its health to report it',
         async () => (await healthOf(site.first)).includes('staging_unusable'))
       await until('n2 to see n1', async () => (await site.second.state()).cluster.liveNodes === 2)
       return unusable(site, site.first, 'n1', async () => {
@@ -247,7 +249,7 @@ const scenarios: Scenario<Stores>[] = [
       await again(site, site.second, {}, { model_store: { store_path: join(folder(site.t), 'second') } })
       const secondStore = async (): Promise<boolean> =>
         (await Promise.all(site.nodes.map(healthOf))).flat().includes('second_store')
-      await until('the health to say so', secondStore)
+      await until('the health to report it', secondStore)
       const back = async (): Promise<void> => { await again(site, site.second) }
       return {
         at: site.nodes, repair: back,
@@ -260,7 +262,7 @@ const scenarios: Scenario<Stores>[] = [
   }
 ]
 
-/** Started anew, with what it had and this besides. */
+/** Restarts a node with its previous settings and these. */
 async function again (site: Stores, node: Place, env = {}, config = {}): Promise<void> {
   await node.kill()
   await node.start(config, env)
@@ -269,27 +271,27 @@ async function again (site: Stores, node: Place, env = {}, config = {}): Promise
       site.nodes.every((one) => state.topology.nodes.includes(one.node.nodeId))))
 }
 
-/** A download under way that would take minutes. */
+/** Starts a download that would take minutes. */
 async function slowly (site: Stores, modelId: string): Promise<void> {
   site.hub.faults = { bytesPerSecond: 20_000 }
   const begun = await site.first.ask(`/store/models/${modelId}/download`, { body: {} })
   if (begun.status !== 200) throw new Error(begun.text)
-  await until('it to be under way', async () => await downloadOf(site, modelId) === 'downloading')
+  await until('it to be in progress', async () => await downloadOf(site, modelId) === 'downloading')
 }
 
 const downloadOf = async ({ first }: Stores, modelId: string): Promise<string> =>
   ((await first.ask(`/store/models/${modelId}/download/status`)).json as { status: string }).status
 
-/** Both nodes know that the copy to n2 failed. */
+/** Waits until both nodes report that the copy to n2 failed. */
 async function allSee ({ nodes, second }: Stores): Promise<void> {
-  await until('both to know', async () => (await Promise.all(nodes.map(async (one) => {
+  await until('both to list it', async () => (await Promise.all(nodes.map(async (one) => {
     const { nodeHealth } = (await one.ask('/state')).json as
       { nodeHealth: Record<string, { reasons: { code: string }[] }> }
     return nodeHealth[second.node.nodeId]?.reasons.some(({ code }) => code === 'download_failed') === true
   }))).every(Boolean))
 }
 
-/** What failed to be staged on n2 is staged again after the cause was mended. */
+/** Stages the failed model on n2 again after the cause was fixed. */
 function restaged (site: Stores, modelId: string, before: () => Promise<void>): Required<Pick<Fault,
   'mend' | 'repair'>> {
   return {

@@ -1,50 +1,49 @@
-/** What the measure of the steward's answers is made of. */
+/** Types of the steward benchmark. */
 import type { TestNode } from '../node/kit.js'
 import type { Test } from 'tap'
 
-/** A node that can be asked. */
 export interface Host { readonly name: string, readonly home: string, readonly node: TestNode }
 
-/** What an answer has to name. */
+/** A cause that an answer must name. */
 export interface Cause {
   /** Any of these codes. */
   readonly codes: readonly string[]
-  /** All of these names and ids stand in the same fact, or in the sentence of diagnosis. */
+  /** Names and ids that must all occur in the same fact or in the diagnosis. */
   readonly names: readonly string[]
-  /** The sentence of diagnosis counts, too, where it fits this and has the names. */
+  /** The diagnosis counts, too, if it matches this and contains the names. */
   readonly says?: RegExp
-  /** What it says that it could not look at counts, too. */
+  /** Unavailable facts count, too. */
   readonly unknown?: boolean
 }
 
-/** What an answer has to propose, and what is so once it was done. */
-export interface Mend {
-  /** One of the answer's commands or sentences fits this. */
+/** The expected remedy, and the condition after it. */
+export interface ExpectedRemedy {
+  /** Matches one of the answer's commands or sentences. */
   readonly command: RegExp
-  /** Does what it says; by default the command is run as it stands, on the host that was asked. */
+  /** Runs the remedy; by default the command itself, on the asked host. */
   readonly run?: (command: string) => Promise<void>
   /** Waits until the fault is over. */
   readonly holds: () => Promise<unknown>
 }
 
-/** What is so. `causes`: all of them. `says`: the words of the answer fit all of these. */
+/** The truth about the cluster. `causes`: all of them. `says`: patterns that the answer must match. */
 export type Truth =
   | { readonly kind: 'fault', readonly causes: readonly Cause[] }
   | { readonly kind: 'fact', readonly says: readonly RegExp[] }
-  /** `besides`: health codes that the machine itself has earned, such as one that is too busy. */
+  /** `besides`: health codes of the machine itself, such as overload. */
   | { readonly kind: 'healthy', readonly besides?: readonly string[] }
 
-/** A fault that is in force, and what is asked about it. */
+/** An injected fault, and the questions about it. */
 export interface Fault {
-  /** The hosts that are asked, in turn. */
+  /** The asked hosts, in rotation. */
   readonly at: readonly Host[]
-  /** The third one is terse, or has a slip. */
+  /** The third one is terse, or has a typo. */
   readonly ask: readonly [string, string, string]
   readonly truth: Truth
-  readonly mend?: Mend
-  /** Undoes it where no answer did, or nothing needs to be proposed. */
+  readonly mend?: ExpectedRemedy
+  /** Undoes the fault if no answer did, or if no remedy is expected. */
   readonly repair?: () => Promise<unknown>
-  /** In whose name is asked; the operator when absent. */
+  /** Token of the questions; the operator's by default. */
   readonly token?: string
 }
 
@@ -55,17 +54,17 @@ export interface Scenario<R> {
   readonly break: (rig: R, t: Test) => Promise<Fault>
 }
 
-/** Scenarios that share a cluster, one after the other: each is mended before the next begins. */
+/** Sequential scenarios that share a cluster: each is undone before the next begins. */
 export interface Group<R = unknown> {
   readonly name: string
   readonly needs: (t: Test) => Promise<R>
   readonly scenarios: readonly Scenario<R>[]
 }
 
-/** A group that forgets what its scenarios work with. */
+/** A group with its rig type erased. */
 export const group = <R>(made: Group<R>): Group => made as unknown as Group
 
-/** The parts of an answer that are judged. */
+/** The judged parts of an answer. */
 export interface Answered {
   readonly diagnosis: string
   readonly sure: boolean
@@ -77,5 +76,5 @@ export interface Answered {
   readonly calls: readonly { readonly tool: string }[]
 }
 
-/** `wrong and sure`: another cause, without a doubt. `no command`: the cause, and nothing that mends it. */
+/** `wrong and sure`: another cause, stated as certain. `no command`: the cause without a working remedy. */
 export type Verdict = 'right' | 'unsure' | 'wrong' | 'wrong and sure' | 'no command' | 'no answer'

@@ -7,7 +7,7 @@ import type { AddressInfo, Socket } from 'node:net'
 import type { Test } from 'tap'
 import type { ChaosProxy, ProxyOptions } from './chaosproxy.js'
 
-/** One end of a connection, with what it got. */
+/** One end of a connection, with its received bytes. */
 interface End { socket: Socket, got (): Buffer, text (): string, ended (): boolean, closed (): boolean,
   error (): string | undefined }
 
@@ -52,10 +52,10 @@ async function bench (t: Test, options: Partial<ProxyOptions> = {}): Promise<{
   } }
 }
 
-/** Waits until an end has that text. */
+/** Waits until an end has received that text. */
 const gets = (end: End, text: string): Promise<true> => until(`"${text}"`, () => end.text() === text)
 
-t.test('without a rule, bytes and ends pass both ways', async (t) => {
+t.test('without a rule, bytes and ends pass in both directions', async (t) => {
   const { proxy, pair } = await bench(t)
   const { client, server } = await pair()
   client.socket.write('to the target')
@@ -73,7 +73,7 @@ t.test('without a rule, bytes and ends pass both ways', async (t) => {
   await until('both connections to close', () => proxy.open === 0)
 })
 
-t.test('much at once arrives whole, and no faster than it is read', async (t) => {
+t.test('a large amount arrives completely, and no faster than it is read', async (t) => {
   const { pair } = await bench(t)
   const { client, server } = await pair()
   const sent = Buffer.alloc(4 << 20, 'abcdefg')
@@ -81,7 +81,7 @@ t.test('much at once arrives whole, and no faster than it is read', async (t) =>
   client.socket.end(sent)
   await until('the sender to wait', () => client.socket.writableLength > 0)
   server.socket.resume()
-  await until('all of it', () => server.ended())
+  await until('all bytes', () => server.ended())
   t.ok(server.got().equals(sent))
 })
 
@@ -102,7 +102,7 @@ t.test('bandwidth', async (t) => {
   proxy.shape({ bytesPerSecond: 100_000 }, 'down')
   const start = performance.now()
   server.socket.end(Buffer.alloc(50_000))
-  await until('all of it', () => client.got().byteLength === 50_000)
+  await until('all bytes', () => client.got().byteLength === 50_000)
   t.ok(performance.now() - start >= 450, 'half a second for half of what a second takes')
 })
 
@@ -159,7 +159,7 @@ t.test('reset: both ends get RST', async (t) => {
   await until('nothing open', () => proxy.open === 0)
 })
 
-t.test('half open: one end is gone, the other hears nothing', async (t) => {
+t.test('half open: one end is gone, the other gets no signal', async (t) => {
   const { proxy, pair } = await bench(t)
   const { client, server } = await pair()
   t.equal(proxy.halfOpen(), 1)
@@ -171,7 +171,7 @@ t.test('half open: one end is gone, the other hears nothing', async (t) => {
   await until('nothing open', () => proxy.open === 0)
 })
 
-t.test('a byte is turned, bytes are lost', async (t) => {
+t.test('a byte is inverted, bytes are lost', async (t) => {
   const { proxy, pair } = await bench(t)
   const { client, server } = await pair()
   client.socket.write('0123')
@@ -187,7 +187,7 @@ t.test('a byte is turned, bytes are lost', async (t) => {
   await gets(client, 'yz')
 })
 
-t.test('refuse, and lead elsewhere', async (t) => {
+t.test('refuse, and retarget', async (t) => {
   const { proxy, dial, pair } = await bench(t)
   proxy.refuse(true)
   const refused = await dial()
@@ -205,5 +205,5 @@ t.test('refuse, and lead elsewhere', async (t) => {
   t.equal(client.text(), '', 'an open connection stays where it is')
   await new Promise<void>((resolve) => { other.close(() => { resolve() }) })
   const gone = await dial()
-  await until('RST where nobody listens', () => gone.error() === 'ECONNRESET')
+  await until('RST from a closed port', () => gone.error() === 'ECONNRESET')
 })

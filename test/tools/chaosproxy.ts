@@ -1,4 +1,4 @@
-/** A TCP proxy inside the test's process that harms what goes through it, each direction by its own rule. */
+/** A TCP proxy inside the test's process that disturbs its traffic, each direction by its own rule. */
 import { connect, createServer } from 'node:net'
 import { Flow } from './flow.js'
 import type { AddressInfo, Server, Socket } from 'node:net'
@@ -15,7 +15,7 @@ export interface ProxyOptions {
   /** Port to listen on; any free one when absent. */
   port?: number
   host?: string
-  /** Names who opened a connection, so that it can have rules of its own. Asked once per connection. */
+  /** Names the client of a connection, so that it can have separate rules. Called once per connection. */
   from?: (client: { port: number, address: string }) => string | undefined
 }
 
@@ -25,32 +25,31 @@ interface Line { from: string, client: Socket, server: Socket, up: Flow, down: F
 export interface ChaosProxy {
   readonly host: string
   readonly port: number
-  /** `host:port`, as settings want it. */
+  /** `host:port`, as settings expect it. */
   readonly address: string
-  /** Connections that are open. */
   readonly open: number
-  /** Connections accepted so far, and bytes taken from both ends. */
+  /** Connections accepted so far, and bytes received from both ends. */
   readonly seen: { connections: number, up: number, down: number }
-  /** Where connections made from now on lead. */
+  /** Target of future connections. */
   retarget (target: { host: string, port: number }): void
   /**
-   * Adds to the rule of one direction or both, for everyone or for connections from one name; holds for
-   * open and for coming connections.
+   * Adds to the rule of one direction or both, for all connections or those of one name; applies to open and
+   * future connections.
    */
   shape (rule: Rule, direction?: Directions, from?: string): void
-  /** A black hole: nothing passes, nothing is refused, what is sent meanwhile arrives late. */
+  /** A black hole: nothing passes or is refused; held bytes arrive late. */
   cut (from?: string, direction?: Directions): void
-  /** Takes back every rule for everyone, or those for one name; what was held goes on. */
+  /** Removes every rule for all connections, or those for one name; held bytes are forwarded. */
   heal (from?: string): void
-  /** Ends open connections with RST at both ends. */
+  /** Closes open connections with RST at both ends. */
   reset (from?: string): number
-  /** The target is gone without a word: the client's end stays open and silent. */
+  /** The target disappears silently: the client's end stays open and silent. */
   halfOpen (from?: string): number
-  /** Turns all bits of the n-th byte (from 0) that passes from now on in open connections. */
+  /** Inverts the n-th byte (from 0) that passes from now on in open connections. */
   corrupt (direction: Direction, n?: number, from?: string): number
-  /** Loses the next `bytes` in open connections; the rest follows as if nothing had been. */
+  /** Drops the next `bytes` in open connections and forwards the rest. */
   drop (direction: Direction, bytes: number, from?: string): number
-  /** True: new connections are ended with RST at once. */
+  /** True: new connections are closed with RST at once. */
   refuse (on: boolean): void
   close (): Promise<void>
 }
@@ -59,7 +58,7 @@ const EVERYONE = '*'
 const both = (direction: Directions): readonly Direction[] => direction === 'both'
   ? ['up', 'down'] : [direction]
 
-/** Rules by name and direction; those for one name count more than those for everyone. */
+/** Rules by name and direction; those for one name override those for all. */
 class Rules {
   readonly #rules = new Map<string, Rule>()
 
@@ -80,7 +79,7 @@ class Rules {
   }
 }
 
-/** Ends a socket with RST. */
+/** Closes a socket with RST. */
 function abort (socket: Socket): void {
   if (socket.destroyed) return
   if (socket.connecting) socket.destroy()
@@ -108,7 +107,7 @@ export async function chaosProxy (options: ProxyOptions): Promise<ChaosProxy> {
   const { address, port } = server.address() as AddressInfo
   const chosen = (from?: string): Line[] => [...lines].filter((line) =>
     from === undefined || line.from === from)
-  const poke = (): void => { for (const { up, down } of lines) { up.poke(); down.poke() } }
+  const update = (): void => { for (const { up, down } of lines) { up.update(); down.update() } }
   const each = (from: string | undefined, act: (line: Line) => void): number => {
     const list = chosen(from)
     list.forEach(act)
@@ -120,9 +119,9 @@ export async function chaosProxy (options: ProxyOptions): Promise<ChaosProxy> {
     address: address.includes(':') ? `[${address}]:${port}` : `${address}:${port}`,
     get open () { return lines.size },
     retarget (next) { target = next },
-    shape (rule, direction = 'both', from = EVERYONE) { rules.add(rule, direction, from); poke() },
-    cut (from = EVERYONE, direction = 'both') { rules.add({ cut: true }, direction, from); poke() },
-    heal (from) { rules.remove(from); poke() },
+    shape (rule, direction = 'both', from = EVERYONE) { rules.add(rule, direction, from); update() },
+    cut (from = EVERYONE, direction = 'both') { rules.add({ cut: true }, direction, from); update() },
+    heal (from) { rules.remove(from); update() },
     reset: (from) => each(from, ({ client, server }) => { abort(client); abort(server) }),
     halfOpen: (from) => each(from, (line) => { line.up.swallow(); line.down.swallow(); abort(line.server) }),
     corrupt: (direction, n = 0, from) => each(from, (line) => { line[direction].corrupt(n) }),

@@ -1,6 +1,6 @@
-// The repo's style (no semicolons, two spaces, 110 columns) and the mistakes that a type-aware reader finds.
-//   npm run lint           in CI
-//   npm run lint -- --fix  formats
+// The repo's style (no semicolons, two spaces, 110 columns) and errors that type-aware rules find.
+// npm run lint           in CI
+// npm run lint -- --fix  formats
 import stylistic from '@stylistic/eslint-plugin'
 import tseslint from 'typescript-eslint'
 
@@ -42,12 +42,12 @@ export default tseslint.config(
     rules: {
       '@typescript-eslint/no-unused-vars': ['error', { varsIgnorePattern: '^_', argsIgnorePattern: '^_',
         destructuredArrayIgnorePattern: '^_' }],
-      // Handlers and methods of interfaces are async by contract; methods handed on do not read `this`.
+      // Handlers and interface methods are async by contract; methods passed as callbacks do not use `this`.
       '@typescript-eslint/require-await': 'off',
       '@typescript-eslint/unbound-method': 'off',
       '@typescript-eslint/no-base-to-string': 'off',
       '@typescript-eslint/restrict-template-expressions': 'off',
-      // A reason that is passed on may be anything, and so may what a driver rejects with.
+      // A forwarded abort reason may be anything, as may a driver's rejection.
       '@typescript-eslint/only-throw-error': 'off',
       '@typescript-eslint/prefer-promise-reject-errors': 'off',
       '@typescript-eslint/no-this-alias': 'off',
@@ -56,7 +56,7 @@ export default tseslint.config(
       '@typescript-eslint/no-redundant-type-constituents': 'off',
       '@typescript-eslint/no-unsafe-enum-comparison': 'off',
       'prefer-const': ['error', { ignoreReadBeforeAssign: true }],
-      // Some packages' types do not resolve, and what a test reads of an answer its assertion judges.
+      // Some packages' types do not resolve, and assertions check the answers that tests read.
       '@typescript-eslint/no-unsafe-argument': 'off',
       '@typescript-eslint/no-unsafe-assignment': 'off',
       '@typescript-eslint/no-unsafe-call': 'off',
@@ -64,7 +64,7 @@ export default tseslint.config(
       '@typescript-eslint/no-unsafe-return': 'off'
     }
   },
-  // What runs in browsers has a project of its own.
+  // Browser code has a separate project.
   {
     files: ['plugins/dashboard/page/**'],
     languageOptions: {

@@ -1,16 +1,16 @@
-/** One direction of a proxied connection: bytes from one socket to another, or not. */
+/** One direction of a proxied connection: forwards bytes from one socket to another, or disturbs them. */
 import type { Socket } from 'node:net'
 
-/** What is done to the bytes of a direction. */
+/** Disturbances of one direction. */
 export interface Rule {
-  /** Each byte arrives that much later. */
+  /** Delay of each byte. */
   latencyMs?: number
   bytesPerSecond?: number
-  /** Nothing passes; ends of connections do not either. */
+  /** Nothing passes, including the ends of connections. */
   cut?: boolean
 }
 
-/** Above this nothing more is read, as a full window would. */
+/** Above this, reading pauses, as with a full TCP window. */
 const HELD_BYTES = 256 * 1024
 
 interface Piece { bytes: Buffer, due: number }
@@ -29,7 +29,7 @@ export class Flow {
   #draining = false
   #swallowing = false
   #timer: NodeJS.Timeout | undefined
-  /** Bytes until the one to spoil; negative: none. */
+  /** Bytes until the one to corrupt; negative: none. */
   #spoilIn = -1
   #toDrop = 0
   /** When the bandwidth allows the next byte, ms. */
@@ -44,14 +44,14 @@ export class Flow {
     source.on('end', () => { this.#over('fin') })
     source.on('error', () => { this.#over('rst') })
     source.on('close', () => { this.#over('rst') })
-    sink.on('drain', () => { this.#draining = false; this.poke() })
-    sink.on('connect', () => { this.poke() })
+    sink.on('drain', () => { this.#draining = false; this.update() })
+    sink.on('connect', () => { this.update() })
     sink.on('close', () => { clearTimeout(this.#timer) })
-    this.poke()
+    this.update()
   }
 
-  /** Looks at the rule again and passes on what it lets through. */
-  poke (): void {
+  /** Applies the current rule and forwards the bytes that it allows. */
+  update (): void {
     clearTimeout(this.#timer)
     if (this.#swallowing) return
     this.#pass()
@@ -63,7 +63,7 @@ export class Flow {
   corrupt (n: number): void { this.#spoilIn = n }
   drop (bytes: number): void { this.#toDrop = bytes }
 
-  /** From now on the source is read and nothing comes of it. */
+  /** Discards all further bytes of the source. */
   swallow (): void {
     this.#swallowing = true
     this.#queue.length = 0
@@ -78,7 +78,7 @@ export class Flow {
     if (kept.byteLength === 0) return
     this.#queue.push({ bytes: kept, due: performance.now() + (this.#rule().latencyMs ?? 0) })
     this.#held += kept.byteLength
-    this.poke()
+    this.update()
   }
 
   #lose (bytes: Buffer): Buffer {
@@ -100,7 +100,7 @@ export class Flow {
   #over (end: End): void {
     if (this.#swallowing) return
     this.#end ??= end
-    this.poke()
+    this.update()
   }
 
   #pass (): void {
@@ -135,7 +135,7 @@ export class Flow {
   }
 
   #later (ms: number): void {
-    this.#timer = setTimeout(() => { this.poke() }, ms)
+    this.#timer = setTimeout(() => { this.update() }, ms)
     this.#timer.unref()
   }
 }

@@ -1,9 +1,9 @@
-/** The heap of another Node process, after it has collected its garbage. */
+/** The heap of another Node process after a full garbage collection. */
 import { fileURLToPath } from 'node:url'
 import { WebSocket } from 'ws'
 import { until } from '../node/kit.js'
 
-/** Environment of a process that `heapOf` shall look into: where its inspector will listen. */
+/** Environment of a process for `heapOf`: the port of its inspector. */
 export const inspectable = (port: number): Record<string, string> => ({
   NODE_OPTIONS: `--import=${fileURLToPath(new URL('inspect.mjs', import.meta.url))}`,
   TEST_INSPECT_PORT: `${port}`
@@ -13,7 +13,7 @@ interface Reply { id: number, result: { usedSize?: number } }
 
 /**
  * Bytes in use on the JS heap of a process started with `inspectable(port)`, after a full collection. Opens
- * its inspector by a signal when it is not open yet.
+ * its inspector by a signal if it is not open yet.
  */
 export async function heapOf (pid: number, port: number): Promise<number> {
   process.kill(pid, 'SIGUSR2')
@@ -35,7 +35,7 @@ export async function heapOf (pid: number, port: number): Promise<number> {
     ws.send(JSON.stringify({ id, method }))
   })
   try {
-    // The second one frees what finalizers of the first let go.
+    // The second collection frees the objects released by finalizers of the first.
     await ask(1, 'HeapProfiler.collectGarbage')
     await ask(2, 'HeapProfiler.collectGarbage')
     return (await ask(3, 'Runtime.getHeapUsage')).usedSize ?? Number.NaN

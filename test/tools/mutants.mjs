@@ -1,12 +1,12 @@
-// Faults put into the product, one at a time, and the tests that are to notice them:
-//   node test/tools/mutants.mjs [NUMBER ...]
-// It changes files and puts them back, so run it in a checkout of its own. A mutant that survives shows that
-// a test is missing, or that the code is not needed.
+// Puts faults into the product, one at a time, and runs the tests that must detect them:
+// node test/tools/mutants.mjs [NUMBER ...]
+// It changes files and restores them, so run it in a separate checkout. A surviving mutant shows that a test
+// is missing, or that the code is not needed.
 import { spawnSync } from 'node:child_process'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 
-/** Each with the files that are tested, and their tests. */
+/** Each area with its tested files and their tests. */
 const AREAS = {
   election: ['plugins/cluster/election/', 'plugins/cluster/test/', /^election/, 'test/sim/sim.test.ts'],
   planner: ['plugins/placement/planner/', 'plugins/placement/test/', /^(planner|memory-fit)/],
@@ -15,7 +15,7 @@ const AREAS = {
   guards: ['kernel/http/', 'kernel/test/', /^(connection-limiter|origin|callers|http|tokens)/]
 }
 
-/** The area, the file, what is replaced there, and by what. */
+/** The area, the file, the replaced text, and its replacement. */
 const MUTANTS = [
   ['election', 'rules.ts', 'yes >= needed ? \'won\' : expired', 'yes > needed ? \'won\' : expired'],
   ['election', 'rules.ts', 'if (refused) return \'lost\'\n', ''],
@@ -155,7 +155,6 @@ const MUTANTS = [
 const root = fileURLToPath(new URL('../..', import.meta.url))
 process.chdir(root)
 
-/** The test files of an area. */
 function testsOf ([, folder, names, ...more]) {
   const { stdout } = spawnSync('git', ['ls-files', folder], { encoding: 'utf8' })
   const own = stdout.split('\n')
@@ -169,7 +168,7 @@ for (const [number, [name, file, from, to]] of MUTANTS.entries()) {
   if (wanted.length > 0 && !wanted.includes(number)) continue
   const path = AREAS[name][0] + file
   const text = readFileSync(path, 'utf8')
-  if (text.split(from).length !== 2) throw new Error(`${number}: ${path} has this not exactly once: ${from}`)
+  if (text.split(from).length !== 2) throw new Error(`${number}: ${path} must contain this once: ${from}`)
   writeFileSync(path, text.replace(from, () => to))
   const command = ['test/run.mjs', ...testsOf(AREAS[name])]
   const { status } = spawnSync(process.execPath, command, { stdio: 'ignore' })

@@ -7,10 +7,10 @@ import type { Lan } from './netns.js'
 
 const why = available()
 
-/** An echo server on a machine; says "ready" once it listens. */
+/** An echo server on a machine; prints "ready" once it listens. */
 const ECHO = 'require("net").createServer((s) => { s.on("error", () => {}); s.pipe(s) })' +
   '.listen(7000, () => console.log("ready"))'
-/** Connects, then sends a line each 50 ms for ever and repeats what comes back. */
+/** Connects, then sends a line each 50 ms and prints the echoes. */
 const TALK = 'const s = require("net").connect(7000, process.argv[1]); let n = 0; ' +
   'setInterval(() => s.write(n++ + "\\n"), 50); s.pipe(process.stdout)'
 
@@ -37,7 +37,7 @@ t.test('machines that are cut from each other', { skip: why ?? false }, async (t
 
     const goesOn = async (said: () => string): Promise<void> => {
       const before = lines(said)
-      await until('the talk to go on', () => lines(said) > before + 3)
+      await until('the conversation to continue', () => lines(said) > before + 3)
     }
     lan.cut(1, 3)
     await goesOn(kept)
@@ -65,13 +65,13 @@ t.test('machines that are cut from each other', { skip: why ?? false }, async (t
   t.notMatch(spawnSync('ip', ['link'], { encoding: 'utf8' }).stdout, new RegExp(`svc${process.pid}`))
 })
 
-/** True when a TCP connection to the echo server of an address comes about within a second. */
+/** True if a TCP connection to the echo server of an address opens within a second. */
 function reaches (address: string): boolean {
   const code = 'const s = require("net").connect(7000, process.argv[1], () => process.exit(0)); ' +
     's.on("error", () => process.exit(1)); setTimeout(() => process.exit(1), 1000)'
   return spawnSync(process.execPath, ['-e', code, address], { env: cleanEnv() }).status === 0
 }
 
-t.test('where there are none, it says why', async (t) => {
+t.test('without LANs the reason is given', async (t) => {
   t.ok(why === null || /Linux|root|no network namespaces here/.test(why), String(why))
 })

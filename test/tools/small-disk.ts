@@ -5,7 +5,7 @@ import { join } from 'node:path'
 
 interface Teardown { teardown (fn: () => void): unknown }
 
-/** Why a test with a small disk is skipped; false where one can be mounted. */
+/** Skip reason of a test with a small disk; false if one can be mounted. */
 export const noSmallDisk: string | false = ((): string | false => {
   const root = process.getuid?.() === 0
   if (!root || process.platform !== 'linux') return 'only root on Linux mounts disks'
@@ -13,18 +13,18 @@ export const noSmallDisk: string | false = ((): string | false => {
   const { status } = spawnSync('mount', ['-t', 'tmpfs', 'tmpfs', probe])
   if (status === 0) spawnSync('umount', ['-l', probe])
   rmSync(probe, { recursive: true })
-  return status === 0 ? false : 'this system lets nobody mount a disk'
+  return status === 0 ? false : 'this system does not allow mounting a disk'
 })()
 
 export interface SmallDisk {
   readonly path: string
-  /** Leaves so many bytes free, or none. */
+  /** Leaves `leave` bytes free, or none. */
   fill (leave?: number): void
-  /** Takes away what `fill` wrote. */
+  /** Removes the files of `fill`. */
   free (): void
 }
 
-/** A disk in memory of that size, such as `8m`; the test unmounts it. */
+/** Mounts a memory disk of that size, such as `8m`; the test unmounts it. */
 export function smallDisk (t: Teardown, size: string): SmallDisk {
   const path = mkdtempSync(join(tmpdir(), 'svc-disk-'))
   const mount = (options: string): boolean =>

@@ -1,6 +1,7 @@
-// Runs test files one after the other in this process: node together.mjs FILE ...
-// Loading the product takes longer than most files, and it is loaded once here. After each file stands a
-// comment with its name and time, so that the runner can tell them apart.
+// Runs test files one after the other in this process:
+// node together.mjs FILE ...
+// Loading the product takes longer than most files, and it is loaded once here. A comment with the name and
+// time of each file follows it, so that the runner can separate them.
 import { performance } from 'node:perf_hooks'
 import { resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
@@ -17,8 +18,8 @@ t.test = (...args) => {
   open.push(ended)
   return ended
 }
-// What a file leaves to the end of the root test is done at the end of the file. tap would also take a root
-// test with a teardown for ended as soon as it is idle, and leave out the tests of the files to come.
+// Runs a file's teardowns at the end of the file. tap would also end a root test with a teardown as soon as
+// it is idle, and skip the tests of the following files.
 t.teardown = (fn) => { teardowns.push(fn) }
 
 for (const file of files) {

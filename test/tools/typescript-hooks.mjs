@@ -1,6 +1,6 @@
-// Node's module hooks for our own TypeScript: an import of `x.js` finds `x.ts`, and `x.ts` is loaded from
-// .tap/js, where each file is compiled to once. A compiled file counts as fresh while it has the time of its
-// source.
+// Node's module hooks for the project's TypeScript: an import of `x.js` finds `x.ts`, and `x.ts` is loaded
+// from .tap/js, to which each file is compiled once. A compiled file is fresh while it has the modification
+// time of its source.
 import { mkdirSync, readFileSync, renameSync, statSync, utimesSync, writeFileSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -10,7 +10,7 @@ const ours = new RegExp(`^${new URL('../../', import.meta.url).href}(kernel|plug
 
 const look = (path) => statSync(path, { throwIfNoEntry: false })
 
-/** The JavaScript of one of our .ts files; its stack traces name the lines of the source. */
+/** The JavaScript of a .ts file of the project; its stack traces name the lines of the source. */
 export async function compiled (path) {
   const to = join(root, '.tap/js', `${relative(root, path)}.js`)
   const { atime, mtime } = statSync(path)
@@ -21,7 +21,7 @@ export async function compiled (path) {
     tsconfigRaw: { compilerOptions: { verbatimModuleSyntax: true } }
   })
   mkdirSync(dirname(to), { recursive: true })
-  // Two processes may compile one file at once; each puts a whole one in place.
+  // Two processes may compile one file at once; each renames a complete file into place.
   const aside = `${to}.${process.pid}`
   writeFileSync(aside, code)
   utimesSync(aside, atime, mtime)
@@ -30,7 +30,7 @@ export async function compiled (path) {
 }
 
 export function resolve (specifier, context, next) {
-  // The entry of a thread is named whole and has no parent.
+  // The entry of a thread has an absolute URL and no parent.
   const own = ours.test(context.parentURL) || ours.test(specifier)
   if (/^(\.|file:).*\.js$/.test(specifier) && own) {
     const url = new URL(`${specifier.slice(0, -2)}ts`, context.parentURL)

@@ -15,7 +15,7 @@ TEMPLATE = ("{% for message in messages %}{{ '<|' + message['role'] + '|>' + mes
 
 
 def byte_letters():
-    """The printable letter that stands for each byte, as in GPT-2."""
+    """The printable letter of each byte, as in GPT-2."""
     known = list(range(33, 127)) + list(range(161, 173)) + list(range(174, 256))
     rest = [b for b in range(256) if b not in known]
     return {**{b: chr(b) for b in known}, **{b: chr(256 + n) for n, b in enumerate(rest)}}

@@ -1,12 +1,11 @@
-// What the whole product declares, for the scripts here: run them from the root with
-// `node --import ./test/tools/typescript.mjs`.
+// The product's declarations for the scripts here: run them from the root with `node --import
+// ./test/tools/typescript.mjs`.
 import { declaredBy } from '../../../kernel/cli/declared.ts'
 import { bundled } from '../../../plugins/index.ts'
 import { allSheets, writtenSheets } from '../../../plugins/chat/guide/entries.ts'
 import { declaredSheets } from '../../../plugins/chat/guide/declared.ts'
 
-/** The declarations of the kernel and of the plugins that ship. */
+/** The declarations of the kernel and of the bundled plugins. */
 export const declarations = declaredBy(bundled.map(({ manifest }) => manifest))
 
-/** Every sheet of the product. */
 export const sheets = allSheets(writtenSheets(), declaredSheets(declarations))

@@ -67,7 +67,7 @@ def common_constants(g, c):
 
 
 def mask_of(g):
-    """0 where a key may be seen, else a large negative number: causal, and the caller's attention mask."""
+    """0 for visible keys, else a large negative number: causal, and the caller's attention mask."""
     total = g.op('Gather', [g.op('Shape', ['attention_mask']), 'i1'])
     past = g.op('Sub', [total, g.op('Gather', [g.op('Shape', ['input_ids']), 'i1'])])
     keys = g.op('Unsqueeze', [g.op('Range', ['i0', total, 'i1']), 'u012'])

@@ -25,11 +25,11 @@ NAMES = 'Anna Ben Clara David Emma Felix Greta Hugo Ida Jonas Karla Leo Mia Nina
 SYSTEM = ['You are a helpful assistant.', 'You are the guide of svc.', 'Answer briefly.',
           'You are a friendly assistant. Be concise.', 'You are a helpful AI.']
 SMALL_WORDS = {'the', 'a', 'an', 'do', 'i', 'is', 'my', 'to', 'of', 'it'}
-# Words that say nothing about what a question is about; they stand between the words of a bag.
+# Words without a subject, inserted between the words of a bag.
 GLUE = ('the the a a my my it it i i to to of of is is do does can on in for with that this and if when how what why me we '
         'you not some any there should would will be are from at as so but or has have get one our which').split()
 BAG_SHARE, TEXT_SHARE = .4, .05
-# Leads, as in search.ts: from which a bag is a sheet's own, and from which it is another one's.
+# Leads, as in search.ts: above the first a bag is the sheet's own, above the second another sheet's.
 OWN_LEAD, OTHER_LEAD = .3, .9
 ONSET = 'b c d f g h j k l m n p r s t v w z br cr dr fr gr kr pr tr st sk sl fl gl pl th sh ch'.split()
 VOWEL = 'a e i o u a e i o ai ea ie ou ei'.split()
@@ -37,7 +37,7 @@ CODA = ['', '', '', 'n', 'r', 'l', 's', 't', 'm', 'k', 'nd', 'x']
 
 
 class Source:
-    """All that a question is made of, with one stream of chance."""
+    """The parts of a question, with one random generator."""
 
     def __init__(self, data, words, teacher, seed):
         self.r = random.Random(seed)
@@ -66,14 +66,14 @@ class Source:
 
     @staticmethod
     def weight(sheet):
-        """How often a sheet is asked for; a code is learned from few examples."""
+        """How often a sheet is used; a code is learned from few examples."""
         if ':' in sheet['id']:
             return .45 if any(sheet['asked'].values()) else .2
         return 1.5
 
     @staticmethod
     def rarities(sheets):
-        """How much a word tells: the logarithm of the share of sheets that have it."""
+        """Information of a word: the logarithm of the share of sheets that have it."""
         asked = [{word for list_ in sheet['asked'].values() for text in list_ for word in re.findall(r'[a-z0-9_.-]+', text)}
                  for sheet in sheets]
         asked = [words for words in asked if words]
@@ -120,7 +120,7 @@ class Source:
         return re.sub(r' +', ' ', ''.join(out)).strip()
 
     def fill(self, text, words):
-        """Puts words for <M>, <thing> and so on."""
+        """Substitutes <M>, <thing> and so on."""
         def one(match):
             key = match.group(1)
             if key in words and self.r.random() < .85:
@@ -154,7 +154,7 @@ class Source:
                         for word in words)
 
     def bag(self, sheet):
-        """Some words of one to three patterns of the sheet, now and then of its title and answer, in some order."""
+        """Some words of one to three patterns of the sheet, sometimes of its title and answer, in random order."""
         if ('code' not in sheet or self.r.random() < .5) and self.r.random() < TEXT_SHARE and sheet in self.sheets:
             text = re.sub(r'[^\w\s./-]', '', f"{sheet['title']} {sheet['answer']}".lower())
         else:
@@ -182,7 +182,7 @@ class Source:
         return text
 
     def taught(self, text):
-        """The id of the sheet whose words these are, and its lead over the next one."""
+        """The id of the best sheet for these words, and its lead over the next one."""
         scores = {}
         for term in {self.teacher['terms'].get(word) for word in re.findall(r"[a-z0-9_]+(?:[-.:/'@][a-z0-9_]+)*", text.lower())}:
             for id_, weight in self.teacher['weights'].get(term, {}).items():
@@ -194,7 +194,7 @@ class Source:
         return first, scores[first] - max(rest, default=0.)
 
     def sure_bag(self, sheet):
-        """A bag that can be told, and its sheet."""
+        """An unambiguous bag and its sheet."""
         for _ in range(6):
             text = self.bag(sheet)
             first, lead = self.taught(text)

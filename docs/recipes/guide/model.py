@@ -57,7 +57,7 @@ class LM(nn.Module):
         s.ls = nn.ModuleList([nn.ParameterDict(dict(n1=o(c.d), qkv=P(q, c.d, std=.04), o=P(c.d, c.H * c.hs, std=sc), n2=o(c.d), gu=P(2 * c.hid, c.d, std=.04), dn=P(c.d, c.hid, std=sc))) for _ in range(c.L)])
         s.cos, s.sin = rope_tables(c)
     def forward(s, ids, sel=None, probe=None):
-        """The logits at `sel`; with `probe` also what the last layer gets at those places, without `sel` nothing else."""
+        """The logits at `sel`; with `probe` also the input of the last layer there, without `sel` only that."""
         c = s.c; B, T = ids.shape; x = F.embedding(ids, s.emb).view(B * T, c.d); lin = BLin.apply
         cos, sin = s.cos[:T].view(1, 1, T, c.hs), s.sin[:T].view(1, 1, T, c.hs); mask = torch.full((T, T), -1e9).triu(1)
         for n, p in enumerate(s.ls):

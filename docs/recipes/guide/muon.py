@@ -3,7 +3,7 @@ import torch
 
 
 def orthogonal(matrix, rounds=5):
-    """Nearly the orthogonal matrix nearest to this one, by Newton and Schulz's iteration."""
+    """Approximates the nearest orthogonal matrix by the Newton-Schulz iteration."""
     x = matrix.bfloat16()
     wide = x.shape[0] <= x.shape[1]
     x = x if wide else x.t().contiguous()

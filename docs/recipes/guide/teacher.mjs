@@ -1,5 +1,6 @@
-// Writes for gen.py how much each word speaks for each sheet, as the search counts it, but without pairs and
-// nearest patterns: node --import ./test/tools/typescript.mjs teacher.mjs SHEETS.json OUT.json
+// Writes the weight of each word for each sheet for gen.py, as the search counts it, but without pairs and
+// nearest patterns:
+// node --import ./test/tools/typescript.mjs teacher.mjs SHEETS.json OUT.json
 import { readFileSync, writeFileSync } from 'node:fs'
 import { wordGroups } from '../../../plugins/chat/guide/index.ts'
 import { meanChances, parsePattern, wordChances } from '../../../plugins/chat/guide/patterns.ts'

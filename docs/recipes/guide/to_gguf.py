@@ -28,7 +28,7 @@ FACTS = {'vocab_size': 'vocab_size', 'context_length': 'max_position_embeddings'
 
 
 def interleaved(rows, heads):
-    """Rows of q or k in the order of llama.cpp: it turns neighbours, the ONNX graph turns the two halves of a head."""
+    """Rows of q or k in the order of llama.cpp: it rotates neighbours, the ONNX graph rotates the two halves of a head."""
     return rows.reshape(heads, 2, rows.shape[0] // heads // 2, -1).swapaxes(1, 2).reshape(rows.shape)
 
 
@@ -65,7 +65,7 @@ def add_tokenizer(out, tokenizer, config, texts):
     out.add_token_list(tokens)
     out.add_token_types(types)
     out.add_token_merges(tokenizer['model']['merges'])
-    # The model has no first token; without the entry llama.cpp takes number 11, a letter here.
+    # The model has no first token; without the entry llama.cpp uses number 11, a letter here.
     out.add_bos_token_id(config['eos_token_id'])
     out.add_eos_token_id(config['eos_token_id'])
     out.add_eot_token_id(config['eos_token_id'])

@@ -31,7 +31,7 @@ from model import LM
 from muon import Muon
 
 LONGEST = 256
-# Share of the answers that are cut, by the share of the way; the first tokens are what decides.
+# Share of cut answers, by the progress of the training; the first tokens decide.
 SHORT_SHARE, LAST_SHARE, LAST_FROM, SHORT_TOKENS = .75, .5, .85, 8
 # Share of the batches that have no answers, until LAST_FROM.
 BARE_SHARE = .25
@@ -81,7 +81,7 @@ class Data:
         self.pool = [t for ids, own, _ in self.all[:4000] for t, mine in zip(ids, own) if t > 4 and not mine]
 
     def batches(self, shares):
-        """Endless batches; `shares()` are the shares of answers to cut and of batches without any, by now."""
+        """Endless batches; `shares()` are the current shares of answers to cut and of batches without any."""
         owed = 0.
         while True:
             random.shuffle(self.all)
@@ -122,7 +122,7 @@ class Data:
 
 
 def last_answer(own):
-    """Where the last run of the assistant's tokens begins; the end where there is none."""
+    """Start of the last run of the assistant's tokens; the end without one."""
     start = len(own)
     while start > 0 and own[start - 1]:
         start -= 1
@@ -174,7 +174,7 @@ def losses(model, head, batch):
 
 @torch.no_grad()
 def look(model, head, data, dev, tokenizer):
-    """The loss on what was held back, and how many of the questions of DEV get their answer named."""
+    """The loss on the held-out data, and the number of questions of DEV whose answer is named."""
     parts = [losses(model, head, data.held[s:s + 30]) for s in range(0, len(data.held), 30)]
     text = 'held back ' + ' '.join(f'{sum(float(p[i]) for p in parts) / len(parts):.4f}' for i in range(3))
     if not dev:
@@ -200,7 +200,7 @@ def rate_at(share, step):
 
 
 def head_for(data, model, resumed):
-    """The output that names answers; what a checkpoint knows of the same answers is kept."""
+    """The output that names answers; weights of a checkpoint for the same answers are reused."""
     head = torch.nn.Linear(model.c.d, len(data.answers))
     known = resumed.get('answers', {})
     with torch.no_grad():

@@ -5,14 +5,14 @@
 
 /** letters in a piece, phones in a piece; a silent pair is two silent pieces */
 const SHAPES = [[1, 1], [1, 0], [1, 2], [2, 1], [2, 2]]
-/** pieces of two letters are dearer, else the longest pieces win everywhere */
+/** pieces of two letters are more expensive, else the longest pieces always win */
 const PRIOR = [1, 0.5, 0.3, 0.3, 0.02]
 const ITERATIONS = 8
 
-/** stress is ignored while aligning: the number of pieces would be three times as large for nothing */
+/** stress is ignored during alignment: it would triple the number of pieces without a benefit */
 const plain = (phone) => phone < 25 ? phone : 25 + Math.floor((phone - 25) / 3)
 
-/** number that stands for letters [i, i+l) with phones [j, j+p) */
+/** key of letters [i, i+l) with phones [j, j+p) */
 function pieceKey (word, i, l, j, p) {
   const a = word.letters[i]
   const b = l > 1 ? word.letters[i + 1] : 0
@@ -67,7 +67,7 @@ function expectation (words, weight) {
   return counts
 }
 
-/** the best cut of one word: list of [letters, phones] lengths, or undefined when none exists */
+/** the best cut of one word: list of [letters, phones] lengths, or undefined if none exists */
 function bestCut (word, weight) {
   const width = word.plain.length + 1
   const size = (word.letters.length + 1) * width

@@ -55,7 +55,8 @@ function byDepth (model) {
 }
 
 /**
- * lower orders count how many different symbols precede, except after the begin mark, which nothing precedes
+ * lower orders count how many different symbols precede, except after the begin mark, which has no
+ * predecessor
  */
 function continuationCounts (model, levels, begin) {
   for (const id of levels.flat()) {
@@ -116,7 +117,7 @@ export function thin (model, { levels, prob, bow }, budget) {
     const backed = bow[model.parent[id]] * prob[model.suffix[id]]
     gain[id] = model.count[id] * Math.abs(Math.log(prob[id]) - Math.log(backed))
   }
-  // A history is worth at least what its best continuation is worth: without it that could not be stored.
+  // A history is at least as useful as its best continuation, which cannot be stored without it.
   for (let k = model.order; k > 3; k--) {
     for (const id of levels[k]) gain[model.parent[id]] = Math.max(gain[model.parent[id]], gain[id])
   }

@@ -21,14 +21,14 @@ export function encode (pronunciation) {
   })
 }
 
-/** FNV-1a, 32 bits: decides without a random generator which words are held out */
+/** FNV-1a, 32 bits: selects the held-out words without a random generator */
 export function hash (word) {
   let h = 0x811c9dc5
   for (let i = 0; i < word.length; i++) h = Math.imul(h ^ word.charCodeAt(i), 0x01000193) >>> 0
   return h
 }
 
-/** One word in twenty is never shown to the letter-to-sound training. */
+/** One word in twenty is excluded from the letter-to-sound training. */
 export function isHeldOut (word) {
   return hash(word) % 20 === 0
 }

@@ -17,7 +17,7 @@ const [, , out = shipped, order = '7', budget = '235000'] = process.argv
 const RARE_PIECE = 4
 const log = (line) => process.stderr.write(line + '\n')
 
-/** words that say how letters sound: no letter-by-letter abbreviations, no apostrophes */
+/** words with regular letters: no letter-by-letter abbreviations, no apostrophes */
 function trainingWords () {
   const words = []
   for (const [key, pronunciation] of Object.entries(dictionary)) {
@@ -48,7 +48,7 @@ function toSequences (words) {
   return { names, sequences }
 }
 
-/** nodes that stay, breadth first, children sorted by piece */
+/** remaining nodes, breadth first, children sorted by piece */
 function breadthFirst (model, keep) {
   const children = new Map()
   for (let id = 1; id < keep.length; id++) {

@@ -26,7 +26,7 @@ const CONFIG = (store) => JSON.stringify({
   model_store: { hub: { enabled: false }, store_path: store }
 })
 
-/** Tokens per second of answers that begin together; each resolves to its number of tokens. */
+/** Tokens per second of answers that start together; each stream resolves to its token count. */
 async function rateOf (streams) {
   const startedAt = performance.now()
   const tokens = (await Promise.all(streams)).reduce((a, b) => a + b, 0)
@@ -48,7 +48,7 @@ async function completed ({ agent, url, headers = {} }, seed) {
 const overHttp = (at) => async (round, count) =>
   await rateOf(Array.from({ length: count }, (_, i) => completed(at, 1000 * round + i)))
 
-/** A node with the server on its PATH, or with none. */
+/** Starts a node with or without the server on its PATH. */
 async function startServing (binary, file) {
   const store = mkdtempSync(join(tmpdir(), 'svc-bench-engines-'))
   putInStore(store, file)
@@ -70,7 +70,7 @@ async function startServing (binary, file) {
       for (const { instanceId } of Object.values(one)) await call('DELETE', `/instance/${instanceId}`)
     }
     while (Object.keys((await node.json('/state')).instances).length > 0) await sleep(100)
-    // The programs of the last instance end, and their memory is free, before the next one is timed.
+    // The programs of the last instance must exit and free their memory before the next one is timed.
     await sleep(2000)
   }
   return {
@@ -89,7 +89,7 @@ async function startServing (binary, file) {
   }
 }
 
-/** The server as anyone starts it. */
+/** Starts the server without svc. */
 async function startBare (binary, file) {
   const at = { agent: new http.Agent({ keepAlive: true, maxSockets: 64 }) }
   let child
@@ -131,7 +131,7 @@ async function startAlone (folder, file) {
   }
 }
 
-/** Every ratio that has a limit: the peer, what it is compared with, streams, the least. */
+/** Ratios with a limit: peer, baseline, streams, minimum. */
 const RATIOS = [
   ['node', 'bare', 1, 0.99], ['node', 'bare', 8, 0.97], ['node', 'bare', 16, 0.97],
   ['library', 'alone', 1, 1 / 1.1], ['library', 'alone', 8, 1 / 1.1],

@@ -1,14 +1,13 @@
-/** A GGUF file with random weights in 8 bits. */
+/** Writes a GGUF file with random Q8_0 weights. */
 import { closeSync, existsSync, openSync, renameSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
 
-/** SmolLM-135M's shape. */
 const SMOL = {
   width: 576, hidden: 1536, layers: 30, heads: 9, kvHeads: 3, head: 64, vocabulary: 49152, positions: 8192
 }
 const TYPE = { u32: 4, i32: 5, f32: 6, string: 8, array: 9 }
 const ALIGN = 32
-/** Kinds of tokens: unknown, control, byte, and plain words. */
+/** Token types of GGUF. */
 const KIND = { unknown: 2, control: 3, byte: 6, word: 1 }
 
 const number = (write, size) => (value) => {
@@ -56,7 +55,7 @@ function facts ({ width, hidden, layers, heads, kvHeads, head, vocabulary, posit
   ]
 }
 
-/** Names and shapes; the head is the embedding. */
+/** Names and shapes; the output head shares the embedding. */
 function tensors ({ width, hidden, layers, heads, kvHeads, head, vocabulary }) {
   const layer = (i) => Object.entries({
     attn_norm: [width], attn_q: [heads * head, width], attn_k: [kvHeads * head, width],
@@ -67,7 +66,7 @@ function tensors ({ width, hidden, layers, heads, kvHeads, head, vocabulary }) {
     ...Array.from({ length: layers }, (_, i) => layer(i)).flat()]
 }
 
-/** Random numbers from a row of them, 0 to 1. */
+/** Pseudo-random numbers from 0 to 1, from a fixed seed. */
 function * numbers () {
   for (let state = 7; ;) {
     state = (Math.imul(state, 1664525) + 1013904223) >>> 0
@@ -75,7 +74,7 @@ function * numbers () {
   }
 }
 
-/** Q8_0: blocks of 32 with one scale, 2^-12 * 1.13 as a float16, so that values go to 0.035. */
+/** Q8_0: blocks of 32 with one scale, 2^-12 * 1.13 as a float16, so that values reach 0.035. */
 const WEIGHTS = {
   type: 8,
   bytes: (size, next) => {
@@ -87,12 +86,12 @@ const WEIGHTS = {
     return bytes
   }
 }
-/** Norms are float32 in every file. */
+/** Norms are always float32. */
 const ONES = {
   type: 0, bytes: (size) => Buffer.from(new Float32Array(Math.ceil(size / 8) * 8).fill(1).buffer)
 }
 
-/** Path of the file in `folder`; written at the first call. */
+/** Path of the file in `folder`; writes the file on the first call. */
 export function benchGguf (folder) {
   const file = join(folder, 'smol-135m-q8_0.gguf')
   if (existsSync(file)) return file

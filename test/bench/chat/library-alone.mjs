@@ -1,4 +1,4 @@
-// node-llama-cpp without svc, as a program that is asked over a channel: node library-alone.mjs PACKAGE MODEL
+// node-llama-cpp without svc, asked over an IPC channel: node library-alone.mjs PACKAGE MODEL
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 
@@ -13,7 +13,7 @@ const model = await llama.loadModel({ modelPath: file })
 const context = await model.createContext({ sequences: SLOTS, contextSize: 512, threads: THREADS })
 const sequences = Array.from({ length: SLOTS }, () => context.getSequence())
 
-/** Writes up to `count` tokens after a prompt; how many there were. */
+/** Generates up to `count` tokens after a prompt; returns their number. */
 async function written (sequence, { prompt, count }) {
   await sequence.clearHistory()
   let tokens = 0

@@ -16,7 +16,7 @@ export const MODEL = 'bench/gguf'
 const LENGTH = 8
 export const TOKENS = 96
 const COUNT = 8
-/** Of an answer of which only the first token counts: many of them fit into the time of a long one. */
+/** Tokens of an answer that is only timed to its first token. */
 const FEW = 4
 const READY_MS = 120_000
 
@@ -29,7 +29,7 @@ const CONFIG = (store) => JSON.stringify({
   model_store: { hub: { enabled: false }, store_path: store }
 })
 
-/** Asks until the answer is 200. */
+/** Retries until the answer is 200. */
 export async function until (asked, readyMs = READY_MS) {
   const end = performance.now() + readyMs
   for (;;) {
@@ -40,7 +40,7 @@ export async function until (asked, readyMs = READY_MS) {
   }
 }
 
-/** Streamed completions: when each of their tokens came. */
+/** Streams completions; records when each token arrived. */
 export async function completed ({ agent, url, headers = {} }, { streams, model = MODEL }) {
   return { streams: await Promise.all(streams.map(async ({ seed, tokens }) => {
     const body = JSON.stringify({ model, prompt: promptOf(LENGTH, seed), max_tokens: tokens,
@@ -77,7 +77,6 @@ export function putInStore (store, file, model = MODEL) {
   linkSync(file, join(folder, 'model.gguf'))
 }
 
-/** A node that serves the model through the server. */
 async function startServing (binary, file) {
   const store = mkdtempSync(join(tmpdir(), 'svc-bench-chat-'))
   putInStore(store, file)
@@ -100,7 +99,7 @@ async function startServing (binary, file) {
   }
 }
 
-/** The words of the server's command line under a runner, and its process. */
+/** The arguments and the process of the llama-server under a runner. */
 export function serverUnder (pid) {
   const read = (path) => readFileSync(`/proc/${path}`, 'utf8')
   const children = read(`${pid}/task/${pid}/children`).trim().split(' ').filter((one) => one !== '')
@@ -121,7 +120,7 @@ export const freePort = () => new Promise((resolve) => {
   })
 })
 
-/** The same server with the same options, without a node. */
+/** Starts the same server with the same options, without a node. */
 export async function startBare (binary, file, runner) {
   const server = serverUnder(runner)
   if (server === null) throw new Error('the node runs no llama-server')

@@ -1,4 +1,4 @@
-/** The model that is measured: SmolLM-135M's shape with random weights, written once and kept. */
+/** The measured model: SmolLM-135M's shape with random weights, written once and cached. */
 import { mkdirSync } from 'node:fs'
 import { cache } from '../lib/paths.mjs'
 import { benchGguf } from './gguf.mjs'
@@ -6,13 +6,13 @@ import { benchGguf } from './gguf.mjs'
 /** Threads of every peer. */
 export const THREADS = 1
 
-/** Path of the model in 8 bits. */
+/** Path of the Q8_0 model. */
 export function benchModel () {
   mkdirSync(cache, { recursive: true })
   return benchGguf(cache)
 }
 
-/** Token ids that mean nothing; another `seed` shares no beginning with this one. */
+/** Random token ids; prompts of different seeds share no prefix. */
 export function promptOf (length, seed = 1) {
   let state = (seed * 2654435761) >>> 0
   return Array.from({ length }, () => {

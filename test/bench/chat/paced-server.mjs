@@ -1,6 +1,6 @@
 /**
  * Stands in for llama.cpp's server on fast hardware: every stream gets its tokens at an even pace, in events
- * of the form that the real one sends. `PACE` in its prompt: tokens per second of that stream.
+ * of the form that the real server sends. `PACE` in the prompt sets the tokens per second of that stream.
  */
 import { readFileSync } from 'node:fs'
 import { createServer } from 'node:http'
@@ -20,7 +20,7 @@ if (args.includes('--list-devices')) {
 }
 const option = (name) => args[args.indexOf(name) + 1]
 const contextLength = Number(option('--ctx-size')) / Number(option('--parallel'))
-/** The tokens of one wakeup of all streams, as a batch of a GPU. */
+/** All streams get their tokens in one wakeup, as in a batch of a GPU. */
 const STEP_MS = 10
 
 const streams = new Set()
@@ -74,7 +74,7 @@ const server = createServer(async (request, response) => {
   }
   const body = JSON.parse(Buffer.concat(parts))
   if (request.url === '/v1/chat/completions') return answer(response, body)
-  // The first words after a start.
+  // Warm-up request after a start.
   response.writeHead(200, { 'content-type': 'text/event-stream' })
   response.end(event({ content: ' word', stop: true, tokens_predicted: 1, stop_type: 'limit', timings: {} }))
 })

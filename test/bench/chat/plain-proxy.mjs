@@ -1,5 +1,5 @@
-// The least that reads each event of a streamed answer as JSON and writes it again: what a token costs in any
-// case. Arguments: port of the server, key, own port.
+// The minimal proxy that parses and rewrites each event of a streamed answer: what a token costs in any case.
+// Arguments: port of the server, key, own port.
 import http from 'node:http'
 
 const [port, key, own] = process.argv.slice(2)

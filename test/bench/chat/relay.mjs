@@ -16,13 +16,15 @@ import { until } from './llama.mjs'
 const MODEL = 'bench/paced'
 const SERVER = fileURLToPath(new URL('./paced-server.mjs', import.meta.url))
 const PROXY = fileURLToPath(new URL('./plain-proxy.mjs', import.meta.url))
-/** The most CPU time for a token by streams, ms. */
+/** Limits of the CPU time per token, by number of streams, ms. */
 const CPU_MS = { 1: 0.4, 8: 0.4, 64: 0.12 }
 /** Streams, tokens per second of each, tokens of each. */
 const CASES = [[1, 150, 450], [8, 150, 450], [64, 78, 470]]
-/** Answers before the first round: V8 compiles the path of a token during them, and the start's work ends. */
+/**
+ * Answers before the first round, in which V8 compiles the path of a token and the work of the start ends.
+ */
 const WARM_UP = 20
-/** Answers of three tokens, for the time to the first one. */
+/** Short answers that measure the time to the first token. */
 const FIRST = { count: 200, request: [1, 1000, 3], addedMs: 5, betweenMs: 20 }
 
 const CONFIG = (store) => JSON.stringify({
@@ -34,7 +36,7 @@ const CONFIG = (store) => JSON.stringify({
   model_store: { hub: { enabled: false }, store_path: store }
 })
 
-/** Streams answers; tokens a second of all, and the CPU time of some processes for one token, ms. */
+/** Streams answers; measures tokens per second in total and the CPU time of some processes per token, ms. */
 async function streamed ({ agent, url, headers = {} }, [count, pace, tokens], pids) {
   const messages = [{ role: 'user', content: `PACE ${pace}` }]
   const body = JSON.stringify({ model: MODEL, messages, max_tokens: tokens, stream: true })
@@ -79,7 +81,7 @@ async function startBare (folder) {
   return { at, stop: () => { at.agent.destroy(); end() } }
 }
 
-/** The bare server behind the least proxy that Node makes possible. */
+/** Starts the bare server behind the minimal Node proxy. */
 async function startProxy (bare) {
   const port = Number(new URL(bare.url).port)
   const child = spawn(process.execPath, [PROXY, String(port), 'k', String(port + 1)], { stdio: 'ignore' })
@@ -91,10 +93,9 @@ async function startProxy (bare) {
   return { at, pids: [child.pid], stop: () => { agent.destroy(); end() } }
 }
 
-/** A node whose llama-server is the stand-in. */
 async function startServing (folder) {
   const program = join(folder, 'llama-server')
-  // The sandbox of a runner shows it the folder of the program, and not ours.
+  // The sandbox of a runner contains only the folder of the program.
   writeFileSync(join(folder, 'server.mjs'), readFileSync(SERVER))
   writeFileSync(program, `#!/bin/sh\nexec '${process.execPath}' '${folder}/server.mjs' "$@"\n`)
   chmodSync(program, 0o755)
@@ -150,7 +151,7 @@ export default {
       }
       const first = [[], []]
       for (let round = 0; round < (short ? 5 : FIRST.count); round++) {
-        // The stand-in writes every 10 ms: requests come at any moment between.
+        // The stand-in writes every 10 ms, so requests are spread at random over that interval.
         for (const [index, { at }] of [bare, node].entries()) {
           await sleep(Math.random() * FIRST.betweenMs)
           first[index].push((await streamed(at, FIRST.request, [])).firstMs)

@@ -1,4 +1,4 @@
-/** From the times of tokens to figures. */
+/** Computes figures from token times. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { median } from '../lib/stats.mjs'
 
@@ -17,7 +17,9 @@ export function wholeSeconds (streams) {
   return (end - Math.min(...streams.map(({ startedAt }) => startedAt))) / 1000
 }
 
-/** Runs `work` with what `open` starts, and stops it in any case. `open` may leave a peer undefined. */
+/**
+ * Runs `work` with the workers that `open` starts, and always stops them. `open` may leave a peer undefined.
+ */
 export async function withWorkers (open, work) {
   const started = []
   try {
@@ -28,7 +30,7 @@ export async function withWorkers (open, work) {
     }
     return await work(workers)
   } finally {
-    // One that has died by itself does not answer.
+    // A worker that has crashed does not answer.
     await Promise.race([Promise.all(started.map((each) => each.stop())), sleep(END_MS)])
   }
 }

@@ -1,6 +1,6 @@
 /**
- * Many nodes of a cluster in one process: the product's cluster core and gossip of each, over a network in
- * memory that encodes and counts every frame as a link does. No sockets, no TLS, no disk.
+ * Many nodes of a cluster in one process: each has the product's cluster core and gossip, over an in-memory
+ * network that encodes and counts every frame as a link does. No sockets, no TLS, no disk.
  */
 import { createHash, randomUUID } from 'node:crypto'
 import { source } from '../lib/paths.mjs'
@@ -23,7 +23,7 @@ const vitals = {
   network: { interfaces: [{ name: 'eth0', ipAddress: '10.0.0.7', type: 'wired' }] }
 }
 
-/** A list of members in memory. */
+/** In-memory member list. */
 function memoryMembers (membership) {
   let current = membership
   const listeners = new Set()
@@ -44,19 +44,16 @@ function memoryMembers (membership) {
   }
 }
 
-/** With the digest of a key: a member whose record has another shape counts as none. */
+/** The fingerprint needs the shape of a real digest: other member records are ignored. */
 function personOf (n) {
   const installId = `00000000-0000-4000-8000-${String(n).padStart(12, '0')}`
   const fingerprint = createHash('sha256').update(installId).digest('base64url')
   return { installId, fingerprint, name: `cell${n}`, addresses: [`10.0.0.${n}:52416`] }
 }
 
-/** What went over all links. */
 const counts = () => ({ frames: 0, bytes: 0, byKind: {} })
 
-/**
- * A network of `count` cells on one clock, linked all to all. A frame arrives after the step that sent it.
- */
+/** A fully linked network of `count` cells on one clock. A frame arrives one step after it was sent. */
 export function createCells ({ count, clock, heartbeatMs = 2000, electionMs = 3000, gossip = true }) {
   const joinedAt = new Date(clock.now()).toISOString()
   const members = Array.from({ length: count }, (_, n) => ({ ...personOf(n + 1), joinedAt }))
@@ -66,7 +63,7 @@ export function createCells ({ count, clock, heartbeatMs = 2000, electionMs = 30
   const apart = new Set()
   const pair = (a, b) => [a, b].sort().join()
 
-  /** One frame on its way: encoded once per sender, decoded by each receiver as a link does. */
+  /** Delivers one frame: encoded once per sender, decoded by each receiver as a link does. */
   function deliver (from, to, kind, bytes) {
     if (apart.has(pair(from, to)) || !cells.has(to)) return false
     sent.frames++
@@ -140,7 +137,7 @@ export function createCells ({ count, clock, heartbeatMs = 2000, electionMs = 30
     rejoin (cell) {
       for (const [a, b] of pairs(cell)) { apart.delete(pair(a.id, b.id)); link(a, b, true) }
     },
-    /** The one session of these cells; undefined while they do not agree. */
+    /** The common session of these cells; undefined while they disagree. */
     session (on = all()) {
       const leaders = on.map(({ core }) => core.status().leader)
       const [first] = leaders
@@ -153,14 +150,14 @@ export function createCells ({ count, clock, heartbeatMs = 2000, electionMs = 30
   }
 }
 
-/** Moves a manual clock on until `look` gives something. */
+/** Advances a manual clock until `look` returns a value. */
 export async function advanceUntil (clock, what, look, { stepMs = 100, limitMs = 120_000 } = {}) {
   for (let passed = 0; passed <= limitMs; passed += stepMs) {
     const found = look()
     if (found !== undefined && found !== false) return found
     await clock.advance(stepMs)
   }
-  throw new Error(`${limitMs / 1000} virtual seconds passed in vain for: ${what}`)
+  throw new Error(`timeout after ${limitMs / 1000} virtual seconds waiting for: ${what}`)
 }
 
 export const { manualClock } = await source('kernel/testing/index.ts')

@@ -1,5 +1,5 @@
-// CPU time of idle nodes with the settings and models of the product, over two minutes: each node with all of
-// its processes, and each process that does the node's own work.
+// CPU time of idle nodes with the default settings and models, over two minutes: each node with all its
+// processes, and each process that does the node's own work.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { cpuMs } from '../lib/proc.mjs'
 import { source } from '../lib/paths.mjs'
@@ -8,8 +8,8 @@ import { kit, until, withTeardown } from './processes.mjs'
 
 const { descendants } = await source('test/node/proc.ts')
 /**
- * The start ends with the last model placed and the first measure of the links. V8 compiles what became hot
- * and compacts the heap once in the two minutes after it.
+ * The start ends with the last model placed and the first link measured. V8 compiles hot code and compacts
+ * the heap once in the two minutes after that.
  */
 const SETTLE_MS = 180_000
 const LIMITS = { 3: 1, 12: 2.5 }

@@ -1,4 +1,4 @@
-// From the start of a process that joins, and from when it listens, to the same /state as the others.
+// From the start of a joining process, and from its listening, to the same /state as the others.
 import { figure } from '../lib/report.mjs'
 import { quantile } from '../lib/stats.mjs'
 import { kit, withTeardown } from './processes.mjs'

@@ -1,6 +1,5 @@
-// A minute of durable events, made by the master of three real nodes, beside speech and a busy store:
-// elections, how far the followers' logs are behind, what they miss, and the round trip on the lane that
-// heartbeats take.
+// A minute of durable events, created by the master of three real nodes, beside speech and a busy store:
+// elections, lag of the followers' logs, missing events, and the round trip on the lane of the heartbeats.
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -11,15 +10,15 @@ import { scratch, storeWork } from './store-work.mjs'
 
 const PER_SECOND = 10_000
 const STREAMS = 200
-/** Models that are staged as links on the store's own node at once; the size of those that are sent. */
+/** Models staged as links on the store's own node at once; size of the models that are sent. */
 const LINKS = 8
 const SENT_BYTES = 64 * 1024 ** 2
 const SAMPLE_MS = 250
-/** A heartbeat that comes later than this is closer to the three that elect nobody than to none. */
+/** Limit of the round trip, well within the election timeout. */
 const HEARTBEAT_MS = 2500
 const SPEECH = { model: 'svc/voice-en', input: 'One two three four five.', response_format: 'wav' }
 
-/** A module of the plugin that makes events, for `plugins.observed.module`. */
+/** Writes the plugin module that emits events, for `plugins.observed.module`. */
 function writePlugin (t) {
   const path = join(scratch(t), 'index.mjs')
   const plugin = new URL('../observe/plugin.mjs', import.meta.url).href
@@ -33,7 +32,7 @@ const get = async (member, path) => {
   return answer.json
 }
 
-/** Where a log ended when, and how long ago the master's ended where a follower's does now. */
+/** How long ago the master's log ended at the index `idx`, at which a follower's log ends now, ms. */
 function lagOf (samples, idx, now) {
   const before = samples.findLast((sample) => sample.idx <= idx)
   const next = samples.find((sample) => sample.idx > idx)
@@ -44,7 +43,7 @@ function lagOf (samples, idx, now) {
 const rtts = (state) => Object.values(state.topology.connections)
   .flatMap((to) => Object.values(to).flat()).flatMap(({ rttMs }) => rttMs ?? [])
 
-/** Speaks over and over until told to stop; counts what failed. */
+/** Requests speech until stopped; counts failures. */
 async function speaking (member, running, counts) {
   while (running()) {
     const answer = await member.ask('/v1/audio/speech', { method: 'POST', body: SPEECH, ms: 60_000 })
@@ -90,7 +89,7 @@ async function measure (t, { seconds, perSecond, streams }) {
   running = false
   await Promise.all([...speakers, copying])
   const after = await cluster.agreed({ seconds: 120 })
-  // A follower that skips what it has not got is not behind any more: lag says nothing without this.
+  // Events that a follower skipped do not count as lag, so they are counted apart.
   const logs = await Promise.all(cluster.members.map((member) => get(member, '/v1/bench/log')))
   const missing = logs.flatMap(({ gaps }) => gaps).reduce((sum, [from, to]) => sum + to - from + 1, 0)
   const { links, sentMiB } = copies.counts

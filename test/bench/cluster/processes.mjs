@@ -1,13 +1,13 @@
 /** Clusters of real processes for the benchmarks, with the product's own timers. */
 import { source } from '../lib/paths.mjs'
 
-// The kit of the fault tests, in its long form.
+// Selects the long form of the fault-test kit.
 process.env.SVC_TEST_FULL = '1'
 
 export const kit = await source('test/node/cluster-kit.ts')
 export const { until } = await source('test/node/kit.ts')
 
-/** Runs `work` with something to hang what must be undone on, as a test has; undoes it in any case. */
+/** Runs `work` with a `teardown` as tests have it; always runs the teardowns. */
 export async function withTeardown (work) {
   const undo = []
   try {

@@ -12,17 +12,17 @@ async function until (what, look) {
   for (;;) {
     const found = look()
     if (found !== undefined && found !== false) return found
-    if (performance.now() > deadline) throw new Error(`waited in vain for: ${what}`)
+    if (performance.now() > deadline) throw new Error(`timeout waiting for: ${what}`)
     await sleep(5)
   }
 }
 
-/** Times from `act` until `observe` has told of the key at each of the cells. */
+/** Times from `act` until `observe` has reported the key at each of the cells. */
 function seenBy (cells, observe, key, act) {
   return new Promise((resolve, reject) => {
     const times = []
     const stops = []
-    const late = setTimeout(() => { reject(new Error(`${key} was seen by ${times.length} only`)) }, LIMIT_MS)
+    const late = setTimeout(() => { reject(new Error(`only ${times.length} nodes saw ${key}`)) }, LIMIT_MS)
     const start = performance.now()
     for (const cell of cells) {
       stops.push(observe(cell, (keys) => {

@@ -1,4 +1,4 @@
-// From a question to the first words on three nodes, and what a token of other chats costs meanwhile.
+// From a question to the first text on three nodes, and the effect on the tokens of concurrent chats.
 import http from 'node:http'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -20,7 +20,7 @@ const QUESTIONS = [
   'how much room is left on the disks?', 'is everything fine?', 'show me the errors in the logs'
 ]
 
-/** Asks and reads to the end: ms to the first words, and to the end. */
+/** Asks and reads to the end: ms to the first text, and to the end. */
 function asked (agent, { url, token }, question) {
   const body = JSON.stringify({ question, stream: true })
   return new Promise((resolve, reject) => {
@@ -46,7 +46,10 @@ function asked (agent, { url, token }, question) {
   })
 }
 
-/** Streams of tokens in turn: nobody asks, somebody asks every second, and one question after the other. */
+/**
+ * Streams of tokens without questions, with one question per second, and with back-to-back questions, in
+ * rotation.
+ */
 async function tokens (client, rounds, count, ask) {
   const stream = async () => {
     const { gaps } = await tokensOf(client, client.authorization, { tokens: count, ms: PACE_MS })

@@ -1,5 +1,5 @@
-// A store that is busy: copies that are links, made and purged as fast as they go, and copies that are sent
-// to the other nodes.
+// A busy store: copies that are links, created and purged as fast as possible, and copies sent to the other
+// nodes.
 import { randomBytes } from 'node:crypto'
 import { cpSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -12,7 +12,7 @@ import { until } from './processes.mjs'
 const VOICE = join(root, 'plugins/capabilities-tts/voice')
 const MIB = 1024 ** 2
 
-/** A folder that ends with the benchmark. */
+/** A folder that is removed at teardown. */
 export function scratch (t) {
   const folder = mkdtempSync(join(tmpdir(), 'svc-bench-'))
   t.teardown(() => { rmSync(folder, { recursive: true, force: true }) })
@@ -24,7 +24,7 @@ const succeeds = async (member, path, body) => {
   return answer?.status === 200 ? answer.json : null
 }
 
-/** Puts the voice that ships into the store under this id, with so many bytes beside it. */
+/** Puts the bundled voice into the store under this id, with `padding` additional bytes. */
 async function pull (t, host, modelId, padding) {
   const folder = join(scratch(t), 'model')
   cpSync(VOICE, folder, { recursive: true })
@@ -40,7 +40,7 @@ async function pull (t, host, modelId, padding) {
   }, { seconds: 120 })
 }
 
-/** Stages a model on a node and purges it there, over and over; `count` gets each copy. */
+/** Stages a model on a node and purges it there in a loop; `count` receives each copy. */
 async function copying (member, modelId, running, count) {
   while (running()) {
     const body = { nodeIds: [member.name], wait: true, timeout_seconds: 50 }
@@ -51,7 +51,7 @@ async function copying (member, modelId, running, count) {
   }
 }
 
-/** Fills the store of `host`; what comes back keeps it busy until told to stop, and counts copies. */
+/** Fills the store of `host`; returns a function that keeps it busy until stopped and counts copies. */
 export async function storeWork (t, host, others, { links, bytes }) {
   const linked = Array.from({ length: links }, (_, n) => `bench/linked-${n}`)
   for (const id of linked) await pull(t, host, id, 0)

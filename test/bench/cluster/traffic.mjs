@@ -1,4 +1,4 @@
-// What an idle cluster says: frames and bytes per node and second, counted over virtual time.
+// Traffic of an idle cluster: frames and bytes per node and second, counted over virtual time.
 import { figure } from '../lib/report.mjs'
 import { advanceUntil, createCells, manualClock } from './cells.mjs'
 

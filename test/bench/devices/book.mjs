@@ -1,5 +1,5 @@
-// A cluster with about as many devices as it keeps, half of them revoked: starting with their book, asking
-// for one of them, and a revocation as the other nodes see it. One process per node.
+// A cluster with about the maximum of devices, half of them revoked: a start with that record, a lookup of
+// one device, and a revocation until the other nodes show it. One process per node.
 import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import http from 'node:http'
 import { createPrivateKey, createPublicKey } from 'node:crypto'
@@ -24,7 +24,7 @@ const QUIET = { plugins: { placement: { autoplace: [] } } }
 const text = (bytes) => Buffer.from(bytes).toString('base64url')
 const at = (ms) => new Date(ms).toISOString()
 
-/** The entries of a book, signed by the node of a home; those that no longer count were revoked. */
+/** Entries for the device record, signed by the node of a home; the inactive ones were revoked. */
 function entriesOf (home) {
   const privateKey = createPrivateKey(readFileSync(join(home, 'node.key')))
   const nodeKey = createPublicKey(privateKey).export({ format: 'jwk' }).x
@@ -45,7 +45,7 @@ function entriesOf (home) {
 
 const agent = new http.Agent({ keepAlive: true })
 
-/** Asks a node as its operator: the answer, and how long it took. Throws what it is refused with. */
+/** Sends a request to a node as its operator; returns the answer and its duration. Throws the refusal. */
 async function ask ({ node }, path, method = 'GET') {
   const headers = { authorization: `Bearer ${node.token}` }
   const { body, status, totalMs } = await request({ agent, url: node.url + path, method, headers })
@@ -53,7 +53,7 @@ async function ask ({ node }, path, method = 'GET') {
   return { ms: totalMs, json: JSON.parse(body) }
 }
 
-/** Starts a member again and again: until it is ready, ms. */
+/** Restarts a member `rounds` times: time until it is ready, ms. */
 async function starts (member, rounds) {
   const times = []
   for (let round = 0; round < rounds; round++) {
@@ -69,11 +69,11 @@ const bytesOf = (folder) => readdirSync(folder, { recursive: true })
   .map((name) => statSync(join(folder, name))).filter((file) => file.isFile())
   .reduce((sum, { size }) => sum + size, 0)
 
-/** From the request that revokes a device to the moment at which each other node shows that, ms. */
+/** From the request that revokes a device until each other node shows the revocation, ms. */
 async function revocation (here, others, id) {
   const startedAt = performance.now()
   const seen = others.map(async (other) => {
-    while ((await ask(other, `/v1/devices/${id}`)).json.state !== 'revoked') { /* asks at once again */ }
+    while ((await ask(other, `/v1/devices/${id}`)).json.state !== 'revoked') { /* polls without a pause */ }
     return performance.now() - startedAt
   })
   await ask(here, `/v1/devices/${id}`, 'DELETE')

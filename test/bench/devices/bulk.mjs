@@ -1,16 +1,16 @@
-// One stream as fast as it is taken: from the node itself, through the relay, and through bare ones.
+// One stream at full speed: from the node itself, through the relay, and through bare proxies.
 import { WebSocket } from 'ws'
 import { figure } from '../lib/report.mjs'
 import { interleave, median, pluck } from '../lib/stats.mjs'
 import { startWorker } from '../lib/worker.mjs'
 import { withRelay } from './relayed.mjs'
 
-/** Of one message through the bare WebSockets: as large as the frames of a channel. */
+/** Message size on the bare WebSockets: that of a channel's frames. */
 const PART_BYTES = 32 * 1024
-/** Messages that are under way. */
+/** Messages in flight. */
 const AT_ONCE = 16
 
-/** Sends messages, some at a time, until nobody takes them any more. */
+/** Sends messages, `AT_ONCE` at a time, until the socket fails. */
 function pour (url) {
   const ws = new WebSocket(url, { perMessageDeflate: false })
   const part = Buffer.alloc(PART_BYTES, 7)

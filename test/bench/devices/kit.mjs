@@ -12,7 +12,7 @@ export const { RequestSigner } = await source('plugins/devices/signing/signer.ts
 
 export const operatorOf = ({ home }) => readFileSync(join(home, 'operator.token'), 'utf8').trim()
 
-/** Asks as the operator, or by another Authorization. Throws what the node refuses with. */
+/** Sends a request as the operator, or with another Authorization. Throws the node's refusal. */
 export async function ask (node, method, path, body, authorization = `Bearer ${operatorOf(node)}`) {
   const text = body === undefined ? undefined : JSON.stringify(body)
   const headers = {
@@ -26,7 +26,7 @@ export async function ask (node, method, path, body, authorization = `Bearer ${o
   return JSON.parse(answer.body)
 }
 
-/** Pairs so many devices with a node, each as its owner and the operator do it; answers their files. */
+/** Pairs `count` devices with a node, each as its owner and the operator do it; returns their files. */
 export async function pairDevices (node, count, choice = {}) {
   const devices = []
   for (let n = 0; n < count; n++) {
@@ -52,7 +52,7 @@ export const signerOf = (device, now = Date.now) => new RequestSigner({
   fingerprints: new Set(device.nodes.map(({ fingerprint }) => fingerprint))
 })
 
-/** A verb of svc that runs until it is stopped; resolves with the JSON of its first line. */
+/** Starts a long-running verb of svc; resolves with the JSON of its first line. */
 export async function startVerb (...args) {
   const env = Object.fromEntries(
     Object.entries(process.env).filter(([name]) => name !== 'NODE_OPTIONS' && !name.startsWith('SVC_'))

@@ -1,5 +1,5 @@
-// 200 streams through a relay against the same 200 from the node itself: how old their events are when they
-// come, and what the relay's process takes.
+// 200 streams through a relay against the same 200 from the node itself: age of their events on arrival, and
+// CPU time and memory of the relay.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { cpuMs, residentMb } from '../lib/proc.mjs'
 import { figure } from '../lib/report.mjs'
@@ -14,7 +14,9 @@ const rowOf = (name, results) => [
     figure(median(pluck(results, field))))
 ]
 
-/** CPU time of the processes while `work` goes on, in % of one core, and the relay's memory amid it, MB. */
+/**
+ * CPU time of the processes during `work`, in % of one core, and the memory of the relay after `seconds`, MB.
+ */
 async function cpuOf (pids, seconds, work) {
   const [before, startedAt] = [Object.values(pids).map(cpuMs), performance.now()]
   const working = work()

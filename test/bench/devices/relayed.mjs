@@ -9,7 +9,7 @@ import { until } from '../observe/paced.mjs'
 const { fetchRelays } = await source('plugins/relay/device/known.ts')
 const MODULE = join(here, 'workers', 'stream-plugin.mjs')
 
-/** Runs `work` with all of them, and ends them in any case. */
+/** Runs `work` with all of them, and always stops them. */
 export async function withRelay (work) {
   const undo = []
   const ending = (one) => { undo.unshift(async () => { await one.stop() }); return one }

@@ -11,7 +11,7 @@ const DEVICES = 100
 const PATH = '/v1/capabilities'
 const SESSION = '/v1/devices/session'
 
-/** A bearer of each device, for which it signs once. */
+/** Signs once per device for a bearer. */
 async function bearersOf (node, devices) {
   const bearers = []
   for (const device of devices) {

@@ -10,7 +10,7 @@ import { operatorOf } from './kit.mjs'
 const MODULE = join(here, 'workers', 'stream-plugin.mjs')
 const ROUTE = '/v1/bench/bytes?mib=0'
 
-/** Asks for the route until it answers with that status, while the plugin is switched; both times, ms. */
+/** Requests the route until it answers with that status while the plugin is switched; both times, ms. */
 async function switched (node, headers, enabled) {
   const body = JSON.stringify({ enabled })
   const startedAt = performance.now()

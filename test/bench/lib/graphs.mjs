@@ -1,4 +1,4 @@
-/** The medium Piper voice with random weights, written by the project's own generator, and kept. */
+/** The medium Piper voice with random weights, written by the project's own generator and cached. */
 import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { createHash } from 'node:crypto'
 import { join } from 'node:path'
@@ -12,7 +12,7 @@ const MORE_SYMBOLS = [...'gɾᵻɫʔɒ"()—̩̃']
 
 /**
  * Folder with voice.onnx (63 MB), voice.onnx.json and tokens.txt (the same symbols, as sherpa-onnx reads
- * them), and how many weights it has. Noise of the durations is 0, so that every engine speaks equally long.
+ * them), and the number of weights. Noise of the durations is 0, so that every engine speaks equally long.
  */
 export async function mediumVoice () {
   const hash = createHash('sha256')
@@ -38,7 +38,7 @@ export async function mediumVoice () {
   return { folder, ...JSON.parse(readFileSync(at('info.json'), 'utf8')) }
 }
 
-/** The model card that our engine loads it by. */
+/** Model card for svc's engine. */
 export const mediumCard = {
   modelId: 'bench/piper-medium',
   revision: '1',
@@ -61,7 +61,7 @@ export const mediumCard = {
   languages: ['en-us'],
   quantization: null,
   voices: [],
-  // As sherpa-onnx does it, so that both say the same.
+  // The phonemizer of sherpa-onnx, so that both speak the same phonemes.
   defaults: { phonemizer: 'espeak' },
   support: {},
   files: ['voice.onnx', 'voice.onnx.json'].map((path) => ({ path, role: 'file', bytes: 0 }))

@@ -2,7 +2,7 @@ import { machine, print } from './report.mjs'
 
 /**
  * Runs the benchmarks named on the command line, or all of `names`, one after the other. `load` imports one,
- * `hint` says what --short does, `script` is shown beside the figures. Resolves to the exit status.
+ * `hint` explains --short, `script` is printed beside the figures. Resolves to the exit status.
  */
 export async function main ({ script, names: known, hint, load }) {
   const given = process.argv.slice(2)

@@ -1,4 +1,4 @@
-/** A node of svc in a home of its own, as an operator starts it. */
+/** A node of svc in its own home, started as an operator does it. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -18,7 +18,7 @@ export const removeHome = (home) => {
 }
 
 /**
- * Starts `svc up` and resolves when it has printed where it listens; `spawnedAt` and `listeningAt` are
+ * Starts `svc up` and resolves when it has printed its address; `spawnedAt` and `listeningAt` are
  * performance.now() of both moments. `yaml` becomes svc.yaml.
  */
 export async function startNode ({ home = newHome(), yaml, keepHome = false } = {}) {
@@ -83,7 +83,7 @@ async function firstLine (child, said) {
   })
 }
 
-/** One HTTP request. `firstMs` and `totalMs` are counted from before it is written. */
+/** One HTTP request. `firstMs` and `totalMs` count from just before it is written. */
 export function request ({ agent, url, method = 'GET', headers = {}, body, keep = true }) {
   return new Promise((resolve, reject) => {
     const startedAt = performance.now()
@@ -114,7 +114,7 @@ export function request ({ agent, url, method = 'GET', headers = {}, body, keep 
   })
 }
 
-/** Speaks over HTTP with raw sound as the answer. Throws where the answer is not sound. */
+/** Speaks over HTTP with raw sound as the answer. Throws if the answer is not sound. */
 export async function speak (node, input, fields = {}) {
   const body = JSON.stringify({ model: 'svc/voice-en', input, ...fields })
   const answer = await request({
@@ -132,7 +132,7 @@ export async function speak (node, input, fields = {}) {
   return answer
 }
 
-/** Asks for speech until there is some; answers the first. */
+/** Retries until the node answers with speech; returns the first answer. */
 export async function firstSpeech (node, input) {
   const limit = performance.now() + READY_LIMIT_MS
   for (;;) {
@@ -145,7 +145,7 @@ export async function firstSpeech (node, input) {
   }
 }
 
-/** The main runner of the node, as diagnostics sees it. */
+/** The main runner of the node, as diagnostics lists it. */
 export async function processes (node) {
   const { processes: list } = await node.json('/v1/diagnostics/node')
   return { kernel: list.find((p) => p.role === 'node'), runner: list.find((p) => p.role === 'runner') }

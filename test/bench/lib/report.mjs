@@ -1,4 +1,4 @@
-/** Printing: one Markdown table and one JSON line per benchmark. */
+/** Prints one Markdown table and one JSON line per benchmark. */
 import { execFileSync } from 'node:child_process'
 import os from 'node:os'
 import { root } from './paths.mjs'
@@ -14,7 +14,7 @@ function git (...args) {
   }
 }
 
-/** The commit, marked where files of the product differ from it. */
+/** The commit, marked if files of the product differ from it. */
 function commit () {
   const short = git('rev-parse', '--short', 'HEAD')
   if (short === '') return 'unknown'
@@ -23,7 +23,7 @@ function commit () {
     : `${short}+changes`
 }
 
-/** What the figures were measured on. */
+/** The machine that the figures were measured on. */
 export function machine () {
   const cpus = os.cpus()
   return {
@@ -50,7 +50,7 @@ export function figure (value, unit = '') {
   return unit === '' ? text : `${text} ${unit}`
 }
 
-/** A target and whether the figure keeps it: `{ name, value, limit, atLeast?, unit? }`. */
+/** A target and whether the figure meets it: `{ name, value, limit, atLeast?, unit? }`. */
 function verdict ({ value, limit, atLeast = false }) {
   if (value === null || Number.isNaN(value)) return 'not measured'
   return (atLeast ? value >= limit : value <= limit) ? 'met' : '**missed**'
@@ -75,7 +75,8 @@ function targetTable (targets) {
 }
 
 /**
- * One benchmark as Markdown and as a JSON line. `result` has `columns`, `rows` (texts), `targets`, `notes`.
+ * Prints one benchmark as Markdown and as a JSON line. `result` has `columns`, `rows` (texts), `targets`,
+ * `notes`.
  */
 export function print (name, title, result, command, before) {
   const after = machine()

@@ -1,6 +1,6 @@
 /** Small statistics over lists of numbers. */
 
-/** The value below which the share `q` (0 to 1) of the values lies, interpolated; NaN for an empty list. */
+/** Interpolated quantile `q` (0 to 1) of the values; NaN for an empty list. */
 export function quantile (values, q) {
   const sorted = [...values].sort((a, b) => a - b)
   const at = (sorted.length - 1) * q
@@ -20,10 +20,11 @@ export function slope (points) {
   return above / below
 }
 
-/** The same field of many records. */
 export const pluck = (records, field) => records.map((record) => record[field])
 
-/** Runs each of `steps` once per round, in turn, so that a busy moment of the machine hits all of them. */
+/**
+ * Runs each of `steps` once per round in rotation, so that a busy moment of the machine affects all of them.
+ */
 export async function interleave (rounds, steps) {
   const results = Object.fromEntries(Object.keys(steps).map((name) => [name, []]))
   for (let round = 0; round < rounds; round++) {

@@ -1,11 +1,11 @@
-/** A disk of its own for the event log: a file with a file system in it, which can be full and can stall. */
+/** A separate disk for the event log: a file with a file system in it, which can be full and can stall. */
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdirSync, mkdtempSync, rmSync, statfsSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
-// Sparse: takes room for what is written only. Twice the room the event log wants to have free.
+// A sparse file occupies only what is written. Twice the free space that the event log requires.
 const SIZE = '5G'
 const LEFT = 1024 * 1024 * 1024
 
@@ -15,10 +15,9 @@ function run (command, ...args) {
 }
 
 /**
- * Mounts a disk at `folder`. Throws where that cannot be: it needs Linux and root. `stall()` resolves once
- * nothing on it is written any more (every writer waits in the kernel) and answers what ends that; so
- * does the end of this process, whatever ends it. `fill()` leaves 1 GiB free, and answers what gives the
- * rest back.
+ * Mounts a disk at `folder`. Throws if that is impossible: it needs Linux and root. `stall()` resolves once
+ * all writers block in the kernel, and returns the function that ends the stall; an exit of this process ends
+ * it too. `fill()` leaves 1 GiB free, and returns a function that frees the rest.
  */
 export function mountDisk (folder) {
   if (process.platform !== 'linux' || process.getuid() !== 0) throw new Error('it needs root on Linux')
@@ -35,7 +34,7 @@ export function mountDisk (folder) {
     throw error
   }
   const unmount = () => {
-    // Nothing to end as a rule: an interrupted benchmark may leave it stalled.
+    // An interrupted benchmark may have left the disk stalled.
     spawnSync('fsfreeze', ['-u', folder])
     spawnSync('umount', ['-l', folder])
     drop()
@@ -61,7 +60,7 @@ async function stall (folder) {
     { stdio: ['pipe', 'pipe', 'inherit'], detached: true })
   const ended = once(holder, 'exit')
   const [held] = await Promise.race([once(holder.stdout, 'data'), ended.then(() => [null])])
-  if (held === null) throw new Error('fsfreeze: the disk could not be stalled')
+  if (held === null) throw new Error('fsfreeze: the disk could not be frozen')
   return async () => {
     holder.stdin.end()
     await ended

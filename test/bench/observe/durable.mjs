@@ -1,4 +1,4 @@
-// Events a second that the store writes, against bare inserts with the package sqlite3 into the same table.
+// Events per second that the store writes, against bare inserts with the package sqlite3 into the same table.
 import { mkdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import sqlite3 from 'sqlite3'
@@ -8,9 +8,9 @@ import { interleave, median } from '../lib/stats.mjs'
 import { entryMaker, rowOf, store, STORE_LIMITS } from './entries.mjs'
 
 const TEXT = 200
-/** The most that the store has in one transaction. */
+/** Largest transaction of the store, entries. */
 const GROUP = STORE_LIMITS.checkEntries
-/** So many are handed over before the writer is waited for: less than the queue takes. */
+/** Events handed over before the writer is awaited: fewer than the queue holds. */
 const HANDED = 5000
 
 const perSecond = (count, start) => count / ((performance.now() - start) / 1000)
@@ -34,7 +34,10 @@ const call = (target, method, ...args) => new Promise((resolve, reject) => {
   target[method](...args, (error) => { error ? reject(error) : resolve() })
 })
 
-/** `group` rows a transaction, each by a prepared statement. Journal and table are those of the store. */
+/**
+ * Inserts `group` rows per transaction, each by a prepared statement, with the journal mode and table of the
+ * store.
+ */
 async function bare (folder, count, group) {
   const db = await new Promise((resolve, reject) => {
     const made = new sqlite3.Database(join(folder, 'bare.db'), (error) => {

@@ -1,9 +1,9 @@
-// An engine that computes nothing and takes its time for each token, as one does that computes. The last
-// message says how: `{"tokens": 500, "ms": 4}`. The text of a token is the moment at which it was made, in ns
-// of the clock that all processes of a machine share.
+// An engine that computes nothing and takes as long for each token as one that computes. The last message
+// sets the pace: `{"tokens": 500, "ms": 4}`. The text of a token is the moment of its creation, in ns of the
+// clock that all processes of a machine share.
 import { setImmediate as turn } from 'node:timers/promises'
 
-/** Keeps a core busy for `ms`, with the event loop free, as a computation on other threads does. */
+/** Keeps a core busy for `ms` without blocking the event loop, as a computation on other threads does. */
 async function compute (ms) {
   const end = performance.now() + ms
   do await turn()
@@ -12,7 +12,7 @@ async function compute (ms) {
 
 async function * answer ({ tokens, ms }, trace, signal) {
   yield { payload: { choices: [], usage: { prompt_tokens: 1 } } }
-  // The steps of a traced request, as the engine for language models notes them.
+  // The steps of a traced request, as the engine for language models records them.
   const steps = trace?.series('decode', 'decode')
   let at = trace?.now()
   for (let n = 0; n < tokens && !signal.aborted; n++) {

@@ -1,4 +1,7 @@
-/** The store of the event log, with events to put into it. No entry of the bundle: the source runs. */
+/**
+ * The store of the event log and events for it, imported from the source because the bundle does not export
+ * it.
+ */
 import { randomUUID } from 'node:crypto'
 import { statfs } from 'node:fs/promises'
 import { source } from '../lib/paths.mjs'
@@ -15,7 +18,7 @@ const quiet = {
   trace () {}, debug () {}, info () {}, warn () {}, error () {}, fatal () {}, child: () => quiet
 }
 
-/** Makes entries that follow each other, with a text of so many characters in each. */
+/** Creates consecutive entries, each with a text of `characters` characters. */
 export function entryMaker (characters) {
   let last = START
   let n = 0
@@ -28,7 +31,7 @@ export function entryMaker (characters) {
   })
 }
 
-/** Opens the store in `folder`, on the real disk; it writes however little room there is. */
+/** Opens the store in `folder` on the real disk; it writes regardless of the free space. */
 export async function store (folder, limits = {}) {
   return await openStore({
     folder, clock: systemClock, logger: quiet, openDb: await loadSqlite(),

@@ -1,5 +1,5 @@
-// What the event log costs a token and GET /state: at rest, at 2,000 events a second, with its disk stalled,
-// and when it only counts. One node, in turn, its log on a disk of its own.
+// Effect of the event log on tokens and GET /state: at rest, at 2,000 events a second, with its disk stalled,
+// and when it only counts. One node, in rotation, its log on a separate disk.
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { figure } from '../lib/report.mjs'
@@ -10,10 +10,10 @@ import { until, withNode } from './paced.mjs'
 const PER_SECOND = 2000
 const TOKEN_MS = 4
 const LIMIT = 1.05
-// Fills the memory of newest events, so that no stretch begins with less in it than the others.
+// Fills the memory of newest events, so that every stretch begins with the same amount.
 const WARM_EVENTS = 12_000
 
-/** How the log is meant to be, by condition. */
+/** Expected state of the log, by condition. */
 const CONDITIONS = {
   rest: { name: 'at rest', events: 0, holds: ({ mode, queued }) => mode === 'normal' && queued === 0 },
   busy: {
@@ -22,7 +22,7 @@ const CONDITIONS = {
   },
   stalled: {
     name: `${PER_SECOND} events/s, disk stalled`, events: PER_SECOND,
-    // Nothing of it was written: all of it waits, or was dropped for want of room.
+    // The log is not written: every event is queued or was dropped because the queue was full.
     holds: (log, before) => log.mode === 'normal' &&
       log.queued + log.dropped - before.queued - before.dropped >= (log.lastIdx - before.lastIdx) * 0.95
   },
@@ -55,7 +55,10 @@ const settled = (client) => until('the log to be at rest', async () => {
   return mode === 'normal' && queued === 0 && waiting === 0
 })
 
-/** Every condition once, each after a stretch at rest; those that need the disk only with one. */
+/**
+ * Every condition once, each after a stretch at rest; skips those that need the separate disk if there is
+ * none.
+ */
 async function round (client, disk, counts, results) {
   const take = async (key) => {
     const rest = results.rest.at(-1)
@@ -130,7 +133,7 @@ const dataOf = (results) => Object.fromEntries(Object.keys(FIELDS).map((field) =
     ratios: ratios(results, key, field)
   }]))]))
 
-/** How far two stretches at rest are apart: what this machine cannot tell from nothing. */
+/** Difference of two stretches at rest: the noise of this machine. */
 function noise (results, field) {
   const apart = ratios(results, 'rest', field)
   return `${FIELDS[field]} ${figure(Math.min(...apart))} to ${figure(Math.max(...apart))}`

@@ -1,4 +1,4 @@
-/** A node with models of the paced engine, and what its clients see. */
+/** A node with models of the paced engine, as clients see it. */
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import http from 'node:http'
 import { join } from 'node:path'
@@ -34,7 +34,7 @@ support: {}
 
 export const modelAt = (n) => `bench/paced-${n}`
 
-/** Writes the cards of so many models and the plugin that has them; answers where the plugin is. */
+/** Writes the cards of `count` models and the plugin that has them; returns the plugin's path. */
 export function writeModels (home, count) {
   const models = Object.fromEntries(Array.from({ length: count }, (_, n) => {
     const folder = join(home, 'bench', `paced-${n}`)
@@ -50,8 +50,8 @@ export function writeModels (home, count) {
 }
 
 /**
- * Runs `work` with a node that has `models` models, none placed, and ends it in any case. `before(home)` is
- * called before it starts and may answer what is to be undone after it has ended.
+ * Runs `work` with a node that has `models` models, none placed, and always stops it. `before(home)` runs
+ * before the start and may return a cleanup to run after the node has exited.
  */
 export async function withNode (work, { models = 1, plugins = {}, before = () => {} } = {}) {
   const home = newHome()
@@ -101,7 +101,7 @@ function clientOf (node) {
       await ask('POST', '/place_instance', { model_id: modelAt(n), wait: true, timeout_seconds: 120 })
     },
     tokens: (tokens, ms) => tokensOf(node, authorization, { tokens, ms }),
-    /** Times of so many requests, one after the other, ms. */
+    /** Times of that many sequential requests, ms. */
     async times (path, requests) {
       const times = []
       for (let n = 0; n < requests; n++) times.push((await ask('GET', path)).totalMs)
@@ -111,8 +111,8 @@ function clientOf (node) {
 }
 
 /**
- * Streams an answer of so many tokens, `ms` each: the time from each to the next, and on the way from the
- * engine to here, ms.
+ * Streams an answer of that many tokens, `ms` each: the time from each to the next, and from the engine to
+ * here, ms.
  */
 export function tokensOf (node, authorization, how) {
   const body = JSON.stringify({
@@ -151,13 +151,13 @@ export function tokensOf (node, authorization, how) {
   })
 }
 
-/** Waits until `look` answers something true; asks again after `everyMs`. */
+/** Waits until `look` returns something truthy; retries every `everyMs`. */
 export async function until (what, look, { seconds = 90, everyMs = 50 } = {}) {
   const limit = performance.now() + seconds * 1000
   for (;;) {
     const found = await look()
     if (found) return found
-    if (performance.now() > limit) throw new Error(`waited ${seconds} s for ${what}`)
+    if (performance.now() > limit) throw new Error(`timeout after ${seconds} s waiting for: ${what}`)
     await sleep(everyMs)
   }
 }

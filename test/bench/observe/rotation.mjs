@@ -1,14 +1,14 @@
-// The longest time the event loop stands still while files of a log of 300 MiB are closed and deleted.
+// The longest event-loop delay while files of a log of 300 MiB are closed and deleted.
 import { newHome, removeHome } from '../lib/node.mjs'
 import { figure } from '../lib/report.mjs'
 import { startWorker } from '../lib/worker.mjs'
 
 const LIMIT_MS = 50
 
-/** What happens meanwhile, in this order. */
+/** The measured phases, in order. */
 const PHASES = { append: 'events are appended', rotate: 'and old files are deleted' }
 
-/** One log, filled and then cut down; an idle process beside it shows what the machine does by itself. */
+/** One log, filled and then trimmed; an idle process beside it shows the machine's own delays. */
 async function once () {
   const home = newHome()
   const worker = await startWorker('../observe/rotation-worker', { home })

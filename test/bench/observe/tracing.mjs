@@ -1,15 +1,15 @@
-// What tracing costs a token: switched off and on in one node, against a node without the plugin.
+// Cost of tracing per token: switched off and on in one node, against a node without the plugin.
 import { figure } from '../lib/report.mjs'
 import { interleave, median, quantile } from '../lib/stats.mjs'
 import { withNode } from './paced.mjs'
 
 const LIMIT = 1.02
-/** How long the engine takes for a token, ms; 0 shows what a token costs beside that. */
+/** Time of the engine for a token, ms; 0 shows the cost of everything else. */
 const PACES = [4, 0]
 
 const mean = (values) => values.reduce((a, b) => a + b, 0) / values.length
 
-/** Streams of each kind in turn, at one pace: mean time of a token in each stream, ms. */
+/** Streams of each kind in rotation, at one pace: mean time of a token in each stream, ms. */
 async function measure (traced, plain, { rounds, tokens, ms }) {
   const stream = async (client) => mean((await client.tokens(tokens, ms)).gaps)
   const times = await interleave(rounds + 2, {

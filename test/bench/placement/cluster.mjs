@@ -2,18 +2,18 @@
 import { join } from 'node:path'
 import { root, source } from '../lib/paths.mjs'
 
-// The kit of the fault tests, in its long form.
+// Selects the long form of the fault-test kit.
 process.env.SVC_TEST_FULL = '1'
 
 export const kit = await source('test/node/instances-kit.ts')
 export const { until } = await source('test/node/kit.ts')
 export const { ready } = await source('test/node/engine.ts')
-const { stream, hear } = await source('test/node/http.ts')
+const { stream, readStream } = await source('test/node/http.ts')
 
 export const VOICE = 'svc/voice-en'
 export const ENGINE = 'test/ok'
 
-/** Runs `work` with a cluster of three nodes, and ends it in any case. */
+/** Runs `work` with a cluster of three nodes, and always stops it. */
 export async function withCluster (work, options = {}) {
   const undo = []
   const t = { teardown: (fn) => { undo.unshift(fn) } }
@@ -31,18 +31,18 @@ export async function withCluster (work, options = {}) {
 
 const LONG_TEXT = 'All work and no play makes a dull day, and a dull day makes no play. '.repeat(600)
 
-/** Speech of the voice that goes on for minutes: resolves once it is heard; `end` when it has a terminal. */
+/** Opens minutes of speech: resolves once sound arrives; `end` resolves at the terminal event. */
 export async function openVoice (node) {
   const opened = await stream(node, 'tts@1.0.0', { model: VOICE, text: LONG_TEXT })
   await opened.frames.next()
   return {
-    end: hear(opened).then(({ terminals, last }) => ({
+    end: readStream(opened).then(({ terminals, last }) => ({
       terminals, at: performance.now(), reason: last?.header.error?.reason ?? last?.header.kind ?? 'cut'
     }))
   }
 }
 
-/** What `opened` ended with; after `seconds` it hangs. */
+/** How `opened` ended; `hangs` after `seconds`. */
 export async function ended (opened, seconds = 15) {
   let timer
   const late = new Promise((resolve) => {
@@ -54,10 +54,10 @@ export async function ended (opened, seconds = 15) {
   return first
 }
 
-/** Asks a node for a word of the voice until it speaks. */
+/** Retries until the node speaks a word. */
 export async function speaks (node, seconds = 60) {
   await until('the voice to speak', async () => {
-    const answer = await kit.asked(node, '/v1/audio/speech', { body: { model: VOICE, input: 'Yes.' } })
+    const answer = await kit.askWithin(node, '/v1/audio/speech', { body: { model: VOICE, input: 'Yes.' } })
     return answer.status === 200 && answer.bytes.length > 500
   }, { seconds, everyMs: 10 })
 }

@@ -21,7 +21,7 @@ async function round (cluster) {
   const ends = await Promise.all(streams.map((each) => kit.endWithin(each, 15)))
   await cluster.agreed({ not: sessionId })
   await Promise.all(others.map(({ node }) =>
-    until('an answer again', async () => await kit.said(node, ENGINE) === 'completed')))
+    until('an answer again', async () => await kit.outcomeOf(node, ENGINE) === 'completed')))
   const seconds = (performance.now() - start) / 1000
   await master.start()
   await cluster.agreed()

@@ -1,4 +1,4 @@
-// The planner alone: how long a plan and all previews of a model take. No I/O, one thread.
+// The planner alone: duration of a plan and of all previews of a model. No I/O, one thread.
 import { source } from '../lib/paths.mjs'
 import { figure } from '../lib/report.mjs'
 import { quantile } from '../lib/stats.mjs'
@@ -29,7 +29,9 @@ function viewOf (count) {
   return { nodes, edges, engines, reservations: [], releasing: [], instances: [] }
 }
 
-/** From 1 GiB to more than all 64 nodes have: from a plan on one node to a refusal with suggestions. */
+/**
+ * From 1 GiB to more than the memory of all 64 nodes: from a plan on one node to a refusal with suggestions.
+ */
 const models = Array.from({ length: 50 }, (_, n) => card(n, Math.ceil(GIB * 1.16 ** n)))
 
 function timed (work) {

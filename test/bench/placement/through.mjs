@@ -1,5 +1,5 @@
-// What it costs to ask another node than the runner's: whole requests with keep-alive, one after the other,
-// in turn with requests to the runner's own node.
+// Overhead of asking a node that does not run the model: sequential whole requests with keep-alive, in
+// rotation with requests to the runner's own node.
 import http from 'node:http'
 import { request } from '../lib/node.mjs'
 import { figure } from '../lib/report.mjs'
@@ -26,7 +26,7 @@ export default {
       const { master, others: [worker, third] } = await cluster.agreed()
       await kit.placeOn(cluster, worker, ENGINE)
       for (const { node } of cluster.members) {
-        await until('the model', async () => await kit.said(node, ENGINE) === 'completed')
+        await until('the model', async () => await kit.outcomeOf(node, ENGINE) === 'completed')
       }
       const steps = { own: asker(worker.node), master: asker(master.node), third: asker(third.node) }
       await interleave(50, steps)

@@ -4,10 +4,10 @@ import { interleave, median, pluck } from '../lib/stats.mjs'
 import { alike, makeModel, settleDisk } from './model.mjs'
 import { countServed, known, MIB, purge, stage, tooLittleRoom, withFolder, withSite } from './site.mjs'
 
-// So slow that four nodes on one small machine are not held up by its processor.
+// Slow enough that the processor is not the limit with four nodes on one small machine.
 const UPLOAD_MIB = 16
 
-/** One measured stretch: how long, and what the store's node sent. */
+/** One measured stretch: its duration and the bytes that the store's node sent. */
 async function once (first, model, on) {
   await settleDisk()
   const sent = countServed(first.pid)

@@ -1,4 +1,4 @@
-/** A copy from the store's node to another one, and cp and sha256sum of the same files, in turn. */
+/** A copy from the store's node to another one, in rotation with cp and sha256sum of the same files. */
 import { join } from 'node:path'
 import { cpuMs } from '../lib/proc.mjs'
 import { figure } from '../lib/report.mjs'
@@ -6,7 +6,7 @@ import { interleave, median, pluck } from '../lib/stats.mjs'
 import { plainCopy, settleDisk } from './model.mjs'
 import { known, MIB, purge, stage, withSite } from './site.mjs'
 
-/** Rounds of both, after one of each that does not count: `{ svc, plain }`, a record of every round. */
+/** Rounds of both, after one discarded round of each: `{ svc, plain }`, a record of every round. */
 export async function compare ({ folder, model, rounds }) {
   return await withSite({ folder }, async ({ first, others: [other] }) => {
     await known([first, other], model.modelId)
@@ -31,7 +31,7 @@ export async function compare ({ folder, model, rounds }) {
 
 export const columns = ['', 'seconds', 'MiB/s', 'slowest', 'CPU seconds']
 
-/** Table rows of what `compare` answers. */
+/** Table rows of the result of `compare`. */
 export function rowsOf ({ svc, plain }, bytes) {
   const row = (name, seconds, cpu) => [
     name, figure(median(seconds)), figure(bytes / MIB / median(seconds)), figure(Math.max(...seconds)), cpu
@@ -45,7 +45,7 @@ export function rowsOf ({ svc, plain }, bytes) {
   ]
 }
 
-/** How much of the speed of cp and sha256sum is reached; with `sync`, when those are put on disk too. */
+/** Speed as a share of cp and sha256sum; with `sync`, of cp, sha256sum and a sync to disk. */
 export function ratio ({ svc, plain }, { sync = false } = {}) {
   const seconds = plain.map((one) => one.cp + one.sum + (sync ? one.sync : 0))
   return median(seconds) / median(pluck(svc, 'seconds'))

@@ -1,4 +1,4 @@
-// Delay of the event loop and resident memory of both nodes while a model is copied.
+// Delay of the event loop and resident memory of both nodes during a copy.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { figure } from '../lib/report.mjs'
 import { interleave, median, pluck } from '../lib/stats.mjs'
@@ -7,10 +7,12 @@ import { known, MIB, purge, residentBytes, stage, tooLittleRoom, withFolder, wit
 
 const SAMPLE_MS = 20
 const IDLE_MS = 5000
-/** More of the larger model's copy than of the smaller one's: it would grow with the model. */
+/**
+ * Limit of the difference between the larger and the smaller model, MiB: more would be growth with the model.
+ */
 const FLAT_MIB = 32
 
-/** Samples the resident memory of a process until `over`; answers the most, MiB. */
+/** Samples the resident memory of a process until `over`; returns the maximum, MiB. */
 async function watch (pid, state) {
   let most = 0
   while (!state.over) {
@@ -20,7 +22,7 @@ async function watch (pid, state) {
   return most
 }
 
-/** What both nodes say of a stretch: `{ store, other, seconds }`. */
+/** Figures of both nodes for a stretch: `{ store, other, seconds }`. */
 async function stretch ({ first, other }, work) {
   const nodes = { store: first, other }
   const state = { over: false }

@@ -1,22 +1,22 @@
-// Stores of many tiny models: CPU seconds of a start per model, and what another node then shows of them.
+// Stores of many tiny models: CPU seconds of a start per model, and the models that another node then shows.
 import { cpuMs } from '../lib/proc.mjs'
 import { figure } from '../lib/report.mjs'
 import { makeModel } from './model.mjs'
 import { stage, together, until, withFolder, withSite } from './site.mjs'
 
 const FILE_BYTES = 1024
-/** Linear: a start costs per model at most so much more in the largest store than in the smallest. */
+/** Limit for linear cost: the cost per model in the largest store over that in the smallest. */
 const GROWTH = 1.3
 
 const idOf = (i) => `bench/m${String(i).padStart(5, '0')}`
 
-/** The process of a node that does the work; its launcher's is another one. */
+/** The process that does the node's work; its launcher has another pid. */
 async function pidOf (node) {
   const { processes } = await node.ask('/v1/diagnostics/node')
   return processes.find(({ role }) => role === 'node').pid
 }
 
-/** Waits until all models can be seen at every node, and answers the CPU seconds of the first one so far. */
+/** Waits until every node shows all models; returns the CPU seconds of the first node so far. */
 async function settled ({ nodes: [first, ...others] }, count) {
   const pid = await pidOf(first)
   for (const node of [first, ...others]) {
@@ -36,7 +36,7 @@ async function measure (count) {
       const nodes = [first, ...others]
       const taken = await settled({ nodes }, count)
       const { entries } = await first.ask('/store/registry')
-      // The last one is beyond what the document of the store's node has room for.
+      // The last model does not fit into the document of the store's node any more.
       await stage(first, idOf(count - 1), others)
       await first.stop()
       await first.start()

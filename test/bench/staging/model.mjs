@@ -1,4 +1,4 @@
-/** Models of random bytes that nothing runs, and the plain tools that copy them. */
+/** Models of random bytes that are never run, and the plain tools that copy them. */
 import { execFile } from 'node:child_process'
 import { randomFillSync } from 'node:crypto'
 import { closeSync, fsyncSync, mkdirSync, openSync, rmSync, writeFileSync, writeSync } from 'node:fs'
@@ -16,8 +16,8 @@ const CARD = {
 }
 
 /**
- * Makes a model in the store of `folder` (see withSite): a card, and files `{ path, bytes }` of random bytes.
- * Answers `{ modelId, directory, bytes }`, the card not counted.
+ * Creates a model in the store of `folder` (see withSite): a card, and files `{ path, bytes }` of random
+ * bytes. Returns `{ modelId, directory, bytes }`, the card not counted.
  */
 export function makeModel (folder, modelId, files) {
   const directory = join(folder, 'store', modelId.replace('/', '--'))
@@ -28,7 +28,7 @@ export function makeModel (folder, modelId, files) {
   return { modelId, directory, bytes: files.reduce((sum, file) => sum + file.bytes, 0) }
 }
 
-/** So many files of the same size, in folders of a hundred. */
+/** `count` files of the same size, in folders of a hundred. */
 export const alike = (count, bytes) => Array.from({ length: count }, (_, i) => ({
   path: count > 100 ? `d${Math.floor(i / 100)}/f${i}.bin` : `part-${i}.bin`, bytes
 }))
@@ -40,12 +40,12 @@ function writeRandom (path, bytes) {
   for (let left = bytes; left > 0; left -= piece.length) {
     writeSync(file, randomFillSync(piece), 0, Math.min(piece.length, left))
   }
-  // What a benchmark times is not to wait for these bytes to reach the disk.
+  // The timed copy must not wait until these bytes reach the disk.
   fsyncSync(file)
   closeSync(file)
 }
 
-/** Has what is written so far reach the disk, so that the next to be timed does not wait for it. */
+/** Flushes pending writes, so that the next timed step does not wait for them. */
 export async function settleDisk () { await run('sync') }
 
 /** `cp -r`, then `sha256sum` of every copy, then `sync` of them: `{ cp, sum, sync, cpu }`, seconds. */

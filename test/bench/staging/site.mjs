@@ -1,4 +1,4 @@
-/** A few nodes in one cluster on loopback, the model store on the first, each a process of its own. */
+/** A few nodes in one cluster on loopback, the model store on the first, each in its own process. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, statfsSync, writeFileSync } from 'node:fs'
@@ -13,10 +13,10 @@ import { dist, here } from '../lib/paths.mjs'
 export const MIB = 1024 ** 2
 export const GIB = 1024 ** 3
 const READY_SECONDS = 120
-/** Nodes keep so much free after every transfer. */
+/** Free space that nodes keep after every transfer. */
 const HEADROOM_BYTES = 10 * GIB
 
-/** A folder that is gone when `work` is over, or when this process ends. */
+/** Runs `work` with a folder that is removed afterwards or at the exit of this process. */
 export async function withFolder (work) {
   const folder = mkdtempSync(join(tmpdir(), 'svc-bench-staging-'))
   const remove = () => { rmSync(folder, { recursive: true, force: true, maxRetries: 3 }) }
@@ -29,7 +29,7 @@ export async function withFolder (work) {
   }
 }
 
-/** What a benchmark answers that has too little room for its `bytes`; undefined when there is enough. */
+/** The benchmark's result if there is not enough disk space for its `bytes`; otherwise undefined. */
 export function tooLittleRoom (bytes) {
   const { bavail, bsize } = statfsSync(tmpdir())
   const free = bavail * bsize
@@ -44,21 +44,21 @@ export function tooLittleRoom (bytes) {
   }
 }
 
-/** Waits until `look` answers something true, and answers that. */
+/** Waits until `look` returns something truthy, and returns that. */
 export async function until (what, look, { seconds = READY_SECONDS, everyMs = 50 } = {}) {
   const limit = performance.now() + seconds * 1000
   for (;;) {
     const value = await look()
     if (value) return value
-    if (performance.now() > limit) throw new Error(`waited ${seconds} s in vain for: ${what}`)
+    if (performance.now() > limit) throw new Error(`timeout after ${seconds} s waiting for: ${what}`)
     await sleep(everyMs)
   }
 }
 
 /**
- * Runs `work` with `{ first, others, store }`: `count` nodes that are one cluster. The store takes over the
- * model folders that lie in `<folder>/store` already. `uploadMib`: most MiB a second that the store's node
- * sends. `probe`: each node measures its event loop (GET /v1/bench/loop).
+ * Runs `work` with `{ first, others, store }`: `count` nodes in one cluster. The store imports the model
+ * folders in `<folder>/store`. `uploadMib`: upload limit of the store's node, MiB per second. `probe`: each
+ * node measures its event loop (GET /v1/bench/loop).
  */
 export async function withSite ({ folder, count = 2, uploadMib, probe = false }, work) {
   const store = join(folder, 'store')
@@ -96,7 +96,7 @@ export async function withSite ({ folder, count = 2, uploadMib, probe = false },
   }
 }
 
-/** Waits until these nodes know one master, each other and the store. */
+/** Waits until these nodes agree on one master and see each other and the store. */
 export async function together (nodes) {
   await until('the nodes to be one cluster', async () => {
     const states = await Promise.all(nodes.map((node) => node.ask('/state').catch(() => undefined)))
@@ -109,7 +109,7 @@ export async function together (nodes) {
   })
 }
 
-/** Waits until every node can name the model of the store. */
+/** Waits until every node lists the model of the store. */
 export async function known (nodes, modelId) {
   await until(`${modelId} to be in the store`, async () => {
     const copies = await Promise.all(nodes.map((node) => node.ask('/models/copies')))
@@ -117,7 +117,7 @@ export async function known (nodes, modelId) {
   }, { seconds: 300 })
 }
 
-/** Has the nodes stage a model and waits for all of them; answers the seconds. Throws where one failed. */
+/** Stages a model on the nodes and waits for all of them; returns the seconds. Throws if one failed. */
 export async function stage (at, modelId, on) {
   const startedAt = performance.now()
   const { nodes } = await at.ask(`/store/models/${modelId}/stage`, {
@@ -137,9 +137,9 @@ export async function purge (at, modelId) {
 }
 
 /**
- * Counts what a process serves of its files from now on; the answer tells the bytes so far (Linux). What is
- * served is both read and written: the smaller of the two leaves out what is only one, like the 4 MiB with
- * which a node that starts measures a link.
+ * Counts the file bytes that a process serves from now on; the returned function gives the count so far
+ * (Linux). Served bytes are both read and written: the smaller of the two excludes one-way traffic such as
+ * the 4 MiB with which a starting node measures a link.
  */
 export function countServed (pid) {
   const look = () => {
@@ -162,13 +162,13 @@ function createNode ({ home, name, port, config }) {
   let running
   const node = {
     name,
-    /** Of the process that does the work; another one after every start. */
+    /** The process that does the work; it changes at every start. */
     get pid () { return running.pid },
     async start (args = []) {
       running = await startProcess(
         ['up', '--home', home, '--host', '127.0.0.1', '--port', `${port}`, '--json', ...args])
     },
-    /** GET, or POST with a body; answers the JSON. Throws for any other status than 200. */
+    /** GET, or POST with a body; resolves to the JSON. Throws for any status except 200. */
     async ask (path, body) {
       const token = readFileSync(join(home, 'operator.token'), 'utf8').trim()
       const { status, body: answer } = await request({
@@ -182,7 +182,6 @@ function createNode ({ home, name, port, config }) {
       if (status !== 200) throw new Error(`${name} ${path}: ${status} ${answer}`)
       return JSON.parse(answer.toString())
     },
-    /** kill -9. */
     async kill () { await end('SIGKILL') },
     async stop () { if (running !== undefined) await end('SIGTERM') }
   }
@@ -200,7 +199,7 @@ async function startProcess (args) {
   const env = Object.fromEntries(
     Object.entries(process.env).filter(([name]) => name !== 'NODE_OPTIONS' && !name.startsWith('SVC_'))
   )
-  // What this process was given for Node (--cpu-prof) is passed on, as `svc up` does to the node it starts.
+  // Node options of this process (--cpu-prof) are passed on, as `svc up` does to the node it starts.
   const child = spawn(process.execPath, [...process.execArgv, join(dist, 'kernel/cli/main.js'), ...args],
     { env, stdio: ['ignore', 'pipe', 'pipe'] })
   // A benchmark that fails or is interrupted leaves no node behind.
@@ -220,7 +219,7 @@ async function startProcess (args) {
   return { child, over, ...line }
 }
 
-/** Ports that nobody listens on, below those that systems give to outgoing connections. */
+/** Unused ports below the range that systems give to outgoing connections. */
 async function freePorts (count) {
   const ports = new Set()
   while (ports.size < count) {

@@ -9,7 +9,7 @@ export default {
   title: 'Many small files',
   async run ({ short }) {
     const count = short ? 2000 : 10_000
-    // A small file takes up a block of the disk.
+    // A small file occupies a whole block of the disk.
     const skipped = tooLittleRoom(3 * count * 4096)
     if (skipped !== undefined) return skipped
     return await withFolder(async (folder) => {

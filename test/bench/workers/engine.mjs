@@ -1,4 +1,4 @@
-// Our engine alone: the module that a runner loads, without runner, node and HTTP.
+// svc's engine alone: the module that a runner loads, without runner, node and HTTP.
 import { readFileSync } from 'node:fs'
 import { serveWorker } from '../lib/worker.mjs'
 import { source } from '../lib/paths.mjs'

@@ -1,4 +1,4 @@
-// Clients of streams: many at once, each of which notes how old its events are, and one that takes bytes.
+// Clients of streams: many at once, each of which records the age of its events, and one that reads bytes.
 import { once } from 'node:events'
 import http from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -8,7 +8,6 @@ import { serveWorker } from '../lib/worker.mjs'
 
 const agent = new http.Agent({ maxSockets: 1024 })
 
-/** Opens a stream; resolves with its answer. */
 function open (url, headers) {
   return new Promise((resolve, reject) => {
     http.get(url, { agent, headers }, (res) => {
@@ -18,7 +17,7 @@ function open (url, headers) {
   })
 }
 
-/** Ages of the events of a stream, ms, as they come. */
+/** Records the ages of a stream's events on arrival, ms. */
 function ages (res, into) {
   let rest = ''
   res.setEncoding('utf8')
@@ -44,7 +43,7 @@ await serveWorker(async () => ({
       const res = await open(`${url}/v1/bench/bytes?mib=${mib}`, headers)
       let bytes = 0
       for await (const part of res) bytes += part.length
-      if (bytes !== mib * 2 ** 20) throw new Error(`${bytes} bytes of ${mib} MiB came`)
+      if (bytes !== mib * 2 ** 20) throw new Error(`received ${bytes} bytes of ${mib} MiB`)
       return { mbPerSecond: bytes / 1e6 / ((performance.now() - startedAt) / 1000) }
     }
     if (what === 'messages') {
@@ -64,7 +63,7 @@ await serveWorker(async () => ({
     }
     const lists = []
     for (let n = 0; n < streams; n++) {
-      // Spread over the interval, as streams that know nothing of each other are.
+      // Spread over the interval, as independent streams are.
       const phase = Math.round(everyMs * n / streams)
       const res = await open(`${url}/v1/bench/ticks?every=${everyMs}&phase=${phase}`, headers)
       lists.push([])

@@ -2,7 +2,7 @@
 import autocannon from 'autocannon'
 import { serveWorker } from '../lib/worker.mjs'
 
-// svc ends a connection after 1,000 requests, which autocannon does not notice by itself.
+// svc closes a connection after 1,000 requests, which autocannon does not handle.
 const RECONNECT_AFTER = 900
 
 await serveWorker(async () => ({

@@ -1,5 +1,5 @@
-// Requests at a fixed rate, whatever the answers take: each is due at its time, and its latency counts from
-// then. Signatures are made beforehand, each for the time at which its request is due.
+// Requests at a fixed rate, regardless of the answers: each is due at its time, and its latency counts from
+// then. Signatures are created in advance, each for the time at which its request is due.
 import http from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { signerOf } from '../devices/kit.mjs'
@@ -8,10 +8,12 @@ import { serveWorker } from '../lib/worker.mjs'
 
 const CONNECTIONS = 128
 
-/** Signs `count` requests, of the devices in turn; `dueMs(n)`: wall time at which each will be sent. */
+/**
+ * Signs `count` requests of the devices in rotation; `dueMs(n)`: wall-clock time at which each will be sent.
+ */
 async function signAll (devices, path, count, dueMs) {
   const signed = []
-  // Each device signs one after the other, since the time is asked for while it signs; all of them at once.
+  // The clock is read during signing, so each device signs sequentially; the devices sign in parallel.
   await Promise.all(devices.map(async (device, first) => {
     let at = 0
     const signer = signerOf(device, () => at)
@@ -39,11 +41,11 @@ await serveWorker(async ({ devices, path }) => {
   const agent = new http.Agent({ keepAlive: true, maxSockets: CONNECTIONS, maxFreeSockets: CONNECTIONS,
     scheduling: 'fifo' })
   return {
-    // `shown`: values of Authorization, used in turn; absent: signatures of the devices.
+    // `shown`: values of Authorization, used in rotation; absent: signatures of the devices.
     handle: async ({ url, perSecond, seconds, shown }) => {
       const count = perSecond * seconds
       const gapMs = 1000 / perSecond
-      // Enough for the signatures, and far within the minute that their times may be off.
+      // Enough time for the signatures, and far within the minute by which a signature's time may be off.
       const startWall = Date.now() + (shown === undefined ? count * 0.5 : 0) + 100
       const credentials = shown ??
         await signAll(devices, path, count, (n) => startWall + n * gapMs)

@@ -1,7 +1,7 @@
-// A guest plugin that the benchmark of the event loop puts into the node: it measures the loop it runs on.
+// A guest plugin that the event-loop benchmark puts into the node: it measures the loop it runs on.
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 
-// The monitor's timer fires every so many ms and records the time since it fired last.
+// The monitor's timer fires at this interval and records the time since its last run.
 const RESOLUTION_MS = 1
 
 export default {

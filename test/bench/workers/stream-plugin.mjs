@@ -1,5 +1,5 @@
-// A guest plugin with streams to measure: events at a steady rate that carry the time at which they were
-// made, and bytes as fast as they are taken.
+// A guest plugin with streams to measure: events at a steady rate that carry their creation time, and bytes
+// at full speed.
 import { setTimeout as sleep } from 'node:timers/promises'
 
 const PART = Buffer.alloc(64 * 1024, 7)
@@ -9,7 +9,7 @@ const query = (...names) => ({
   properties: Object.fromEntries(names.map((name) => [name, whole]))
 })
 const route = { method: 'GET', authority: 'read', stream: true }
-// As long as the chunk of a chat token is.
+// Padding to the size of a chat token's chunk.
 const REST = 'x'.repeat(180)
 
 export default {

@@ -1,8 +1,8 @@
-// A bare proxy: passes on what two TCP connections say to each other.
+// A bare proxy between two TCP connections.
 import net from 'node:net'
 import { serveWorker } from '../lib/worker.mjs'
 
-/** options: { port }, to which it leads */
+/** options: { port }, the target port */
 await serveWorker(async ({ port }) => {
   const server = net.createServer((near) => {
     const far = net.connect(port, '127.0.0.1')

@@ -1,4 +1,4 @@
-// A bare relay: passes on each message of one WebSocket to the next one that comes, and nothing else.
+// A bare relay: forwards each message of one WebSocket to the next one that connects.
 import { WebSocketServer } from 'ws'
 import { serveWorker } from '../lib/worker.mjs'
 

@@ -1,5 +1,5 @@
-// Uses a node through an official MCP client and prints what it saw as JSON:
-//   node mcp.mjs LIBRARY TRANSPORT [--url URL] [--token TOKEN] [--mode MODE] [-- COMMAND ...]
+// Uses a node through an official MCP client and prints the result as JSON:
+// node mcp.mjs LIBRARY TRANSPORT [--url URL] [--token TOKEN] [--mode MODE] [-- COMMAND ...]
 // LIBRARY is 1 (@modelcontextprotocol/sdk) or 2 (@modelcontextprotocol/client); TRANSPORT http or stdio.
 import { parseArgs } from 'node:util'
 

@@ -21,7 +21,6 @@ interface Saw {
 
 const script = join(root, 'test/clients/tools/mcp.mjs')
 
-/** What an official client saw. */
 async function talk (words: readonly string[]): Promise<Saw> {
   const child = run(process.execPath, [script, ...words], { cwd: dirname(script) })
   const status = await child.ended
@@ -68,7 +67,7 @@ for (const [name, words, version] of [
   })
 }
 
-t.test('a token says what is offered, and none from elsewhere nothing', async (t) => {
+t.test('a token determines the offered tools; without one a remote client gets none', async (t) => {
   const make = async (...authorities: string[]): Promise<string> => {
     const made = await ask(node, '/v1/tokens', { body: { label: 'mcp', authorities } })
     return (made.json as { token: string }).token

@@ -8,7 +8,7 @@ import { cleanEnv, root, startNode } from '../../node/kit.js'
 
 const here = join(root, 'test/clients/tools')
 const made = join(here, 'dist')
-/** Where the programs are installed; `npm run test:clients` does that. */
+/** Installed by `npm run test:clients`. */
 const clients = join(root, 'test/clients')
 
 /** Runs a program of the packages in a folder. */
@@ -23,7 +23,7 @@ const document = (await ask(node, '/openapi.json')).json as { paths: object }
 mkdirSync(made, { recursive: true })
 writeFileSync(join(made, 'openapi.json'), JSON.stringify(document))
 
-t.test('redocly finds nothing to say about /openapi.json', async (t) => {
+t.test('redocly accepts /openapi.json', async (t) => {
   t.ok(Object.keys(document.paths).length > 50)
   const { said } = tool(clients, 'redocly', 'lint', 'dist/openapi.json', '--format=json')
   const { problems } = JSON.parse(/\{[^]*\}/.exec(said)![0]) as {
@@ -33,7 +33,7 @@ t.test('redocly finds nothing to say about /openapi.json', async (t) => {
     `${ruleId}: ${message} ${at?.pointer}`), [])
 })
 
-t.test('every answer has a schema that says something', (t) => {
+t.test('every answer has a non-empty schema', (t) => {
   type Media = Record<string, { schema?: object }>
   const operations = Object.entries(document.paths as Record<string, Record<string, {
     responses: Record<string, { content: Media }>
@@ -50,7 +50,7 @@ t.test('every answer has a schema that says something', (t) => {
   t.end()
 })
 
-t.test('a client that is generated from it compiles, and works', async (t) => {
+t.test('a generated client compiles and works', async (t) => {
   const types = tool(clients, 'openapi-typescript', 'dist/openapi.json', '-o', 'dist/api.d.ts')
   t.equal(types.status, 0, types.said)
   const compiled = tool(root, 'tsc', '-p', 'fixtures')
@@ -68,7 +68,7 @@ t.test('a client that is generated from it compiles, and works', async (t) => {
   t.ok(Number(saw['bytes']) > 1000 && Number(saw['total']) > 0)
 })
 
-t.test('the schemas of every capability are strict ones of JSON Schema 2020-12', async (t) => {
+t.test('the schemas of every capability are strict JSON Schema 2020-12', async (t) => {
   const { capabilities } = (await ask(node, '/v1/capabilities')).json as
     { capabilities: Record<string, unknown>[] }
   t.ok(capabilities.length >= 3)
@@ -76,7 +76,7 @@ t.test('the schemas of every capability are strict ones of JSON Schema 2020-12',
     for (const part of ['input_schema', 'output_schema', 'input_chunk_schema', 'output_chunk_schema']) {
       const schema = capability[part] as object | null
       if (schema === null) continue
-      // A field that may be null has two types: the one thing that Ajv's strictest form has no place for.
+      // A nullable field has two types: the only thing that Ajv's strictest mode does not allow.
       const ajv = new Ajv2020({ strict: true, allowUnionTypes: true })
       t.doesNotThrow(() => ajv.compile(schema), `${String(capability['id'])} ${part}`)
     }
