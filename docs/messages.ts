@@ -1,7 +1,7 @@
 /** The texts that people read, taken from the sources, so that those of one plugin can be judged together. */
 import { readFileSync } from 'node:fs'
 import ts from 'typescript'
-import { page, table } from './pages.js'
+import { GLOSSARY, page, table } from './pages.js'
 
 interface Message { readonly path: string, readonly line: number, readonly text: string }
 
@@ -66,5 +66,5 @@ export function messagesPage (root: string, paths: readonly string[]): string {
     return `## ${name}\n\n${table(['File', 'Text'], rows.map(({ path, text }) => [path, text]))}`
   })
   return page('Messages', 'Every text that people read, as the sources have it, so that the messages of ' +
-    'one plugin can be judged together. `{name}` is a value.', tables.join('\n\n'))
+    'one plugin can be judged together. `{name}` is a value. ' + GLOSSARY, tables.join('\n\n'))
 }

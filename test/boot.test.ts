@@ -350,5 +350,5 @@ t.test('modules that are no plugins, and two plugins with one name, are problems
   const [first] = bundled
   const twice = await problems(t, { plugins: [first!, first!] })
   const { name } = first!.manifest
-  t.ok(twice.includes(`2 plugins are named "${name}"; names are unique`), twice.join('\n'))
+  t.ok(twice.includes(`2 plugins are named "${name}"; names must be unique`), twice.join('\n'))
 })

@@ -76,8 +76,8 @@ t.test('memory, store, staging disk and event log', async (t) => {
     [['ok', /staging disk: 50/, null], ['fail', /staging disk/, /svc purge/]])
   const log = (mode: string, nextIdx = 9): Check => checkEventLog({ mode, counted: 7, firstIdx: 3, nextIdx })
   same(t, 'event log', [log('normal'), log('normal', 3), log('counting-only'), log('memory')], [
-    ['ok', /events 3 to 8 are kept/, null], ['ok', /no events yet/, null],
-    ['fail', /only counted, not written \(7 so far\)/, /Free space.*svc purge/],
+    ['ok', /events 3 to 8 are stored/, null], ['ok', /no events yet/, null],
+    ['fail', /counted but not stored \(7 so far\)/, /Free disk space.*svc purge/],
     ['warn', /memory: events 3 to 8/, /svc logs/]
   ])
 })

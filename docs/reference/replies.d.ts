@@ -70,12 +70,12 @@ export interface components {
                 line?: number;
                 schema: Record<string, unknown> | null;
                 /**
-                 * @description svc.yaml says something else, which counts after a restart
+                 * @description svc.yaml has another value, which takes effect after a restart
                  * @constant
                  */
                 restart?: true;
                 /**
-                 * @description only svc.yaml itself changes it
+                 * @description can be changed in svc.yaml only, not over HTTP
                  * @constant
                  */
                 local?: true;
@@ -89,12 +89,12 @@ export interface components {
                 line?: number;
                 schema: Record<string, unknown> | null;
                 /**
-                 * @description svc.yaml says something else, which counts after a restart
+                 * @description svc.yaml has another value, which takes effect after a restart
                  * @constant
                  */
                 restart?: true;
                 /**
-                 * @description only svc.yaml itself changes it
+                 * @description can be changed in svc.yaml only, not over HTTP
                  * @constant
                  */
                 local?: true;
@@ -104,12 +104,12 @@ export interface components {
         "PUT /config": {
             revision: string;
             restart_needed: boolean;
-            /** @description the plugins that it has switched */
+            /** @description the plugins that it enabled or disabled */
             plugins: {
                 name: string;
                 enabled: boolean;
                 in_effect: boolean;
-                /** @description what keeps it from taking effect at once */
+                /** @description why it does not take effect at once */
                 why: string | null;
             }[];
         };
@@ -143,7 +143,7 @@ export interface components {
         };
         "GET /instance/placement": Record<string, unknown>;
         "GET /instance/previews": {
-            /** @description names in the query that no node has */
+            /** @description unknown nodes of the query */
             unknown_nodes: string[];
             previews: {
                 model_id: string;
@@ -259,7 +259,7 @@ export interface components {
             command_id: string;
             instance_id: string;
         };
-        /** @description The answers; nothing, with 202, to notifications. */
+        /** @description The responses; empty, with 202, for notifications. */
         "POST /mcp": Record<string, unknown> | unknown[];
         "DELETE /mcp": Record<string, unknown>;
         "GET /models": {
@@ -418,18 +418,18 @@ export interface components {
             message: string;
             node_id: string;
             drained: boolean;
-            /** @description false where it was so already */
+            /** @description false if it was so already */
             changed: boolean;
-            /** @description what runs there now */
+            /** @description ids of the instances on the node */
             instances: string[];
         };
         "DELETE /nodes/{node}/drain": {
             message: string;
             node_id: string;
             drained: boolean;
-            /** @description false where it was so already */
+            /** @description false if it was so already */
             changed: boolean;
-            /** @description what runs there now */
+            /** @description ids of the instances on the node */
             instances: string[];
         };
         "POST /ollama/api/chat": {
@@ -500,7 +500,7 @@ export interface components {
             }[];
         };
         "GET /state": {
-            /** @description The cluster session; changes when a new master begins one. */
+            /** @description The cluster session; changes when a new master starts one. */
             sessionId: string;
             /** @description The elected master, or null while none is known. */
             masterNodeId: string | null;
@@ -533,7 +533,7 @@ export interface components {
                     };
                 };
             };
-            /** @description Status of each runner a live instance names. */
+            /** @description Status of each runner of an instance. */
             runners: {
                 [key: string]: {
                     [key: string]: Record<string, unknown>;
@@ -545,7 +545,7 @@ export interface components {
                     [key: string]: Record<string, unknown>;
                 }[];
             };
-            /** @description Requests being served by any node and, for half a minute, those that ended; without content. */
+            /** @description Requests in progress on any node, and those that ended in the last 30 seconds; without content. */
             tasks: {
                 [key: string]: {
                     [key: string]: {
@@ -573,9 +573,9 @@ export interface components {
             };
             /** @description Whether new requests are traced. */
             tracingEnabled: boolean;
-            /** @description Index of the newest control event this node has in its log. */
+            /** @description Index of the newest control event in the log of this node. */
             lastEventAppliedIdx: number;
-            /** @description Who each node is. */
+            /** @description Identity of each node. */
             nodeIdentities: {
                 [key: string]: {
                     friendlyName: string | null;
@@ -587,7 +587,7 @@ export interface components {
                     apiUrl: string | null;
                 };
             };
-            /** @description The same map again. */
+            /** @description Same as `nodeIdentities`. */
             node_identities: {
                 [key: string]: {
                     friendlyName: string | null;
@@ -610,7 +610,7 @@ export interface components {
                     };
                 };
             };
-            /** @description Adds the memory of each runner: what it has, and what placement counts for it. */
+            /** @description Adds the memory of each runner: in use, and as placement counts it. */
             nodeSystem: {
                 [key: string]: {
                     gpuUsage: number | null;
@@ -628,7 +628,7 @@ export interface components {
                     }[];
                 };
             };
-            /** @description Space on the models volume by node, bytes. */
+            /** @description Disk space of the models volume by node, bytes. */
             nodeDisk: {
                 [key: string]: {
                     total: {
@@ -657,14 +657,14 @@ export interface components {
                     }[];
                 };
             };
-            /** @description Adds the backends found or declared, also by engine, and what each engine with a program drives. */
+            /** @description Adds the backends detected or declared, also by engine, and the program of each engine. */
             nodeResources: {
                 [key: string]: {
                     backends: string[];
                     participation: string;
                 };
             };
-            /** @description What each node can serve right now. */
+            /** @description Current abilities of each node. */
             nodeCapabilities: {
                 [key: string]: string[];
             };
@@ -677,7 +677,7 @@ export interface components {
                 affectedNodeIds: string[];
                 recordedAt: string;
             }[];
-            /** @description Term, quorum and how many nodes are known and alive. */
+            /** @description Term, quorum, and the numbers of known and live nodes. */
             cluster: {
                 term: number;
                 /** @enum {unknown} */
@@ -687,9 +687,9 @@ export interface components {
                 knownNodes: number;
                 liveNodes: number;
             };
-            /** @description Instances that are to be placed as soon as that is possible, and why not yet. */
+            /** @description Instances that wait for a place, with the reason. */
             waitingInstances?: unknown;
-            /** @description Nodes by install id that run no models until an operator lets them again, since when. */
+            /** @description Drained nodes by install id, with the time. */
             drainedNodes?: unknown;
         } | {
             at: string | number;
@@ -707,17 +707,17 @@ export interface components {
                 status: "pending" | "downloading" | "paused" | "complete" | "failed" | "cancelled" | "not_found";
                 progress: number;
                 error: string | null;
-                /** @description why it failed, one word */
+                /** @description reason of a failure, one word */
                 reason?: string | null;
                 downloadedBytes?: number;
-                /** @description 0 while it is not known yet */
+                /** @description 0 until it is known */
                 totalBytes?: number;
                 /** @description over the last 10 seconds */
                 bytesPerSecond?: number;
                 etaMs?: number | null;
                 /** @description `hub`, `file:…`, `node:INSTALL_ID`, `cache`, `ollama:NAME` */
                 source?: string | null;
-                /** @description the commit once it is known; before that what was asked for */
+                /** @description the commit once it is known, before that the requested revision */
                 revision?: string | null;
                 startedAt?: string | null;
             }[];
@@ -739,20 +739,20 @@ export interface components {
             status: "pending" | "downloading" | "paused" | "complete" | "failed" | "cancelled" | "not_found";
             progress: number;
             error: string | null;
-            /** @description why it failed, one word */
+            /** @description reason of a failure, one word */
             reason?: string | null;
             downloadedBytes?: number;
-            /** @description 0 while it is not known yet */
+            /** @description 0 until it is known */
             totalBytes?: number;
             /** @description over the last 10 seconds */
             bytesPerSecond?: number;
             etaMs?: number | null;
             /** @description `hub`, `file:…`, `node:INSTALL_ID`, `cache`, `ollama:NAME` */
             source?: string | null;
-            /** @description the commit once it is known; before that what was asked for */
+            /** @description the commit once it is known, before that the requested revision */
             revision?: string | null;
             startedAt?: string | null;
-            /** @description the folder, where this made the node the store */
+            /** @description the folder, if this made the node the store host */
             storeMade?: string;
         };
         "DELETE /store/models/{model_id}/download": {
@@ -761,17 +761,17 @@ export interface components {
             status: "pending" | "downloading" | "paused" | "complete" | "failed" | "cancelled" | "not_found";
             progress: number;
             error: string | null;
-            /** @description why it failed, one word */
+            /** @description reason of a failure, one word */
             reason?: string | null;
             downloadedBytes?: number;
-            /** @description 0 while it is not known yet */
+            /** @description 0 until it is known */
             totalBytes?: number;
             /** @description over the last 10 seconds */
             bytesPerSecond?: number;
             etaMs?: number | null;
             /** @description `hub`, `file:…`, `node:INSTALL_ID`, `cache`, `ollama:NAME` */
             source?: string | null;
-            /** @description the commit once it is known; before that what was asked for */
+            /** @description the commit once it is known, before that the requested revision */
             revision?: string | null;
             startedAt?: string | null;
         };
@@ -781,46 +781,46 @@ export interface components {
             status: "pending" | "downloading" | "paused" | "complete" | "failed" | "cancelled" | "not_found";
             progress: number;
             error: string | null;
-            /** @description why it failed, one word */
+            /** @description reason of a failure, one word */
             reason?: string | null;
             downloadedBytes?: number;
-            /** @description 0 while it is not known yet */
+            /** @description 0 until it is known */
             totalBytes?: number;
             /** @description over the last 10 seconds */
             bytesPerSecond?: number;
             etaMs?: number | null;
             /** @description `hub`, `file:…`, `node:INSTALL_ID`, `cache`, `ollama:NAME` */
             source?: string | null;
-            /** @description the commit once it is known; before that what was asked for */
+            /** @description the commit once it is known, before that the requested revision */
             revision?: string | null;
             startedAt?: string | null;
         };
         "GET /store/models/{model_id}/download/plan": {
             modelId: string;
-            /** @description address of the hub, or what of this machine */
+            /** @description address of the hub, or the name of the local source */
             hub: string;
             commit: string;
             files: number;
             totalBytes: number;
-            /** @description the weights that are taken */
+            /** @description the weights to download */
             variant: string | null;
             /** @enum {unknown} */
             engine: "gguf" | "onnx" | null;
             weightsBytes: number;
-            /** @description all weights there are, smallest first */
+            /** @description all weights of the model, smallest first */
             variants: {
                 name: string;
                 bytes: number;
-                /** @description into memory; null: not known */
+                /** @description in memory; null: unknown */
                 fits: boolean | null;
             }[];
-            /** @description of the store, or of where it would be */
+            /** @description of the store host, or of the node that would become it */
             disk: {
                 node: string;
                 roomBytes: number;
                 problem: string | null;
             };
-            /** @description of the cluster, for all of the model but its context; null: not known */
+            /** @description of the cluster, for the model without its context; null: unknown */
             memory: {
                 neededBytes: number;
                 nodes: {
@@ -831,7 +831,7 @@ export interface components {
                 problem: string | null;
                 engineMissing: string | null;
             } | null;
-            /** @description what of the model is of no use here */
+            /** @description parts of the model that svc does not use */
             unused: string[];
         };
         "GET /store/models/{model_id}/download/status": {
@@ -840,17 +840,17 @@ export interface components {
             status: "pending" | "downloading" | "paused" | "complete" | "failed" | "cancelled" | "not_found";
             progress: number;
             error: string | null;
-            /** @description why it failed, one word */
+            /** @description reason of a failure, one word */
             reason?: string | null;
             downloadedBytes?: number;
-            /** @description 0 while it is not known yet */
+            /** @description 0 until it is known */
             totalBytes?: number;
             /** @description over the last 10 seconds */
             bytesPerSecond?: number;
             etaMs?: number | null;
             /** @description `hub`, `file:…`, `node:INSTALL_ID`, `cache`, `ollama:NAME` */
             source?: string | null;
-            /** @description the commit once it is known; before that what was asked for */
+            /** @description the commit once it is known, before that the requested revision */
             revision?: string | null;
             startedAt?: string | null;
         };
@@ -883,15 +883,15 @@ export interface components {
                 skippedInUse: string[];
                 freedBytes: number;
                 error: string | null;
-                /** @description with dry_run only; oldest use first */
+                /** @description only with dry_run; least recently used first */
                 copies?: {
                     modelId: string;
                     sizeBytes: number;
-                    /** @description what removing it gives back; links count 0 */
+                    /** @description bytes that a removal frees; hard links count 0 */
                     freeableBytes: number;
                     lastUsedEpochSeconds: number;
                     inUse: boolean;
-                    /** @description idle and beyond staging_keep_recent_gb: the next eviction takes it */
+                    /** @description idle and beyond staging_keep_recent_gb: evicted next */
                     overBudget: boolean;
                 }[];
             }[];
@@ -905,18 +905,18 @@ export interface components {
             models: {
                 modelId: string;
                 /**
-                 * @description the format that runs here; null where there is none
+                 * @description the runnable format; null if there is none
                  * @enum {unknown}
                  */
                 engine: "gguf" | "onnx" | null;
-                /** @description what the hub says it is for, such as `text-generation` */
+                /** @description the task according to the hub, such as `text-generation` */
                 task: string | null;
                 downloads: number | null;
                 likes: number | null;
                 updatedAt: string | null;
-                /** @description its terms must be accepted at the hub first */
+                /** @description the user must accept its terms on the hub first */
                 gated: boolean;
-                /** @description whether the cluster has it already */
+                /** @description whether the cluster already has it */
                 here: boolean;
             }[];
         };
@@ -1005,7 +1005,7 @@ export interface components {
                 status: number | null;
                 reason: string | null;
             }[];
-            /** @description Nodes whose changes are not here. */
+            /** @description Nodes whose changes are missing. */
             failed: {
                 node: string;
                 name: string;
@@ -1013,12 +1013,12 @@ export interface components {
             }[];
         };
         "GET /v1/audit/verify": {
-            /** @description No chain that could be read has a fault. */
+            /** @description True if no readable chain has a fault. */
             ok: boolean;
             nodes: {
                 node: string;
                 name: string;
-                /** @description Null where the chain could not be read. */
+                /** @description Null if the chain could not be read. */
                 ok: boolean | null;
                 records: number;
                 first: number | null;
@@ -1303,7 +1303,7 @@ export interface components {
             dials: Record<string, unknown>[];
             plugins: Record<string, unknown>[];
             warnings: string[];
-            /** @description what each of the warnings is called */
+            /** @description the code of each warning */
             warningCodes?: string[];
         };
         "POST /v1/diagnostics/node/runners/{runner_id}/cancel": {
@@ -1470,7 +1470,7 @@ export interface components {
                 version: string;
                 summary: string;
                 enabled: boolean;
-                /** @description why it is off */
+                /** @description why it is disabled */
                 why: string | null;
             }[];
         };
@@ -1478,7 +1478,7 @@ export interface components {
             revision: string;
             restart_needed: boolean;
             in_effect: boolean;
-            /** @description what keeps it from taking effect at once */
+            /** @description why it does not take effect at once */
             why: string | null;
         };
         "GET /v1/relay": {

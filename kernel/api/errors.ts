@@ -63,7 +63,7 @@ export const kernelErrors = {
     'Ask the operator for a token that has it.'),
   foreign_origin: final(403, 'Requests from this web page are not allowed.',
     'List the origin under api.allowed_origins in svc.yaml.'),
-  join_refused: final(403, 'The cluster does not accept this node.',
+  join_refused: final(403, 'The cluster refused this node.',
     'Create a new token with `svc join-token` on a member, and use it before it expires.'),
   not_found: final(404, 'There is no such route.', 'GET /openapi.json lists every route.'),
   plugin_disabled: final(404, 'The plugin that owns this route is disabled.',

@@ -340,7 +340,7 @@ async function listen (
     await kernel.app.listenAlso(where).catch(({ code }: NodeJS.ErrnoException) => {
       if (code !== 'EADDRINUSE') return
       log.root.warn({},
-        `[${host}]:${address.port} is in use by another program, to which "localhost" may lead`)
+        `[${host}]:${address.port} is in use by another program, and "localhost" may resolve to it`)
     })
   }
   const shown = address.host === '0.0.0.0' ? '127.0.0.1' : address.host === '::' ? '[::1]'

@@ -69,7 +69,7 @@ export function findPlugin (installation: Installation, name: string): Installat
   const near = nearest(name, names)
   throw new CliError(exitCodes.notFound, [
     `there is no plugin "${name}"${near === undefined ? '' : `; did you mean ${near}?`}`,
-    `  there is: ${names.join(', ') || 'none'}`,
+    `  plugins: ${names.join(', ') || 'none'}`,
     ...failuresOf(installation).map((failure) => `  ${failure}`)
   ].join('\n'))
 }

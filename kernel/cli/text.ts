@@ -36,7 +36,7 @@ export function showTime (ms: number, nowMs: number): string {
 
 const SPAN = /^(\d{1,9})(s|m|h|d)?$/
 
-/** Seconds of a span such as `90`, `90s`, `15m`, `2h` or `1d`; undefined for anything else. */
+/** Seconds of a duration such as `90`, `90s`, `15m`, `2h` or `1d`; undefined for anything else. */
 export function readSpan (text: string): number | undefined {
   const found = SPAN.exec(text)
   if (found === null) return undefined
@@ -55,7 +55,7 @@ export function parseTimeOrIndex (text: string, now: number): string | null {
   return Number.isNaN(new Date(ms).getTime()) ? null : new Date(ms).toISOString()
 }
 
-export const MOMENTS = 'expected a span such as 10m, a time such as 2026-01-31T08:00Z, or an index'
+export const MOMENTS = 'expected a duration such as 10m, a time such as 2026-01-31T08:00Z, or an index'
 
 /** The syntax of model ids; the node checks further. */
 const MODEL_ID = /^[A-Za-z0-9][A-Za-z0-9._-]{0,95}\/[A-Za-z0-9][A-Za-z0-9._-]{0,95}$/

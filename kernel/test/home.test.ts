@@ -52,7 +52,8 @@ t.test('of two that take over a dead one\'s lock, none removes the other\'s', (t
 })
 
 t.test('a home that cannot be made is refused at once', (t) => {
-  t.throws(() => { prepareHome('/proc/nowhere/svc') }, { name: 'HomeError', message: /cannot create the home/ })
+  t.throws(() => { prepareHome('/proc/nowhere/svc') },
+    { name: 'HomeError', message: /cannot create the home/ })
   const deep = join(home(t), 'a', 'b', 'c')
   prepareHome(deep)
   t.ok(statSync(join(deep, 'run')).isDirectory())

@@ -28,7 +28,7 @@ export default definePlugin({
   },
   models: { 'svc/voice-en': { folder: new URL('./voice/', import.meta.url).href } },
   firstSteps: [
-    'Hear it speak (in another terminal):',
+    'Try speech (in another terminal):',
     '  {svc} say "Hello from svc" -o hello.mp3{home}',
     "  {curl} {url}/v1/audio/speech -H 'content-type: application/json' \\",
     '    {token} \\',

@@ -82,7 +82,7 @@ export default definePlugin({
       produces: 'text/html', errors: ['not_found']
     }
   },
-  firstSteps: ['open {url} in a browser: the page of the cluster']
+  firstSteps: ['open the cluster page in a browser: {url}']
 }, (ctx) => {
   // Read at the first request: a node whose page is not used starts without it.
   let read: ReturnType<typeof pageFiles> | undefined

@@ -44,7 +44,7 @@ export default definePlugin({
       summary: 'show or follow the newest log lines of all nodes, sorted by time',
       options: [
         ['-f, --follow', 'print new lines as they are written'],
-        ['--since <when>', 'a span such as 10m, or a time'],
+        ['--since <when>', 'a duration such as 10m, or a time'],
         ['--node <ref>', 'only this node: id, name or local'],
         ['--model <id>', 'only lines about this model, including the output of its runners'],
         ['--plugin <name>', 'only lines of this plugin'],

@@ -37,7 +37,7 @@ t.test('homes and ports in use, and homes of a later version', async (t) => {
     cpSync(node.home, at, { recursive: true })
     const path = join(at, file)
     const value = existsSync(path) ? JSON.parse(readFileSync(path, 'utf8')) as object : { tokens: [] }
-    for (const [format, message] of [[99, /has format 99, this svc reads up to 1; use the newer svc/],
+    for (const [format, message] of [[99, /has format 99, this svc supports up to 1; use the newer svc/],
       ['x', /has no format number/]] as const) {
       writeFileSync(path, JSON.stringify({ ...value, format }))
       const { status, stderr } = await svc(['up', '--json', '--home', at, '--port', '0'])

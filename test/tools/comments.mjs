@@ -5,8 +5,18 @@ import { execFileSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 
-/** Hits per 100 comments that each folder may have. */
-const LIMIT = {}
+/** Hits per 100 comments that a folder may have; one where none is listed. */
+const LIMIT = {
+  'plugins/audit': 2,
+  'plugins/capabilities': 2,
+  'plugins/event-log': 2,
+  'plugins/placement': 2,
+  'plugins/staging': 2,
+  'test/clients': 4,
+  'test/llama': 3,
+  'test/node': 2,
+  'test/page': 2
+}
 
 const RULES = {
   'code that speaks': /\b(tells?|told|telling|hears?|heard|wants?|wanted)\b/i,
@@ -14,7 +24,7 @@ const RULES = {
   'a clause for a noun': /(^|[.:;] )(What|Who|Whoever|Whatever) (?!to\b)[^?]*$/,
   'where for if': /(^|, )where (there|it|one|no|that|they|none|nothing) /i,
   'a vague verb': /\b(is|are|was|were|be) (made|kept|taken|had|put|meant|let go|begun|gone)\b/i,
-  'an idiom': /\b(of (its|their) own|all the same|for good|at all|so long|in vain|in turn|under way|meanwhile)\b/i
+  'an idiom': /\b(of (its|their) own|all the same|for good|at all|so long|in vain|under way|meanwhile)\b/i
 }
 
 /** The comments of a source file: `[line, text]`, neighbouring lines of one comment joined. */
@@ -34,7 +44,8 @@ function commentsOf (text) {
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const [only] = process.argv.slice(2).filter((arg) => !arg.startsWith('--'))
 const files = execFileSync('git', ['ls-files', '*.ts', '*.mjs'], { cwd: root, encoding: 'utf8' })
-  .split('\n').filter((path) => /^(kernel|plugins|test|docs)\//.test(path) && !/\/(fixtures|recorded)\//.test(path))
+  .split('\n').filter((path) => /^(kernel|plugins|test|docs)\//.test(path))
+  .filter((path) => !/\/(fixtures|recorded)\//.test(path))
 const counted = {}
 for (const path of files) {
   const [top, below, ...deeper] = path.split('/')
@@ -52,7 +63,7 @@ for (const path of files) {
 const share = ({ all, hits }) => all === 0 ? 0 : 100 * hits / all
 const check = process.argv.includes('--check')
 for (const [folder, sum] of Object.entries(counted)) {
-  const limit = LIMIT[folder] ?? 0
+  const limit = LIMIT[folder] ?? 1
   if (!check && only === undefined) console.log(folder.padEnd(26), share(sum).toFixed(1).padStart(5), limit)
   if (!check || share(sum) <= limit) continue
   console.error(`${folder}: ${share(sum).toFixed(1)} of 100 comments read as translated, the limit is ` +

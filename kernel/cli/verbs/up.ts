@@ -180,7 +180,7 @@ async function announce (
   ctx: VerbContext, node: SvcNode, { url, pid, starts }: { url: string, pid: number, starts: number }
 ): Promise<void> {
   for (const warning of node.warnings) ctx.err.line(`${ctx.err.paint('yellow', 'warning:')} ${warning}`)
-  if (node.joined) ctx.err.line('joined the cluster; `svc nodes` shows its nodes')
+  if (node.joined) ctx.err.line('joined the cluster; `svc nodes` lists its nodes')
   // With `logging.enabled` stdout carries only JSON.
   const out = node.logsJson ? ctx.err : ctx.out
   if (starts > 1) {
@@ -199,7 +199,7 @@ function aboutTls ({ tls }: SvcNode): string[] {
   const { fingerprint, authority } = tls
   return [
     `Fingerprint of its key: ${fingerprint}`,
-    ...authority === null ? [] : [`Programs and browsers trust it if they trust the authority ${authority}`]
+    ...authority === null ? [] : [`To make programs and browsers trust it, add ${authority} to their trusted authorities`]
   ]
 }
 

@@ -21,7 +21,7 @@ interface Target {
 export default {
   async run (ctx, [words], options) {
     const text = words === '-' ? await readAll(ctx.io.stdin) : words!
-    if (text.trim() === '') throw ctx.fail(2, 'the text is empty')
+    if (text.trim() === '') throw ctx.fail(2, 'the text is empty: svc say "hello"')
     const payload = payloadOf(ctx, text, options)
     const output = options['output'] as string | undefined
     const node = options['node'] as string | undefined

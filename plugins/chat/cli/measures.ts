@@ -116,7 +116,7 @@ export const speech: Measure<SpeechSample, SpeechFigures> = {
       first ??= pace.mono()
       sound.add(part)
     }
-    if (first === null || sound.seconds === 0) throw ctx.fail(1, 'the node answered without audio')
+    if (first === null || sound.seconds === 0) throw ctx.fail(1, 'the node sent no audio')
     const seconds = (pace.mono() - start) / 1000
     return {
       firstByteMs: first - start, audioSeconds: sound.seconds, realTimeFactor: seconds / sound.seconds

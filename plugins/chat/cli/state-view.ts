@@ -66,9 +66,9 @@ const READY = 'ready'
 const FAILED = 'failed: '
 
 const STATUS_TEXT: Readonly<Record<string, string>> = {
-  RunnerIdle: 'waits for its runner', RunnerConnecting: 'starts', RunnerConnected: 'starts',
-  RunnerLoading: 'loads', RunnerLoaded: 'warms up', RunnerWarmingUp: 'warms up', RunnerReady: READY,
-  RunnerRunning: READY, RunnerShuttingDown: 'ends', RunnerShutdown: 'ends'
+  RunnerIdle: 'waiting for its runner', RunnerConnecting: 'connecting', RunnerConnected: 'connected',
+  RunnerLoading: 'loading', RunnerLoaded: 'loaded', RunnerWarmingUp: 'warming up', RunnerReady: READY,
+  RunnerRunning: READY, RunnerShuttingDown: 'shutting down', RunnerShutdown: 'shut down'
 }
 
 /** A runner's status as text. */

@@ -123,7 +123,7 @@ t.test('svc bench: failures are counted, and the exit status tells', async (t) =
 t.test('svc bench: what is refused', async (t) => {
   const node = await nodeOf(t,
     routes({ [SPEECH]: (response) => { response.end('no sound') } }, { tasks: ['tts'] }))
-  t.match(await node.run(['bench', 'acme/chat']), { status: 1, err: /without audio/ })
+  t.match(await node.run(['bench', 'acme/chat']), { status: 1, err: /sent no audio/ })
   const before = node.asked.length
   const wrong: [string[], RegExp][] = [
     [['--requests', '0'], /--requests 0/], [['--concurrency', '257'], /--concurrency 257: .* from 1 to 256/],

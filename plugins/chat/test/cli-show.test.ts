@@ -79,9 +79,9 @@ t.test('svc show: a model that does not answer', async (t) => {
   const cases: [string, object, object, RegExp][] = [
     ['loads', { i1: instance('acme/chat', nodes) },
       { r1: { RunnerLoading: { layersLoaded: 1, totalLayers: 4 } }, r2: { RunnerReady: {} } },
-      /i1 +attic,n2 +loads \(1 of 4\) +2048/],
+      /i1 +attic,n2 +loading \(1 of 4\) +2048/],
     ['starts', { i1: instance('acme/chat', nodes) }, { r1: { RunnerWarmingUp: {} } },
-      /i1 .* warms up, waits for its runner +2048/],
+      /i1 .* warming up, waiting for its runner +2048/],
     ['failed', { i1: instance('acme/chat', nodes) }, { r1: { RunnerFailed: { errorMessage: 'no\x1blib' } } },
       /i1 +attic,n2 +failed: no lib +2048/],
     ['recorded', { i9: instance('acme/chat', nodes) }, {}, /i9 +attic,n2 +failed: out of memory +2048/],

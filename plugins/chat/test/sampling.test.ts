@@ -29,7 +29,7 @@ t.test('each API has its own names and ranges; tasks have the names of the chat 
   t.strictSame(samplingOf('ollama', { repeat_penalty: 1.1, repetition_penalty: 9, top_k: -1, seed: null }),
     { top_k: 0, repetition_penalty: 1.1 })
   t.match(nullableFields('ollama').repeat_last_n, {
-    minimum: -1, description: /^how many of the last tokens/
+    minimum: -1, description: /^number of last tokens/
   })
   t.strictSame(samplingOf('chat', null), {})
 })

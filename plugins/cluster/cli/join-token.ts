@@ -17,7 +17,7 @@ export default {
     const given = (options['ttl'] as string | undefined) ?? DEFAULT_TTL
     const seconds = readSpan(given)
     if (seconds === undefined || seconds === 0) {
-      throw ctx.fail(2, `--ttl ${given}: expected a span such as 90s, 15m, 2h or 1d`)
+      throw ctx.fail(2, `--ttl ${given}: expected a duration such as 90s, 15m, 2h or 1d`)
     }
     const local = options['local'] === true ? { local: true } : {}
     const made = await ctx.client.json<{ token: string, expires: string, command: string }>(

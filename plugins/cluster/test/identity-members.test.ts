@@ -168,7 +168,7 @@ t.test('a file that cannot be used is refused', async (t) => {
     t.equal(readFileSync(path, 'utf8'), text, 'and left as it is')
   }
   check(good.slice(0, -20), /members\.json is not valid JSON/)
-  check(good.replace('"format": 1', '"format": 2'), /has format 2, this svc reads up to 1/)
+  check(good.replace('"format": 1', '"format": 2'), /has format 2, this svc supports up to 1/)
   check(good.replace(self.fingerprint, member('b').fingerprint), new RegExp(
     `lists this node with key b+A, but node\\.key is ${self.fingerprint}; .* run: rm .*members\\.json`))
   writeFileSync(path, good.replace('"clusterId"', '"later": [1], "clusterId"'))

@@ -104,7 +104,7 @@ t.test('join-token: the token on stdout, the line to paste beside it', async (t)
   for (const ttl of ['soon', '0', '']) {
     const wrong = await cli(['join-token', `--ttl=${ttl}`, '--url', node.url])
     t.equal(wrong.status, 2, ttl)
-    t.match(wrong.err, /--ttl .*: expected a span such as 90s, 15m/)
+    t.match(wrong.err, /--ttl .*: expected a duration such as 90s, 15m/)
   }
   const closed = await standIn(t, { 'POST /cluster/join-tokens': (response) => {
     sendError(response, 409, 'loopback_only', { remedy: 'Set cluster.host in svc.yaml.' })

@@ -72,11 +72,11 @@ function choiceOf (ctx: VerbContext, options: Record<string, unknown>): Record<s
   const offline = options['maxOffline'] as string | undefined
   const at = expires === undefined ? null : expiryOf(expires, Date.now())
   if (expires !== undefined && at === null) {
-    throw ctx.fail(2, `--expires ${expires}: expected a span such as 90d or a date such as 2027-01-31`)
+    throw ctx.fail(2, `--expires ${expires}: expected a duration such as 90d or a date such as 2027-01-31`)
   }
   const span = offline === undefined ? null : expiryOf(offline, 0)
   if (offline !== undefined && span === null) {
-    throw ctx.fail(2, `--max-offline ${offline}: expected a span such as 24h or 7d`)
+    throw ctx.fail(2, `--max-offline ${offline}: expected a duration such as 24h or 7d`)
   }
   const given: [string, unknown][] = [
     ['name', options['name']], ['authorities', options['authorities']], ['viaRelay', options['viaRelay']],

@@ -99,7 +99,7 @@ t.test('svc state --at', async (t) => {
   await run('--at', '10m')
   const asked = Date.parse(decodeURIComponent(node.asked.at(-1)!.url.split('at=')[1]!))
   t.ok(asked >= before - 600_000 && asked <= Date.now() - 600_000, String(asked - before))
-  t.match(await run('--at', 'soonish'), { status: 2, err: /--at soonish: expected a span such as 10m/ })
+  t.match(await run('--at', 'soonish'), { status: 2, err: /--at soonish: expected a duration such as 10m/ })
   t.match(await run('--at', '7', '--follow'), { status: 2, err: /cannot be combined/ })
   t.match(await run('--at', '404'), { status: 3 })
 })

@@ -3,7 +3,7 @@ import type { VerbDecl } from '../../../kernel/index.js'
 export const verbs = {
   place: {
     heading: 'Keep models',
-    summary: 'place a model on nodes that have the memory for it, and wait until it is ready',
+    summary: 'place a model on nodes with enough memory, and wait until it is ready',
     args: '<model>',
     options: [
       ['--min-nodes <n>', 'spread it over at least this many nodes'],

@@ -133,7 +133,7 @@ t.test('svc place shows the arithmetic of what does not fit, and the ways out', 
     t.match(pinned(), { excluded_nodes: ['id-n1'] }, name)
   }
   t.match(await node.run(['place', 'acme/chat', '--node', 'n3']),
-    { status: 3, err: 'no node "n3"; there is: n1, n2' })
+    { status: 3, err: 'no node "n3"; the nodes are: n1, n2' })
   const wrong = [['x'], ['acme/..x'], ['acme/chat', '--min-nodes', '0'], ['acme/chat', '--min-nodes', 'two'],
     ['acme/chat', '--sharding', 'rows'], ['acme/chat', '--meta', 'star'], ['acme/chat', '--ctx', '1'],
     ['acme/chat', '--ctx', '8k']]

@@ -24,7 +24,7 @@ t.test('the newest request that failed, with its ids and what its reason asks fo
       { kind: 'event', idx: 49200, name: 'TaskFailed' }, { kind: 'trace', taskId: TASK },
       { kind: 'error', reason: 'instance_lost' }
     ],
-    remedy: `Repeat the request; \`svc why ${TASK}\` shows all details.`
+    remedy: `Retry the request; \`svc why ${TASK}\` shows all details.`
   }])
 })
 

@@ -130,7 +130,8 @@ t.test('a library stands in for a program that is not found', async (t) => {
   ]
   for (const [over, why] of cases) {
     t.match(choice(here, {}, program, over), {
-      code: 'engine_missing', problem: `engine llama-server needs llama-server, which is not installed; ${why}`,
+      code: 'engine_missing',
+      problem: `engine llama-server needs llama-server, which is not installed; ${why}`,
       remedy: /`svc engine add llama\.cpp`/
     })
   }

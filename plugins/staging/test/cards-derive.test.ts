@@ -206,7 +206,7 @@ t.test('GGUF', async (t) => {
   t.match(card, {
     family: 'llama', engine: 'llama-server', tasks: ['chat', 'completions'], nLayers: 4, hiddenSize: 64,
     heads: 8, kvHeads: 4, headSize: 8, contextLength: 512, quantization: 'Q4_K_M', licence: 'mit',
-    support: { tools: /^given to/, images: /vision weights/ }
+    support: { tools: /^passed to/, images: /vision weights/ }
   })
   t.same(rolesOf(card), { 'README.md': 'other', 'm.gguf': 'weights', 'mmproj-m.gguf': 'vision_weights' })
   const drafted = await made({ 'm.gguf': gguf({ ...llama, data: 4096 }), 'draft-m.gguf': gguf(llama) })
@@ -232,13 +232,13 @@ t.test('GGUF', async (t) => {
   t.match(untold.support, { chat_template: /ChatML.*--chat-template FILE/ })
   t.same(untold.tasks, ['chat', 'completions'])
   const beside = await made({ 'm.gguf': plainFile, 'chat_template.jinja': '{{ tools }}' })
-  t.match(beside.support, { tools: /^given to/ })
+  t.match(beside.support, { tools: /^passed to/ })
   t.notOk('chat_template' in beside.support)
   t.match(rolesOf(beside), { 'chat_template.jinja': 'template' })
   const toolsOf = async (template: string): Promise<string | undefined> => (await made({
     'm.gguf': gguf({ ...llama, metadata: { ...llama.metadata, 'tokenizer.chat_template': template } })
   })).support['tools']
-  t.match(await toolsOf('{{ messages }}{{ tools }}'), /^given to/, 'llama.cpp finds calls of its own formats')
+  t.match(await toolsOf('{{ messages }}{{ tools }}'), /^passed to/, 'llama.cpp finds calls of its own formats')
   t.match(await toolsOf('{# tools #}{{ messages[0].content }}'), /^no effect/)
   const sampled = gguf({ ...llama, metadata: { ...llama.metadata, 'general.sampling.top_k': 20 } })
   t.match(await made({ 'm.gguf': sampled, 'generation_config.json': { temperature: 0.6 } }),

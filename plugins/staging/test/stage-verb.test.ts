@@ -69,9 +69,9 @@ t.test('svc stage: on which nodes', async (t) => {
   const twins = { nodeIdentities: { n1: { friendlyName: 'twin' }, n2: { friendlyName: 'twin' } } }
   const node = await staging(t, [done], [[]], twins)
   t.match(await node.run(['stage', 'acme/x', '--node', 'twin']),
-    { status: 2, err: /names 2 nodes; .*: n1, n2/ })
+    { status: 2, err: /matches 2 nodes; .*: n1, n2/ })
   t.match(await node.run(['stage', 'acme/x', '--node', 'attic']),
-    { status: 3, err: /no node "attic"; there is: twin, twin/ })
+    { status: 3, err: /no node "attic"; the nodes are: twin, twin/ })
   t.match(await node.run(['stage', 'acme/x', '--all', '--node', 'n1']), { status: 2, err: /be combined/ })
   t.equal((await node.run(['stage', 'x'])).status, 2)
   t.notOk(node.requests().some((one) => one.startsWith('POST')))
