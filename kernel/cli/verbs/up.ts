@@ -199,7 +199,8 @@ function aboutTls ({ tls }: SvcNode): string[] {
   const { fingerprint, authority } = tls
   return [
     `Fingerprint of its key: ${fingerprint}`,
-    ...authority === null ? [] : [`To make programs and browsers trust it, add ${authority} to their trusted authorities`]
+    ...authority === null
+      ? [] : [`To make programs and browsers trust it, add ${authority} to their trusted authorities`]
   ]
 }
 

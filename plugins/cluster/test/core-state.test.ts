@@ -85,7 +85,8 @@ t.test('a node that is gone is shown as unreachable after a while', async (t) =>
   const { level, reasons: [reason] } = await healthOf(seen, gone)
   t.equal(level, 'warn')
   t.match(reason, {
-    severity: 'warn', message: /gives no sign of life.*Last sign of life: \d+ s ago/, remediation: /svc doctor/
+    severity: 'warn', message: /gives no sign of life.*Last sign of life: \d+ s ago/,
+    remediation: /svc doctor/
   })
   const state = await seen.get('/state')
   const id = gone.node.node.nodeId

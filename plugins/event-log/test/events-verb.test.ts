@@ -31,7 +31,8 @@ t.test('svc events shows a page', async (t) => {
   t.match(gap.err, /events 1 to 4 are missing on this node/)
   t.match(gap.out, /why="it .*fell" count=2\n$/)
   t.notMatch(gap.out, '\u001b')
-  t.match(await run('--since', 'soonish'), { status: 2, err: /--since soonish: expected a duration such as 10m/ })
+  t.match(await run('--since', 'soonish'),
+    { status: 2, err: /--since soonish: expected a duration such as 10m/ })
   t.match(await run('--kind', 'Nope'), { status: 2 })
 })
 

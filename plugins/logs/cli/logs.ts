@@ -34,7 +34,8 @@ function queryOf (ctx: VerbContext, options: Record<string, unknown>): Map<strin
   if (since !== undefined) {
     const from = parseTimeOrIndex(since, systemClock.now())
     if (from === null || /^\d+$/.test(from)) {
-      throw ctx.fail(2, `--since ${since}: expected a duration such as 10m or a time such as 2026-01-31T08:00Z`)
+      throw ctx.fail(2,
+        `--since ${since}: expected a duration such as 10m or a time such as 2026-01-31T08:00Z`)
     }
     query.set('since', from)
   }

@@ -31,7 +31,8 @@ t.test('svc logs: a page, and who did not answer', async (t) => {
   t.equal(node.asked.at(-1)!.url, '/v1/logs/cluster?node=me&model=a%2Fb&plugin=chat&level=warn&limit=7' +
   '&since=2026-01-31T08%3A00%3A00.000Z')
   for (const since of ['soon', '12']) {
-    t.match(await run('--since', since), { status: 2, err: /expected a duration such as 10m or a time/ }, since)
+    t.match(await run('--since', since), { status: 2, err: /expected a duration such as 10m or a time/ },
+      since)
   }
   t.match(await run('--grep', '('), { status: 2, err: /--grep \(: / })
   t.equal((await run('--node', 'nobody')).status, 3)

@@ -238,7 +238,8 @@ t.test('GGUF', async (t) => {
   const toolsOf = async (template: string): Promise<string | undefined> => (await made({
     'm.gguf': gguf({ ...llama, metadata: { ...llama.metadata, 'tokenizer.chat_template': template } })
   })).support['tools']
-  t.match(await toolsOf('{{ messages }}{{ tools }}'), /^passed to/, 'llama.cpp finds calls of its own formats')
+  t.match(await toolsOf('{{ messages }}{{ tools }}'), /^passed to/,
+    'llama.cpp finds calls of its own formats')
   t.match(await toolsOf('{# tools #}{{ messages[0].content }}'), /^no effect/)
   const sampled = gguf({ ...llama, metadata: { ...llama.metadata, 'general.sampling.top_k': 20 } })
   t.match(await made({ 'm.gguf': sampled, 'generation_config.json': { temperature: 0.6 } }),

@@ -35,7 +35,8 @@ const QUESTIONS: readonly [name: string, body: string | Buffer, status: number, 
   ['a deep thread', `{"question":"x","thread":${DEEP}}`, 400, /nested deeper/],
   ['names of objects', asking('constructor __proto__ toString hasOwnProperty?'), 200],
   ['a prototype', asking('x', ',"__proto__":{"stream":true}'), 400],
-  ['twice', '{"question":"a","question":"b"}', 400, /repeated/], ['no object', '[]', 400], ['null', 'null', 400],
+  ['twice', '{"question":"a","question":"b"}', 400, /repeated/], ['no object', '[]', 400],
+  ['null', 'null', 400],
   ['no JSON', 'is everything fine?', 400], ['nothing', '', 400]
 ]
 
