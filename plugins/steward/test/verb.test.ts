@@ -107,7 +107,7 @@ t.test('Ctrl-C ends an answer', async (t) => {
   type('one\r')
   await stdout.shows(/begun/)
   type('\x03')
-  await stderr.shows(/\(ended\)/)
+  await stderr.shows(/\(stopped\)/)
   type('/exit\r')
   t.match(await done, { status: 0, out: 'begun\n' })
   const interrupt = new AbortController()
