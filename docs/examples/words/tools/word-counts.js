@@ -1,5 +1,5 @@
 // @ts-check
-import { fact, quoted, reading } from 'svc/cli'
+import { fact, quoted, createToolReads } from 'svc/cli'
 
 /**
  * What this tool reads of GET /state.
@@ -14,7 +14,7 @@ import { fact, quoted, reading } from 'svc/cli'
  */
 export default {
   async run (ctx, { node }) {
-    const look = reading(ctx)
+    const look = createToolReads(ctx)
     const state = /** @type {State | null} */ (await look.read('The counts', '/state'))
     if (state === null) return { facts: [], unknown: look.unknown }
     const facts = Object.entries(state.wordCounts).flatMap(([nodeId, count]) => {
