@@ -68,7 +68,7 @@ t.test('two slots and five requests', { timeout: 120_000 }, async (t) => {
   }
   t.match(await verb('ps'), { stdout: /SLOTS[^]* 2\/2, 3 wait/ })
   t.match(await verb('why', MODEL), {
-    stdout: /last inference .*; 3 wait for a slot, 2 are answered\nnext: .*--slots N/
+    stdout: /last inference .*; 3 requests wait for a slot, 2 are running\nnext: .*--slots N/
   })
   t.match(await verb('show', MODEL), { stdout: /SLOTS\n.* 2\n/ })
 
