@@ -132,7 +132,7 @@ t.test('through a node, from svc pull on', { skip: skipGenerated, timeout: 120_0
     { role: 'user', content: [{ type: 'image_url', image_url: far }] }
   ] }
   t.match(refusal(await ask(node, '/v1/chat/completions', { body: remote })),
-    { reason: 'invalid_request', param: 'messages.0.content.0.image_url', message: /as a data: URL/ })
+    { reason: 'invalid_request', param: 'messages.0.content.0.image_url', message: /as a base64 data: URL/ })
 })
 
 t.test('one of two neighbouring images that the slot remembers', { skip: skipGenerated }, async (t) => {
