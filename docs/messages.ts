@@ -7,7 +7,7 @@ interface Message { readonly path: string, readonly line: number, readonly text:
 
 const MIN_WORDS = 3
 const SQL = /^(SELECT|INSERT|UPDATE|DELETE|CREATE|PRAGMA|BEGIN|DROP|ALTER|WITH)\b/
-const CODE = /=>|\{%|<\||;\s|^\w+="/
+const CODE = /=>|\{%|<\||;$|;\n|^\w+="/
 const WORD = /(^|[\s("'`])[A-Za-z][a-z']*(?=[\s,.;:!?)"'`]|$)/g
 
 /** The messages of one source file, in order. Pure. */

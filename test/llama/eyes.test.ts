@@ -126,7 +126,7 @@ t.test('through a node, from svc pull on', { skip: skipGenerated, timeout: 120_0
   }
   const { status, text: why } = await ask(node, '/v1/tokenize',
     { body: requests('local/eyes', picture('red'))[0]![1] })
-  t.match([status, why], [400, /no token ids stand for/])
+  t.match([status, why], [400, /have no token ids/])
   const far = { url: 'http://127.0.0.1:9/x.png' }
   const remote = { ...requests('local/eyes', '')[0]![1], messages: [
     { role: 'user', content: [{ type: 'image_url', image_url: far }] }

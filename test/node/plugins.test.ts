@@ -78,7 +78,7 @@ t.test('a plugin that throws in every callback', async (t) => {
     const before = await idNow()
     await ask(node, '/shaky/forgets')
     await until('a new start', async () => ![undefined, before].includes(await idNow()))
-    t.match(node.child.stderr(), /a defect: something threw where nobody catches; the node restarts/)
+    t.match(node.child.stderr(), /a defect: an uncaught error; the node restarts/)
   })
 
   t.test('in its teardown', async (t) => {
