@@ -121,7 +121,7 @@ t.test('a failed or refused install leaves nothing behind', async (t) => {
     ['writes', /^1 .*writes is not an svc plugin: .*restricted/],
     ['altered', /^1 .*a file for altered does not match its hash[^]*npm config get registry/],
     ['needs-altered', /^1 .*a file for needs-altered does not match its hash/],
-    ['own-svc', /^1 .*"svc" .*it would bring another svc along/],
+    ['own-svc', /^1 .*"svc" .*which would install a second svc/],
     ['from-git', /^1 .*from-git depends on a git repository|^1 .*has no fixed hash/],
     ['from-folder', /^1 /],
     ['bundled-name', /^1 .*"chat" is the name of a plugin that ships with svc/],
