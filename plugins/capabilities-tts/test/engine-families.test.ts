@@ -316,7 +316,7 @@ t.test('a broken model is refused with what is wrong', async (t) => {
     ({ files: [{ path: config, role: 'config', bytes: 0 }, { path: weights, role: 'weights', bytes: 0 }] })
   await check(swapped('voice.onnx', 'voice.onnx'), 'model_invalid', /voice\.onnx is not JSON/)
   await check(swapped('voice.onnx.json', 'voice.onnx.json'), 'model_invalid', /voice\.onnx\.json/)
-  await check({}, 'no_backend', /no backend "tpu"/, 'tpu')
+  await check({}, 'no_backend', /does not support backend "tpu"/, 'tpu')
 })
 
 t.test('the card of the voice that ships is true', async (t) => {
